@@ -1,0 +1,48 @@
+"""The one base class for mistakes that a user can mend.
+
+A :class:`UserError` reaches the terminal as its message alone; anything else
+that escapes is a bug in firmwright and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, order=True)
+class Diagnostic:
+    """One finding, at a place: ``path:line:column: message`` (1-based; 0 means unknown)."""
+
+    path: str
+    line: int
+    column: int
+    message: str
+
+    def __str__(self) -> str:
+        place = self.path
+        if self.line:
+            place += f":{self.line}:{self.column}"
+        return f"{place}: {self.message}" if place else self.message
+
+
+class UserError(Exception):
+    """A mistake in what the user wrote or gave; its text says what to do."""
+
+
+class DiagnosticError(UserError):
+    """Several findings at once, each on its own line, in order of place."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
+        self.diagnostics = sorted(set(diagnostics))
+        super().__init__("\n".join(str(d) for d in self.diagnostics))
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return ``; did you mean 'x'?`` for the nearest known word, or the list of known words."""
+    candidates = sorted(known)
+    close = difflib.get_close_matches(word, candidates, n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean '{close[0]}'?"
+    return f"; known: {', '.join(candidates)}" if candidates else ""

@@ -1,0 +1,1 @@
+"""Data files of firmwright, found with importlib.resources."""
