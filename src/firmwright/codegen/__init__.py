@@ -1,0 +1,1 @@
+"""From kernels and a plan to a readable C project."""

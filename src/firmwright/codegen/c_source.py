@@ -1,0 +1,159 @@
+"""TIR to plain C: pointers in, loops, no TVM runtime.
+
+TVM's own code generator prints the loops. What it prints around them is dropped, float constants
+get all their digits (it prints seven, which is not enough to give the same float back), large
+temporaries become parameters, and names lose their machine-made tails.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import tirx
+from tvm.s_tir import transform as schedulable
+from tvm.tirx import transform as lowered
+from tvm_ffi import structural_map
+
+from firmwright.models.interface import ELEMENT_BYTES
+
+LARGEST_LOCAL = 64
+"""Bytes of a temporary that may live on the stack; larger ones are scratch in the arena."""
+
+PASSES = (
+    schedulable.CanonicalizeLoop(),
+    schedulable.LowerInitBlock(),
+    schedulable.PlanAndUpdateBufferAllocationLocation(),
+    schedulable.ConvertBlocksToOpaque(),
+    schedulable.CompactBufferAllocation(),
+    schedulable.LowerMatchBuffer(),
+    schedulable.LowerOpaqueBlock(),
+    lowered.FlattenBuffer(),
+    lowered.NarrowDataType(32),
+    schedulable.LoopPartition(),
+    lowered.VectorizeLoop(False),
+    lowered.StorageRewrite(),
+    lowered.UnrollLoop(),
+    schedulable.StmtSimplify(),
+    lowered.RemoveNoOp(),
+    schedulable.RewriteUnsafeSelect(),
+    lowered.CommonSubexprElim(),
+    lowered.LowerIntrin(),
+)
+"""facts: TVM 0.27 lowers to plain C with these, without MakePackedAPI and LowerTVMBuiltin."""
+
+
+@dataclass(frozen=True)
+class CFunction:
+    """A function's body in C, and the names it uses.
+
+    ``parameters`` are the buffers' pointer names in order; ``scratch`` are (name, dtype,
+    elements) of temporaries that the caller provides; ``functions`` are the library functions
+    that the body calls.
+    """
+
+    parameters: tuple[str, ...]
+    scratch: tuple[tuple[str, str, int], ...]
+    body: str
+    functions: tuple[str, ...]
+
+
+def c_function(function: tirx.PrimFunc, names: Sequence[str]) -> CFunction:
+    """Lower a scheduled PrimFunc whose buffer parameters are to be called ``names``."""
+    target = tvm.target.Target("c")
+    attributes = {"global_symbol": "kernel", "target": target, "tirx.noalias": True}
+    module = tvm.IRModule({"kernel": function.with_attr(attributes)})
+    with tvm.transform.PassContext(opt_level=3):
+        for step in PASSES:
+            module = step(module)
+    function = module["kernel"]
+
+    body, scratch = lift_temporaries(function.body)
+    pointers, declarations = [], []
+    for buffer, name in zip(function.params, names, strict=True):
+        pointer = tirx.Var(name, tirx.buffer_data_pointer_type(buffer))
+        pointers.append(pointer)
+        declarations.append(tirx.DeclBuffer(buffer, data=pointer))
+    pointers += [pointer for pointer, _, _ in scratch]
+    body = tirx.SeqStmt([*declarations, exact_float_constants(body)])
+    plain = tirx.PrimFunc(pointers, body).with_attr({**attributes, "calling_conv": 0})
+    printed = tvm.get_global_func("target.build.c")(tvm.IRModule({"kernel": plain}), target)
+    text = tidy(between_braces(printed.inspect_source()))
+    return CFunction(
+        parameters=tuple(names),
+        scratch=tuple((p.name, dtype, elements) for p, dtype, elements in scratch),
+        body=text,
+        functions=called_functions(text),
+    )
+
+
+def lift_temporaries(body: tirx.Stmt) -> tuple[tirx.Stmt, list[tuple[tirx.Var, str, int]]]:
+    """Turn every large local buffer into a pointer that the caller passes."""
+    scratch: list[tuple[tirx.Var, str, int]] = []
+
+    def lift(allocation: tirx.AllocBuffer) -> tirx.Stmt:
+        buffer = allocation.buffer
+        elements = math.prod(int(d) for d in buffer.shape)
+        dtype = str(buffer.dtype)
+        if elements * ELEMENT_BYTES[dtype] <= LARGEST_LOCAL:
+            return allocation
+        pointer = tirx.Var(f"scratch_{len(scratch)}", tirx.buffer_data_pointer_type(buffer))
+        scratch.append((pointer, dtype, elements))
+        return tirx.DeclBuffer(buffer, data=pointer)
+
+    return structural_map(body, (tirx.AllocBuffer, lift)), scratch
+
+
+def exact_float_constants(body: tirx.Stmt) -> tirx.Stmt:
+    """Put a call in each float constant's place whose name carries the exact bits."""
+
+    def mark(constant: tirx.FloatImm) -> tirx.Expr:
+        dtype = str(constant.ty.dtype)
+        bits = np.array(constant.value, dtype).tobytes()[::-1].hex()
+        return tirx.call_pure_extern(dtype, f"FLOAT_BITS_{bits}")
+
+    return structural_map(body, (tirx.FloatImm, mark))
+
+
+def c_float(bits: str) -> str:
+    """Write a constant in C: the shortest decimal that reads back as the same bits.
+
+    ``bits`` is the value's big-endian pattern in hexadecimal, of 4 or 8 bytes.
+    """
+    value = np.frombuffer(bytes.fromhex(bits), ">f4" if len(bits) == 8 else ">f8")[0]
+    if np.isnan(value):
+        return "NAN"
+    if np.isinf(value):
+        return "INFINITY" if value > 0 else "(-INFINITY)"
+    digits = np.format_float_scientific(value, trim="0") if extreme(value) else str(value)
+    literal = f"{digits}f" if len(bits) == 8 else digits
+    return f"({literal})" if value < 0 else literal
+
+
+def extreme(value: np.floating[Any]) -> bool:
+    return bool(value != 0 and not 1e-4 <= abs(value) < 1e7)
+
+
+def between_braces(source: str) -> str:
+    """Return the body of the last function of a printed file."""
+    start = source.rindex("kernel(")
+    return source[source.index("{", start) + 1 : source.rindex("}")].strip("\n")
+
+
+def tidy(body: str) -> str:
+    """Give the printed body the look of written code, without touching what it computes."""
+    body = re.sub(r"\bFLOAT_BITS_([0-9a-f]+)\(\)", lambda m: c_float(m[1]), body)
+    for name in sorted(set(re.findall(r"^\s*\w+ (\w+)\[1\];$", body, re.MULTILINE))):
+        body = re.sub(rf"\b{name}\[(1|0)\]", name, body)
+    body = re.sub(r"\b(\w+?)(?:_intermediate)?(?:_\d+)?_ptr\b", r"\1", body)
+    return "\n".join(line.rstrip() for line in body.splitlines())
+
+
+def called_functions(body: str) -> tuple[str, ...]:
+    keywords = {"if", "for", "while", "switch", "return", "sizeof"}
+    return tuple(sorted(set(re.findall(r"\b([a-z_]\w*)\s*\(", body)) - keywords))

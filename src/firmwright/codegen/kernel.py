@@ -1,0 +1,54 @@
+"""A region's C function, as the kernels stage hands it on (file ``kernels/kernels.json``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from firmwright.models.interface import ELEMENT_BYTES
+
+C_TYPES = {
+    "bool": "bool", "int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t",
+    "uint16": "uint16_t", "int32": "int32_t", "uint32": "uint32_t", "int64": "int64_t",
+    "uint64": "uint64_t", "float32": "float", "float64": "double",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A pointer parameter. ``tensor`` names what it points at: a tensor, weight or scratch."""
+
+    name: str
+    dtype: str
+    elements: int
+    tensor: str
+
+    @property
+    def c_type(self) -> str:
+        return C_TYPES[self.dtype]
+
+    @property
+    def bytes(self) -> int:
+        return self.elements * ELEMENT_BYTES[self.dtype]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One region's function: parameters in the order inputs, weights, output, scratch; its body.
+
+    ``body`` is C99 between the braces. Weights are arrays of ``kernels/weights.npz``.
+    """
+
+    region: str
+    inputs: tuple[Parameter, ...]
+    weights: tuple[Parameter, ...]
+    output: Parameter
+    scratch: tuple[Parameter, ...]
+    body: str
+    functions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """All kernels of a network, in execution order."""
+
+    kernels: tuple[Kernel, ...]

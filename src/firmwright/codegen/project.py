@@ -1,0 +1,161 @@
+"""Write the generated C project: what every file is rendered from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from firmwright.codegen.kernel import C_TYPES, Kernel, Kernels, Parameter
+from firmwright.codegen.names import unique_identifiers
+from firmwright.codegen.templates import SUFFIX, environment, render, template_folder
+from firmwright.models.interface import ModelInterface, Tensor
+from firmwright.partition.regions import Partition, Region
+from firmwright.planning.plan import Plan
+from firmwright.toolchain import Build, makefile_variables
+
+NETWORK = ("network/network.h", "network/network.c", "network/regions.h", "network/weights.h",
+           "network/weights.c", "application/main.c", "runtime/fw_hal.h")  # fmt: skip
+"""Templates that every project has; boards and toolchains add theirs."""
+
+
+@dataclass(frozen=True)
+class Port:
+    """A network input or output as the header shows it: a member of a struct of pointers."""
+
+    member: str
+    tensor: Tensor
+
+    @property
+    def c_type(self) -> str:
+        return C_TYPES[self.tensor.dtype]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call in the network's run function."""
+
+    region: Region
+    kernel: Kernel
+    arguments: tuple[str, ...]
+    output: Tensor
+    inputs: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Network:
+    """Everything that was decided about a network before a line of its project is written."""
+
+    name: str
+    c_prefix: str
+    interface: ModelInterface
+    partition: Partition
+    kernels: Kernels
+    plan: Plan
+    weights: Mapping[str, npt.NDArray[Any]]
+
+
+def board_templates(board: str) -> list[str]:
+    folder = template_folder().joinpath("boards", board)
+    return [f"boards/{board}/{n}" for n in sorted(e.name for e in folder.iterdir())
+            if n.endswith(SUFFIX)]  # fmt: skip
+
+
+def freestanding_templates() -> list[str]:
+    folder = template_folder().joinpath("freestanding")
+    return [f"freestanding/{n}" for n in sorted(e.name for e in folder.iterdir())
+            if n.endswith(SUFFIX)]  # fmt: skip
+
+
+def project_templates(build: Build) -> list[str]:
+    """Return every template that this project is rendered from, without the regions'."""
+    names = [f"{n}{SUFFIX}" for n in NETWORK]
+    names += board_templates(build.platform.board)
+    if not build.settings.libc:
+        names += freestanding_templates()
+    return [*names, "network/region.c.j2", "network/alias.h.j2", "project/Makefile.j2"]
+
+
+def write_project(network: Network, build: Build, folder: Path) -> None:
+    """Render all files of the project into ``folder``."""
+    env = environment()
+    inputs = ports(network.interface.inputs)
+    outputs = ports(network.interface.outputs)
+    common = {
+        "network": network,
+        "prefix": network.c_prefix,
+        "inputs": inputs,
+        "outputs": outputs,
+        "steps": steps(network, inputs, outputs),
+        "weights": sorted(network.weights.items()),
+        "c_types": C_TYPES,
+        "location": lambda tensor: location(network.plan, tensor, inputs, outputs),
+        "platform": build.platform,
+        "stack_bytes": build.platform.stack,
+    }
+    for template in project_templates(build)[:-3]:
+        write(folder / target_name(template), render(env, template, common))
+    for step in common["steps"]:
+        text = render(env, "network/region.c.j2", {**common, "step": step})
+        write(folder / f"{step.region.name}.c", text)
+    if network.c_prefix != "network":
+        write(folder / f"{network.c_prefix}.h", render(env, "network/alias.h.j2", common))
+    sources = sorted(p.name for p in folder.iterdir() if p.suffix in (".c", ".S"))
+    makefile = render(env, "project/Makefile.j2", makefile_variables(build, sources))
+    write(folder / "Makefile", makefile)
+
+
+def target_name(template: str) -> str:
+    """Put headers of ``freestanding/`` there and everything else into one flat folder."""
+    name = template.removesuffix(SUFFIX)
+    if name.startswith("freestanding/") and name.endswith(".h"):
+        return name
+    return name.rsplit("/", 1)[-1]
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8", newline="\n")
+
+
+def ports(tensors: tuple[Tensor, ...]) -> list[Port]:
+    members = unique_identifiers(t.name for t in tensors)
+    return [Port(m, t) for m, t in zip(members, tensors, strict=True)]
+
+
+def steps(network: Network, inputs: list[Port], outputs: list[Port]) -> list[Step]:
+    """Return one step a kernel, its arguments written out as C expressions."""
+    kernels = {k.region: k for k in network.kernels.kernels}
+    tensors = {t.name: t for t in network.partition.tensors}
+    result = []
+    for region in network.partition.regions:
+        if region.view:
+            continue
+        kernel = kernels[region.name]
+        home = network.plan.locations
+
+        def pointer(p: Parameter, home: Mapping[str, str] = home) -> str:
+            where = location(network.plan, home[p.tensor], inputs, outputs)
+            return where if where.startswith(("inputs", "outputs")) else f"({p.c_type} *){where}"
+
+        arguments = [pointer(p) for p in kernel.inputs]
+        arguments += [f"{network.c_prefix}_{p.tensor}" for p in kernel.weights]
+        arguments.append(pointer(kernel.output))
+        arguments += [pointer(p) for p in kernel.scratch]
+        sources = tuple(tensors[n] for n in region.inputs)
+        result.append(Step(region, kernel, tuple(arguments), tensors[region.output], sources))
+    return result
+
+
+def location(plan: Plan, where: str, inputs: list[Port], outputs: list[Port]) -> str:
+    """Return the C expression for a location of the plan."""
+    kind, _, index = where.partition(":")
+    if kind == "input":
+        return f"inputs->{inputs[int(index)].member}"
+    if kind == "output":
+        return f"outputs->{outputs[int(index)].member}"
+    offsets = {b.name: b.offset for b in plan.buffers}
+    return f"&arena[{offsets[where]}]"

@@ -1,0 +1,80 @@
+"""The Jinja environment: strict, and the same bytes whatever the locale."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any
+
+import jinja2
+import numpy as np
+import numpy.typing as npt
+
+from firmwright.codegen.c_source import c_float
+from firmwright.codegen.names import in_comment
+
+SUFFIX = ".j2"
+COLUMNS = 96
+
+
+def template_folder() -> Traversable:
+    return files("firmwright.templates")
+
+
+def template_text(name: str) -> str:
+    return template_folder().joinpath(*name.split("/")).read_text(encoding="utf-8")
+
+
+def environment() -> jinja2.Environment:
+    """Return the environment of all templates; an undefined variable is an error."""
+    env = jinja2.Environment(
+        loader=jinja2.FunctionLoader(template_text),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    env.filters["shape"] = lambda shape: "x".join(str(d) for d in shape) or "scalar"
+    env.filters["comment"] = in_comment
+    env.filters["values"] = c_values
+    env.filters["wrapped"] = wrapped_comment
+    return env
+
+
+def render(env: jinja2.Environment, name: str, variables: Mapping[str, Any]) -> str:
+    return env.get_template(name).render(**variables)
+
+
+def wrapped_comment(text: str, width: int = 80) -> str:
+    """Break a long comment line; the lines that follow start with `` * ``."""
+    lines = textwrap.wrap(in_comment(text), width, break_long_words=False) or [""]
+    return "\n * ".join(lines)
+
+
+def c_values(array: npt.NDArray[Any]) -> str:
+    """Write an array's elements as the lines of a C initialiser."""
+    return textwrap.fill(
+        ", ".join(c_value(v) for v in array.reshape(-1)),
+        COLUMNS,
+        initial_indent="    ",
+        subsequent_indent="    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def c_value(value: np.generic) -> str:
+    """Write one number exactly; the most negative integers have no literal in C."""
+    if isinstance(value, np.floating):
+        return c_float(value.tobytes()[::-1].hex())
+    if isinstance(value, np.bool_):
+        return "true" if value else "false"
+    number = int(value)  # type: ignore[call-overload]
+    if number == -(2**31):
+        return "INT32_MIN"
+    if number == -(2**63):
+        return "INT64_MIN"
+    return str(number)

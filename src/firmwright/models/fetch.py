@@ -1,0 +1,79 @@
+"""Where a model file comes from: a path, a mirror folder that holds its digest, or its URL."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from firmwright.errors import UserError
+
+MIRROR_VARIABLE = "FIRMWRIGHT_MIRROR"
+
+
+def read_model(path: Path, shown_as: str, sha256: str | None) -> bytes:
+    """Read a local model file and check its digest where the recipe states one."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{shown_as}: cannot read the model: {error.strerror}") from None
+    if sha256 is not None:
+        check_digest(data, sha256, shown_as)
+    return data
+
+
+def fetch_model(url: str, sha256: str) -> bytes:
+    """Return the file of that digest from the first mirror folder that has it, else download it.
+
+    Mirror folders stand in ``FIRMWRIGHT_MIRROR``, separated as in ``PATH``. A file there counts
+    by its content, not by its name. Raises UserError when the download fails or its digest is
+    another.
+    """
+    for candidate in mirrored_files(Path(urlsplit(url).path).name):
+        data = candidate.read_bytes()
+        if hashlib.sha256(data).hexdigest() == sha256:
+            return data
+    return download(url, sha256)
+
+
+def mirrored_files(likely_name: str) -> Iterator[Path]:
+    """Yield every file of the mirror folders, those of the expected name first."""
+    for folder in filter(None, os.environ.get(MIRROR_VARIABLE, "").split(os.pathsep)):
+        root = Path(folder)
+        if not root.is_dir():
+            raise UserError(f"{MIRROR_VARIABLE}: '{folder}' is not a folder")
+        files = sorted(p for p in root.rglob("*") if p.is_file())
+        yield from sorted(files, key=lambda p: p.name != likely_name)
+
+
+def download(url: str, sha256: str) -> bytes:
+    """Download with pooch into a folder that is thrown away; the model stage keeps the bytes."""
+    import pooch  # type: ignore[import-untyped]
+    import requests  # type: ignore[import-untyped]
+
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            path = pooch.retrieve(url, known_hash=None, path=scratch, progressbar=False)
+        except (requests.RequestException, OSError, ValueError) as error:
+            raise UserError(
+                f"{url}: cannot download the model: {first_line(error)}; a folder in "
+                f"{MIRROR_VARIABLE} that holds the file with sha256 {sha256} serves as well"
+            ) from None
+        data = Path(path).read_bytes()
+    check_digest(data, sha256, url)
+    return data
+
+
+def first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def check_digest(data: bytes, sha256: str, shown_as: str) -> None:
+    found = hashlib.sha256(data).hexdigest()
+    if found != sha256:
+        raise UserError(
+            f"{shown_as}: wrong digest\n  expected sha256 {sha256}\n  found    sha256 {found}"
+        )

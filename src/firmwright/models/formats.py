@@ -1,0 +1,73 @@
+"""The table of model formats, and how a file's format is told."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from firmwright.errors import UserError, did_you_mean
+from firmwright.models.interface import ModelInterface
+
+if TYPE_CHECKING:
+    import numpy as np
+    import tvm
+
+
+class Importer(Protocol):
+    """What a format's module offers. ``shapes`` fixes dynamic input shapes by input name."""
+
+    REFERENCE: str
+
+    def import_model(
+        self, data: bytes, name: str, shapes: Mapping[str, tuple[int, ...]]
+    ) -> tuple[tvm.IRModule, ModelInterface]:
+        """Return the Relax module and the interface; raise UserError for a model that cannot be."""
+
+    def run_reference(
+        self, data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]]
+    ) -> list[list[np.ndarray[Any, Any]]]:
+        """Evaluate the model on each sample with the format's own reference runtime."""
+
+    def reference_version(self) -> str:
+        """Return the reference runtime's name and version."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """One model format; ``module`` is imported only when such a model is built."""
+
+    name: str
+    suffixes: tuple[str, ...]
+    module: str
+
+    def load(self) -> Importer:
+        return cast(Importer, importlib.import_module(self.module))
+
+
+FORMATS = {
+    f.name: f
+    for f in (
+        Format("onnx", (".onnx",), "firmwright.models.onnx"),
+        Format("tflite", (".tflite", ".lite"), "firmwright.models.tflite"),
+    )
+}
+
+
+def format_of(filename: str, stated: str | None) -> Format:
+    """Return the stated format, or the one that the file name's suffix tells."""
+    if stated is not None:
+        if stated not in FORMATS:
+            raise UserError(f"model: unknown format '{stated}'{did_you_mean(stated, FORMATS)}")
+        return FORMATS[stated]
+    suffix = PurePosixPath(filename).suffix.lower()
+    for candidate in FORMATS.values():
+        if suffix in candidate.suffixes:
+            return candidate
+    known = ", ".join(s for f in FORMATS.values() for s in f.suffixes)
+    raise UserError(
+        f"{filename}: the suffix '{suffix}' names no model format (known: {known}); "
+        "state it with `model: {path: …, format: onnx}`"
+    )

@@ -1,0 +1,49 @@
+"""What a model looks like from outside: its inputs, outputs and operators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+ELEMENT_BYTES = {
+    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2,
+    "int32": 4, "uint32": 4, "float32": 4, "int64": 8, "uint64": 8, "float64": 8,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A named tensor; ``scale`` and ``zero_point`` only where the model quantises it per tensor."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    scale: float | None = None
+    zero_point: int | None = None
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        return self.elements * ELEMENT_BYTES[self.dtype]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One operator of the source model: its name there and its kind, e.g. ``CONV_2D``."""
+
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class ModelInterface:
+    """The model stage's result beside the Relax module (file ``model/model.json``)."""
+
+    format: str
+    sha256: str
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    operators: tuple[Operator, ...]

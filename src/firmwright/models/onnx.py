@@ -1,0 +1,193 @@
+"""ONNX models: float and QDQ graphs, imported by TVM, judged by ONNX Runtime."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+import onnx
+import tvm
+from google.protobuf.message import DecodeError
+from tvm import relax
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from firmwright.errors import UserError
+from firmwright.models.fetch import first_line
+from firmwright.models.interface import ELEMENT_BYTES, ModelInterface, Operator, Tensor
+
+REFERENCE = "onnxruntime"
+
+
+class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
+    """TVM's importer, which binds each node's result to a variable of the node's name.
+
+    The name is what later stages show to the user, so it has to survive the import.
+    """
+
+    def _convert_operator(
+        self, op_name: str, inputs: Any, attrs: dict[str, Any], opset: int
+    ) -> relax.Expr:
+        node_name = attrs["tvm_custom"]["name"]
+        try:
+            result = super()._convert_operator(op_name, inputs, attrs, opset)
+        except Exception as error:
+            raise UserError(
+                f"cannot import operator {op_name} (node '{node_name}'): {first_line(error)}"
+            ) from error
+        if isinstance(result, tvm.ir.Call) and isinstance(result.ty, relax.TensorType):
+            result = self.bb.emit(result, name_hint=node_name)
+        return result
+
+
+def import_model(
+    data: bytes, name: str, shapes: Mapping[str, tuple[int, ...]]
+) -> tuple[tvm.IRModule, ModelInterface]:
+    """Import an ONNX file; see :class:`firmwright.models.formats.Importer`."""
+    model = parse(data, name)
+    name_nodes(model.graph)
+    report_unsupported(model, name)
+    inputs = graph_inputs(model.graph, name, shapes)
+    importer = NamedImporter({t.name: list(t.shape) for t in inputs}, "float32", sanitize=False)
+    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+    with warnings.catch_warnings(), tvm.target.Target("llvm"):
+        warnings.simplefilter("ignore")
+        try:
+            module = importer.from_onnx(model.graph, opset)
+        except UserError as error:
+            raise UserError(f"{name}: {error}") from error
+        except Exception as error:
+            raise UserError(f"{name}: cannot import the ONNX graph: {first_line(error)}") from error
+    interface = ModelInterface(
+        format="onnx",
+        sha256=hashlib.sha256(data).hexdigest(),
+        inputs=inputs,
+        outputs=graph_outputs(module, model.graph, name),
+        operators=tuple(Operator(n.name, n.op_type) for n in model.graph.node),
+    )
+    return module, interface
+
+
+def parse(data: bytes, name: str) -> onnx.ModelProto:
+    """Decode and check the file; UserError where it is no (whole) ONNX model."""
+    try:
+        model = onnx.load_model_from_string(data)
+    except DecodeError:
+        raise UserError(f"{name}: not an ONNX model, or a truncated one") from None
+    if not model.graph.node and not model.graph.output:
+        raise UserError(f"{name}: not an ONNX model: it has no graph")
+    try:
+        onnx.checker.check_model(model)
+    except (onnx.checker.ValidationError, ValueError) as error:
+        raise UserError(f"{name}: not a valid ONNX model: {first_line(error)}") from None
+    return model
+
+
+def name_nodes(graph: onnx.GraphProto) -> None:
+    """Give each nameless node the name of its first output."""
+    for node in graph.node:
+        if not node.name:
+            node.name = next((o for o in node.output if o), node.op_type)
+
+
+def report_unsupported(model: onnx.ModelProto, name: str) -> None:
+    """Refuse, in one message, every node that TVM has no converter for."""
+    known = set(onnx_frontend._get_convert_map()) | {"Constant", "If"}
+    lines = [
+        f"  {n.domain + '.' if n.domain else ''}{n.op_type} (node '{n.name}')"
+        for n in model.graph.node
+        if n.op_type not in known or n.domain not in ("", "ai.onnx", "com.microsoft")
+    ]
+    if lines:
+        raise UserError("\n".join([f"{name}: operators that cannot be compiled:", *lines]))
+
+
+def graph_inputs(
+    graph: onnx.GraphProto, name: str, shapes: Mapping[str, tuple[int, ...]]
+) -> tuple[Tensor, ...]:
+    """Return the graph's inputs with static shapes, taking those of the recipe where given."""
+    constants = {i.name for i in graph.initializer}
+    values = [v for v in graph.input if v.name not in constants]
+    unknown = sorted(set(shapes) - {v.name for v in values})
+    if unknown:
+        known = ", ".join(v.name for v in values)
+        raise UserError(f"{name}: inputs: the model has no input '{unknown[0]}' (it has: {known})")
+    problems, tensors = [], []
+    for value in values:
+        dims = value.type.tensor_type.shape.dim
+        declared = [d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in dims]
+        shape = shapes.get(value.name, tuple(declared))
+        if any(not isinstance(d, int) or d < 1 for d in shape):
+            problems.append(f"  {value.name}: {list(declared)}")
+        elif not fits(shape, declared):
+            raise UserError(
+                f"{name}: inputs: {value.name}: shape {list(shape)} does not fit the "
+                f"model's {declared}"
+            )
+        else:
+            tensors.append(Tensor(value.name, tuple(shape), element_type(value, name)))
+    if problems:
+        raise UserError(
+            "\n".join(
+                [
+                    f"{name}: dynamic input shapes; firmware needs fixed ones:",
+                    *problems,
+                    "  state them in the recipe, e.g. `inputs: {"
+                    + f"{problems[0].split(':')[0].strip()}: {{shape: [1, …]}}}}`",
+                ]
+            )
+        )
+    return tuple(tensors)
+
+
+def fits(shape: Sequence[int | str], declared: Sequence[int | str]) -> bool:
+    return len(shape) == len(declared) and all(
+        not isinstance(d, int) or d == s for s, d in zip(shape, declared, strict=True)
+    )
+
+
+def element_type(value: onnx.ValueInfoProto, name: str) -> str:
+    try:
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type).name
+    except KeyError:
+        dtype = "of a non-tensor type"
+    if dtype not in ELEMENT_BYTES:
+        raise UserError(f"{name}: '{value.name}' is {dtype}, which firmware cannot carry")
+    return dtype
+
+
+def graph_outputs(
+    module: tvm.IRModule, graph: onnx.GraphProto, name: str
+) -> tuple[Tensor, ...]:
+    """Take names from the graph and static shapes from what was imported."""
+    returned = module["main"].ret_ty
+    types = list(returned.fields) if isinstance(returned, relax.TupleType) else [returned]
+    outputs = []
+    for value, kind in zip(graph.output, types, strict=True):
+        shape = getattr(kind, "shape", None)
+        if shape is None or not all(isinstance(d, tvm.tirx.IntImm) for d in shape):
+            raise UserError(f"{name}: output '{value.name}' has no static shape")
+        outputs.append(Tensor(value.name, tuple(int(d) for d in shape), str(kind.dtype)))
+    return tuple(outputs)
+
+
+def run_reference(
+    data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]]
+) -> list[list[np.ndarray[Any, Any]]]:
+    """Evaluate node by node: graph optimisations would change a QDQ graph's roundings."""
+    import onnxruntime  # type: ignore[import-untyped]
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    return [cast("list[np.ndarray[Any, Any]]", session.run(None, dict(s))) for s in inputs]
+
+
+def reference_version() -> str:
+    import onnxruntime
+
+    return f"onnxruntime {onnxruntime.__version__} (graph optimisations off)"

@@ -1,0 +1,202 @@
+"""TFLite models, imported by TVM, judged by LiteRT's reference kernels."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import tflite  # type: ignore[import-untyped]
+import tvm
+from tvm import relax
+from tvm.relax.frontend.tflite import from_tflite, tflite_frontend
+
+from firmwright.errors import UserError
+from firmwright.models.fetch import first_line
+from firmwright.models.interface import ELEMENT_BYTES, ModelInterface, Operator, Tensor
+
+REFERENCE = "litert"
+
+
+class NamedConverter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
+    """TVM's converter with each result bound to a variable of its TFLite tensor's name."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.convert_map["AVERAGE_POOL_2D"] = self.convert_average_pool
+
+    def convert_op_to_relax(self) -> None:
+        for index in range(self.subgraph.OperatorsLength()):
+            operator = self.subgraph.Operators(index)
+            kind = self.get_op_code_str(operator)
+            outputs = self.get_output_tensors(operator)
+            names = [tflite_frontend.get_tensor_name(self.subgraph, t.tensor_idx) for t in outputs]
+            try:
+                result = self.convert_map[kind](op=operator)
+            except Exception as error:
+                raise UserError(
+                    f"cannot import operator {kind} (tensor '{names[0]}'): {first_line(error)}"
+                ) from error
+            if result is None:  # folded into its consumers
+                continue
+            if len(outputs) == 1:
+                self.exp_tab.set_expr(names[0], self.bb.emit(result, name_hint=names[0]))
+                continue
+            result = self.bb.normalize(result)
+            for position, name in enumerate(names):
+                self.exp_tab.set_expr(name, result[position])
+
+    def convert_average_pool(self, op: Any) -> relax.Expr:
+        """Average quantised values in QDQ style.
+
+        TVM 0.27 averages them as int32 with a truncating division, TFLite's kernel rounds.
+        """
+        (source,) = self.get_input_tensors(op)
+        (target,) = self.get_output_tensors(op)
+        pool = functools.partial(super().convert_pool2d, pool_type="average")
+        if source.qnn_params is None:
+            return pool(op)
+        name = tflite_frontend.get_tensor_name(self.subgraph, source.tensor_idx)
+        quantised = self.exp_tab.get_expr(name)
+        parameters = (source.qnn_params, target.qnn_params)
+        try:
+            self.exp_tab.set_expr(name, self.dequantize(quantised, source), force_override=True)
+            source.qnn_params = target.qnn_params = None
+            self.get_input_tensors, self.get_output_tensors = lambda _: [source], lambda _: [target]
+            averaged = pool(op)
+        finally:
+            source.qnn_params, target.qnn_params = parameters
+            del self.get_input_tensors, self.get_output_tensors
+            self.exp_tab.set_expr(name, quantised, force_override=True)
+        return self.quantize(averaged, target)
+
+
+def import_model(
+    data: bytes, name: str, shapes: Mapping[str, tuple[int, ...]]
+) -> tuple[tvm.IRModule, ModelInterface]:
+    """Import a TFLite file; see :class:`firmwright.models.formats.Importer`."""
+    check_file(data, name)
+    model = tflite.Model.GetRootAsModel(data, 0)
+    graph = model.Subgraphs(0)
+    operators = list_operators(model, graph)
+    report_unsupported(operators, name)
+    inputs = tuple(
+        described(graph, int(i), name, shapes) for i in graph.InputsAsNumpy()
+    )
+    unknown = sorted(set(shapes) - {t.name for t in inputs})
+    if unknown:
+        known = ", ".join(t.name for t in inputs)
+        raise UserError(f"{name}: inputs: the model has no input '{unknown[0]}' (it has: {known})")
+    outputs = tuple(described(graph, int(i), name, {}) for i in graph.OutputsAsNumpy())
+    try:
+        module = from_tflite(model, dict(shapes) or None, op_converter=NamedConverter)
+    except UserError as error:
+        raise UserError(f"{name}: {error}") from error
+    except Exception as error:
+        raise UserError(f"{name}: cannot import the TFLite graph: {first_line(error)}") from error
+    digest = hashlib.sha256(data).hexdigest()
+    return module, ModelInterface("tflite", digest, inputs, outputs, operators)
+
+
+def check_file(data: bytes, name: str) -> None:
+    """Let LiteRT's verifier judge the bytes: TVM's reader trusts every offset in them."""
+    if data[4:8] != b"TFL3":
+        raise UserError(f"{name}: not a TFLite model (no 'TFL3' mark at byte 4)")
+    try:
+        interpreter(data)
+    except (ValueError, RuntimeError) as error:
+        raise UserError(f"{name}: a damaged TFLite model: {first_line(error)}") from None
+
+
+def list_operators(model: Any, graph: Any) -> tuple[Operator, ...]:
+    """Name each operator by its first output tensor, as TFLite's own tools do."""
+    kinds = {v: k for k, v in vars(tflite.BuiltinOperator).items() if isinstance(v, int)}
+    found = []
+    for index in range(graph.OperatorsLength()):
+        operator = graph.Operators(index)
+        code = model.OperatorCodes(operator.OpcodeIndex())
+        builtin = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+        kind = kinds.get(builtin, f"BUILTIN_{builtin}")
+        if kind == "CUSTOM" and code.CustomCode():
+            kind = code.CustomCode().decode("utf-8", "replace")
+        found.append(Operator(graph.Tensors(operator.Outputs(0)).Name().decode(), kind))
+    return tuple(found)
+
+
+def report_unsupported(operators: Sequence[Operator], name: str) -> None:
+    """Refuse, in one message, every operator that TVM has no converter for."""
+    known = converter_names()
+    lines = [f"  {o.kind} (tensor '{o.name}')" for o in operators if o.kind not in known]
+    if lines:
+        raise UserError("\n".join([f"{name}: operators that cannot be compiled:", *lines]))
+
+
+def converter_names() -> frozenset[str]:
+    """Return the operator kinds of TVM's converter table, which only an instance has."""
+    converter = NamedConverter(None, None, None, None)
+    return frozenset(converter.convert_map)
+
+
+def described(
+    graph: Any, index: int, name: str, shapes: Mapping[str, tuple[int, ...]]
+) -> Tensor:
+    """Describe one graph input or output; UserError for a dynamic or unsupported one."""
+    tensor = graph.Tensors(index)
+    label = tensor.Name().decode()
+    signature = tensor.ShapeSignatureAsNumpy() if tensor.ShapeSignatureLength() else None
+    declared = [int(d) for d in (tensor.ShapeAsNumpy() if signature is None else signature)]
+    # A batch of -1 in the signature with 1 in the shape is TFLite's usual "batch 1 unless resized".
+    static = [int(d) for d in tensor.ShapeAsNumpy()] if tensor.ShapeLength() else []
+    shape = shapes.get(label, tuple(static))
+    if any(d < 1 for d in shape) or len(shape) != len(declared):
+        raise UserError(
+            f"{name}: '{label}' has the dynamic shape {declared}; firmware needs a fixed one: "
+            f"state `inputs: {{{label}: {{shape: [1, …]}}}}` in the recipe"
+        )
+    types = {v: k.lower() for k, v in vars(tflite.TensorType).items() if isinstance(v, int)}
+    dtype = types.get(tensor.Type(), "unknown")
+    if dtype not in ELEMENT_BYTES:
+        raise UserError(f"{name}: '{label}' is {dtype}, which firmware cannot carry")
+    scale, zero_point = None, None
+    parameters = tensor.Quantization()
+    if parameters is not None and parameters.ScaleLength() == 1:
+        scale, zero_point = float(parameters.Scale(0)), int(parameters.ZeroPoint(0))
+    return Tensor(label, tuple(shape), dtype, scale, zero_point)
+
+
+def interpreter(data: bytes) -> Any:
+    from ai_edge_litert.interpreter import (  # type: ignore[import-untyped]
+        Interpreter,
+        OpResolverType,
+    )
+
+    return Interpreter(
+        model_content=data,
+        experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
+        num_threads=1,
+    )
+
+
+def run_reference(
+    data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]]
+) -> list[list[np.ndarray[Any, Any]]]:
+    """Evaluate with LiteRT's reference kernels, the definition of TFLite's arithmetic."""
+    judge = interpreter(data)
+    details = judge.get_input_details()
+    for detail in details:
+        judge.resize_tensor_input(detail["index"], inputs[0][detail["name"]].shape)
+    judge.allocate_tensors()
+    results = []
+    for sample in inputs:
+        for detail in details:
+            judge.set_tensor(detail["index"], sample[detail["name"]])
+        judge.invoke()
+        results.append([judge.get_tensor(d["index"]).copy() for d in judge.get_output_details()])
+    return results
+
+
+def reference_version() -> str:
+    return f"ai-edge-litert {version('ai-edge-litert')} (reference kernels)"

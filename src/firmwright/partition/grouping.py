@@ -1,0 +1,94 @@
+"""Which operators run together: one anchor, what is cheap before it, what is elementwise after it.
+
+An *anchor* is an operator that reads each input element more than once (a convolution, a
+pooling, a softmax). Every group is a tree with one result, so groups can never form a cycle.
+Tensors between groups are the narrow ones: a dequantize opens a group, a quantize closes one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import tvm
+from tvm import relax
+
+from firmwright.models.interface import ELEMENT_BYTES
+from firmwright.partition.operators import CHEAP, ELEMENTWISE, LAYOUT
+from firmwright.transforms.rewriting import dtype_of, operator_name, static_shape
+
+
+@dataclass
+class Group:
+    """Bindings that run as one function; the last one is its result."""
+
+    bindings: list[relax.VarBinding] = field(default_factory=list)
+    anchored: bool = False
+
+    @property
+    def result(self) -> relax.Var:
+        return self.bindings[-1].var
+
+    @property
+    def cheap(self) -> bool:
+        return not self.anchored and all(operator_name(b.value) in CHEAP for b in self.bindings)
+
+
+def group_operators(
+    bindings: list[relax.VarBinding], outputs: list[relax.Var]
+) -> list[Group]:
+    """Group bindings (in order of execution); the groups come in an order that can be executed."""
+    uses = Counter(v for b in bindings for v in read_variables(b.value))
+    uses.update(outputs)
+    kept = set(outputs)
+    group_of: dict[relax.Var, Group] = {}
+    for binding in bindings:
+        producers = [
+            group_of[v]
+            for v in dict.fromkeys(read_variables(binding.value))
+            if v in group_of and uses[v] == 1 and v not in kept
+        ]
+        group = Group(anchored=is_anchor(binding.value))
+        for producer in reversed(producers):
+            if may_merge(group, producer, binding):
+                group.bindings = producer.bindings + group.bindings
+                group.anchored = group.anchored or producer.anchored
+        group.bindings.append(binding)
+        for member in group.bindings:
+            group_of[member.var] = group
+    unique = {id(g): g for g in group_of.values()}
+    order = {b.var: i for i, b in enumerate(bindings)}
+    return sorted(unique.values(), key=lambda g: order[g.result])
+
+
+def read_variables(value: relax.Expr) -> list[relax.Var]:
+    """Return the variables that a call reads, also those inside tuples, with repetitions."""
+    if isinstance(value, relax.Var):
+        return [value]
+    if isinstance(value, relax.Tuple):
+        return [v for f in value.fields for v in read_variables(f)]
+    if isinstance(value, tvm.ir.Call):
+        return [v for a in value.args for v in read_variables(a)]
+    return []
+
+
+def is_anchor(value: relax.Expr) -> bool:
+    return operator_name(value) not in ELEMENTWISE | LAYOUT
+
+
+def may_merge(group: Group, producer: Group, binding: relax.VarBinding) -> bool:
+    """Tell whether ``binding``, which starts or extends ``group``, can take the producer in."""
+    if is_anchor(binding.value):
+        return producer.cheap
+    if producer.anchored:
+        return (
+            not group.anchored
+            and operator_name(binding.value) in ELEMENTWISE
+            and static_shape(binding.var) == static_shape(producer.result)
+            and not widens(producer.result, binding.var)
+        )
+    return producer.cheap or not widens(producer.result, binding.var)
+
+
+def widens(before: relax.Var, after: relax.Var) -> bool:
+    return ELEMENT_BYTES[dtype_of(after)] > ELEMENT_BYTES[dtype_of(before)]

@@ -1,0 +1,54 @@
+"""What the grouping has to know of Relax operators, as tables."""
+
+from __future__ import annotations
+
+from math import prod
+
+import tvm
+
+from firmwright.transforms.rewriting import operator_name, static_shape
+
+ELEMENTWISE = frozenset(
+    f"relax.{name}"
+    for name in (
+        "abs acos acosh add asin asinh astype atan atanh bitwise_and bitwise_not bitwise_or "
+        "bitwise_xor ceil clip cos cosh dequantize divide equal erf exp floor floor_divide "
+        "floor_mod greater greater_equal isfinite isinf isnan left_shift less less_equal log "
+        "logical_and logical_not logical_or logical_xor maximum minimum mod multiply negative "
+        "nn.gelu nn.gelu_tanh nn.leakyrelu nn.prelu nn.relu nn.relu6 nn.silu nn.softplus "
+        "not_equal power quantize right_shift round rsqrt sigmoid sign sin sinh sqrt square "
+        "subtract tan tanh where"
+    ).split()
+)
+"""One result element from the elements at the same place (after broadcasting)."""
+
+LAYOUT = frozenset(
+    f"relax.{name}"
+    for name in (
+        "broadcast_to concat expand_dims flatten flip layout_transform nn.pad permute_dims "
+        "repeat reshape squeeze strided_slice tile"
+    ).split()
+)
+"""Elements move but are not computed."""
+
+RESHAPES = frozenset(f"relax.{n}" for n in ("reshape", "expand_dims", "squeeze", "flatten"))
+"""Layout operators that leave the bytes in their order."""
+
+CHEAP = LAYOUT | {"relax.astype", "relax.dequantize"}
+"""Operators that may be evaluated again for each use inside a reduction."""
+
+
+def multiply_accumulates(call: tvm.ir.Call) -> int:
+    """Return the multiply-accumulates of a convolution or matrix product, 0 for the rest."""
+    name = operator_name(call)
+    if name in ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d"):
+        kernel = static_shape(call.args[1])
+        layout = str(call.attrs.kernel_layout)
+        return prod(static_shape(call)) * prod(kernel) // kernel[layout.index("O")]
+    if name.startswith("relax.nn.conv") and name.endswith("_transpose"):
+        kernel = static_shape(call.args[1])
+        layout = str(call.attrs.kernel_layout)
+        return prod(static_shape(call.args[0])) * prod(kernel) // kernel[layout.index("I")]
+    if name == "relax.matmul":
+        return prod(static_shape(call)) * static_shape(call.args[0])[-1]
+    return 0

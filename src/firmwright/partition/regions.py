@@ -1,0 +1,42 @@
+"""The partition stage's result (file ``partition/partition.json``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from firmwright.models.interface import Tensor
+
+
+@dataclass(frozen=True)
+class Region:
+    """A group of operators that runs as one function on one device.
+
+    ``name`` is a C identifier and the name of its Relax function in ``partition/module.json``.
+    ``inputs`` and ``output`` name tensors of the partition. A ``view`` only gives its input's
+    bytes another shape and needs no code. ``macs`` counts multiply-accumulates.
+    """
+
+    name: str
+    device: str
+    reason: str
+    anchor: str
+    sources: tuple[str, ...]
+    operators: tuple[str, ...]
+    inputs: tuple[str, ...]
+    output: str
+    macs: int
+    view: bool
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Regions in execution order over named tensors; every tensor is written once."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    tensors: tuple[Tensor, ...]
+    regions: tuple[Region, ...]
+
+    @property
+    def macs(self) -> int:
+        return sum(region.macs for region in self.regions)

@@ -1,0 +1,7 @@
+"""Lifetimes, offsets, and whether a network fits the platform's memory."""
+
+from __future__ import annotations
+
+from firmwright.planning.plan import Plan, check_memory, make_plan
+
+__all__ = ["Plan", "check_memory", "make_plan"]

@@ -1,0 +1,93 @@
+"""Offsets in one static arena for buffers that do not all live at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+ALIGNMENT = 16
+"""Bytes; enough for any element type and for 128-bit vector loads."""
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """A buffer of ``bytes`` that is needed from step ``first`` to step ``last``, both included."""
+
+    name: str
+    bytes: int
+    first: int
+    last: int
+
+    def overlaps(self, other: Lifetime) -> bool:
+        return self.first <= other.last and other.first <= self.last
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A lifetime with its byte offset in the arena."""
+
+    lifetime: Lifetime
+    offset: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.lifetime.bytes
+
+
+ORDERS: tuple[Callable[[Lifetime], tuple[int, ...]], ...] = (
+    lambda b: (-b.bytes, b.first),
+    lambda b: (-(b.last - b.first), -b.bytes, b.first),
+    lambda b: (-b.bytes * (b.last - b.first + 1), b.first),
+    lambda b: (b.first, -b.bytes),
+    lambda b: (-b.last, -b.bytes),
+)
+"""Greedy placement depends on the order; these are tried and the smallest arena is kept."""
+
+
+def place_buffers(buffers: Sequence[Lifetime]) -> list[Placed]:
+    """Place the buffers so that those alive together do not overlap; keep the arena small.
+
+    Deterministic. Tries greedy best-fit in several orders and stops at the lower bound.
+    """
+    floor = lower_bound(buffers)
+    best: list[Placed] | None = None
+    for order in ORDERS:
+        placed = greedy(sorted(buffers, key=lambda b, order=order: (*order(b), b.name)))
+        if best is None or arena_bytes(placed) < arena_bytes(best):
+            best = placed
+        if arena_bytes(best) == floor:
+            break
+    return sorted(best or [], key=lambda p: (p.lifetime.first, p.offset, p.lifetime.name))
+
+
+def greedy(buffers: Sequence[Lifetime]) -> list[Placed]:
+    """Put each buffer into the smallest gap that fits it, between those alive with it."""
+    placed: list[Placed] = []
+    for buffer in buffers:
+        neighbours = sorted(
+            (p for p in placed if p.lifetime.overlaps(buffer)), key=lambda p: (p.offset, p.end)
+        )
+        best_gap, best_offset, end = None, 0, 0
+        for neighbour in neighbours:
+            gap = neighbour.offset - end
+            if gap >= buffer.bytes and (best_gap is None or gap < best_gap):
+                best_gap, best_offset = gap, end
+            end = max(end, aligned(neighbour.end))
+        placed.append(Placed(buffer, end if best_gap is None else best_offset))
+    return placed
+
+
+def aligned(offset: int) -> int:
+    return -(-offset // ALIGNMENT) * ALIGNMENT
+
+
+def arena_bytes(placed: Sequence[Placed]) -> int:
+    return max((aligned(p.end) for p in placed), default=0)
+
+
+def lower_bound(buffers: Sequence[Lifetime]) -> int:
+    """Return the most bytes alive at any one step: no placement can need less."""
+    steps = sorted({b.first for b in buffers})
+    return max(
+        (sum(aligned(b.bytes) for b in buffers if b.first <= s <= b.last) for s in steps), default=0
+    )

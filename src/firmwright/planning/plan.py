@@ -1,0 +1,128 @@
+"""The plan stage: where every tensor lives, and whether that fits (file ``plan/plan.json``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from firmwright.codegen.kernel import Kernel, Kernels
+from firmwright.errors import UserError
+from firmwright.models.interface import Tensor
+from firmwright.partition.regions import Partition
+from firmwright.planning.arena import Lifetime, arena_bytes, lower_bound, place_buffers
+
+LARGEST_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A tensor or scratch buffer at a byte offset of the arena, alive from ``first`` to ``last``.
+
+    Steps are indices into the partition's regions.
+    """
+
+    name: str
+    bytes: int
+    offset: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The static memory plan. ``locations`` tells for each tensor whose bytes it shares.
+
+    A location names an arena buffer, a network input (``input:0``) or output (``output:0``).
+    ``copies`` are (output index, location) pairs for outputs that no region writes directly.
+    """
+
+    arena_bytes: int
+    arena_lower_bound_bytes: int
+    buffers: tuple[Buffer, ...]
+    locations: dict[str, str]
+    copies: tuple[tuple[int, str], ...]
+
+
+def make_plan(partition: Partition, kernels: Kernels) -> Plan:
+    """Find each tensor's home: the caller's buffers for inputs and outputs, else the arena."""
+    tensors = {t.name: t for t in partition.tensors}
+    roots = view_roots(partition)
+    locations = {name: f"input:{i}" for i, name in enumerate(partition.inputs)}
+    copies: list[tuple[int, str]] = []
+    for index, name in enumerate(partition.outputs):
+        if roots[name] in locations:
+            copies.append((index, roots[name]))
+        else:
+            locations[roots[name]] = f"output:{index}"
+    lifetimes = tensor_lifetimes(partition, tensors, roots, locations)
+    scratch = {k.region: k.scratch for k in kernels.kernels}
+    for step, region in enumerate(partition.regions):
+        lifetimes += [
+            Lifetime(p.tensor, p.bytes, step, step) for p in scratch.get(region.name, ())
+        ]
+    placed = place_buffers(lifetimes)
+    locations.update({p.lifetime.name: p.lifetime.name for p in placed})
+    for name, root in roots.items():
+        locations[name] = locations[root]
+    return Plan(
+        arena_bytes=arena_bytes(placed),
+        arena_lower_bound_bytes=lower_bound(lifetimes),
+        buffers=tuple(
+            Buffer(p.lifetime.name, p.lifetime.bytes, p.offset, p.lifetime.first, p.lifetime.last)
+            for p in placed
+        ),
+        locations=dict(sorted(locations.items())),
+        copies=tuple((index, locations[root]) for index, root in copies),
+    )
+
+
+def view_roots(partition: Partition) -> dict[str, str]:
+    """Map every tensor to the one whose bytes it shows: itself, or the source of a view."""
+    roots = {t.name: t.name for t in partition.tensors}
+    for region in partition.regions:
+        if region.view:
+            roots[region.output] = roots[region.inputs[0]]
+    return roots
+
+
+def tensor_lifetimes(
+    partition: Partition,
+    tensors: dict[str, Tensor],
+    roots: dict[str, str],
+    locations: dict[str, str],
+) -> list[Lifetime]:
+    """Return the lifetimes of the tensors that live in the arena, in order of production."""
+    first, last = {}, {}
+    for step, region in enumerate(partition.regions):
+        if not region.view:
+            first[region.output] = last[region.output] = step
+        for name in region.inputs:
+            last[roots[name]] = step
+    return [
+        Lifetime(name, tensors[name].bytes, start, last[name])
+        for name, start in first.items()
+        if name not in locations
+    ]
+
+
+def check_memory(
+    plan: Plan, kernels: Sequence[Kernel], ram_bytes: int, other_bytes: int, platform: str
+) -> None:
+    """Raise UserError when the arena and ``other_bytes`` of stack and I/O exceed the RAM."""
+    needed = plan.arena_bytes + other_bytes
+    if needed <= ram_bytes:
+        return
+    regions = [k.region for k in kernels]
+    lines = [
+        f"the network does not fit {platform}: it needs {needed:,} bytes of RAM, "
+        f"{ram_bytes:,} are there ({plan.arena_bytes:,} arena, {other_bytes:,} stack and "
+        "input and output buffers)",
+        "  the largest buffers:",
+    ]
+    for buffer in sorted(plan.buffers, key=lambda b: (-b.bytes, b.name))[:LARGEST_SHOWN]:
+        lines.append(
+            f"    {buffer.bytes:>12,} bytes  {buffer.name}, "
+            f"alive from step {buffer.first} to {buffer.last}"
+        )
+    lines.append(f"  the network has {len(regions)} steps; see plan.json for all buffers")
+    raise UserError("\n".join(lines))

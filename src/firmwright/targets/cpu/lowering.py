@@ -1,0 +1,119 @@
+"""A CPU region becomes one C function: integer arithmetic, TIR, loops, C."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+from tvm import relax, tirx
+from tvm_ffi import structural_map
+
+from firmwright.codegen.c_source import c_function
+from firmwright.codegen.kernel import Kernel, Parameter
+from firmwright.partition.regions import Region
+from firmwright.targets.cpu.integer_arithmetic import with_integer_arithmetic
+from firmwright.targets.cpu.schedule import schedule_region
+from firmwright.transforms.rewriting import Constant, constant_array, dtype_of, static_shape
+
+ROLES = {("int8", True): "weights", ("uint8", True): "weights", ("float32", True): "weights",
+         ("int32", False): "bias", ("float32", False): "scales"}  # fmt: skip
+"""A constant's name in C by its dtype, and whether it has more than one long axis."""
+
+
+@dataclass(frozen=True)
+class LoweredRegion:
+    """A kernel and the arrays that its weight parameters point at, by weight name."""
+
+    kernel: Kernel
+    weights: dict[str, npt.NDArray[Any]]
+
+
+def lower_region(region: Region, function: relax.Function) -> LoweredRegion:
+    """Lower one region to a C function body."""
+    module = with_integer_arithmetic(region.name, function)
+    module = relax.transform.LegalizeOps()(module)
+    module, constants = lift_constants(module, region.name)
+    scheduled = schedule_region(fuse(module, region.name))
+
+    roles = [name for name, _ in constants]
+    input_names = ["input"] if len(region.inputs) == 1 else numbered("input", len(region.inputs))
+    result = c_function(scheduled, [*input_names, *roles, "output"])
+    parameters = module[region.name].params
+    inputs = tuple(
+        Parameter(name, dtype_of(p), prod(static_shape(p)), tensor)
+        for name, p, tensor in zip(input_names, parameters, region.inputs, strict=False)
+    )
+    weights = {f"{region.name}_{name}": array for name, array in constants}
+    returned = module[region.name].body.body
+    kernel = Kernel(
+        region=region.name,
+        inputs=inputs,
+        weights=tuple(
+            Parameter(name, str(a.dtype), int(a.size), f"{region.name}_{name}")
+            for name, a in constants
+        ),
+        output=Parameter("output", dtype_of(returned), prod(static_shape(returned)), region.output),
+        scratch=tuple(
+            Parameter(name, dtype, elements, f"{region.name}_{name}")
+            for name, dtype, elements in result.scratch
+        ),
+        body=result.body,
+        functions=result.functions,
+    )
+    return LoweredRegion(kernel, weights)
+
+
+def numbered(stem: str, count: int) -> list[str]:
+    return [f"{stem}_{i}" for i in range(count)]
+
+
+def lift_constants(
+    module: tvm.IRModule, name: str
+) -> tuple[tvm.IRModule, list[tuple[str, npt.NDArray[Any]]]]:
+    """Make every constant array a parameter behind the inputs; equal ones share a parameter."""
+    found: dict[tuple[str, tuple[int, ...], bytes], tuple[relax.Var, npt.NDArray[Any]]] = {}
+    taken: Counter[str] = Counter()
+
+    def lift(constant: Constant) -> relax.Expr:
+        array = constant_array(constant)
+        key = (str(array.dtype), array.shape, array.tobytes())
+        if key not in found:
+            role = ROLES.get((str(array.dtype), sum(d > 1 for d in array.shape) > 1), "values")
+            taken[role] += 1
+            unique = role if taken[role] == 1 else f"{role}_{taken[role] - 1}"
+            found[key] = (relax.Var(unique, constant.ty), array)
+        return found[key][0]
+
+    function = structural_map(module[name], (Constant, lift))
+    parameters = [*function.params, *(v for v, _ in found.values())]
+    lifted = relax.Function(parameters, function.body, function.ret_ty)
+    functions = {g: f for g, f in module.functions.items() if g.name_hint != name}
+    # A new variable, for the old one is typed with the old parameters.
+    builder = relax.BlockBuilder(tvm.IRModule(functions))
+    builder.add_func(lifted, name)
+    return builder.get(), [(variable.name, array) for variable, array in found.values()]
+
+
+def fuse(module: tvm.IRModule, name: str) -> tirx.PrimFunc:
+    """Fuse the region's TIR functions into one, called from a ``main`` made for the purpose."""
+    region = module.get_global_var(name)
+    module.update_func(region, module[name].with_attr("Primitive", 1))
+    builder = relax.BlockBuilder(module)
+    parameters = [relax.Var(p.name, p.ty) for p in module[region].params]
+    with builder.function("main", parameters):
+        with builder.dataflow():
+            result = builder.emit_output(tvm.ir.Call(region, parameters))
+        builder.emit_func_output(result)
+    fused = relax.transform.FuseTIR()(builder.get())
+    functions = [f for f in fused.functions.values() if isinstance(f, tirx.PrimFunc)]
+    (function,) = functions
+    return function
+
+
+def as_little_endian(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))

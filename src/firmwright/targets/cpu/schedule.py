@@ -1,0 +1,77 @@
+"""Loop structure of a CPU region: no tensor is stored that need not be."""
+
+from __future__ import annotations
+
+import tvm
+from tvm import tirx
+from tvm.s_tir import Schedule
+from tvm.s_tir.schedule import SBlockRV, ScheduleError
+from tvm_ffi import structural_walk
+
+SPATIAL = 0
+CHEAP_CALLS = frozenset({"prim.if_then_else", "prim.likely"})
+
+
+def schedule_region(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Inline what comes before the reduction, and finish each sum where it was computed."""
+    schedule = Schedule(tvm.IRModule({"main": function}))
+    for block in blocks(schedule):
+        if is_cheap(schedule.get(block)) or feeds_one_elementwise(schedule, block):
+            attempt(lambda b=block: schedule.compute_inline(b))
+    for block in reversed(blocks(schedule)):
+        finish_in_place(schedule, block)
+    for block in blocks(schedule):
+        start_before_reduction(schedule, block)
+    return schedule.mod["main"]
+
+
+def blocks(schedule: Schedule) -> list[SBlockRV]:
+    return list(schedule.get_child_blocks(schedule.get_sblock("root")))
+
+
+def attempt(step: object) -> bool:
+    """Run one schedule step; a step whose conditions do not hold leaves the loops as they were."""
+    try:
+        step()  # type: ignore[operator]
+    except ScheduleError:
+        return False
+    return True
+
+
+def spatial_loops(schedule: Schedule, block: SBlockRV) -> int:
+    return sum(int(v.iter_type) == SPATIAL for v in schedule.get(block).iter_vars)
+
+
+def is_reduction(schedule: Schedule, block: SBlockRV) -> bool:
+    return spatial_loops(schedule, block) < len(schedule.get(block).iter_vars)
+
+
+def is_cheap(block: tirx.SBlock) -> bool:
+    """Tell whether computing a value again costs no more than loading it, or nearly so."""
+    calls: set[str] = set()
+    structural_walk(block.body, (tvm.ir.Call, lambda call: calls.add(str(call.op.name))))
+    return calls <= CHEAP_CALLS
+
+
+def feeds_one_elementwise(schedule: Schedule, block: SBlockRV) -> bool:
+    consumers = schedule.get_consumers(block)
+    return len(consumers) == 1 and not is_reduction(schedule, consumers[0])
+
+
+def finish_in_place(schedule: Schedule, block: SBlockRV) -> None:
+    """Move a block that only finishes its producer's values under the producer's loops."""
+    producers = schedule.get_producers(block)
+    if len(producers) != 1 or is_reduction(schedule, block):
+        return
+    loops = schedule.get_loops(producers[0])
+    count = spatial_loops(schedule, producers[0])
+    if 0 < count <= len(loops) and len(schedule.get_consumers(producers[0])) == 1:
+        attempt(lambda: schedule.reverse_compute_at(block, loops[count - 1]))
+
+
+def start_before_reduction(schedule: Schedule, block: SBlockRV) -> None:
+    """Hoist the start value out of the reduction's loops."""
+    count = spatial_loops(schedule, block)
+    loops = schedule.get_loops(block)
+    if is_reduction(schedule, block) and count < len(loops):
+        attempt(lambda: schedule.decompose_reduction(block, loops[count]))

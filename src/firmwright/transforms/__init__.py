@@ -1,0 +1,7 @@
+"""Relax to Relax rewrites: each small, named, and listed in the registry."""
+
+from __future__ import annotations
+
+from firmwright.transforms.registry import CANONICAL, Transform
+
+__all__ = ["CANONICAL", "Transform"]

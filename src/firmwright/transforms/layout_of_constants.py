@@ -1,0 +1,87 @@
+"""Reshapes, transposes and casts of constants are done here, not in firmware.
+
+TVM's own FoldConstant would also evaluate ``dequantize`` of a weight and make four bytes of each;
+here a layout operator moves *before* the dequantize, so weights stay integers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+from tvm import relax
+
+from firmwright.transforms.rewriting import (
+    Constant,
+    constant_array,
+    dtype_of,
+    operator_name,
+    rewrite_calls,
+    static_shape,
+)
+
+LAYOUT_OPERATORS = frozenset(
+    {"relax.reshape", "relax.permute_dims", "relax.expand_dims", "relax.squeeze", "relax.flatten"}
+)
+
+
+def fold_layout_of_constants(module: tvm.IRModule) -> tvm.IRModule:
+    """Evaluate layout operators and casts on constants, also through a dequantize."""
+
+    def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+        name = operator_name(call)
+        if name not in LAYOUT_OPERATORS | {"relax.astype"}:
+            return call
+        source = call.args[0]
+        bound = builder.lookup_binding(source) if isinstance(source, relax.Var) else None
+        source = source if bound is None else bound
+        if isinstance(source, Constant):
+            array = constant_array(source)
+            if name == "relax.astype":
+                return relax.const(array.astype(dtype_of(call)), dtype_of(call))
+            return relax.const(moved(array, call), dtype_of(source))
+        if name in LAYOUT_OPERATORS and operator_name(source) == "relax.dequantize":
+            folded = behind_layout(source, call)
+            return call if folded is None else folded
+        return call
+
+    return rewrite_calls(module, rewrite)
+
+
+def moved(array: npt.NDArray[np.generic], call: tvm.ir.Call) -> npt.NDArray[np.generic]:
+    """Apply the layout operator to an array; its result's shape is already inferred."""
+    if operator_name(call) == "relax.permute_dims":
+        axes = call.attrs.axes
+        return np.transpose(array, None if axes is None else [int(a) for a in axes])
+    return array.reshape(static_shape(call))
+
+
+def behind_layout(dequantize: tvm.ir.Call, layout: tvm.ir.Call) -> relax.Expr | None:
+    """Return dequantize(layout(constant)), or None where the channel axis does not survive."""
+    data, scale, zero_point = dequantize.args
+    if not isinstance(data, Constant):
+        return None
+    array = constant_array(data)
+    axis = int(dequantize.attrs.axis) % max(array.ndim, 1)
+    channels = int(np.size(constant_array(scale)))
+    # Follow the axis by moving an array that holds each element's channel number.
+    if channels > 1:
+        where = [1] * array.ndim
+        where[axis] = channels
+        numbers = np.broadcast_to(np.arange(channels).reshape(where), array.shape)
+        axis_after = channel_axis(moved(numbers, layout), channels)
+        if axis_after is None:
+            return None
+    else:
+        axis_after = 0
+    constant = relax.const(np.ascontiguousarray(moved(array, layout)), dtype_of(data))
+    return relax.op.dequantize(constant, scale, zero_point, axis_after, dtype_of(dequantize))
+
+
+def channel_axis(numbers: npt.NDArray[np.generic], channels: int) -> int | None:
+    """Find the axis along which the channel numbers run 0, 1, 2 …, if there is one."""
+    for axis, length in enumerate(numbers.shape):
+        along = np.arange(channels).reshape([-1 if a == axis else 1 for a in range(numbers.ndim)])
+        if length == channels and np.array_equal(numbers, np.broadcast_to(along, numbers.shape)):
+            return axis
+    return None

@@ -1,0 +1,34 @@
+"""A dequantized activation never lives in memory: each consumer gets a dequantize of its own."""
+
+from __future__ import annotations
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from firmwright.transforms.rewriting import main_bindings, operator_name, tidied
+
+
+def give_each_consumer_its_dequantize(module: tvm.IRModule) -> tvm.IRModule:
+    """Copy every ``relax.dequantize`` to each operator that reads it; drop the original."""
+    dequantized = {
+        b.var: b.value for b in main_bindings(module) if operator_name(b.value) == "relax.dequantize"
+    }
+
+    @mutator
+    class Rewriter(PyExprMutator):  # type: ignore[misc]
+        def visit_call_(self, call: tvm.ir.Call) -> relax.Expr:
+            arguments = [self.own(a) for a in call.args]
+            return tvm.ir.Call(call.op, arguments, call.attrs, call.ty_args, call.span)
+
+        def own(self, argument: relax.Expr) -> relax.Expr:
+            if isinstance(argument, relax.Tuple):
+                return relax.Tuple([self.own(f) for f in argument.fields])
+            if argument not in dequantized:
+                return self.visit_expr(argument)
+            return self.builder_.emit(self.visit_expr(dequantized[argument]))
+
+    main = Rewriter(module).visit_expr(module["main"])
+    updated = tvm.IRModule(dict(module.functions.items()))
+    updated.update_func(module.get_global_var("main"), main)
+    return tidied(updated)

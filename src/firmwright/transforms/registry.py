@@ -1,0 +1,45 @@
+"""The rewrites that run on every imported module, in order, before it is partitioned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from firmwright.transforms.layout_of_constants import fold_layout_of_constants
+from firmwright.transforms.own_dequantize import give_each_consumer_its_dequantize
+from firmwright.transforms.single_result import split_to_slices
+
+if TYPE_CHECKING:
+    import tvm
+
+
+@dataclass(frozen=True)
+class Transform:
+    """A rewrite of a module's ``main``; the sentence tells what holds afterwards."""
+
+    name: str
+    sentence: str
+    apply: Callable[[tvm.IRModule], tvm.IRModule]
+
+
+def _decompose(module: tvm.IRModule) -> tvm.IRModule:
+    from tvm import relax
+
+    return relax.transform.DecomposeOpsForInference("main")(module)
+
+
+CANONICAL = (
+    Transform("decompose", "batch normalisation is arithmetic on tensors", _decompose),
+    Transform("split-to-slices", "every operator has one result", split_to_slices),
+    Transform(
+        "layout-of-constants",
+        "no operator only reshapes, transposes or casts a constant",
+        fold_layout_of_constants,
+    ),
+    Transform(
+        "own-dequantize",
+        "every dequantize has one consumer, so that it can join that consumer's region",
+        give_each_consumer_its_dequantize,
+    ),
+)

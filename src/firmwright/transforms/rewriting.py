@@ -1,0 +1,79 @@
+"""Walk the bindings of ``main`` in order and build it anew: what the rewrites share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from firmwright.errors import UserError
+
+Constant = tvm.ir.GenericConst
+
+
+def main_bindings(module: tvm.IRModule) -> list[relax.VarBinding]:
+    """Return the bindings of ``main`` in order; UserError where it is not one straight line."""
+    body = module["main"].body
+    bindings = [b for block in body.blocks for b in block.bindings]
+    for binding in bindings:
+        if not isinstance(binding, relax.VarBinding) or isinstance(binding.value, relax.If):
+            raise UserError(
+                f"operator '{binding.var.name}': control flow and run-time shapes cannot be "
+                "compiled to a static schedule"
+            )
+    return bindings
+
+
+def operator_name(value: relax.Expr) -> str:
+    """Return ``relax.nn.conv2d`` for a call of that operator, '' for anything else."""
+    if isinstance(value, tvm.ir.Call) and isinstance(value.op, tvm.ir.Op):
+        return str(value.op.name)
+    return ""
+
+
+def static_shape(value: relax.Expr) -> tuple[int, ...]:
+    """Return the shape of a tensor expression; UserError where it is not static."""
+    shape = getattr(value.ty, "shape", None)
+    if shape is None or not all(isinstance(d, tvm.tirx.IntImm) for d in shape):
+        raise UserError(f"'{getattr(value, 'name', value)}' has no static shape: {value.ty}")
+    return tuple(int(d) for d in shape)
+
+
+def dtype_of(value: relax.Expr) -> str:
+    return str(value.ty.dtype)
+
+
+def constant_array(value: relax.Expr) -> npt.NDArray[np.generic]:
+    """Return a constant's value as a numpy array of its own shape and dtype."""
+    return np.asarray(value.value.numpy())
+
+
+def rewrite_calls(
+    module: tvm.IRModule, rewrite: Callable[[relax.BlockBuilder, tvm.ir.Call], relax.Expr]
+) -> tvm.IRModule:
+    """Apply ``rewrite`` to every operator call of ``main``, its arguments rewritten before it.
+
+    ``rewrite`` may emit bindings into the builder; it returns the call itself to leave it alone.
+    Variables keep their names.
+    """
+
+    @mutator
+    class Rewriter(PyExprMutator):  # type: ignore[misc]
+        def visit_call_(self, call: tvm.ir.Call) -> relax.Expr:
+            call = self.visit_expr_post_order(call)
+            return rewrite(self.builder_, call) if operator_name(call) else call
+
+    main = Rewriter(module).visit_expr(module["main"])
+    updated = tvm.IRModule(dict(module.functions.items()))
+    updated.update_func(module.get_global_var("main"), main)
+    return tidied(updated)
+
+
+def tidied(module: tvm.IRModule) -> tvm.IRModule:
+    """Drop what nothing reads, and variables that are only other names of something."""
+    module = relax.transform.CanonicalizeBindings()(module)
+    return relax.transform.DeadCodeElimination(["main"])(module)
