@@ -1,0 +1,1 @@
+"""doit task creators: one module a stage, files in, files out, nothing else."""

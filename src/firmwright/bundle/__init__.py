@@ -1,0 +1,1 @@
+"""Manifest and archive: what leaves the build folder."""

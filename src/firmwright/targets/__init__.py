@@ -1,0 +1,36 @@
+"""Devices as plug-ins, found by the entry-point group ``firmwright.targets``."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Protocol, cast
+
+if TYPE_CHECKING:
+    from tvm import relax
+
+    from firmwright.codegen.kernel import LoweredRegion
+    from firmwright.partition.regions import Region
+
+GROUP = "firmwright.targets"
+
+
+class Target(Protocol):
+    """What a device's package offers. Importing it may import tvm; listing names does not."""
+
+    name: str
+    reason: str
+    """Why an operator may be placed here, as the explain table says it."""
+
+    def lower(self, region: Region, function: relax.Function) -> LoweredRegion:
+        """Turn a region into C and the constants that it reads."""
+
+
+def target_names() -> tuple[str, ...]:
+    """Return the names of the installed devices, sorted."""
+    return tuple(sorted({p.name for p in entry_points(group=GROUP)}))
+
+
+def load_target(name: str) -> Target:
+    """Import the device of that name."""
+    (point,) = entry_points(group=GROUP, name=name)
+    return cast(Target, point.load())

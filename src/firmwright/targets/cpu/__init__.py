@@ -1,0 +1,26 @@
+"""Device ``c``: plain C for any CPU. Takes every operator that TVM can lower."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tvm import relax
+
+    from firmwright.codegen.kernel import LoweredRegion
+    from firmwright.partition.regions import Region
+
+
+class CpuTarget:
+    """The device that everything falls back to."""
+
+    name = "c"
+    reason = "plain C runs everything"
+
+    def lower(self, region: Region, function: relax.Function) -> LoweredRegion:
+        from firmwright.targets.cpu.lowering import lower_region
+
+        return lower_region(region, function)
+
+
+CPU = CpuTarget()

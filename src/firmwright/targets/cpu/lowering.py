@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -14,7 +13,7 @@ from tvm import relax, tirx
 from tvm_ffi import structural_map
 
 from firmwright.codegen.c_source import c_function
-from firmwright.codegen.kernel import Kernel, Parameter
+from firmwright.codegen.kernel import Kernel, LoweredRegion, Parameter
 from firmwright.partition.regions import Region
 from firmwright.targets.cpu.integer_arithmetic import with_integer_arithmetic
 from firmwright.targets.cpu.schedule import schedule_region
@@ -23,14 +22,6 @@ from firmwright.transforms.rewriting import Constant, constant_array, dtype_of, 
 ROLES = {("int8", True): "weights", ("uint8", True): "weights", ("float32", True): "weights",
          ("int32", False): "bias", ("float32", False): "scales"}  # fmt: skip
 """A constant's name in C by its dtype, and whether it has more than one long axis."""
-
-
-@dataclass(frozen=True)
-class LoweredRegion:
-    """A kernel and the arrays that its weight parameters point at, by weight name."""
-
-    kernel: Kernel
-    weights: dict[str, npt.NDArray[Any]]
 
 
 def lower_region(region: Region, function: relax.Function) -> LoweredRegion:
@@ -96,7 +87,7 @@ def lift_constants(
     # A new variable, for the old one is typed with the old parameters.
     builder = relax.BlockBuilder(tvm.IRModule(functions))
     builder.add_func(lifted, name)
-    return builder.get(), [(variable.name, array) for variable, array in found.values()]
+    return builder.get(), [(str(variable.name), array) for variable, array in found.values()]
 
 
 def fuse(module: tvm.IRModule, name: str) -> tirx.PrimFunc:
@@ -113,7 +104,3 @@ def fuse(module: tvm.IRModule, name: str) -> tirx.PrimFunc:
     functions = [f for f in fused.functions.values() if isinstance(f, tirx.PrimFunc)]
     (function,) = functions
     return function
-
-
-def as_little_endian(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))

@@ -1,0 +1,1 @@
+from firmwright.tasks.dodo import *

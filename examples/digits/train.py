@@ -1,0 +1,193 @@
+"""Train, quantise and write the digits example: digits.onnx, inputs.npz and accuracy.json.
+
+    python examples/digits/train.py           # writes the three files beside this script
+    python examples/digits/train.py --check   # makes them again elsewhere, compares the bytes
+
+Needs firmwright's extra ``examples`` (torch, scikit-learn); takes half a minute on one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import filecmp
+import json
+import logging
+import os
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+# Kernels picked by the processor's features round differently, and training amplifies that into
+# another network. Both settings are read when torch loads; they ask for the common kernels.
+os.environ["ATEN_CPU_CAPABILITY"] = "default"
+os.environ["MKL_CBWR"] = "COMPATIBLE"
+
+import numpy as np
+import onnx
+import torch
+from int8_onnx import INPUT, OUTPUT, Floats, Layer, classify, float_model, grid_of, int8_model
+from numpy.typing import NDArray
+from sklearn.datasets import load_digits
+from torch import nn
+
+SEED = 2026
+EPOCHS = 80
+BATCH = 32
+LEARNING_RATE = 0.01
+TEST_IMAGES = 449  # a quarter of the 1,797
+CALIBRATION_IMAGES = 128
+EXAMPLE_IMAGES = 64  # the first of the test images, kept in inputs.npz
+CLASSES = 10
+FILES = ("digits.onnx", "inputs.npz", "accuracy.json")
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A square convolution with the padding that keeps the size, batch norm and ReLU."""
+
+    name: str
+    inputs: int
+    outputs: int
+    kernel: int
+    stride: int = 1
+    groups: int = 1
+
+
+CONVOLUTIONS = (
+    Convolution("stem", 1, 8, kernel=3),
+    Convolution("downsample", 8, 24, kernel=3, stride=2),
+    Convolution("depthwise", 24, 24, kernel=3, groups=24),
+    Convolution("pointwise", 24, 48, kernel=1),
+)
+
+
+@dataclass(frozen=True)
+class Scans:
+    """Images as float32 (n, 1, 8, 8) in 0..1, and the digit each one shows."""
+
+    images: Floats
+    labels: NDArray[np.int64]
+
+
+def load_split() -> tuple[Scans, Scans, Scans]:
+    """The scans in the order of the seed: for training, for calibration, for the test."""
+    data = load_digits()
+    images = (data.images / 16).astype(np.float32)[:, None]
+    order = np.random.default_rng(SEED).permutation(len(images))
+    test, calibration, training = np.split(order, [TEST_IMAGES, TEST_IMAGES + CALIBRATION_IMAGES])
+    scans = [Scans(images[part], data.target[part]) for part in (training, calibration, test)]
+    return scans[0], scans[1], scans[2]
+
+
+def build_network() -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for c in CONVOLUTIONS:
+        layers += [
+            nn.Conv2d(
+                c.inputs, c.outputs, c.kernel, c.stride, c.kernel // 2, groups=c.groups, bias=False
+            ),
+            nn.BatchNorm2d(c.outputs),
+            nn.ReLU(),
+        ]
+    classifier = nn.Linear(CONVOLUTIONS[-1].outputs, CLASSES)
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), classifier)
+
+
+def train(network: nn.Sequential, scans: Scans) -> None:
+    images, labels = torch.from_numpy(scans.images), torch.from_numpy(scans.labels)
+    optimiser = torch.optim.AdamW(network.parameters(), LEARNING_RATE)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, EPOCHS)
+    network.train()
+    for _ in range(EPOCHS):
+        order = torch.randperm(len(labels))
+        for start in range(0, len(order), BATCH):
+            batch = order[start : start + BATCH]
+            optimiser.zero_grad()
+            loss = nn.functional.cross_entropy(network(images[batch]), labels[batch])
+            torch.autograd.backward(loss)
+            optimiser.step()
+        schedule.step()
+    network.eval()
+
+
+def folded_layers(network: nn.Sequential) -> tuple[list[Layer], Layer]:
+    """Batch norm after a convolution is a factor and an offset a channel: fold both into it."""
+    convolutions = [m for m in network if isinstance(m, nn.Conv2d)]
+    norms = [m for m in network if isinstance(m, nn.BatchNorm2d)]
+    layers = []
+    for c, convolution, norm in zip(CONVOLUTIONS, convolutions, norms, strict=True):
+        assert norm.running_mean is not None and norm.running_var is not None
+        factor = norm.weight / torch.sqrt(norm.running_var + norm.eps)
+        weight = convolution.weight * factor[:, None, None, None]
+        bias = norm.bias - norm.running_mean * factor
+        layers.append(Layer(c.name, _array(weight), _array(bias), c.stride, c.groups))
+    dense = network[-1]
+    assert isinstance(dense, nn.Linear)
+    return layers, Layer("dense", _array(dense.weight), _array(dense.bias))
+
+
+def _array(tensor: torch.Tensor) -> Floats:
+    array: Floats = tensor.detach().numpy()
+    return array
+
+
+def trained_model(training: Scans) -> onnx.ModelProto:
+    """The float network after a training that gives the same weights each time."""
+    torch.manual_seed(SEED)
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    # oneDNN, too, picks kernels by processor.
+    torch.backends.mkldnn.set_flags(False)  # type: ignore[no-untyped-call,unused-ignore]
+    network = build_network()
+    train(network, training)
+    return float_model(*folded_layers(network), size=training.images.shape[-1])
+
+
+def write_example(folder: Path) -> None:
+    training, calibration, test = load_split()
+    as_float = trained_model(training)
+    as_int8 = int8_model(as_float, calibration.images)
+    grids = {name: grid_of(as_int8, name) for name in (INPUT, OUTPUT)}
+    test_inputs = grids[INPUT].quantise(test.images)
+    correct = {
+        "float": int(np.sum(classify(as_float, test.images) == test.labels)),
+        "int8": int(np.sum(classify(as_int8, test_inputs) == test.labels)),
+    }
+    summary = {
+        "seed": SEED,
+        "images": {
+            "training": len(training.labels),
+            "calibration": len(calibration.labels),
+            "test": len(test.labels),
+        },
+        "correct": correct,
+        "accuracy": {kind: round(count / len(test.labels), 4) for kind, count in correct.items()},
+        "grids": {name: asdict(grid) for name, grid in grids.items()},
+    }
+    labels = test.labels[:EXAMPLE_IMAGES].astype(np.uint8)
+    np.savez(folder / "inputs.npz", image=test_inputs[:EXAMPLE_IMAGES], labels=labels)
+    onnx.save(as_int8, folder / "digits.onnx")
+    (folder / "accuracy.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Train and write the digits example.")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; compare a new run with the files here"
+    )
+    logging.disable(logging.WARNING)  # onnxruntime's hint to fuse layers that are fused already
+    here = Path(__file__).parent
+    if not parser.parse_args().check:
+        write_example(here)
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        write_example(Path(folder))
+        differing = [f for f in FILES if not filecmp.cmp(here / f, Path(folder) / f, shallow=False)]
+    for name in differing:
+        print(f"{here / name}: differs from what this machine's run gives", file=sys.stderr)
+    return 1 if differing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

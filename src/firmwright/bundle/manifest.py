@@ -1,0 +1,84 @@
+"""What a bundle says of itself; ``manifest.schema.json`` is its published schema."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from firmwright.verify.compare import Tolerance
+
+MANIFEST_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file or document by its digest."""
+
+    sha256: str
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """The model file."""
+
+    format: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class BundledFile:
+    """A file of the archive; ``path`` is relative to the archive's one folder."""
+
+    path: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class MemoryReport:
+    """Bytes, as linked. ``arena_lower_bound_bytes`` is what no placement could go below."""
+
+    flash_bytes: int
+    ram_bytes: int
+    arena_bytes: int
+    arena_lower_bound_bytes: int
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """How the firmware ran; see :class:`firmwright.verify.record.RunRecord`.
+
+    ``instructions`` and ``macs`` are of one inference. ``mismatches`` are output values beyond
+    ``tolerance``, ``differences`` those that differ at all, of ``values``.
+    """
+
+    emulator: str
+    reference: str
+    instructions: int | None
+    macs: int
+    samples: int
+    mismatches: int
+    differences: int
+    values: int
+    max_difference: float
+    tolerance: Tolerance
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The file ``manifest.json`` of a bundle.
+
+    ``recipe.sha256`` is the digest of the resolved recipe (defaults filled in, overrides
+    applied), so it does not change with a comment. ``versions`` are those of the tools that
+    decided about the bytes.
+    """
+
+    manifest_version: int
+    name: str
+    platform: str
+    target: str
+    model: ModelSource
+    recipe: Source
+    files: tuple[BundledFile, ...]
+    memory: MemoryReport
+    run: RunReport
+    versions: dict[str, str]

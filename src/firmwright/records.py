@@ -1,0 +1,37 @@
+"""Read and write the JSON files between stages, each one dataclass.
+
+Every file names its schema by being one: :func:`schema_of` derives the JSON schema from the
+dataclass, and reading checks every value's type against it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from firmwright.errors import UserError
+
+Record = TypeVar("Record")
+
+
+def write_record(path: Path, record: object) -> None:
+    """Write a dataclass as indented JSON: the same bytes for the same value."""
+    text = msgspec.json.format(msgspec.json.encode(record), indent=1)
+    path.write_bytes(text + b"\n")
+
+
+def read_record(path: Path, kind: type[Record]) -> Record:
+    """Read a dataclass back; UserError if the file is not of that kind."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except msgspec.DecodeError as error:
+        raise UserError(
+            f"{path}: damaged: {error}; remove it (`doit clean`) and build again"
+        ) from None
+
+
+def schema_of(kind: type) -> dict[str, Any]:
+    """Return the JSON schema (2020-12) of a record's file."""
+    return msgspec.json.schema(kind)

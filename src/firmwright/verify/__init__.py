@@ -1,0 +1,1 @@
+"""Run firmware on samples and compare it with the model's reference runtime."""

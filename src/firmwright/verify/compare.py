@@ -1,0 +1,81 @@
+"""How far the firmware's outputs are from the reference's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from firmwright.errors import UserError
+from firmwright.models import Tensor
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """A value may differ by ``absolute + relative * |reference|``, in the output's own units."""
+
+    absolute: float
+    relative: float
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Counts over all samples and outputs.
+
+    ``mismatches`` are elements further off than the tolerance, ``differences`` those that differ
+    at all; ``exact_samples`` are samples without a difference.
+    """
+
+    elements: int
+    mismatches: int
+    differences: int
+    exact_samples: int
+    max_difference: float
+
+
+Outputs = Sequence[Sequence[npt.NDArray[Any]]]
+
+
+def distance(found: npt.NDArray[Any], expected: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Return |found - expected|; equal infinities and NaNs are at distance 0."""
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(found.astype("float64") - expected.astype("float64"))
+    same = (found == expected) | (np.isnan(found) & np.isnan(expected))
+    return np.where(same, 0.0, np.where(np.isnan(apart), np.inf, apart))
+
+
+def compare(
+    outputs: Sequence[Tensor], found: Outputs, expected: Outputs, tolerance: Tolerance
+) -> Agreement:
+    """Compare every element; UserError naming the first one beyond the tolerance."""
+    elements = mismatches = differences = exact = 0
+    largest, first = 0.0, ""
+    for sample, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+        exact_sample = True
+        for tensor, a, b in zip(outputs, ours, theirs, strict=True):
+            b = b.reshape(a.shape)
+            apart = distance(a, b)
+            allowed = tolerance.absolute + tolerance.relative * np.abs(b.astype("float64"))
+            wrong = apart > allowed
+            elements += a.size
+            differences += int(np.count_nonzero(apart))
+            mismatches += int(np.count_nonzero(wrong))
+            exact_sample &= not apart.any()
+            largest = max(largest, float(apart.max(initial=0.0)))
+            if wrong.any() and not first:
+                place = tuple(int(i) for i in np.argwhere(wrong)[0])
+                first = (
+                    f"sample {sample}, output '{tensor.name}', index {list(place)}: "
+                    f"firmware {a[place]}, reference {b[place]}"
+                )
+        exact += exact_sample
+    if mismatches:
+        raise UserError(
+            f"the firmware's outputs differ from the reference beyond the recipe's tolerance "
+            f"(absolute {tolerance.absolute:g}, relative {tolerance.relative:g}) in "
+            f"{mismatches} of {elements} values; the first:\n  {first}"
+        )
+    return Agreement(elements, mismatches, differences, exact, largest)

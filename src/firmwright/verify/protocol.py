@@ -1,0 +1,51 @@
+"""What passes over the firmware's console; templates/application/main.c.j2 is the other side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from firmwright.errors import UserError
+from firmwright.models import Tensor
+from firmwright.verify.samples import Sample
+
+
+def encode_samples(inputs: Sequence[Tensor], samples: Sequence[Sample]) -> bytes:
+    """Return the number of samples and each sample's inputs, little-endian."""
+    parts = [len(samples).to_bytes(4, "little")]
+    for sample in samples:
+        for tensor in inputs:
+            array = sample[tensor.name]
+            parts.append(array.astype(array.dtype.newbyteorder("<")).tobytes())
+    return b"".join(parts)
+
+
+def decode_outputs(
+    console: bytes, outputs: Sequence[Tensor], samples: int, exit_code: int
+) -> list[list[npt.NDArray[Any]]]:
+    """Return every output of every sample; UserError unless the run ended well and whole."""
+    lines = console.decode("ascii", "replace").splitlines()
+    if exit_code != 0 or lines[-1:] != [f"@done {samples}"]:
+        tail = "\n".join(f"  {line}" for line in lines[-5:])
+        raise UserError(f"the firmware ended with exit code {exit_code}; it printed last:\n{tail}")
+    found: dict[tuple[int, int], npt.NDArray[Any]] = {}
+    for line in lines:
+        words = line.split(" ")
+        if words[0] != "@output":
+            continue
+        sample, index, data = int(words[1]), int(words[2]), bytes.fromhex(words[3])
+        tensor = outputs[index]
+        if len(data) != tensor.bytes:
+            raise UserError(f"output '{tensor.name}': {len(data)} bytes came, not {tensor.bytes}")
+        kind = np.dtype(tensor.dtype).newbyteorder("<")
+        found[sample, index] = np.frombuffer(data, kind).reshape(tensor.shape)
+    missing = [
+        (s, i) for s in range(samples) for i in range(len(outputs)) if (s, i) not in found
+    ]
+    if missing:
+        sample, index = missing[0]
+        raise UserError(f"sample {sample}: output '{outputs[index].name}' did not come back")
+    return [[found[s, i] for i in range(len(outputs))] for s in range(samples)]

@@ -1,0 +1,27 @@
+"""The run stage's result (file ``run/run.json``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from firmwright.verify.compare import Agreement, Tolerance
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """How the firmware ran.
+
+    ``instructions`` were counted inside the network's run function: ``instructions`` is the mean
+    of one inference, rounded down, ``instructions_total`` the sum over all samples, by function
+    in ``instructions_by_function``. They are None where the emulator cannot count.
+    """
+
+    emulator: str
+    reference: str
+    samples: int
+    macs: int
+    instructions: int | None
+    instructions_total: int | None
+    instructions_by_function: dict[str, int]
+    tolerance: Tolerance
+    agreement: Agreement

@@ -1,0 +1,114 @@
+"""bundle: one deterministic archive with its manifest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from firmwright import __version__
+from firmwright.tasks.jobs import Job
+from firmwright.tasks.stage import INDEX, Stage
+
+if TYPE_CHECKING:
+    from firmwright.bundle.manifest import BundledFile, Manifest
+
+IMAGES = ("elf", "bin", "hex", "map")
+
+
+def options(job: Job) -> Any:
+    return job.recipe.sha256
+
+
+def run(job: Job, folder: Path) -> None:
+    """Write ``manifest.json`` and the archive."""
+    import hashlib
+
+    from firmwright.bundle.archive import write_archive
+    from firmwright.bundle.manifest import BundledFile
+    from firmwright.records import write_record
+
+    contents = collect(job)
+    listed = tuple(
+        BundledFile(name, len(data), hashlib.sha256(data).hexdigest())
+        for name, data in sorted(contents.items())
+    )
+    write_record(folder / "manifest.json", manifest(job, listed))
+    contents["manifest.json"] = (folder / "manifest.json").read_bytes()
+    archive = folder / job.bundle.name
+    write_archive(archive, job.bundle.name.removesuffix(".tar.gz"), contents)
+    print(f"   {job.bundle}: {archive.stat().st_size:,} bytes, {len(contents)} files")
+
+
+def collect(job: Job) -> dict[str, bytes]:
+    """Return the archive's files by name: the images, and the C project below ``src/``."""
+    firmware, project = job.folder("firmware"), job.folder("sources")
+    contents = {f"firmware.{i}": (firmware / f"firmware.{i}").read_bytes() for i in IMAGES}
+    for path in sorted(p for p in project.rglob("*") if p.is_file() and p.name != INDEX):
+        contents[f"src/{path.relative_to(project).as_posix()}"] = path.read_bytes()
+    return contents
+
+
+def manifest(job: Job, files: tuple[BundledFile, ...]) -> Manifest:
+    """Gather what the earlier stages recorded."""
+    from importlib.metadata import version
+
+    from firmwright.bundle.manifest import (
+        MANIFEST_VERSION,
+        Manifest,
+        MemoryReport,
+        ModelSource,
+        RunReport,
+        Source,
+    )
+    from firmwright.models import ModelInterface
+    from firmwright.planning import Plan
+    from firmwright.records import read_record
+    from firmwright.toolchain import find_compiler
+    from firmwright.toolchain.image import MemoryUse
+    from firmwright.verify.record import RunRecord
+
+    interface = read_record(job.folder("model") / "model.json", ModelInterface)
+    plan = read_record(job.folder("plan") / "plan.json", Plan)
+    memory = read_record(job.folder("firmware") / "memory.json", MemoryUse)
+    record = read_record(job.folder("run") / "run.json", RunRecord)
+    compiler = find_compiler(job.build.toolchain, job.platform.architecture)
+    return Manifest(
+        manifest_version=MANIFEST_VERSION,
+        name=job.recipe.name,
+        platform=job.platform.name,
+        target=", ".join(str(d) for d in job.recipe.target),
+        model=ModelSource(interface.format, interface.sha256),
+        recipe=Source(job.recipe.sha256),
+        files=files,
+        memory=MemoryReport(
+            memory.flash_bytes, memory.ram_bytes, plan.arena_bytes, plan.arena_lower_bound_bytes
+        ),
+        run=RunReport(
+            emulator=record.emulator,
+            reference=record.reference,
+            instructions=record.instructions,
+            macs=record.macs,
+            samples=record.samples,
+            mismatches=record.agreement.mismatches,
+            differences=record.agreement.differences,
+            values=record.agreement.elements,
+            max_difference=record.agreement.max_difference,
+            tolerance=record.tolerance,
+        ),
+        versions={
+            "apache-tvm": version("apache-tvm"),
+            "firmwright": __version__,
+            job.build.toolchain.name: compiler.version,
+        },
+    )
+
+
+STAGE = Stage(
+    name="bundle",
+    sentence="pack firmware, sources and manifest",
+    needs=("model", "plan", "sources", "firmware", "run"),
+    code=("bundle", "records.py"),
+    options=options,
+    run=run,
+    publish=lambda job: job.bundle,
+)

@@ -1,0 +1,93 @@
+"""The task file: every recipe that the command line names, through every stage.
+
+A repository's ``dodo.py`` is ``from firmwright.tasks.dodo import *``; the command ``firmwright``
+runs these tasks where there is none.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from functools import cache
+from types import FrameType
+from typing import Any
+
+from firmwright.errors import UserError
+from firmwright.tasks import (
+    bundle,
+    firmware,
+    kernels,
+    model,
+    objects,
+    partition,
+    plan,
+    run,
+    sources,
+)
+from firmwright.tasks.freshness import ContentChecker
+from firmwright.tasks.jobs import Job, build_root, complain, load_jobs, prepared_root
+from firmwright.tasks.reporter import StageReporter
+
+STAGES = tuple(
+    m.STAGE
+    for m in (model, partition, kernels, plan, sources, objects, firmware, run, bundle)
+)
+
+
+@cache
+def jobs() -> list[Job]:
+    """Return what is to be built; a user's mistake ends the program here, before any task."""
+    try:
+        return load_jobs()
+    except UserError as error:
+        complain(error)
+        sys.exit(1)
+
+
+def task_build() -> Iterator[dict[str, Any]]:
+    """build the bundle of every recipe: doit build recipe=recipes/digits.yaml"""
+    yield {"basename": "build", "name": None, "doc": "build the bundle of every recipe"}
+    for job in jobs():
+        yield {
+            "basename": "build",
+            "name": job.recipe.name,
+            "actions": None,
+            "task_dep": [f"bundle:{job.recipe.name}"],
+        }
+
+
+def task_stages() -> Iterator[dict[str, Any]]:
+    """Yield every stage of every recipe: model:digits … bundle:digits.
+
+    One creator for all, for doit refuses one of the name task_run: `doit run` is a command.
+    The task is there all the same: `doit run run:digits`.
+    """
+    for stage in STAGES:
+        yield from stage.tasks(jobs())
+
+
+def interrupted(_signal: int, _frame: FrameType | None) -> None:
+    """End at ctrl-C with one line; what is finished stays finished."""
+    if os.getpid() == MAIN_PROCESS:
+        print("\ninterrupted; finished stages are kept", file=sys.stderr)
+    sys.exit(130)
+
+
+MAIN_PROCESS = os.getpid()
+signal.signal(signal.SIGINT, interrupted)
+
+try:
+    prepared_root()
+except UserError as mistake:
+    complain(mistake)
+    sys.exit(1)
+
+DOIT_CONFIG = {
+    "default_tasks": ["build"],
+    "backend": "firmwright",
+    "dep_file": str(build_root() / ".doit.db"),
+    "check_file_uptodate": ContentChecker,
+    "reporter": StageReporter,
+}

@@ -1,0 +1,41 @@
+"""firmware: the objects linked, and the images that a programmer flashes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from firmwright.tasks.jobs import Job
+from firmwright.tasks.stage import Stage
+
+
+def options(job: Job) -> Any:
+    return {**job.build_settings, "platform": asdict(job.platform)}
+
+
+def run(job: Job, folder: Path) -> None:
+    """Write ``firmware.elf``, ``.bin``, ``.hex``, ``.map`` and ``memory.json``."""
+    from firmwright.records import write_record
+    from firmwright.toolchain import find_compiler, link_firmware
+    from firmwright.toolchain.image import memory_use, write_bin, write_hex
+
+    compiler = find_compiler(job.build.toolchain, job.platform.architecture)
+    objects = sorted(job.folder("objects").glob("*.o"))
+    elf = folder / "firmware.elf"
+    link_firmware(job.build, compiler, job.folder("sources"), objects, elf, job.cache)
+    write_bin(elf, folder / "firmware.bin")
+    write_hex(elf, folder / "firmware.hex")
+    write_record(folder / "memory.json", memory_use(elf))
+    for left_over in folder.glob("*.o"):
+        left_over.unlink()
+
+
+STAGE = Stage(
+    name="firmware",
+    sentence="link the firmware",
+    needs=("sources", "objects"),
+    code=("toolchain", "records.py"),
+    options=options,
+    run=run,
+)

@@ -1,0 +1,122 @@
+"""When is a stage's result still good? doit's own answer has holes; these close them.
+
+doit's checkers believe an unchanged modification time, look at no target, and write their
+state only when doit ends. Here a file is the same if nothing about it changed that the file
+system keeps (a write cannot be hidden from the change time), or else if its digest is the same;
+results are checked like inputs; and what is known of a task is on disk before the next one starts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from doit.dependency import FileChangedChecker, SqliteDB
+from doit.task import Task
+
+from firmwright.errors import UserError
+
+FileState = Sequence[Any]
+"""Size (bytes), modification and change time (ns), inode number, SHA-256."""
+
+
+def identity(status: os.stat_result) -> list[int]:
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
+
+
+def digest(path: str | Path) -> str:
+    total = hashlib.sha256()
+    with Path(path).open("rb") as stream:
+        while block := stream.read(1 << 20):
+            total.update(block)
+    return total.hexdigest()
+
+
+def state_of(path: str | Path) -> list[Any]:
+    return [*identity(Path(path).stat()), digest(path)]
+
+
+class ContentChecker(FileChangedChecker):  # type: ignore[misc]
+    """doit's checker of file dependencies, by content."""
+
+    def check_modified(self, file_path: str, file_stat: os.stat_result, state: list[Any]) -> bool:
+        """Compare with the recorded state; a file that was only touched is recorded anew."""
+        now = identity(file_stat)
+        if now == state[:4]:
+            return False
+        if now[0] != state[0] or digest(file_path) != state[4]:
+            return True
+        state[:4] = now
+        return False
+
+    def get_state(self, dep: str, current_state: FileState | None) -> list[Any] | None:
+        """Return the state to record, or None if the recorded one still holds."""
+        if current_state and identity(Path(dep).stat()) == list(current_state[:4]):
+            return None
+        return state_of(dep)
+
+
+class DurableDB(SqliteDB):  # type: ignore[misc]
+    """doit's sqlite3 state, written after every task: a killed build loses nothing finished."""
+
+    desc = "sqlite3, written after every task"
+
+    def set(self, task_id: str, dependency: str, value: Any) -> None:
+        super().set(task_id, dependency, value)
+        if dependency == "deps:":  # the last that doit sets of a task that succeeded
+            self._write([task_id])
+            self._dirty.discard(task_id)
+
+    def dump(self) -> None:
+        """Write everything that was looked at: the checker refreshes states in place."""
+        self._write(sorted(self._cache))
+        self._conn.close()
+        self._dirty = set()
+
+    def _write(self, tasks: Iterable[str]) -> None:
+        rows = [(t, self.codec.encode(self._cache[t])) for t in tasks if self._cache[t]]
+        self._conn.executemany("insert or replace into doit values (?,?)", rows)
+        self._conn.commit()
+
+
+class Unchanged:
+    """An ``uptodate`` condition: same options as last time, and every result still in place."""
+
+    def __init__(self, configuration: str, outputs: Callable[[], Iterable[Path]]) -> None:
+        self.configuration = configuration
+        self.outputs = outputs
+
+    def __call__(self, task: Task, values: Mapping[str, Any]) -> bool:
+        task.value_savers.append(self.record)
+        if values.get("configuration") != self.configuration:
+            return False
+        recorded = values.get("outputs", {})
+        return bool(recorded) and all(same_file(p, s) for p, s in recorded.items())
+
+    def record(self) -> dict[str, Any]:
+        outputs = {str(p): state_of(p) for p in sorted(self.outputs())}
+        return {"configuration": self.configuration, "outputs": outputs}
+
+
+def same_file(path: str, state: list[Any]) -> bool:
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return False
+    return not ContentChecker().check_modified(path, status, state)
+
+
+class Watched:
+    """Notice an input that is edited while a stage reads it."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self.before = {p: identity(Path(p).stat()) for p in paths}
+
+    def check(self) -> None:
+        """Raise UserError if a file is not what it was at the start."""
+        for path, before in self.before.items():
+            if not Path(path).exists() or identity(Path(path).stat()) != before:
+                raise UserError(f"{path} changed while it was being read; build again")

@@ -1,0 +1,179 @@
+"""What the command line asks for: recipes, each with its platform, toolchain and build folder."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from shutil import which
+from typing import Any
+
+from doit import doit_cmd, get_var
+
+from firmwright.errors import Diagnostic, DiagnosticError, UserError, did_you_mean
+from firmwright.recipe import Catalogue, Recipe, load_recipe
+from firmwright.targets import target_names
+from firmwright.toolchain import (
+    Build,
+    Platform,
+    load_platform,
+    load_toolchain,
+    platform_names,
+    toolchain_names,
+)
+
+OVERRIDES = ("platform", "target", "samples")
+VARIABLES = ("recipe", "outdir", *OVERRIDES)
+SHARED_STAGES = frozenset({"model", "partition", "kernels"})
+"""Stages whose results do not depend on the platform."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One recipe to build, and where."""
+
+    recipe: Recipe
+    platform: Platform
+    build: Build
+    outdir: Path
+
+    def folder(self, stage: str) -> Path:
+        """Return a stage's result folder, below the platform's own where it depends on it."""
+        if stage in SHARED_STAGES:
+            return self.outdir / stage
+        return self.outdir / self.platform.name / stage
+
+    @property
+    def bundle(self) -> Path:
+        return self.outdir / f"{self.recipe.name}-{self.platform.name}.tar.gz"
+
+    @property
+    def cache(self) -> Path:
+        """A folder for what compilers and emulators keep; never part of a result."""
+        return self.outdir / ".cache"
+
+    @cached_property
+    def model_path(self) -> Path | None:
+        path = self.recipe.model.path
+        return None if path is None else self.recipe.resolve(path)
+
+    @cached_property
+    def toolchain_identity(self) -> list[Any]:
+        """Return what tells one installed compiler from another, without starting it."""
+        toolchain = self.build.toolchain
+        if toolchain.python_module:
+            return [toolchain.python_module, version(toolchain.python_module)]
+        program = which(toolchain.program)
+        if program is None:
+            return [toolchain.program]
+        status = os.stat(program)
+        return [toolchain.program, status.st_size, status.st_mtime_ns]
+
+    @cached_property
+    def build_settings(self) -> dict[str, Any]:
+        """Return everything of platform and toolchain that decides about objects and firmware."""
+        return {
+            "toolchain": self.build.toolchain.name,
+            "settings": asdict(self.build.settings),
+            "flags": self.build.compile_flags,
+            "compile": self.build.toolchain.compile,
+            "identity": self.toolchain_identity,
+        }
+
+
+def build_root() -> Path:
+    """Return the folder that holds doit's state: ``outdir=``, else ``build``."""
+    return Path(get_var("outdir", "build"))
+
+
+def load_jobs() -> list[Job]:
+    """Read every recipe that ``recipe=`` names (comma-separated), or all of ``recipes/``.
+
+    Raises DiagnosticError with the mistakes of all of them.
+    """
+    check_variables()
+    overrides = {k: str(get_var(k)) for k in OVERRIDES if get_var(k) is not None}
+    root = prepared_root()
+    paths = recipe_paths()
+    catalogue = installed()
+    found: list[Diagnostic] = []
+    jobs: list[Job] = []
+    for path in paths:
+        try:
+            recipe = load_recipe(path, overrides, catalogue, cache=root / ".recipes")
+            jobs.append(make_job(recipe, root, several=len(paths) > 1))
+        except DiagnosticError as error:
+            found.extend(error.diagnostics)
+        except UserError as error:
+            found.append(Diagnostic(str(path), 0, 0, str(error)))
+    if found:
+        raise DiagnosticError(found)
+    refuse_shared_folders(jobs)
+    return jobs
+
+
+def check_variables() -> None:
+    given = doit_cmd._CMDLINE_VARS or {}
+    for name in sorted(set(given) - set(VARIABLES)):
+        raise UserError(f"{name}=: unknown variable '{name}'{did_you_mean(name, VARIABLES)}")
+    for name, value in sorted(given.items()):
+        if not value:
+            raise UserError(f"{name}=: a value is missing")
+
+
+def recipe_paths() -> list[Path]:
+    named = get_var("recipe")
+    if named is None:
+        return sorted(Path("recipes").glob("*.yaml"))
+    paths = [Path(part.strip()) for part in named.split(",")]
+    return list(dict.fromkeys(paths))
+
+
+def prepared_root() -> Path:
+    root = build_root()
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the build folder {root}: {error.strerror}") from None
+    if not os.access(root, os.W_OK):
+        raise UserError(f"cannot write to the build folder {root}; choose another with outdir=")
+    return root
+
+
+def installed() -> Catalogue:
+    platforms = {name: load_platform(name) for name in platform_names()}
+    return Catalogue(
+        platforms=tuple(platforms),
+        toolchains=toolchain_names(),
+        devices=target_names(),
+        platform_toolchains={n: p.toolchains for n, p in platforms.items()},
+        platform_emulators={n: p.emulators for n, p in platforms.items()},
+    )
+
+
+def make_job(recipe: Recipe, root: Path, several: bool) -> Job:
+    platform = load_platform(recipe.platform, recipe.path.parent)
+    toolchain = load_toolchain(recipe.toolchain or platform.toolchains[0])
+    build = Build(toolchain, platform, recipe.cflags)
+    alone = get_var("outdir") is not None and not several
+    return Job(recipe, platform, build, root if alone else root / recipe.name)
+
+
+def refuse_shared_folders(jobs: list[Job]) -> None:
+    paths: dict[str, Path] = {}
+    for job in jobs:
+        name = job.recipe.name
+        if name in paths:
+            raise UserError(
+                f"{paths[name]} and {job.recipe.path} are both named '{name}' and would share a "
+                "build folder; give one of them another `name:`"
+            )
+        paths[name] = job.recipe.path
+
+
+def complain(error: UserError) -> None:
+    """Print a user's mistake and nothing else."""
+    print(error, file=sys.stderr)

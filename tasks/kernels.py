@@ -1,0 +1,41 @@
+"""kernels: every region as a C function and its constants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from firmwright.tasks.jobs import Job
+from firmwright.tasks.stage import Stage
+
+
+def run(job: Job, folder: Path) -> None:
+    """Write ``kernels.json`` and ``weights.npz``."""
+    import numpy as np
+    import tvm
+
+    from firmwright.codegen.kernel import Kernels
+    from firmwright.partition import Partition
+    from firmwright.records import read_record, write_record
+    from firmwright.targets import load_target
+
+    source = job.folder("partition")
+    partition = read_record(source / "partition.json", Partition)
+    module = tvm.ir.load_json((source / "module.json").read_text(encoding="utf-8"))
+    lowered = [
+        load_target(region.device).lower(region, module[region.name])
+        for region in partition.regions
+        if not region.view
+    ]
+    weights = {name: array for region in lowered for name, array in region.weights.items()}
+    np.savez(folder / "weights.npz", **weights)
+    write_record(folder / "kernels.json", Kernels(tuple(region.kernel for region in lowered)))
+
+
+STAGE = Stage(
+    name="kernels",
+    sentence="lower every region to C",
+    needs=("partition",),
+    code=("codegen", "targets", "transforms", "records.py"),
+    options=lambda _: None,
+    run=run,
+)

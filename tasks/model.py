@@ -1,0 +1,55 @@
+"""model: the model file, fetched and imported to Relax in QDQ style."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import urlsplit
+
+from firmwright.tasks.jobs import Job
+from firmwright.tasks.stage import Stage
+
+
+def options(job: Job) -> Any:
+    source = job.recipe.model
+    shapes = {i.name: i.shape for i in job.recipe.inputs}
+    return {"url": source.url, "sha256": source.sha256, "format": source.format, "inputs": shapes}
+
+
+def inputs(job: Job) -> list[Path]:
+    return [] if job.model_path is None else [job.model_path]
+
+
+def run(job: Job, folder: Path) -> None:
+    """Write ``model.<format>``, ``model.json`` (the interface) and ``module.json`` (Relax)."""
+    from firmwright.models import format_of
+    from firmwright.models.fetch import fetch_model, read_model
+    from firmwright.records import write_record
+
+    source = job.recipe.model
+    if job.model_path is not None:
+        shown_as = str(job.model_path)
+        data = read_model(job.model_path, shown_as, source.sha256)
+    else:
+        shown_as = PurePosixPath(urlsplit(source.url or "").path).name
+        data = fetch_model(source.url or "", source.sha256 or "")
+    importer = format_of(shown_as, source.format)
+    shapes = {i.name: i.shape for i in job.recipe.inputs}
+    module, interface = importer.load().import_model(data, shown_as, shapes)
+
+    import tvm
+
+    (folder / f"model.{importer.name}").write_bytes(data)
+    (folder / "module.json").write_text(tvm.ir.save_json(module), encoding="utf-8")
+    write_record(folder / "model.json", interface)
+
+
+STAGE = Stage(
+    name="model",
+    sentence="fetch the model and import it",
+    needs=(),
+    code=("models", "records.py"),
+    options=options,
+    inputs=inputs,
+    run=run,
+)

@@ -1,0 +1,44 @@
+"""plan: every buffer at a fixed offset, and the proof that it fits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from firmwright.tasks.jobs import Job
+from firmwright.tasks.stage import Stage
+
+
+def options(job: Job) -> Any:
+    ram = job.platform.memories.get("ram")
+    return {"ram": ram.size if ram else None, "stack": job.platform.stack}
+
+
+def run(job: Job, folder: Path) -> None:
+    """Write ``plan.json``; UserError when the platform's RAM is too small."""
+    from firmwright.codegen.kernel import Kernels
+    from firmwright.models import ModelInterface
+    from firmwright.partition import Partition
+    from firmwright.planning import check_memory, make_plan
+    from firmwright.records import read_record, write_record
+
+    interface = read_record(job.folder("model") / "model.json", ModelInterface)
+    partition = read_record(job.folder("partition") / "partition.json", Partition)
+    kernels = read_record(job.folder("kernels") / "kernels.json", Kernels)
+    plan = make_plan(partition, kernels)
+    ram = job.platform.memories.get("ram")
+    if ram is not None:
+        ports = sum(t.bytes for t in (*interface.inputs, *interface.outputs))
+        others = job.platform.stack + ports
+        check_memory(plan, kernels.kernels, ram.size, others, job.platform.name)
+    write_record(folder / "plan.json", plan)
+
+
+STAGE = Stage(
+    name="plan",
+    sentence="give every buffer its place in memory",
+    needs=("model", "partition", "kernels"),
+    code=("planning", "records.py"),
+    options=options,
+    run=run,
+)

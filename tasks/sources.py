@@ -1,0 +1,66 @@
+"""sources: the generated C project."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from firmwright.tasks.jobs import Job
+from firmwright.tasks.stage import Stage
+
+
+def options(job: Job) -> Any:
+    recipe = job.recipe
+    return {
+        "name": recipe.name,
+        "c_prefix": recipe.c_prefix,
+        "platform": asdict(job.platform),
+        "build": job.build_settings,
+    }
+
+
+def inputs(job: Job) -> list[Path]:
+    """Return the templates that this project is rendered from."""
+    from importlib.resources import files
+
+    folder = Path(str(files("firmwright.templates")))
+    used = ["network", "application", "runtime", "project", f"boards/{job.platform.board}"]
+    if not job.build.settings.libc:
+        used.append("freestanding")
+    return sorted(p for name in used for p in (folder / name).glob("*.j2"))
+
+
+def run(job: Job, folder: Path) -> None:
+    """Write the project: C sources, headers, linker script, Makefile."""
+    import numpy as np
+
+    from firmwright.codegen.kernel import Kernels
+    from firmwright.codegen.project import Network, write_project
+    from firmwright.models import ModelInterface
+    from firmwright.partition import Partition
+    from firmwright.planning import Plan
+    from firmwright.records import read_record
+
+    with np.load(job.folder("kernels") / "weights.npz") as weights:
+        network = Network(
+            name=job.recipe.name,
+            c_prefix=job.recipe.c_prefix,
+            interface=read_record(job.folder("model") / "model.json", ModelInterface),
+            partition=read_record(job.folder("partition") / "partition.json", Partition),
+            kernels=read_record(job.folder("kernels") / "kernels.json", Kernels),
+            plan=read_record(job.folder("plan") / "plan.json", Plan),
+            weights=dict(weights),
+        )
+    write_project(network, job.build, folder)
+
+
+STAGE = Stage(
+    name="sources",
+    sentence="write the C project",
+    needs=("model", "partition", "kernels", "plan"),
+    code=("codegen", "toolchain", "records.py"),
+    options=options,
+    inputs=inputs,
+    run=run,
+)

@@ -1,0 +1,136 @@
+"""A stage as a doit task: a folder of results that is replaced as a whole."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from inspect import getfile
+from pathlib import Path
+from typing import Any
+
+from doit.exceptions import TaskFailed
+
+import firmwright
+from firmwright import __version__
+from firmwright.errors import UserError
+from firmwright.tasks.freshness import Unchanged, Watched, digest
+from firmwright.tasks.jobs import Job
+
+PACKAGE = Path(firmwright.__file__).parent
+
+INDEX = "stage.json"
+"""Lists a stage's files with their digests; what later stages depend on."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step of the line of work.
+
+    ``run(job, folder)`` writes the results into an empty folder. ``needs`` names the stages
+    whose results it reads, ``inputs`` the user's and the package's files. ``code`` names the
+    packages and modules of firmwright, and ``options`` the slice of the recipe and platform,
+    that decide what it writes. ``publish`` is a file to be moved out of the folder to a place
+    of its own.
+    """
+
+    name: str
+    sentence: str
+    needs: tuple[str, ...]
+    code: tuple[str, ...]
+    options: Callable[[Job], Any]
+    run: Callable[[Job, Path], None]
+    inputs: Callable[[Job], Iterable[Path]] = lambda job: ()
+    publish: Callable[[Job], Path] | None = None
+
+    def tasks(self, jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
+        """Yield the doit task of each job, below a group task of the stage's name."""
+        yield {"basename": self.name, "name": None, "doc": self.sentence}
+        for job in jobs:
+            yield self.task(job)
+
+    def task(self, job: Job) -> dict[str, Any]:
+        needed = [job.folder(stage) / INDEX for stage in self.needs]
+        dependencies = [str(p) for p in (*needed, *self.inputs(job))]
+        folder = job.folder(self.name)
+        targets = [folder / INDEX, *([self.publish(job)] if self.publish else [])]
+        return {
+            "basename": self.name,
+            "name": job.recipe.name,
+            "doc": self.sentence,
+            "actions": [(self.execute, [job, dependencies])],
+            "file_dep": dependencies,
+            "targets": [str(t) for t in targets],
+            "uptodate": [Unchanged(self.configuration(job), lambda: self.outputs(job))],
+            "clean": [(remove_results, [[folder, partial(folder)], targets])],
+            "verbosity": 2,
+        }
+
+    def outputs(self, job: Job) -> list[Path]:
+        published = [self.publish(job)] if self.publish else []
+        return [*published, *(p for p in job.folder(self.name).rglob("*") if p.is_file())]
+
+    def configuration(self, job: Job) -> str:
+        """Return the digest of everything but files that decides about the results."""
+        decisive = {
+            "firmwright": __version__,
+            "code": code_digest((Path(getfile(self.run)), *(PACKAGE / c for c in self.code))),
+            "options": self.options(job),
+        }
+        text = json.dumps(decisive, sort_keys=True, default=list)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def execute(self, job: Job, dependencies: list[str]) -> bool | TaskFailed:
+        """Run the stage beside the last good result, then put the new one in its place."""
+        folder = job.folder(self.name)
+        unfinished = partial(folder)
+        try:
+            watched = Watched(dependencies)
+            shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished.mkdir(parents=True)
+            self.run(job, unfinished)
+            watched.check()
+            if self.publish:
+                target = self.publish(job)
+                (unfinished / target.name).replace(target)
+            write_index(unfinished)
+            shutil.rmtree(folder, ignore_errors=True)
+            unfinished.rename(folder)
+        except UserError as error:
+            return TaskFailed(str(error))
+        except OSError as error:
+            return TaskFailed(f"{error.filename or folder}: {error.strerror or error}")
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+        return True
+
+
+def partial(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.partial")
+
+
+def write_index(folder: Path) -> None:
+    paths = sorted(p for p in folder.rglob("*") if p.is_file())
+    listed = {p.relative_to(folder).as_posix(): digest(p) for p in paths}
+    (folder / INDEX).write_text(json.dumps({"files": listed}, indent=1) + "\n", encoding="utf-8")
+
+
+def remove_results(folders: list[Path], targets: list[Path]) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+    for target in targets:
+        target.unlink(missing_ok=True)
+
+
+@cache
+def code_digest(places: tuple[Path, ...]) -> str:
+    """Digest the sources that a stage runs, so that changing them runs it again."""
+    total = hashlib.sha256()
+    for place in places:
+        found = [place] if place.is_file() else [*place.rglob("*.py"), *place.rglob("*.c")]
+        for source in sorted(found):
+            total.update(source.read_bytes())
+    return total.hexdigest()
