@@ -1,0 +1,36 @@
+"""Platforms and toolchains: what firmware runs on, and what compiles and links it.
+
+Both are described by YAML files in ``toolchains/``; a new one is a new file.
+Images of the linked firmware are the business of :mod:`firmwright.toolchain.image`.
+"""
+
+from __future__ import annotations
+
+from firmwright.toolchain.build import Build, compile_object, link_firmware
+from firmwright.toolchain.compilers import Compiler, find_compiler
+from firmwright.toolchain.makefile import makefile_variables
+from firmwright.toolchain.platforms import Memory, Platform, Qemu, load_platform, platform_names
+from firmwright.toolchain.toolchains import (
+    ArchitectureSettings,
+    Toolchain,
+    load_toolchain,
+    toolchain_names,
+)
+
+__all__ = [
+    "ArchitectureSettings",
+    "Build",
+    "Compiler",
+    "Memory",
+    "Platform",
+    "Qemu",
+    "Toolchain",
+    "compile_object",
+    "find_compiler",
+    "link_firmware",
+    "load_platform",
+    "load_toolchain",
+    "makefile_variables",
+    "platform_names",
+    "toolchain_names",
+]

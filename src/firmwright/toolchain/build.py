@@ -1,0 +1,167 @@
+"""Compile and link one firmware.
+
+The functions that return command lines are pure; the Makefile of the generated project is
+written from the same ones. Every command runs in the project folder with relative paths, so
+that nothing of the machine gets into an object.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from firmwright.errors import UserError
+from firmwright.toolchain.compilers import Compiler, run_compiler
+from firmwright.toolchain.float_abi import check_float_abi
+from firmwright.toolchain.platforms import Platform
+from firmwright.toolchain.toolchains import ArchitectureSettings, Toolchain
+
+LINKER_SCRIPT = "link.ld"
+RUNTIME_OBJECT = "compiler_rt.o"
+
+# Extra compiler flags for a host build that stops at the first undefined behaviour (gcc, clang).
+SANITISERS = (
+    "-g1",
+    "-fno-omit-frame-pointer",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all",
+)
+
+
+@dataclass(frozen=True)
+class Build:
+    """What decides about the objects: toolchain, platform, and the user's extra flags."""
+
+    toolchain: Toolchain
+    platform: Platform
+    cflags: tuple[str, ...] = ()
+
+    @property
+    def settings(self) -> ArchitectureSettings:
+        """The toolchain's settings for the platform's architecture."""
+        return self.toolchain.settings(self.platform.architecture)
+
+    @property
+    def compile_flags(self) -> tuple[str, ...]:
+        """All flags of a compilation; a user's own come last and win."""
+        own_headers = () if self.settings.libc else ("-isystem", "freestanding")
+        return (*self.settings.flags, *self.toolchain.flags, *own_headers, *self.cflags)
+
+
+def compile_command(build: Build, compiler: Compiler, source: str, output: str) -> tuple[str, ...]:
+    """Return the command line that compiles one source."""
+    return (
+        *compiler.command,
+        *build.toolchain.compile,
+        *build.compile_flags,
+        *("-c", "-o", output, source),
+    )
+
+
+def link_flags(build: Build, map_file: str) -> tuple[str, ...]:
+    """Return the linker's own flags, with the names of the linker script and the map filled in."""
+    names = {"script": LINKER_SCRIPT, "map": map_file}
+    return tuple(flag.format(**names) for flag in build.settings.link_flags)
+
+
+def link_command(
+    build: Build, compiler: Compiler, objects: Sequence[str], elf: str
+) -> tuple[str, ...]:
+    """Return the command line that links objects, in the order given, to ``elf`` and its map."""
+    # A driver gets the compiler's flags too: by them it picks its libraries.
+    driver = (*build.toolchain.compile, *build.compile_flags)
+    runtime = (_beside(elf, RUNTIME_OBJECT),) if build.settings.runtime else ()
+    return (
+        *compiler.command,
+        *(build.settings.linker or driver),
+        *link_flags(build, _beside(elf, f"{Path(elf).stem}.map")),
+        *("-o", elf),
+        *objects,
+        *runtime,
+        *build.settings.libraries,
+    )
+
+
+def runtime_command(build: Build, compiler: Compiler, output: str) -> tuple[str, ...]:
+    """Return the command line that builds the compiler's run-time library as one object."""
+    arguments = (item.format(zig_library=compiler.zig_library) for item in build.settings.runtime)
+    return (*compiler.command, *arguments, *build.settings.flags, f"-femit-bin={output}")
+
+
+def compile_object(
+    build: Build, compiler: Compiler, source: Path, output: Path, cache: Path
+) -> None:
+    """Compile one C or assembly source of a project folder to an object.
+
+    ``cache`` is a folder for the compiler's own cache. Raises UserError with the compiler's
+    output and the command line when it fails.
+    """
+    project = source.parent
+    output.parent.mkdir(parents=True, exist_ok=True)
+    command = compile_command(build, compiler, source.name, _relative(output, project))
+    _run(command, project, cache, f"{source.name}: the compiler refused it")
+
+
+def link_firmware(
+    build: Build, compiler: Compiler, project: Path, objects: Sequence[Path], elf: Path, cache: Path
+) -> None:
+    """Link objects to ``elf``, with its map (``.map``) beside it.
+
+    ``project`` is the folder that has ``link.ld``; objects are linked in the order given. The
+    compiler's run-time library, where it needs one, is built once per ``cache`` folder. Raises
+    UserError with the linker's output and the command line, and for soft-float code that is
+    labelled hard-float.
+    """
+    elf.parent.mkdir(parents=True, exist_ok=True)
+    if build.settings.runtime:
+        shutil.copyfile(_runtime(build, compiler, cache), elf.with_name(RUNTIME_OBJECT))
+    names = [_relative(path, project) for path in objects]
+    command = link_command(build, compiler, names, _relative(elf, project))
+    try:
+        _run(command, project, cache, f"{elf.name}: the linker failed")
+    except UserError:
+        # LLD leaves its unfinished output under a random name.
+        for unfinished in elf.parent.glob(f"{elf.name}.tmp*"):
+            unfinished.unlink()
+        raise
+    check_float_abi(elf)
+    if not any("{map}" in flag for flag in build.settings.link_flags):
+        from firmwright.toolchain.map_file import write_map
+
+        write_map(elf, elf.with_suffix(".map"))
+
+
+def _runtime(build: Build, compiler: Compiler, cache: Path) -> Path:
+    """Return the run-time object from the cache, building it there when it is missing."""
+    recipe = [compiler.version, *build.settings.runtime, *build.settings.flags]
+    digest = hashlib.sha256("\0".join(recipe).encode()).hexdigest()[:16]
+    built = cache / f"compiler_rt-{digest}.o"
+    if not built.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        unfinished = built.with_suffix(f".{os.getpid()}")
+        command = runtime_command(build, compiler, unfinished.name)
+        _run(command, cache, cache, "the compiler's run-time library does not build")
+        unfinished.replace(built)
+    return built
+
+
+def _run(command: Sequence[str], folder: Path, cache: Path, failure: str) -> None:
+    try:
+        run_compiler(command, folder, cache)
+    except subprocess.CalledProcessError as error:
+        shown = " ".join(command)
+        raise UserError(f"{failure}:\n{error.stdout.rstrip()}\ncommand: {shown}") from error
+
+
+def _relative(path: Path, folder: Path) -> str:
+    # Resolved first: `..` out of a folder that is a symbolic link leads elsewhere.
+    return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
+
+
+def _beside(path: str, name: str) -> str:
+    return Path(path).with_name(name).as_posix()

@@ -1,0 +1,127 @@
+"""Find a toolchain's compiler on this machine, and call it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from firmwright.errors import UserError
+from firmwright.toolchain.toolchains import Toolchain, load_toolchain, toolchain_names
+
+# All that a compiler sees of the environment: variables such as CPATH, CFLAGS or LANG would
+# change what it writes.
+_PASSED_ON = ("HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONHOME", "PYTHONPATH", "TMPDIR")
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A compiler that is present: how its command line begins, and its version.
+
+    ``zig_library`` is the folder of zig's library sources, empty for other compilers.
+    """
+
+    command: tuple[str, ...]
+    version: str
+    zig_library: str = ""
+
+
+def find_compiler(toolchain: Toolchain, architecture: str) -> Compiler:
+    """Return the toolchain's compiler, or raise a UserError that says how to install it.
+
+    ``architecture`` serves the message: it names the other toolchains that would do.
+    """
+    command = _command(toolchain)
+    if command is None:
+        raise UserError(_missing(toolchain, architecture))
+    library = _module_folder("ziglang") / "lib" if toolchain.python_module == "ziglang" else ""
+    return Compiler(command, _version(toolchain, command), str(library))
+
+
+def run_compiler(command: Sequence[str], folder: Path, cache: Path) -> str:
+    """Run a compiler in a folder and return what it printed; raises CalledProcessError.
+
+    Zig keeps its caches under ``cache``; other compilers keep none.
+    """
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=_environment(cache),
+        check=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+    ).stdout
+
+
+def _environment(cache: Path) -> Mapping[str, str]:
+    zig_cache = str(cache.resolve() / "zig")
+    passed_on = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    return passed_on | {
+        "LC_ALL": "C",
+        # The build folder must not offer Python modules to `python -m ziglang`.
+        "PYTHONSAFEPATH": "1",
+        "ZIG_GLOBAL_CACHE_DIR": zig_cache,
+        "ZIG_LOCAL_CACHE_DIR": zig_cache,
+    }
+
+
+def _command(toolchain: Toolchain) -> tuple[str, ...] | None:
+    if toolchain.python_module:
+        present = find_spec(toolchain.python_module) is not None
+        return (sys.executable, "-m", toolchain.python_module) if present else None
+    return (toolchain.program,) if shutil.which(toolchain.program) else None
+
+
+def _module_folder(module: str) -> Path:
+    spec = find_spec(module)
+    assert spec is not None and spec.origin is not None, f"{module} was found just now"
+    return Path(spec.origin).parent
+
+
+def _version(toolchain: Toolchain, command: tuple[str, ...]) -> str:
+    """Return a version such as ``zig 0.17.0 (clang 22.1.8)``."""
+    parts = []
+    for name, arguments in toolchain.versions.items():
+        output = _output((*command, *arguments))
+        number = re.search(r"\d+(\.\d+)+", output)
+        if number is None:
+            raise UserError(f"'{name}' does not tell its version; it printed: {output.strip()}")
+        parts.append(f"{name} {number[0]}")
+    first, *others = parts
+    return f"{first} ({', '.join(others)})" if others else first
+
+
+def _output(command: tuple[str, ...]) -> str:
+    try:
+        return run_compiler(command, Path(), Path())
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise UserError(f"the compiler does not run: {' '.join(command)}: {error}") from error
+
+
+def _missing(toolchain: Toolchain, architecture: str) -> str:
+    wanted = toolchain.program or f"the Python module {toolchain.python_module}"
+    install = {"debian": "apt-get install", "pip": "python -m pip install"}
+    ways = [f"'{install[kind]} {' '.join(names)}'" for kind, names in toolchain.packages.items()]
+    others = [
+        name
+        for name in toolchain_names()
+        if name != toolchain.name and _supports(load_toolchain(name), architecture)
+    ]
+    instead = f"; present instead, as 'toolchain:' in the recipe: {', '.join(others)}"
+    return (
+        f"toolchain '{toolchain.name}': {wanted} is not installed; get it by "
+        f"{' or '.join(ways)}{instead if others else ''}"
+    )
+
+
+def _supports(toolchain: Toolchain, architecture: str) -> bool:
+    return architecture in toolchain.architectures and _command(toolchain) is not None

@@ -1,0 +1,63 @@
+"""Refuse firmware that is labelled hard-float and computes in software.
+
+Clang takes `-mcpu=cortex_m4` with an ``eabihf`` target without complaint: it emits calls such as
+``__aeabi_fadd`` and stamps the object as hard-float. The program is right and ten times too slow,
+so nobody notices.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from firmwright.errors import UserError
+
+# Single-precision arithmetic in software (ARM run-time ABI, IHI 0043, and the GCC names).
+# Double precision is left out: a single-precision FPU computes it in software rightly.
+SOFT_FLOAT_FUNCTIONS = frozenset(
+    [f"__aeabi_{name}" for name in ("fadd", "fsub", "frsub", "fmul", "fdiv")]
+    + [f"__{name}sf3" for name in ("add", "sub", "mul", "div")]
+)
+
+_EF_ARM_ABI_FLOAT_HARD = 0x400  # ELF for the Arm architecture, section "ELF header"
+
+
+def check_hard_float_flags(flags: Sequence[str], where: str) -> None:
+    """Raise UserError for Clang flags that claim hard-float for a Cortex-M without FPU feature."""
+    cpu = next((flag for flag in flags if flag.startswith("-mcpu=cortex_m")), None)
+    claims_hard_float = any(re.search(r"eabihf|-mfloat-abi=hard", flag) for flag in flags)
+    if cpu is None or not claims_hard_float or re.search(r"\+(vfp|fp_armv8|fpregs)", cpu):
+        return
+    raise UserError(
+        f"{where}: '{cpu}' names no floating-point unit, but the flags ask for the hard-float ABI; "
+        "the code would compute floats in software and be labelled hard-float. Add the unit's "
+        f"feature, for example '{cpu}+vfp4d16sp', or use a soft-float target (eabi)"
+    )
+
+
+def check_float_abi(elf: Path) -> None:
+    """Raise UserError when a linked hard-float ARM image contains soft-float arithmetic."""
+    with elf.open("rb") as stream:
+        found = soft_float_functions(stream)
+    if found:
+        raise UserError(
+            f"{elf.name}: labelled hard-float, but it computes floats in software "
+            f"({', '.join(found)}). The compiler flags name no floating-point unit: for zig add "
+            "its feature to -mcpu (as in cortex_m4+vfp4d16sp), for gcc give -mfpu"
+        )
+
+
+def soft_float_functions(stream: BinaryIO) -> list[str]:
+    """Return the software float functions in a hard-float ARM image, sorted; [] for any other."""
+    from elftools.elf.elffile import ELFFile
+    from elftools.elf.sections import SymbolTableSection
+
+    image = ELFFile(stream)
+    if image["e_machine"] != "EM_ARM" or not image["e_flags"] & _EF_ARM_ABI_FLOAT_HARD:
+        return []
+    symbols = image.get_section_by_name(".symtab")
+    if not isinstance(symbols, SymbolTableSection):
+        return []
+    return sorted({symbol.name for symbol in symbols.iter_symbols()} & SOFT_FLOAT_FUNCTIONS)

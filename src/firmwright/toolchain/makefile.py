@@ -1,0 +1,56 @@
+"""The variables of ``templates/project/Makefile.j2``."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import PurePath
+
+from firmwright.toolchain.build import LINKER_SCRIPT, RUNTIME_OBJECT, Build, link_flags
+
+_LINE_LENGTH = 90
+
+
+def makefile_variables(build: Build, sources: Sequence[str]) -> dict[str, object]:
+    """Return the variables of the Makefile template, for the sources of a flat project folder.
+
+    The flags are those of the build itself, so ``make`` gives the firmware that firmwright gives;
+    objects are linked in the order of ``sources``. Every word is quoted for make and the shell;
+    lists of words come as lists of lines.
+    """
+    toolchain, settings = build.toolchain, build.settings
+    module = toolchain.python_module
+    command = f"$(PYTHON) -m {module}" if module else toolchain.program
+    objects = [PurePath(source).with_suffix(".o").as_posix() for source in sources]
+    runtime = [word.format(zig_library="$(ZIG_LIBRARY)") for word in settings.runtime]
+    return {
+        "platform": build.platform.name,
+        "toolchain": toolchain.name,
+        "python_module": module,
+        "compiler_command": command,
+        "compiler": " ".join([command, *toolchain.compile]),
+        "compile_flags": _lines(_quote(build.compile_flags)),
+        "linker": " ".join([command, *settings.linker]) if settings.linker else "",
+        "link_flags": _lines(_quote(link_flags(build, "firmware.map"))),
+        "linker_script": LINKER_SCRIPT if "{script}" in settings.link_flags else "",
+        "libraries": _quote(settings.libraries),
+        "objects": _lines([*objects, *([RUNTIME_OBJECT] if runtime else [])]),
+        "runtime": _lines([*runtime, *_quote(settings.flags)]) if runtime else [],
+        "runtime_object": RUNTIME_OBJECT,
+    }
+
+
+def _quote(words: Iterable[str]) -> list[str]:
+    return [shlex.quote(word).replace("$", "$$").replace("#", r"\#") for word in words]
+
+
+def _lines(words: Iterable[str]) -> list[str]:
+    """Join words to lines of readable length."""
+    lines = [""]
+    for word in words:
+        joined = f"{lines[-1]} {word}".strip()
+        if len(joined) > _LINE_LENGTH and lines[-1]:
+            lines.append(word)
+        else:
+            lines[-1] = joined
+    return lines

@@ -1,0 +1,90 @@
+"""What a firmware runs on: processor, memories, board, and the emulators that stand in for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from firmwright.toolchain.descriptions import DescriptionKind
+
+PLATFORMS = DescriptionKind("platform", "platforms", "platform.schema.json")
+
+_UNITS = {"B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
+
+
+@dataclass(frozen=True)
+class Memory:
+    """One memory of the address map; origin (address) and size in bytes."""
+
+    origin: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Qemu:
+    """The QEMU program and the arguments that give this platform's machine."""
+
+    program: str
+    arguments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Platform:
+    """One platform, as its YAML file describes it; sizes in bytes.
+
+    ``memories`` is empty and ``stack`` 0 where the operating system provides both.
+    The first of ``toolchains`` and of ``emulators`` is the default.
+    """
+
+    name: str
+    description: str
+    architecture: str
+    board: str
+    toolchains: tuple[str, ...]
+    emulators: tuple[str, ...]
+    memories: Mapping[str, Memory] = field(default_factory=dict)
+    stack: int = 0
+    qemu: Qemu | None = None
+
+
+def platform_names() -> tuple[str, ...]:
+    """Return the names of the platforms that come with firmwright, sorted."""
+    return PLATFORMS.names()
+
+
+def load_platform(name_or_path: str, relative_to: Path | None = None) -> Platform:
+    """Return the platform of this name, or the one in a YAML file of the user's own.
+
+    A path is relative to ``relative_to``. Raises UserError for an unknown name and
+    DiagnosticError, with file, line and column, for a file with mistakes.
+    """
+    data = PLATFORMS.load(name_or_path, relative_to)
+    qemu = data.get("qemu")
+    return Platform(
+        name=data["name"],
+        description=data["description"],
+        architecture=data["architecture"],
+        board=data["board"],
+        toolchains=tuple(data["toolchains"]),
+        emulators=tuple(data["emulators"]),
+        memories={name: _memory(entry) for name, entry in data.get("memories", {}).items()},
+        stack=parse_size(data.get("stack", 0)),
+        qemu=Qemu(qemu["program"], tuple(qemu.get("arguments", ()))) if qemu else None,
+    )
+
+
+def parse_size(size: int | str) -> int:
+    """Return a size in bytes, given as a number of bytes or as ``4 MiB`` (B, KiB, MiB, GiB)."""
+    if isinstance(size, int):
+        return size
+    match = re.fullmatch(r"(\d+) ?(B|KiB|MiB|GiB)", size)
+    if match is None:
+        raise ValueError(f"not a size: {size!r}")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def _memory(entry: Mapping[str, Any]) -> Memory:
+    return Memory(origin=entry["origin"], size=parse_size(entry["size"]))

@@ -1,0 +1,103 @@
+"""How to call a compiler: the command, its flags by architecture, and how it links."""
+
+from __future__ import annotations
+
+import platform as machine
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from firmwright.errors import UserError
+from firmwright.toolchain.descriptions import DescriptionKind
+from firmwright.toolchain.float_abi import check_hard_float_flags
+
+TOOLCHAINS = DescriptionKind("toolchain", "", "toolchain.schema.json")
+
+
+@dataclass(frozen=True)
+class ArchitectureSettings:
+    """What a toolchain needs to know for one architecture.
+
+    Without a C library (``libc``) the project's own ``freestanding/`` headers and ``fw_math.c``
+    step in. Without a ``linker`` the compiler's driver links. ``runtime`` is the command, behind
+    the compiler's own, that builds ``compiler_rt.o``; empty where the linker finds its own.
+    """
+
+    flags: tuple[str, ...] = ()
+    libc: bool = True
+    linker: tuple[str, ...] = ()
+    link_flags: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    runtime: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """One compiler, as its YAML file describes it; exactly one of program and module is set."""
+
+    name: str
+    description: str
+    program: str
+    python_module: str
+    packages: Mapping[str, tuple[str, ...]]
+    versions: Mapping[str, tuple[str, ...]]
+    compile: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    architectures: Mapping[str, ArchitectureSettings] = field(default_factory=dict)
+
+    def settings(self, architecture: str) -> ArchitectureSettings:
+        """Return what applies to this architecture; ``native`` is the machine we run on.
+
+        Raises UserError when the toolchain does not know the architecture.
+        """
+        names = [architecture]
+        if architecture == "native":
+            names.insert(0, f"native-{sys.platform}-{machine.machine()}")
+        for name in names:
+            if name in self.architectures:
+                return self.architectures[name]
+        known = ", ".join(sorted(self.architectures))
+        raise UserError(
+            f"toolchain '{self.name}' has no settings for architecture '{architecture}'; "
+            f"it has them for: {known}"
+        )
+
+
+def toolchain_names() -> tuple[str, ...]:
+    """Return the names of the toolchains that come with firmwright, sorted."""
+    return TOOLCHAINS.names()
+
+
+def load_toolchain(name_or_path: str, relative_to: Path | None = None) -> Toolchain:
+    """Return the toolchain of this name, or the one in a YAML file of the user's own.
+
+    Does not look for the compiler. Raises UserError for an unknown name, and for flags that
+    claim the hard-float ABI for a CPU without floating-point unit; DiagnosticError, with file,
+    line and column, for a file with mistakes.
+    """
+    data = TOOLCHAINS.load(name_or_path, relative_to)
+    toolchain = Toolchain(
+        name=data["name"],
+        description=data["description"],
+        program=data["command"].get("program", ""),
+        python_module=data["command"].get("python_module", ""),
+        packages=_tuples(data["packages"]),
+        versions=_tuples(data["versions"]),
+        compile=tuple(data.get("compile", ())),
+        flags=tuple(data.get("flags", ())),
+        architectures={name: _settings(entry) for name, entry in data["architectures"].items()},
+    )
+    for name, settings in toolchain.architectures.items():
+        check_hard_float_flags(settings.flags, f"toolchain '{toolchain.name}', {name}")
+    return toolchain
+
+
+def _settings(entry: Mapping[str, Any]) -> ArchitectureSettings:
+    lists = _tuples({key: value for key, value in entry.items() if key != "libc"})
+    return ArchitectureSettings(libc=entry.get("libc", True), **lists)
+
+
+def _tuples(lists: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
+    return {key: tuple(value) for key, value in lists.items()}

@@ -1,0 +1,194 @@
+"""Compiling and linking real programs with every toolchain that is present."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from firmwright.errors import UserError
+from firmwright.toolchain import Build, compile_object, link_firmware, makefile_variables
+from firmwright.toolchain.build import SANITISERS
+from firmwright.toolchain.compilers import Compiler
+
+from .projects import load_build, render, write_project
+
+COMBINATIONS = [
+    ("host", "zig"),
+    ("host", "gcc"),
+    ("host", "clang"),
+    ("rv32-bare", "zig"),
+    ("rv32-bare", "riscv64-unknown-elf-gcc"),
+    ("cortex-m4-bare", "zig"),
+    ("cortex-m4-bare", "arm-none-eabi-gcc"),
+]
+HOSTS = [toolchain for platform, toolchain in COMBINATIONS if platform == "host"]
+MACHINES = {"rv32-bare": "EM_RISCV", "cortex-m4-bare": "EM_ARM"}
+
+
+def build_project(build: Build, compiler: Compiler, folder: Path, cache: Path) -> Path:
+    """Build the small project in a folder as the build's stages do; return the ELF."""
+    project = folder / "sources"
+    sources = write_project(build, project)
+    objects = []
+    for source in sources:
+        objects.append(folder / "objects" / f"{Path(source).stem}.o")
+        compile_object(build, compiler, project / source, objects[-1], cache)
+    elf = folder / "firmware" / "firmware.elf"
+    link_firmware(build, compiler, project, objects, elf, cache)
+    return elf
+
+
+@pytest.mark.parametrize(("platform", "toolchain"), COMBINATIONS)
+def test_every_platform_builds_with_every_toolchain(
+    platform: str, toolchain: str, tmp_path: Path, compiler_cache: Path
+) -> None:
+    build, compiler = load_build(platform, toolchain)
+    elf = build_project(build, compiler, tmp_path, compiler_cache)
+    with elf.open("rb") as stream:
+        image = ELFFile(stream)
+        if platform in MACHINES:
+            assert image["e_machine"] == MACHINES[platform]
+            assert image["e_entry"] & ~1 == build.platform.memories["flash"].origin
+    assert ".text" in elf.with_suffix(".map").read_text()
+
+
+@pytest.mark.parametrize("toolchain", HOSTS)
+def test_a_host_build_runs(toolchain: str, tmp_path: Path, compiler_cache: Path) -> None:
+    build, compiler = load_build("host", toolchain)
+    elf = build_project(build, compiler, tmp_path, compiler_cache)
+    assert subprocess.run([elf], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("platform", ["host", "rv32-bare", "cortex-m4-bare"])
+def test_zig_gives_the_same_bytes_in_another_folder_with_a_cold_cache(
+    platform: str, tmp_path: Path
+) -> None:
+    build, compiler = load_build(platform, "zig")
+    first = build_project(build, compiler, tmp_path / "a", tmp_path / "cache-a")
+    deeper = tmp_path / "b" / "a much deeper folder"
+    second = build_project(build, compiler, deeper, tmp_path / "b" / "cache")
+    for suffix in (".elf", ".map"):
+        assert first.with_suffix(suffix).read_bytes() == second.with_suffix(suffix).read_bytes()
+
+
+def test_a_build_folder_may_be_a_symbolic_link(tmp_path: Path, compiler_cache: Path) -> None:
+    build, compiler = load_build("rv32-bare", "zig")
+    (tmp_path / "disk" / "deep").mkdir(parents=True)
+    (tmp_path / "build").symlink_to(tmp_path / "disk" / "deep")
+    project = tmp_path / "build"
+    (project / "freestanding").mkdir()
+    (project / "x.c").write_text("int x;\n")
+    compile_object(build, compiler, project / "x.c", tmp_path / "x.o", compiler_cache)
+    assert (tmp_path / "x.o").exists()
+
+
+def test_nothing_of_the_environment_reaches_the_compiler(
+    tmp_path: Path, compiler_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build, compiler = load_build("rv32-bare", "zig")
+    plain = build_project(build, compiler, tmp_path / "plain", compiler_cache)
+    (tmp_path / "decoy").mkdir()
+    (tmp_path / "decoy" / "math.h").write_text("#error the wrong math.h\n")
+    monkeypatch.setenv("CPATH", str(tmp_path / "decoy"))
+    monkeypatch.setenv("ZIG_GLOBAL_CACHE_DIR", "/nowhere")
+    monkeypatch.delenv("HOME", raising=False)
+    other = build_project(build, compiler, tmp_path / "other", compiler_cache)
+    assert plain.read_bytes() == other.read_bytes()
+    assert compiler_cache.joinpath("zig").is_dir()
+
+
+@pytest.mark.parametrize(("platform", "toolchain"), COMBINATIONS)
+def test_the_makefile_gives_the_same_firmware(
+    platform: str, toolchain: str, tmp_path: Path, compiler_cache: Path
+) -> None:
+    make = shutil.which("make")
+    if make is None:
+        pytest.skip("make is not installed")
+    build, compiler = load_build(platform, toolchain, '-DREMARK="a $b #c"')
+    expected = build_project(build, compiler, tmp_path / "stages", compiler_cache)
+    project = tmp_path / "by hand"
+    sources = write_project(build, project)
+    makefile = render("project/Makefile.j2", **makefile_variables(build, sources))
+    (project / "Makefile").write_text(makefile)
+    assert not any(line.endswith(" ") for line in makefile.splitlines())
+    before = sorted(project.rglob("*"))
+    subprocess.run([make, f"PYTHON={sys.executable}"], cwd=project, check=True)
+    assert (project / "firmware.elf").read_bytes() == expected.read_bytes()
+    subprocess.run([make, "clean"], cwd=project, check=True)
+    assert sorted(project.rglob("*")) == before
+
+
+def test_a_users_flags_come_last(tmp_path: Path, compiler_cache: Path) -> None:
+    build, compiler = load_build("host", "zig", "-O0", "-Wno-error")
+    assert build.compile_flags[-2:] == ("-O0", "-Wno-error")
+    (tmp_path / "x.c").write_text("int main(void) { int unused; return 0; }\n")
+    compile_object(build, compiler, tmp_path / "x.c", tmp_path / "x.o", compiler_cache)
+    assert (tmp_path / "x.o").exists()
+
+
+def test_a_mistake_in_c_is_shown_with_file_line_and_command(
+    tmp_path: Path, compiler_cache: Path
+) -> None:
+    build, compiler = load_build("rv32-bare", "zig")
+    (tmp_path / "x.c").write_text("int main(void)\n{\n    return undeclared;\n}\n")
+    with pytest.raises(UserError) as caught:
+        compile_object(build, compiler, tmp_path / "x.c", tmp_path / "x.o", compiler_cache)
+    message = str(caught.value)
+    assert message.startswith("x.c: the compiler refused it:\n")
+    assert "x.c:3:12: error" in message
+    assert "-target riscv32-freestanding-none" in message
+
+
+def test_a_warning_stops_the_build(tmp_path: Path, compiler_cache: Path) -> None:
+    build, compiler = load_build("cortex-m4-bare", "zig")
+    (tmp_path / "x.c").write_text("int f(int x);\nint f(int x) { int unused; return x; }\n")
+    with pytest.raises(UserError, match="unused variable"):
+        compile_object(build, compiler, tmp_path / "x.c", tmp_path / "x.o", compiler_cache)
+
+
+def test_an_undefined_symbol_is_named(tmp_path: Path, compiler_cache: Path) -> None:
+    build, compiler = load_build("rv32-bare", "zig")
+    project = tmp_path / "sources"
+    write_project(build, project)
+    (project / "x.c").write_text(
+        "int nobody_has_this(void);\nvoid start(void);\n"
+        '__attribute__((section(".text.start"))) void start(void) { nobody_has_this(); }\n'
+    )
+    compile_object(build, compiler, project / "x.c", tmp_path / "x.o", compiler_cache)
+    elf = tmp_path / "out" / "firmware.elf"
+    with pytest.raises(UserError, match=r"firmware.elf: the linker failed:\n.*nobody_has_this"):
+        link_firmware(build, compiler, project, [tmp_path / "x.o"], elf, compiler_cache)
+
+
+def test_a_failed_link_leaves_no_unfinished_image(tmp_path: Path, compiler_cache: Path) -> None:
+    build, compiler = load_build("rv32-bare", "zig")
+    (tmp_path / "freestanding").mkdir()
+    # The branch reaches 4 KiB only; the linker finds out while it writes the image.
+    (tmp_path / "x.S").write_text(".globl start\nstart: beq a0, a1, far_away\n")
+    (tmp_path / "link.ld").write_text(
+        "ENTRY(start)\nfar_away = 0x90000000;\nSECTIONS { .text 0x80000000 : { *(.text) } }\n"
+    )
+    compile_object(build, compiler, tmp_path / "x.S", tmp_path / "x.o", compiler_cache)
+    elf = tmp_path / "out" / "firmware.elf"
+    with pytest.raises(UserError, match="out of range"):
+        link_firmware(build, compiler, tmp_path, [tmp_path / "x.o"], elf, compiler_cache)
+    assert not list(elf.parent.glob("firmware.elf*"))
+
+
+def test_the_sanitisers_stop_at_undefined_behaviour(tmp_path: Path, compiler_cache: Path) -> None:
+    build, compiler = load_build("host", "gcc", *SANITISERS)
+    (tmp_path / "x.c").write_text(
+        "int main(int count, char **names)\n"
+        "{\n    int numbers[2] = {1, 2};\n    (void)names;\n    return numbers[count + 1];\n}\n"
+    )
+    compile_object(build, compiler, tmp_path / "x.c", tmp_path / "x.o", compiler_cache)
+    elf = tmp_path / "firmware.elf"
+    link_firmware(build, compiler, tmp_path, [tmp_path / "x.o"], elf, compiler_cache)
+    finished = subprocess.run([elf], capture_output=True, text=True, check=False)
+    assert finished.returncode != 0
+    assert "out of bounds" in finished.stderr

@@ -1,0 +1,155 @@
+"""Platform and toolchain files: the package's own, and a user's."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from firmwright.documents import load_document
+from firmwright.errors import DiagnosticError, UserError
+from firmwright.toolchain import (
+    Memory,
+    load_platform,
+    load_toolchain,
+    platform_names,
+    toolchain_names,
+)
+from firmwright.toolchain.descriptions import DescriptionKind
+from firmwright.toolchain.platforms import PLATFORMS, parse_size
+from firmwright.toolchain.toolchains import TOOLCHAINS
+
+OWN = [(kind, name) for kind in (PLATFORMS, TOOLCHAINS) for name in kind.names()]
+
+PLATFORM = """\
+name: mine
+description: A board of the user's own.
+architecture: rv32imc
+board: qemu-virt-rv32
+memories:
+  flash: {origin: 0x20000000, size: 64 KiB}
+  ram: {origin: 0x10000000, size: 16384}
+stack: 2 KiB
+toolchains: [zig]
+emulators: [unicorn]
+"""
+
+
+def own_file(kind: DescriptionKind, name: str) -> Path:
+    return Path(str(files("firmwright.toolchains"))) / kind.folder / f"{name}.yaml"
+
+
+def test_the_three_platforms_and_five_toolchains_are_there() -> None:
+    assert platform_names() == ("cortex-m4-bare", "host", "rv32-bare")
+    assert toolchain_names() == (
+        *("arm-none-eabi-gcc", "clang", "gcc", "riscv64-unknown-elf-gcc", "zig"),
+    )
+
+
+@pytest.mark.parametrize(("kind", "name"), OWN, ids=lambda value: str(value))
+def test_own_files_fulfil_their_schema(kind: DescriptionKind, name: str) -> None:
+    document = load_document(own_file(kind, name), kind.load_schema())
+    assert document.data["name"] == name
+
+
+@pytest.mark.parametrize(("kind", "name"), OWN, ids=lambda value: str(value))
+def test_validation_changes_nothing(kind: DescriptionKind, name: str) -> None:
+    load = load_platform if kind is PLATFORMS else load_toolchain
+    assert load(name) == load(str(own_file(kind, name)))
+
+
+@pytest.mark.parametrize("kind", [PLATFORMS, TOOLCHAINS], ids=lambda kind: kind.noun)
+def test_schemas_describe_every_key(kind: DescriptionKind) -> None:
+    def undescribed(schema: object, place: str) -> list[str]:
+        if not isinstance(schema, dict):
+            return []
+        found = []
+        for group in ("properties", "$defs"):
+            for name, entry in schema.get(group, {}).items():
+                found += [] if "description" in entry else [f"{place}/{name}"]
+                found += undescribed(entry, f"{place}/{name}")
+        return found
+
+    assert undescribed(kind.load_schema(), "") == []
+
+
+@pytest.mark.parametrize("name", platform_names())
+def test_every_toolchain_of_a_platform_knows_its_architecture(name: str) -> None:
+    platform = load_platform(name)
+    for toolchain in platform.toolchains:
+        settings = load_toolchain(toolchain).settings(platform.architecture)
+        assert any("{script}" in flag for flag in settings.link_flags) == bool(platform.memories)
+
+
+def test_every_toolchain_has_the_common_flags() -> None:
+    common = {"-std=c99", "-O2", "-g0", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off"}
+    common |= {"-ffunction-sections", "-fdata-sections"}
+    for name in toolchain_names():
+        assert common <= set(load_toolchain(name).flags), name
+
+
+def test_sizes_are_bytes() -> None:
+    platform = load_platform("rv32-bare")
+    assert platform.memories["flash"] == Memory(origin=0x80000000, size=4 * 1024 * 1024)
+    assert platform.memories["ram"] == Memory(origin=0x80400000, size=1024 * 1024)
+    assert platform.stack == 16 * 1024
+    assert load_platform("host").memories == {}
+
+
+@pytest.mark.parametrize(
+    ("size", "number"), [(7, 7), ("12 B", 12), ("16KiB", 16384), ("3 GiB", 3 * 2**30)]
+)
+def test_sizes_have_units(size: int | str, number: int) -> None:
+    assert parse_size(size) == number
+
+
+def test_an_unknown_name_is_an_error_with_a_suggestion() -> None:
+    with pytest.raises(UserError, match=r"^unknown platform 'rv32-bar'; did you mean 'rv32-bare'"):
+        load_platform("rv32-bar")
+    with pytest.raises(UserError, match=r"^unknown toolchain 'iar'; known: arm-none-eabi-gcc, "):
+        load_toolchain("iar")
+
+
+def test_a_users_own_platform_is_found_beside_the_recipe(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(PLATFORM)
+    platform = load_platform("mine.yaml", relative_to=tmp_path)
+    assert platform.memories["ram"] == Memory(origin=0x10000000, size=16384)
+    assert platform.stack == 2048
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong", "place"),
+    [
+        ("stack: 2 KiB", "stack: 2 kB", "mine.yaml:8:8: stack: "),
+        ("stack: 2 KiB\n", "", "mine.yaml:1:1: "),
+        ("emulators: [unicorn]", "emulators: [spike]", "mine.yaml:10:13: emulators"),
+        ("board: qemu-virt-rv32", "bord: qemu-virt-rv32", "mine.yaml:4:1: bord: "),
+    ],
+)
+def test_a_mistake_in_a_users_platform_has_its_place(
+    line: str, wrong: str, place: str, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.yaml").write_text(PLATFORM.replace(line, wrong))
+    with pytest.raises(DiagnosticError) as caught:
+        load_platform("mine.yaml", relative_to=tmp_path)
+    assert place in str(caught.value)
+
+
+def test_an_unknown_architecture_names_the_known_ones() -> None:
+    with pytest.raises(UserError, match=r"'gcc' has no settings for architecture 'z80'.*native"):
+        load_toolchain("gcc").settings("z80")
+
+
+def test_own_files_are_read_without_heavy_imports() -> None:
+    program = (
+        "import sys; from firmwright.toolchain import load_platform, load_toolchain;"
+        "load_toolchain(load_platform('rv32-bare').toolchains[0]);"
+        "heavy = {'jsonschema', 'elftools', 'intelhex', 'numpy', 'tvm', 'jinja2'};"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    command = [sys.executable, "-c", program]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert output.strip() == "[]"
