@@ -1,0 +1,27 @@
+"""Recipes: what a user writes, read, checked and completed."""
+
+from __future__ import annotations
+
+from firmwright.recipe.catalogue import Catalogue
+from firmwright.recipe.load import load_recipe
+from firmwright.recipe.recipe import (
+    DeviceSpec,
+    InputShape,
+    ModelSource,
+    Recipe,
+    RunOptions,
+    Tolerance,
+)
+from firmwright.recipe.target import parse_target
+
+__all__ = [
+    "Catalogue",
+    "DeviceSpec",
+    "InputShape",
+    "ModelSource",
+    "Recipe",
+    "RunOptions",
+    "Tolerance",
+    "load_recipe",
+    "parse_target",
+]

@@ -1,0 +1,42 @@
+"""Recipes that were found valid before, so that a build with nothing to do validates nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from firmwright.recipe.recipe import Recipe
+
+
+def cache_key(*parts: Any) -> str:
+    """Return a digest of plain data on which a checked recipe depends."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("ascii")).hexdigest()
+
+
+def read_cached(folder: Path, key: str, path: Path) -> Recipe | None:
+    """Return the recipe stored under ``key``, or None if there is none, or none that is whole."""
+    try:
+        digest, _, body = (folder / f"{key}.json").read_bytes().partition(b"\n")
+        if digest.decode("ascii") != hashlib.sha256(body).hexdigest():
+            return None
+        return Recipe.from_dict(path, json.loads(body))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def write_cached(folder: Path, key: str, recipe: Recipe) -> None:
+    """Store a recipe: whole or not at all. A folder that cannot be written costs only time."""
+    body = json.dumps(recipe.to_dict(), sort_keys=True).encode("ascii")
+    content = hashlib.sha256(body).hexdigest().encode("ascii") + b"\n" + body
+    unfinished = folder / f".{key}.{os.getpid()}"
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            unfinished.write_bytes(content)
+            unfinished.replace(folder / f"{key}.json")
+        finally:
+            unfinished.unlink(missing_ok=True)

@@ -1,0 +1,82 @@
+"""The names that a recipe may use, and the checks against them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from firmwright.errors import did_you_mean
+from firmwright.recipe.recipe import is_platform_file
+from firmwright.recipe.target import read_target
+from firmwright.schema_check import Finding, quoted
+from firmwright.yaml_text import Pointer
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """Names of what is installed; by platform, the toolchains and emulators, default first."""
+
+    platforms: Collection[str]
+    toolchains: Collection[str]
+    devices: Collection[str]
+    platform_toolchains: Mapping[str, tuple[str, ...]]
+    platform_emulators: Mapping[str, tuple[str, ...]]
+
+    def as_data(self) -> list[Any]:
+        """Return everything that may change what a recipe means, as plain data."""
+        return [
+            sorted(self.platforms),
+            sorted(self.toolchains),
+            sorted(self.devices),
+            sorted((name, list(values)) for name, values in self.platform_toolchains.items()),
+            sorted((name, list(values)) for name, values in self.platform_emulators.items()),
+        ]
+
+
+def name_findings(data: Mapping[str, Any], catalogue: Catalogue) -> Iterator[Finding]:
+    """Yield the names in ``data`` that do not exist, or that the platform does not list.
+
+    What is of the wrong type is passed over: the schema has reported it.
+    """
+    platform = data.get("platform")
+    if not isinstance(platform, str):
+        platform = ""
+    elif not is_platform_file(platform) and platform not in catalogue.platforms:
+        hint = did_you_mean(platform, catalogue.platforms)
+        yield Finding(("platform",), f"unknown platform {quoted(platform)}{hint}")
+
+    devices, mistakes = read_target(data.get("target"))
+    yield from mistakes
+    for pointer, device in devices:
+        if device.name not in catalogue.devices:
+            hint = did_you_mean(device.name, catalogue.devices)
+            yield Finding(pointer, f"unknown device {quoted(device.name)}{hint}")
+
+    listed = catalogue.platform_toolchains.get(platform)
+    yield from _choice(
+        data.get("toolchain"), ("toolchain",), catalogue.toolchains, platform, listed
+    )
+
+    run = data.get("run")
+    emulator = run.get("emulator") if isinstance(run, Mapping) else None
+    known = {name for names in catalogue.platform_emulators.values() for name in names}
+    listed = catalogue.platform_emulators.get(platform)
+    yield from _choice(emulator, ("run", "emulator"), known, platform, listed)
+
+
+def _choice(
+    name: Any,
+    pointer: Pointer,
+    known: Collection[str],
+    platform: str,
+    listed: tuple[str, ...] | None,
+) -> Iterator[Finding]:
+    kind = pointer[-1]
+    if not isinstance(name, str):
+        return
+    if name not in known and name not in (listed or ()):
+        yield Finding(pointer, f"unknown {kind} {quoted(name)}{did_you_mean(name, known)}")
+    elif listed is not None and name not in listed:
+        message = f"the platform {quoted(platform)} does not list the {kind} {quoted(name)}"
+        yield Finding(pointer, f"{message}; it lists: {', '.join(listed)}")

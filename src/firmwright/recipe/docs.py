@@ -1,0 +1,152 @@
+"""Writes docs/recipe.md from the recipe schema: ``python -m firmwright.recipe.docs``.
+
+With ``--check`` it writes nothing and exits with 1 if the page is stale.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from firmwright.schema_check import Schema, resolved
+
+_PAGE = """\
+<!-- Generated from recipes/recipe.schema.json by `python -m firmwright.recipe.docs`. -->
+# The recipe
+
+{description}
+
+```yaml
+# yaml-language-server: $schema=recipe.schema.json
+{example}```
+
+The first line gives an editor completion and checks, by `recipes/recipe.schema.json`.
+`platform=`, `target=` and `samples=` on the command line replace what the recipe says.
+Every mistake is reported with file, line and column, all of them at once.
+
+| key | type | default | meaning | example |
+|---|---|---|---|---|
+{rows}
+"""
+
+_TYPES = {
+    "string": "text",
+    "integer": "whole number",
+    "number": "number",
+    "boolean": "true or false",
+    "array": "list",
+    "object": "mapping",
+}
+
+
+@dataclass(frozen=True)
+class _Key:
+    name: str
+    schema: Schema
+    required: bool
+
+
+def render(schema: Schema) -> str:
+    """Return the page as Markdown."""
+    import yaml
+
+    rows = {key.name: _row(key, schema) for key in _keys(schema, "", schema)}
+    return _PAGE.format(
+        description=schema["description"],
+        example=yaml.safe_dump(schema["examples"][0], sort_keys=False),
+        rows="\n".join(rows.values()),
+    )
+
+
+def _keys(schema: Schema, prefix: str, root: Schema) -> Iterator[_Key]:
+    """Yield every key that a value of ``schema`` may hold, outer ones first."""
+    forms = [f for f in _forms(schema, root) if "properties" in f or "items" in f or _rest(f)]
+    names: dict[str, Schema] = {}
+    for form in forms:
+        for name, part in form.get("properties", {}).items():
+            names.setdefault(name, part)
+    for name, part in names.items():
+        required = all(name in form.get("required", ()) for form in forms)
+        yield _Key(prefix + name, resolved(part, root), required)
+        yield from _keys(part, f"{prefix}{name}.", root)
+    for form in forms:
+        if _rest(form):
+            yield from _keys(form["additionalProperties"], f"{prefix}<name>.", root)
+        if "items" in form:
+            yield from _keys(form["items"], prefix.removesuffix(".") + "[].", root)
+
+
+def _forms(schema: Schema, root: Schema) -> list[Schema]:
+    schema = resolved(schema, root)
+    alternatives = [schema] if "type" in schema else schema.get("oneOf", [schema])
+    return [resolved(form, root) for form in alternatives]
+
+
+def _rest(form: Schema) -> bool:
+    return isinstance(form.get("additionalProperties"), Mapping)
+
+
+def _row(key: _Key, root: Schema) -> str:
+    default = "—"
+    if key.required:
+        default = "required"
+    elif "default" in key.schema:
+        default = _code(key.schema["default"])
+    example = _code(key.schema["examples"][0])
+    cells = [
+        f"`{key.name}`",
+        _type(key.schema, root),
+        default,
+        key.schema["description"],
+        example,
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def _type(schema: Schema, root: Schema) -> str:
+    texts = [_form_type(form, root) for form in _forms(schema, root)]
+    return " or ".join(dict.fromkeys(texts))
+
+
+def _form_type(form: Schema, root: Schema) -> str:
+    if "enum" in form:
+        return " or ".join(_code(value) for value in form["enum"])
+    text = _TYPES[form["type"]]
+    if form["type"] == "array":
+        text += f" ({_type(form['items'], root)})"
+    if "minimum" in form:
+        text += f" ≥ {form['minimum']}"
+    return text
+
+
+def _code(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return f"`{text}`"
+
+
+def main(arguments: list[str]) -> int:
+    """Write or check the page; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m firmwright.recipe.docs", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing, tell if stale")
+    parser.add_argument("page", nargs="?", type=Path, default=Path("docs/recipe.md"))
+    options = parser.parse_args(arguments)
+
+    text = files("firmwright.recipes").joinpath("recipe.schema.json").read_text("utf-8")
+    page = render(json.loads(text))
+    if not options.check:
+        options.page.write_text(page, encoding="utf-8", newline="\n")
+        return 0
+    if options.page.is_file() and options.page.read_text(encoding="utf-8") == page:
+        return 0
+    print(f"{options.page} is stale; run: python -m firmwright.recipe.docs", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

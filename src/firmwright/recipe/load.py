@@ -1,0 +1,197 @@
+"""From a recipe file to a Recipe, with every mistake in it reported at once."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.resources import files
+from pathlib import Path, PurePosixPath
+from stat import S_ISDIR
+from typing import Any
+
+from firmwright import __version__
+from firmwright.documents import Document, check_document, read_bytes
+from firmwright.errors import Diagnostic, DiagnosticError, did_you_mean
+from firmwright.recipe.cache import cache_key, read_cached, write_cached
+from firmwright.recipe.catalogue import Catalogue, name_findings
+from firmwright.recipe.recipe import Recipe, is_platform_file
+from firmwright.recipe.target import read_target
+from firmwright.schema_check import Finding, findings, quoted
+from firmwright.yaml_text import Pointer
+
+_OVERRIDES: Mapping[str, tuple[str, ...]] = {
+    "platform": ("platform",),
+    "target": ("target",),
+    "samples": ("run", "samples"),
+}
+_WHOLE_NUMBER = re.compile("-?[0-9]{1,18}")
+_FORMATS = {".tflite": "tflite", ".onnx": "onnx"}
+
+
+def load_recipe(
+    path: Path,
+    overrides: Mapping[str, str],
+    catalogue: Catalogue,
+    cache: Path | None = None,
+) -> Recipe:
+    """Read, check and complete a recipe.
+
+    ``overrides`` (``platform``, ``target``, ``samples``, as text) replace what the file
+    says. ``cache`` is a folder in which valid recipes are remembered by content. Raises
+    DiagnosticError with all mistakes: of YAML, schema and names, and files that are missing.
+    """
+    shown = str(path)
+    content = read_bytes(path, shown)
+    schema_text = files("firmwright.recipes").joinpath("recipe.schema.json").read_text("utf-8")
+    key = cache_key(
+        __version__,
+        schema_text,
+        path.stem,
+        content.hex(),
+        dict(overrides),
+        catalogue.as_data(),
+    )
+    if cache:
+        known = read_cached(cache, key, path)
+        if known and not any(_missing_files(known.to_dict(), path)):
+            return known
+    recipe = _check(path, content, json.loads(schema_text), overrides, catalogue)
+    if cache:
+        write_cached(cache, key, recipe)
+    return recipe
+
+
+def _check(
+    path: Path,
+    content: bytes,
+    schema: Mapping[str, Any],
+    overrides: Mapping[str, str],
+    catalogue: Catalogue,
+) -> Recipe:
+    document, found = check_document(content, schema, str(path))
+    data = document.data
+    found += _apply_overrides(data, overrides, schema)
+    reported = {(d.path, d.line, d.column) for d in found}
+    for finding in _further_findings(data, path, schema, catalogue):
+        diagnostic = _placed(finding, document, overrides)
+        if (diagnostic.path, diagnostic.line, diagnostic.column) not in reported:
+            found.append(diagnostic)
+    if found:
+        raise DiagnosticError(found)
+    return Recipe.from_dict(path, _normal_form(data, path, catalogue))
+
+
+def _apply_overrides(
+    data: dict[str, Any], overrides: Mapping[str, str], schema: Mapping[str, Any]
+) -> Iterator[Diagnostic]:
+    """Write the overrides into ``data``; yield what is wrong with them."""
+    for name, text in sorted(overrides.items()):
+        label = f"{name}={text}"
+        if name not in _OVERRIDES:
+            hint = did_you_mean(name, _OVERRIDES)
+            yield Diagnostic(label, 0, 0, f"unknown override '{name}'{hint}")
+            continue
+        *parents, last = _OVERRIDES[name]
+        holder: Any = data
+        part: Any = schema
+        for parent in parents:
+            holder, part = holder.get(parent), part["properties"][parent]
+        value = int(text) if name == "samples" and _WHOLE_NUMBER.fullmatch(text) else text
+        for finding in findings(value, part["properties"][last]):
+            yield Diagnostic(label, 0, 0, finding.message)
+        if isinstance(holder, dict):  # else the schema has reported it
+            holder[last] = value
+
+
+def _placed(finding: Finding, document: Document, overrides: Mapping[str, str]) -> Diagnostic:
+    for name, pointer in _OVERRIDES.items():
+        if name in overrides and finding.pointer[: len(pointer)] == pointer:
+            return Diagnostic(f"{name}={overrides[name]}", 0, 0, finding.message)
+    return document.diagnostic(finding.pointer, finding.message, finding.key)
+
+
+def _further_findings(
+    data: Mapping[str, Any], path: Path, schema: Mapping[str, Any], catalogue: Catalogue
+) -> Iterator[Finding]:
+    """Yield what the schema cannot know; parts of the wrong type are passed over."""
+    yield from name_findings(data, catalogue)
+    yield from _missing_files(data, path)
+    yield from _unknown_format(data.get("model"))
+    if "name" not in data and any(findings(path.stem, schema["properties"]["name"])):
+        yield Finding(
+            ("name",), f"the file's name {quoted(path.stem)} is not fit for one; add the key 'name'"
+        )
+
+
+def _missing_files(data: Mapping[str, Any], path: Path) -> Iterator[Finding]:
+    for pointer, name in _file_references(data):
+        file = path.parent / name
+        shown = quoted(str(file))
+        try:
+            if S_ISDIR(file.stat().st_mode):
+                yield Finding(pointer, f"expected a file, found the folder {shown}")
+        except FileNotFoundError:
+            advice = "a relative path starts at the recipe's folder"
+            yield Finding(pointer, f"no such file: {shown}; {advice}")
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            yield Finding(pointer, f"cannot be read: {shown}: {reason}")
+
+
+def _file_references(data: Mapping[str, Any]) -> Iterable[tuple[Pointer, str]]:
+    model, platform, run = data.get("model"), data.get("platform"), data.get("run")
+    inputs = run.get("inputs") if isinstance(run, dict) else None
+    candidates: list[tuple[Pointer, Any]] = [(("model",), model), (("run", "inputs"), inputs)]
+    if isinstance(model, dict):
+        candidates.append((("model", "path"), model.get("path")))
+    if isinstance(platform, str) and is_platform_file(platform):
+        candidates.append((("platform",), platform))
+    if isinstance(inputs, dict):
+        candidates += [(("run", "inputs", name), file) for name, file in inputs.items()]
+    return [(pointer, name) for pointer, name in candidates if isinstance(name, str)]
+
+
+def _unknown_format(model: Any) -> Iterator[Finding]:
+    source = _model_source(model)
+    file = source["path"] or source["url"]
+    if isinstance(file, str) and source["format"] is None:
+        suffixes = " or ".join(sorted(_FORMATS))
+        message = (
+            f"no format can be told from the suffix {quoted(_suffix(file))}; expected {suffixes}"
+        )
+        yield Finding(("model",), f"{message}, or a key 'format'")
+
+
+def _model_source(model: Any) -> dict[str, Any]:
+    given = model if isinstance(model, dict) else {"path": model}
+    source = {key: given.get(key) for key in ("path", "url", "sha256", "format")}
+    file = source["path"] or source["url"]
+    if source["format"] is None and isinstance(file, str):
+        source["format"] = _FORMATS.get(_suffix(file))
+    return source
+
+
+def _suffix(file: str) -> str:
+    if file.startswith(("http://", "https://")):
+        file = file.partition("#")[0].partition("?")[0]
+    return PurePosixPath(file).suffix.lower()
+
+
+def _normal_form(data: dict[str, Any], path: Path, catalogue: Catalogue) -> dict[str, Any]:
+    """Return valid data in the one spelling that Recipe.from_dict takes."""
+    platform, run = data["platform"], data["run"]
+    model = _model_source(data["model"])
+    if model["sha256"]:
+        model["sha256"] = model["sha256"].lower()
+    toolchains = catalogue.platform_toolchains.get(platform, ())
+    emulators = catalogue.platform_emulators.get(platform, ())
+    devices, _ = read_target(data["target"])
+    return {
+        **data,
+        "name": data.get("name", path.stem),
+        "model": model,
+        "target": [{"device": d.name, "options": dict(d.options)} for _, d in devices],
+        "toolchain": data.get("toolchain", next(iter(toolchains), None)),
+        "run": {"inputs": None, "emulator": next(iter(emulators), None), **run},
+    }

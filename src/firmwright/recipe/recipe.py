@@ -1,0 +1,162 @@
+"""A checked recipe, every default filled in.
+
+``Recipe.to_dict`` is the normal form: plain data with one spelling for each thing
+that a recipe file may say in several ways. It is what the cache holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePath, PurePosixPath
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """The model file: ``path`` or ``url``, the other is None; a URL has a ``sha256``."""
+
+    path: str | None
+    url: str | None
+    sha256: str | None
+    format: str
+    """``tflite`` or ``onnx``."""
+
+
+@dataclass(frozen=True)
+class InputShape:
+    """Elements along each axis of an input that the model leaves open."""
+
+    name: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class DeviceSpec:
+    """One device of the target mix; options by name, values as text."""
+
+    name: str
+    options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """Allowed difference from the reference: absolute + relative * abs(reference).
+
+    ``absolute`` is in units of the output (for integers, steps of the last digit).
+    """
+
+    absolute: float
+    relative: float
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The run that proves the firmware.
+
+    ``inputs`` is one file, or (input name, file) pairs, or None for random data.
+    ``emulator`` is None where only the user's own platform file can tell the first one.
+    """
+
+    inputs: str | tuple[tuple[str, str], ...] | None
+    samples: int
+    seed: int
+    emulator: str | None
+    tolerance: Tolerance
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One recipe; ``path`` is its file as the user gave it, other paths are as it states them.
+
+    ``toolchain`` is None where only the user's own platform file can tell the first one.
+    """
+
+    path: Path
+    name: str
+    model: ModelSource
+    inputs: tuple[InputShape, ...]
+    platform: str
+    target: tuple[DeviceSpec, ...]
+    toolchain: str | None
+    c_prefix: str
+    cflags: tuple[str, ...]
+    run: RunOptions
+
+    def resolve(self, path: str) -> Path:
+        """Return a path of the recipe (relative to its folder, or absolute) for opening."""
+        return self.path.parent / path
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the normal form, without the place of the recipe itself."""
+        data = asdict(self)
+        del data["path"]
+        data["inputs"] = {i.name: {"shape": list(i.shape)} for i in self.inputs}
+        data["target"] = [{"device": d.name, "options": dict(d.options)} for d in self.target]
+        data["cflags"] = list(self.cflags)
+        if isinstance(self.run.inputs, tuple):
+            data["run"]["inputs"] = dict(self.run.inputs)
+        return data
+
+    @classmethod
+    def from_dict(cls, path: Path, data: Mapping[str, Any]) -> Recipe:
+        """Return the recipe of a normal form."""
+        run = data["run"]
+        given = run["inputs"]
+        tolerance = Tolerance(**{k: float(v) for k, v in run["tolerance"].items()})
+        return cls(
+            path=path,
+            name=data["name"],
+            model=ModelSource(**data["model"]),
+            inputs=tuple(
+                InputShape(name, tuple(entry["shape"]))
+                for name, entry in sorted(data["inputs"].items())
+            ),
+            platform=data["platform"],
+            target=tuple(
+                DeviceSpec(entry["device"], tuple(sorted(entry["options"].items())))
+                for entry in data["target"]
+            ),
+            toolchain=data["toolchain"],
+            c_prefix=data["c_prefix"],
+            cflags=tuple(data["cflags"]),
+            run=RunOptions(
+                inputs=tuple(sorted(given.items())) if isinstance(given, dict) else given,
+                samples=run["samples"],
+                seed=run["seed"],
+                emulator=run["emulator"],
+                tolerance=tolerance,
+            ),
+        )
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the normal form without absolute paths: of those only the file's name stays."""
+        data = self.to_dict()
+        model, run = data["model"], data["run"]
+        model["path"] = _portable(model["path"])
+        if isinstance(run["inputs"], dict):
+            run["inputs"] = {name: _portable(path) for name, path in run["inputs"].items()}
+        else:
+            run["inputs"] = _portable(run["inputs"])
+        if is_platform_file(self.platform):
+            data["platform"] = _portable(self.platform)
+        return data
+
+    @property
+    def sha256(self) -> str:
+        """Digest of the canonical form: comments, order and the recipe's folder do not count."""
+        text = json.dumps(self.canonical(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def is_platform_file(platform: str) -> bool:
+    """Tell the path of a user's own platform file from the name of a known platform."""
+    return "/" in platform or platform.endswith((".yaml", ".yml"))
+
+
+def _portable(path: str | None) -> str | None:
+    if path is None:
+        return None
+    return PurePath(path).name if PurePath(path).is_absolute() else str(PurePosixPath(path))

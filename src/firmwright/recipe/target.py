@@ -1,0 +1,96 @@
+"""The target mix: TVM's one-line notation, and the YAML list that says the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from firmwright.errors import UserError
+from firmwright.recipe.recipe import DeviceSpec
+from firmwright.schema_check import Finding, quoted
+from firmwright.yaml_text import Pointer
+
+_DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_OPTION = re.compile(r"--?([A-Za-z_][A-Za-z0-9_-]*)=(\S+)")
+
+
+def parse_target(text: str) -> tuple[DeviceSpec, ...]:
+    """Return the devices of ``"soma_dory -layout_transform=0, c"``, the preferred one first.
+
+    Raises UserError with every mistake of the notation; whether a device exists is not asked.
+    """
+    devices, findings = read_target(text)
+    if findings:
+        raise UserError("\n".join(f"target: {finding.message}" for finding in findings))
+    return tuple(device for _, device in devices)
+
+
+def read_target(value: Any) -> tuple[list[tuple[Pointer, DeviceSpec]], list[Finding]]:
+    """Return the devices of a recipe's ``target`` with their pointers, and its mistakes.
+
+    What is of the wrong type is passed over: the schema has reported it.
+    """
+    devices: list[tuple[Pointer, DeviceSpec]] = []
+    findings: list[Finding] = []
+    for pointer, entry in _entries(value):
+        if isinstance(entry, str):
+            device = _parse_device(entry, pointer, findings)
+        else:
+            device = _device_of_mapping(entry)
+        if device is None:
+            continue
+        if any(device.name == earlier.name for _, earlier in devices):
+            findings.append(Finding(pointer, f"the device {quoted(device.name)} is named twice"))
+        devices.append((pointer, device))
+    return devices, findings
+
+
+def _entries(value: Any) -> Iterator[tuple[Pointer, Any]]:
+    if isinstance(value, str):
+        for part in value.split(","):
+            yield ("target",), part
+    elif isinstance(value, list):
+        for i, part in enumerate(value):
+            named = isinstance(part, Mapping) and "device" in part
+            yield ("target", i, "device") if named else ("target", i), part
+
+
+def _parse_device(text: str, pointer: Pointer, findings: list[Finding]) -> DeviceSpec | None:
+    name, *words = text.split() or [""]
+    if not name:
+        findings.append(Finding(pointer, "a device is missing; write names, separated by commas"))
+        return None
+    if not _DEVICE.fullmatch(name):
+        message = f"expected the name of a device, found {quoted(name)}"
+        if name.startswith(("-", "+")):
+            message += "; an option follows its device, "
+            message += "and a value with a comma goes, quoted, into a YAML list"
+        findings.append(Finding(pointer, message))
+        return None
+    options: dict[str, str] = {}
+    for word in words:
+        match = _OPTION.fullmatch(word)
+        if not match:
+            message = f"{quoted(name)}: expected an option as -name=value, found {quoted(word)}"
+            findings.append(Finding(pointer, message))
+        elif match[1] in options:
+            findings.append(
+                Finding(pointer, f"{quoted(name)}: the option {quoted(match[1])} is set twice")
+            )
+        else:
+            options[match[1]] = match[2]
+    return DeviceSpec(name, tuple(sorted(options.items())))
+
+
+def _device_of_mapping(entry: Any) -> DeviceSpec | None:
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("device"), str):
+        return None
+    options = entry.get("options", {})
+    pairs = options.items() if isinstance(options, Mapping) else ()
+    return DeviceSpec(entry["device"], tuple(sorted((k, _option_text(v)) for k, v in pairs)))
+
+
+def _option_text(value: Any) -> str:
+    # One spelling for `-fast=1` and `fast: true`, because the recipe's digest covers it.
+    return str(int(value)) if isinstance(value, bool) else str(value)

@@ -1,0 +1,269 @@
+"""YAML text to plain data, with the place of every key and value.
+
+Stricter than YAML where YAML 1.1 surprises: a key is text and is written once,
+a number is decimal (or 0x…, 0b…) and finite, a date is text, nesting and the
+use of aliases are bounded, and no tag constructs an object.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from firmwright.errors import Diagnostic, DiagnosticError
+
+Pointer = tuple[str | int, ...]
+
+DEPTH_MAX = 32
+VALUES_MAX = 100_000
+"""Bounds against nests and alias bombs; a recipe has fewer than a hundred values."""
+
+_TAG = "tag:yaml.org,2002:"
+_MERGE = _TAG + "merge"
+# What YAML 1.1 calls a printable character; escapes in quotes can write others.
+_NOT_PRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a value and its key are written, 1-based; ``written`` is a scalar's source text."""
+
+    line: int
+    column: int
+    key_line: int
+    key_column: int
+    written: str
+
+
+def dotted(pointer: Pointer) -> str:
+    """Return ``run.tolerance``, ``cflags[2]`` or ``inputs['odd name']`` for a pointer."""
+    text = ""
+    for part in pointer:
+        if isinstance(part, str) and len(part) > 80:
+            text += f"['{part[:79]}…']"
+        elif isinstance(part, str) and re.fullmatch(r"[\w:/-]+", part):
+            text += f".{part}" if text else part
+        else:
+            text += f"[{part!r}]"
+    return text
+
+
+def read_yaml(text: str, shown: str) -> tuple[Any, dict[Pointer, Place], list[Diagnostic]]:
+    """Return the data of ``text``, the places in it, and the findings that leave data readable.
+
+    Raises DiagnosticError, naming the file as ``shown``, where no data can be had.
+    """
+    import yaml  # costs 20 ms, and a build with nothing to do needs none of it
+
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    if odd := _NOT_PRINTABLE.search(text):
+        line, column = _line_and_column(text, odd.start())
+        message = f"the character U+{ord(odd.group()):04X} is not allowed in YAML; remove it"
+        raise DiagnosticError([Diagnostic(shown, line, column, message)])
+    try:
+        _check_depth(yaml.parse(text, Loader=loader), shown)
+        root = yaml.compose(text, Loader=loader)
+    except yaml.MarkedYAMLError as error:
+        raise DiagnosticError([_syntax_finding(error, text, shown)]) from None
+    if root is None:
+        raise DiagnosticError([Diagnostic(shown, 0, 0, "the file is empty")])
+    builder = _Builder(shown)
+    data = builder.value(root, (), root)
+    return data, builder.places, builder.findings
+
+
+def _line_and_column(text: str, index: int) -> tuple[int, int]:
+    return text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index)
+
+
+def _check_depth(events: Any, shown: str) -> None:
+    # Before composing, because the composer is recursive.
+    depth = 0
+    for event in events:
+        kind = type(event).__name__
+        depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
+        if depth > DEPTH_MAX:
+            raise DiagnosticError([_too_deep(event.start_mark, shown)])
+
+
+def _too_deep(mark: Any, shown: str) -> Diagnostic:
+    message = f"lists and mappings are nested more than {DEPTH_MAX} deep"
+    return Diagnostic(shown, mark.line + 1, mark.column + 1, message)
+
+
+def _syntax_finding(error: Any, text: str, shown: str) -> Diagnostic:
+    mark = error.problem_mark or error.context_mark
+    message = f"not valid YAML: {error.problem}"
+    if error.context:
+        message += f" ({error.context})"
+    lines = text.split("\n")
+    if mark.line < len(lines) and lines[mark.line][mark.column : mark.column + 1] == "\t":
+        message += "; YAML indents with spaces, not with tabs"
+    return Diagnostic(shown, mark.line + 1, mark.column + 1, message)
+
+
+class _Builder:
+    """Turns composed nodes into data; collects places and findings on the way."""
+
+    def __init__(self, shown: str) -> None:
+        self.shown = shown
+        self.places: dict[Pointer, Place] = {}
+        self.findings: list[Diagnostic] = []
+        self._visited = 0
+
+    def value(self, node: Any, pointer: Pointer, key: Any) -> Any:
+        self._count(node, len(pointer))
+        start, key_start = node.start_mark, key.start_mark
+        written = node.value if node.id == "scalar" else ""
+        self.places[pointer] = Place(
+            start.line + 1, start.column + 1, key_start.line + 1, key_start.column + 1, written
+        )
+        if node.id == "mapping" and node.tag == _TAG + "map":
+            return self._mapping(node, pointer)
+        if node.id == "sequence" and node.tag == _TAG + "seq":
+            return [self.value(item, (*pointer, i), item) for i, item in enumerate(node.value)]
+        if node.id == "scalar" and node.tag in _SCALARS:
+            return self._scalar(node, pointer)
+        tag = node.tag.replace(_TAG, "!!")
+        self._report(node, pointer, f"the tag {tag!r} is not allowed here; write a plain value")
+        return written
+
+    def _scalar(self, node: Any, pointer: Pointer) -> Any:
+        try:
+            return _SCALARS[node.tag](node.value)
+        except ValueError as error:
+            self._report(node, pointer, str(error))
+            return node.value
+
+    def _mapping(self, node: Any, pointer: Pointer) -> dict[str, Any]:
+        inherited, own = self._pairs(node, pointer, len(pointer))
+        chosen: dict[str, tuple[Any, Any]] = {}
+        for key, value in inherited:
+            if self._is_text(key, pointer):
+                chosen[key.value] = key, value
+        first: dict[str, Any] = {}
+        for key, value in own:
+            if not self._is_text(key, pointer):
+                continue
+            if key.value in first:
+                line = first[key.value].start_mark.line + 1
+                message = f"duplicate key; the first is on line {line}"
+                self._report(key, (*pointer, key.value), message)
+                continue
+            first[key.value] = key
+            chosen[key.value] = key, value
+        return {
+            name: self.value(value, (*pointer, name), key) for name, (key, value) in chosen.items()
+        }
+
+    def _pairs(self, node: Any, pointer: Pointer, depth: int) -> tuple[list[Any], list[Any]]:
+        """Return the pairs that merge keys (``<<``) bring, strongest last, and the own pairs."""
+        self._count(node, depth)
+        inherited: list[Any] = []
+        own: list[Any] = []
+        for key, value in node.value:
+            if key.tag != _MERGE:
+                own.append((key, value))
+                continue
+            sources = value.value if value.id == "sequence" else [value]
+            for source in reversed(sources):
+                if source.id == "mapping":
+                    further, pairs = self._pairs(source, pointer, depth + 1)
+                    inherited += further + pairs
+                else:
+                    message = "a merge key (<<) takes a mapping or a list of mappings"
+                    self._report(key, pointer, message)
+        return inherited, own
+
+    def _is_text(self, key: Any, pointer: Pointer) -> bool:
+        if key.id == "scalar" and _SCALARS.get(key.tag) is _text:
+            return True
+        if key.id == "scalar":
+            kind = _KINDS.get(key.tag, "something else")
+            found = f"{key.value!r}, which YAML reads as {kind}; put it in quotes"
+        else:
+            found = "a list" if key.id == "sequence" else "a mapping"
+        self._report(key, pointer, f"expected text as the key, found {found}")
+        return False
+
+    def _count(self, node: Any, depth: int) -> None:
+        mark = node.start_mark
+        if depth > DEPTH_MAX:
+            raise DiagnosticError([_too_deep(mark, self.shown)])
+        # Text counts too, because an alias to long text multiplies what is later written out.
+        self._visited += 1 + (len(node.value) // 64 if node.id == "scalar" else 0)
+        if self._visited > VALUES_MAX:
+            message = f"too much data: over {VALUES_MAX} values, aliases (*name) written out"
+            raise DiagnosticError([Diagnostic(self.shown, mark.line + 1, mark.column + 1, message)])
+
+    def _report(self, node: Any, pointer: Pointer, message: str) -> None:
+        mark = node.start_mark
+        name = dotted(pointer)
+        message = f"{name}: {message}" if name else message
+        self.findings.append(Diagnostic(self.shown, mark.line + 1, mark.column + 1, message))
+
+
+def _text(written: str) -> str:
+    if odd := _NOT_PRINTABLE.search(written):
+        raise ValueError(f"the character U+{ord(odd.group()):04X} is not allowed in text")
+    return written
+
+
+def _truth(written: str) -> bool:
+    word = written.lower()
+    if word not in {"true", "yes", "on", "false", "no", "off"}:
+        raise ValueError(f"expected true or false, found {written!r}")
+    return word in {"true", "yes", "on"}
+
+
+def _whole_number(written: str) -> int:
+    digits = written.replace("_", "").lstrip("+-")
+    if ":" in digits:
+        raise ValueError(f"YAML reads {written} as a base-60 number; put it in quotes for text")
+    if len(digits) > 66:  # 64 binary digits and their prefix
+        raise ValueError("a number of more than 64 bits; put it in quotes if it is text")
+    if re.fullmatch("0[0-7]+", digits):
+        raise ValueError(
+            f"YAML reads {written} as octal, {int(digits, 8)}; "
+            "leave out the leading zero for a decimal number, put it in quotes for text"
+        )
+    try:
+        number = int(digits, 0)
+    except ValueError:
+        raise ValueError(f"expected a whole number, found {written!r}") from None
+    if number >= 1 << 64:
+        raise ValueError("a number of more than 64 bits; put it in quotes if it is text")
+    return -number if written.startswith("-") else number
+
+
+def _number(written: str) -> float:
+    if ":" in written:
+        raise ValueError(f"YAML reads {written} as a base-60 number; put it in quotes for text")
+    try:
+        number = float(written.replace("_", ""))
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"expected a finite number, found {written[:40]!r}")
+    return number
+
+
+_KINDS = {
+    _TAG + "bool": "a truth value",
+    _TAG + "int": "a number",
+    _TAG + "float": "a number",
+    _TAG + "null": "nothing",
+}
+
+_SCALARS: Mapping[str, Callable[[str], Any]] = {
+    _TAG + "str": _text,
+    _TAG + "timestamp": _text,
+    _TAG + "value": _text,  # a lone '='
+    _TAG + "bool": _truth,
+    _TAG + "int": _whole_number,
+    _TAG + "float": _number,
+    _TAG + "null": lambda written: None,  # noqa: ARG005
+}

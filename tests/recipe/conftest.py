@@ -1,0 +1,26 @@
+"""A catalogue that does not change when firmwright learns a new platform."""
+
+from __future__ import annotations
+
+import pytest
+
+from firmwright.recipe import Catalogue
+
+
+@pytest.fixture(scope="session")
+def catalogue() -> Catalogue:
+    return Catalogue(
+        platforms=("host", "rv32-bare", "cortex-m4-bare"),
+        toolchains=("zig", "gcc", "clang", "riscv64-unknown-elf-gcc", "arm-none-eabi-gcc"),
+        devices=frozenset({"c", "soma_dory", "tidl"}),
+        platform_toolchains={
+            "host": ("zig", "gcc", "clang"),
+            "rv32-bare": ("zig", "riscv64-unknown-elf-gcc"),
+            "cortex-m4-bare": ("zig", "arm-none-eabi-gcc"),
+        },
+        platform_emulators={
+            "host": ("native",),
+            "rv32-bare": ("unicorn", "qemu"),
+            "cortex-m4-bare": ("unicorn", "qemu"),
+        },
+    )

@@ -1,0 +1,26 @@
+"""Every folder of tests/failing holds a recipe with mistakes and the messages it must give.
+
+``overrides.txt``, where present, has one ``name=value`` of the command line a line.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from firmwright.errors import DiagnosticError
+from firmwright.recipe import Catalogue, load_recipe
+
+FAILING = Path(__file__).parents[1] / "failing"
+CASES = sorted(folder.name for folder in FAILING.iterdir() if folder.is_dir())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_messages(case: str, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(FAILING / case)
+    overrides = Path("overrides.txt")
+    lines = overrides.read_text("utf-8").splitlines() if overrides.exists() else []
+    with pytest.raises(DiagnosticError) as raised:
+        load_recipe(Path("recipe.yaml"), dict(line.split("=", 1) for line in lines), catalogue)
+    assert str(raised.value) + "\n" == Path("expected.txt").read_text("utf-8")

@@ -1,0 +1,187 @@
+"""Recipes that are right: defaults, overrides, paths, the digest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from firmwright.errors import DiagnosticError
+from firmwright.recipe import (
+    Catalogue,
+    DeviceSpec,
+    InputShape,
+    ModelSource,
+    Recipe,
+    RunOptions,
+    Tolerance,
+    load_recipe,
+)
+
+DIGEST = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+Load = Callable[..., Recipe]
+
+FULL = f"""\
+name: full
+model: {{path: net.bin, sha256: {DIGEST.upper()}, format: tflite}}
+inputs: {{b: {{shape: [1, 2]}}, a: {{shape: [3]}}}}
+platform: host
+target: [soma_dory -layout_transform=0, {{device: tidl, options: {{fast: true}}}}, c]
+toolchain: clang
+c_prefix: tvmgen_default
+cflags: [-O3]
+run: {{inputs: {{b: b.npy, a: a.npy}}, samples: 2, seed: 3, tolerance: {{absolute: 1}}}}
+"""
+
+
+@pytest.fixture
+def load(tmp_path: Path, catalogue: Catalogue) -> Load:
+    for name in ("net.onnx", "net.bin", "a.npy", "b.npy"):
+        (tmp_path / name).touch()
+
+    def write_and_load(text: str, name: str = "small.yaml", **overrides: str) -> Recipe:
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        return load_recipe(path, overrides, catalogue)
+
+    return write_and_load
+
+
+def test_defaults(load: Load, tmp_path: Path) -> None:
+    assert load("model: net.onnx") == Recipe(
+        path=tmp_path / "small.yaml",
+        name="small",
+        model=ModelSource("net.onnx", None, None, "onnx"),
+        inputs=(),
+        platform="rv32-bare",
+        target=(DeviceSpec("c"),),
+        toolchain="zig",
+        c_prefix="network",
+        cflags=(),
+        run=RunOptions(None, 1, 0, "unicorn", Tolerance(0.0, 0.0)),
+    )
+
+
+def test_everything_stated(load: Load, tmp_path: Path) -> None:
+    assert load(FULL) == Recipe(
+        path=tmp_path / "small.yaml",
+        name="full",
+        model=ModelSource("net.bin", None, DIGEST, "tflite"),
+        inputs=(InputShape("a", (3,)), InputShape("b", (1, 2))),
+        platform="host",
+        target=(
+            DeviceSpec("soma_dory", (("layout_transform", "0"),)),
+            DeviceSpec("tidl", (("fast", "1"),)),
+            DeviceSpec("c"),
+        ),
+        toolchain="clang",
+        c_prefix="tvmgen_default",
+        cflags=("-O3",),
+        run=RunOptions((("a", "a.npy"), ("b", "b.npy")), 2, 3, "native", Tolerance(1.0, 0.0)),
+    )
+
+
+def test_a_value_with_commas_in_a_list(load: Load) -> None:
+    recipe = load("model: net.onnx\ntarget: ['c -mattr=+fp,+mul']")
+    assert recipe.target == (DeviceSpec("c", (("mattr", "+fp,+mul"),)),)
+
+
+def test_model_by_url(load: Load) -> None:
+    address = "https://models.example/net.tflite?raw=1"
+    recipe = load(f"model: {{url: '{address}', sha256: {DIGEST}}}")
+    assert recipe.model == ModelSource(None, address, DIGEST, "tflite")
+
+
+def test_overrides_replace_what_the_recipe_says(load: Load) -> None:
+    text = "model: net.onnx\nplatform: no-such\ntarget: no-such\nrun: {samples: 2}"
+    recipe = load(text, platform="host", target="tidl -a=1, c", samples="30")
+    assert recipe.platform == "host"
+    assert recipe.target == (DeviceSpec("tidl", (("a", "1"),)), DeviceSpec("c"))
+    assert recipe.run.samples == 30
+    assert recipe.run.emulator == "native"
+
+
+@pytest.mark.parametrize(
+    ("samples", "expected"),
+    [
+        *[(text, f"at least 1, found the number {text}") for text in ("0", "-1")],
+        *[(text, f"a whole number, found the text {text!r}") for text in ("1e3", "", "٣", "1_0")],
+        ("9" * 12, f"at most 4294967295, found the number {'9' * 12}"),
+        ("9" * 30, f"a whole number, found the text '{'9' * 30}'"),
+    ],
+)
+def test_samples_must_be_a_count(load: Load, samples: str, expected: str) -> None:
+    with pytest.raises(DiagnosticError) as raised:
+        load("model: net.onnx", samples=samples)
+    assert str(raised.value) == f"samples={samples}: expected {expected}"
+
+
+def test_paths_are_relative_to_the_recipe(load: Load, tmp_path: Path) -> None:
+    recipe = load("model: ../net.onnx", name="recipes/small.yaml")
+    assert recipe.model.path == "../net.onnx"
+    assert recipe.resolve("../net.onnx").resolve() == (tmp_path / "net.onnx").resolve()
+    assert recipe.resolve("/elsewhere/net.onnx") == Path("/elsewhere/net.onnx")
+
+
+def test_a_platform_file_of_the_user(load: Load, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").touch()
+    recipe = load("model: net.onnx\nplatform: mine.yaml")
+    assert (recipe.platform, recipe.toolchain, recipe.run.emulator) == ("mine.yaml", None, None)
+
+
+def test_a_file_name_that_is_no_name(load: Load) -> None:
+    with pytest.raises(DiagnosticError, match="name: the file's name 'my net' is not fit"):
+        load("model: net.onnx", name="my net.yaml")
+    assert load("model: net.onnx\nname: net", name="my net.yaml").name == "net"
+
+
+def test_a_path_too_long_for_the_system_is_a_finding(load: Load) -> None:
+    with pytest.raises(DiagnosticError, match="model: cannot be read"):
+        load(f"model: {'x' * 5000}.onnx")
+
+
+def test_digest_ignores_comments_order_and_spelling(load: Load) -> None:
+    first = load("model: net.onnx\nrun: {samples: 2, seed: 0}\ntarget: tidl -fast=1, c\n")
+    second = load(
+        "# a comment\nrun:\n  samples: 2\nmodel: {path: ./net.onnx, format: onnx}\n"
+        "target: [{device: tidl, options: {fast: true}}, c]\nplatform: rv32-bare\n"
+    )
+    assert first.sha256 == second.sha256
+
+
+def test_digest_ignores_the_folder(load: Load, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "net.onnx").touch()
+    assert load("model: net.onnx").sha256 == load("model: net.onnx", name="other/small.yaml").sha256
+
+
+def test_canonical_form_has_no_absolute_path(load: Load, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").touch()
+    recipe = load(
+        f"model: {tmp_path}/net.onnx\nplatform: {tmp_path}/mine.yaml\n"
+        f"run: {{inputs: {{a: {tmp_path}/a.npy}}}}"
+    )
+    text = json.dumps(recipe.canonical())
+    assert str(tmp_path) not in text
+    assert "net.onnx" in text and "a.npy" in text and "mine.yaml" in text
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *("name: other", "platform: host", "target: tidl, c", "toolchain: riscv64-unknown-elf-gcc"),
+        *("c_prefix: other", "cflags: [-O3]", "inputs: {a: {shape: [1]}}", "run: {samples: 2}"),
+        *("run: {seed: 1}", "run: {emulator: qemu}", "run: {tolerance: {relative: 0.5}}"),
+        *("run: {inputs: a.npy}", "target: c -a=1"),
+    ],
+)
+def test_digest_covers_every_key(load: Load, change: str) -> None:
+    assert load("model: net.onnx").sha256 != load(f"model: net.onnx\n{change}").sha256
+
+
+def test_normal_form_gives_the_same_recipe(load: Load) -> None:
+    recipe = load(FULL)
+    assert Recipe.from_dict(recipe.path, json.loads(json.dumps(recipe.to_dict()))) == recipe
