@@ -15,7 +15,7 @@ from doit import doit_cmd, get_var
 
 from firmwright.errors import Diagnostic, DiagnosticError, UserError, did_you_mean
 from firmwright.recipe import Catalogue, Recipe, load_recipe
-from firmwright.targets import target_names
+from firmwright.targets import load_target, target_names
 from firmwright.toolchain import (
     Build,
     Platform,
@@ -127,8 +127,11 @@ def check_variables() -> None:
 def recipe_paths() -> list[Path]:
     named = get_var("recipe")
     if named is None:
-        return sorted(Path("recipes").glob("*.yaml"))
-    paths = [Path(part.strip()) for part in named.split(",")]
+        found = sorted(Path("recipes").glob("*.yaml"))
+        if not found:
+            raise UserError("no recipe: name one (recipe=my.yaml) or put some into recipes/")
+        return found
+    paths = [Path(part.strip()) for part in named.split(",") if part.strip()]
     return list(dict.fromkeys(paths))
 
 
@@ -155,6 +158,12 @@ def installed() -> Catalogue:
 
 
 def make_job(recipe: Recipe, root: Path, several: bool) -> Job:
+    for device in recipe.target:
+        known = load_target(device.name).options
+        for option, _ in device.options:
+            if option not in known:
+                hint = did_you_mean(option, known) or "; it takes none"
+                raise UserError(f"target: device '{device.name}' has no option '{option}'{hint}")
     platform = load_platform(recipe.platform, recipe.path.parent)
     toolchain = load_toolchain(recipe.toolchain or platform.toolchains[0])
     build = Build(toolchain, platform, recipe.cflags)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from inspect import getfile
@@ -65,7 +66,7 @@ class Stage:
             "file_dep": dependencies,
             "targets": [str(t) for t in targets],
             "uptodate": [Unchanged(self.configuration(job), lambda: self.outputs(job))],
-            "clean": [(remove_results, [[folder, partial(folder)], targets])],
+            "clean": [(remove_results, [[folder, partial(folder), job.cache], targets])],
             "verbosity": 2,
         }
 
@@ -123,6 +124,9 @@ def remove_results(folders: list[Path], targets: list[Path]) -> None:
         shutil.rmtree(folder, ignore_errors=True)
     for target in targets:
         target.unlink(missing_ok=True)
+    for parent in sorted({f.parent for f in folders}, key=lambda p: len(p.parts), reverse=True):
+        with suppress(OSError):  # something else is still in there
+            parent.rmdir()
 
 
 @cache

@@ -86,7 +86,7 @@ def c_function(function: tirx.PrimFunc, names: Sequence[str]) -> CFunction:
     text = tidy(between_braces(printed.inspect_source()))
     return CFunction(
         parameters=tuple(names),
-        scratch=tuple((p.name, dtype, elements) for p, dtype, elements in scratch),
+        scratch=tuple((str(p.name), dtype, elements) for p, dtype, elements in scratch),
         body=text,
         functions=called_functions(text),
     )

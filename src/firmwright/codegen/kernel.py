@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
 
 from firmwright.models.interface import ELEMENT_BYTES
 
@@ -45,6 +49,14 @@ class Kernel:
     scratch: tuple[Parameter, ...]
     body: str
     functions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LoweredRegion:
+    """What a device makes of a region: a kernel, and the arrays it reads by weight name."""
+
+    kernel: Kernel
+    weights: Mapping[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)

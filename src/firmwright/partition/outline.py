@@ -140,7 +140,7 @@ def region_name(index: int, group: Group) -> str:
 
 def source_names(group: Group) -> tuple[str, ...]:
     """Return the source model's names in the group; importer-made ones say nothing."""
-    names = [b.var.name for b in group.bindings]
+    names = [str(b.var.name) for b in group.bindings]
     return tuple(n for n in dict.fromkeys(names) if not re.fullmatch(r"(lv|gv)[0-9_]*", n))
 
 

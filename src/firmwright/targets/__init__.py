@@ -20,6 +20,8 @@ class Target(Protocol):
     name: str
     reason: str
     """Why an operator may be placed here, as the explain table says it."""
+    options: frozenset[str]
+    """Names of the options that the target string may give this device."""
 
     def lower(self, region: Region, function: relax.Function) -> LoweredRegion:
         """Turn a region into C and the constants that it reads."""
