@@ -26,11 +26,7 @@ def run(job: Job, folder: Path) -> None:
     partition = read_record(job.folder("partition") / "partition.json", Partition)
     kernels = read_record(job.folder("kernels") / "kernels.json", Kernels)
     plan = make_plan(partition, kernels)
-    ram = job.platform.memories.get("ram")
-    if ram is not None:
-        ports = sum(t.bytes for t in (*interface.inputs, *interface.outputs))
-        others = job.platform.stack + ports
-        check_memory(plan, kernels.kernels, ram.size, others, job.platform.name)
+    check_memory(plan, partition, interface, job.platform)
     write_record(folder / "plan.json", plan)
 
 

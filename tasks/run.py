@@ -61,7 +61,7 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.models import FORMATS, ModelInterface
     from firmwright.partition import Partition
     from firmwright.records import read_record, write_record
-    from firmwright.verify.compare import Tolerance, compare
+    from firmwright.verify.compare import compare
     from firmwright.verify.protocol import decode_outputs, encode_samples
     from firmwright.verify.record import RunRecord
 
@@ -88,8 +88,7 @@ def run(job: Job, folder: Path) -> None:
         for i in range(len(interface.outputs))
     }
     np.savez(folder / "outputs.npz", **arrays)
-    spec = job.recipe.run.tolerance
-    tolerance = Tolerance(spec.absolute, spec.relative)
+    tolerance = job.recipe.run.tolerance
     total = execution.instructions
     record = RunRecord(
         emulator=execution.emulator,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from firmwright.verify.compare import Tolerance
+from firmwright.recipe import Tolerance
 
 MANIFEST_VERSION = 1
 

@@ -145,13 +145,46 @@ def between_braces(source: str) -> str:
     return source[source.index("{", start) + 1 : source.rindex("}")].strip("\n")
 
 
+RENAMED = (
+    (r"\b(\w+?)(?:_intermediate)?(?:_\d+)?_ptr\b", r"\1"),
+    (r"\bcse_v(\d+)\b", r"common_\1"),
+    (r"\bcondval(_\d+)?\b", r"chosen\1"),
+    (r"\bv_(?:_(\d+))?(?!\w)", lambda m: f"value_{m[1] or 0}"),
+)
+"""Names that TVM makes, and what a reader gets instead."""
+
+
 def tidy(body: str) -> str:
     """Give the printed body the look of written code, without touching what it computes."""
     body = re.sub(r"\bFLOAT_BITS_([0-9a-f]+)\(\)", lambda m: c_float(m[1]), body)
     for name in sorted(set(re.findall(r"^\s*\w+ (\w+)\[1\];$", body, re.MULTILINE))):
         body = re.sub(rf"\b{name}\[(1|0)\]", name, body)
-    body = re.sub(r"\b(\w+?)(?:_intermediate)?(?:_\d+)?_ptr\b", r"\1", body)
-    return "\n".join(line.rstrip() for line in body.splitlines())
+    for pattern, replacement in RENAMED:
+        body = re.sub(pattern, replacement, body)
+    lines = (without_needless_parentheses(line.rstrip()) for line in body.splitlines())
+    # TVM indents by two, starting at two; so half of a written file's indentation.
+    return "\n".join(" " * (len(t) - len(t.lstrip())) + t for t in lines)
+
+
+def without_needless_parentheses(line: str) -> str:
+    """Drop parentheses around a whole index, a whole right-hand side, or other parentheses."""
+    closing: dict[int, int] = {}
+    opened: list[int] = []
+    for place, character in enumerate(line):
+        if character == "(":
+            opened.append(place)
+        elif character == ")" and opened:
+            closing[opened.pop()] = place
+    needless = set()
+    for start, end in closing.items():
+        before, after = line[:start], line[end + 1 :]
+        whole_index = before.endswith("[") and after.startswith("]")
+        whole_value = before.endswith(" = ") and after == ";"
+        doubled = before.endswith("(") and closing.get(start - 1) == end + 1
+        # `((type)x)` must stay apart from the call `f(type)`, and a literal keeps its sign's.
+        if whole_index or whole_value or (doubled and not re.search(r"\w\($", before)):
+            needless |= {start, end}
+    return "".join(c for i, c in enumerate(line) if i not in needless)
 
 
 def called_functions(body: str) -> tuple[str, ...]:

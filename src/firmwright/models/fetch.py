@@ -54,6 +54,7 @@ def download(url: str, sha256: str) -> bytes:
     import pooch  # type: ignore[import-untyped]
     import requests  # type: ignore[import-untyped]
 
+    pooch.get_logger().setLevel("WARNING")
     with tempfile.TemporaryDirectory() as scratch:
         try:
             path = pooch.retrieve(url, known_hash=None, path=scratch, progressbar=False)

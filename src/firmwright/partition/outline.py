@@ -23,20 +23,21 @@ def partition_module(
     Returns a module with one Relax function a region and the graph over them.
     """
     main = module["main"]
-    bindings = [b for b in main_bindings(module)]
+    bindings = main_bindings(module)
     outputs = returned_variables(main, bindings)
     aliases = {b.var: b.value for b in bindings if isinstance(b.value, relax.Var)}
     bindings = [b for b in bindings if operator_name(b.value)]
-    refuse_uncompilable(bindings)
+    refuse_uncompilable(bindings, interface)
     outputs = [resolve(v, aliases) for v in outputs]
     groups = group_operators(bindings, outputs)
 
+    named_outputs = dict(zip(outputs, (t.name for t in interface.outputs), strict=True))
     names = {p: f"input_{i}" for i, p in enumerate(main.params)}
     tensors = [described(names[p], p) for p in main.params]
     functions, regions = {}, []
     for index, group in enumerate(groups):
         name = region_name(index, group)
-        names[group.result] = f"tensor_{index}"
+        names[group.result] = f"{name}_result"
         function, inputs = outline(group)
         functions[tvm.ir.GlobalVar(name)] = function.with_attr("global_symbol", name)
         tensors.append(described(names[group.result], group.result))
@@ -46,7 +47,7 @@ def partition_module(
                 device=device,
                 reason=reason,
                 anchor=anchor_of(group),
-                sources=source_names(group),
+                sources=source_names(group, named_outputs),
                 operators=tuple(short(operator_name(b.value)) for b in group.bindings),
                 inputs=tuple(names[v] for v in inputs),
                 output=names[group.result],
@@ -82,7 +83,7 @@ def resolve(variable: relax.Var, aliases: dict[relax.Var, relax.Var]) -> relax.V
     return variable
 
 
-def refuse_uncompilable(bindings: list[relax.VarBinding]) -> None:
+def refuse_uncompilable(bindings: list[relax.VarBinding], interface: ModelInterface) -> None:
     """Name, in one message, every operator whose results the generated C cannot carry."""
     lines = []
     for binding in bindings:
@@ -92,9 +93,23 @@ def refuse_uncompilable(bindings: list[relax.VarBinding]) -> None:
             what = f"computes {dtype_of(binding.var)}"
         else:
             continue
-        lines.append(f"  {short(operator_name(binding.value))} ('{binding.var.name}') {what}")
+        kind = short(operator_name(binding.value))
+        named = [o.name for o in interface.operators if same_kind(o.kind, kind)]
+        source = str(binding.var.name) if is_source_name(binding.var.name) else "', '".join(named)
+        lines.append(f"  {kind} ('{source}') {what}")
     if lines:
         raise UserError("\n".join(["operators that cannot be compiled:", *lines]))
+
+
+def same_kind(source: str, relax_name: str) -> bool:
+    """Tell whether a source operator's kind, e.g. ``TopK`` or ``TOPK_V2``, is this Relax one."""
+    plain = relax_name.replace("_", "").lower()
+    return source.replace("_", "").lower().removesuffix("v2") == plain
+
+
+def is_source_name(name: str) -> bool:
+    """Tell a name of the source model from one that the importer made up."""
+    return not re.fullmatch(r"(lv|gv)[0-9_]*", name)
 
 
 def outline(group: Group) -> tuple[relax.Function, list[relax.Var]]:
@@ -138,10 +153,10 @@ def region_name(index: int, group: Group) -> str:
     return f"region_{index:03d}_{re.sub(r'[^0-9a-zA-Z]+', '_', anchor_of(group))}"
 
 
-def source_names(group: Group) -> tuple[str, ...]:
+def source_names(group: Group, outputs: dict[relax.Var, str]) -> tuple[str, ...]:
     """Return the source model's names in the group; importer-made ones say nothing."""
-    names = [str(b.var.name) for b in group.bindings]
-    return tuple(n for n in dict.fromkeys(names) if not re.fullmatch(r"(lv|gv)[0-9_]*", n))
+    names = [outputs.get(b.var, str(b.var.name)) for b in group.bindings]
+    return tuple(n for n in dict.fromkeys(names) if is_source_name(n))
 
 
 def is_view(group: Group, outputs: list[relax.Var]) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from firmwright.codegen.kernel import Kernel, Kernels
+from firmwright.codegen.kernel import Kernels
 from firmwright.errors import UserError
-from firmwright.models.interface import Tensor
+from firmwright.models.interface import ModelInterface, Tensor
 from firmwright.partition.regions import Partition
 from firmwright.planning.arena import Lifetime, arena_bytes, lower_bound, place_buffers
+from firmwright.toolchain import Platform
 
 LARGEST_SHOWN = 5
 
@@ -105,24 +105,49 @@ def tensor_lifetimes(
     ]
 
 
+@dataclass(frozen=True)
+class Consumer:
+    """Something that takes RAM, as a message names it."""
+
+    bytes: int
+    what: str
+
+
+def memory_consumers(
+    plan: Plan, partition: Partition, interface: ModelInterface, stack: int
+) -> list[Consumer]:
+    """Return everything that takes RAM at the same time or in turn, the largest first."""
+    producers = {r.output: r.name for r in partition.regions}
+    consumers = [Consumer(stack, "stack")]
+    consumers += [Consumer(t.bytes, f"input '{t.name}'") for t in interface.inputs]
+    consumers += [Consumer(t.bytes, f"output '{t.name}'") for t in interface.outputs]
+    for buffer in plan.buffers:
+        made_by = producers.get(buffer.name)
+        what = f"result of {made_by}" if made_by else f"working memory {buffer.name}"
+        steps = f"alive from step {buffer.first} to {buffer.last}"
+        consumers.append(Consumer(buffer.bytes, f"{what}, {steps}"))
+    return sorted(consumers, key=lambda c: (-c.bytes, c.what))
+
+
 def check_memory(
-    plan: Plan, kernels: Sequence[Kernel], ram_bytes: int, other_bytes: int, platform: str
+    plan: Plan, partition: Partition, interface: ModelInterface, platform: Platform
 ) -> None:
-    """Raise UserError when the arena and ``other_bytes`` of stack and I/O exceed the RAM."""
-    needed = plan.arena_bytes + other_bytes
-    if needed <= ram_bytes:
+    """Raise UserError when arena, stack and the program's own buffers exceed the RAM."""
+    ram = platform.memories.get("ram")
+    if ram is None:
         return
-    regions = [k.region for k in kernels]
-    lines = [
-        f"the network does not fit {platform}: it needs {needed:,} bytes of RAM, "
-        f"{ram_bytes:,} are there ({plan.arena_bytes:,} arena, {other_bytes:,} stack and "
-        "input and output buffers)",
-        "  the largest buffers:",
-    ]
-    for buffer in sorted(plan.buffers, key=lambda b: (-b.bytes, b.name))[:LARGEST_SHOWN]:
-        lines.append(
-            f"    {buffer.bytes:>12,} bytes  {buffer.name}, "
-            f"alive from step {buffer.first} to {buffer.last}"
+    ports = sum(t.bytes for t in (*interface.inputs, *interface.outputs))
+    needed = plan.arena_bytes + platform.stack + ports
+    if needed <= ram.size:
+        return
+    consumers = memory_consumers(plan, partition, interface, platform.stack)[:LARGEST_SHOWN]
+    raise UserError(
+        "\n".join(
+            [
+                f"the network does not fit {platform.name}: it needs {needed:,} bytes of RAM "
+                f"({plan.arena_bytes:,} arena, {ports:,} inputs and outputs, {platform.stack:,} "
+                f"stack), {ram.size:,} are available; the largest buffers:",
+                *(f"  {c.bytes:>12,} bytes  {c.what}" for c in consumers),
+            ]
         )
-    lines.append(f"  the network has {len(regions)} steps; see plan.json for all buffers")
-    raise UserError("\n".join(lines))
+    )

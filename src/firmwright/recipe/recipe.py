@@ -40,6 +40,10 @@ class DeviceSpec:
     name: str
     options: tuple[tuple[str, str], ...] = ()
 
+    def __str__(self) -> str:
+        """Return the device in TVM's notation: ``soma_dory -layout_transform=0``."""
+        return " ".join([self.name, *(f"-{name}={value}" for name, value in self.options)])
+
 
 @dataclass(frozen=True)
 class Tolerance:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from firmwright.transforms.layout_of_constants import fold_layout_of_constants
+from firmwright.transforms.layout_on_integers import keep_layout_on_integers
 from firmwright.transforms.own_dequantize import give_each_consumer_its_dequantize
 from firmwright.transforms.single_result import split_to_slices
 
@@ -36,6 +37,11 @@ CANONICAL = (
         "layout-of-constants",
         "no operator only reshapes, transposes or casts a constant",
         fold_layout_of_constants,
+    ),
+    Transform(
+        "layout-on-integers",
+        "quantised elements that are only moved are never dequantized",
+        keep_layout_on_integers,
     ),
     Transform(
         "own-dequantize",

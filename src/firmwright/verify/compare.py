@@ -11,14 +11,7 @@ import numpy.typing as npt
 
 from firmwright.errors import UserError
 from firmwright.models import Tensor
-
-
-@dataclass(frozen=True)
-class Tolerance:
-    """A value may differ by ``absolute + relative * |reference|``, in the output's own units."""
-
-    absolute: float
-    relative: float
+from firmwright.recipe import Tolerance
 
 
 @dataclass(frozen=True)

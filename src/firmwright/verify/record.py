@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from firmwright.verify.compare import Agreement, Tolerance
+from firmwright.recipe import Tolerance
+from firmwright.verify.compare import Agreement
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ class CpuTarget:
 
     name = "c"
     reason = "plain C runs everything"
+    options: frozenset[str] = frozenset()
 
     def lower(self, region: Region, function: relax.Function) -> LoweredRegion:
         from firmwright.targets.cpu.lowering import lower_region

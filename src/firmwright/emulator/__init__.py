@@ -1,0 +1,46 @@
+"""Emulators: run a firmware, hand it console input, collect its output, count instructions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from firmwright.emulator.execution import Emulator, Execution, Run
+from firmwright.emulator.image import read_firmware
+from firmwright.errors import UserError, did_you_mean
+from firmwright.toolchain import Platform
+
+__all__ = ["Execution", "run_firmware"]
+
+
+def _emulators() -> dict[str, Emulator]:
+    # Imported here, so that importing this package does not load unicorn.
+    from firmwright.emulator.native import run_natively
+    from firmwright.emulator.qemu import run_in_qemu
+    from firmwright.emulator.unicorn_emulator import run_in_unicorn
+
+    return {"native": run_natively, "qemu": run_in_qemu, "unicorn": run_in_unicorn}
+
+
+def run_firmware(
+    elf: Path,
+    platform: Platform,
+    emulator: str,
+    console_input: bytes,
+    counted: str,
+    scratch: Path,
+    budget: int,
+) -> Execution:
+    """Run a firmware from reset to its exit, and return what it did.
+
+    ``counted`` names the function whose executed instructions are counted. ``scratch`` is a
+    folder that outlives the call; what an emulator builds for itself is kept there. ``budget``
+    is the number of instructions after which a firmware is taken to hang.
+
+    Raises UserError for an unknown or missing emulator, a faulty firmware (with the place of
+    the fault), a firmware that wants more input than there is, and one that does not exit.
+    """
+    known = _emulators()
+    if emulator not in known:
+        raise UserError(f"unknown emulator '{emulator}'{did_you_mean(emulator, known)}")
+    firmware = read_firmware(elf)
+    return known[emulator](Run(firmware, platform, console_input, counted, scratch, budget))

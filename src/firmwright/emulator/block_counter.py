@@ -1,0 +1,137 @@
+"""The native block hook: builds ``block_counter.c`` on first use and attaches it to unicorn."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib.resources
+import platform
+import sys
+import tempfile
+from collections import Counter
+from importlib.metadata import version
+from pathlib import Path
+
+from firmwright.emulator.engine import Engine, add_native_block_hook, library_function
+from firmwright.emulator.image import Firmware
+from firmwright.toolchain.compilers import run_compiler
+
+
+class _Block(ctypes.Structure):
+    _fields_ = (
+        ("bytes", ctypes.c_uint32),
+        ("instructions", ctypes.c_uint32),
+        ("counted", ctypes.c_uint64),
+    )
+
+
+class _Counter(ctypes.Structure):
+    _fields_ = (
+        ("read_register", ctypes.c_void_p),
+        ("stop", ctypes.c_void_p),
+        ("code", ctypes.c_char_p),
+        ("blocks", ctypes.POINTER(_Block)),
+        ("budget", ctypes.c_uint64),
+        ("executed", ctypes.c_uint64),
+        ("code_start", ctypes.c_uint32),
+        ("code_end", ctypes.c_uint32),
+        ("function", ctypes.c_uint32),
+        ("thumb", ctypes.c_int32),
+        ("link_register", ctypes.c_int32),
+        ("stack_register", ctypes.c_int32),
+        ("inside", ctypes.c_uint32),
+        ("return_address", ctypes.c_uint32),
+        ("stack_pointer", ctypes.c_uint32),
+        ("last_block", ctypes.c_uint32),
+    )
+
+
+def build_library(scratch: Path) -> Path:
+    """Compile ``block_counter.c`` for this machine into ``scratch``, unless it is there already.
+
+    The file name holds a digest of all that went in, and the file appears by a rename, so
+    several processes may share the folder.
+    """
+    source = importlib.resources.files("firmwright.emulator").joinpath("block_counter.c")
+    content = source.read_bytes()
+    key = "\0".join([version("ziglang"), sys.platform, platform.machine()]).encode() + content
+    library = scratch / f"block_counter-{hashlib.sha256(key).hexdigest()[:16]}.so"
+    if library.exists():
+        return library
+    scratch.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=scratch, prefix="block_counter-") as folder:
+        Path(folder, "block_counter.c").write_bytes(content)
+        command = [sys.executable, "-m", "ziglang", "cc", "-std=c99", "-O2", "-g0", "-fPIC"]
+        command += ["-shared", "-nostdlib", "-o", "block_counter.so", "block_counter.c"]
+        run_compiler(command, Path(folder), cache=Path(folder))
+        Path(folder, "block_counter.so").replace(library)
+    return library
+
+
+class BlockCounter:
+    """Counts executed instructions inside one function of ``firmware``, callees included."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        firmware: Firmware,
+        function: int,
+        budget: int,
+        *,
+        thumb: bool,
+        link_register: int,
+        stack_register: int,
+        scratch: Path,
+    ) -> None:
+        """Attach the hook; ``function`` is the counted function's address, without Thumb bit.
+
+        ``budget`` is in instructions since start-up; the engine is stopped soon after it.
+        """
+        self._firmware = firmware
+        start, code = firmware.code
+        # Attributes keep alive what the C side holds pointers to.
+        self._library = ctypes.CDLL(str(build_library(scratch).resolve()))
+        self._blocks = (_Block * (len(code) // 2 + 1))()
+        self._counter = _Counter(
+            read_register=library_function("uc_reg_read"),
+            stop=library_function("uc_emu_stop"),
+            code=code,
+            blocks=self._blocks,
+            budget=budget,
+            code_start=start,
+            code_end=start + len(code),
+            function=function,
+            thumb=thumb,
+            link_register=link_register,
+            stack_register=stack_register,
+        )
+        enter_block = ctypes.cast(self._library.enter_block, ctypes.c_void_p)
+        add_native_block_hook(engine, enter_block, self._counter)
+
+    @property
+    def over_budget(self) -> bool:
+        """Whether the engine was stopped because of the budget."""
+        return int(self._counter.executed) > int(self._counter.budget)
+
+    @property
+    def executed(self) -> int:
+        """Instructions executed since start-up, in the counted function or not."""
+        return int(self._counter.executed)
+
+    @property
+    def last_block(self) -> int:
+        """Address of the block that was entered last."""
+        return int(self._counter.last_block)
+
+    def leave(self, address: int) -> None:
+        """Take note that the instruction at ``address`` is the last one that is executed."""
+        self._library.leave_block(ctypes.byref(self._counter), ctypes.c_uint32(address))
+
+    def by_symbol(self) -> dict[str, int]:
+        """Return executed instructions by the function whose code they are, sorted by name."""
+        start, _ = self._firmware.code
+        counts: Counter[str] = Counter()
+        for index, block in enumerate(self._blocks):
+            if block.counted:
+                counts[self._firmware.symbols.name_at(start + 2 * index)] += block.counted
+        return dict(sorted(counts.items()))

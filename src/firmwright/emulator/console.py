@@ -1,0 +1,44 @@
+"""The firmware's console as a device model sees it: bytes to hand out, bytes written."""
+
+from __future__ import annotations
+
+# A firmware that polls this often in a row, with nothing left to read, will wait for ever.
+# Every byte written needs one poll too, so a busy but healthy firmware stays far below.
+_IDLE_POLLS = 1000
+
+
+class Console:
+    """Input that is read byte by byte, and the output so far."""
+
+    def __init__(self, data: bytes) -> None:
+        self._input = data
+        self._position = 0
+        self._idle_polls = 0
+        self.output = bytearray()
+
+    @property
+    def has_input(self) -> bool:
+        """Whether a byte can be read."""
+        return self._position < len(self._input)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the firmware is waiting for input that will not come."""
+        return self._idle_polls > _IDLE_POLLS
+
+    def poll(self) -> bool:
+        """Return whether a byte can be read, for a firmware that asks."""
+        self._idle_polls = 0 if self.has_input else self._idle_polls + 1
+        return self.has_input
+
+    def read(self) -> int:
+        """Return the next byte; 0 if there is none, as a receiver's empty register gives."""
+        if not self.has_input:
+            return 0
+        self._position += 1
+        return self._input[self._position - 1]
+
+    def write(self, byte: int) -> None:
+        """Append one byte to the output."""
+        self._idle_polls = 0
+        self.output.append(byte & 0xFF)

@@ -1,0 +1,67 @@
+"""Unicorn's engine, with types: its Python binding has few of its own."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+
+from unicorn.unicorn_const import UC_HOOK_BLOCK
+
+# The package itself re-exports these without saying so, and hides the library.
+from unicorn.unicorn_py3.unicorn import Uc, UcError, uclib
+
+__all__ = ["Engine", "UcError", "add_native_block_hook", "library_function", "open_engine"]
+
+ReadDevice = Callable[[Any, int, int, Any], int]  # engine, offset, size in bytes, user data
+WriteDevice = Callable[[Any, int, int, int, Any], None]  # engine, offset, size, value, user data
+
+
+class Engine(Protocol):
+    """The methods of :class:`unicorn.Uc` that are used here; addresses and sizes in bytes."""
+
+    _uch: Any  # the handle that the library's C functions take
+
+    def reg_read(self, register: int) -> int: ...
+    def reg_write(self, register: int, value: int) -> None: ...
+    def mem_read(self, address: int, size: int) -> bytearray: ...
+    def mem_write(self, address: int, data: bytes) -> None: ...
+    def mem_map(self, address: int, size: int, access: int = ...) -> None: ...
+    def mmio_map(
+        self,
+        address: int,
+        size: int,
+        read: ReadDevice | None,
+        read_data: Any,
+        write: WriteDevice | None,
+        write_data: Any,
+    ) -> None: ...
+    def hook_add(self, kind: int, callback: Callable[..., Any]) -> int: ...
+    def emu_start(self, begin: int, until: int) -> None: ...
+    def emu_stop(self) -> None: ...
+
+
+def open_engine(architecture: int, mode: int, cpu: int | None = None) -> Engine:
+    """Return a new engine; the numbers are unicorn's constants."""
+    return cast(Engine, Uc(architecture, mode, cpu))
+
+
+def library_function(name: str) -> ctypes.c_void_p:
+    """Return a pointer to a C function of unicorn, such as ``uc_reg_read``."""
+    return ctypes.cast(getattr(uclib, name), ctypes.c_void_p)
+
+
+def add_native_block_hook(
+    engine: Engine, function: ctypes.c_void_p, data: ctypes.Structure
+) -> None:
+    """Have the C function (a ``uc_cb_hookcode_t``) called with ``data`` for every block.
+
+    The caller keeps both alive. Unicorn's own ``hook_add`` takes Python functions only.
+    """
+    handle = ctypes.c_size_t()
+    everywhere = (ctypes.c_uint64(1), ctypes.c_uint64(0))  # an empty range means that
+    status = uclib.uc_hook_add(
+        engine._uch, ctypes.byref(handle), UC_HOOK_BLOCK, function, ctypes.byref(data), *everywhere
+    )
+    if status != 0:
+        raise UcError(status)

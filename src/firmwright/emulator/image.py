@@ -1,0 +1,116 @@
+"""A linked firmware as the emulators need it: what to load where, and the names of code."""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from firmwright.errors import UserError, did_you_mean
+
+_EXECUTABLE = 1  # PF_X
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Bytes to load at their physical (load) address."""
+
+    address: int
+    data: bytes
+    executable: bool
+
+
+@dataclass(frozen=True, order=True)
+class Function:
+    """A function symbol; ``address`` is that of its first instruction, without Thumb bit."""
+
+    address: int
+    size: int  # bytes; 0 where the assembly source did not state it
+    name: str
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """The function symbols of a firmware, sorted: of several at one address, the last counts."""
+
+    functions: tuple[Function, ...]
+
+    @cached_property
+    def _addresses(self) -> list[int]:
+        return [function.address for function in self.functions]
+
+    def name_at(self, address: int) -> str:
+        """Return the function that holds ``address``, or the address in hexadecimal."""
+        index = bisect.bisect_right(self._addresses, address) - 1
+        if index >= 0:
+            function = self.functions[index]
+            if address < function.address + function.size or address == function.address:
+                return function.name
+        return f"{address:#010x}"
+
+    def place(self, address: int) -> str:
+        """Return ``address`` for a message: ``0x80000012 in main``."""
+        name = self.name_at(address)
+        return name if name.startswith("0x") else f"{address:#010x} in {name}"
+
+    def address_of(self, name: str) -> int:
+        """Return the address of the function ``name``; raises UserError if there is none."""
+        for function in self.functions:
+            if function.name == name:
+                return function.address
+        known = (function.name for function in self.functions)
+        raise UserError(f"the firmware has no function '{name}'{did_you_mean(name, known)}")
+
+
+@dataclass(frozen=True)
+class Firmware:
+    """An ELF file, read."""
+
+    path: Path
+    segments: tuple[Segment, ...]
+    symbols: Symbols
+
+    @cached_property
+    def code(self) -> tuple[int, bytes]:
+        """The executable bytes, as (first address, bytes from there to the last one)."""
+        parts = [segment for segment in self.segments if segment.executable]
+        start = min(part.address for part in parts)
+        code = bytearray(max(part.address + len(part.data) for part in parts) - start)
+        for part in parts:
+            code[part.address - start : part.address - start + len(part.data)] = part.data
+        return start, bytes(code)
+
+
+def read_firmware(path: Path) -> Firmware:
+    """Read an ELF file; raises UserError if it cannot be read or is none."""
+    try:
+        with path.open("rb") as stream:
+            elf = ELFFile(stream)
+            segments = tuple(
+                Segment(segment["p_paddr"], segment.data(), bool(segment["p_flags"] & _EXECUTABLE))
+                for segment in elf.iter_segments("PT_LOAD")
+                if segment["p_filesz"]
+            )
+            return Firmware(path, segments, _symbols(elf))
+    except OSError as error:
+        raise UserError(f"{path}: cannot read the firmware: {error.strerror}") from error
+    except ELFError as error:
+        raise UserError(f"{path}: not an ELF file: {error}") from error
+
+
+def _symbols(elf: ELFFile) -> Symbols:
+    thumb_bit = 1 if elf["e_machine"] == "EM_ARM" else 0
+    table = elf.get_section_by_name(".symtab")
+    found: list[Function] = []
+    if isinstance(table, SymbolTableSection):
+        found = [
+            Function(symbol["st_value"] & ~thumb_bit, symbol["st_size"], symbol.name)
+            for symbol in table.iter_symbols()
+            if symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_shndx"] != "SHN_UNDEF"
+        ]
+    return Symbols(tuple(sorted(found)))

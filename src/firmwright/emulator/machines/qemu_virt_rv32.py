@@ -1,0 +1,87 @@
+"""QEMU's ``virt`` machine with one rv32imc core: a 16550 UART and the SiFive test finisher.
+
+Addresses: hw/riscv/virt.c of QEMU. Trap causes: RISC-V privileged ISA, table of mcause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from unicorn.riscv_const import UC_RISCV_REG_PC, UC_RISCV_REG_RA, UC_RISCV_REG_SP
+from unicorn.unicorn_const import UC_ARCH_RISCV, UC_MODE_RISCV32
+
+from firmwright.emulator.console import Console
+from firmwright.emulator.engine import open_engine
+from firmwright.emulator.machines.machine import Stop
+
+_PAGE = 0x1000
+
+_FINISHER = 0x100000
+_FINISHER_PASS = 0x5555
+_FINISHER_FAIL = 0x3333
+
+_UART = 0x10000000
+_UART_DATA = 0
+_UART_LINE_STATUS = 5
+_DATA_READY = 0x01
+_TRANSMITTER_EMPTY = 0x60
+
+_CAUSES = {
+    0: "instruction address misaligned",
+    1: "instruction access fault",
+    2: "illegal instruction",
+    3: "breakpoint (ebreak)",
+    4: "load address misaligned",
+    5: "load access fault",
+    6: "store address misaligned",
+    7: "store access fault",
+    8: "environment call (ecall)",
+    11: "environment call (ecall)",
+}
+
+
+class QemuVirtRv32:
+    """The machine, and the state of its devices."""
+
+    thumb = False
+    program_counter = UC_RISCV_REG_PC
+    stack_register = UC_RISCV_REG_SP
+    link_register = UC_RISCV_REG_RA
+
+    def __init__(self, console: Console, stop: Callable[[Stop], None]) -> None:
+        self._console = console
+        self._stop = stop
+        self.engine = open_engine(UC_ARCH_RISCV, UC_MODE_RISCV32)
+        self.engine.mmio_map(_UART, _PAGE, self._read_uart, None, self._write_uart, None)
+        self.engine.mmio_map(_FINISHER, _PAGE, None, None, self._write_finisher, None)
+
+    def reset(self, flash_origin: int) -> int:
+        """Begin at the first address of flash."""
+        return flash_origin
+
+    def interrupt(self, number: int) -> Stop:
+        """Every trap is a fault: the firmware uses none."""
+        # Unicorn has added 4 to the program counter, even after a 2-byte instruction.
+        address = self.engine.reg_read(UC_RISCV_REG_PC) - 4
+        return Stop(fault=_CAUSES.get(number, f"trap {number}"), address=address)
+
+    def _read_uart(self, _engine: Any, offset: int, _size: int, _data: Any) -> int:
+        if offset == _UART_LINE_STATUS:
+            ready = self._console.poll()
+            if self._console.exhausted:
+                self._stop(Stop(fault="waiting for console input, of which there is no more"))
+            return _TRANSMITTER_EMPTY | (_DATA_READY if ready else 0)
+        return self._console.read() if offset == _UART_DATA else 0
+
+    def _write_uart(self, _engine: Any, offset: int, _size: int, value: int, _data: Any) -> None:
+        if offset == _UART_DATA:
+            self._console.write(value)
+
+    def _write_finisher(
+        self, _engine: Any, _offset: int, _size: int, value: int, _data: Any
+    ) -> None:
+        if value & 0xFFFF == _FINISHER_PASS:
+            self._stop(Stop(exit_code=0))
+        elif value & 0xFFFF == _FINISHER_FAIL:
+            self._stop(Stop(exit_code=value >> 16 & 0xFF))

@@ -1,0 +1,71 @@
+"""Runs a firmware in QEMU, where that is installed: a second opinion on the same ELF file."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+
+from firmwright.emulator.execution import EXIT_TRAP, Execution, Run, time_limit
+from firmwright.errors import UserError
+
+_PACKAGES = {
+    "qemu-system-arm": "qemu-system-arm",
+    "qemu-system-riscv32": "qemu-system-misc",
+}
+_TRAP = re.compile(rb"@trap cause=(0x[0-9a-f]+) pc=(0x[0-9a-f]+) address=(0x[0-9a-f]+)")
+
+
+def run_in_qemu(run: Run) -> Execution:
+    """Run the firmware in QEMU; instructions are not counted."""
+    qemu = run.platform.qemu
+    if qemu is None:
+        raise UserError(f"platform {run.platform.name}: no `qemu:` entry says which machine it is")
+    program = shutil.which(qemu.program)
+    if program is None:
+        package = _PACKAGES.get(qemu.program, "qemu-system")
+        raise UserError(
+            f"{qemu.program} is not installed; it is in the Debian package {package} "
+            "(the emulator 'unicorn' needs no installation)"
+        )
+    command = [program, *qemu.arguments, "-kernel", str(run.firmware.path.resolve())]
+    command += ["-display", "none", "-monitor", "none", "-serial", "stdio"]
+    limit = time_limit(run.budget)
+    try:
+        process = subprocess.run(
+            command, input=run.console_input, capture_output=True, timeout=limit
+        )
+    except subprocess.TimeoutExpired as error:
+        raise UserError(
+            f"{run.firmware.path}: the firmware did not exit within {limit} seconds; "
+            "it may be waiting for more console input"
+        ) from error
+    _refuse_traps(run, process)
+    return Execution(
+        emulator=f"qemu {_version(program)}",
+        exit_code=process.returncode,
+        console=process.stdout,
+        instructions=None,
+        by_symbol={},
+    )
+
+
+def _refuse_traps(run: Run, process: subprocess.CompletedProcess[bytes]) -> None:
+    path = run.firmware.path
+    trap = _TRAP.search(process.stdout)
+    if process.returncode == EXIT_TRAP and trap:
+        cause, pc, address = (int(number, 16) for number in trap.groups())
+        raise UserError(
+            f"{path}: processor exception, cause {cause:#x}, address {address:#010x}; "
+            f"at {run.firmware.symbols.place(pc)}"
+        )
+    # QEMU's own failures; 1 with no word of complaint is the firmware's exit code.
+    if process.returncode < 0 or (process.returncode == 1 and process.stderr):
+        message = process.stderr.decode("utf-8", "replace").strip()
+        raise UserError(f"{path}: QEMU failed with exit code {process.returncode}: {message}")
+
+
+def _version(program: str) -> str:
+    shown = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    match = re.search(r"version (\S+)", shown.stdout)
+    return match[1] if match else "unknown"

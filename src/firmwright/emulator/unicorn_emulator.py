@@ -1,0 +1,150 @@
+"""Runs a firmware in unicorn: every instruction executed is counted, every fault explained."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any
+
+from unicorn import unicorn_const as uc
+
+from firmwright.emulator.block_counter import BlockCounter
+from firmwright.emulator.console import Console
+from firmwright.emulator.engine import UcError
+from firmwright.emulator.execution import Execution, Run
+from firmwright.emulator.machines import MACHINES, Stop
+from firmwright.errors import UserError, did_you_mean
+
+_PAGE = 0x1000
+_ADDRESS_LIMIT = 1 << 32
+
+# RAM holds garbage after power-on; a firmware that relies on zeros must fail here.
+_RAM_PATTERN = b"\xa5"
+_ERASED_FLASH = b"\xff"
+
+_ACCESSES = {
+    uc.UC_MEM_READ_UNMAPPED: "read from address {address:#010x}, where there is no memory",
+    uc.UC_MEM_WRITE_UNMAPPED: "write to address {address:#010x}, where there is no memory",
+    uc.UC_MEM_FETCH_UNMAPPED: "jump to address {address:#010x}, where there is no memory",
+    uc.UC_MEM_READ_PROT: "read from address {address:#010x}, which is not readable",
+    uc.UC_MEM_WRITE_PROT: "write to address {address:#010x}, which is read-only",
+    uc.UC_MEM_FETCH_PROT: "jump to address {address:#010x}, which holds no code",
+}
+
+
+def run_in_unicorn(run: Run) -> Execution:
+    """Run the firmware on the emulated board; see :class:`firmwright.emulator.execution.Run`."""
+    if run.platform.board not in MACHINES:
+        raise UserError(
+            f"platform {run.platform.name}: the unicorn emulator has no machine "
+            f"'{run.platform.board}'{did_you_mean(run.platform.board, MACHINES)}"
+        )
+    return _Session(run).execute()
+
+
+class _Session:
+    """One run: the machine with the firmware in its memory, and why it stopped."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._firmware = run.firmware
+        self._stopped: Stop | None = None
+        self._console = Console(run.console_input)
+        self._machine = MACHINES[run.platform.board](self._console, self._stop)
+        self._engine = self._machine.engine
+        self._load()
+        self._counter = BlockCounter(
+            self._engine,
+            self._firmware,
+            self._firmware.symbols.address_of(run.counted),
+            run.budget,
+            thumb=self._machine.thumb,
+            link_register=self._machine.link_register,
+            stack_register=self._machine.stack_register,
+            scratch=run.scratch,
+        )
+        self._engine.hook_add(uc.UC_HOOK_INTR, self._on_interrupt)
+        self._engine.hook_add(uc.UC_HOOK_MEM_INVALID, self._on_invalid_access)
+        self._engine.hook_add(uc.UC_HOOK_INSN_INVALID, self._on_invalid_instruction)
+
+    def execute(self) -> Execution:
+        """Run from reset to exit."""
+        start = self._machine.reset(self._run.platform.memories["flash"].origin)
+        try:
+            self._engine.emu_start(start, _ADDRESS_LIMIT)
+        except UcError as error:
+            self._stop(Stop(fault=str(error)))
+        stopped = self._stopped
+        place = self._firmware.symbols.place
+        if stopped is None:
+            happened = "halted the processor, and no interrupt will wake it"
+            if self._counter.over_budget:
+                happened = f"did not exit within {self._run.budget:,} instructions"
+            raise self._error(f"the firmware {happened}; last at {place(self._counter.last_block)}")
+        address = self._program_counter() if stopped.address is None else stopped.address
+        if stopped.fault:
+            raise self._error(f"{stopped.fault}; at {place(address)}")
+        self._counter.leave(address)
+        counts = self._counter.by_symbol()
+        return Execution(
+            emulator=f"unicorn {version('unicorn')}",
+            exit_code=stopped.exit_code,
+            console=bytes(self._console.output),
+            instructions=sum(counts.values()),
+            by_symbol=counts,
+        )
+
+    def _load(self) -> None:
+        """Fill the memories, and copy the segments to their load addresses."""
+        memories = self._run.platform.memories
+        fills = {"flash": (_ERASED_FLASH, uc.UC_PROT_READ | uc.UC_PROT_EXEC)}
+        for name, memory in sorted(memories.items()):
+            fill, access = fills.get(name, (_RAM_PATTERN, uc.UC_PROT_READ | uc.UC_PROT_WRITE))
+            size = -(-memory.size // _PAGE) * _PAGE
+            self._engine.mem_map(memory.origin, size, access)
+            self._engine.mem_write(memory.origin, fill * size)
+        for segment in self._firmware.segments:
+            try:
+                self._engine.mem_write(segment.address, segment.data)
+            except UcError as error:
+                raise self._error(
+                    f"{len(segment.data)} bytes at {segment.address:#010x} lie outside the "
+                    f"memories of platform {self._run.platform.name}"
+                ) from error
+
+    def _error(self, message: str) -> UserError:
+        text = f"{self._firmware.path}: {message}"
+        last_lines = bytes(self._console.output[-400:]).decode("ascii", "replace").strip()
+        return UserError(f"{text}\nconsole, last lines:\n{last_lines}" if last_lines else text)
+
+    def _stop(self, stop: Stop) -> None:
+        """Stop the engine for this reason, unless it is stopping for another one already."""
+        if self._stopped is None:
+            self._stopped = stop
+        self._engine.emu_stop()
+
+    def _program_counter(self) -> int:
+        return self._engine.reg_read(self._machine.program_counter)
+
+    def _on_interrupt(self, _engine: Any, number: int, _data: Any) -> None:
+        self._stop(self._machine.interrupt(number))
+
+    def _on_invalid_access(
+        self, _engine: Any, access: int, address: int, _size: int, _value: int, _data: Any
+    ) -> bool:
+        fault = _ACCESSES[access].format(address=address)
+        if self._stack_has_overflowed(address):
+            fault += f" (the stack of {self._run.platform.stack} bytes has overflowed)"
+        self._stop(Stop(fault=fault, address=self._program_counter()))
+        return False
+
+    def _stack_has_overflowed(self, address: int) -> bool:
+        # The linker scripts put the stack at the bottom of RAM. A push of many registers
+        # writes below the stack pointer before it moves it.
+        bottom = self._run.platform.memories["ram"].origin
+        stack_pointer = self._engine.reg_read(self._machine.stack_register)
+        return stack_pointer < bottom or bottom - 256 <= address < bottom
+
+    def _on_invalid_instruction(self, _engine: Any, _data: Any) -> bool:
+        fault = "illegal instruction, or a breakpoint"
+        self._stop(Stop(fault=fault, address=self._program_counter()))
+        return False
