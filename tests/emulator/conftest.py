@@ -1,0 +1,95 @@
+"""Builds small firmwares from C sources, with the real boards, compilers and linkers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+
+import jinja2
+import pytest
+
+from firmwright.emulator import Execution, run_firmware
+from firmwright.errors import UserError
+from firmwright.toolchain import (
+    Build,
+    Platform,
+    compile_object,
+    find_compiler,
+    link_firmware,
+    load_platform,
+    load_toolchain,
+)
+
+SOURCES = Path(__file__).parent / "firmware"
+TEMPLATES = files("firmwright.templates")
+
+BuildFirmware = Callable[..., Path]
+RunFirmware = Callable[..., Execution]
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for the compiler's cache and the emulator's own library."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def build(tmp_path: Path, cache: Path) -> BuildFirmware:
+    """Return a function that builds tests/emulator/firmware/<source> for a platform."""
+
+    def build_firmware(
+        source: str, platform_name: str, toolchain: str = "", cflags: tuple[str, ...] = ()
+    ) -> Path:
+        platform = load_platform(platform_name)
+        project = tmp_path / platform_name
+        project.mkdir()
+        _render_board(platform, project)
+        (project / source).write_bytes((SOURCES / source).read_bytes())
+        settings = Build(load_toolchain(toolchain or platform.toolchains[0]), platform, cflags)
+        try:
+            compiler = find_compiler(settings.toolchain, platform.architecture)
+        except UserError as error:
+            pytest.skip(str(error))
+        objects = []
+        for path in sorted([*project.glob("*.c"), *project.glob("*.S")]):
+            objects.append(path.with_suffix(".o"))
+            compile_object(settings, compiler, path, objects[-1], cache)
+        elf = project / "firmware.elf"
+        link_firmware(settings, compiler, project, objects, elf, cache)
+        return elf
+
+    return build_firmware
+
+
+@pytest.fixture
+def run(cache: Path) -> RunFirmware:
+    """Return a function that runs a firmware, by default in the platform's first emulator."""
+
+    def run_elf(
+        elf: Path,
+        platform_name: str,
+        console_input: bytes = b"",
+        emulator: str = "",
+        budget: int = 10_000_000,
+    ) -> Execution:
+        platform = load_platform(platform_name)
+        name = emulator or platform.emulators[0]
+        try:
+            return run_firmware(elf, platform, name, console_input, "counted", cache, budget)
+        except UserError as error:
+            if "is not installed" in str(error):
+                pytest.skip(str(error))
+            raise
+
+    return run_elf
+
+
+def _render_board(platform: Platform, project: Path) -> None:
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
+    board = TEMPLATES.joinpath("boards", platform.board)
+    for template in [*board.iterdir(), TEMPLATES.joinpath("runtime", "fw_hal.h.j2")]:
+        text = environment.from_string(template.read_text(encoding="utf-8")).render(
+            platform=platform, stack_bytes=platform.stack
+        )
+        (project / template.name.removesuffix(".j2")).write_text(text, encoding="utf-8")

@@ -1,0 +1,136 @@
+"""The board code, in every emulator that can run it: start-up, console, exit."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from firmwright.emulator.machines import MACHINES
+from firmwright.errors import UserError
+from firmwright.toolchain import load_platform, platform_names
+
+from .conftest import BuildFirmware, RunFirmware
+
+BARE = ["rv32-bare", "cortex-m4-bare"]
+EVERYWHERE = [
+    ("host", "native"),
+    ("rv32-bare", "unicorn"),
+    ("rv32-bare", "qemu"),
+    ("cortex-m4-bare", "unicorn"),
+    ("cortex-m4-bare", "qemu"),
+]
+GCC = [("rv32-bare", "riscv64-unknown-elf-gcc"), ("cortex-m4-bare", "arm-none-eabi-gcc")]
+
+
+def message(data: bytes) -> bytes:
+    return struct.pack("<I", len(data)) + data
+
+
+@pytest.mark.parametrize(("platform", "emulator"), EVERYWHERE)
+def test_console_echoes_every_byte_value(
+    build: BuildFirmware, run: RunFirmware, platform: str, emulator: str
+) -> None:
+    data = bytes(range(256)) * 120 + b"\x07"
+    execution = run(build("console.c", platform), platform, message(data), emulator)
+    assert execution.console == data
+    assert execution.exit_code == 7
+    assert execution.emulator.split()[0] == emulator
+    assert any(digit.isdigit() for digit in execution.emulator)
+
+
+@pytest.mark.parametrize("code", [0, 1, 7, 255])
+@pytest.mark.parametrize(("platform", "emulator"), EVERYWHERE)
+def test_exit_code(
+    build: BuildFirmware, run: RunFirmware, platform: str, emulator: str, code: int
+) -> None:
+    elf = build("console.c", platform)
+    assert run(elf, platform, message(bytes([code])), emulator).exit_code == code
+
+
+@pytest.mark.parametrize("toolchain", ["", "gcc"])
+@pytest.mark.parametrize(("platform", "emulator"), EVERYWHERE)
+def test_initial_memory(
+    build: BuildFirmware, run: RunFirmware, platform: str, emulator: str, toolchain: str
+) -> None:
+    compiler = dict([("host", "gcc"), *GCC])[platform] if toolchain else ""
+    execution = run(build("memory.c", platform, compiler), platform, b"", emulator)
+    assert execution.exit_code == 0
+    if emulator == "unicorn":
+        assert execution.console == b"\xa5", "RAM must not come up as zeros"
+
+
+@pytest.mark.parametrize(("platform", "toolchain"), GCC)
+def test_console_with_gcc(
+    build: BuildFirmware, run: RunFirmware, platform: str, toolchain: str
+) -> None:
+    elf = build("console.c", platform, toolchain)
+    assert run(elf, platform, message(b"gcc\x00")).console == b"gcc\x00"
+
+
+@pytest.mark.parametrize("platform", BARE)
+@pytest.mark.parametrize("strictness", ["-Wpedantic", "-Wconversion", "-Wshadow", "-Os", "-O0"])
+def test_board_code_has_no_warnings(build: BuildFirmware, platform: str, strictness: str) -> None:
+    build("console.c", platform, cflags=(strictness,))
+
+
+def test_cortex_m4_computes_with_its_fpu(build: BuildFirmware, run: RunFirmware) -> None:
+    elf = build("mixed.c", "cortex-m4-bare")
+    execution = run(elf, "cortex-m4-bare")
+    assert execution.by_symbol["floats"] > 1000
+    assert not [name for name in execution.by_symbol if "addsf" in name or "fadd" in name]
+    # QEMU refuses floating-point instructions until the start-up code has turned the FPU on.
+    assert run(elf, "cortex-m4-bare", emulator="qemu").exit_code == execution.exit_code == 0
+
+
+@pytest.mark.parametrize("platform", BARE)
+def test_layout(build: BuildFirmware, platform: str) -> None:
+    memories = load_platform(platform).memories
+    flash, ram = memories["flash"], memories["ram"]
+    with build("memory.c", platform).open("rb") as stream:
+        sections = {section.name: section for section in ELFFile(stream).iter_sections()}
+    assert sections[".text"]["sh_addr"] == flash.origin
+    stack = sections[".stack"]
+    assert (stack["sh_addr"], stack["sh_size"]) == (ram.origin, load_platform(platform).stack)
+    for name in (".stack", ".noinit", ".bss"):
+        assert sections[name]["sh_type"] == "SHT_NOBITS"
+    assert sections[".noinit"]["sh_size"] == 4096
+    assert 1201 <= sections[".bss"]["sh_size"] < 1220
+
+
+@pytest.mark.parametrize(("platform", "toolchain"), [(name, "zig") for name in BARE] + GCC)
+def test_data_that_does_not_fit_is_a_link_error(
+    build: BuildFirmware, platform: str, toolchain: str
+) -> None:
+    one_byte_too_many = load_platform(platform).memories["ram"].size - 16 * 1024 + 1
+    with pytest.raises(UserError, match="ram"):
+        build("large.c", platform, toolchain, (f"-DBYTES={one_byte_too_many}",))
+
+
+@pytest.mark.parametrize(("platform", "toolchain"), [(name, "zig") for name in BARE] + GCC)
+def test_data_that_just_fits_links(build: BuildFirmware, platform: str, toolchain: str) -> None:
+    all_that_is_left = load_platform(platform).memories["ram"].size - 16 * 1024
+    build("large.c", platform, toolchain, (f"-DBYTES={all_that_is_left}",))
+
+
+def test_every_board_has_a_machine_or_is_the_host() -> None:
+    boards = {load_platform(name).board for name in platform_names()}
+    assert boards <= {"posix", *MACHINES}
+    for board in boards:
+        assert files("firmwright.templates").joinpath("boards", board, "fw_hal.c.j2").is_file()
+
+
+def test_a_missing_qemu_is_named_with_its_package(
+    build: BuildFirmware, monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
+    from firmwright.emulator import run_firmware
+
+    elf = build("console.c", "rv32-bare")
+    monkeypatch.setenv("PATH", str(cache))
+    assert shutil.which("qemu-system-riscv32") is None
+    with pytest.raises(UserError, match="Debian package qemu-system-misc"):
+        run_firmware(elf, load_platform("rv32-bare"), "qemu", b"", "counted", cache, 1000)

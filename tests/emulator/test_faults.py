@@ -1,0 +1,90 @@
+"""Mistakes of a firmware, each with the message that its author gets."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from firmwright.errors import UserError
+
+from .conftest import BuildFirmware, RunFirmware
+
+BARE = ["rv32-bare", "cortex-m4-bare"]
+PLACE = r"at 0x[0-9a-f]{8} in counted\b"
+
+MESSAGES = {
+    "w": rf"write to address 0x70000000, where there is no memory; {PLACE}",
+    "r": rf"read from address 0x70000000, where there is no memory; {PLACE}",
+    "f": rf"write to address 0x[0-9a-f]{{8}}, which is read-only; {PLACE}",
+    "j": r"jump to address 0x7000000[01], where there is no memory; at 0x70000000",
+    "v": r"jump to address 0x[0-9a-f]{8}, which holds no code; at 0x[0-9a-f]{8}",
+    "i": rf"illegal instruction.*; {PLACE}",
+    "h": r"halted the processor, and no interrupt will wake it; last at 0x[0-9a-f]{8} in counted",
+    "s": r"\(the stack of 16384 bytes has overflowed\); at 0x[0-9a-f]{8} in overflow",
+    "c": r"waiting for console input, of which there is no more; at .* in fw_hal_read",
+    "l": r"did not exit within 100,000 instructions; last at 0x[0-9a-f]{8} in counted",
+}
+
+
+@pytest.mark.parametrize("mistake", MESSAGES)
+@pytest.mark.parametrize("platform", BARE)
+def test_fault_says_what_and_where(
+    build: BuildFirmware, run: RunFirmware, platform: str, mistake: str
+) -> None:
+    elf = build("mistakes.c", platform)
+    with pytest.raises(UserError) as raised:
+        run(elf, platform, mistake.encode(), budget=100_000)
+    message = str(raised.value)
+    assert re.search(MESSAGES[mistake], message)
+    assert message.startswith(f"{elf}: ")
+    assert message.endswith("console, last lines:\nbegin")
+
+
+@pytest.mark.parametrize("mistake", ["i", "w"])
+@pytest.mark.parametrize("platform", BARE)
+def test_trap_handler_reports_to_the_console_in_qemu(
+    build: BuildFirmware, run: RunFirmware, platform: str, mistake: str
+) -> None:
+    if (platform, mistake) == ("rv32-bare", "w"):
+        pytest.skip("QEMU's machine `virt` ignores a write to an address without memory")
+    with pytest.raises(UserError, match=rf"processor exception, cause 0x[0-9a-f]+, .*; {PLACE}"):
+        run(build("mistakes.c", platform), platform, mistake.encode(), emulator="qemu")
+
+
+@pytest.mark.parametrize("platform", ["host", *BARE])
+def test_an_exit_code_that_does_not_fit_is_not_taken_for_success(
+    build: BuildFirmware, run: RunFirmware, platform: str
+) -> None:
+    assert run(build("mistakes.c", platform), platform, b"y").exit_code == 255
+
+
+def test_host_program_that_wants_more_input(build: BuildFirmware, run: RunFirmware) -> None:
+    with pytest.raises(UserError, match="waiting for console input, of which there is no more"):
+        run(build("console.c", "host"), "host", b"\x09\x00\x00\x00few")
+
+
+def test_host_program_that_crashes(build: BuildFirmware, run: RunFirmware) -> None:
+    with pytest.raises(UserError, match="ended by the signal SIGSEGV"):
+        run(build("mistakes.c", "host"), "host", b"w")
+
+
+def test_a_firmware_for_other_memories_is_refused(build: BuildFirmware, run: RunFirmware) -> None:
+    elf = build("console.c", "rv32-bare")
+    with pytest.raises(UserError, match="lie outside the memories of platform cortex-m4-bare"):
+        run(elf, "cortex-m4-bare")
+
+
+def test_not_an_elf_file(run: RunFirmware, tmp_path: Path) -> None:
+    path = tmp_path / "firmware.elf"
+    path.write_text("hello")
+    with pytest.raises(UserError, match=r"firmware\.elf: not an ELF file"):
+        run(path, "rv32-bare")
+    with pytest.raises(UserError, match="cannot read the firmware: No such file"):
+        run(tmp_path / "absent.elf", "rv32-bare")
+
+
+def test_unknown_emulator(build: BuildFirmware, run: RunFirmware) -> None:
+    with pytest.raises(UserError, match="unknown emulator 'unicor'; did you mean 'unicorn'"):
+        run(build("console.c", "rv32-bare"), "rv32-bare", emulator="unicor")
