@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from firmwright import __version__
-from firmwright.tasks.jobs import Job
-from firmwright.tasks.stage import INDEX, Stage
+
+from .jobs import Job
+from .stage import INDEX, Stage
 
 if TYPE_CHECKING:
     from firmwright.bundle.manifest import BundledFile, Manifest

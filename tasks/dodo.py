@@ -1,6 +1,6 @@
 """The task file: every recipe that the command line names, through every stage.
 
-A repository's ``dodo.py`` is ``from firmwright.tasks.dodo import *``; the command ``firmwright``
+A repository's ``dodo.py`` is ``from .dodo import *``; the command ``firmwright``
 runs these tasks where there is none.
 """
 
@@ -15,7 +15,8 @@ from types import FrameType
 from typing import Any
 
 from firmwright.errors import UserError
-from firmwright.tasks import (
+
+from . import (
     bundle,
     firmware,
     kernels,
@@ -26,13 +27,12 @@ from firmwright.tasks import (
     run,
     sources,
 )
-from firmwright.tasks.freshness import ContentChecker
-from firmwright.tasks.jobs import Job, build_root, complain, load_jobs, prepared_root
-from firmwright.tasks.reporter import StageReporter
+from .freshness import ContentChecker
+from .jobs import Job, build_root, complain, load_jobs, prepared_root
+from .reporter import StageReporter
 
 STAGES = tuple(
-    m.STAGE
-    for m in (model, partition, kernels, plan, sources, objects, firmware, run, bundle)
+    m.STAGE for m in (model, partition, kernels, plan, sources, objects, firmware, run, bundle)
 )
 
 

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from firmwright.tasks.jobs import Job
-from firmwright.tasks.stage import Stage
+from .jobs import Job
+from .stage import Stage
 
 
 def options(job: Job) -> Any:

@@ -69,7 +69,7 @@ class Job:
         program = which(toolchain.program)
         if program is None:
             return [toolchain.program]
-        status = os.stat(program)
+        status = Path(program).stat()
         return [toolchain.program, status.st_size, status.st_mtime_ns]
 
     @cached_property

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from firmwright.tasks.jobs import Job
-from firmwright.tasks.stage import Stage
+from .jobs import Job
+from .stage import Stage
 
 
 def run(job: Job, folder: Path) -> None:
     """Write ``kernels.json`` and ``weights.npz``."""
-    import numpy as np
     import tvm
 
     from firmwright.codegen.kernel import Kernels
     from firmwright.partition import Partition
-    from firmwright.records import read_record, write_record
+    from firmwright.records import read_record, write_arrays, write_record
     from firmwright.targets import load_target
 
     source = job.folder("partition")
@@ -27,7 +26,7 @@ def run(job: Job, folder: Path) -> None:
         if not region.view
     ]
     weights = {name: array for region in lowered for name, array in region.weights.items()}
-    np.savez(folder / "weights.npz", **weights)
+    write_arrays(folder / "weights.npz", weights)
     write_record(folder / "kernels.json", Kernels(tuple(region.kernel for region in lowered)))
 
 

@@ -6,8 +6,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
-from firmwright.tasks.jobs import Job
-from firmwright.tasks.stage import Stage
+from .jobs import Job
+from .stage import Stage
 
 
 def options(job: Job) -> Any:

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from firmwright.tasks.freshness import digest
-from firmwright.tasks.jobs import Job
-from firmwright.tasks.stage import Stage
+from .freshness import digest
+from .jobs import Job
+from .stage import Stage
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from firmwright.errors import UserError
-from firmwright.tasks.jobs import Job
-from firmwright.tasks.stage import Stage
+
+from .jobs import Job
+from .stage import Stage
 
 
 def options(job: Job) -> Any:

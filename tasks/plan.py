@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from firmwright.tasks.jobs import Job
-from firmwright.tasks.stage import Stage
+from .jobs import Job
+from .stage import Stage
 
 
 def options(job: Job) -> Any:

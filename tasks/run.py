@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from firmwright.tasks.jobs import Job
-from firmwright.tasks.stage import Stage
+from .jobs import Job
+from .stage import Stage
 
 if TYPE_CHECKING:
     from firmwright.models import ModelInterface
@@ -60,7 +60,7 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.emulator import run_firmware
     from firmwright.models import FORMATS, ModelInterface
     from firmwright.partition import Partition
-    from firmwright.records import read_record, write_record
+    from firmwright.records import read_record, write_arrays, write_record
     from firmwright.verify.compare import compare
     from firmwright.verify.protocol import decode_outputs, encode_samples
     from firmwright.verify.record import RunRecord
@@ -77,9 +77,7 @@ def run(job: Job, folder: Path) -> None:
         job.cache,
         BUDGET,
     )
-    found = decode_outputs(
-        execution.console, interface.outputs, len(chosen), execution.exit_code
-    )
+    found = decode_outputs(execution.console, interface.outputs, len(chosen), execution.exit_code)
     judge = FORMATS[interface.format].load()
     expected = judge.run_reference((model / f"model.{interface.format}").read_bytes(), chosen)
     arrays = {
@@ -87,7 +85,7 @@ def run(job: Job, folder: Path) -> None:
         for side, results in (("firmware", found), ("reference", expected))
         for i in range(len(interface.outputs))
     }
-    np.savez(folder / "outputs.npz", **arrays)
+    write_arrays(folder / "outputs.npz", arrays)
     tolerance = job.recipe.run.tolerance
     total = execution.instructions
     record = RunRecord(

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from firmwright.tasks.jobs import Job
-from firmwright.tasks.stage import Stage
+from .jobs import Job
+from .stage import Stage
 
 
 def options(job: Job) -> Any:
@@ -33,25 +33,22 @@ def inputs(job: Job) -> list[Path]:
 
 def run(job: Job, folder: Path) -> None:
     """Write the project: C sources, headers, linker script, Makefile."""
-    import numpy as np
-
     from firmwright.codegen.kernel import Kernels
     from firmwright.codegen.project import Network, write_project
     from firmwright.models import ModelInterface
     from firmwright.partition import Partition
     from firmwright.planning import Plan
-    from firmwright.records import read_record
+    from firmwright.records import read_arrays, read_record
 
-    with np.load(job.folder("kernels") / "weights.npz") as weights:
-        network = Network(
-            name=job.recipe.name,
-            c_prefix=job.recipe.c_prefix,
-            interface=read_record(job.folder("model") / "model.json", ModelInterface),
-            partition=read_record(job.folder("partition") / "partition.json", Partition),
-            kernels=read_record(job.folder("kernels") / "kernels.json", Kernels),
-            plan=read_record(job.folder("plan") / "plan.json", Plan),
-            weights=dict(weights),
-        )
+    network = Network(
+        name=job.recipe.name,
+        c_prefix=job.recipe.c_prefix,
+        interface=read_record(job.folder("model") / "model.json", ModelInterface),
+        partition=read_record(job.folder("partition") / "partition.json", Partition),
+        kernels=read_record(job.folder("kernels") / "kernels.json", Kernels),
+        plan=read_record(job.folder("plan") / "plan.json", Plan),
+        weights=read_arrays(job.folder("kernels") / "weights.npz"),
+    )
     write_project(network, job.build, folder)
 
 

@@ -18,8 +18,9 @@ from doit.exceptions import TaskFailed
 import firmwright
 from firmwright import __version__
 from firmwright.errors import UserError
-from firmwright.tasks.freshness import Unchanged, Watched, digest
-from firmwright.tasks.jobs import Job
+
+from .freshness import Unchanged, Watched, digest
+from .jobs import Job
 
 PACKAGE = Path(firmwright.__file__).parent
 
@@ -44,7 +45,7 @@ class Stage:
     code: tuple[str, ...]
     options: Callable[[Job], Any]
     run: Callable[[Job, Path], None]
-    inputs: Callable[[Job], Iterable[Path]] = lambda job: ()
+    inputs: Callable[[Job], Iterable[Path]] = lambda _: ()
     publish: Callable[[Job], Path] | None = None
 
     def tasks(self, jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:

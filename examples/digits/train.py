@@ -27,16 +27,12 @@ import numpy as np
 import onnx
 import torch
 from int8_onnx import INPUT, OUTPUT, Floats, Layer, classify, float_model, grid_of, int8_model
-from numpy.typing import NDArray
-from sklearn.datasets import load_digits
+from scans import SEED, Scans, load_split
 from torch import nn
 
-SEED = 2026
 EPOCHS = 80
 BATCH = 32
 LEARNING_RATE = 0.01
-TEST_IMAGES = 449  # a quarter of the 1,797
-CALIBRATION_IMAGES = 128
 EXAMPLE_IMAGES = 64  # the first of the test images, kept in inputs.npz
 CLASSES = 10
 FILES = ("digits.onnx", "inputs.npz", "accuracy.json")
@@ -60,24 +56,6 @@ CONVOLUTIONS = (
     Convolution("depthwise", 24, 24, kernel=3, groups=24),
     Convolution("pointwise", 24, 48, kernel=1),
 )
-
-
-@dataclass(frozen=True)
-class Scans:
-    """Images as float32 (n, 1, 8, 8) in 0..1, and the digit each one shows."""
-
-    images: Floats
-    labels: NDArray[np.int64]
-
-
-def load_split() -> tuple[Scans, Scans, Scans]:
-    """The scans in the order of the seed: for training, for calibration, for the test."""
-    data = load_digits()
-    images = (data.images / 16).astype(np.float32)[:, None]
-    order = np.random.default_rng(SEED).permutation(len(images))
-    test, calibration, training = np.split(order, [TEST_IMAGES, TEST_IMAGES + CALIBRATION_IMAGES])
-    scans = [Scans(images[part], data.target[part]) for part in (training, calibration, test)]
-    return scans[0], scans[1], scans[2]
 
 
 def build_network() -> nn.Sequential:

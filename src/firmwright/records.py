@@ -6,10 +6,13 @@ dataclass, and reading checks every value's type against it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from firmwright.errors import UserError
 
@@ -30,6 +33,16 @@ def read_record(path: Path, kind: type[Record]) -> Record:
         raise UserError(
             f"{path}: damaged: {error}; remove it (`doit clean`) and build again"
         ) from None
+
+
+def write_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Write named arrays as an uncompressed ``.npz``: the same bytes for the same arrays."""
+    np.savez(path, **arrays)  # type: ignore[arg-type]
+
+
+def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
+    with np.load(path, allow_pickle=False) as stored:
+        return dict(stored)
 
 
 def schema_of(kind: type) -> dict[str, Any]:

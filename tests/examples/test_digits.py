@@ -142,10 +142,8 @@ def test_the_whole_test_split_gives_the_accuracy_in_accuracy_json(
     summary: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    pytest.importorskip("torch", reason="needs the extra 'examples'")
-    pytest.importorskip("sklearn", reason="needs the extra 'examples'")
     monkeypatch.syspath_prepend(str(FOLDER))
-    test = importlib.import_module("train").load_split()[2]
+    test = importlib.import_module("scans").load_split()[2]
     images = importlib.import_module("int8_onnx").grid_of(model, "image").quantise(test.images)
     assert np.array_equal(images[: len(inputs["image"])], inputs["image"])
     correct = int(np.sum(scores(model, images).argmax(axis=1) == test.labels))

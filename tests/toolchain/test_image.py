@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from intelhex import IntelHex  # type: ignore[import-untyped]
+from intelhex import IntelHex
 
 from firmwright.errors import UserError
 from firmwright.toolchain import compile_object, link_firmware

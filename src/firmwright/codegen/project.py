@@ -84,12 +84,13 @@ def write_project(network: Network, build: Build, folder: Path) -> None:
     env = environment()
     inputs = ports(network.interface.inputs)
     outputs = ports(network.interface.outputs)
+    calls = steps(network, inputs, outputs)
     common = {
         "network": network,
         "prefix": network.c_prefix,
         "inputs": inputs,
         "outputs": outputs,
-        "steps": steps(network, inputs, outputs),
+        "steps": calls,
         "weights": sorted(network.weights.items()),
         "c_types": C_TYPES,
         "location": lambda tensor: location(network.plan, tensor, inputs, outputs),
@@ -98,7 +99,7 @@ def write_project(network: Network, build: Build, folder: Path) -> None:
     }
     for template in project_templates(build)[:-3]:
         write(folder / target_name(template), render(env, template, common))
-    for step in common["steps"]:
+    for step in calls:
         text = render(env, "network/region.c.j2", {**common, "step": step})
         write(folder / f"{step.region.name}.c", text)
     if network.c_prefix != "network":

@@ -72,7 +72,7 @@ def c_value(value: np.generic) -> str:
         return c_float(value.tobytes()[::-1].hex())
     if isinstance(value, np.bool_):
         return "true" if value else "false"
-    number = int(value)  # type: ignore[call-overload]
+    number = int(value)
     if number == -(2**31):
         return "INT32_MIN"
     if number == -(2**63):

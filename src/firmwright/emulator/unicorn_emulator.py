@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from typing import Any
 
@@ -69,10 +70,7 @@ class _Session:
     def execute(self) -> Execution:
         """Run from reset to exit."""
         start = self._machine.reset(self._run.platform.memories["flash"].origin)
-        try:
-            self._engine.emu_start(start, _ADDRESS_LIMIT)
-        except UcError as error:
-            self._stop(Stop(fault=str(error)))
+        self._emulate(start)
         stopped = self._stopped
         place = self._firmware.symbols.place
         if stopped is None:
@@ -92,6 +90,17 @@ class _Session:
             instructions=sum(counts.values()),
             by_symbol=counts,
         )
+
+    def _emulate(self, start: int) -> None:
+        """Run in a thread of its own, for this one to be free for ctrl-C."""
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(self._engine.emu_start, start, _ADDRESS_LIMIT)
+            try:
+                running.result()
+            except UcError as error:
+                self._stop(Stop(fault=str(error)))
+            finally:
+                self._engine.emu_stop()
 
     def _load(self) -> None:
         """Fill the memories, and copy the segments to their load addresses."""

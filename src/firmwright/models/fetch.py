@@ -51,8 +51,8 @@ def mirrored_files(likely_name: str) -> Iterator[Path]:
 
 def download(url: str, sha256: str) -> bytes:
     """Download with pooch into a folder that is thrown away; the model stage keeps the bytes."""
-    import pooch  # type: ignore[import-untyped]
-    import requests  # type: ignore[import-untyped]
+    import pooch
+    import requests
 
     pooch.get_logger().setLevel("WARNING")
     with tempfile.TemporaryDirectory() as scratch:

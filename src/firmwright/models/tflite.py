@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-import tflite  # type: ignore[import-untyped]
+import tflite
 import tvm
 from tvm import relax
 from tvm.relax.frontend.tflite import from_tflite, tflite_frontend
@@ -83,9 +83,7 @@ def import_model(
     graph = model.Subgraphs(0)
     operators = list_operators(model, graph)
     report_unsupported(operators, name)
-    inputs = tuple(
-        described(graph, int(i), name, shapes) for i in graph.InputsAsNumpy()
-    )
+    inputs = tuple(described(graph, int(i), name, shapes) for i in graph.InputsAsNumpy())
     unknown = sorted(set(shapes) - {t.name for t in inputs})
     if unknown:
         known = ", ".join(t.name for t in inputs)
@@ -140,9 +138,7 @@ def converter_names() -> frozenset[str]:
     return frozenset(converter.convert_map)
 
 
-def described(
-    graph: Any, index: int, name: str, shapes: Mapping[str, tuple[int, ...]]
-) -> Tensor:
+def described(graph: Any, index: int, name: str, shapes: Mapping[str, tuple[int, ...]]) -> Tensor:
     """Describe one graph input or output; UserError for a dynamic or unsupported one."""
     tensor = graph.Tensors(index)
     label = tensor.Name().decode()
@@ -168,7 +164,7 @@ def described(
 
 
 def interpreter(data: bytes) -> Any:
-    from ai_edge_litert.interpreter import (  # type: ignore[import-untyped]
+    from ai_edge_litert.interpreter import (
         Interpreter,
         OpResolverType,
     )

@@ -34,9 +34,7 @@ class Group:
         return not self.anchored and all(operator_name(b.value) in CHEAP for b in self.bindings)
 
 
-def group_operators(
-    bindings: list[relax.VarBinding], outputs: list[relax.Var]
-) -> list[Group]:
+def group_operators(bindings: list[relax.VarBinding], outputs: list[relax.Var]) -> list[Group]:
     """Group bindings (in order of execution); the groups come in an order that can be executed."""
     uses = Counter(v for b in bindings for v in read_variables(b.value))
     uses.update(outputs)

@@ -63,9 +63,7 @@ def partition_module(
     )
 
 
-def returned_variables(
-    main: relax.Function, bindings: list[relax.VarBinding]
-) -> list[relax.Var]:
+def returned_variables(main: relax.Function, bindings: list[relax.VarBinding]) -> list[relax.Var]:
     """Return the variables that ``main`` returns, one an output."""
     values = {b.var: b.value for b in bindings}
     result = main.body.body

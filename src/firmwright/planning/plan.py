@@ -57,9 +57,7 @@ def make_plan(partition: Partition, kernels: Kernels) -> Plan:
     lifetimes = tensor_lifetimes(partition, tensors, roots, locations)
     scratch = {k.region: k.scratch for k in kernels.kernels}
     for step, region in enumerate(partition.regions):
-        lifetimes += [
-            Lifetime(p.tensor, p.bytes, step, step) for p in scratch.get(region.name, ())
-        ]
+        lifetimes += [Lifetime(p.tensor, p.bytes, step, step) for p in scratch.get(region.name, ())]
     placed = place_buffers(lifetimes)
     locations.update({p.lifetime.name: p.lifetime.name for p in placed})
     for name, root in roots.items():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
-from intelhex import IntelHex  # type: ignore[import-untyped]
+from intelhex import IntelHex
 
 from firmwright.errors import UserError
 

@@ -12,7 +12,9 @@ from firmwright.transforms.rewriting import main_bindings, operator_name, tidied
 def give_each_consumer_its_dequantize(module: tvm.IRModule) -> tvm.IRModule:
     """Copy every ``relax.dequantize`` to each operator that reads it; drop the original."""
     dequantized = {
-        b.var: b.value for b in main_bindings(module) if operator_name(b.value) == "relax.dequantize"
+        b.var: b.value
+        for b in main_bindings(module)
+        if operator_name(b.value) == "relax.dequantize"
     }
 
     @mutator

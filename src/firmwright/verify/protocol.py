@@ -42,9 +42,7 @@ def decode_outputs(
             raise UserError(f"output '{tensor.name}': {len(data)} bytes came, not {tensor.bytes}")
         kind = np.dtype(tensor.dtype).newbyteorder("<")
         found[sample, index] = np.frombuffer(data, kind).reshape(tensor.shape)
-    missing = [
-        (s, i) for s in range(samples) for i in range(len(outputs)) if (s, i) not in found
-    ]
+    missing = [(s, i) for s in range(samples) for i in range(len(outputs)) if (s, i) not in found]
     if missing:
         sample, index = missing[0]
         raise UserError(f"sample {sample}: output '{outputs[index].name}' did not come back")
