@@ -74,7 +74,7 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
         """Write everything that was looked at: the checker refreshes states in place."""
         self._write(sorted(self._cache))
         self._conn.close()
-        self._dirty = set()
+        self._dirty.clear()
 
     def _write(self, tasks: Iterable[str]) -> None:
         rows = [(t, self.codec.encode(self._cache[t])) for t in tasks if self._cache[t]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
@@ -56,22 +55,32 @@ class NamedConverter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
         """
         (source,) = self.get_input_tensors(op)
         (target,) = self.get_output_tensors(op)
-        pool = functools.partial(super().convert_pool2d, pool_type="average")
         if source.qnn_params is None:
-            return pool(op)
-        name = tflite_frontend.get_tensor_name(self.subgraph, source.tensor_idx)
-        quantised = self.exp_tab.get_expr(name)
-        parameters = (source.qnn_params, target.qnn_params)
-        try:
-            self.exp_tab.set_expr(name, self.dequantize(quantised, source), force_override=True)
-            source.qnn_params = target.qnn_params = None
-            self.get_input_tensors, self.get_output_tensors = lambda _: [source], lambda _: [target]
-            averaged = pool(op)
-        finally:
-            source.qnn_params, target.qnn_params = parameters
-            del self.get_input_tensors, self.get_output_tensors
-            self.exp_tab.set_expr(name, quantised, force_override=True)
-        return self.quantize(averaged, target)
+            return self.convert_pool2d(op, pool_type="average")
+        options = self._get_builtin_options(op, tflite.Pool2DOptions)
+        size = [options.FilterHeight(), options.FilterWidth()]
+        strides = [options.StrideH(), options.StrideW()]
+        before, after = [0, 0], [0, 0]
+        if options.Padding() == tflite.Padding.SAME:
+            lengths = tflite_frontend.to_int_list(self.get_tensor_shape(source))[1:3]
+            pads = map(tflite_frontend.get_pad_value, lengths, size, strides)
+            before, after = (list(p) for p in zip(*pads, strict=True))
+        averaged = relax.op.nn.avg_pool2d(
+            self.dequantize(self.get_expr(source.tensor_idx), source),
+            pool_size=size,
+            strides=strides,
+            padding=[*before, *after],
+            count_include_pad=False,
+            layout="NHWC",
+        )
+        scalar = tflite_frontend.get_scalar_from_constant
+        return self.convert_qnn_fused_activation_function(
+            expr=self.quantize(averaged, target),
+            fused_activation_fn=options.FusedActivationFunction(),
+            scale=scalar(target.qnn_params["scale"]),
+            zero_point=scalar(target.qnn_params["zero_point"]),
+            dtype=self.get_tensor_type_str(target.tensor.Type()),
+        )
 
 
 def import_model(

@@ -52,7 +52,7 @@ def place_buffers(buffers: Sequence[Lifetime]) -> list[Placed]:
     floor = lower_bound(buffers)
     best: list[Placed] | None = None
     for order in ORDERS:
-        placed = greedy(sorted(buffers, key=lambda b, order=order: (*order(b), b.name)))
+        placed = greedy(sorted(sorted(buffers, key=lambda b: b.name), key=order))
         if best is None or arena_bytes(placed) < arena_bytes(best):
             best = placed
         if arena_bytes(best) == floor:

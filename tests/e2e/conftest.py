@@ -1,0 +1,127 @@
+"""A repository of a user's own, in a folder of its own, built by the real commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "digits"
+
+
+@dataclass
+class Repository:
+    """A folder with recipes; ``doit`` and ``firmwright`` run in it as a user would run them."""
+
+    folder: Path
+    environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command,
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=1200,
+        )
+
+    def doit(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self.run(sys.executable, "-m", "doit", *arguments)
+
+    def build(self, *arguments: str) -> list[str]:
+        """Build and return the names of the stages that ran."""
+        done = self.doit("build", *arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return ran(done.stdout)
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def manifest(self, bundle: str) -> dict[str, Any]:
+        path = self.folder / bundle
+        with tarfile.open(path) as archive:
+            stem = path.name.removesuffix(".tar.gz")
+            member = archive.extractfile(f"{stem}/manifest.json")
+            assert member is not None
+            manifest: dict[str, Any] = json.load(member)
+            return manifest
+
+
+def ran(output: str) -> list[str]:
+    """Return the stages that doit reports as run, without the recipe's name."""
+    lines = [line.split() for line in output.splitlines()]
+    return [words[1].split(":")[0] for words in lines if words[:1] == ["."]]
+
+
+ALL_STAGES = ["model", "partition", "kernels", "plan", "sources", "objects", "firmware", "run",
+              "bundle"]  # fmt: skip
+
+DIGITS = """\
+model: digits.onnx
+target: c
+run: {inputs: inputs.npz, samples: 3}
+"""
+
+
+def new_repository(folder: Path) -> Repository:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("digits.onnx", "inputs.npz"):
+        shutil.copyfile(EXAMPLE / name, folder / name)
+    repository = Repository(folder)
+    repository.write("dodo.py", "from firmwright.tasks.dodo import *\n")
+    repository.write("digits.yaml", DIGITS)
+    return repository
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    return new_repository(tmp_path / "repository")
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    """A repository whose digits recipe is built; for tests that only read."""
+    repository = new_repository(tmp_path_factory.mktemp("built"))
+    assert repository.build("recipe=digits.yaml") == ALL_STAGES
+    return repository
+
+
+@pytest.fixture
+def copy_of_built(built: Repository, tmp_path: Path) -> Repository:
+    """A copy of the built repository, times and all, to be changed."""
+    folder = tmp_path / "copy"
+    shutil.copytree(built.folder, folder, copy_function=shutil.copy2)
+    return Repository(folder)
+
+
+MLPERF_TINY = ("resnet8", "kws", "vww", "ad")
+
+
+@pytest.fixture
+def mirror() -> Callable[[str], None]:
+    """Skip the test unless a mirror folder holds the recipe's model."""
+
+    def need(recipe: str) -> None:
+        import yaml
+
+        from firmwright.models.fetch import mirrored_files
+        from firmwright.tasks.freshness import digest
+
+        model = yaml.safe_load((ROOT / "recipes" / f"{recipe}.yaml").read_text())["model"]
+        if not any(digest(p) == model["sha256"] for p in mirrored_files(Path(model["url"]).name)):
+            pytest.skip(f"no folder of FIRMWRIGHT_MIRROR holds the model of recipes/{recipe}.yaml")
+
+    return need

@@ -1,0 +1,188 @@
+"""From a recipe to a bundle: what is in it, and that it is the same every time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from .conftest import ALL_STAGES, MLPERF_TINY, ROOT, Repository, new_repository
+
+BUNDLE = "build/digits/digits-rv32-bare.tar.gz"
+
+
+def test_manifest_is_what_its_schema_says_and_what_is_in_the_archive(built: Repository) -> None:
+    manifest = built.manifest(BUNDLE)
+    schema = json.loads(files("firmwright.bundle").joinpath("manifest.schema.json").read_text())
+    jsonschema.validate(manifest, schema)
+    with tarfile.open(built.folder / BUNDLE) as archive:
+        contents = {
+            m.name.split("/", 1)[1]: archive.extractfile(m).read()  # type: ignore[union-attr]
+            for m in archive.getmembers()
+        }
+    del contents["manifest.json"]
+    listed = {f["path"]: (f["bytes"], f["sha256"]) for f in manifest["files"]}
+    assert listed == {n: (len(c), hashlib.sha256(c).hexdigest()) for n, c in contents.items()}
+    assert {"firmware.elf", "firmware.bin", "firmware.hex", "firmware.map"} <= set(contents)
+    assert {"src/network.c", "src/network.h", "src/main.c", "src/Makefile"} <= set(contents)
+
+
+def test_manifest_tells_model_run_and_memory(built: Repository) -> None:
+    manifest = built.manifest(BUNDLE)
+    model = (built.folder / "digits.onnx").read_bytes()
+    assert manifest["model"]["sha256"] == hashlib.sha256(model).hexdigest()
+    assert (manifest["name"], manifest["platform"], manifest["target"]) == (
+        "digits", "rv32-bare", "c",
+    )  # fmt: skip
+    run, memory = manifest["run"], manifest["memory"]
+    assert (run["samples"], run["mismatches"], run["macs"]) == (3, 0, 54_624)
+    assert run["emulator"].startswith("unicorn ")
+    assert run["macs"] < run["instructions"] < 100 * run["macs"]
+    assert 0 < memory["arena_lower_bound_bytes"] <= memory["arena_bytes"] < memory["ram_bytes"]
+    assert memory["flash_bytes"] > 3_762  # one byte a weight at the very least
+    assert manifest["versions"]["zig"].startswith("zig 0.17.0")
+
+
+def test_same_bytes_in_another_folder_at_another_time_for_another_user(tmp_path: Path) -> None:
+    first, second = new_repository(tmp_path / "a"), new_repository(tmp_path / "b" / "c")
+    second.environment |= {
+        "HOME": str(tmp_path), "TZ": "Asia/Tokyo", "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "7",
+        "SOURCE_DATE_EPOCH": "1",
+    }  # fmt: skip
+    second.write("digits.yaml", "# another comment\n" + (first.folder / "digits.yaml").read_text())
+    first.build("recipe=digits.yaml")
+    assert second.doit("-n", "2", "build", "recipe=digits.yaml").returncode == 0
+    assert (first.folder / BUNDLE).read_bytes() == (second.folder / BUNDLE).read_bytes()
+
+
+def test_archive_has_no_trace_of_who_and_when(built: Repository) -> None:
+    with tarfile.open(built.folder / BUNDLE) as archive:
+        members = archive.getmembers()
+    assert {(m.mtime, m.uid, m.gid, m.uname, m.gname) for m in members} == {(0, 0, 0, "", "")}
+    assert [m.name for m in members] == sorted(m.name for m in members)
+    raw = (built.folder / BUNDLE).read_bytes()
+    assert raw[4:8] == b"\0\0\0\0"  # gzip's own time stamp
+    unpacked = subprocess.run(["gzip", "-dc"], input=raw, capture_output=True, check=True).stdout
+    assert str(built.folder).encode() not in unpacked
+
+
+@pytest.mark.parametrize("platform", ["rv32-bare", "cortex-m4-bare", "host"])
+def test_project_builds_by_hand_to_the_same_firmware(
+    repository: Repository, platform: str, tmp_path: Path
+) -> None:
+    repository.build("recipe=digits.yaml", f"platform={platform}")
+    bundle = repository.folder / f"build/digits/digits-{platform}.tar.gz"
+    with tarfile.open(bundle) as archive:
+        archive.extractall(tmp_path, filter="data")
+    unpacked = tmp_path / f"digits-{platform}"
+    made = subprocess.run(
+        ["make", f"PYTHON={sys.executable}"], cwd=unpacked / "src", capture_output=True, text=True
+    )
+    assert made.returncode == 0, made.stdout + made.stderr
+    by_hand = (unpacked / "src" / "firmware.elf").read_bytes()
+    assert by_hand == (unpacked / "firmware.elf").read_bytes()
+
+
+def test_qemu_runs_the_same_firmware(repository: Repository) -> None:
+    for platform, program in (
+        ("rv32-bare", "qemu-system-riscv32"),
+        ("cortex-m4-bare", "qemu-system-arm"),
+    ):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
+        repository.write("q.yaml", "name: q\n" + (repository.folder / "digits.yaml").read_text()
+                         .replace("samples: 3", "samples: 3, emulator: qemu"))  # fmt: skip
+        assert "run" in repository.build("recipe=q.yaml", f"platform={platform}")
+        manifest = repository.manifest(f"build/q/q-{platform}.tar.gz")
+        assert manifest["run"]["emulator"].startswith("qemu")
+        assert manifest["run"]["differences"] == 0
+
+
+@pytest.mark.parametrize(
+    ("platform", "toolchain"),
+    [
+        ("rv32-bare", "riscv64-unknown-elf-gcc"),
+        ("cortex-m4-bare", "arm-none-eabi-gcc"),
+        ("host", "gcc"),
+        ("host", "clang"),
+    ],
+)
+def test_other_toolchains_build_and_agree(
+    repository: Repository, platform: str, toolchain: str
+) -> None:
+    if shutil.which(toolchain) is None:
+        pytest.skip(f"{toolchain} is not installed")
+    repository.write("t.yaml", (repository.folder / "digits.yaml").read_text()
+                     + f"toolchain: {toolchain}\n")  # fmt: skip
+    assert repository.build("recipe=t.yaml", f"platform={platform}") == ALL_STAGES
+    assert repository.manifest(f"build/t/t-{platform}.tar.gz")["run"]["differences"] == 0
+
+
+def test_generated_c_has_no_undefined_behaviour(repository: Repository) -> None:
+    repository.write("s.yaml", (repository.folder / "digits.yaml").read_text()
+                     + "toolchain: gcc\ncflags: [-g1, -fno-omit-frame-pointer, "
+                     "'-fsanitize=address,undefined', -fno-sanitize-recover=all]\n")  # fmt: skip
+    assert repository.build("recipe=s.yaml", "platform=host") == ALL_STAGES
+    elf = repository.folder / "build/s/host/firmware/firmware.elf"
+    assert b"__asan_init" in elf.read_bytes()
+
+
+def test_tvm_names_for_those_who_had_them(repository: Repository) -> None:
+    repository.write("t.yaml", (repository.folder / "digits.yaml").read_text()
+                     + "c_prefix: tvmgen_default\n")  # fmt: skip
+    repository.build("recipe=t.yaml", "platform=host")
+    project = repository.folder / "build/t/host/sources"
+    caller = repository.write(
+        "caller.c",
+        """
+#include "tvmgen_default.h"
+#include <stdio.h>
+int main(void)
+{
+    static int8_t image[TVMGEN_DEFAULT_INPUT_IMAGE_ELEMENTS];
+    static int8_t scores[TVMGEN_DEFAULT_OUTPUT_SCORES_ELEMENTS];
+    struct tvmgen_default_inputs inputs = {.image = image};
+    struct tvmgen_default_outputs outputs = {.scores = scores};
+    int32_t status = tvmgen_default_run(&inputs, &outputs);
+    inputs.image = NULL;
+    printf("%d %d", (int)status, (int)tvmgen_default_run(&inputs, &outputs));
+    return TVMGEN_DEFAULT_WORKSPACE_SIZE == 0;
+}
+""",
+    )
+    sources = [str(p) for p in project.glob("*.c") if p.name not in ("main.c", "fw_hal.c")]
+    compiled = repository.run("cc", "-Wall", "-Wextra", "-Werror", "-std=c99", f"-I{project}",
+                              "-o", "caller", str(caller), *sources, "-lm")  # fmt: skip
+    assert compiled.returncode == 0, compiled.stderr
+    called = repository.run(str(repository.folder / "caller"))
+    assert (called.returncode, called.stdout) == (0, "0 -1")
+
+
+@pytest.mark.parametrize("platform", ["host", "rv32-bare", "cortex-m4-bare"])
+@pytest.mark.parametrize("recipe", MLPERF_TINY)
+def test_mlperf_tiny_builds_runs_and_agrees(
+    tmp_path_factory: pytest.TempPathFactory,
+    mirror: Callable[[str], None],
+    recipe: str,
+    platform: str,
+) -> None:
+    mirror(recipe)
+    folder = tmp_path_factory.getbasetemp() / "mlperf-tiny"
+    folder.mkdir(exist_ok=True)
+    repository = Repository(folder, dict(os.environ))
+    repository.write("dodo.py", "from firmwright.tasks.dodo import *\n")
+    repository.build(f"recipe={ROOT / 'recipes' / recipe}.yaml", f"platform={platform}")
+    manifest = repository.manifest(f"build/{recipe}/{recipe}-{platform}.tar.gz")
+    assert manifest["run"]["mismatches"] == 0
+    counted = manifest["run"]["instructions"]
+    assert counted is None if platform == "host" else counted > manifest["run"]["macs"]

@@ -1,0 +1,197 @@
+"""What runs again after what change, and what does not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from .conftest import ALL_STAGES, ROOT, Repository
+
+RECIPE = "recipe=digits.yaml"
+PROBE = """
+import sys
+from doit.doit_cmd import DoitMain
+code = DoitMain().run(["build", "recipe=digits.yaml"])
+heavy = {"tvm", "onnx", "jsonschema", "jinja2", "unicorn", "numpy"}
+print("loaded", sorted(heavy & set(sys.modules)))
+sys.exit(code)
+"""
+
+
+def test_second_build_runs_nothing_and_loads_nothing_heavy(built: Repository) -> None:
+    done = built.run(sys.executable, "-c", PROBE)
+    assert done.returncode == 0, done.stderr
+    assert "loaded []" in done.stdout
+    assert not [line for line in done.stdout.splitlines() if line.startswith(". ")]
+
+
+def test_comment_or_order_in_the_recipe_runs_nothing(copy_of_built: Repository) -> None:
+    lines = (copy_of_built.folder / "digits.yaml").read_text().splitlines()
+    copy_of_built.build(RECIPE)  # the copy's files are new ones: looked at once, then known
+    copy_of_built.write("digits.yaml", "# why\n" + "\n".join(reversed(lines)) + "\n")
+    assert copy_of_built.build(RECIPE) == []
+
+
+def test_copied_build_folder_is_still_good(copy_of_built: Repository) -> None:
+    assert copy_of_built.build(RECIPE) == []
+
+
+def test_compiler_flag_runs_objects_and_later(copy_of_built: Repository) -> None:
+    recipe = (copy_of_built.folder / "digits.yaml").read_text()
+    copy_of_built.write("digits.yaml", recipe + "cflags: [-O1]\n")
+    # The Makefile in the sources states the flags.
+    assert copy_of_built.build(RECIPE) == ["sources", "objects", "firmware", "run", "bundle"]
+
+
+def test_samples_run_only_the_run(copy_of_built: Repository) -> None:
+    assert copy_of_built.build(RECIPE, "samples=2") == ["run", "bundle"]
+
+
+def test_application_template_leaves_kernels_alone(
+    copy_of_built: Repository, tmp_path: Path
+) -> None:
+    package = tmp_path / "site" / "firmwright"
+    ignore = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "src" / "firmwright", package, ignore=ignore)
+    for name in ("recipes", "tasks", "templates", "toolchains"):
+        shutil.copytree(ROOT / name, package / name, ignore=ignore)
+    copy_of_built.environment["PYTHONPATH"] = str(package.parent)
+    copy_of_built.build(RECIPE)
+    main = package / "templates" / "application" / "main.c.j2"
+    main.write_text(main.read_text().replace("demonstration program", "example program"))
+    assert copy_of_built.build(RECIPE) == ["sources", "objects", "firmware", "bundle"] or (
+        copy_of_built.build(RECIPE) == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("stage", "name"),
+    [
+        ("model", "module.json"),
+        ("kernels", "weights.npz"),
+        ("rv32-bare/sources", "network.c"),
+        ("rv32-bare/objects", "network.o"),
+        ("rv32-bare/firmware", "firmware.elf"),
+        (".", "digits-rv32-bare.tar.gz"),
+    ],
+)
+def test_damaged_result_is_made_again(
+    copy_of_built: Repository, built: Repository, stage: str, name: str
+) -> None:
+    damaged = copy_of_built.folder / "build/digits" / stage / name
+    status = damaged.stat()
+    damaged.write_bytes(bytes(b ^ 1 for b in damaged.read_bytes()))  # same size …
+    os.utime(damaged, ns=(status.st_atime_ns, status.st_mtime_ns))  # … same time
+    # What the damaged stage gives again is what it gave before, so nothing else runs.
+    assert copy_of_built.build(RECIPE) == [stage.rsplit("/", 1)[-1].replace(".", "bundle")]
+    bundle = "build/digits/digits-rv32-bare.tar.gz"
+    assert (copy_of_built.folder / bundle).read_bytes() == (built.folder / bundle).read_bytes()
+
+
+def test_changed_input_under_an_old_time_is_noticed(copy_of_built: Repository) -> None:
+    path = copy_of_built.folder / "digits.onnx"
+    copy_of_built.build(RECIPE)
+    status = path.stat()
+    path.write_bytes(path.read_bytes().replace(b"depthwise", b"depthWISE"))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert copy_of_built.build(RECIPE)[0] == "model"
+
+
+def test_touched_input_runs_nothing(copy_of_built: Repository) -> None:
+    (copy_of_built.folder / "digits.onnx").touch()
+    assert copy_of_built.build(RECIPE) == []
+
+
+def test_forget_runs_everything_and_clean_removes_everything(copy_of_built: Repository) -> None:
+    assert copy_of_built.doit("forget", "--all", RECIPE).returncode == 0
+    assert copy_of_built.build(RECIPE) == ALL_STAGES
+    assert copy_of_built.doit("clean", "--clean-all", RECIPE).returncode == 0
+    assert not (copy_of_built.folder / "build/digits").exists()
+    assert copy_of_built.build(RECIPE) == ALL_STAGES
+
+
+def test_killed_build_keeps_what_is_finished(repository: Repository) -> None:
+    command = [sys.executable, "-u", "-m", "doit", "build", RECIPE]
+    with subprocess.Popen(
+        command, cwd=repository.folder, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "objects:digits" in line:
+                process.kill()
+    assert process.returncode == -signal.SIGKILL
+    resumed = repository.build(RECIPE)
+    assert resumed == ["objects", "firmware", "run", "bundle"]
+
+
+def test_interrupted_build_says_so_in_one_line(repository: Repository) -> None:
+    command = [sys.executable, "-u", "-m", "doit", "build", RECIPE]
+    with subprocess.Popen(
+        command,
+        cwd=repository.folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "objects:digits" in line:
+                time.sleep(0.3)
+                process.send_signal(signal.SIGINT)
+                break
+        _, errors = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert errors.strip() == "interrupted; finished stages are kept"
+    assert repository.build(RECIPE)[0] == "objects"
+
+
+def test_input_edited_during_its_stage_is_not_counted_as_built(tmp_path: Path) -> None:
+    from firmwright.errors import UserError
+    from firmwright.tasks.freshness import Watched
+
+    path = tmp_path / "input"
+    path.write_text("before")
+    watched = Watched([str(path)])
+    watched.check()
+    path.write_text("after")
+    with pytest.raises(UserError, match="changed while it was being read"):
+        watched.check()
+
+
+def test_platforms_share_what_does_not_depend_on_them(copy_of_built: Repository) -> None:
+    stages = copy_of_built.build(RECIPE, "platform=host")
+    assert stages == ["plan", "sources", "objects", "firmware", "run", "bundle"]
+    assert copy_of_built.build(RECIPE) == []
+
+
+def test_outdir_moves_the_build_folder(repository: Repository) -> None:
+    assert repository.build(RECIPE, "outdir=elsewhere") == ALL_STAGES
+    assert (repository.folder / "elsewhere/digits-rv32-bare.tar.gz").exists()
+    assert not (repository.folder / "build").exists()
+    assert repository.build(RECIPE, "outdir=elsewhere") == []
+
+
+def test_two_recipes_in_one_command(repository: Repository) -> None:
+    repository.write("other.yaml", (repository.folder / "digits.yaml").read_text())
+    stages = repository.build("recipe=digits.yaml,other.yaml", "platform=host")
+    assert sorted(stages) == sorted(ALL_STAGES * 2)
+    assert (repository.folder / "build/other/other-host.tar.gz").exists()
+
+
+def test_command_line_tool_builds_without_a_task_file(repository: Repository) -> None:
+    (repository.folder / "dodo.py").unlink()
+    tool = str(Path(sys.executable).with_name("firmwright"))
+    done = repository.run(tool, "build", "digits.yaml", "--platform", "host", "-n", "2")
+    assert done.returncode == 0, done.stderr
+    assert (repository.folder / "build/digits/digits-host.tar.gz").exists()
+    listed = repository.run(tool, "list", "digits.yaml").stdout
+    assert all(f"{stage}:digits" in listed for stage in ALL_STAGES)
+    info = repository.run(tool, "info", "digits.yaml", "--task", "plan", "--platform", "host")
+    assert "up-to-date" in info.stdout

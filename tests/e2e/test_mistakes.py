@@ -1,0 +1,219 @@
+"""A user's mistake: one clear message, no traceback, the last good bundle untouched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from .conftest import Repository
+
+FLOAT = TensorProto.FLOAT
+
+
+def save(path: Path, nodes: list[onnx.NodeProto], shape: list[int | str], out: list[int]) -> None:
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", FLOAT, shape)],
+        [helper.make_tensor_value_info("y", FLOAT, out)],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("acme", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+
+
+def fail(repository: Repository, *arguments: str) -> str:
+    """Build, see it fail without a traceback, and return what was printed."""
+    done = repository.doit("build", *arguments)
+    text = done.stdout + done.stderr
+    assert done.returncode == 1, text
+    assert "Traceback" not in text
+    return text
+
+
+def fail_with(repository: Repository, recipe: str, *arguments: str) -> str:
+    repository.write("r.yaml", recipe)
+    return fail(repository, "recipe=r.yaml", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("m.onnx", b"hello", "m.onnx: not an ONNX model, or a truncated one"),
+        ("m.onnx", b"", "m.onnx: not an ONNX model: it has no graph"),
+        ("m.tflite", b"hello", "m.tflite: not a TFLite model"),
+        ("m.tflite", b"\x1c\0\0\0TFL3" + b"\xff" * 64, "m.tflite: a damaged TFLite model"),
+    ],
+)
+def test_file_that_is_no_model(
+    repository: Repository, name: str, content: bytes, message: str
+) -> None:
+    (repository.folder / name).write_bytes(content)
+    assert message in fail_with(repository, f"model: {name}\n")
+
+
+def test_truncated_model(repository: Repository) -> None:
+    whole = (repository.folder / "digits.onnx").read_bytes()
+    (repository.folder / "m.onnx").write_bytes(whole[: len(whole) // 2])
+    assert "m.onnx: not an ONNX model, or a truncated one" in fail_with(
+        repository, "model: m.onnx\n"
+    )
+
+
+def test_wrong_digest_shows_both(repository: Repository) -> None:
+    text = fail_with(repository, f"model: {{path: digits.onnx, sha256: '{'a' * 64}'}}\n")
+    assert f"expected sha256 {'a' * 64}" in text
+    assert "found    sha256 6b26fd07" in text
+
+
+def test_download_that_fails_names_the_mirror(repository: Repository) -> None:
+    url = "http://127.0.0.1:9/m.onnx"
+    text = fail_with(repository, f"model: {{url: '{url}', sha256: '{'a' * 64}'}}\n")
+    assert f"{url}: cannot download the model" in text
+    assert "FIRMWRIGHT_MIRROR" in text
+
+
+def test_mirror_serves_by_content_not_by_name(repository: Repository) -> None:
+    mirror = repository.folder / "mirror"
+    mirror.mkdir()
+    (mirror / "m.onnx").write_bytes(b"another file of that name")
+    (repository.folder / "digits.onnx").rename(mirror / "renamed.bin")
+    repository.environment["FIRMWRIGHT_MIRROR"] = f"{repository.folder / 'none'}:{mirror}"
+    (repository.folder / "none").mkdir()
+    digest = "6b26fd07cdeec490db7a151fe8c2b9bd5fcd0d8d3fb16415422ea5d11ee92c26"
+    recipe = f"model: {{url: 'http://127.0.0.1:9/m.onnx', sha256: '{digest}'}}\n"
+    repository.write("r.yaml", recipe)
+    assert "bundle" in repository.build("recipe=r.yaml", "platform=host")
+
+
+def test_dynamic_shapes_ask_for_fixed_ones(repository: Repository) -> None:
+    save(repository.folder / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], ["N", 3], [1, 3])
+    text = fail_with(repository, "model: m.onnx\n")
+    assert "dynamic input shapes" in text
+    assert "x: ['N', 3]" in text
+    repository.write("r.yaml", "model: m.onnx\ninputs: {x: {shape: [1, 3]}}\n")
+    assert "bundle" in repository.build("recipe=r.yaml", "platform=host")
+
+
+def test_unsupported_operators_are_named_all_at_once(repository: Repository) -> None:
+    nodes = [
+        helper.make_node("Foo", ["x"], ["a"], name="first", domain="acme"),
+        helper.make_node("Bar", ["a"], ["y"], name="second", domain="acme"),
+    ]
+    save(repository.folder / "m.onnx", nodes, [1, 3], [1, 3])
+    text = fail_with(repository, "model: m.onnx\n")
+    assert "acme.Foo (node 'first')" in text
+    assert "acme.Bar (node 'second')" in text
+
+
+def test_arena_larger_than_ram_names_the_largest_buffers(repository: Repository) -> None:
+    nodes = [
+        helper.make_node("MaxPool", ["x"], ["a"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        helper.make_node("MaxPool", ["a"], ["b"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        helper.make_node("MaxPool", ["b"], ["y"], kernel_shape=[256, 256]),
+    ]
+    save(repository.folder / "m.onnx", nodes, [1, 4, 256, 256], [1, 4, 1, 1])
+    text = fail_with(repository, "model: m.onnx\n")
+    assert "does not fit rv32-bare: it needs 3,162,144 bytes of RAM" in text or (
+        "does not fit rv32-bare: it needs" in text
+    )
+    assert "1,048,576 are available" in text
+    assert "1,048,576 bytes  input 'x'" in text
+    assert text.count(" bytes  ") == 5
+
+
+def test_mismatch_names_output_index_and_both_values(repository: Repository) -> None:
+    # The reference evaluates another model than the firmware was made of.
+    repository.build("recipe=digits.yaml", "platform=host")
+    outputs = repository.folder / "build/digits/model/model.onnx"
+    assert outputs.exists()
+    text = fail_with(
+        repository,
+        "model: digits.onnx\nrun: {inputs: inputs.npz, samples: 1}\n"
+        "cflags: ['-Dnearbyintf=floorf']\n",
+        "platform=host",
+    )
+    assert "beyond the recipe's tolerance (absolute 0, relative 0)" in text
+    assert "sample 0, output 'scores', index [0, " in text
+    assert "firmware " in text
+    assert "reference " in text
+
+
+def test_failed_build_leaves_the_last_bundle_alone(copy_of_built: Repository) -> None:
+    bundle = copy_of_built.folder / "build/digits/digits-rv32-bare.tar.gz"
+    before = bundle.read_bytes()
+    (copy_of_built.folder / "digits.onnx").write_bytes(b"broken")
+    fail(copy_of_built, "recipe=digits.yaml")
+    assert bundle.read_bytes() == before
+    copy_of_built.write("digits.yaml", "model: digits.onnx\nplatform: nowhere\n")
+    fail(copy_of_built, "recipe=digits.yaml")
+    assert bundle.read_bytes() == before
+
+
+def test_missing_compiler_names_its_package(repository: Repository) -> None:
+    repository.environment["PATH"] = str(repository.folder)
+    text = fail_with(repository, "model: digits.onnx\ntoolchain: arm-none-eabi-gcc\n"
+                     "platform: cortex-m4-bare\n")  # fmt: skip
+    assert "gcc-arm-none-eabi" in text
+
+
+def test_compiler_refusal_is_shown(repository: Repository) -> None:
+    text = fail_with(repository, "model: digits.onnx\ncflags: [-Wno-such-warning]\n")
+    assert "-Wno-such-warning" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["recipe=missing.yaml"], "missing.yaml: no such file"),
+        (["recipe=."], ".: this is a directory"),
+        (["recipe=digits.yaml", "platfrm=host"], "did you mean 'platform'?"),
+        (["recipe=digits.yaml", "platform=hst"], "unknown platform 'hst'; did you mean 'host'?"),
+        (["recipe=digits.yaml", "samples=0"], "samples=0: expected at least 1"),
+        (["recipe=digits.yaml", "target=c -fast=1"], "device 'c' has no option 'fast'"),
+        (["recipe=digits.yaml", "outdir=digits.yaml/x"], "cannot make the build folder"),
+        (["recipe="], "recipe=: a value is missing"),
+        (["recipe=digits.yaml", "samples=65"], "holds 64 samples, run.samples asks for 65"),
+    ],
+)
+def test_mistake_on_the_command_line(
+    repository: Repository, arguments: list[str], message: str
+) -> None:
+    assert message in fail(repository, *arguments)
+
+
+def test_every_mistake_of_every_recipe_in_one_go(repository: Repository) -> None:
+    repository.write("a.yaml", "model: digits.onnx\nplatform: nowhere\n")
+    repository.write("b.yaml", "model: digits.onnx\ntarget: nothing\n")
+    text = fail(repository, "recipe=a.yaml,b.yaml")
+    assert "a.yaml:2:11: platform: unknown platform 'nowhere'" in text
+    assert "b.yaml:2:9: target: unknown device 'nothing'" in text
+
+
+def test_recipes_of_one_name_are_refused(repository: Repository) -> None:
+    repository.write("other.yaml", "name: digits\nmodel: digits.onnx\n")
+    text = fail(repository, "recipe=digits.yaml,other.yaml")
+    assert "are both named 'digits'" in text
+
+
+def test_no_recipe_at_all(repository: Repository) -> None:
+    assert "no recipe: name one" in fail(repository)
+
+
+def test_samples_of_wrong_type_or_shape(repository: Repository) -> None:
+    import numpy as np
+
+    np.savez(repository.folder / "f.npz", image=np.zeros((2, 1, 8, 8), "float32"))
+    np.savez(repository.folder / "s.npz", image=np.zeros((2, 1, 8, 7), "int8"))
+    np.savez(repository.folder / "n.npz", picture=np.zeros((2, 1, 8, 8), "int8"))
+    (repository.folder / "b.npz").write_bytes(b"PK nothing")
+    for file, message in (
+        ("f", "is float32, the input 'image' int8"),
+        ("s", "expected a leading sample axis and then [1, 1, 8, 8]"),
+        ("n", "no array for the network's input 'image' (it has: picture)"),
+        ("b", "not an .npz of plain arrays"),
+    ):
+        recipe = f"model: digits.onnx\nplatform: host\nrun: {{inputs: {file}.npz}}\n"
+        assert message in fail_with(repository, recipe)
