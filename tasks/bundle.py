@@ -36,7 +36,7 @@ def run(job: Job, folder: Path) -> None:
     write_record(folder / "manifest.json", manifest(job, listed))
     contents["manifest.json"] = (folder / "manifest.json").read_bytes()
     archive = folder / job.bundle.name
-    write_archive(archive, job.bundle.name.removesuffix(".tar.gz"), contents)
+    write_archive(archive, job.bundle_name, contents)
     print(f"   {job.bundle}: {archive.stat().st_size:,} bytes, {len(contents)} files")
 
 

@@ -54,15 +54,15 @@ def task_build() -> Iterator[dict[str, Any]]:
             "basename": "build",
             "name": job.recipe.name,
             "actions": None,
-            "task_dep": [f"bundle:{job.recipe.name}"],
+            "task_dep": [job.task("bundle")],
         }
 
 
 def task_stages() -> Iterator[dict[str, Any]]:
-    """Yield every stage of every recipe: model:digits … bundle:digits.
+    """Yield every stage of every recipe: model:digits … bundle:digits-rv32-bare.
 
     One creator for all, for doit refuses one of the name task_run: `doit run` is a command.
-    The task is there all the same: `doit run run:digits`.
+    The task is there all the same: `doit run run:digits-rv32-bare`.
     """
     for stage in STAGES:
         yield from stage.tasks(jobs())

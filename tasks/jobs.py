@@ -46,9 +46,18 @@ class Job:
             return self.outdir / stage
         return self.outdir / self.platform.name / stage
 
+    def task(self, stage: str) -> str:
+        """Return the name of a stage's task; doit remembers each platform's by itself."""
+        shared = stage in SHARED_STAGES
+        return f"{stage}:{self.recipe.name}" if shared else f"{stage}:{self.bundle_name}"
+
+    @property
+    def bundle_name(self) -> str:
+        return f"{self.recipe.name}-{self.platform.name}"
+
     @property
     def bundle(self) -> Path:
-        return self.outdir / f"{self.recipe.name}-{self.platform.name}.tar.gz"
+        return self.outdir / f"{self.bundle_name}.tar.gz"
 
     @property
     def cache(self) -> Path:

@@ -13,6 +13,7 @@ def run(job: Job, folder: Path) -> None:
     import tvm
 
     from firmwright.codegen.kernel import Kernels
+    from firmwright.models.interface import ModelInterface
     from firmwright.partition import Partition
     from firmwright.records import read_record, write_arrays, write_record
     from firmwright.targets import load_target
@@ -20,8 +21,10 @@ def run(job: Job, folder: Path) -> None:
     source = job.folder("partition")
     partition = read_record(source / "partition.json", Partition)
     module = tvm.ir.load_json((source / "module.json").read_text(encoding="utf-8"))
+    interface = read_record(job.folder("model") / "model.json", ModelInterface)
+    rounding = "tflite" if interface.format == "tflite" else "onnx"
     lowered = [
-        load_target(region.device).lower(region, module[region.name])
+        load_target(region.device).lower(region, module[region.name], rounding)
         for region in partition.regions
         if not region.view
     ]
@@ -33,7 +36,7 @@ def run(job: Job, folder: Path) -> None:
 STAGE = Stage(
     name="kernels",
     sentence="lower every region to C",
-    needs=("partition",),
+    needs=("model", "partition"),
     code=("codegen", "targets", "transforms", "records.py"),
     options=lambda _: None,
     run=run,

@@ -61,7 +61,7 @@ class Stage:
         targets = [folder / INDEX, *([self.publish(job)] if self.publish else [])]
         return {
             "basename": self.name,
-            "name": job.recipe.name,
+            "name": job.task(self.name).partition(":")[2],
             "doc": self.sentence,
             "actions": [(self.execute, [job, dependencies])],
             "file_dep": dependencies,

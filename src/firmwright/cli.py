@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     DoitMain.process_args(DoitMain, given)
     tasks = importlib.import_module(TASK_FILE)
     if options.command == "info":
-        given += [f"{options.task}:{job.recipe.name}" for job in tasks.jobs()]
+        given += [job.task(options.task) for job in tasks.jobs()]
     return DoitMain(ModuleTaskLoader(tasks)).run(given) or 0
 
 

@@ -45,7 +45,7 @@ def test_copied_build_folder_is_still_good(copy_of_built: Repository) -> None:
 
 def test_compiler_flag_runs_objects_and_later(copy_of_built: Repository) -> None:
     recipe = (copy_of_built.folder / "digits.yaml").read_text()
-    copy_of_built.write("digits.yaml", recipe + "cflags: [-O1]\n")
+    copy_of_built.write("digits.yaml", recipe + "cflags: [-Os]\n")
     # The Makefile in the sources states the flags.
     assert copy_of_built.build(RECIPE) == ["sources", "objects", "firmware", "run", "bundle"]
 
