@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from typing import Any
 
 from firmwright.recipe import Tolerance
+from firmwright.records import schema_of
 
 MANIFEST_VERSION = 1
 
@@ -82,3 +85,16 @@ class Manifest:
     memory: MemoryReport
     run: RunReport
     versions: dict[str, str]
+
+
+def published_schema() -> dict[str, Any]:
+    """Return the manifest's JSON schema, as ``manifest.schema.json`` has it.
+
+    ``python -m firmwright.bundle.manifest > src/firmwright/bundle/manifest.schema.json`` writes
+    the file anew.
+    """
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema_of(Manifest)}
+
+
+if __name__ == "__main__":
+    print(json.dumps(published_schema(), indent=1))

@@ -1,0 +1,100 @@
+"""The repository itself: lint, types, generated pages, and what must not be in it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def run(*command: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def tracked() -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+def test_format() -> None:
+    run("ruff", "format", "--check", ".")
+
+
+def test_lint() -> None:
+    run("ruff", "check", ".")
+
+
+def test_types() -> None:
+    run("mypy")
+
+
+def test_recipe_page_is_fresh() -> None:
+    run("firmwright.recipe.docs", "--check")
+
+
+def test_published_manifest_schema_is_fresh() -> None:
+    from firmwright.bundle.manifest import published_schema
+
+    stored = files("firmwright.bundle").joinpath("manifest.schema.json").read_text()
+    assert json.loads(stored) == published_schema()
+
+
+def test_every_package_is_in_the_wheel() -> None:
+    source = {
+        ".".join(p.parent.relative_to(ROOT / "src").parts)
+        for p in (ROOT / "src").rglob("__init__.py")
+    }
+    mapped = set(PROJECT["tool"]["setuptools"]["package-dir"]) - {""}
+    assert set(PROJECT["tool"]["setuptools"]["packages"]) == source | mapped
+
+
+@pytest.mark.parametrize("name", ["constraints.txt", "constraints-test.txt"])
+def test_constraints_pin_every_dependency_by_digest(name: str) -> None:
+    text = (ROOT / name).read_text()
+    pinned = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))
+    wanted = list(PROJECT["project"]["dependencies"])
+    if name == "constraints-test.txt":
+        wanted += PROJECT["project"]["optional-dependencies"]["test"]
+    names = {re.match(r"[A-Za-z0-9-]+", w)[0].lower() for w in wanted}  # type: ignore[index]
+    assert names <= set(pinned)
+    for requirement in re.split(r"\n(?=[a-z])", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)):
+        assert "--hash=sha256:" in requirement
+    assert "://" not in text
+
+
+def test_no_file_is_too_long() -> None:
+    kinds = {".py", ".j2", ".c"}
+    long = {
+        str(p.relative_to(ROOT)): n
+        for p in tracked()
+        if p.suffix in kinds and (n := len(p.read_text(encoding="utf-8").splitlines())) > 400
+    }
+    assert not long
+
+
+def test_readme_has_the_two_lines() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    commands = [line for line in lines if line.startswith("    python -m pip install")]
+    assert [c.rsplit(" && ", 1)[1] for c in commands] == [
+        "doit build recipe=recipes/digits.yaml",
+        "python -m pytest",
+    ]
