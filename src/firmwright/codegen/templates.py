@@ -5,8 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 from importlib.resources import files
-from importlib.resources.abc import Traversable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 import numpy as np
@@ -14,6 +13,9 @@ import numpy.typing as npt
 
 from firmwright.codegen.c_source import c_float
 from firmwright.codegen.names import in_comment
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 SUFFIX = ".j2"
 COLUMNS = 96

@@ -1,0 +1,144 @@
+"""Models become QDQ Relax with their own names; and the fetch is by content."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from firmwright.errors import UserError
+from firmwright.models import format_of
+from firmwright.models.fetch import fetch_model
+from firmwright.models.onnx import import_model
+from firmwright.partition.outline import partition_module
+from firmwright.transforms import CANONICAL
+
+FLOAT = TensorProto.FLOAT
+
+
+def model(nodes: list[onnx.NodeProto], constants: dict[str, np.ndarray], out: list[int]) -> bytes:  # type: ignore[type-arg]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", FLOAT, [1, 2, 4, 4])],
+        [helper.make_tensor_value_info("y", FLOAT, out)],
+        [numpy_helper.from_array(v, n) for n, v in constants.items()],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+
+
+def regions(data: bytes) -> list[tuple[str, ...]]:
+    module, interface = import_model(data, "m.onnx", {})
+    for transform in CANONICAL:
+        module = transform.apply(module)
+    _, partition = partition_module(module, interface, "c", "because")
+    return [r.operators for r in partition.regions]
+
+
+def test_relu_joins_its_convolution_and_names_survive() -> None:
+    data = model(
+        [
+            helper.make_node("Conv", ["x", "w", "b"], ["a"], name="first", pads=[1, 1, 1, 1]),
+            helper.make_node("Relu", ["a"], ["r"], name="second"),
+            helper.make_node("MaxPool", ["r"], ["y"], name="third", kernel_shape=[2, 2]),
+        ],
+        {"w": np.ones((3, 2, 3, 3), "float32"), "b": np.ones(3, "float32")},
+        [1, 3, 3, 3],
+    )
+    module, interface = import_model(data, "m.onnx", {})
+    for transform in CANONICAL:
+        module = transform.apply(module)
+    _, partition = partition_module(module, interface, "c", "because")
+    assert [r.operators for r in partition.regions] == [("conv2d", "add", "relu"), ("max_pool2d",)]
+    assert [r.sources for r in partition.regions] == [("first", "second"), ("y",)]
+    assert partition.macs == 3 * 4 * 4 * 2 * 9
+
+
+def test_reshape_between_equal_grids_needs_no_float() -> None:
+    grid = {"s": np.array(0.5, "float32"), "z": np.array(3, "int8")}
+    data = model(
+        [
+            helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+            helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+            helper.make_node("MaxPool", ["d"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+            helper.make_node("Reshape", ["p", "shape"], ["r"]),
+            helper.make_node("QuantizeLinear", ["r", "s", "z"], ["q2"]),
+            helper.make_node("DequantizeLinear", ["q2", "s", "z"], ["y"]),
+        ],
+        {**grid, "shape": np.array([1, 8], "int64")},
+        [1, 8],
+    )
+    found = regions(data)
+    assert found[0] == ("quantize",)
+    assert ("max_pool2d",) in found
+    assert sum("dequantize" in operators for operators in found) == 1
+
+
+def test_residual_has_two_readers_and_no_cycle() -> None:
+    data = model(
+        [
+            helper.make_node("Relu", ["x"], ["a"]),
+            helper.make_node("Conv", ["a", "w"], ["b"], pads=[1, 1, 1, 1]),
+            helper.make_node("Add", ["a", "b"], ["y"]),
+        ],
+        {"w": np.ones((2, 2, 3, 3), "float32")},
+        [1, 2, 4, 4],
+    )
+    assert regions(data) == [("relu",), ("conv2d", "add")]
+
+
+def test_split_becomes_slices() -> None:
+    data = model(
+        [
+            helper.make_node("Split", ["x"], ["a", "b"], axis=1),
+            helper.make_node("Mul", ["a", "b"], ["y"]),
+        ],
+        {},
+        [1, 1, 4, 4],
+    )
+    assert regions(data) == [("strided_slice", "strided_slice", "multiply")]
+
+
+@pytest.mark.parametrize(("name", "kind"), [("m.onnx", "onnx"), ("a/M.TFLITE", "tflite")])
+def test_format_is_told_by_the_suffix(name: str, kind: str) -> None:
+    assert format_of(name, None).name == kind
+
+
+def test_unknown_suffix_and_unknown_format() -> None:
+    with pytest.raises(UserError, match="names no model format"):
+        format_of("m.pb", None)
+    with pytest.raises(UserError, match="did you mean 'tflite'"):
+        format_of("m.pb", "tflit")
+
+
+def test_mirror_that_is_no_folder_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("FIRMWRIGHT_MIRROR", str(tmp_path / "missing"))
+    with pytest.raises(UserError, match="is not a folder"):
+        fetch_model("http://127.0.0.1:9/m", "0" * 64)
+
+
+def test_download_is_checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import functools
+    import http.server
+    import threading
+
+    monkeypatch.delenv("FIRMWRIGHT_MIRROR", raising=False)
+    (tmp_path / "m.bin").write_bytes(b"model")
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with http.server.HTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/m.bin"
+        good = hashlib.sha256(b"model").hexdigest()
+        assert fetch_model(url, good) == b"model"
+        with pytest.raises(UserError) as raised:
+            fetch_model(url, "0" * 64)
+        server.shutdown()
+    assert "0" * 64 in str(raised.value)
+    assert good in str(raised.value)

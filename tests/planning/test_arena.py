@@ -1,0 +1,64 @@
+"""Buffers that live together never overlap, and the arena stays close to its lower bound."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from firmwright.planning.arena import (
+    ALIGNMENT,
+    Lifetime,
+    arena_bytes,
+    lower_bound,
+    place_buffers,
+)
+
+
+@st.composite
+def lifetimes(draw: st.DrawFn) -> list[Lifetime]:
+    count = draw(st.integers(0, 12))
+    buffers = []
+    for index in range(count):
+        first = draw(st.integers(0, 10))
+        last = draw(st.integers(first, 12))
+        buffers.append(Lifetime(f"b{index}", draw(st.integers(1, 5000)), first, last))
+    return buffers
+
+
+@given(lifetimes())
+def test_no_two_that_live_together_overlap(buffers: list[Lifetime]) -> None:
+    placed = place_buffers(buffers)
+    assert sorted(p.lifetime.name for p in placed) == sorted(b.name for b in buffers)
+    for i, one in enumerate(placed):
+        assert one.offset % ALIGNMENT == 0
+        assert one.end <= arena_bytes(placed)
+        for other in placed[i + 1 :]:
+            if one.lifetime.overlaps(other.lifetime):
+                assert one.end <= other.offset or other.end <= one.offset
+
+
+@given(lifetimes())
+def test_arena_lies_between_the_bounds(buffers: list[Lifetime]) -> None:
+    total = sum(b.bytes + ALIGNMENT for b in buffers)
+    assert lower_bound(buffers) <= arena_bytes(place_buffers(buffers)) <= total
+
+
+@given(lifetimes())
+def test_order_of_the_buffers_does_not_matter(buffers: list[Lifetime]) -> None:
+    assert place_buffers(buffers) == place_buffers(buffers[::-1])
+
+
+def test_chain_needs_its_two_largest_neighbours() -> None:
+    sizes = [160, 320, 640, 480, 160]
+    chain = [Lifetime(f"t{i}", size, i, i + 1) for i, size in enumerate(sizes)]
+    assert arena_bytes(place_buffers(chain)) == lower_bound(chain) == 640 + 480
+
+
+def test_residual_reuses_what_is_free() -> None:
+    buffers = [
+        Lifetime("skip", 1024, 0, 3),
+        Lifetime("a", 2048, 1, 2),
+        Lifetime("b", 1024, 2, 3),
+        Lifetime("sum", 2048, 3, 4),
+    ]
+    assert arena_bytes(place_buffers(buffers)) == lower_bound(buffers) == 4096

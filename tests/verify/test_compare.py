@@ -1,0 +1,80 @@
+"""The comparison itself: what counts as a difference, and what is said of the first."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from firmwright.errors import UserError
+from firmwright.models import Tensor
+from firmwright.recipe import Tolerance
+from firmwright.verify.compare import compare
+from firmwright.verify.protocol import decode_outputs, encode_samples
+from firmwright.verify.samples import random_samples
+
+OUTPUT = Tensor("scores", (1, 4), "float32")
+EXACT = Tolerance(0.0, 0.0)
+
+
+def row(*values: float) -> list[list[np.ndarray]]:  # type: ignore[type-arg]
+    return [[np.array([values], "float32")]]
+
+
+def test_equal_special_values_are_no_difference() -> None:
+    values = row(float("nan"), float("inf"), float("-inf"), -0.0)
+    agreement = compare(
+        [OUTPUT], values, row(float("nan"), float("inf"), float("-inf"), 0.0), EXACT
+    )
+    assert (agreement.differences, agreement.exact_samples) == (0, 1)
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), 2.0])
+def test_first_mismatch_is_named(wrong: float) -> None:
+    with pytest.raises(
+        UserError, match=r"output 'scores', index \[0, 2\]: firmware .*, reference 1"
+    ):
+        compare([OUTPUT], row(1, 1, wrong, wrong), row(1, 1, 1, 1), Tolerance(0.5, 0.1))
+
+
+def test_a_number_in_place_of_an_infinity_is_a_mismatch() -> None:
+    with pytest.raises(UserError, match="reference inf"):
+        compare([OUTPUT], row(1, 1, 1, 1), row(1, 1, float("inf"), 1), Tolerance(1.0, 1.0))
+
+
+def test_tolerance_is_absolute_plus_relative() -> None:
+    tolerance = Tolerance(0.5, 0.1)
+    agreement = compare([OUTPUT], row(10, 11.5, 0, 0), row(10, 10, 0, 0), tolerance)
+    assert (agreement.mismatches, agreement.differences, agreement.max_difference) == (0, 1, 1.5)
+    with pytest.raises(UserError):
+        compare([OUTPUT], row(10, 11.6, 0, 0), row(10, 10, 0, 0), tolerance)
+
+
+def test_unsigned_and_wide_integers_do_not_wrap() -> None:
+    tensor = Tensor("y", (2,), "uint8")
+    ours, theirs = [[np.array([0, 255], "uint8")]], [[np.array([255, 0], "uint8")]]
+    agreement = compare([tensor], ours, theirs, Tolerance(255, 0))
+    assert agreement.max_difference == 255
+
+
+def test_samples_are_the_same_for_the_same_seed_only() -> None:
+    inputs = (Tensor("a", (2, 3), "int8"), Tensor("b", (4,), "float32"), Tensor("c", (9,), "bool"))
+    first, again, other = (
+        encode_samples(inputs, random_samples(inputs, 3, seed)) for seed in (1, 1, 2)
+    )
+    assert first == again
+    assert first != other
+    assert len(first) == 4 + 3 * (6 + 16 + 9)
+
+
+def test_outputs_are_read_back_and_missing_ones_noticed() -> None:
+    tensor = Tensor("y", (2,), "int16")
+    console = b"log text\n@output 0 0 01000200\n@done 1\n"
+    assert decode_outputs(console, [tensor], 1, 0)[0][0].tolist() == [1, 2]
+    with pytest.raises(UserError, match="exit code 7"):
+        decode_outputs(console, [tensor], 1, 7)
+    with pytest.raises(UserError, match="did not come back"):
+        decode_outputs(b"@done 1\n", [tensor], 1, 0)
+    with pytest.raises(UserError, match="2 bytes came, not 4"):
+        decode_outputs(b"@output 0 0 0100\n@done 1\n", [tensor], 1, 0)
+    with pytest.raises(UserError, match="it printed last"):
+        decode_outputs(b"@output 0 0 01000200\n", [tensor], 1, 0)
