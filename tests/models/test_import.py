@@ -142,3 +142,34 @@ def test_download_is_checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
         server.shutdown()
     assert "0" * 64 in str(raised.value)
     assert good in str(raised.value)
+
+
+def test_shape_arithmetic_is_done_at_build_time() -> None:
+    data = model(
+        [
+            helper.make_node("Shape", ["x"], ["shape"]),
+            helper.make_node("Gather", ["shape", "first"], ["batch"], axis=0),
+            helper.make_node("Concat", ["batch", "rest"], ["target"], axis=0),
+            helper.make_node("Reshape", ["x", "target"], ["flat"]),
+            helper.make_node("Softmax", ["flat"], ["y"]),
+        ],
+        {"first": np.array([0], "int64"), "rest": np.array([32], "int64")},
+        [1, 32],
+    )
+    assert regions(data) == [("reshape", "softmax")]
+
+
+def test_operators_that_the_importer_brings_as_tir_join_regions_too() -> None:
+    data = model(
+        [
+            helper.make_node("Conv", ["x", "w"], ["a"]),
+            helper.make_node("Clip", ["a", "low", "high"], ["y"]),
+        ],
+        {
+            "w": np.ones((3, 2, 1, 1), "float32"),
+            "low": np.array(0, "float32"),
+            "high": np.array(6, "float32"),
+        },
+        [1, 3, 4, 4],
+    )
+    assert regions(data) == [("conv2d", "maximum", "minimum")]

@@ -8,13 +8,14 @@ Tensors between groups are the narrow ones: a dequantize opens a group, a quanti
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import tvm
 from tvm import relax
 
 from firmwright.models.interface import ELEMENT_BYTES
-from firmwright.partition.operators import CHEAP, ELEMENTWISE, LAYOUT
+from firmwright.partition.operators import CHEAP, Kind
 from firmwright.transforms.rewriting import dtype_of, operator_name, static_shape
 
 
@@ -34,7 +35,11 @@ class Group:
         return not self.anchored and all(operator_name(b.value) in CHEAP for b in self.bindings)
 
 
-def group_operators(bindings: list[relax.VarBinding], outputs: list[relax.Var]) -> list[Group]:
+def group_operators(
+    bindings: list[relax.VarBinding],
+    outputs: list[relax.Var],
+    kind: Callable[[relax.Expr], Kind],
+) -> list[Group]:
     """Group bindings (in order of execution); the groups come in an order that can be executed."""
     uses = Counter(v for b in bindings for v in read_variables(b.value))
     uses.update(outputs)
@@ -46,9 +51,10 @@ def group_operators(bindings: list[relax.VarBinding], outputs: list[relax.Var]) 
             for v in dict.fromkeys(read_variables(binding.value))
             if v in group_of and uses[v] == 1 and v not in kept
         ]
-        group = Group(anchored=is_anchor(binding.value))
+        own = kind(binding.value)
+        group = Group(anchored=own is Kind.ANCHOR)
         for producer in reversed(producers):
-            if may_merge(group, producer, binding):
+            if may_merge(group, producer, binding, own):
                 group.bindings = producer.bindings + group.bindings
                 group.anchored = group.anchored or producer.anchored
         group.bindings.append(binding)
@@ -70,18 +76,14 @@ def read_variables(value: relax.Expr) -> list[relax.Var]:
     return []
 
 
-def is_anchor(value: relax.Expr) -> bool:
-    return operator_name(value) not in ELEMENTWISE | LAYOUT
-
-
-def may_merge(group: Group, producer: Group, binding: relax.VarBinding) -> bool:
+def may_merge(group: Group, producer: Group, binding: relax.VarBinding, own: Kind) -> bool:
     """Tell whether ``binding``, which starts or extends ``group``, can take the producer in."""
-    if is_anchor(binding.value):
+    if own is Kind.ANCHOR:
         return producer.cheap
     if producer.anchored:
         return (
             not group.anchored
-            and operator_name(binding.value) in ELEMENTWISE
+            and own is Kind.ELEMENTWISE
             and static_shape(binding.var) == static_shape(producer.result)
             and not widens(producer.result, binding.var)
         )

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from enum import Enum
 from math import prod
 
 import tvm
+from tvm import relax
 
 from firmwright.transforms.rewriting import operator_name, static_shape
+
+
+class Kind(Enum):
+    """How an operator's result depends on its inputs."""
+
+    ELEMENTWISE = "one result element from the elements at the same place (after broadcasting)"
+    LAYOUT = "elements move but are not computed"
+    ANCHOR = "a result element needs many input elements"
+
 
 ELEMENTWISE = frozenset(
     f"relax.{name}"
@@ -20,19 +32,20 @@ ELEMENTWISE = frozenset(
         "subtract tan tanh where"
     ).split()
 )
-"""One result element from the elements at the same place (after broadcasting)."""
 
 LAYOUT = frozenset(
     f"relax.{name}"
     for name in (
         "broadcast_to concat expand_dims flatten flip layout_transform nn.pad permute_dims "
-        "repeat reshape squeeze strided_slice tile"
+        "repeat reshape squeeze strided_slice take tile"
     ).split()
 )
-"""Elements move but are not computed."""
 
 RESHAPES = frozenset(f"relax.{n}" for n in ("reshape", "expand_dims", "squeeze", "flatten"))
 """Layout operators that leave the bytes in their order."""
+
+TIR_PATTERNS = {0: Kind.ELEMENTWISE, 1: Kind.ELEMENTWISE, 2: Kind.LAYOUT}
+"""TVM's operator patterns elementwise, broadcast, injective."""
 
 CHEAP = LAYOUT | {"relax.astype", "relax.dequantize"}
 """Operators that may be evaluated again for each use inside a reduction."""
@@ -52,3 +65,27 @@ def multiply_accumulates(call: tvm.ir.Call) -> int:
     if name == "relax.matmul":
         return prod(static_shape(call)) * static_shape(call.args[0])[-1]
     return 0
+
+
+def kinds_in(module: tvm.IRModule) -> Callable[[relax.Expr], Kind]:
+    """Return a function that tells an operator's kind; importers bring some as TIR functions."""
+    annotated = relax.transform.AnnotateTIROpPattern()(module)
+
+    def kind(value: relax.Expr) -> Kind:
+        name = operator_name(value)
+        if name == "relax.call_tir":
+            pattern = int(annotated[value.args[0].name_hint].attrs["op_pattern"])
+            return TIR_PATTERNS.get(pattern, Kind.ANCHOR)
+        if name in ELEMENTWISE:
+            return Kind.ELEMENTWISE
+        return Kind.LAYOUT if name in LAYOUT else Kind.ANCHOR
+
+    return kind
+
+
+def short_name(value: relax.Expr) -> str:
+    """Return what an operator is called in reports: ``conv2d``, or a TIR function's name."""
+    name = operator_name(value)
+    if name == "relax.call_tir":
+        return str(value.args[0].name_hint).rstrip("0123456789")
+    return name.removeprefix("relax.").removeprefix("nn.")

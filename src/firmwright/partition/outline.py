@@ -10,7 +10,12 @@ from tvm import relax
 from firmwright.errors import UserError
 from firmwright.models.interface import ELEMENT_BYTES, ModelInterface, Tensor
 from firmwright.partition.grouping import Group, group_operators, read_variables
-from firmwright.partition.operators import RESHAPES, multiply_accumulates
+from firmwright.partition.operators import (
+    RESHAPES,
+    kinds_in,
+    multiply_accumulates,
+    short_name,
+)
 from firmwright.partition.regions import Partition, Region
 from firmwright.transforms.rewriting import dtype_of, main_bindings, operator_name, static_shape
 
@@ -20,7 +25,8 @@ def partition_module(
 ) -> tuple[tvm.IRModule, Partition]:
     """Put every operator of ``main`` into a region of ``device``.
 
-    Returns a module with one Relax function a region and the graph over them.
+    Returns a module with one Relax function a region (and the TIR functions that they call), and
+    the graph over them.
     """
     main = module["main"]
     bindings = main_bindings(module)
@@ -29,12 +35,13 @@ def partition_module(
     bindings = [b for b in bindings if operator_name(b.value)]
     refuse_uncompilable(bindings, interface)
     outputs = [resolve(v, aliases) for v in outputs]
-    groups = group_operators(bindings, outputs)
+    groups = group_operators(bindings, outputs, kinds_in(module))
 
     named_outputs = dict(zip(outputs, (t.name for t in interface.outputs), strict=True))
     names = {p: f"input_{i}" for i, p in enumerate(main.params)}
     tensors = [described(names[p], p) for p in main.params]
-    functions, regions = {}, []
+    functions = {v: f for v, f in module.functions.items() if isinstance(f, tvm.tirx.PrimFunc)}
+    regions = []
     for index, group in enumerate(groups):
         name = region_name(index, group)
         names[group.result] = f"{name}_result"
@@ -48,7 +55,7 @@ def partition_module(
                 reason=reason,
                 anchor=anchor_of(group),
                 sources=source_names(group, named_outputs),
-                operators=tuple(short(operator_name(b.value)) for b in group.bindings),
+                operators=tuple(short_name(b.value) for b in group.bindings),
                 inputs=tuple(names[v] for v in inputs),
                 output=names[group.result],
                 macs=sum(multiply_accumulates(b.value) for b in group.bindings),
@@ -91,7 +98,7 @@ def refuse_uncompilable(bindings: list[relax.VarBinding], interface: ModelInterf
             what = f"computes {dtype_of(binding.var)}"
         else:
             continue
-        kind = short(operator_name(binding.value))
+        kind = short_name(binding.value)
         named = [o.name for o in interface.operators if same_kind(o.kind, kind)]
         source = str(binding.var.name) if is_source_name(binding.var.name) else "', '".join(named)
         lines.append(f"  {kind} ('{source}') {what}")
@@ -133,16 +140,12 @@ def described(name: str, variable: relax.Var) -> Tensor:
     return Tensor(name, static_shape(variable), dtype_of(variable))
 
 
-def short(operator: str) -> str:
-    return operator.removeprefix("relax.").removeprefix("nn.")
-
-
 def anchor_of(group: Group) -> str:
     """Name the operator that the region is about: the costliest, else the last that computes."""
     by_cost = max(group.bindings, key=lambda b: multiply_accumulates(b.value))
     if multiply_accumulates(by_cost.value):
-        return short(operator_name(by_cost.value))
-    kinds = [short(operator_name(b.value)) for b in group.bindings]
+        return short_name(by_cost.value)
+    kinds = [short_name(b.value) for b in group.bindings]
     telling = [k for k in kinds if k not in ("quantize", "dequantize", "clip", "astype")]
     return telling[-1] if telling else kinds[-1]
 

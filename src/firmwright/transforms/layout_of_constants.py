@@ -14,6 +14,7 @@ from tvm import relax
 from firmwright.transforms.rewriting import (
     Constant,
     constant_array,
+    definition,
     dtype_of,
     operator_name,
     rewrite_calls,
@@ -32,9 +33,7 @@ def fold_layout_of_constants(module: tvm.IRModule) -> tvm.IRModule:
         name = operator_name(call)
         if name not in LAYOUT_OPERATORS | {"relax.astype"}:
             return call
-        source = call.args[0]
-        bound = builder.lookup_binding(source) if isinstance(source, relax.Var) else None
-        source = source if bound is None else bound
+        source = definition(builder, call.args[0])
         if isinstance(source, Constant):
             array = constant_array(source)
             if name == "relax.astype":

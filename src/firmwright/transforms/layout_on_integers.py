@@ -10,6 +10,7 @@ from firmwright.transforms.layout_of_constants import LAYOUT_OPERATORS
 from firmwright.transforms.rewriting import (
     Constant,
     constant_array,
+    definition,
     dtype_of,
     operator_name,
     rewrite_calls,
@@ -38,11 +39,6 @@ def keep_layout_on_integers(module: tvm.IRModule) -> tvm.IRModule:
         return value
 
     return rewrite_calls(module, rewrite)
-
-
-def definition(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Expr:
-    bound = builder.lookup_binding(value) if isinstance(value, relax.Var) else None
-    return value if bound is None else bound
 
 
 def same_grid(dequantize: tvm.ir.Call, quantize: tvm.ir.Call) -> bool:

@@ -10,6 +10,7 @@ from firmwright.transforms.layout_of_constants import fold_layout_of_constants
 from firmwright.transforms.layout_on_integers import keep_layout_on_integers
 from firmwright.transforms.own_dequantize import give_each_consumer_its_dequantize
 from firmwright.transforms.single_result import split_to_slices
+from firmwright.transforms.static_shapes import fold_static_shapes
 
 if TYPE_CHECKING:
     import tvm
@@ -32,6 +33,7 @@ def _decompose(module: tvm.IRModule) -> tvm.IRModule:
 
 CANONICAL = (
     Transform("decompose", "batch normalisation is arithmetic on tensors", _decompose),
+    Transform("static-shapes", "no operator computes with shapes", fold_static_shapes),
     Transform("split-to-slices", "every operator has one result", split_to_slices),
     Transform(
         "layout-of-constants",

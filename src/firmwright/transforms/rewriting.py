@@ -52,6 +52,12 @@ def constant_array(value: relax.Expr) -> npt.NDArray[np.generic]:
     return np.asarray(value.value.numpy())
 
 
+def definition(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Expr:
+    """Return what a variable is bound to so far; anything else is itself."""
+    bound = builder.lookup_binding(value) if isinstance(value, relax.Var) else None
+    return value if bound is None else bound
+
+
 def rewrite_calls(
     module: tvm.IRModule, rewrite: Callable[[relax.BlockBuilder, tvm.ir.Call], relax.Expr]
 ) -> tvm.IRModule:

@@ -1,0 +1,103 @@
+"""Arithmetic on shapes is done here: exporters write it as operators on small integer tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+from tvm import relax
+
+from firmwright.transforms.rewriting import (
+    Constant,
+    constant_array,
+    definition,
+    dtype_of,
+    operator_name,
+    rewrite_calls,
+    static_shape,
+)
+
+Arrays = list[npt.NDArray[Any]]
+
+NUMPY: dict[str, Callable[..., Any]] = {
+    "relax.add": np.add,
+    "relax.subtract": np.subtract,
+    "relax.multiply": np.multiply,
+    "relax.floor_divide": np.floor_divide,
+    "relax.maximum": np.maximum,
+    "relax.minimum": np.minimum,
+    "relax.equal": np.equal,
+    "relax.not_equal": np.not_equal,
+    "relax.less": np.less,
+    "relax.less_equal": np.less_equal,
+    "relax.greater": np.greater,
+    "relax.greater_equal": np.greater_equal,
+    "relax.logical_and": np.logical_and,
+    "relax.logical_or": np.logical_or,
+    "relax.logical_not": np.logical_not,
+    "relax.where": np.where,
+}
+"""Elementwise operators that exporters use on shapes, and numpy's for them."""
+
+
+def fold_static_shapes(module: tvm.IRModule) -> tvm.IRModule:
+    """Replace shapes of static tensors, and integer arithmetic on constants, by constants."""
+
+    def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+        if operator_name(call) == "relax.shape_to_tensor":
+            shape = shape_values(definition(builder, call.args[0]))
+            return call if shape is None else relax.const(np.array(shape, "int64"), "int64")
+        if not isinstance(call.ty, relax.TensorType) or not is_integer(call):
+            return call
+        arrays = constant_arguments(builder, call)
+        if arrays is None:
+            return call
+        folded = evaluate(call, arrays)
+        return (
+            call if folded is None else relax.const(folded.astype(dtype_of(call)), dtype_of(call))
+        )
+
+    return rewrite_calls(module, rewrite)
+
+
+def shape_values(shape: relax.Expr) -> tuple[int, ...] | None:
+    """Return the numbers of a shape expression, or None where it is not static."""
+    if operator_name(shape) == "relax.shape_of":
+        return static_shape(shape.args[0])
+    if isinstance(shape, relax.ShapeExpr):
+        values = list(shape.values)
+        return (
+            tuple(map(int, values)) if all(isinstance(v, tvm.tirx.IntImm) for v in values) else None
+        )
+    return None
+
+
+def is_integer(value: relax.Expr) -> bool:
+    return dtype_of(value).startswith(("int", "uint", "bool"))
+
+
+def constant_arguments(builder: relax.BlockBuilder, call: tvm.ir.Call) -> Arrays | None:
+    """Return the values of all arguments (a tuple's fields in line), if all are constants."""
+    arguments: list[relax.Expr] = []
+    for argument in call.args:
+        value = definition(builder, argument)
+        arguments += value.fields if isinstance(value, relax.Tuple) else [value]
+    values = [definition(builder, a) for a in arguments]
+    if not values or not all(isinstance(v, Constant) and is_integer(v) for v in values):
+        return None
+    return [constant_array(v) for v in values]
+
+
+def evaluate(call: tvm.ir.Call, arrays: Arrays) -> npt.NDArray[Any] | None:
+    name = operator_name(call)
+    if name in NUMPY:
+        return np.asarray(NUMPY[name](*arrays))
+    if name == "relax.take":
+        axis = None if call.attrs.axis is None else int(call.attrs.axis)
+        return np.asarray(np.take(arrays[0], arrays[1], axis=axis, mode="wrap"))
+    if name == "relax.concat":
+        return np.concatenate(arrays, axis=int(call.attrs.axis or 0))
+    return None
