@@ -145,18 +145,27 @@ def test_download_is_checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 
 def test_shape_arithmetic_is_done_at_build_time() -> None:
-    data = model(
-        [
-            helper.make_node("Shape", ["x"], ["shape"]),
-            helper.make_node("Gather", ["shape", "first"], ["batch"], axis=0),
-            helper.make_node("Concat", ["batch", "rest"], ["target"], axis=0),
-            helper.make_node("Reshape", ["x", "target"], ["flat"]),
-            helper.make_node("Softmax", ["flat"], ["y"]),
-        ],
-        {"first": np.array([0], "int64"), "rest": np.array([32], "int64")},
-        [1, 32],
-    )
-    assert regions(data) == [("reshape", "softmax")]
+    import tvm
+    from tvm import relax
+
+    from firmwright.transforms.rewriting import main_bindings, operator_name
+
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((2, 3), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            shape = builder.emit(relax.op.shape_to_tensor(builder.emit(relax.op.shape_of(x))))
+            rows = builder.emit(relax.op.take(shape, relax.const(0, "int64"), axis=0))
+            last = builder.emit(relax.op.subtract(rows, relax.const(1, "int64")))
+            result = builder.emit_output(relax.op.take(x, last, axis=0))
+        builder.emit_func_output(result)
+    module = builder.get()
+    for transform in CANONICAL:
+        module = transform.apply(module)
+    (call,) = (b.value for b in main_bindings(module))
+    assert operator_name(call) == "relax.take"
+    assert isinstance(call.args[1], tvm.ir.GenericConst)
+    assert call.args[1].value.numpy() == 1
 
 
 def test_operators_that_the_importer_brings_as_tir_join_regions_too() -> None:

@@ -37,8 +37,10 @@ class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
             raise UserError(
                 f"cannot import operator {op_name} (node '{node_name}'): {first_line(error)}"
             ) from error
-        if isinstance(result, tvm.ir.Call) and isinstance(result.ty, relax.TensorType):
-            result = self.bb.emit(result, name_hint=node_name)
+        is_tensor = isinstance(result, tvm.ir.Call) and isinstance(result.ty, relax.TensorType)
+        # TVM's converters look into a shape's expression, which a variable would hide.
+        if is_tensor and (result.ty.ndim > 1 or str(result.ty.dtype) != "int64"):
+            return self.bb.emit(result, name_hint=node_name)
         return result
 
 

@@ -1,4 +1,4 @@
-"""Arithmetic on shapes is done here: exporters write it as operators on small integer tensors."""
+"""Arithmetic on shapes and scalar constants is done here: exporters write it as operators."""
 
 from __future__ import annotations
 
@@ -38,19 +38,20 @@ NUMPY: dict[str, Callable[..., Any]] = {
     "relax.logical_and": np.logical_and,
     "relax.logical_or": np.logical_or,
     "relax.logical_not": np.logical_not,
+    "relax.isnan": np.isnan,
     "relax.where": np.where,
 }
-"""Elementwise operators that exporters use on shapes, and numpy's for them."""
+"""Elementwise operators that exporters and importers use on shapes and limits."""
 
 
 def fold_static_shapes(module: tvm.IRModule) -> tvm.IRModule:
-    """Replace shapes of static tensors, and integer arithmetic on constants, by constants."""
+    """Replace shapes of static tensors, and arithmetic on small constants, by constants."""
 
     def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
         if operator_name(call) == "relax.shape_to_tensor":
             shape = shape_values(definition(builder, call.args[0]))
             return call if shape is None else relax.const(np.array(shape, "int64"), "int64")
-        if not isinstance(call.ty, relax.TensorType) or not is_integer(call):
+        if not isinstance(call.ty, relax.TensorType):
             return call
         arrays = constant_arguments(builder, call)
         if arrays is None:
@@ -75,8 +76,11 @@ def shape_values(shape: relax.Expr) -> tuple[int, ...] | None:
     return None
 
 
-def is_integer(value: relax.Expr) -> bool:
-    return dtype_of(value).startswith(("int", "uint", "bool"))
+def is_small(value: relax.Expr) -> bool:
+    """Tell a shape or a scalar from weights: integers, or one number of any type."""
+    if not isinstance(value, Constant):
+        return False
+    return dtype_of(value).startswith(("int", "uint", "bool")) or constant_array(value).size == 1
 
 
 def constant_arguments(builder: relax.BlockBuilder, call: tvm.ir.Call) -> Arrays | None:
@@ -86,7 +90,7 @@ def constant_arguments(builder: relax.BlockBuilder, call: tvm.ir.Call) -> Arrays
         value = definition(builder, argument)
         arguments += value.fields if isinstance(value, relax.Tuple) else [value]
     values = [definition(builder, a) for a in arguments]
-    if not values or not all(isinstance(v, Constant) and is_integer(v) for v in values):
+    if not values or not all(is_small(v) for v in values):
         return None
     return [constant_array(v) for v in values]
 
