@@ -9,17 +9,28 @@ from typing import Any
 
 import numpy.typing as npt
 
+from firmwright.codegen.c_source import called_functions
 from firmwright.codegen.kernel import C_TYPES, Kernel, Kernels, Parameter
 from firmwright.codegen.names import unique_identifiers
-from firmwright.codegen.templates import SUFFIX, environment, render, template_folder
+from firmwright.codegen.templates import (
+    SUFFIX,
+    environment,
+    render,
+    template_folder,
+    template_text,
+)
 from firmwright.models.interface import ModelInterface, Tensor
 from firmwright.partition.regions import Partition, Region
 from firmwright.planning.plan import Plan
 from firmwright.toolchain import Build, makefile_variables
 
-NETWORK = ("network/network.h", "network/network.c", "network/regions.h", "network/weights.h",
-           "network/weights.c", "application/main.c", "runtime/fw_hal.h")  # fmt: skip
+NETWORK = ("network/network.h", "network/network.c", "network/regions.h", "network/fixed_point.h",
+           "network/weights.h", "network/weights.c", "application/main.c",
+           "runtime/fw_hal.h")  # fmt: skip
 """Templates that every project has; boards and toolchains add theirs."""
+
+FIXED_POINT = "network/fixed_point.h.j2"
+"""The header of the functions that regions may call beside C's own."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +107,7 @@ def write_project(network: Network, build: Build, folder: Path) -> None:
         "location": lambda tensor: location(network.plan, tensor, inputs, outputs),
         "platform": build.platform,
         "stack_bytes": build.platform.stack,
+        "fixed_point": called_functions(template_text(FIXED_POINT)),
     }
     for template in project_templates(build)[:-3]:
         write(folder / target_name(template), render(env, template, common))

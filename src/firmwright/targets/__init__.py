@@ -23,8 +23,11 @@ class Target(Protocol):
     options: frozenset[str]
     """Names of the options that the target string may give this device."""
 
-    def lower(self, region: Region, function: relax.Function) -> LoweredRegion:
-        """Turn a region into C and the constants that it reads."""
+    def lower(self, region: Region, function: relax.Function, rounding: str) -> LoweredRegion:
+        """Turn a region into C and the constants that it reads.
+
+        ``rounding`` names the rules by which real values become integers: "tflite" or "onnx".
+        """
 
 
 def target_names() -> tuple[str, ...]:

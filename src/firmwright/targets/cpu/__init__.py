@@ -18,10 +18,10 @@ class CpuTarget:
     reason = "plain C runs everything"
     options: frozenset[str] = frozenset()
 
-    def lower(self, region: Region, function: relax.Function) -> LoweredRegion:
+    def lower(self, region: Region, function: relax.Function, rounding: str) -> LoweredRegion:
         from firmwright.targets.cpu.lowering import lower_region
 
-        return lower_region(region, function)
+        return lower_region(region, function, rounding)
 
 
 CPU = CpuTarget()

@@ -2,31 +2,35 @@
 
 A dequantized tensor is scale · (data - zero point). Convolutions and matrix products are linear,
 so they run on the integers and only their sum is scaled; max-pooling, ReLU and layout changes
-commute with a positive scale. What remains in float32 is one multiplication an output value.
+commute with a positive scale. How the scaled sum is rounded is the model format's business
+(:mod:`firmwright.targets.cpu.rounding`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import prod
+from collections.abc import Callable
+from dataclasses import replace
+from math import inf, prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import tvm
-from tvm import relax
+from tvm import relax, te
 
-from firmwright.models.interface import ELEMENT_BYTES
-from firmwright.transforms.rewriting import (
-    Constant,
-    constant_array,
-    dtype_of,
-    operator_name,
-    static_shape,
+from firmwright.targets.cpu.quantised import (
+    LARGEST_INT32,
+    Grid,
+    Quantised,
+    Value,
+    dequantized,
+    grid_of,
+    largest_integer,
+    on_grid,
+    smallest_integer,
 )
-
-LARGEST_PRODUCT = 255 * 255
-"""Of two values of 8 bits after their zero points are subtracted."""
+from firmwright.targets.cpu.rounding import Rounding
+from firmwright.transforms.rewriting import dtype_of, operator_name, static_shape
 
 COMMUTING = frozenset(
     f"relax.{n}"
@@ -34,44 +38,18 @@ COMMUTING = frozenset(
               "nn.max_pool2d")
 )  # fmt: skip
 
-
-@dataclass(frozen=True)
-class Quantised:
-    """scale · (data - zero_point); both of shape (1,), or one for each channel along ``axis``."""
-
-    data: relax.Expr
-    scale: npt.NDArray[np.float64]
-    zero_point: npt.NDArray[np.int64]
-    axis: int
-
-    @property
-    def per_tensor(self) -> bool:
-        return self.scale.size == 1 and self.zero_point.size == 1
-
-    @property
-    def eight_bit(self) -> bool:
-        return ELEMENT_BYTES[dtype_of(self.data)] == 1
-
-    def along_axis(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Shape per-channel values so that they broadcast against the data."""
-        if values.size == 1:
-            return values.reshape(())
-        rank = len(static_shape(self.data))
-        shape = [1] * rank
-        shape[self.axis] = values.size
-        return values.reshape(shape)
-
-
-Value = relax.Expr | Quantised
+NO_ZERO_POINT = np.zeros(1, "int64")
 
 
 class IntegerArithmetic:
     """Rebuilds one region function; use :func:`with_integer_arithmetic`."""
 
-    def __init__(self, function: relax.Function) -> None:
+    def __init__(self, function: relax.Function, rounding: Rounding) -> None:
         self.function = function
+        self.rounding = rounding
         self.builder = relax.BlockBuilder()
         self.values: dict[relax.Var, Value] = {}
+        self.definitions: dict[relax.Var, tvm.ir.Call] = {}
 
     def run(self, name: str) -> tvm.IRModule:
         parameters = [relax.Var(p.name, p.ty) for p in self.function.params]
@@ -80,10 +58,15 @@ class IntegerArithmetic:
             with self.builder.dataflow():
                 for block in self.function.body.blocks:
                     for binding in block.bindings:
+                        self.definitions[binding.var] = binding.value
                         self.values[binding.var] = self.translate(binding.value)
-                result = self.builder.emit_output(self.plain(self.values[self.function.body.body]))
+                value = self.plain(self.values[self.function.body.body])
+                if any(value.same_as(p) for p in parameters):
+                    value = self.emit_te("copy", copied, value)
+                result = self.builder.emit_output(value)
             self.builder.emit_func_output(result)
-        return self.builder.get()
+        # A rounding may compute anew, on integers, what was also emitted in float32.
+        return relax.transform.DeadCodeElimination([name])(self.builder.get())
 
     def translate(self, call: tvm.ir.Call) -> Value:
         """Return what the call computes, as integers with a scale where that is exact."""
@@ -95,6 +78,7 @@ class IntegerArithmetic:
             "relax.add": self.add,
             "relax.nn.relu": self.relu,
             "relax.clip": self.clip,
+            "relax.concat": self.concat,
         }.get(operator_name(call), self.commute if operator_name(call) in COMMUTING else None)
         result = handler(call) if handler else None
         return self.emit_plain(call) if result is None else result
@@ -112,6 +96,14 @@ class IntegerArithmetic:
 
     def emit(self, expression: relax.Expr) -> relax.Var:
         return self.builder.emit(expression)
+
+    def emit_te(self, name: str, compute: Callable[..., Any], *tensors: relax.Expr) -> relax.Var:
+        """Emit a computation written as tensor expressions; ``name`` is seen in the C source."""
+        return self.builder.emit_te(compute, *tensors, primfunc_name_hint=name)
+
+    def constant(self, name: str, array: npt.NDArray[Any]) -> relax.Var:
+        """Emit a constant array that is to keep its name in the C source."""
+        return self.builder.emit(relax.const(array, str(array.dtype)), name_hint=name)
 
     def emit_plain(self, call: tvm.ir.Call) -> relax.Expr:
         arguments = [self.plain_argument(a) for a in call.args]
@@ -133,43 +125,32 @@ class IntegerArithmetic:
         return self.emit(relax.op.subtract(data, relax.const(zero_point, "int32")))
 
     def dequantize(self, call: tvm.ir.Call) -> Value | None:
-        data, scale, zero_point = call.args
-        source = self.value(data)
-        if isinstance(source, Quantised) or not dtype_of(source).startswith(("int", "uint")):
-            return None
-        if not (isinstance(scale, Constant) and isinstance(zero_point, Constant)):
-            return None
-        scales = constant_array(scale).astype("float64").reshape(-1)
-        points = constant_array(zero_point).astype("int64").reshape(-1)
-        return Quantised(source, scales, points, int(call.attrs.axis))
+        return dequantized(call, self.value(call.args[0]))
 
     def quantize(self, call: tvm.ir.Call) -> Value | None:
-        """Scale once, by the quotient of the two scales, round half to even, clamp."""
+        """Leave integers alone that are on the grid already; else ask the rounding."""
+        grid = grid_of(call)
+        if grid is None:
+            return None
         source = self.value(call.args[0])
-        if not isinstance(source, Quantised) or not all(
-            isinstance(a, Constant) for a in call.args[1:]
-        ):
-            return None
-        scale = constant_array(call.args[1]).astype("float64").reshape(-1)
-        zero_point = constant_array(call.args[2]).astype("int64").reshape(-1)
-        out_dtype = str(call.attrs.out_dtype)
-        if scale.size != 1 or zero_point.size != 1 or not out_dtype.startswith(("int", "uint")):
-            return None
-        if (
-            source.per_tensor
-            and dtype_of(source.data) == out_dtype
-            and np.float32(source.scale[0]) == np.float32(scale[0])
-            and source.zero_point[0] == zero_point[0]
-        ):
+        if isinstance(source, Quantised) and on_grid(source, grid):
             return source.data
-        real = self.emit(relax.op.astype(self.centred(source), "float32"))
-        factor = source.along_axis(source.scale / scale).astype("float32")
-        scaled = self.emit(relax.op.multiply(real, relax.const(factor, "float32")))
-        rounded = self.emit(relax.op.round(scaled))
-        moved = self.emit(relax.op.add(rounded, relax.const(float(zero_point[0]), "float32")))
-        limits = np.iinfo(out_dtype)
-        clamped = self.emit(relax.op.clip(moved, float(limits.min), float(limits.max)))
-        return self.emit(relax.op.astype(clamped, out_dtype))
+        return self.rounding.quantize(self, call.args[0], grid)
+
+    def before_activation(self, argument: relax.Expr, grid: Grid) -> tuple[relax.Expr, Grid]:
+        """Return what a ReLU or clip reads, and the grid with the activation's limits.
+
+        Exact because rounding to a grid never reorders values.
+        """
+        call = self.definitions.get(argument)
+        if call is None:
+            return argument, grid
+        if operator_name(call) == "relax.nn.relu":
+            return self.before_activation(call.args[0], grid.clamped(0.0, inf))
+        if operator_name(call) == "relax.clip":
+            low, high = (float(a.value) for a in call.args[1:])
+            return self.before_activation(call.args[0], grid.clamped(low, high))
+        return argument, grid
 
     def conv2d(self, call: tvm.ir.Call) -> Value | None:
         layout = str(call.attrs.kernel_layout)
@@ -178,7 +159,7 @@ class IntegerArithmetic:
         operands = self.integer_operands(call, layout.index("O"), terms)
         if operands is None:
             return None
-        data, weights, scale = operands
+        data, weights, scale, largest = operands
         a = call.attrs
         out_layout = str(a.out_layout) or str(a.data_layout)
         total = self.emit(
@@ -188,22 +169,28 @@ class IntegerArithmetic:
                 kernel_layout=a.kernel_layout, out_layout=out_layout, out_dtype="int32",
             )
         )  # fmt: skip
-        return Quantised(total, scale, np.zeros(1, "int64"), out_layout.index("C"))
+        axis = out_layout.index("C")
+        return Quantised(total, scale, NO_ZERO_POINT, axis, largest, operator_name(call))
 
     def matmul(self, call: tvm.ir.Call) -> Value | None:
         right = static_shape(call.args[1])
-        operands = self.integer_operands(call, len(right) - 1, right[0]) if len(right) == 2 else None
+        operands = (
+            self.integer_operands(call, len(right) - 1, right[0]) if len(right) == 2 else None
+        )
         if operands is None:
             return None
-        total = self.emit(relax.op.matmul(operands[0], operands[1], out_dtype="int32"))
-        return Quantised(
-            total, operands[2], np.zeros(1, "int64"), len(static_shape(total)) - 1
-        )
+        data, weights, scale, largest = operands
+        total = self.emit(relax.op.matmul(data, weights, out_dtype="int32"))
+        axis = len(static_shape(total)) - 1
+        return Quantised(total, scale, NO_ZERO_POINT, axis, largest, operator_name(call))
 
     def integer_operands(
         self, call: tvm.ir.Call, channel_axis: int, terms: int
-    ) -> tuple[relax.Expr, relax.Expr, npt.NDArray[np.float64]] | None:
-        """Return both operands centred, and their product's scale, if int32 can hold the sum."""
+    ) -> tuple[relax.Expr, relax.Expr, npt.NDArray[np.float64], int] | None:
+        """Return both operands centred, the products' scale and their sum's largest magnitude.
+
+        None where int32 might not hold the sum.
+        """
         data, weights = (self.value(a) for a in call.args)
         if not (isinstance(data, Quantised) and isinstance(weights, Quantised)):
             return None
@@ -211,10 +198,10 @@ class IntegerArithmetic:
             return None
         if not weights.per_tensor and weights.axis != channel_axis:
             return None
-        if terms * LARGEST_PRODUCT >= 2**31:
+        largest = terms * data.largest * weights.largest
+        if largest >= LARGEST_INT32:
             return None
-        scale = data.scale * weights.scale
-        return self.centred(data), self.centred(weights), scale
+        return self.centred(data), self.centred(weights), data.scale * weights.scale, largest
 
     def add(self, call: tvm.ir.Call) -> Value | None:
         """Add a bias on the accumulator's own grid as an integer."""
@@ -227,10 +214,13 @@ class IntegerArithmetic:
             return None
         if not np.allclose(left.scale, right.scale, rtol=1e-5, atol=0.0):
             return None
+        largest = left.largest + right.largest
+        if largest >= LARGEST_INT32:
+            return None
         total = self.emit(relax.op.add(left.data, right.data))
         if static_shape(total) != static_shape(left.data):
             return None
-        return Quantised(total, left.scale, left.zero_point, left.axis)
+        return replace(left, data=total, largest=largest)
 
     def relu(self, call: tvm.ir.Call) -> Value | None:
         source = self.value(call.args[0])
@@ -238,16 +228,29 @@ class IntegerArithmetic:
             return None
         zero = relax.const(0, dtype_of(source.data))
         clamped = self.emit(relax.op.maximum(source.data, zero))
-        return Quantised(clamped, source.scale, source.zero_point, source.axis)
+        return replace(source, data=clamped)
 
     def clip(self, call: tvm.ir.Call) -> Value | None:
         """Drop a clip to the whole range of its integers, which importers leave behind."""
         source = self.value(call.args[0])
         if isinstance(source, Quantised) or not dtype_of(source).startswith(("int", "uint")):
             return None
-        limits = np.iinfo(dtype_of(source))
         low, high = (float(a.value) for a in call.args[1:])
-        return source if low <= limits.min and high >= limits.max else None
+        dtype = dtype_of(source)
+        whole = low <= smallest_integer(dtype) and high >= largest_integer(dtype)
+        return source if whole else None
+
+    def concat(self, call: tvm.ir.Call) -> Value | None:
+        """Join integers that are all on one grid."""
+        parts = [self.value(field) for field in getattr(call.args[0], "fields", ())]
+        sources = [p for p in parts if isinstance(p, Quantised)]
+        if not sources or len(sources) < len(parts) or not sources[0].per_tensor:
+            return None
+        if not all(s.same_grid(sources[0]) for s in sources):
+            return None
+        data = relax.Tuple([s.data for s in sources])
+        joined = self.emit(tvm.ir.Call(call.op, [data], call.attrs, call.ty_args))
+        return replace(sources[0], data=joined, largest=max(s.largest for s in sources))
 
     def commute(self, call: tvm.ir.Call) -> Value | None:
         source = self.value(call.args[0])
@@ -255,9 +258,16 @@ class IntegerArithmetic:
             return None
         others = [self.plain_argument(a) for a in call.args[1:]]
         moved = self.emit(tvm.ir.Call(call.op, [source.data, *others], call.attrs, call.ty_args))
-        return Quantised(moved, source.scale, source.zero_point, 0)
+        return replace(source, data=moved, axis=0)
 
 
-def with_integer_arithmetic(name: str, function: relax.Function) -> tvm.IRModule:
+def copied(data: te.Tensor) -> te.Tensor:
+    """Copy what needs no computation: a region fills an output of its own."""
+    return te.compute(data.shape, lambda *indices: data(*indices), name="copied")
+
+
+def with_integer_arithmetic(
+    name: str, function: relax.Function, rounding: Rounding
+) -> tvm.IRModule:
     """Return a module whose function ``name`` computes the same with integers where it can."""
-    return IntegerArithmetic(function).run(name)
+    return IntegerArithmetic(function, rounding).run(name)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from math import prod
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import tvm
 from tvm import relax, tirx
@@ -16,17 +16,23 @@ from firmwright.codegen.c_source import c_function
 from firmwright.codegen.kernel import Kernel, LoweredRegion, Parameter
 from firmwright.partition.regions import Region
 from firmwright.targets.cpu.integer_arithmetic import with_integer_arithmetic
+from firmwright.targets.cpu.rounding import OnnxRounding, Rounding
 from firmwright.targets.cpu.schedule import schedule_region
+from firmwright.targets.cpu.tflite_rounding import TfliteRounding
 from firmwright.transforms.rewriting import Constant, constant_array, dtype_of, static_shape
 
 ROLES = {("int8", True): "weights", ("uint8", True): "weights", ("float32", True): "weights",
          ("int32", False): "bias", ("float32", False): "scales"}  # fmt: skip
-"""A constant's name in C by its dtype, and whether it has more than one long axis."""
+"""The name in C of a constant that has none, by dtype and whether it has several long axes."""
+
+ConstantKey = tuple[str, tuple[int, ...], bytes]
+
+ROUNDINGS: dict[str, Rounding] = {"onnx": OnnxRounding(), "tflite": TfliteRounding()}
 
 
-def lower_region(region: Region, function: relax.Function) -> LoweredRegion:
-    """Lower one region to a C function body."""
-    module = with_integer_arithmetic(region.name, function)
+def lower_region(region: Region, function: relax.Function, rounding: str) -> LoweredRegion:
+    """Lower one region to a C function body; ``rounding`` is a key of :data:`ROUNDINGS`."""
+    module = with_integer_arithmetic(region.name, function, ROUNDINGS[rounding])
     module = relax.transform.LegalizeOps()(module)
     module, constants = lift_constants(module, region.name)
     scheduled = schedule_region(fuse(module, region.name))
@@ -53,10 +59,16 @@ def lower_region(region: Region, function: relax.Function) -> LoweredRegion:
             Parameter(name, dtype, elements, f"{region.name}_{name}")
             for name, dtype, elements in result.scratch
         ),
-        body=result.body,
+        body=mark_unused([*input_names, *roles], result.body),
         functions=result.functions,
     )
     return LoweredRegion(kernel, weights)
+
+
+def mark_unused(names: list[str], body: str) -> str:
+    """Tell the compiler of parameters that a region with a constant result does not read."""
+    unused = [n for n in names if not re.search(rf"\b{n}\b", body)]
+    return "".join(f"    (void){name};\n" for name in unused) + body
 
 
 def numbered(stem: str, count: int) -> list[str]:
@@ -66,15 +78,25 @@ def numbered(stem: str, count: int) -> list[str]:
 def lift_constants(
     module: tvm.IRModule, name: str
 ) -> tuple[tvm.IRModule, list[tuple[str, npt.NDArray[Any]]]]:
-    """Make every constant array a parameter behind the inputs; equal ones share a parameter."""
-    found: dict[tuple[str, tuple[int, ...], bytes], tuple[relax.Var, npt.NDArray[Any]]] = {}
+    """Make every constant array a parameter behind the inputs; equal ones share a parameter.
+
+    A constant bound to a variable of its own takes that variable's name.
+    """
+    names = {
+        constant_key(binding.value): str(binding.var.name)
+        for block in module[name].body.blocks
+        for binding in block.bindings
+        if isinstance(binding.value, Constant)
+    }
+    found: dict[ConstantKey, tuple[relax.Var, npt.NDArray[Any]]] = {}
     taken: Counter[str] = Counter()
 
     def lift(constant: Constant) -> relax.Expr:
         array = constant_array(constant)
-        key = (str(array.dtype), array.shape, array.tobytes())
+        key = constant_key(constant)
         if key not in found:
-            role = ROLES.get((str(array.dtype), sum(d > 1 for d in array.shape) > 1), "values")
+            kind = (str(array.dtype), sum(d > 1 for d in array.shape) > 1)
+            role = names.get(key) or ROLES.get(kind, "values")
             taken[role] += 1
             unique = role if taken[role] == 1 else f"{role}_{taken[role] - 1}"
             found[key] = (relax.Var(unique, constant.ty), array)
@@ -87,7 +109,13 @@ def lift_constants(
     # A new variable, for the old one is typed with the old parameters.
     builder = relax.BlockBuilder(tvm.IRModule(functions))
     builder.add_func(lifted, name)
-    return builder.get(), [(str(variable.name), array) for variable, array in found.values()]
+    lifted_module = relax.transform.CanonicalizeBindings()(builder.get())
+    return lifted_module, [(str(variable.name), array) for variable, array in found.values()]
+
+
+def constant_key(constant: Constant) -> ConstantKey:
+    array = constant_array(constant)
+    return (str(array.dtype), array.shape, array.tobytes())
 
 
 def fuse(module: tvm.IRModule, name: str) -> tirx.PrimFunc:

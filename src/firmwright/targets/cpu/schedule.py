@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import tvm
 from tvm import tirx
 from tvm.s_tir import Schedule
@@ -54,8 +56,27 @@ def is_cheap(block: tirx.SBlock) -> bool:
 
 
 def feeds_one_elementwise(schedule: Schedule, block: SBlockRV) -> bool:
+    """Tell whether each value is read at one place, and there once: else it is computed again."""
     consumers = schedule.get_consumers(block)
-    return len(consumers) == 1 and not is_reduction(schedule, consumers[0])
+    if len(consumers) != 1 or is_reduction(schedule, consumers[0]):
+        return False
+    same = iterations(schedule, block) == iterations(schedule, consumers[0])
+    return same and readings(schedule, block, consumers[0]) == 1
+
+
+def iterations(schedule: Schedule, block: SBlockRV) -> int:
+    return prod(int(v.dom.extent) for v in schedule.get(block).iter_vars)
+
+
+def readings(schedule: Schedule, producer: SBlockRV, consumer: SBlockRV) -> int:
+    """Count the places in the consumer's formula where the producer's result stands."""
+    result = schedule.get(producer).writes[0].source
+    found: list[bool] = []
+    structural_walk(
+        schedule.get(consumer).body,
+        (tvm.ir.TensorLoad, lambda load: found.append(load.source.same_as(result))),
+    )
+    return sum(found)
 
 
 def finish_in_place(schedule: Schedule, block: SBlockRV) -> None:

@@ -1,0 +1,103 @@
+"""Sums, differences and products of two 8-bit tensors, as TFLite's reference kernels do them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tvm
+from tvm import relax, te
+
+from firmwright.targets.cpu.fixed_point import Integer, factors_of, scaled
+from firmwright.targets.cpu.quantised import Grid, Quantised
+from firmwright.targets.cpu.requantization import immediates, stored
+from firmwright.transforms.rewriting import static_shape
+
+if TYPE_CHECKING:
+    from firmwright.targets.cpu.integer_arithmetic import IntegerArithmetic
+
+HEADROOM_BITS = 20
+"""Bits that both terms of a sum are shifted left before they are scaled to a common grid."""
+
+
+def add(region: IntegerArithmetic, call: tvm.ir.Call, grid: Grid) -> relax.Expr | None:
+    return sum_of_two(region, call, grid, lambda left, right: left + right)
+
+
+def subtract(region: IntegerArithmetic, call: tvm.ir.Call, grid: Grid) -> relax.Expr | None:
+    return sum_of_two(region, call, grid, lambda left, right: left - right)
+
+
+def sum_of_two(
+    region: IntegerArithmetic,
+    call: tvm.ir.Call,
+    grid: Grid,
+    combine: Callable[[Integer, Integer], Integer],
+) -> relax.Expr | None:
+    """Scale both terms to twice the larger scale with 20 bits of headroom, then to the grid.
+
+    Source: tensorflow/lite/kernels/add.cc (Prepare) and internal/reference/integer_ops/add.h.
+    """
+    operands = eight_bit_operands(region, call)
+    if operands is None:
+        return None
+    common = 2 * max(float(o.scale[0]) for o in operands)
+    terms = [immediates(factors_of(o.scale / common)) for o in operands]
+    output = immediates(factors_of(np.array([common / (2**HEADROOM_BITS * float(grid.scale))])))
+
+    bound = sum(o.largest for o in operands) << (HEADROOM_BITS - 1)
+
+    def term(data: te.Tensor, position: int, indices: tuple[Any, ...]) -> Integer:
+        centred = element_of(data, indices).astype("int32") - int(operands[position].zero_point[0])
+        shifted = centred * 2**HEADROOM_BITS
+        return scaled(
+            shifted, *terms[position], largest=operands[position].largest << HEADROOM_BITS
+        )
+
+    def compute(left: te.Tensor, right: te.Tensor) -> te.Tensor:
+        def element(*indices: Any) -> Integer:
+            total = combine(term(left, 0, indices), term(right, 1, indices))
+            return stored(scaled(total, *output, largest=bound), grid)
+
+        return te.compute(static_shape(call), element, name="sum")
+
+    return region.emit_te("add", compute, *(o.data for o in operands))
+
+
+def multiply(region: IntegerArithmetic, call: tvm.ir.Call, grid: Grid) -> relax.Expr | None:
+    """Multiply the integers and scale the product; the scale's terms are in single precision.
+
+    Source: tensorflow/lite/kernels/mul.cc (Prepare) and internal/reference/integer_ops/mul.h.
+    """
+    operands = eight_bit_operands(region, call)
+    if operands is None:
+        return None
+    scales = [np.float32(o.scale[0]) for o in operands]
+    factors = factors_of(np.array([scales[0] * scales[1] / grid.scale], "float64"))
+    largest = operands[0].largest * operands[1].largest << int(factors.left_shift[0])
+
+    def compute(left: te.Tensor, right: te.Tensor) -> te.Tensor:
+        def element(*indices: Any) -> Integer:
+            centred = [
+                element_of(data, indices).astype("int32") - int(operand.zero_point[0])
+                for data, operand in zip((left, right), operands, strict=True)
+            ]
+            product = centred[0] * centred[1]
+            return stored(scaled(product, *immediates(factors), largest=largest), grid)
+
+        return te.compute(static_shape(call), element, name="product")
+
+    return region.emit_te("multiply", compute, *(o.data for o in operands))
+
+
+def eight_bit_operands(region: IntegerArithmetic, call: tvm.ir.Call) -> list[Quantised] | None:
+    values = [region.value(a) for a in call.args]
+    operands = [v for v in values if isinstance(v, Quantised) and v.per_tensor and v.eight_bit]
+    return operands if len(operands) == len(values) else None
+
+
+def element_of(data: te.Tensor, indices: tuple[Any, ...]) -> Integer:
+    """Read the element that broadcasting puts at a place of the result."""
+    own = indices[len(indices) - len(data.shape) :]
+    return data(*(0 if int(d) == 1 else i for d, i in zip(data.shape, own, strict=True)))

@@ -1,0 +1,87 @@
+"""Multiplication by a real factor in integers, rounded as TFLite's reference kernels round.
+
+A factor is mantissa · 2^(shift - 31) with a mantissa of 31 bits. The product is rounded twice:
+the high half of the doubled product to nearest, ties up; then the right shift to nearest, ties
+away from zero (tensorflow/lite/kernels/internal/common.cc, MultiplyByQuantizedMultiplier without
+TFLITE_SINGLE_ROUNDING, and gemmlowp's fixedpoint.h that it calls).
+
+This module makes the numbers; templates/network/fixed_point.h has the arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tvm import tirx
+
+Integer = Any
+"""A TIR expression, or a Python integer in its place."""
+
+FAST_LIMIT = 2**29
+"""Below this magnitude a value can be multiplied by four in 32 bits, as fixed_scale does."""
+
+
+@dataclass(frozen=True)
+class Factors:
+    """Real factors in fixed point; arrays of one length, 1 where all channels share one."""
+
+    mantissa: npt.NDArray[np.int32]
+    shift: npt.NDArray[np.int8]
+
+    @property
+    def left_shift(self) -> npt.NDArray[np.int8]:
+        return np.maximum(self.shift, 0).astype("int8")
+
+    @property
+    def right_shift(self) -> npt.NDArray[np.int8]:
+        return np.maximum(-self.shift, 0).astype("int8")
+
+
+def quantise_multiplier(factor: float) -> tuple[int, int]:
+    """Return mantissa and shift of a factor, as TFLite's QuantizeMultiplier gives them.
+
+    Source: tensorflow/lite/kernels/internal/quantization_util.cc.
+    """
+    if factor == 0.0:
+        return 0, 0
+    fraction, shift = math.frexp(factor)
+    mantissa = math.floor(fraction * 2.0**31 + 0.5)
+    if mantissa == 2**31:
+        mantissa, shift = mantissa // 2, shift + 1
+    return (0, 0) if shift < -31 else (mantissa, shift)
+
+
+def factors_of(values: npt.NDArray[np.float64]) -> Factors:
+    pairs = [quantise_multiplier(float(v)) for v in values.reshape(-1)]
+    return Factors(
+        np.array([m for m, _ in pairs], "int32"), np.array([s for _, s in pairs], "int8")
+    )
+
+
+def scaled(x: Integer, mantissa: Integer, left: Integer, right: Integer, largest: int) -> Integer:
+    """Return x · mantissa · 2^(left - right - 31), where |x · 2^left| is at most ``largest``."""
+    if largest >= FAST_LIMIT:
+        return call("fixed_scale_any", x, mantissa, left, right)
+    shifted = x * (tirx.const(1, "int32") << left) if not is_zero(left) else x
+    return call("fixed_scale", shifted, mantissa, right)
+
+
+def scaled_once(x: Integer, mantissa: Integer, left: Integer, right: Integer) -> Integer:
+    """Return x · mantissa · 2^(left - right - 31), rounded once, ties up."""
+    return call("fixed_scale_once", x, mantissa, right.astype("int32") - left.astype("int32"))
+
+
+def call(function: str, *arguments: Integer) -> Integer:
+    """Return a call of one of the functions in templates/network/fixed_point.h.
+
+    They stay functions so that TIR's simplifier does not widen or multiply out what they do.
+    """
+    return tirx.call_pure_extern("int32", function, *arguments)
+
+
+def is_zero(x: Integer) -> bool:
+    return isinstance(x, tirx.IntImm) and int(x) == 0

@@ -1,0 +1,110 @@
+"""From integers on one grid to integers on another, as TFLite's reference kernels do it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from tvm import relax, te, tirx
+
+from firmwright.targets.cpu.fixed_point import (
+    Factors,
+    Integer,
+    factors_of,
+    scaled,
+    scaled_once,
+)
+from firmwright.targets.cpu.quantised import Grid, Quantised
+
+if TYPE_CHECKING:
+    from firmwright.targets.cpu.integer_arithmetic import IntegerArithmetic
+
+ROUNDED_ONCE = frozenset({"relax.matmul"})
+"""Operators whose sums are scaled with one rounding.
+
+LiteRT 2.3.0's FULLY_CONNECTED does so even among the reference kernels, whose other operators
+round twice; found by comparing every layer of MLPerf Tiny's autoencoder with both.
+"""
+
+
+def requantize(
+    region: IntegerArithmetic, source: Quantised, grid: Grid, single: bool = False
+) -> relax.Expr:
+    """Scale, add the zero point, clamp.
+
+    The quotient of the scales is in double precision, as in TFLite's kernels/kernel_util.cc
+    (PopulateConvolutionQuantizationParams) and kernels/quantize.cc, or in single precision, as
+    in kernels/activations.cc (ReluPrepare).
+    """
+    quotient = source.scale / np.float64(grid.scale)
+    if single:
+        quotient = (source.scale.astype("float32") / grid.scale).astype("float64")
+    factors = factors_of(quotient)
+    largest = source.largest << int(factors.left_shift.max())
+
+    def rescaled(x: Integer, mantissa: Integer, left: Integer, right: Integer) -> Integer:
+        if source.operator in ROUNDED_ONCE:
+            return stored(scaled_once(x, mantissa, left, right), grid)
+        return stored(scaled(x, mantissa, left, right, largest), grid)
+
+    def compute(data: te.Tensor) -> te.Tensor:
+        def element(*indices: Any) -> Integer:
+            centred = data(*indices).astype("int32") - int(source.zero_point[0])
+            return rescaled(centred, *immediates(factors))
+
+        return te.compute(data.shape, element, name="requantized")
+
+    def compute_channels(data: te.Tensor, *tables: te.Tensor) -> te.Tensor:
+        def element(*indices: Any) -> Integer:
+            mantissa, right, *left = (table(indices[source.axis]) for table in tables)
+            return rescaled(data(*indices), mantissa, (*left, tirx.const(0, "int32"))[0], right)
+
+        return te.compute(data.shape, element, name="requantized")
+
+    if factors.shift.size == 1 and source.zero_point.size == 1:
+        return region.emit_te("requantize", compute, source.data)
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "multipliers": factors.mantissa,
+        "shifts": factors.right_shift,
+    }
+    if factors.left_shift.any():
+        arrays["left_shifts"] = factors.left_shift
+    tables = [region.constant(name, array) for name, array in arrays.items()]
+    return region.emit_te("requantize", compute_channels, region.centred(source), *tables)
+
+
+def quantize_real(region: IntegerArithmetic, real: relax.Expr, grid: Grid) -> relax.Expr:
+    """Put float32 values on a grid: divide, round half away from zero, clamp.
+
+    Source: tensorflow/lite/kernels/internal/reference/quantize.h, AffineQuantize.
+    """
+
+    def compute(data: te.Tensor) -> te.Tensor:
+        def element(*indices: Any) -> Any:
+            quotient = data(*indices) / tirx.const(float(grid.scale), "float32")
+            nearest = tirx.call_pure_extern("float32", "roundf", quotient)
+            return clamped(nearest + tirx.const(float(grid.zero_point), "float32"), grid)
+
+        return te.compute(data.shape, element, name="quantized")
+
+    return region.emit_te("quantize", compute, real)
+
+
+def immediates(factors: Factors) -> tuple[Integer, Integer, Integer]:
+    """Return mantissa, left and right shift of a single factor as constants."""
+    numbers = (factors.mantissa, factors.left_shift, factors.right_shift)
+    mantissa, left, right = (tirx.const(int(n[0]), "int32") for n in numbers)
+    return mantissa, left, right
+
+
+def stored(value: Integer, grid: Grid) -> Integer:
+    """Clamp and add the zero point: in this order nothing can overflow."""
+    low, high = grid.low - grid.zero_point, grid.high - grid.zero_point
+    return (te.max(te.min(value, high), low) + grid.zero_point).astype(grid.dtype)
+
+
+def clamped(value: Integer, grid: Grid) -> Integer:
+    dtype = value.ty.dtype
+    low, high = (tirx.const(bound, dtype) for bound in (grid.low, grid.high))
+    return te.max(te.min(value, high), low).astype(grid.dtype)

@@ -1,0 +1,53 @@
+"""TFLite's reference kernels, bit for bit: which computation puts which operator on a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import tvm
+from tvm import relax
+
+from firmwright.targets.cpu.elementwise import add, multiply, subtract
+from firmwright.targets.cpu.pooling import average_pool, mean
+from firmwright.targets.cpu.quantised import Grid, Quantised
+from firmwright.targets.cpu.requantization import quantize_real, requantize
+from firmwright.targets.cpu.softmax import softmax
+from firmwright.targets.cpu.tables import sigmoid, tanh
+from firmwright.transforms.rewriting import dtype_of, operator_name
+
+if TYPE_CHECKING:
+    from firmwright.targets.cpu.integer_arithmetic import IntegerArithmetic
+
+Kernel = Callable[["IntegerArithmetic", tvm.ir.Call, Grid], relax.Expr | None]
+
+KERNELS: dict[str, Kernel] = {
+    "relax.add": add,
+    "relax.subtract": subtract,
+    "relax.multiply": multiply,
+    "relax.nn.avg_pool2d": average_pool,
+    "relax.mean": mean,
+    "relax.nn.softmax": softmax,
+    "relax.sigmoid": sigmoid,
+    "relax.tanh": tanh,
+}
+"""Operators whose real result has a kernel of its own on integers."""
+
+
+class TfliteRounding:
+    """Fixed-point multipliers with double rounding; a kernel of its own for some operators."""
+
+    def quantize(
+        self, region: IntegerArithmetic, argument: relax.Expr, grid: Grid
+    ) -> relax.Expr | None:
+        operand, grid = region.before_activation(argument, grid)
+        source = region.value(operand)
+        if isinstance(source, Quantised):
+            activation_alone = operand is not argument and not source.operator
+            return requantize(region, source, grid, single=activation_alone)
+        call = region.definitions.get(operand)
+        kernel = None if call is None else KERNELS.get(operator_name(call))
+        result = kernel(region, call, grid) if kernel else None
+        if result is None and dtype_of(source) == "float32":
+            return quantize_real(region, source, grid)
+        return result

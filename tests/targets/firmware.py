@@ -1,0 +1,88 @@
+"""From a TFLite model's bytes to the outputs of its generated C on this machine, in a call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from firmwright.codegen.kernel import Kernels
+from firmwright.codegen.project import Network, write_project
+from firmwright.emulator import run_firmware
+from firmwright.models import tflite
+from firmwright.partition.outline import partition_module
+from firmwright.planning import make_plan
+from firmwright.targets import load_target
+from firmwright.toolchain import (
+    Build,
+    compile_object,
+    find_compiler,
+    link_firmware,
+    load_platform,
+    load_toolchain,
+)
+from firmwright.transforms import CANONICAL
+from firmwright.verify.protocol import decode_outputs, encode_samples
+
+Sample = dict[str, npt.NDArray[Any]]
+Outputs = list[list[npt.NDArray[Any]]]
+
+
+def run_generated(
+    data: bytes, samples: list[Sample], folder: Path, cflags: tuple[str, ...] = ()
+) -> Outputs:
+    """Generate, compile with gcc, run; one list of outputs a sample."""
+    platform = load_platform("host")
+    build = Build(load_toolchain("gcc"), platform, cflags)
+    network = lowered(data)
+    sources = folder / "sources"
+    write_project(network, build, sources)
+    compiler = find_compiler(build.toolchain, platform.architecture)
+    objects = []
+    for source in sorted(sources.glob("*.c")):
+        objects.append(folder / "objects" / f"{source.stem}.o")
+        compile_object(build, compiler, source, objects[-1], folder / "cache")
+    elf = folder / "firmware.elf"
+    link_firmware(build, compiler, sources, objects, elf, folder / "cache")
+    given = encode_samples(network.interface.inputs, samples)
+    ran = run_firmware(elf, platform, "native", given, "network_run", folder / "cache", 10**11)
+    return decode_outputs(ran.console, network.interface.outputs, len(samples), ran.exit_code)
+
+
+def lowered(data: bytes) -> Network:
+    """Import, partition, lower and plan a model for the CPU."""
+    module, interface = tflite.import_model(data, "test.tflite", {})
+    for transform in CANONICAL:
+        module = transform.apply(module)
+    device = load_target("c")
+    module, partition = partition_module(module, interface, device.name, device.reason)
+    regions = [
+        device.lower(region, module[region.name], "tflite")
+        for region in partition.regions
+        if not region.view
+    ]
+    kernels = Kernels(tuple(region.kernel for region in regions))
+    weights = {name: array for region in regions for name, array in region.weights.items()}
+    plan = make_plan(partition, kernels)
+    return Network("test", "network", interface, partition, kernels, plan, weights)
+
+
+def random_samples(data: bytes, count: int, seed: int) -> list[Sample]:
+    """Return inputs that use the whole range of their type."""
+    generator = np.random.default_rng(seed)
+    samples = []
+    for _ in range(count):
+        sample = {}
+        for detail in tflite.interpreter(data).get_input_details():
+            shape, dtype = detail["shape"], detail["dtype"]
+            if np.issubdtype(dtype, np.floating):
+                sample[detail["name"]] = generator.normal(0, 2, shape).astype(dtype)
+            else:
+                limits = np.iinfo(dtype)
+                sample[detail["name"]] = generator.integers(
+                    limits.min, limits.max, shape, dtype, endpoint=True
+                )
+        samples.append(sample)
+    return samples

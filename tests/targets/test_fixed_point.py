@@ -1,0 +1,120 @@
+"""The functions of fixed_point.h round as their comments say, at the edges of their domains too."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+from collections.abc import Iterator
+from fractions import Fraction
+from importlib.resources import files
+from math import floor
+from pathlib import Path
+
+import pytest
+
+from firmwright.targets.cpu.fixed_point import quantise_multiplier
+from firmwright.toolchain.build import SANITISERS
+
+PROGRAM = """
+#include <stdio.h>
+#include "fixed_point.h"
+
+int main(void)
+{
+    int x, y, left, shift;
+
+    while (scanf("%d %d %d %d", &x, &y, &left, &shift) == 4) {
+        int32_t small = x / 4 + x % 2;
+        printf("%d %d %d %d %d\\n", fixed_product(x, y), fixed_shift(x, shift),
+            fixed_scale_any(x, y, left, shift), fixed_scale_once(x, y, shift - left),
+            small > -(1 << 29) && small < 1 << 29 ? fixed_scale(small, y, shift) : 0);
+    }
+    return 0;
+}
+"""
+
+EDGES = (0, 1, -1, 2, 3, -3, 2**29, 2**30, -(2**30), 2**31 - 1, -(2**31), 1 << 12, -(1 << 12) - 1)
+SMALL = 2**29
+
+
+def nearest(value: Fraction) -> int:
+    """Round to nearest, ties up."""
+    return floor(value + Fraction(1, 2))
+
+
+def nearest_away(value: Fraction) -> int:
+    """Round to nearest, ties away from zero."""
+    return nearest(value) if value >= 0 else -nearest(-value)
+
+
+def wrapped(value: int) -> int:
+    return (value + 2**31) % 2**32 - 2**31
+
+
+def twice(x: int, y: int, shift: int) -> int:
+    return nearest_away(Fraction(nearest(Fraction(x * y, 2**31)), 2**shift))
+
+
+def expected(x: int, y: int, left: int, shift: int) -> list[int]:
+    remainder = x % 2 if x >= 0 else -(x % 2)
+    small = int(Fraction(x, 4)) + remainder
+    return [
+        nearest(Fraction(x * y, 2**31)),
+        nearest_away(Fraction(x, 2**shift)),
+        twice(wrapped(x << left), y, shift),
+        wrapped(nearest(Fraction(x * y, 2 ** (31 + shift - left)))),
+        twice(small, y, shift) if -SMALL < small < SMALL else 0,
+    ]
+
+
+def arguments() -> Iterator[tuple[int, int, int, int]]:
+    """Yield x, a multiplier, a left and a right shift; many x are ties of the right shift."""
+    for x in EDGES:
+        for y in (0, 1, 2**30, 2**31 - 1):
+            for shift in (0, 1, 15, 31):
+                yield x, y, 0, shift
+    generator = random.Random(1)
+    for _ in range(20000):
+        shift = generator.randrange(32)
+        x = generator.randrange(-(2**31), 2**31) >> generator.randrange(31)
+        if generator.random() < 0.5 and shift:
+            x = wrapped((x << shift) + 2 ** (shift - 1))
+        yield (
+            x,
+            generator.choice((2**30, generator.randrange(2**31))),
+            generator.randrange(9),
+            shift,
+        )
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+def test_rounding_is_exact_and_defined(tmp_path: Path) -> None:
+    header = files("firmwright.templates").joinpath("network", "fixed_point.h.j2")
+    (tmp_path / "fixed_point.h").write_text(header.read_text(encoding="utf-8"))
+    (tmp_path / "main.c").write_text(PROGRAM)
+    command = ["gcc", "-std=c99", "-O2", *SANITISERS, "-o", "main", "main.c"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    cases = list(arguments())
+    text = "\n".join(" ".join(map(str, case)) for case in cases)
+    printed = subprocess.run(
+        [tmp_path / "main"], input=text, capture_output=True, text=True, check=True
+    ).stdout
+    for case, line in zip(cases, printed.splitlines(), strict=True):
+        assert [int(word) for word in line.split()] == expected(*case), case
+
+
+@pytest.mark.parametrize(
+    ("factor", "mantissa", "shift"),
+    [
+        (0.0, 0, 0),
+        (1.0, 2**30, 1),
+        (0.5, 2**30, 0),
+        (0.75, 3 * 2**29, 0),
+        (1.0 - 2.0**-40, 2**30, 1),  # the mantissa rounds up to 2^31 and is halved
+        (2.0**-32, 2**30, -31),
+        (2.0**-33, 0, 0),  # too small to be told from zero
+    ],
+)
+def test_quantised_multipliers(factor: float, mantissa: int, shift: int) -> None:
+    assert quantise_multiplier(factor) == (mantissa, shift)

@@ -1,0 +1,74 @@
+"""The four int8 networks of MLPerf Tiny equal LiteRT's reference kernels on 200 inputs each."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from firmwright.models import tflite
+
+from .firmware import Sample, lowered, random_samples, run_generated
+
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+
+COUNT = 200
+
+NETWORKS = {
+    "resnet8": "pretrainedResnet_quant.tflite",
+    "kws": "kws_ref_model.tflite",
+    "vww": "vww_96_int8.tflite",
+    "ad": "ad01_int8.tflite",
+}
+
+
+def mirrored(name: str) -> Path:
+    """Return a file of the folder with downloaded models; skip the test where it is missing."""
+    mirror = os.environ.get("FIRMWRIGHT_MIRROR")
+    path = Path(mirror or "") / name
+    if not mirror or not path.is_file():
+        pytest.skip(f"FIRMWRIGHT_MIRROR names no folder with {name}")
+    return path
+
+
+def real_inputs(network: str) -> list[npt.NDArray[Any]]:
+    """Return the recorded inputs that come with two of the models."""
+    if network == "resnet8":
+        with np.load(mirrored("ic_160.npz")) as archive:
+            return list((archive["images_u8"].astype("int16") - 128).astype("int8"))
+    if network == "kws":
+        with np.load(mirrored("kws_200.npz")) as archive:
+            return list(archive["mfcc_i8"])
+    return []
+
+
+def samples(network: str, data: bytes) -> list[Sample]:
+    """Return real inputs as far as there are, random ones for the rest."""
+    chosen = random_samples(data, COUNT, seed=1)
+    for sample, real in zip(chosen, real_inputs(network), strict=False):
+        (name,) = sample
+        sample[name] = real.reshape(sample[name].shape)
+    return chosen
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_the_network_is_exact(network: str, tmp_path: Path) -> None:
+    data = mirrored(NETWORKS[network]).read_bytes()
+    inputs = samples(network, data)
+    found = run_generated(data, inputs, tmp_path)
+    expected = tflite.run_reference(data, inputs)
+    exact = sum(
+        np.array_equal(mine, theirs) for (mine,), (theirs,) in zip(found, expected, strict=True)
+    )
+    assert exact == COUNT, f"{COUNT - exact} of {COUNT} samples differ"
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_no_float_and_no_scratch_is_left(network: str) -> None:
+    kernels = lowered(mirrored(NETWORKS[network]).read_bytes()).kernels.kernels
+    assert [k.region for k in kernels if "float" in k.body or k.scratch] == []

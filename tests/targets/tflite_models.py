@@ -1,0 +1,101 @@
+"""Small quantised TFLite models: any number of operators, each with its own inputs and output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import flatbuffers  # type: ignore[import-untyped]
+import numpy as np
+import numpy.typing as npt
+from ai_edge_litert import schema_py_generated as schema
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Quantisation:
+    """Scale and zero point of a tensor; ``scales`` instead are one a channel along ``axis``."""
+
+    scale: float
+    zero_point: int = 0
+    scales: tuple[float, ...] = ()
+    axis: int = 0
+
+
+@dataclass
+class ModelBuilder:
+    """Collects tensors and operators; :meth:`build` returns the file's bytes."""
+
+    graph: Any = field(default_factory=schema.SubGraphT)
+    model: Any = field(default_factory=schema.ModelT)
+
+    def __post_init__(self) -> None:
+        self.model.version = 3
+        self.model.buffers = [schema.BufferT()]
+        self.model.operatorCodes = []
+        self.model.subgraphs = [self.graph]
+        self.graph.tensors, self.graph.operators = [], []
+        self.graph.inputs, self.graph.outputs = [], []
+
+    def tensor(
+        self,
+        shape: tuple[int, ...],
+        dtype: str,
+        grid: Quantisation | None,
+        data: Array | None = None,
+    ) -> int:
+        tensor = schema.TensorT()
+        tensor.name = f"t{len(self.graph.tensors)}"
+        tensor.shape = list(shape)
+        tensor.type = getattr(schema.TensorType, dtype.upper())
+        if grid is not None:
+            scales = list(grid.scales) or [grid.scale]
+            tensor.quantization = schema.QuantizationParametersT()
+            tensor.quantization.scale = scales
+            tensor.quantization.zeroPoint = [grid.zero_point] * len(scales)
+            tensor.quantization.quantizedDimension = grid.axis
+        if data is not None:
+            buffer = schema.BufferT()
+            buffer.data = np.frombuffer(np.ascontiguousarray(data).tobytes(), np.uint8)
+            self.model.buffers.append(buffer)
+            tensor.buffer = len(self.model.buffers) - 1
+        self.graph.tensors.append(tensor)
+        return len(self.graph.tensors) - 1
+
+    def input(self, shape: tuple[int, ...], dtype: str, grid: Quantisation | None) -> int:
+        index = self.tensor(shape, dtype, grid)
+        self.graph.inputs.append(index)
+        return index
+
+    def constant(self, data: Array, grid: Quantisation | None = None) -> int:
+        return self.tensor(data.shape, str(data.dtype), grid, data)
+
+    def output(self, shape: tuple[int, ...], dtype: str, grid: Quantisation | None) -> int:
+        index = self.tensor(shape, dtype, grid)
+        self.graph.outputs.append(index)
+        return index
+
+    def operator(
+        self, kind: str, inputs: list[int], outputs: list[int], options: str = "", **values: Any
+    ) -> None:
+        code = schema.OperatorCodeT()
+        code.builtinCode = getattr(schema.BuiltinOperator, kind)
+        code.deprecatedBuiltinCode = min(code.builtinCode, 127)
+        code.version = 3 if kind == "CONV_2D" else 2
+        self.model.operatorCodes.append(code)
+        operator = schema.OperatorT()
+        operator.opcodeIndex = len(self.model.operatorCodes) - 1
+        operator.inputs, operator.outputs = inputs, outputs
+        if options:
+            operator.builtinOptionsType = getattr(schema.BuiltinOptions, options)
+            operator.builtinOptions = getattr(schema, f"{options}T")()
+            for name, value in values.items():
+                assert hasattr(operator.builtinOptions, name)
+                setattr(operator.builtinOptions, name, value)
+        self.graph.operators.append(operator)
+
+    def build(self) -> bytes:
+        builder = flatbuffers.Builder(1 << 16)
+        builder.Finish(self.model.Pack(builder), b"TFL3")
+        return bytes(builder.Output())
