@@ -24,7 +24,7 @@ def run(job: Job, folder: Path) -> None:
     interface = read_record(job.folder("model") / "model.json", ModelInterface)
     rounding = "tflite" if interface.format == "tflite" else "onnx"
     lowered = [
-        load_target(region.device).lower(region, module[region.name], rounding)
+        load_target(region.device).lower(region, module, rounding)
         for region in partition.regions
         if not region.view
     ]

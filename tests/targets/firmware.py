@@ -59,9 +59,7 @@ def lowered(data: bytes) -> Network:
     device = load_target("c")
     module, partition = partition_module(module, interface, device.name, device.reason)
     regions = [
-        device.lower(region, module[region.name], "tflite")
-        for region in partition.regions
-        if not region.view
+        device.lower(region, module, "tflite") for region in partition.regions if not region.view
     ]
     kernels = Kernels(tuple(region.kernel for region in regions))
     weights = {name: array for region in regions for name, array in region.weights.items()}

@@ -6,7 +6,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
-    from tvm import relax
+    import tvm
 
     from firmwright.codegen.kernel import LoweredRegion
     from firmwright.partition.regions import Region
@@ -23,9 +23,10 @@ class Target(Protocol):
     options: frozenset[str]
     """Names of the options that the target string may give this device."""
 
-    def lower(self, region: Region, function: relax.Function, rounding: str) -> LoweredRegion:
+    def lower(self, region: Region, module: tvm.IRModule, rounding: str) -> LoweredRegion:
         """Turn a region into C and the constants that it reads.
 
+        ``module`` holds the region's function, and the TIR functions that it may call;
         ``rounding`` names the rules by which real values become integers: "tflite" or "onnx".
         """
 

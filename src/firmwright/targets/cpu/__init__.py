@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tvm import relax
+    import tvm
 
     from firmwright.codegen.kernel import LoweredRegion
     from firmwright.partition.regions import Region
@@ -18,10 +18,10 @@ class CpuTarget:
     reason = "plain C runs everything"
     options: frozenset[str] = frozenset()
 
-    def lower(self, region: Region, function: relax.Function, rounding: str) -> LoweredRegion:
+    def lower(self, region: Region, module: tvm.IRModule, rounding: str) -> LoweredRegion:
         from firmwright.targets.cpu.lowering import lower_region
 
-        return lower_region(region, function, rounding)
+        return lower_region(region, module, rounding)
 
 
 CPU = CpuTarget()

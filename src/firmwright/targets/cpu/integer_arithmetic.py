@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import tvm
-from tvm import relax, te
+from tvm import relax, te, tirx
 
 from firmwright.targets.cpu.quantised import (
     LARGEST_INT32,
@@ -44,10 +44,11 @@ NO_ZERO_POINT = np.zeros(1, "int64")
 class IntegerArithmetic:
     """Rebuilds one region function; use :func:`with_integer_arithmetic`."""
 
-    def __init__(self, function: relax.Function, rounding: Rounding) -> None:
-        self.function = function
+    def __init__(self, module: tvm.IRModule, name: str, rounding: Rounding) -> None:
+        self.function = module[name]
         self.rounding = rounding
-        self.builder = relax.BlockBuilder()
+        called = {v: f for v, f in module.functions.items() if isinstance(f, tirx.PrimFunc)}
+        self.builder = relax.BlockBuilder(tvm.IRModule(called))
         self.values: dict[relax.Var, Value] = {}
         self.definitions: dict[relax.Var, tvm.ir.Call] = {}
 
@@ -266,8 +267,6 @@ def copied(data: te.Tensor) -> te.Tensor:
     return te.compute(data.shape, lambda *indices: data(*indices), name="copied")
 
 
-def with_integer_arithmetic(
-    name: str, function: relax.Function, rounding: Rounding
-) -> tvm.IRModule:
+def with_integer_arithmetic(name: str, module: tvm.IRModule, rounding: Rounding) -> tvm.IRModule:
     """Return a module whose function ``name`` computes the same with integers where it can."""
-    return IntegerArithmetic(function, rounding).run(name)
+    return IntegerArithmetic(module, name, rounding).run(name)

@@ -30,9 +30,9 @@ ConstantKey = tuple[str, tuple[int, ...], bytes]
 ROUNDINGS: dict[str, Rounding] = {"onnx": OnnxRounding(), "tflite": TfliteRounding()}
 
 
-def lower_region(region: Region, function: relax.Function, rounding: str) -> LoweredRegion:
+def lower_region(region: Region, module: tvm.IRModule, rounding: str) -> LoweredRegion:
     """Lower one region to a C function body; ``rounding`` is a key of :data:`ROUNDINGS`."""
-    module = with_integer_arithmetic(region.name, function, ROUNDINGS[rounding])
+    module = with_integer_arithmetic(region.name, module, ROUNDINGS[rounding])
     module = relax.transform.LegalizeOps()(module)
     module, constants = lift_constants(module, region.name)
     scheduled = schedule_region(fuse(module, region.name))
