@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from firmwright.errors import UserError
+
 from .jobs import Job
 from .stage import Stage
 
@@ -23,11 +25,16 @@ def run(job: Job, folder: Path) -> None:
     module = tvm.ir.load_json((source / "module.json").read_text(encoding="utf-8"))
     interface = read_record(job.folder("model") / "model.json", ModelInterface)
     rounding = "tflite" if interface.format == "tflite" else "onnx"
-    lowered = [
-        load_target(region.device).lower(region, module, rounding)
-        for region in partition.regions
-        if not region.view
-    ]
+    lowered, refused = [], []
+    for region in partition.regions:
+        if region.view:
+            continue
+        try:
+            lowered.append(load_target(region.device).lower(region, module, rounding))
+        except UserError as error:
+            refused.append(f"  {error}")
+    if refused:
+        raise UserError("\n".join(["operators that cannot be compiled:", *refused]))
     weights = {name: array for region in lowered for name, array in region.weights.items()}
     write_arrays(folder / "weights.npz", weights)
     write_record(folder / "kernels.json", Kernels(tuple(region.kernel for region in lowered)))

@@ -46,3 +46,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     if close:
         return f"; did you mean '{close[0]}'?"
     return f"; known: {', '.join(candidates)}" if candidates else ""
+
+
+def first_line(error: BaseException) -> str:
+    """Return what another library's error says, without the pages that may follow."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

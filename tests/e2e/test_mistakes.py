@@ -217,3 +217,15 @@ def test_samples_of_wrong_type_or_shape(repository: Repository) -> None:
     ):
         recipe = f"model: digits.onnx\nplatform: host\nrun: {{inputs: {file}.npz}}\n"
         assert message in fail_with(repository, recipe)
+
+
+def test_operator_without_c_is_named(repository: Repository) -> None:
+    nodes = [
+        helper.make_node("Constant", [], ["axis"], value_int=0),
+        helper.make_node("CumSum", ["x", "axis"], ["a"], name="running"),
+        helper.make_node("Relu", ["a"], ["y"], name="after"),
+    ]
+    save(repository.folder / "m.onnx", nodes, [4], [4])
+    text = fail_with(repository, "model: m.onnx\n")
+    assert "operators that cannot be compiled:" in text
+    assert "running" in text

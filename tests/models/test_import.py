@@ -55,7 +55,7 @@ def test_relu_joins_its_convolution_and_names_survive() -> None:
         module = transform.apply(module)
     _, partition = partition_module(module, interface, "c", "because")
     assert [r.operators for r in partition.regions] == [("conv2d", "add", "relu"), ("max_pool2d",)]
-    assert [r.sources for r in partition.regions] == [("first", "second"), ("y",)]
+    assert [r.sources for r in partition.regions] == [("first", "second"), ("third",)]
     assert partition.macs == 3 * 4 * 4 * 2 * 9
 
 

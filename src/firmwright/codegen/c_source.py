@@ -80,7 +80,7 @@ def c_function(function: tirx.PrimFunc, names: Sequence[str]) -> CFunction:
         pointers.append(pointer)
         declarations.append(tirx.DeclBuffer(buffer, data=pointer))
     pointers += [pointer for pointer, _, _ in scratch]
-    body = tirx.SeqStmt([*declarations, exact_float_constants(body)])
+    body = tirx.SeqStmt([*declarations, exact_float_constants(library_calls(body))])
     plain = tirx.PrimFunc(pointers, body).with_attr({**attributes, "calling_conv": 0})
     printed = tvm.get_global_func("target.build.c")(tvm.IRModule({"kernel": plain}), target)
     text = tidy(between_braces(printed.inspect_source()))
@@ -107,6 +107,26 @@ def lift_temporaries(body: tirx.Stmt) -> tuple[tirx.Stmt, list[tuple[tirx.Var, s
         return tirx.DeclBuffer(buffer, data=pointer)
 
     return structural_map(body, (tirx.AllocBuffer, lift)), scratch
+
+
+LIBRARY = frozenset(
+    "acos acosh asin asinh atan atan2 atanh copysign cosh "
+    "erf fabs fmod hypot log10 log2 sinh".split()
+)
+"""Functions of C's <math.h> that TVM's lowering for C leaves as intrinsics."""
+
+
+def library_calls(body: tirx.Stmt) -> tirx.Stmt:
+    """Turn the intrinsics that are left into calls of C's library."""
+
+    def resolve(call: tvm.ir.Call) -> tirx.Expr:
+        name = str(call.op.name).removeprefix("tirx.") if isinstance(call.op, tvm.ir.Op) else ""
+        if name not in LIBRARY:
+            return call
+        dtype = str(call.ty.dtype)
+        return tirx.call_pure_extern(dtype, name + "f" * (dtype == "float32"), *call.args)
+
+    return structural_map(body, (tvm.ir.Call, resolve))
 
 
 def exact_float_constants(body: tirx.Stmt) -> tirx.Stmt:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from firmwright.errors import UserError
+from firmwright.errors import UserError, first_line
 
 MIRROR_VARIABLE = "FIRMWRIGHT_MIRROR"
 
@@ -66,10 +66,6 @@ def download(url: str, sha256: str) -> bytes:
         data = Path(path).read_bytes()
     check_digest(data, sha256, url)
     return data
-
-
-def first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def check_digest(data: bytes, sha256: str, shown_as: str) -> None:

@@ -32,10 +32,11 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Operator:
-    """One operator of the source model: its name there and its kind, e.g. ``CONV_2D``."""
+    """One operator of the source model: its name there, its kind, e.g. ``CONV_2D``, its tensors."""
 
     name: str
     kind: str
+    results: tuple[str, ...]
 
 
 @dataclass(frozen=True)

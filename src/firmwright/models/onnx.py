@@ -14,8 +14,7 @@ from google.protobuf.message import DecodeError
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from firmwright.errors import UserError
-from firmwright.models.fetch import first_line
+from firmwright.errors import UserError, first_line
 from firmwright.models.interface import ELEMENT_BYTES, ModelInterface, Operator, Tensor
 
 REFERENCE = "onnxruntime"
@@ -67,7 +66,7 @@ def import_model(
         sha256=hashlib.sha256(data).hexdigest(),
         inputs=inputs,
         outputs=graph_outputs(module, model.graph, name),
-        operators=tuple(Operator(n.name, n.op_type) for n in model.graph.node),
+        operators=tuple(Operator(n.name, n.op_type, tuple(n.output)) for n in model.graph.node),
     )
     return module, interface
 

@@ -13,8 +13,7 @@ import tvm
 from tvm import relax
 from tvm.relax.frontend.tflite import from_tflite, tflite_frontend
 
-from firmwright.errors import UserError
-from firmwright.models.fetch import first_line
+from firmwright.errors import UserError, first_line
 from firmwright.models.interface import ELEMENT_BYTES, ModelInterface, Operator, Tensor
 
 REFERENCE = "litert"
@@ -129,7 +128,8 @@ def list_operators(model: Any, graph: Any) -> tuple[Operator, ...]:
         kind = kinds.get(builtin, f"BUILTIN_{builtin}")
         if kind == "CUSTOM" and code.CustomCode():
             kind = code.CustomCode().decode("utf-8", "replace")
-        found.append(Operator(graph.Tensors(operator.Outputs(0)).Name().decode(), kind))
+        results = tuple(graph.Tensors(int(i)).Name().decode() for i in operator.OutputsAsNumpy())
+        found.append(Operator(results[0], kind, results))
     return tuple(found)
 
 

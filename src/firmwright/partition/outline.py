@@ -37,7 +37,11 @@ def partition_module(
     outputs = [resolve(v, aliases) for v in outputs]
     groups = group_operators(bindings, outputs, kinds_in(module))
 
-    named_outputs = dict(zip(outputs, (t.name for t in interface.outputs), strict=True))
+    makers = {tensor: o.name for o in interface.operators for tensor in o.results}
+    named_outputs = {
+        variable: makers.get(tensor.name, tensor.name)
+        for variable, tensor in zip(outputs, interface.outputs, strict=True)
+    }
     names = {p: f"input_{i}" for i, p in enumerate(main.params)}
     tensors = [described(names[p], p) for p in main.params]
     functions = {v: f for v, f in module.functions.items() if isinstance(f, tvm.tirx.PrimFunc)}
@@ -156,7 +160,10 @@ def region_name(index: int, group: Group) -> str:
 
 def source_names(group: Group, outputs: dict[relax.Var, str]) -> tuple[str, ...]:
     """Return the source model's names in the group; importer-made ones say nothing."""
-    names = [outputs.get(b.var, str(b.var.name)) for b in group.bindings]
+    names = [
+        outputs.get(b.var, "lv") if not is_source_name(b.var.name) else str(b.var.name)
+        for b in group.bindings
+    ]
     return tuple(n for n in dict.fromkeys(names) if is_source_name(n))
 
 

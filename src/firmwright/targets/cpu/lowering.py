@@ -14,6 +14,7 @@ from tvm_ffi import structural_map
 
 from firmwright.codegen.c_source import c_function
 from firmwright.codegen.kernel import Kernel, LoweredRegion, Parameter
+from firmwright.errors import UserError, first_line
 from firmwright.partition.regions import Region
 from firmwright.targets.cpu.integer_arithmetic import with_integer_arithmetic
 from firmwright.targets.cpu.rounding import OnnxRounding, Rounding
@@ -31,7 +32,19 @@ ROUNDINGS: dict[str, Rounding] = {"onnx": OnnxRounding(), "tflite": TfliteRoundi
 
 
 def lower_region(region: Region, module: tvm.IRModule, rounding: str) -> LoweredRegion:
-    """Lower one region to a C function body; ``rounding`` is a key of :data:`ROUNDINGS`."""
+    """Lower one region to a C function body; ``rounding`` is a key of :data:`ROUNDINGS`.
+
+    Raises UserError, naming the operators, where TVM has no C for one of them.
+    """
+    try:
+        return lower_with_tvm(region, module, rounding)
+    except (RuntimeError, TypeError, ValueError) as error:  # among them all of TVM's own
+        operators = ", ".join(region.operators)
+        sources = "', '".join(region.sources)
+        raise UserError(f"{operators} ('{sources}'): {first_line(error)}") from error
+
+
+def lower_with_tvm(region: Region, module: tvm.IRModule, rounding: str) -> LoweredRegion:
     module = with_integer_arithmetic(region.name, module, ROUNDINGS[rounding])
     module = relax.transform.LegalizeOps()(module)
     module, constants = lift_constants(module, region.name)
