@@ -25,7 +25,7 @@ from firmwright.toolchain import (
     toolchain_names,
 )
 
-OVERRIDES = ("platform", "target", "samples")
+OVERRIDES = ("platform", "target", "toolchain", "emulator", "samples")
 VARIABLES = ("recipe", "outdir", *OVERRIDES)
 SHARED_STAGES = frozenset({"model", "partition", "kernels"})
 """Stages whose results do not depend on the platform."""

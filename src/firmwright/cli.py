@@ -32,6 +32,8 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("recipes", nargs="+", metavar="RECIPE", help="a recipe file")
         command.add_argument("--platform", help="build for this platform instead of the recipe's")
         command.add_argument("--target", help='this target mix instead, e.g. "soma_dory, c"')
+        command.add_argument("--toolchain", help="compile with this toolchain")
+        command.add_argument("--emulator", help="run in this emulator")
         command.add_argument("--samples", help="run this many samples")
         command.add_argument("--outdir", help="build here instead of build/<recipe name>")
         if name == "build":
@@ -44,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
 def doit_arguments(options: argparse.Namespace, recipes: Sequence[str]) -> list[str]:
     """Translate to doit's own command line."""
     variables = [f"recipe={','.join(recipes)}"]
-    for name in ("platform", "target", "samples", "outdir"):
+    for name in ("platform", "target", "toolchain", "emulator", "samples", "outdir"):
         if getattr(options, name) is not None:
             variables.append(f"{name}={getattr(options, name)}")
     if options.command == "build":

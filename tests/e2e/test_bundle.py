@@ -100,10 +100,10 @@ def test_qemu_runs_the_same_firmware(repository: Repository) -> None:
     ):
         if shutil.which(program) is None:
             pytest.skip(f"{program} is not installed")
-        repository.write("q.yaml", "name: q\n" + (repository.folder / "digits.yaml").read_text()
-                         .replace("samples: 3", "samples: 3, emulator: qemu"))  # fmt: skip
-        assert "run" in repository.build("recipe=q.yaml", f"platform={platform}")
-        manifest = repository.manifest(f"build/q/q-{platform}.tar.gz")
+        assert "run" in repository.build(
+            "recipe=digits.yaml", f"platform={platform}", "emulator=qemu"
+        )
+        manifest = repository.manifest(f"build/digits/digits-{platform}.tar.gz")
         assert manifest["run"]["emulator"].startswith("qemu")
         assert manifest["run"]["differences"] == 0
 
@@ -122,10 +122,9 @@ def test_other_toolchains_build_and_agree(
 ) -> None:
     if shutil.which(toolchain) is None:
         pytest.skip(f"{toolchain} is not installed")
-    repository.write("t.yaml", (repository.folder / "digits.yaml").read_text()
-                     + f"toolchain: {toolchain}\n")  # fmt: skip
-    assert repository.build("recipe=t.yaml", f"platform={platform}") == ALL_STAGES
-    assert repository.manifest(f"build/t/t-{platform}.tar.gz")["run"]["differences"] == 0
+    choice = (f"platform={platform}", f"toolchain={toolchain}")
+    assert repository.build("recipe=digits.yaml", *choice) == ALL_STAGES
+    assert repository.manifest(f"build/digits/digits-{platform}.tar.gz")["run"]["differences"] == 0
 
 
 def test_generated_c_has_no_undefined_behaviour(repository: Repository) -> None:

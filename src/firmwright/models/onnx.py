@@ -183,8 +183,13 @@ def run_reference(
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-    return [cast("list[np.ndarray[Any, Any]]", session.run(None, dict(s))) for s in inputs]
+    try:
+        session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        return [cast("list[np.ndarray[Any, Any]]", session.run(None, dict(s))) for s in inputs]
+    except Exception as error:  # its errors have no base class of their own
+        raise UserError(
+            f"ONNX Runtime, the reference, cannot evaluate the model: {first_line(error)}"
+        ) from error
 
 
 def reference_version() -> str:

@@ -191,15 +191,21 @@ def run_reference(
     """Evaluate with LiteRT's reference kernels, the definition of TFLite's arithmetic."""
     judge = interpreter(data)
     details = judge.get_input_details()
-    for detail in details:
-        judge.resize_tensor_input(detail["index"], inputs[0][detail["name"]].shape)
-    judge.allocate_tensors()
     results = []
-    for sample in inputs:
+    try:
         for detail in details:
-            judge.set_tensor(detail["index"], sample[detail["name"]])
-        judge.invoke()
-        results.append([judge.get_tensor(d["index"]).copy() for d in judge.get_output_details()])
+            judge.resize_tensor_input(detail["index"], inputs[0][detail["name"]].shape)
+        judge.allocate_tensors()
+        for sample in inputs:
+            for detail in details:
+                judge.set_tensor(detail["index"], sample[detail["name"]])
+            judge.invoke()
+            found = [judge.get_tensor(d["index"]) for d in judge.get_output_details()]
+            results.append([array.copy() for array in found])
+    except (RuntimeError, ValueError) as error:
+        raise UserError(
+            f"LiteRT, the reference, cannot evaluate the model: {first_line(error)}"
+        ) from error
     return results
 
 

@@ -23,6 +23,8 @@ from firmwright.yaml_text import Pointer
 _OVERRIDES: Mapping[str, tuple[str, ...]] = {
     "platform": ("platform",),
     "target": ("target",),
+    "toolchain": ("toolchain",),
+    "emulator": ("run", "emulator"),
     "samples": ("run", "samples"),
 }
 _WHOLE_NUMBER = re.compile("-?[0-9]{1,18}")
@@ -37,9 +39,9 @@ def load_recipe(
 ) -> Recipe:
     """Read, check and complete a recipe.
 
-    ``overrides`` (``platform``, ``target``, ``samples``, as text) replace what the file
-    says. ``cache`` is a folder in which valid recipes are remembered by content. Raises
-    DiagnosticError with all mistakes: of YAML, schema and names, and files that are missing.
+    ``overrides`` (the keys of ``_OVERRIDES``, as text) replace what the file says. ``cache`` is
+    a folder in which valid recipes are remembered by content. Raises DiagnosticError with all
+    mistakes: of YAML, schema and names, and files that are missing.
     """
     shown = str(path)
     content = read_bytes(path, shown)
