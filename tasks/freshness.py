@@ -8,13 +8,15 @@ results are checked like inputs; and what is known of a task is on disk before t
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from doit.dependency import FileChangedChecker, SqliteDB
+from doit.dependency import DatabaseException, FileChangedChecker, SqliteDB
 from doit.task import Task
 
 from firmwright.errors import UserError
@@ -59,10 +61,31 @@ class ContentChecker(FileChangedChecker):  # type: ignore[misc]
         return state_of(dep)
 
 
+def locked(path: Path) -> TextIO:
+    """Lock a build folder for as long as the file is open: two builds would spoil each other."""
+    stream = path.open("w")
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print(f"waiting for another build in {path.parent}", file=sys.stderr, flush=True)
+        fcntl.flock(stream, fcntl.LOCK_EX)
+    return stream
+
+
 class DurableDB(SqliteDB):  # type: ignore[misc]
     """doit's sqlite3 state, written after every task: a killed build loses nothing finished."""
 
     desc = "sqlite3, written after every task"
+
+    def __init__(self, name: str, codec: Any, *, module_name: str | None = None) -> None:
+        """Open the state; wait while another build has it, start afresh if it is damaged."""
+        self._lock = locked(Path(f"{name}.lock"))
+        try:
+            super().__init__(name, codec, module_name=module_name)
+        except DatabaseException:
+            print(f"{name} is damaged: what was built is forgotten", file=sys.stderr)
+            Path(name).unlink()
+            super().__init__(name, codec, module_name=module_name)
 
     def set(self, task_id: str, dependency: str, value: Any) -> None:
         super().set(task_id, dependency, value)

@@ -63,8 +63,11 @@ def run(job: Job, folder: Path) -> None:
             compile_object(job.build, compiler, project / name, target, job.cache)
         return CompiledObject(keys[name], digest(target))
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    pool = ThreadPoolExecutor(os.cpu_count())
+    try:
         compiled = list(pool.map(compile_one, keys))
+    finally:
+        pool.shutdown(cancel_futures=True)  # after a failure or ctrl-C nothing more is started
     write_record(folder / "objects.json", Objects(dict(zip(keys, compiled, strict=True))))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import ALL_STAGES, ROOT, Repository
+from .conftest import ALL_STAGES, ROOT, Repository, ran
 
 RECIPE = "recipe=digits.yaml"
 PROBE = """
@@ -150,6 +150,31 @@ def test_interrupted_build_says_so_in_one_line(repository: Repository) -> None:
     assert process.returncode == 130
     assert errors.strip() == "interrupted; finished stages are kept"
     assert repository.build(RECIPE)[0] == "objects"
+
+
+def test_damaged_state_is_started_afresh(copy_of_built: Repository) -> None:
+    (copy_of_built.folder / "build/.doit.db").write_bytes(b"no database" * 10)
+    done = copy_of_built.doit("build", RECIPE)
+    assert (done.returncode, ran(done.stdout)) == (0, ALL_STAGES)
+    assert done.stderr.strip() == "build/.doit.db is damaged: what was built is forgotten"
+
+
+def test_second_build_in_the_same_folder_waits_for_the_first(repository: Repository) -> None:
+    command = [sys.executable, "-m", "doit", "build", RECIPE, "platform=host"]
+    builds = [
+        subprocess.Popen(
+            command,
+            cwd=repository.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    results = [b.communicate(timeout=300) for b in builds]
+    assert [b.returncode for b in builds] == [0, 0]
+    assert sorted(len(ran(out)) for out, _ in results) == [0, len(ALL_STAGES)]
+    assert sorted(err.strip() for _, err in results) == ["", "waiting for another build in build"]
 
 
 def test_input_edited_during_its_stage_is_not_counted_as_built(tmp_path: Path) -> None:
