@@ -9,6 +9,7 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--refresh", action="store_true", help="write what tests/failing expects anew")
     parser.addoption(
         "--no-skips",
         action="store_true",

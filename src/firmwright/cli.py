@@ -16,6 +16,16 @@ COMMANDS = {
     "clean": "remove what was built",
     "forget": "forget what was built, so that everything runs again",
 }
+VARIABLES = {
+    "platform": "build for this platform instead of the recipe's",
+    "target": 'this target mix instead, e.g. "soma_dory, c"',
+    "toolchain": "compile with this toolchain",
+    "emulator": "run in this emulator",
+    "samples": "run this many samples",
+    "outdir": "build here instead of build/<recipe name>",
+}
+"""The task file's variables: options here, and ``name=value`` as for doit."""
+
 TASK_FILE = "firmwright.tasks.dodo"
 """Imported by name: the tasks import firmwright, firmwright does not know them."""
 
@@ -29,13 +39,11 @@ def parser() -> argparse.ArgumentParser:
     commands = main.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, sentence in COMMANDS.items():
         command = commands.add_parser(name, help=sentence, description=sentence)
-        command.add_argument("recipes", nargs="+", metavar="RECIPE", help="a recipe file")
-        command.add_argument("--platform", help="build for this platform instead of the recipe's")
-        command.add_argument("--target", help='this target mix instead, e.g. "soma_dory, c"')
-        command.add_argument("--toolchain", help="compile with this toolchain")
-        command.add_argument("--emulator", help="run in this emulator")
-        command.add_argument("--samples", help="run this many samples")
-        command.add_argument("--outdir", help="build here instead of build/<recipe name>")
+        command.add_argument(
+            "recipes", nargs="+", metavar="RECIPE", help="a recipe file, or name=value as for doit"
+        )
+        for variable, meaning in VARIABLES.items():
+            command.add_argument(f"--{variable}", help=meaning)
         if name == "build":
             command.add_argument("-n", "--jobs", default="1", help="stages to run side by side")
         if name == "info":
@@ -43,21 +51,23 @@ def parser() -> argparse.ArgumentParser:
     return main
 
 
-def doit_arguments(options: argparse.Namespace, recipes: Sequence[str]) -> list[str]:
+def doit_arguments(options: argparse.Namespace) -> list[str]:
     """Translate to doit's own command line."""
-    variables = [f"recipe={','.join(recipes)}"]
-    for name in ("platform", "target", "toolchain", "emulator", "samples", "outdir"):
+    recipes = [word for word in options.recipes if "=" not in word]
+    variables = [word for word in options.recipes if "=" in word]
+    if recipes:
+        variables.append(f"recipe={','.join(recipes)}")
+    for name in VARIABLES:
         if getattr(options, name) is not None:
             variables.append(f"{name}={getattr(options, name)}")
-    if options.command == "build":
-        return ["run", "-n", options.jobs, "build", *variables]
-    if options.command == "list":
-        return ["list", "--all", *variables]
-    if options.command == "info":
-        return ["info", *variables]
-    if options.command == "clean":
-        return ["clean", "--clean-all", *variables]
-    return ["forget", "--all", *variables]
+    command = {
+        "build": ["run", "-n", getattr(options, "jobs", "1"), "build"],
+        "list": ["list", "--all"],
+        "info": ["info"],
+        "clean": ["clean", "--clean-all"],
+        "forget": ["forget", "--all"],
+    }[options.command]
+    return [*command, *variables]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from doit.doit_cmd import DoitMain
 
     options = parser().parse_args(arguments)
-    given = doit_arguments(options, options.recipes)
+    given = doit_arguments(options)
     # The tasks read doit's variables while they are imported, so these come first.
     DoitMain.process_args(DoitMain, given)
     tasks = importlib.import_module(TASK_FILE)

@@ -1,6 +1,7 @@
 """Every folder of tests/failing holds a recipe with mistakes and the messages it must give.
 
 ``overrides.txt``, where present, has one ``name=value`` of the command line a line.
+``python -m pytest tests/recipe/test_failing.py --refresh`` writes the messages anew.
 """
 
 from __future__ import annotations
@@ -17,10 +18,17 @@ CASES = sorted(folder.name for folder in FAILING.iterdir() if folder.is_dir())
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_messages(case: str, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages(
+    case: str,
+    catalogue: Catalogue,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
     monkeypatch.chdir(FAILING / case)
     overrides = Path("overrides.txt")
     lines = overrides.read_text("utf-8").splitlines() if overrides.exists() else []
     with pytest.raises(DiagnosticError) as raised:
         load_recipe(Path("recipe.yaml"), dict(line.split("=", 1) for line in lines), catalogue)
+    if request.config.getoption("--refresh"):
+        Path("expected.txt").write_text(f"{raised.value}\n", "utf-8")
     assert str(raised.value) + "\n" == Path("expected.txt").read_text("utf-8")
