@@ -1,6 +1,6 @@
 """The task file: every recipe that the command line names, through every stage.
 
-A repository's ``dodo.py`` is ``from .dodo import *``; the command ``firmwright``
+A repository's ``dodo.py`` is ``from firmwright.tasks.dodo import *``; the command ``firmwright``
 runs these tasks where there is none.
 """
 
