@@ -79,10 +79,10 @@ def run(job: Job, folder: Path) -> None:
     )
     found = decode_outputs(execution.console, interface.outputs, len(chosen), execution.exit_code)
     judge = FORMATS[interface.format].load()
-    expected = judge.run_reference((model / f"model.{interface.format}").read_bytes(), chosen)
+    verdict = judge.run_reference((model / f"model.{interface.format}").read_bytes(), chosen)
     arrays = {
         f"{side}_{i}": np.stack([outputs[i] for outputs in results])
-        for side, results in (("firmware", found), ("reference", expected))
+        for side, results in (("firmware", found), ("reference", verdict.outputs))
         for i in range(len(interface.outputs))
     }
     write_arrays(folder / "outputs.npz", arrays)
@@ -90,14 +90,14 @@ def run(job: Job, folder: Path) -> None:
     total = execution.instructions
     record = RunRecord(
         emulator=execution.emulator,
-        reference=judge.reference_version(),
+        reference=verdict.reference,
         samples=len(chosen),
         macs=read_record(job.folder("partition") / "partition.json", Partition).macs,
         instructions=None if total is None else total // len(chosen),
         instructions_total=total,
         instructions_by_function=dict(sorted(execution.by_symbol.items())),
         tolerance=tolerance,
-        agreement=compare(interface.outputs, found, expected, tolerance),
+        agreement=compare(interface.outputs, found, verdict.outputs, tolerance),
     )
     write_record(folder / "run.json", record)
     print(summary(job, record))

@@ -16,7 +16,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from .conftest import ALL_STAGES, MLPERF_TINY, ROOT, Repository, new_repository
+from .conftest import ALL_STAGES, MLPERF_TINY, OTHERS, ROOT, Repository, new_repository
 
 BUNDLE = "build/digits/digits-rv32-bare.tar.gz"
 
@@ -167,16 +167,18 @@ int main(void)
     assert (called.returncode, called.stdout) == (0, "0 -1")
 
 
-@pytest.mark.parametrize("platform", ["host", "rv32-bare", "cortex-m4-bare"])
-@pytest.mark.parametrize("recipe", MLPERF_TINY)
-def test_mlperf_tiny_builds_runs_and_agrees(
+READY = [(r, p) for r in MLPERF_TINY for p in ("host", "rv32-bare", "cortex-m4-bare")]
+
+
+@pytest.mark.parametrize(("recipe", "platform"), [*READY, *OTHERS])
+def test_ready_recipe_builds_runs_and_agrees(
     tmp_path_factory: pytest.TempPathFactory,
     mirror: Callable[[str], None],
     recipe: str,
     platform: str,
 ) -> None:
     mirror(recipe)
-    folder = tmp_path_factory.getbasetemp() / "mlperf-tiny"
+    folder = tmp_path_factory.getbasetemp() / "ready"
     folder.mkdir(exist_ok=True)
     repository = Repository(folder, dict(os.environ))
     repository.write("dodo.py", "from firmwright.tasks.dodo import *\n")

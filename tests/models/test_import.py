@@ -182,3 +182,34 @@ def test_operators_that_the_importer_brings_as_tir_join_regions_too() -> None:
         [1, 3, 4, 4],
     )
     assert regions(data) == [("conv2d", "maximum", "minimum")]
+
+
+def test_gather_never_reads_outside_its_tensor() -> None:
+    from firmwright.transforms.bounded_take import bound_take
+    from firmwright.transforms.rewriting import main_bindings, operator_name
+
+    data = model(
+        [helper.make_node("Gather", ["x", "i"], ["y"], axis=1)],
+        {"i": np.array([1, 0], "int64")},
+        [1, 2, 4, 4],
+    )
+    module = bound_take(import_model(data, "m.onnx", {})[0])
+    takes = [b.value for b in main_bindings(module) if operator_name(b.value) == "relax.take"]
+    assert takes
+    assert "fast" not in [str(t.attrs.mode) for t in takes]
+
+
+def test_graph_that_onnx_runtime_refuses_is_judged_by_onnx_itself() -> None:
+    from firmwright.models.onnx import run_reference
+
+    graph = helper.make_graph(
+        [helper.make_node("Floor", ["x"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.INT32, [2])],
+        [helper.make_tensor_value_info("y", TensorProto.INT32, [2])],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    data = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    verdict = run_reference(data, [{"x": np.array([3, -4], "int32")}])
+    assert verdict.reference.startswith("onnx ")
+    assert verdict.outputs[0][0].tolist() == [3, -4]

@@ -16,10 +16,16 @@ if TYPE_CHECKING:
     import tvm
 
 
+@dataclass(frozen=True)
+class Verdict:
+    """What a reference runtime, named with its version, answers: outputs by sample."""
+
+    reference: str
+    outputs: list[list[np.ndarray[Any, Any]]]
+
+
 class Importer(Protocol):
     """What a format's module offers. ``shapes`` fixes dynamic input shapes by input name."""
-
-    REFERENCE: str
 
     def import_model(
         self, data: bytes, name: str, shapes: Mapping[str, tuple[int, ...]]
@@ -28,11 +34,11 @@ class Importer(Protocol):
 
     def run_reference(
         self, data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]]
-    ) -> list[list[np.ndarray[Any, Any]]]:
-        """Evaluate the model on each sample with the format's own reference runtime."""
+    ) -> Verdict:
+        """Evaluate the model on each sample with the format's own reference runtime.
 
-    def reference_version(self) -> str:
-        """Return the reference runtime's name and version."""
+        Raises UserError where that refuses the model.
+        """
 
 
 @dataclass(frozen=True)

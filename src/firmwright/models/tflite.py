@@ -14,9 +14,8 @@ from tvm import relax
 from tvm.relax.frontend.tflite import from_tflite, tflite_frontend
 
 from firmwright.errors import UserError, first_line
+from firmwright.models.formats import Verdict
 from firmwright.models.interface import ELEMENT_BYTES, ModelInterface, Operator, Tensor
-
-REFERENCE = "litert"
 
 
 class NamedConverter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
@@ -185,9 +184,7 @@ def interpreter(data: bytes) -> Any:
     )
 
 
-def run_reference(
-    data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]]
-) -> list[list[np.ndarray[Any, Any]]]:
+def run_reference(data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]]) -> Verdict:
     """Evaluate with LiteRT's reference kernels, the definition of TFLite's arithmetic."""
     judge = interpreter(data)
     details = judge.get_input_details()
@@ -206,8 +203,4 @@ def run_reference(
         raise UserError(
             f"LiteRT, the reference, cannot evaluate the model: {first_line(error)}"
         ) from error
-    return results
-
-
-def reference_version() -> str:
-    return f"ai-edge-litert {version('ai-edge-litert')} (reference kernels)"
+    return Verdict(f"ai-edge-litert {version('ai-edge-litert')} (reference kernels)", results)

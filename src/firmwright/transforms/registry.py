@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from firmwright.transforms.bounded_take import bound_take
 from firmwright.transforms.layout_of_constants import fold_layout_of_constants
 from firmwright.transforms.layout_on_integers import keep_layout_on_integers
 from firmwright.transforms.own_dequantize import give_each_consumer_its_dequantize
@@ -34,6 +35,7 @@ def _decompose(module: tvm.IRModule) -> tvm.IRModule:
 CANONICAL = (
     Transform("decompose", "batch normalisation is arithmetic on tensors", _decompose),
     Transform("static-shapes", "no operator computes with shapes", fold_static_shapes),
+    Transform("bounded-take", "no index reads outside its tensor", bound_take),
     Transform("split-to-slices", "every operator has one result", split_to_slices),
     Transform(
         "layout-of-constants",
