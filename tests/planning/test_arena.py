@@ -54,6 +54,12 @@ def test_chain_needs_its_two_largest_neighbours() -> None:
     assert arena_bytes(place_buffers(chain)) == lower_bound(chain) == 640 + 480
 
 
+def test_chain_with_a_bottleneck_needs_no_more() -> None:
+    sizes = [128, 128, 128, 128, 8, 128, 128, 128, 128]
+    chain = [Lifetime(f"t{i}", size, i, i + 1) for i, size in enumerate(sizes)]
+    assert arena_bytes(place_buffers(chain)) == lower_bound(chain) == 256
+
+
 def test_residual_reuses_what_is_free() -> None:
     buffers = [
         Lifetime("skip", 1024, 0, 3),

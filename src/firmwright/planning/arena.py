@@ -44,20 +44,35 @@ ORDERS: tuple[Callable[[Lifetime], tuple[int, ...]], ...] = (
 """Greedy placement depends on the order; these are tried and the smallest arena is kept."""
 
 
+IMPROVEMENTS = 32
+"""Placements tried from each order."""
+
+
 def place_buffers(buffers: Sequence[Lifetime]) -> list[Placed]:
     """Place the buffers so that those alive together do not overlap; keep the arena small.
 
-    Deterministic. Tries greedy best-fit in several orders and stops at the lower bound.
+    Deterministic. Tries greedy best-fit in several orders, improves each, and stops at the
+    lower bound.
     """
     floor = lower_bound(buffers)
-    best: list[Placed] | None = None
-    for order in ORDERS:
-        placed = greedy(sorted(sorted(buffers, key=lambda b: b.name), key=order))
-        if best is None or arena_bytes(placed) < arena_bytes(best):
-            best = placed
-        if arena_bytes(best) == floor:
-            break
-    return sorted(best or [], key=lambda p: (p.lifetime.first, p.offset, p.lifetime.name))
+    best: list[Placed] = []
+    for order in orders(buffers):
+        placed = greedy(order)
+        for _ in range(IMPROVEMENTS):
+            if not best or arena_bytes(placed) < arena_bytes(best):
+                best = placed
+            if arena_bytes(best) == floor:
+                break
+            # What ends highest is what was placed too late: it gets first choice.
+            highest = max(placed, key=lambda p: p.end).lifetime
+            order = [highest, *(b for b in order if b is not highest)]
+            placed = greedy(order)
+    return sorted(best, key=lambda p: (p.lifetime.first, p.offset, p.lifetime.name))
+
+
+def orders(buffers: Sequence[Lifetime]) -> list[list[Lifetime]]:
+    by_name = sorted(buffers, key=lambda b: b.name)
+    return [sorted(by_name, key=order) for order in ORDERS]
 
 
 def greedy(buffers: Sequence[Lifetime]) -> list[Placed]:
