@@ -213,3 +213,26 @@ def test_graph_that_onnx_runtime_refuses_is_judged_by_onnx_itself() -> None:
     verdict = run_reference(data, [{"x": np.array([3, -4], "int32")}])
     assert verdict.reference.startswith("onnx ")
     assert verdict.outputs[0][0].tolist() == [3, -4]
+
+
+@pytest.mark.parametrize(
+    ("shape", "output", "message"),
+    [
+        ([2, 0], helper.make_tensor_value_info("y", FLOAT, [2, 0]), "input 'x' has no elements"),
+        ([2, 3], helper.make_tensor_sequence_value_info("y", FLOAT, None), "'y' is a sequence"),
+    ],
+)
+def test_what_is_no_tensor_with_elements_is_refused(
+    shape: list[int], output: onnx.ValueInfoProto, message: str
+) -> None:
+    kind = "SplitToSequence" if shape == [2, 3] else "Relu"
+    graph = helper.make_graph(
+        [helper.make_node(kind, ["x"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", FLOAT, shape)],
+        [output],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    data = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    with pytest.raises(UserError, match=message):
+        import_model(data, "m.onnx", {})

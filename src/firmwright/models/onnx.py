@@ -119,6 +119,10 @@ def graph_inputs(
         dims = value.type.tensor_type.shape.dim
         declared = [d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in dims]
         wanted = shapes.get(value.name, declared)
+        if 0 in wanted:
+            raise UserError(
+                f"{name}: input '{value.name}' has no elements: its shape is {declared}"
+            )
         shape = tuple(d for d in wanted if isinstance(d, int) and d > 0)
         if len(shape) < len(wanted):
             problems.append(f"  {value.name}: {declared}")
@@ -161,6 +165,11 @@ def element_type(value: onnx.ValueInfoProto, name: str) -> str:
 
 def graph_outputs(module: tvm.IRModule, graph: onnx.GraphProto, name: str) -> tuple[Tensor, ...]:
     """Take names from the graph and static shapes from what was imported."""
+    for value in graph.output:
+        kind = value.type.WhichOneof("value")
+        if kind not in (None, "tensor_type"):
+            found = kind.removesuffix("_type")
+            raise UserError(f"{name}: output '{value.name}' is a {found}, not a tensor")
     returned = module["main"].ret_ty
     types = list(returned.fields) if isinstance(returned, relax.TupleType) else [returned]
     outputs = []
