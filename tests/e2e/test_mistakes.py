@@ -220,12 +220,33 @@ def test_samples_of_wrong_type_or_shape(repository: Repository) -> None:
 
 
 def test_operator_without_c_is_named(repository: Repository) -> None:
-    nodes = [
-        helper.make_node("Constant", [], ["axis"], value_int=0),
-        helper.make_node("CumSum", ["x", "axis"], ["a"], name="running"),
-        helper.make_node("Relu", ["a"], ["y"], name="after"),
-    ]
-    save(repository.folder / "m.onnx", nodes, [4], [4])
+    axis = helper.make_tensor("axis", TensorProto.INT64, [], [0])
+    graph = helper.make_graph(
+        [
+            helper.make_node("CumSum", ["x", "axis"], ["a"], name="running"),
+            helper.make_node("Relu", ["a"], ["y"], name="after"),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", FLOAT, [4])],
+        [helper.make_tensor_value_info("y", FLOAT, [4])],
+        [axis],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(
+        helper.make_model(graph, opset_imports=opsets, ir_version=8), repository.folder / "m.onnx"
+    )
     text = fail_with(repository, "model: m.onnx\n")
     assert "operators that cannot be compiled:" in text
     assert "running" in text
+
+
+def test_importer_that_fails_says_so_once(repository: Repository) -> None:
+    nodes = [
+        helper.make_node("Constant", [], ["axis"], name="the axis", value_int=0),
+        helper.make_node("CumSum", ["x", "axis"], ["y"], name="running"),
+    ]
+    save(repository.folder / "m.onnx", nodes, [4], [4])
+    text = fail_with(repository, "model: m.onnx\n")
+    assert text.strip().splitlines()[1:] == [
+        "model:r: m.onnx: cannot import operator Constant (node 'the axis'): no value in Constant"
+    ]

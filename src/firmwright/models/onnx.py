@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -17,6 +16,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from firmwright.errors import UserError, first_line
 from firmwright.models.formats import Verdict
 from firmwright.models.interface import ELEMENT_BYTES, ModelInterface, Operator, Tensor
+from firmwright.models.quiet import imported
 
 
 class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
@@ -50,16 +50,16 @@ def import_model(
     name_nodes(model.graph)
     report_unsupported(model, name)
     inputs = graph_inputs(model.graph, name, shapes)
-    importer = NamedImporter({t.name: list(t.shape) for t in inputs}, "float32", sanitize=False)
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
-    with warnings.catch_warnings(), tvm.target.Target("llvm"):
-        warnings.simplefilter("ignore")
-        try:
-            module = importer.from_onnx(model.graph, opset)
-        except UserError as error:
-            raise UserError(f"{name}: {error}") from error
-        except Exception as error:
-            raise UserError(f"{name}: cannot import the ONNX graph: {first_line(error)}") from error
+
+    def convert() -> tvm.IRModule:
+        input_shapes = {t.name: list(t.shape) for t in inputs}
+        with tvm.target.Target("llvm"):
+            return NamedImporter(input_shapes, "float32", sanitize=False).from_onnx(
+                model.graph, opset
+            )
+
+    module = imported(name, convert)
     interface = ModelInterface(
         format="onnx",
         sha256=hashlib.sha256(data).hexdigest(),

@@ -16,6 +16,7 @@ from tvm.relax.frontend.tflite import from_tflite, tflite_frontend
 from firmwright.errors import UserError, first_line
 from firmwright.models.formats import Verdict
 from firmwright.models.interface import ELEMENT_BYTES, ModelInterface, Operator, Tensor
+from firmwright.models.quiet import imported
 
 
 class NamedConverter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
@@ -96,12 +97,11 @@ def import_model(
         known = ", ".join(t.name for t in inputs)
         raise UserError(f"{name}: inputs: the model has no input '{unknown[0]}' (it has: {known})")
     outputs = tuple(described(graph, int(i), name, {}) for i in graph.OutputsAsNumpy())
-    try:
-        module = from_tflite(model, dict(shapes) or None, op_converter=NamedConverter)
-    except UserError as error:
-        raise UserError(f"{name}: {error}") from error
-    except Exception as error:
-        raise UserError(f"{name}: cannot import the TFLite graph: {first_line(error)}") from error
+
+    def convert() -> tvm.IRModule:
+        return from_tflite(model, dict(shapes) or None, op_converter=NamedConverter)
+
+    module = imported(name, convert)
     digest = hashlib.sha256(data).hexdigest()
     return module, ModelInterface("tflite", digest, inputs, outputs, operators)
 

@@ -1,0 +1,47 @@
+"""TVM's importers print on their own, in Python and in C++; what matters they raise as well."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import tvm
+
+from firmwright.errors import UserError, first_line
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Drop what is written to the process's stdout and stderr meanwhile, also from C++."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = {descriptor: os.dup(descriptor) for descriptor in (1, 2)}
+    sink = os.open(os.devnull, os.O_WRONLY)
+    try:
+        for descriptor in kept:
+            os.dup2(sink, descriptor)
+        yield
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        for descriptor, original in kept.items():
+            os.dup2(original, descriptor)
+            os.close(original)
+        os.close(sink)
+
+
+def imported(name: str, convert: Callable[[], tvm.IRModule]) -> tvm.IRModule:
+    """Return what an importer makes of the model ``name``; UserError with its reason otherwise."""
+    with quiet(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return convert()
+        except UserError as error:
+            failure = str(error)
+        except Exception as error:  # importers raise all kinds
+            failure = f"cannot import the graph: {first_line(error)}"
+        # The importer's objects are gone here, and have said what they had to say about it.
+    raise UserError(f"{name}: {failure}")
