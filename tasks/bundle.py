@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,7 @@ def manifest(job: Job, files: tuple[BundledFile, ...]) -> Manifest:
 
     from firmwright.bundle.manifest import (
         MANIFEST_VERSION,
+        BatchReport,
         Manifest,
         MemoryReport,
         ModelSource,
@@ -63,6 +65,7 @@ def manifest(job: Job, files: tuple[BundledFile, ...]) -> Manifest:
     )
     from firmwright.models import ModelInterface
     from firmwright.planning import Plan
+    from firmwright.planning.batch import BatchChoice
     from firmwright.records import read_record
     from firmwright.toolchain import find_compiler
     from firmwright.toolchain.image import MemoryUse
@@ -83,6 +86,11 @@ def manifest(job: Job, files: tuple[BundledFile, ...]) -> Manifest:
         files=files,
         memory=MemoryReport(
             memory.flash_bytes, memory.ram_bytes, plan.arena_bytes, plan.arena_lower_bound_bytes
+        ),
+        batch=(
+            BatchReport(**asdict(read_record(job.folder("batch") / "batch.json", BatchChoice)))
+            if job.has("batch")
+            else None
         ),
         run=RunReport(
             emulator=record.emulator,
@@ -107,7 +115,7 @@ def manifest(job: Job, files: tuple[BundledFile, ...]) -> Manifest:
 STAGE = Stage(
     name="bundle",
     sentence="pack firmware, sources and manifest",
-    needs=("model", "plan", "sources", "firmware", "run"),
+    needs=("model", "batch", "plan", "sources", "firmware", "run"),
     code=("bundle", "records.py"),
     options=options,
     run=run,

@@ -17,6 +17,7 @@ from typing import Any
 from firmwright.errors import UserError
 
 from . import (
+    batch,
     bundle,
     firmware,
     kernels,
@@ -32,7 +33,8 @@ from .jobs import Job, build_root, complain, load_jobs, prepared_root
 from .reporter import StageReporter
 
 STAGES = tuple(
-    m.STAGE for m in (model, partition, kernels, plan, sources, objects, firmware, run, bundle)
+    m.STAGE
+    for m in (model, batch, partition, kernels, plan, sources, objects, firmware, run, bundle)
 )
 
 

@@ -25,10 +25,10 @@ from firmwright.toolchain import (
     toolchain_names,
 )
 
-OVERRIDES = ("platform", "target", "toolchain", "emulator", "samples")
+OVERRIDES = ("platform", "target", "toolchain", "emulator", "samples", "batch")
 VARIABLES = ("recipe", "outdir", *OVERRIDES)
 SHARED_STAGES = frozenset({"model", "partition", "kernels"})
-"""Stages whose results do not depend on the platform."""
+"""Stages whose results do not depend on the platform, unless a batch is fitted to its memory."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,22 @@ class Job:
 
     def folder(self, stage: str) -> Path:
         """Return a stage's result folder, below the platform's own where it depends on it."""
-        if stage in SHARED_STAGES:
+        if self.shared(stage):
             return self.outdir / stage
         return self.outdir / self.platform.name / stage
 
+    def has(self, stage: str) -> bool:
+        """Tell whether this recipe has work for a stage."""
+        return stage != "batch" or self.recipe.batch is not None
+
+    def shared(self, stage: str) -> bool:
+        return stage == "model" or (stage in SHARED_STAGES and self.recipe.batch is None)
+
     def task(self, stage: str) -> str:
         """Return the name of a stage's task; doit remembers each platform's by itself."""
-        shared = stage in SHARED_STAGES
-        return f"{stage}:{self.recipe.name}" if shared else f"{stage}:{self.bundle_name}"
+        return (
+            f"{stage}:{self.recipe.name}" if self.shared(stage) else f"{stage}:{self.bundle_name}"
+        )
 
     @property
     def bundle_name(self) -> str:

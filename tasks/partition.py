@@ -16,11 +16,12 @@ def options(job: Job) -> Any:
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``partition.json`` and ``module.json`` (one Relax function a region)."""
+    """Write ``partition.json``, ``interface.json`` and ``module.json`` (a function a region)."""
     import tvm
 
     from firmwright.models import ModelInterface
     from firmwright.partition.outline import partition_module
+    from firmwright.planning.batch import BatchChoice, BatchLayout, batched_interface
     from firmwright.records import read_record, write_record
     from firmwright.targets import load_target
     from firmwright.transforms import CANONICAL
@@ -31,19 +32,25 @@ def run(job: Job, folder: Path) -> None:
     try:
         for transform in CANONICAL:
             module = transform.apply(module)
+        if job.has("batch"):
+            choice = read_record(job.folder("batch") / "batch.json", BatchChoice)
+            size = choice.actual_batch_size
+            module, interface, axes = batched_interface(interface, module, size)
+            write_record(folder / "batch.json", BatchLayout(size, axes))
         device = load_target(job.recipe.target[0].name)
         module, partition = partition_module(module, interface, device.name, device.reason)
     except UserError as error:
         raise UserError(f"{job.recipe.name}: {error}") from error
     (folder / "module.json").write_text(tvm.ir.save_json(module), encoding="utf-8")
     write_record(folder / "partition.json", partition)
+    write_record(folder / "interface.json", interface)
 
 
 STAGE = Stage(
     name="partition",
     sentence="cut the network into regions, each on one device",
-    needs=("model",),
-    code=("partition", "transforms", "targets", "records.py"),
+    needs=("model", "batch"),
+    code=("partition", "planning", "transforms", "targets", "records.py"),
     options=options,
     run=run,
 )

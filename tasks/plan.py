@@ -22,7 +22,7 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.planning import check_memory, make_plan
     from firmwright.records import read_record, write_record
 
-    interface = read_record(job.folder("model") / "model.json", ModelInterface)
+    interface = read_record(job.folder("partition") / "interface.json", ModelInterface)
     partition = read_record(job.folder("partition") / "partition.json", Partition)
     kernels = read_record(job.folder("kernels") / "kernels.json", Kernels)
     plan = make_plan(partition, kernels)
@@ -33,7 +33,7 @@ def run(job: Job, folder: Path) -> None:
 STAGE = Stage(
     name="plan",
     sentence="give every buffer its place in memory",
-    needs=("model", "partition", "kernels"),
+    needs=("partition", "kernels"),
     code=("planning", "records.py"),
     options=options,
     run=run,

@@ -20,6 +20,7 @@ BUDGET = 400_000_000_000
 def options(job: Job) -> Any:
     spec = job.recipe.run
     return {
+        "batch": job.has("batch"),
         "samples": spec.samples,
         "seed": spec.seed,
         "emulator": emulator(job),
@@ -41,16 +42,17 @@ def inputs(job: Job) -> list[Path]:
     return [job.recipe.resolve(name) for name in names]
 
 
-def samples(job: Job, interface: ModelInterface) -> list[Sample]:
+def samples(job: Job, interface: ModelInterface, count: int) -> list[Sample]:
+    """Return ``count`` samples for a batch of 1."""
     from firmwright.verify.samples import random_samples, stored_samples
 
     spec = job.recipe.run
     if spec.inputs is None:
-        return random_samples(interface.inputs, spec.samples, spec.seed)
+        return random_samples(interface.inputs, count, spec.seed)
     if isinstance(spec.inputs, str):
-        return stored_samples(interface.inputs, job.recipe.resolve(spec.inputs), spec.samples)
+        return stored_samples(interface.inputs, job.recipe.resolve(spec.inputs), count)
     paths = {name: job.recipe.resolve(path) for name, path in spec.inputs}
-    return stored_samples(interface.inputs, paths, spec.samples)
+    return stored_samples(interface.inputs, paths, count)
 
 
 def run(job: Job, folder: Path) -> None:
@@ -60,14 +62,21 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.emulator import run_firmware
     from firmwright.models import FORMATS, ModelInterface
     from firmwright.partition import Partition
+    from firmwright.planning.batch import BatchLayout
     from firmwright.records import read_record, write_arrays, write_record
+    from firmwright.verify.batches import joined_outputs, joined_samples
     from firmwright.verify.compare import compare
     from firmwright.verify.protocol import decode_outputs, encode_samples
     from firmwright.verify.record import RunRecord
 
     model = job.folder("model")
-    interface = read_record(model / "model.json", ModelInterface)
-    chosen = samples(job, interface)
+    single = read_record(model / "model.json", ModelInterface)
+    interface = read_record(job.folder("partition") / "interface.json", ModelInterface)
+    layout = BatchLayout(1, tuple(0 for _ in interface.outputs))
+    if job.has("batch"):
+        layout = read_record(job.folder("partition") / "batch.json", BatchLayout)
+    alone = samples(job, single, job.recipe.run.samples * layout.size)
+    chosen = joined_samples(alone, layout.size)
     execution = run_firmware(
         job.folder("firmware") / "firmware.elf",
         job.platform,
@@ -79,10 +88,11 @@ def run(job: Job, folder: Path) -> None:
     )
     found = decode_outputs(execution.console, interface.outputs, len(chosen), execution.exit_code)
     judge = FORMATS[interface.format].load()
-    verdict = judge.run_reference((model / f"model.{interface.format}").read_bytes(), chosen)
+    verdict = judge.run_reference((model / f"model.{interface.format}").read_bytes(), alone)
+    expected = joined_outputs(verdict.outputs, layout.size, layout.output_axes)
     arrays = {
         f"{side}_{i}": np.stack([outputs[i] for outputs in results])
-        for side, results in (("firmware", found), ("reference", verdict.outputs))
+        for side, results in (("firmware", found), ("reference", expected))
         for i in range(len(interface.outputs))
     }
     write_arrays(folder / "outputs.npz", arrays)
@@ -92,12 +102,13 @@ def run(job: Job, folder: Path) -> None:
         emulator=execution.emulator,
         reference=verdict.reference,
         samples=len(chosen),
+        batch=layout.size,
         macs=read_record(job.folder("partition") / "partition.json", Partition).macs,
         instructions=None if total is None else total // len(chosen),
         instructions_total=total,
         instructions_by_function=dict(sorted(execution.by_symbol.items())),
         tolerance=tolerance,
-        agreement=compare(interface.outputs, found, verdict.outputs, tolerance),
+        agreement=compare(interface.outputs, found, expected, tolerance),
     )
     write_record(folder / "run.json", record)
     print(summary(job, record))
@@ -121,7 +132,7 @@ STAGE = Stage(
     name="run",
     sentence="run the firmware and compare it with the reference",
     needs=("model", "partition", "firmware"),
-    code=("emulator", "verify", "models", "records.py"),
+    code=("planning/batch.py", "emulator", "verify", "models", "records.py"),
     options=options,
     inputs=inputs,
     run=run,

@@ -43,7 +43,7 @@ def run(job: Job, folder: Path) -> None:
     network = Network(
         name=job.recipe.name,
         c_prefix=job.recipe.c_prefix,
-        interface=read_record(job.folder("model") / "model.json", ModelInterface),
+        interface=read_record(job.folder("partition") / "interface.json", ModelInterface),
         partition=read_record(job.folder("partition") / "partition.json", Partition),
         kernels=read_record(job.folder("kernels") / "kernels.json", Kernels),
         plan=read_record(job.folder("plan") / "plan.json", Plan),
@@ -55,7 +55,7 @@ def run(job: Job, folder: Path) -> None:
 STAGE = Stage(
     name="sources",
     sentence="write the C project",
-    needs=("model", "partition", "kernels", "plan"),
+    needs=("partition", "kernels", "plan"),
     code=("codegen", "toolchain", "records.py"),
     options=options,
     inputs=inputs,

@@ -30,7 +30,7 @@ INDEX = "stage.json"
 
 @dataclass(frozen=True)
 class Stage:
-    """One step of the line of work.
+    """One step of the line of work; a recipe that asks nothing of it does without.
 
     ``run(job, folder)`` writes the results into an empty folder. ``needs`` names the stages
     whose results it reads, ``inputs`` the user's and the package's files. ``code`` names the
@@ -52,10 +52,11 @@ class Stage:
         """Yield the doit task of each job, below a group task of the stage's name."""
         yield {"basename": self.name, "name": None, "doc": self.sentence}
         for job in jobs:
-            yield self.task(job)
+            if job.has(self.name):
+                yield self.task(job)
 
     def task(self, job: Job) -> dict[str, Any]:
-        needed = [job.folder(stage) / INDEX for stage in self.needs]
+        needed = [job.folder(stage) / INDEX for stage in self.needs if job.has(stage)]
         dependencies = [str(p) for p in (*needed, *self.inputs(job))]
         folder = job.folder(self.name)
         targets = [folder / INDEX, *([self.publish(job)] if self.publish else [])]

@@ -10,6 +10,7 @@ import pytest
 
 from firmwright.errors import DiagnosticError
 from firmwright.recipe import (
+    BatchRequest,
     Catalogue,
     DeviceSpec,
     InputShape,
@@ -32,6 +33,7 @@ target: [soma_dory -layout_transform=0, {{device: tidl, options: {{fast: true}}}
 toolchain: clang
 c_prefix: tvmgen_default
 cflags: [-O3]
+batch: {{size: 4, require: true}}
 run: {{inputs: {{b: b.npy, a: a.npy}}, samples: 2, seed: 3, tolerance: {{absolute: 1}}}}
 """
 
@@ -61,6 +63,7 @@ def test_defaults(load: Load, tmp_path: Path) -> None:
         toolchain="zig",
         c_prefix="network",
         cflags=(),
+        batch=None,
         run=RunOptions(None, 1, 0, "unicorn", Tolerance(0.0, 0.0)),
     )
 
@@ -80,6 +83,7 @@ def test_everything_stated(load: Load, tmp_path: Path) -> None:
         toolchain="clang",
         c_prefix="tvmgen_default",
         cflags=("-O3",),
+        batch=BatchRequest(4, True),
         run=RunOptions((("a", "a.npy"), ("b", "b.npy")), 2, 3, "native", Tolerance(1.0, 0.0)),
     )
 

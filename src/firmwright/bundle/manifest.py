@@ -47,11 +47,27 @@ class MemoryReport:
 
 
 @dataclass(frozen=True)
+class BatchReport:
+    """The batch that was wanted and the one that fits; bytes of RAM.
+
+    ``next_needs`` is what one sample more would need, null where no more were wanted.
+    """
+
+    desired_batch_size: int
+    actual_batch_size: int
+    memory: str
+    capacity: int
+    needs: int
+    next_needs: int | None
+
+
+@dataclass(frozen=True)
 class RunReport:
     """How the firmware ran; see :class:`firmwright.verify.record.RunRecord`.
 
-    ``instructions`` and ``macs`` are of one inference. ``mismatches`` are output values beyond
-    ``tolerance``, ``differences`` those that differ at all, of ``values``.
+    ``instructions`` and ``macs`` are of one inference, which takes a whole batch. ``mismatches``
+    are output values beyond ``tolerance``, ``differences`` those that differ at all, of
+    ``values``.
     """
 
     emulator: str
@@ -83,6 +99,7 @@ class Manifest:
     recipe: Source
     files: tuple[BundledFile, ...]
     memory: MemoryReport
+    batch: BatchReport | None
     run: RunReport
     versions: dict[str, str]
 

@@ -127,6 +127,12 @@ def memory_consumers(
     return sorted(consumers, key=lambda c: (-c.bytes, c.what))
 
 
+def ram_needed(plan: Plan, interface: ModelInterface, platform: Platform) -> int:
+    """Return the bytes of RAM that arena, stack and the program's own buffers take together."""
+    ports = sum(t.bytes for t in (*interface.inputs, *interface.outputs))
+    return plan.arena_bytes + platform.stack + ports
+
+
 def check_memory(
     plan: Plan, partition: Partition, interface: ModelInterface, platform: Platform
 ) -> None:
@@ -134,10 +140,10 @@ def check_memory(
     ram = platform.memories.get("ram")
     if ram is None:
         return
-    ports = sum(t.bytes for t in (*interface.inputs, *interface.outputs))
-    needed = plan.arena_bytes + platform.stack + ports
+    needed = ram_needed(plan, interface, platform)
     if needed <= ram.size:
         return
+    ports = needed - plan.arena_bytes - platform.stack
     consumers = memory_consumers(plan, partition, interface, platform.stack)[:LARGEST_SHOWN]
     raise UserError(
         "\n".join(

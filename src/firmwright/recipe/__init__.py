@@ -5,6 +5,7 @@ from __future__ import annotations
 from firmwright.recipe.catalogue import Catalogue
 from firmwright.recipe.load import load_recipe
 from firmwright.recipe.recipe import (
+    BatchRequest,
     DeviceSpec,
     InputShape,
     ModelSource,
@@ -15,6 +16,7 @@ from firmwright.recipe.recipe import (
 from firmwright.recipe.target import parse_target
 
 __all__ = [
+    "BatchRequest",
     "Catalogue",
     "DeviceSpec",
     "InputShape",

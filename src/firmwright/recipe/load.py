@@ -26,7 +26,10 @@ _OVERRIDES: Mapping[str, tuple[str, ...]] = {
     "toolchain": ("toolchain",),
     "emulator": ("run", "emulator"),
     "samples": ("run", "samples"),
+    "batch": ("batch",),
 }
+_WHOLE_NUMBERS = frozenset({"samples", "batch"})
+"""Overrides whose text is a whole number."""
 _WHOLE_NUMBER = re.compile("-?[0-9]{1,18}")
 _FORMATS = {".tflite": "tflite", ".onnx": "onnx"}
 
@@ -99,7 +102,7 @@ def _apply_overrides(
         part: Any = schema
         for parent in parents:
             holder, part = holder.get(parent), part["properties"][parent]
-        value = int(text) if name == "samples" and _WHOLE_NUMBER.fullmatch(text) else text
+        value = int(text) if name in _WHOLE_NUMBERS and _WHOLE_NUMBER.fullmatch(text) else text
         for finding in findings(value, part["properties"][last]):
             yield Diagnostic(label, 0, 0, finding.message)
         if isinstance(holder, dict):  # else the schema has reported it
@@ -189,11 +192,13 @@ def _normal_form(data: dict[str, Any], path: Path, catalogue: Catalogue) -> dict
     toolchains = catalogue.platform_toolchains.get(platform, ())
     emulators = catalogue.platform_emulators.get(platform, ())
     devices, _ = read_target(data["target"])
+    batch = data.get("batch")
     return {
         **data,
         "name": data.get("name", path.stem),
         "model": model,
         "target": [{"device": d.name, "options": dict(d.options)} for _, d in devices],
         "toolchain": data.get("toolchain", next(iter(toolchains), None)),
+        "batch": {"size": batch, "require": False} if isinstance(batch, int) else batch,
         "run": {"inputs": None, "emulator": next(iter(emulators), None), **run},
     }

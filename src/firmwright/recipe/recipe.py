@@ -57,6 +57,14 @@ class Tolerance:
 
 
 @dataclass(frozen=True)
+class BatchRequest:
+    """Samples at once: the largest number up to ``size`` that fits, or with ``require`` all."""
+
+    size: int
+    require: bool
+
+
+@dataclass(frozen=True)
 class RunOptions:
     """The run that proves the firmware.
 
@@ -87,6 +95,7 @@ class Recipe:
     toolchain: str | None
     c_prefix: str
     cflags: tuple[str, ...]
+    batch: BatchRequest | None
     run: RunOptions
 
     def resolve(self, path: str) -> Path:
@@ -126,6 +135,7 @@ class Recipe:
             toolchain=data["toolchain"],
             c_prefix=data["c_prefix"],
             cflags=tuple(data["cflags"]),
+            batch=BatchRequest(**data["batch"]) if data["batch"] else None,
             run=RunOptions(
                 inputs=tuple(sorted(given.items())) if isinstance(given, dict) else given,
                 samples=run["samples"],

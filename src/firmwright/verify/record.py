@@ -10,7 +10,7 @@ from firmwright.verify.compare import Agreement
 
 @dataclass(frozen=True)
 class RunRecord:
-    """How the firmware ran.
+    """How the firmware ran; each of the ``samples`` is a batch of ``batch``.
 
     ``instructions`` were counted inside the network's run function: ``instructions`` is the mean
     of one inference, rounded down, ``instructions_total`` the sum over all samples, by function
@@ -20,6 +20,7 @@ class RunRecord:
     emulator: str
     reference: str
     samples: int
+    batch: int
     macs: int
     instructions: int | None
     instructions_total: int | None

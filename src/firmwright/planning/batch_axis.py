@@ -1,0 +1,283 @@
+"""The same network for several samples at once: its batch axis, followed and lengthened.
+
+Works on the Relax module, so it is the same for every model format. An axis is followed, never
+guessed from its length, from the inputs through every operator; one that mixes samples is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from firmwright.errors import UserError
+from firmwright.partition.operators import ELEMENTWISE, short_name
+from firmwright.transforms.rewriting import main_bindings, operator_name, static_shape
+
+
+@dataclass(frozen=True)
+class Batched:
+    """An expression of the new module and its batch axis, None where every sample shares it."""
+
+    value: relax.Expr
+    axis: int | None
+
+
+class MixedSamplesError(Exception):
+    """An operator computes one sample's result from other samples; the text says how."""
+
+
+Result = tuple[relax.Expr, int | None]
+Rule = Callable[[tvm.ir.Call, list[Batched], int], Result]
+"""From the call at batch 1, its batched arguments and the batch size to the call at that size."""
+
+
+def with_batch(module: tvm.IRModule, size: int) -> tuple[tvm.IRModule, tuple[int | None, ...]]:
+    """Return a module whose ``main`` takes ``size`` samples along axis 0 of every input.
+
+    Beside it the batch axis of each output, None where the output is the same for all samples.
+    Raises UserError naming the operator that mixes samples, or that cannot be followed.
+    """
+    main = module["main"]
+    functions = {v: f for v, f in module.functions.items() if v.name_hint != "main"}
+    builder = relax.BlockBuilder(tvm.IRModule(functions))
+    parameters = [lengthened(p, size) for p in main.params]
+    values = {p: Batched(q, 0) for p, q in zip(main.params, parameters, strict=True)}
+    definitions = {b.var: b.value for b in main_bindings(module)}
+    result = definitions.get(main.body.body, main.body.body)
+    outputs = list(result.fields) if isinstance(result, relax.Tuple) else [main.body.body]
+    with builder.function("main", parameters):
+        with builder.dataflow():
+            for variable, value in definitions.items():
+                if value is not result or not isinstance(value, relax.Tuple):
+                    expression, axis = follow(variable, value, values, size)
+                    emitted = builder.emit(expression, name_hint=str(variable.name))
+                    values[variable] = Batched(emitted, axis)
+            returned = [batched(o, values) for o in outputs]
+            whole = relax.Tuple([r.value for r in returned])
+            single = returned[0].value if len(returned) == 1 else whole
+            handed_out = builder.emit_output(single)
+        builder.emit_func_output(handed_out)
+    return builder.get(), tuple(r.axis for r in returned)
+
+
+def lengthened(parameter: relax.Var, size: int) -> relax.Var:
+    """Return the parameter with ``size`` elements along axis 0 instead of one."""
+    shape = static_shape(parameter)
+    if not shape or shape[0] != 1:
+        raise UserError(
+            f"batch: input '{parameter.name}' has the shape {list(shape)}; a batch needs inputs "
+            "whose first axis has length 1"
+        )
+    return relax.Var(str(parameter.name), relax.TensorType((size, *shape[1:]), parameter.ty.dtype))
+
+
+def follow(
+    variable: relax.Var, value: relax.Expr, values: dict[relax.Var, Batched], size: int
+) -> Result:
+    """Rebuild one binding; UserError where the batch axis is lost."""
+    if isinstance(value, relax.Var):
+        return values[value].value, values[value].axis
+    if not isinstance(value, tvm.ir.Call):
+        return value, None
+    arguments = [batched(a, values) for a in value.args]
+    if all(a.axis is None for a in arguments):
+        return rebuilt(value, arguments), None
+    name = operator_name(value)
+    rule = elementwise if name in ELEMENTWISE else RULES.get(name)
+    try:
+        if rule is None:
+            raise MixedSamplesError("has no rule that tells where its batch axis goes")
+        return rule(value, arguments, size)
+    except MixedSamplesError as problem:
+        raise UserError(
+            f"batch: operator {short_name(value)} ('{variable.name}') {problem}; "
+            "the model runs with a batch of 1 only"
+        ) from None
+
+
+def batched(argument: relax.Expr, values: dict[relax.Var, Batched]) -> Batched:
+    if isinstance(argument, relax.Var):
+        return values[argument]
+    if isinstance(argument, relax.Tuple):
+        fields = [batched(f, values) for f in argument.fields]
+        axes = {f.axis for f in fields} - {None}
+        if len(axes) > 1:
+            raise UserError("batch: tensors with different batch axes are joined")
+        return Batched(relax.Tuple([f.value for f in fields]), next(iter(axes), None))
+    return Batched(argument, None)
+
+
+def rebuilt(call: tvm.ir.Call, arguments: list[Batched]) -> relax.Expr:
+    return tvm.ir.Call(call.op, [a.value for a in arguments], call.attrs, call.ty_args)
+
+
+def elementwise(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Result:
+    """Broadcasting aligns axes at the end; a shared tensor must not be longer than one there."""
+    rank = len(static_shape(call))
+    places = {rank - rank_of(a) + a.axis for a in arguments if a.axis is not None}
+    if len(places) > 1:
+        raise MixedSamplesError("combines tensors whose batch axes differ")
+    (axis,) = places
+    if static_shape(call)[axis] != 1:
+        raise MixedSamplesError("spreads a tensor along the batch axis")
+    if operator_name(call) in ("relax.quantize", "relax.dequantize"):
+        channels = max(prod(shape) for shape in (static_shape(a) for a in call.args[1:]))
+        if channels > 1 and int(call.attrs.axis) % rank == axis:
+            raise MixedSamplesError("has a scale for each sample")
+    return rebuilt(call, arguments), axis
+
+
+def rank_of(argument: Batched) -> int:
+    """Attributes such as a clip's bounds are scalars without a shape."""
+    shape = getattr(argument.value.ty, "shape", None)
+    return len(shape) if shape is not None else 0
+
+
+def windowed(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Result:
+    """Convolutions, poolings and resizes name their batch axis ``N`` in the layout."""
+    layout = str(getattr(call.attrs, "data_layout", "") or call.attrs.layout)
+    if any(a.axis is not None for a in arguments[1:]):
+        raise MixedSamplesError("has weights that depend on the sample")
+    if arguments[0].axis != layout.index("N"):
+        raise MixedSamplesError(
+            f"reads the batch axis as axis {layout[arguments[0].axis or 0]} of {layout}"
+        )
+    out_layout = str(getattr(call.attrs, "out_layout", "")) or layout
+    return rebuilt(call, arguments), out_layout.index("N")
+
+
+def matmul(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Result:
+    left, right = arguments
+    rank = len(static_shape(call))
+    for argument, summed in ((left, -1), (right, -2)):
+        own = rank_of(argument)
+        if argument.axis is not None and argument.axis == (own + summed if own > 1 else 0):
+            raise MixedSamplesError("sums over the batch axis")
+    if right.axis is None:
+        return rebuilt(call, arguments), rank - rank_of(left) + (left.axis or 0)
+    places = {rank - rank_of(a) + a.axis for a in arguments if a.axis is not None}
+    if len(places) > 1 or max(places) >= rank - 2:
+        raise MixedSamplesError("multiplies each sample with every other")
+    return rebuilt(call, arguments), places.pop()
+
+
+def reduction(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Result:
+    axis = arguments[0].axis or 0
+    rank = rank_of(arguments[0])
+    given = call.attrs.axis
+    given = given if given is None or not isinstance(given, int) else [given]
+    reduced = None if given is None else {int(a) % rank for a in given}
+    if reduced is None or axis in reduced:
+        raise MixedSamplesError("reduces over the batch axis")
+    keeps = bool(call.attrs.keepdims)
+    return rebuilt(call, arguments), axis if keeps else axis - sum(a < axis for a in reduced)
+
+
+def along_own_axes(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Result:
+    """Softmax, normalisations, sorting and cumulative sums: any axes but the batch axis."""
+    axis = arguments[0].axis
+    given = getattr(call.attrs, "axes", None) or [call.attrs.axis]
+    used = {int(a) % rank_of(arguments[0]) for a in given}
+    if axis in used:
+        raise MixedSamplesError("computes along the batch axis")
+    return rebuilt(call, arguments), axis
+
+
+def reshape(call: tvm.ir.Call, arguments: list[Batched], size: int) -> Result:
+    """The batch axis goes where the same number of elements stands before it."""
+    before = prod(static_shape(call.args[0])[: arguments[0].axis])
+    target = list(static_shape(call))
+    places = [i for i, d in enumerate(target) if d == 1 and prod(target[:i]) == before]
+    if not places:
+        raise MixedSamplesError(f"to {target} leaves no axis for the batch")
+    axis = arguments[0].axis if arguments[0].axis in places else places[0]
+    target[axis] = size
+    return relax.op.reshape(arguments[0].value, target), axis
+
+
+def permute(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Result:
+    rank = rank_of(arguments[0])
+    given = call.attrs.axes
+    order = list(range(rank))[::-1] if given is None else [int(a) % rank for a in given]
+    return rebuilt(call, arguments), order.index(arguments[0].axis or 0)
+
+
+def concat(call: tvm.ir.Call, arguments: list[Batched], size: int) -> Result:
+    """Join along another axis; a part that all samples share is repeated for each."""
+    axis = arguments[0].axis or 0
+    if int(call.attrs.axis or 0) % len(static_shape(call)) == axis:
+        raise MixedSamplesError("joins tensors along the batch axis")
+    parts: list[Any] = []
+    for part in arguments[0].value.fields:
+        shape = list(static_shape(part))
+        if shape[axis] != size:
+            shape[axis] = size
+            part = relax.op.broadcast_to(part, shape)
+        parts.append(part)
+    return tvm.ir.Call(call.op, [relax.Tuple(parts)], call.attrs, call.ty_args), axis
+
+
+def strided_slice(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Result:
+    axis = arguments[0].axis
+    axes = [int(a.value) % rank_of(arguments[0]) for a in call.args[1].fields]
+    if axis in axes:
+        raise MixedSamplesError("cuts the batch axis")
+    return rebuilt(call, arguments), axis
+
+
+def pad(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Result:
+    axis = arguments[0].axis or 0
+    if any(int(n) for n in list(call.attrs.pad_width)[2 * axis : 2 * axis + 2]):
+        raise MixedSamplesError("pads the batch axis")
+    return rebuilt(call, arguments), axis
+
+
+def take(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Result:
+    """Either the table is shared and the indices are the sample's, or the other way round."""
+    table, indices = arguments
+    if call.attrs.axis is None or (table.axis is not None and indices.axis is not None):
+        raise MixedSamplesError("picks elements of one sample by another")
+    axis = int(call.attrs.axis) % rank_of(table)
+    if table.axis is None:
+        return rebuilt(call, arguments), axis + (indices.axis or 0)
+    if table.axis == axis:
+        raise MixedSamplesError("picks samples out of the batch")
+    moved = table.axis + (rank_of(indices) - 1 if table.axis > axis else 0)
+    return rebuilt(call, arguments), moved
+
+
+def broadcast_to(call: tvm.ir.Call, arguments: list[Batched], size: int) -> Result:
+    target = list(static_shape(call))
+    axis = len(target) - rank_of(arguments[0]) + (arguments[0].axis or 0)
+    if target[axis] != 1:
+        raise MixedSamplesError("spreads a tensor along the batch axis")
+    target[axis] = size
+    return relax.op.broadcast_to(arguments[0].value, target), axis
+
+
+def _table() -> dict[str, Rule]:
+    rules: dict[Rule, str] = {
+        windowed: "nn.conv1d nn.conv2d nn.conv3d nn.conv1d_transpose nn.conv2d_transpose "
+        "nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.avg_pool1d nn.avg_pool2d nn.avg_pool3d "
+        "nn.adaptive_avg_pool2d image.resize2d",
+        reduction: "mean sum max min prod variance std argmax argmin",
+        along_own_axes: "nn.softmax nn.log_softmax nn.layer_norm nn.rms_norm cumsum sort argsort",
+        reshape: "reshape expand_dims squeeze flatten",
+        permute: "permute_dims",
+        concat: "concat",
+        strided_slice: "strided_slice",
+        pad: "nn.pad",
+        take: "take",
+        matmul: "matmul",
+        broadcast_to: "broadcast_to",
+    }
+    return {f"relax.{name}": rule for rule, names in rules.items() for name in names.split()}
+
+
+RULES = _table()
+"""Where the batch axis goes, for operators that are not elementwise."""

@@ -1,0 +1,39 @@
+"""Samples of a batch: joined for the firmware, judged one by one by the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from firmwright.verify.samples import Sample
+
+Outputs = list[list[npt.NDArray[Any]]]
+
+
+def joined_samples(samples: Sequence[Sample], size: int) -> list[Sample]:
+    """Join every ``size`` samples along the first axis of each input."""
+    return [
+        {name: np.concatenate([s[name] for s in group]) for name in group[0]}
+        for group in groups(samples, size)
+    ]
+
+
+def joined_outputs(outputs: Outputs, size: int, axes: Sequence[int | None]) -> Outputs:
+    """Join the outputs of every ``size`` samples along each output's batch axis.
+
+    An output without one is the same for all samples.
+    """
+    return [
+        [
+            group[0][i] if axis is None else np.concatenate([o[i] for o in group], axis)
+            for i, axis in enumerate(axes)
+        ]
+        for group in groups(outputs, size)
+    ]
+
+
+def groups(items: Sequence[Any], size: int) -> list[Sequence[Any]]:
+    return [items[start : start + size] for start in range(0, len(items), size)]
