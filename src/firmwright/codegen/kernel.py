@@ -37,7 +37,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One region's function: parameters in the order inputs, weights, output, scratch; its body.
+    """One region's function: parameters in the order inputs, weights, outputs, scratch; its body.
 
     ``body`` is C99 between the braces. Weights are arrays of ``kernels/weights.npz``.
     """
@@ -45,7 +45,7 @@ class Kernel:
     region: str
     inputs: tuple[Parameter, ...]
     weights: tuple[Parameter, ...]
-    output: Parameter
+    outputs: tuple[Parameter, ...]
     scratch: tuple[Parameter, ...]
     body: str
     functions: tuple[str, ...]

@@ -52,8 +52,8 @@ class Step:
     region: Region
     kernel: Kernel
     arguments: tuple[str, ...]
-    output: Tensor
     inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)
@@ -156,10 +156,10 @@ def steps(network: Network, inputs: list[Port], outputs: list[Port]) -> list[Ste
 
         arguments = [pointer(p) for p in kernel.inputs]
         arguments += [f"{network.c_prefix}_{p.tensor}" for p in kernel.weights]
-        arguments.append(pointer(kernel.output))
-        arguments += [pointer(p) for p in kernel.scratch]
-        sources = tuple(tensors[n] for n in region.inputs)
-        result.append(Step(region, kernel, tuple(arguments), tensors[region.output], sources))
+        arguments += [pointer(p) for p in (*kernel.outputs, *kernel.scratch)]
+        read = tuple(tensors[n] for n in region.inputs)
+        written = tuple(tensors[n] for n in region.outputs)
+        result.append(Step(region, kernel, tuple(arguments), read, written))
     return result
 
 

@@ -1,7 +1,8 @@
 """Which operators run together: one anchor, what is cheap before it, what is elementwise after it.
 
 An *anchor* is an operator that reads each input element more than once (a convolution, a
-pooling, a softmax). Every group is a tree with one result, so groups can never form a cycle.
+pooling, a softmax). Every group is a tree whose root is what it hands out, so groups can never
+form a cycle. An operator with several results is such a root: nothing joins behind it.
 Tensors between groups are the narrow ones: a dequantize opens a group, a quantize closes one.
 """
 
@@ -21,14 +22,19 @@ from firmwright.transforms.rewriting import dtype_of, operator_name, static_shap
 
 @dataclass
 class Group:
-    """Bindings that run as one function; the last one is its result."""
+    """Bindings that run as one function; ``items`` take the last one's several results apart."""
 
     bindings: list[relax.VarBinding] = field(default_factory=list)
+    items: list[relax.VarBinding] = field(default_factory=list)
     anchored: bool = False
 
     @property
-    def result(self) -> relax.Var:
+    def root(self) -> relax.Var:
         return self.bindings[-1].var
+
+    @property
+    def results(self) -> list[relax.Var]:
+        return [item.var for item in self.items] or [self.root]
 
     @property
     def cheap(self) -> bool:
@@ -40,12 +46,19 @@ def group_operators(
     outputs: list[relax.Var],
     kind: Callable[[relax.Expr], Kind],
 ) -> list[Group]:
-    """Group bindings (in order of execution); the groups come in an order that can be executed."""
+    """Group bindings (in order of execution); the groups come in an order that can be executed.
+
+    ``bindings`` are operators, constants that are outputs, and items of an operator's results.
+    """
     uses = Counter(v for b in bindings for v in read_variables(b.value))
     uses.update(outputs)
     kept = set(outputs)
     group_of: dict[relax.Var, Group] = {}
     for binding in bindings:
+        if isinstance(binding.value, relax.TupleGetItem):
+            group_of[binding.var] = group_of[binding.value.tuple_value]
+            group_of[binding.var].items.append(binding)
+            continue
         producers = [
             group_of[v]
             for v in dict.fromkeys(read_variables(binding.value))
@@ -62,32 +75,36 @@ def group_operators(
             group_of[member.var] = group
     unique = {id(g): g for g in group_of.values()}
     order = {b.var: i for i, b in enumerate(bindings)}
-    return sorted(unique.values(), key=lambda g: order[g.result])
+    return sorted(unique.values(), key=lambda g: order[g.root])
 
 
 def read_variables(value: relax.Expr) -> list[relax.Var]:
-    """Return the variables that a call reads, also those inside tuples, with repetitions."""
+    """Return the variables that a value reads, also those inside tuples, with repetitions."""
     if isinstance(value, relax.Var):
         return [value]
     if isinstance(value, relax.Tuple):
         return [v for f in value.fields for v in read_variables(f)]
     if isinstance(value, tvm.ir.Call):
         return [v for a in value.args for v in read_variables(a)]
+    if isinstance(value, relax.TupleGetItem):
+        return read_variables(value.tuple_value)
     return []
 
 
 def may_merge(group: Group, producer: Group, binding: relax.VarBinding, own: Kind) -> bool:
     """Tell whether ``binding``, which starts or extends ``group``, can take the producer in."""
+    if producer.items:
+        return False
     if own is Kind.ANCHOR:
         return producer.cheap
     if producer.anchored:
         return (
             not group.anchored
             and own is Kind.ELEMENTWISE
-            and static_shape(binding.var) == static_shape(producer.result)
-            and not widens(producer.result, binding.var)
+            and static_shape(binding.var) == static_shape(producer.root)
+            and not widens(producer.root, binding.var)
         )
-    return producer.cheap or not widens(producer.result, binding.var)
+    return producer.cheap or not widens(producer.root, binding.var)
 
 
 def widens(before: relax.Var, after: relax.Var) -> bool:

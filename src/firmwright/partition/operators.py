@@ -51,6 +51,10 @@ CHEAP = LAYOUT | {"relax.astype", "relax.dequantize"}
 """Operators that may be evaluated again for each use inside a reduction."""
 
 
+RUN_TIME_COUNT = frozenset({"relax.vision.all_class_non_max_suppression"})
+"""Operators that fill a part of their result, and only run time tells how much of it."""
+
+
 def multiply_accumulates(call: tvm.ir.Call) -> int:
     """Return the multiply-accumulates of a convolution or matrix product, 0 for the rest."""
     name = operator_name(call)
@@ -84,8 +88,13 @@ def kinds_in(module: tvm.IRModule) -> Callable[[relax.Expr], Kind]:
 
 
 def short_name(value: relax.Expr) -> str:
-    """Return what an operator is called in reports: ``conv2d``, or a TIR function's name."""
+    """Return what an operator is called in reports: ``conv2d``, or a TIR function's name.
+
+    A value that no operator computes is a ``constant``.
+    """
     name = operator_name(value)
+    if not name:
+        return "constant"
     if name == "relax.call_tir":
         return str(value.args[0].name_hint).rstrip("0123456789")
     return name.removeprefix("relax.").removeprefix("nn.")

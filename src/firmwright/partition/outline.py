@@ -12,12 +12,19 @@ from firmwright.models.interface import ELEMENT_BYTES, ModelInterface, Tensor
 from firmwright.partition.grouping import Group, group_operators, read_variables
 from firmwright.partition.operators import (
     RESHAPES,
+    RUN_TIME_COUNT,
     kinds_in,
     multiply_accumulates,
     short_name,
 )
 from firmwright.partition.regions import Partition, Region
-from firmwright.transforms.rewriting import dtype_of, main_bindings, operator_name, static_shape
+from firmwright.transforms.rewriting import (
+    Constant,
+    dtype_of,
+    main_bindings,
+    operator_name,
+    static_shape,
+)
 
 
 def partition_module(
@@ -30,11 +37,10 @@ def partition_module(
     """
     main = module["main"]
     bindings = main_bindings(module)
-    outputs = returned_variables(main, bindings)
-    aliases = {b.var: b.value for b in bindings if isinstance(b.value, relax.Var)}
-    bindings = [b for b in bindings if operator_name(b.value)]
+    outputs, constants = returned_variables(main, bindings)
+    bindings = [b for b in bindings if computes(b.value)]
     refuse_uncompilable(bindings, interface)
-    outputs = [resolve(v, aliases) for v in outputs]
+    bindings += constants
     groups = group_operators(bindings, outputs, kinds_in(module))
 
     makers = {tensor: o.name for o in interface.operators for tensor in o.results}
@@ -48,10 +54,10 @@ def partition_module(
     regions = []
     for index, group in enumerate(groups):
         name = region_name(index, group)
-        names[group.result] = f"{name}_result"
+        names.update(zip(group.results, result_names(name, len(group.results)), strict=True))
         function, inputs = outline(group)
         functions[tvm.ir.GlobalVar(name)] = function.with_attr("global_symbol", name)
-        tensors.append(described(names[group.result], group.result))
+        tensors += [described(names[v], v) for v in group.results]
         regions.append(
             Region(
                 name=name,
@@ -61,7 +67,7 @@ def partition_module(
                 sources=source_names(group, named_outputs),
                 operators=tuple(short_name(b.value) for b in group.bindings),
                 inputs=tuple(names[v] for v in inputs),
-                output=names[group.result],
+                outputs=tuple(names[v] for v in group.results),
                 macs=sum(multiply_accumulates(b.value) for b in group.bindings),
                 view=is_view(group, outputs),
             )
@@ -74,33 +80,37 @@ def partition_module(
     )
 
 
-def returned_variables(main: relax.Function, bindings: list[relax.VarBinding]) -> list[relax.Var]:
-    """Return the variables that ``main`` returns, one an output."""
+def returned_variables(
+    main: relax.Function, bindings: list[relax.VarBinding]
+) -> tuple[list[relax.Var], list[relax.VarBinding]]:
+    """Return the variables that ``main`` returns, one an output, and new ones for constants."""
     values = {b.var: b.value for b in bindings}
     result = main.body.body
     result = values.get(result, result) if isinstance(result, relax.Var) else result
     fields = list(result.fields) if isinstance(result, relax.Tuple) else [main.body.body]
-    for value in fields:
-        if not isinstance(value, relax.Var):
-            raise UserError("an output of the network is a constant: there is nothing to compute")
-    return fields
+    outputs, constants = [], []
+    for field in fields:
+        value = field
+        while isinstance(values.get(value), relax.Var | Constant):
+            value = values[value]
+        if isinstance(value, Constant):
+            constants.append(relax.VarBinding(relax.Var("gv", value.ty), value))
+            value = constants[-1].var
+        outputs.append(value)
+    return outputs, constants
 
 
-def resolve(variable: relax.Var, aliases: dict[relax.Var, relax.Var]) -> relax.Var:
-    while variable in aliases:
-        variable = aliases[variable]
-    return variable
+def computes(value: relax.Expr) -> bool:
+    """Tell operators and their items from other names, tuples and constants."""
+    return bool(operator_name(value)) or isinstance(value, relax.TupleGetItem)
 
 
 def refuse_uncompilable(bindings: list[relax.VarBinding], interface: ModelInterface) -> None:
     """Name, in one message, every operator whose results the generated C cannot carry."""
     lines = []
     for binding in bindings:
-        if not isinstance(binding.var.ty, relax.TensorType):
-            what = "has several results"
-        elif dtype_of(binding.var) not in ELEMENT_BYTES:
-            what = f"computes {dtype_of(binding.var)}"
-        else:
+        what = operator_name(binding.value) and uncompilable(binding)
+        if not what:
             continue
         kind = short_name(binding.value)
         named = [o.name for o in interface.operators if same_kind(o.kind, kind)]
@@ -108,6 +118,21 @@ def refuse_uncompilable(bindings: list[relax.VarBinding], interface: ModelInterf
         lines.append(f"  {kind} ('{source}') {what}")
     if lines:
         raise UserError("\n".join(["operators that cannot be compiled:", *lines]))
+
+
+def uncompilable(binding: relax.VarBinding) -> str:
+    """Say what is wrong with an operator's results: '' for nothing."""
+    if operator_name(binding.value) in RUN_TIME_COUNT:
+        return "finds a number of results that only run time tells; firmware needs fixed shapes"
+    kind = binding.var.ty
+    for result in list(kind.fields) if isinstance(kind, relax.TupleType) else [kind]:
+        if not isinstance(result, relax.TensorType):
+            return "has a result that is not a tensor"
+        if result.shape is None or not all(isinstance(d, tvm.tirx.IntImm) for d in result.shape):
+            return "has a result whose shape only run time tells; firmware needs fixed shapes"
+        if str(result.dtype) not in ELEMENT_BYTES:
+            return f"computes {result.dtype}"
+    return ""
 
 
 def same_kind(source: str, relax_name: str) -> bool:
@@ -122,22 +147,32 @@ def is_source_name(name: str) -> bool:
 
 
 def outline(group: Group) -> tuple[relax.Function, list[relax.Var]]:
-    """Return the group as a function of the variables it reads from outside, in reading order."""
-    inside = {b.var for b in group.bindings}
+    """Return the group as a function, and the variables it reads from outside, in reading order.
+
+    The function returns the tuple of the group's results.
+    """
+    bindings = [*group.bindings, *group.items]
+    inside = {b.var for b in bindings}
     outside = [
         v
-        for v in dict.fromkeys(v for b in group.bindings for v in read_variables(b.value))
+        for v in dict.fromkeys(v for b in bindings for v in read_variables(b.value))
         if v not in inside
     ]
-    block = relax.DataflowBlock([*group.bindings[:-1], as_output(group.bindings[-1])])
-    result = block.bindings[-1].var
-    function = relax.Function(outside, relax.SeqExpr([block], result), result.ty)
+    results = set(group.results)
+    block = relax.DataflowBlock([as_output(b) if b.var in results else b for b in bindings])
+    returned = relax.Tuple([b.var for b in block.bindings[-len(results) :]])
+    function = relax.Function(outside, relax.SeqExpr([block], returned), returned.ty)
     return relax.utils.copy_with_new_vars(function), outside
 
 
 def as_output(binding: relax.VarBinding) -> relax.VarBinding:
     """A dataflow block hands out plain variables only."""
     return relax.VarBinding(relax.Var(binding.var.name, binding.var.ty), binding.value)
+
+
+def result_names(region: str, count: int) -> list[str]:
+    stem = f"{region}_result"
+    return [stem] if count == 1 else [f"{stem}_{i}" for i in range(count)]
 
 
 def described(name: str, variable: relax.Var) -> Tensor:
@@ -162,13 +197,13 @@ def source_names(group: Group, outputs: dict[relax.Var, str]) -> tuple[str, ...]
     """Return the source model's names in the group; importer-made ones say nothing."""
     names = [
         outputs.get(b.var, "lv") if not is_source_name(b.var.name) else str(b.var.name)
-        for b in group.bindings
+        for b in (*group.bindings, *group.items)
     ]
     return tuple(n for n in dict.fromkeys(names) if is_source_name(n))
 
 
 def is_view(group: Group, outputs: list[relax.Var]) -> bool:
     """A reshape needs no code, unless it would have to fill the caller's output buffer."""
-    return group.result not in outputs and all(
+    return group.root not in outputs and all(
         operator_name(b.value) in RESHAPES for b in group.bindings
     )

@@ -12,7 +12,7 @@ class Region:
     """A group of operators that runs as one function on one device.
 
     ``name`` is a C identifier and the name of its Relax function in ``partition/module.json``.
-    ``inputs`` and ``output`` name tensors of the partition. A ``view`` only gives its input's
+    ``inputs`` and ``outputs`` name tensors of the partition. A ``view`` only gives its input's
     bytes another shape and needs no code. ``macs`` counts multiply-accumulates.
     """
 
@@ -23,7 +23,7 @@ class Region:
     sources: tuple[str, ...]
     operators: tuple[str, ...]
     inputs: tuple[str, ...]
-    output: str
+    outputs: tuple[str, ...]
     macs: int
     view: bool
 

@@ -79,7 +79,8 @@ def view_roots(partition: Partition) -> dict[str, str]:
     roots = {t.name: t.name for t in partition.tensors}
     for region in partition.regions:
         if region.view:
-            roots[region.output] = roots[region.inputs[0]]
+            (shown,) = region.outputs
+            roots[shown] = roots[region.inputs[0]]
     return roots
 
 
@@ -93,7 +94,8 @@ def tensor_lifetimes(
     first, last = {}, {}
     for step, region in enumerate(partition.regions):
         if not region.view:
-            first[region.output] = last[region.output] = step
+            for name in region.outputs:
+                first[name] = last[name] = step
         for name in region.inputs:
             last[roots[name]] = step
     return [
@@ -115,7 +117,7 @@ def memory_consumers(
     plan: Plan, partition: Partition, interface: ModelInterface, stack: int
 ) -> list[Consumer]:
     """Return everything that takes RAM at the same time or in turn, the largest first."""
-    producers = {r.output: r.name for r in partition.regions}
+    producers = {name: r.name for r in partition.regions for name in r.outputs}
     consumers = [Consumer(stack, "stack")]
     consumers += [Consumer(t.bytes, f"input '{t.name}'") for t in interface.inputs]
     consumers += [Consumer(t.bytes, f"output '{t.name}'") for t in interface.outputs]

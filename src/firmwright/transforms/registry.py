@@ -10,7 +10,7 @@ from firmwright.transforms.bounded_take import bound_take
 from firmwright.transforms.layout_of_constants import fold_layout_of_constants
 from firmwright.transforms.layout_on_integers import keep_layout_on_integers
 from firmwright.transforms.own_dequantize import give_each_consumer_its_dequantize
-from firmwright.transforms.single_result import split_to_slices
+from firmwright.transforms.single_result import separate_results, split_to_slices
 from firmwright.transforms.static_shapes import fold_static_shapes
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ CANONICAL = (
     Transform("decompose", "batch normalisation is arithmetic on tensors", _decompose),
     Transform("static-shapes", "no operator computes with shapes", fold_static_shapes),
     Transform("bounded-take", "no index reads outside its tensor", bound_take),
-    Transform("split-to-slices", "every operator has one result", split_to_slices),
+    Transform("split-to-slices", "a part of a tensor is a slice of it", split_to_slices),
+    Transform("separate-results", "each result of an operator is a variable", separate_results),
     Transform(
         "layout-of-constants",
         "no operator only reshapes, transposes or casts a constant",

@@ -1,4 +1,4 @@
-"""Split becomes slices, so that every operator has one result."""
+"""One variable for each result of an operator; split becomes slices."""
 
 from __future__ import annotations
 
@@ -30,5 +30,21 @@ def split_to_slices(module: tvm.IRModule) -> tvm.IRModule:
             for begin, end in itertools.pairwise(bounds)
         ]
         return relax.Tuple(slices)
+
+    return rewrite_calls(module, rewrite)
+
+
+def separate_results(module: tvm.IRModule) -> tvm.IRModule:
+    """Bind each result of an operator that has several to a variable of its own.
+
+    Results that nothing reads get none. Nothing else names the operator's tuple afterwards.
+    """
+
+    def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+        if not isinstance(call.ty, relax.TupleType):
+            return call
+        results = builder.emit(call)
+        items = [relax.TupleGetItem(results, i) for i in range(len(call.ty.fields))]
+        return relax.Tuple([builder.emit(item) for item in items])
 
     return rewrite_calls(module, rewrite)

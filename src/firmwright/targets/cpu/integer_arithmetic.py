@@ -30,7 +30,7 @@ from firmwright.targets.cpu.quantised import (
     smallest_integer,
 )
 from firmwright.targets.cpu.rounding import Rounding
-from firmwright.transforms.rewriting import dtype_of, operator_name, static_shape
+from firmwright.transforms.rewriting import Constant, dtype_of, operator_name, static_shape
 
 COMMUTING = frozenset(
     f"relax.{n}"
@@ -61,16 +61,25 @@ class IntegerArithmetic:
                     for binding in block.bindings:
                         self.definitions[binding.var] = binding.value
                         self.values[binding.var] = self.translate(binding.value)
-                value = self.plain(self.values[self.function.body.body])
-                if any(value.same_as(p) for p in parameters):
-                    value = self.emit_te("copy", copied, value)
-                result = self.builder.emit_output(value)
-            self.builder.emit_func_output(result)
+                results: list[relax.Var] = []
+                for returned in self.function.body.body.fields:
+                    value = self.plain(self.values[returned])
+                    if isinstance(value, Constant) or value in (*parameters, *results):
+                        value = self.emit_te("copy", copied, value)
+                    results.append(self.builder.emit_output(value))
+            self.builder.emit_func_output(relax.Tuple(results))
         # A rounding may compute anew, on integers, what was also emitted in float32.
         return relax.transform.DeadCodeElimination([name])(self.builder.get())
 
-    def translate(self, call: tvm.ir.Call) -> Value:
-        """Return what the call computes, as integers with a scale where that is exact."""
+    def translate(self, call: relax.Expr) -> Value:
+        """Return what the call computes, as integers with a scale where that is exact.
+
+        A constant is itself; an item of an operator's several results is an ordinary tensor.
+        """
+        if isinstance(call, Constant):
+            return call
+        if isinstance(call, relax.TupleGetItem):
+            return self.emit(relax.TupleGetItem(self.values[call.tuple_value], call.index))
         handler = {
             "relax.dequantize": self.dequantize,
             "relax.quantize": self.quantize,

@@ -51,15 +51,16 @@ def lower_with_tvm(region: Region, module: tvm.IRModule, rounding: str) -> Lower
     scheduled = schedule_region(fuse(module, region.name))
 
     roles = [name for name, _ in constants]
-    input_names = ["input"] if len(region.inputs) == 1 else numbered("input", len(region.inputs))
-    result = c_function(scheduled, [*input_names, *roles, "output"])
+    input_names = numbered("input", len(region.inputs))
+    output_names = numbered("output", len(region.outputs))
+    result = c_function(scheduled, [*input_names, *roles, *output_names])
     parameters = module[region.name].params
+    returned = [relax.Var("result", kind) for kind in module[region.name].ret_ty.fields]
     inputs = tuple(
         Parameter(name, dtype_of(p), prod(static_shape(p)), tensor)
         for name, p, tensor in zip(input_names, parameters, region.inputs, strict=False)
     )
     weights = {f"{region.name}_{name}": array for name, array in constants}
-    returned = module[region.name].body.body
     kernel = Kernel(
         region=region.name,
         inputs=inputs,
@@ -67,7 +68,10 @@ def lower_with_tvm(region: Region, module: tvm.IRModule, rounding: str) -> Lower
             Parameter(name, str(a.dtype), int(a.size), f"{region.name}_{name}")
             for name, a in constants
         ),
-        output=Parameter("output", dtype_of(returned), prod(static_shape(returned)), region.output),
+        outputs=tuple(
+            Parameter(name, dtype_of(v), prod(static_shape(v)), tensor)
+            for name, v, tensor in zip(output_names, returned, region.outputs, strict=True)
+        ),
         scratch=tuple(
             Parameter(name, dtype, elements, f"{region.name}_{name}")
             for name, dtype, elements in result.scratch
@@ -85,7 +89,7 @@ def mark_unused(names: list[str], body: str) -> str:
 
 
 def numbered(stem: str, count: int) -> list[str]:
-    return [f"{stem}_{i}" for i in range(count)]
+    return [stem] if count == 1 else [f"{stem}_{i}" for i in range(count)]
 
 
 def lift_constants(
