@@ -19,6 +19,7 @@ from firmwright.partition.regions import Region
 from firmwright.targets.cpu.integer_arithmetic import with_integer_arithmetic
 from firmwright.targets.cpu.rounding import OnnxRounding, Rounding
 from firmwright.targets.cpu.schedule import schedule_region
+from firmwright.targets.cpu.selection import LEGALIZATIONS
 from firmwright.targets.cpu.tflite_rounding import TfliteRounding
 from firmwright.transforms.rewriting import Constant, constant_array, dtype_of, static_shape
 
@@ -46,7 +47,7 @@ def lower_region(region: Region, module: tvm.IRModule, rounding: str) -> Lowered
 
 def lower_with_tvm(region: Region, module: tvm.IRModule, rounding: str) -> LoweredRegion:
     module = with_integer_arithmetic(region.name, module, ROUNDINGS[rounding])
-    module = relax.transform.LegalizeOps()(module)
+    module = relax.transform.LegalizeOps(LEGALIZATIONS)(module)
     module, constants = lift_constants(module, region.name)
     scheduled = schedule_region(fuse(module, region.name))
 
