@@ -1,4 +1,4 @@
-"""From a TFLite model's bytes to the outputs of its generated C on this machine, in a call."""
+"""From a model's bytes to the outputs of its generated C on this machine, in a call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from firmwright.codegen.kernel import Kernels
 from firmwright.codegen.project import Network, write_project
 from firmwright.emulator import run_firmware
-from firmwright.models import tflite
+from firmwright.models import FORMATS, tflite
 from firmwright.partition.outline import partition_module
 from firmwright.planning import make_plan
 from firmwright.targets import load_target
@@ -31,12 +31,16 @@ Outputs = list[list[npt.NDArray[Any]]]
 
 
 def run_generated(
-    data: bytes, samples: list[Sample], folder: Path, cflags: tuple[str, ...] = ()
+    data: bytes,
+    samples: list[Sample],
+    folder: Path,
+    cflags: tuple[str, ...] = (),
+    format_name: str = "tflite",
 ) -> Outputs:
     """Generate, compile with gcc, run; one list of outputs a sample."""
     platform = load_platform("host")
     build = Build(load_toolchain("gcc"), platform, cflags)
-    network = lowered(data)
+    network = lowered(data, format_name)
     sources = folder / "sources"
     write_project(network, build, sources)
     compiler = find_compiler(build.toolchain, platform.architecture)
@@ -51,15 +55,17 @@ def run_generated(
     return decode_outputs(ran.console, network.interface.outputs, len(samples), ran.exit_code)
 
 
-def lowered(data: bytes) -> Network:
+def lowered(data: bytes, format_name: str = "tflite") -> Network:
     """Import, partition, lower and plan a model for the CPU."""
-    module, interface = tflite.import_model(data, "test.tflite", {})
+    module, interface = FORMATS[format_name].load().import_model(data, "test model", {})
     for transform in CANONICAL:
         module = transform.apply(module)
     device = load_target("c")
     module, partition = partition_module(module, interface, device.name, device.reason)
     regions = [
-        device.lower(region, module, "tflite") for region in partition.regions if not region.view
+        device.lower(region, module, "tflite" if format_name == "tflite" else "onnx")
+        for region in partition.regions
+        if not region.view
     ]
     kernels = Kernels(tuple(region.kernel for region in regions))
     weights = {name: array for region in regions for name, array in region.weights.items()}

@@ -115,12 +115,19 @@ LIBRARY = frozenset(
 )
 """Functions of C's <math.h> that TVM's lowering for C leaves as intrinsics."""
 
+RUNTIME_CALLS = frozenset({"tvm_call_packed", "tvm_call_cpacked"})
+"""Intrinsics that call a function of TVM's runtime by its name."""
+
 
 def library_calls(body: tirx.Stmt) -> tirx.Stmt:
-    """Turn the intrinsics that are left into calls of C's library."""
+    """Turn the intrinsics that are left into calls of C's library; ValueError where none fits."""
 
     def resolve(call: tvm.ir.Call) -> tirx.Expr:
         name = str(call.op.name).removeprefix("tirx.") if isinstance(call.op, tvm.ir.Op) else ""
+        if name in RUNTIME_CALLS:
+            raise ValueError(
+                f"it calls '{call.args[0].value}' of TVM's runtime, which no firmware has"
+            )
         if name not in LIBRARY:
             return call
         dtype = str(call.ty.dtype)

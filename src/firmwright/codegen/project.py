@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from firmwright.codegen.c_source import called_functions
+from firmwright.codegen.c_library import fixed_point_functions
 from firmwright.codegen.kernel import C_TYPES, Kernel, Kernels, Parameter
 from firmwright.codegen.names import unique_identifiers
 from firmwright.codegen.templates import (
@@ -17,7 +17,6 @@ from firmwright.codegen.templates import (
     environment,
     render,
     template_folder,
-    template_text,
 )
 from firmwright.models.interface import ModelInterface, Tensor
 from firmwright.partition.regions import Partition, Region
@@ -28,9 +27,6 @@ NETWORK = ("network/network.h", "network/network.c", "network/regions.h", "netwo
            "network/weights.h", "network/weights.c", "application/main.c",
            "runtime/fw_hal.h")  # fmt: skip
 """Templates that every project has; boards and toolchains add theirs."""
-
-FIXED_POINT = "network/fixed_point.h.j2"
-"""The header of the functions that regions may call beside C's own."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +103,7 @@ def write_project(network: Network, build: Build, folder: Path) -> None:
         "location": lambda tensor: location(network.plan, tensor, inputs, outputs),
         "platform": build.platform,
         "stack_bytes": build.platform.stack,
-        "fixed_point": called_functions(template_text(FIXED_POINT)),
+        "fixed_point": fixed_point_functions(),
     }
     for template in project_templates(build)[:-3]:
         write(folder / target_name(template), render(env, template, common))

@@ -16,6 +16,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from firmwright.errors import UserError, first_line
 from firmwright.models.formats import Verdict
 from firmwright.models.interface import ELEMENT_BYTES, ModelInterface, Operator, Tensor
+from firmwright.models.onnx_results import check_results, dropout, refuse_training
 from firmwright.models.quiet import imported
 
 
@@ -30,12 +31,19 @@ class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
     ) -> relax.Expr:
         node_name = attrs["tvm_custom"]["name"]
         try:
+            refuse_training(op_name, inputs, attrs, opset)
+            if op_name == "Dropout":
+                return dropout(inputs[0], attrs, opset)
             result = super()._convert_operator(op_name, inputs, attrs, opset)
+            check_results(result, inputs, attrs)
         except Exception as error:
             raise UserError(
                 f"cannot import operator {op_name} (node '{node_name}'): {first_line(error)}"
             ) from error
-        is_tensor = isinstance(result, tvm.ir.Call) and isinstance(result.ty, relax.TensorType)
+        computed = isinstance(result, tvm.ir.Call | relax.TupleGetItem)
+        if computed and isinstance(result.ty, relax.TupleType):
+            return self.bb.emit(result, name_hint=node_name)
+        is_tensor = computed and isinstance(result.ty, relax.TensorType)
         # TVM's converters look into a shape's expression, which a variable would hide.
         if is_tensor and (result.ty.ndim > 1 or str(result.ty.dtype) != "int64"):
             return self.bb.emit(result, name_hint=node_name)

@@ -113,11 +113,18 @@ def refuse_uncompilable(bindings: list[relax.VarBinding], interface: ModelInterf
         if not what:
             continue
         kind = short_name(binding.value)
-        named = [o.name for o in interface.operators if same_kind(o.kind, kind)]
-        source = str(binding.var.name) if is_source_name(binding.var.name) else "', '".join(named)
+        named = [str(b.var.name) for b in (binding, *items_of(binding, bindings))]
+        named = [name for name in named if is_source_name(name)][:1]
+        named = named or [o.name for o in interface.operators if same_kind(o.kind, kind)]
+        source = "', '".join(named)
         lines.append(f"  {kind} ('{source}') {what}")
     if lines:
         raise UserError("\n".join(["operators that cannot be compiled:", *lines]))
+
+
+def items_of(binding: relax.VarBinding, bindings: list[relax.VarBinding]) -> list[relax.VarBinding]:
+    items = [b for b in bindings if isinstance(b.value, relax.TupleGetItem)]
+    return [b for b in items if b.value.tuple_value.same_as(binding.var)]
 
 
 def uncompilable(binding: relax.VarBinding) -> str:

@@ -73,11 +73,6 @@ def rewrite_calls(
             call = self.visit_expr_post_order(call)
             return rewrite(self.builder_, call) if operator_name(call) else call
 
-        def visit_tuple_getitem_(self, item: relax.TupleGetItem) -> relax.Expr:
-            item = self.visit_expr_post_order(item)
-            whole = definition(self.builder_, item.tuple_value)
-            return whole.fields[item.index] if isinstance(whole, relax.Tuple) else item
-
     main = Rewriter(module).visit_expr(module["main"])
     updated = tvm.IRModule(dict(module.functions.items()))
     updated.update_func(module.get_global_var("main"), main)

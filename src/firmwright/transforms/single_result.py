@@ -6,8 +6,16 @@ import itertools
 
 import tvm
 from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from firmwright.transforms.rewriting import operator_name, rewrite_calls, static_shape
+from firmwright.transforms.rewriting import (
+    definition,
+    main_bindings,
+    operator_name,
+    rewrite_calls,
+    static_shape,
+    tidied,
+)
 
 
 def split_to_slices(module: tvm.IRModule) -> tvm.IRModule:
@@ -37,14 +45,41 @@ def split_to_slices(module: tvm.IRModule) -> tvm.IRModule:
 def separate_results(module: tvm.IRModule) -> tvm.IRModule:
     """Bind each result of an operator that has several to a variable of its own.
 
-    Results that nothing reads get none. Nothing else names the operator's tuple afterwards.
+    Results that nothing reads get none, and nothing else reads the operator's tuple afterwards.
+    Names are kept.
     """
+    names = {
+        (b.value.tuple_value, int(b.value.index)): str(b.var.name)
+        for b in main_bindings(module)
+        if isinstance(b.value, relax.TupleGetItem)
+    }
 
-    def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-        if not isinstance(call.ty, relax.TupleType):
-            return call
-        results = builder.emit(call)
-        items = [relax.TupleGetItem(results, i) for i in range(len(call.ty.fields))]
-        return relax.Tuple([builder.emit(item) for item in items])
+    @mutator
+    class Separator(PyExprMutator):  # type: ignore[misc]
+        def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+            if not (operator_name(binding.value) and is_tuple(binding.value)):
+                super().visit_var_binding_(binding)
+                return
+            value = self.visit_expr(binding.value)
+            whole = self.builder_.emit(value, name_hint=str(binding.var.name))
+            items = [
+                self.builder_.emit(relax.TupleGetItem(whole, i), names.get((binding.var, i), "lv"))
+                for i in range(len(value.ty.fields))
+            ]
+            inner = isinstance(binding.var, relax.DataflowVar)
+            emit = self.builder_.emit if inner else self.builder_.emit_output
+            self.set_var_remap(binding.var, emit(relax.Tuple(items)))
 
-    return rewrite_calls(module, rewrite)
+        def visit_tuple_getitem_(self, item: relax.TupleGetItem) -> relax.Expr:
+            item = self.visit_expr_post_order(item)
+            whole = definition(self.builder_, item.tuple_value)
+            return whole.fields[item.index] if isinstance(whole, relax.Tuple) else item
+
+    separated = tvm.IRModule(dict(module.functions.items()))
+    main = Separator(module).visit_expr(module["main"])
+    separated.update_func(module.get_global_var("main"), main)
+    return tidied(separated)
+
+
+def is_tuple(value: relax.Expr) -> bool:
+    return isinstance(value.ty, relax.TupleType)

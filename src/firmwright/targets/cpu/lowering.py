@@ -12,16 +12,24 @@ import tvm
 from tvm import relax, tirx
 from tvm_ffi import structural_map
 
+from firmwright.codegen.c_library import unknown_functions
 from firmwright.codegen.c_source import c_function
 from firmwright.codegen.kernel import Kernel, LoweredRegion, Parameter
 from firmwright.errors import UserError, first_line
+from firmwright.partition.operators import short_name
 from firmwright.partition.regions import Region
 from firmwright.targets.cpu.integer_arithmetic import with_integer_arithmetic
 from firmwright.targets.cpu.rounding import OnnxRounding, Rounding
 from firmwright.targets.cpu.schedule import schedule_region
 from firmwright.targets.cpu.selection import LEGALIZATIONS
 from firmwright.targets.cpu.tflite_rounding import TfliteRounding
-from firmwright.transforms.rewriting import Constant, constant_array, dtype_of, static_shape
+from firmwright.transforms.rewriting import (
+    Constant,
+    constant_array,
+    dtype_of,
+    operator_name,
+    static_shape,
+)
 
 ROLES = {("int8", True): "weights", ("uint8", True): "weights", ("float32", True): "weights",
          ("int32", False): "bias", ("float32", False): "scales"}  # fmt: skip
@@ -48,6 +56,7 @@ def lower_region(region: Region, module: tvm.IRModule, rounding: str) -> Lowered
 def lower_with_tvm(region: Region, module: tvm.IRModule, rounding: str) -> LoweredRegion:
     module = with_integer_arithmetic(region.name, module, ROUNDINGS[rounding])
     module = relax.transform.LegalizeOps(LEGALIZATIONS)(module)
+    refuse_unlowered(module[region.name])
     module, constants = lift_constants(module, region.name)
     scheduled = schedule_region(fuse(module, region.name))
 
@@ -55,6 +64,9 @@ def lower_with_tvm(region: Region, module: tvm.IRModule, rounding: str) -> Lower
     input_names = numbered("input", len(region.inputs))
     output_names = numbered("output", len(region.outputs))
     result = c_function(scheduled, [*input_names, *roles, *output_names])
+    unknown = unknown_functions(result.functions)
+    if unknown:
+        raise ValueError(f"it calls '{unknown[0]}', which C's library does not have")
     parameters = module[region.name].params
     returned = [relax.Var("result", kind) for kind in module[region.name].ret_ty.fields]
     inputs = tuple(
@@ -81,6 +93,14 @@ def lower_with_tvm(region: Region, module: tvm.IRModule, rounding: str) -> Lower
         functions=result.functions,
     )
     return LoweredRegion(kernel, weights)
+
+
+def refuse_unlowered(function: relax.Function) -> None:
+    """Raise ValueError for an operator that TVM leaves as it is."""
+    for block in function.body.blocks:
+        for binding in block.bindings:
+            if operator_name(binding.value) not in ("", "relax.call_tir"):
+                raise ValueError(f"TVM has no loops for {short_name(binding.value)}")
 
 
 def mark_unused(names: list[str], body: str) -> str:

@@ -10,7 +10,7 @@ rows · length where k is small and the elements come in no order.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,8 +53,11 @@ class Selection:
         last = self.count - 1
         with IRBuilder() as builder:
             data, values, indices = (script.buffer_proxy(b) for b in (data, values, indices))
-            with script.grid(*shape[: self.axis], *shape[self.axis + 1 :], 1) as loops:
-                row = [IRBuilder.name(f"i{n}", loop) for n, loop in enumerate(loops)][:-1]
+            with script.serial(0, 1), ExitStack() as loops:  # a builder holds one statement
+                row = [
+                    IRBuilder.name(f"i{n}", loops.enter_context(script.serial(0, extent)))
+                    for n, extent in enumerate(shape[: self.axis] + shape[self.axis + 1 :])
+                ]
 
                 def at(position: Any) -> tuple[Any, ...]:
                     return (*row[: self.axis], position, *row[self.axis :])

@@ -1,0 +1,33 @@
+"""The functions that generated C may call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from firmwright.codegen.c_source import called_functions
+from firmwright.codegen.templates import template_text
+
+MATH = frozenset(
+    """
+    acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs
+    fdim floor fma fmax fmin fmod frexp hypot ilogb ldexp lgamma llrint llround log log10 log1p
+    log2 logb lrint lround modf nan nearbyint nextafter pow remainder remquo rint round scalbln
+    scalbn sin sinh sqrt tan tanh tgamma trunc
+    """.split()
+)
+"""The functions of C99's <math.h> (7.12); each has a second one for float, its name with an f."""
+
+MACROS = frozenset({"isfinite", "isinf", "isnan", "signbit"})
+
+FIXED_POINT = "network/fixed_point.h.j2"
+"""The header of the functions that regions may call beside C's own."""
+
+
+def fixed_point_functions() -> tuple[str, ...]:
+    return called_functions(template_text(FIXED_POINT))
+
+
+def unknown_functions(called: Iterable[str]) -> list[str]:
+    """Return, sorted, what neither C99's <math.h> nor the generated project defines."""
+    own = {*MACROS, *fixed_point_functions()}
+    return sorted(f for f in called if not {f, f.removesuffix("f")} & MATH and f not in own)
