@@ -16,7 +16,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from firmwright.errors import UserError, first_line
 from firmwright.models.formats import Verdict
 from firmwright.models.interface import ELEMENT_BYTES, ModelInterface, Operator, Tensor
-from firmwright.models.onnx_results import check_results, dropout, refuse_training
+from firmwright.models.onnx_results import check_results, dropout, refuse_node
 from firmwright.models.quiet import imported
 
 
@@ -31,7 +31,7 @@ class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
     ) -> relax.Expr:
         node_name = attrs["tvm_custom"]["name"]
         try:
-            refuse_training(op_name, inputs, attrs, opset)
+            refuse_node(op_name, inputs, attrs, opset)
             if op_name == "Dropout":
                 return dropout(inputs[0], attrs, opset)
             result = super()._convert_operator(op_name, inputs, attrs, opset)

@@ -1,7 +1,7 @@
 """Operators of ONNX with several results: what TVM 0.27's importer makes of them, checked.
 
-It knows no training mode, gives Dropout's mask as numbers, and has constants in place of results
-that it does not compute.
+It knows no training mode, gives Dropout's mask as numbers, pads what has no fixed number of
+elements, and has constants in place of results that it does not compute.
 """
 
 from __future__ import annotations
@@ -22,10 +22,16 @@ FIRST_TRAINING_MODE = 14
 """The opset since which BatchNormalization says by an attribute whether it trains."""
 
 
-def refuse_training(
+RUN_TIME_COUNT = frozenset({"NonMaxSuppression"})
+"""Operators whose result TVM pads to the largest length that it may have."""
+
+
+def refuse_node(
     operator: str, inputs: Sequence[relax.Expr | None], attributes: Mapping[str, Any], opset: int
 ) -> None:
-    """Raise UserError for an operator that is to learn, or to drop at random, while it runs."""
+    """Raise UserError for a result of no fixed length, and for learning or dropping at run time."""
+    if operator in RUN_TIME_COUNT:
+        raise UserError("only run time tells how long its result is; firmware needs fixed shapes")
     if operator == "Dropout" and len(inputs) > 2 and inputs[2] is not None:
         mode = inputs[2]
         training = not (isinstance(mode, Constant) and not constant_array(mode).any())

@@ -51,10 +51,6 @@ CHEAP = LAYOUT | {"relax.astype", "relax.dequantize"}
 """Operators that may be evaluated again for each use inside a reduction."""
 
 
-RUN_TIME_COUNT = frozenset({"relax.vision.all_class_non_max_suppression"})
-"""Operators that fill a part of their result, and only run time tells how much of it."""
-
-
 def multiply_accumulates(call: tvm.ir.Call) -> int:
     """Return the multiply-accumulates of a convolution or matrix product, 0 for the rest."""
     name = operator_name(call)

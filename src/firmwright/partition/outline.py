@@ -12,7 +12,6 @@ from firmwright.models.interface import ELEMENT_BYTES, ModelInterface, Tensor
 from firmwright.partition.grouping import Group, group_operators, read_variables
 from firmwright.partition.operators import (
     RESHAPES,
-    RUN_TIME_COUNT,
     kinds_in,
     multiply_accumulates,
     short_name,
@@ -129,8 +128,6 @@ def items_of(binding: relax.VarBinding, bindings: list[relax.VarBinding]) -> lis
 
 def uncompilable(binding: relax.VarBinding) -> str:
     """Say what is wrong with an operator's results: '' for nothing."""
-    if operator_name(binding.value) in RUN_TIME_COUNT:
-        return "finds a number of results that only run time tells; firmware needs fixed shapes"
     kind = binding.var.ty
     for result in list(kind.fields) if isinstance(kind, relax.TupleType) else [kind]:
         if not isinstance(result, relax.TensorType):
