@@ -64,7 +64,7 @@ class IntegerArithmetic:
                 results: list[relax.Var] = []
                 for returned in self.function.body.body.fields:
                     value = self.plain(self.values[returned])
-                    if isinstance(value, Constant) or value in (*parameters, *results):
+                    if isinstance(value, Constant) or any(value.same_as(p) for p in parameters):
                         value = self.emit_te("copy", copied, value)
                     results.append(self.builder.emit_output(value))
             self.builder.emit_func_output(relax.Tuple(results))
