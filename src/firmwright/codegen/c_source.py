@@ -185,7 +185,7 @@ def tidy(body: str) -> str:
     """Give the printed body the look of written code, without touching what it computes."""
     body = re.sub(r"\bFLOAT_BITS_([0-9a-f]+)\(\)", lambda m: c_float(m[1]), body)
     for name in sorted(set(re.findall(r"^\s*\w+ (\w+)\[1\];$", body, re.MULTILINE))):
-        body = re.sub(rf"\b{name}\[(1|0)\]", name, body)
+        body = re.sub(rf"\b{name}\[(\(int64_t\))?(1|0)\]", name, body)
     for pattern, replacement in RENAMED:
         body = re.sub(pattern, replacement, body)
     lines = (without_needless_parentheses(line.rstrip()) for line in body.splitlines())

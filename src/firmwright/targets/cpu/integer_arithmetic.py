@@ -18,6 +18,7 @@ import numpy.typing as npt
 import tvm
 from tvm import relax, te, tirx
 
+from firmwright.codegen.names import c_identifier
 from firmwright.targets.cpu.quantised import (
     LARGEST_INT32,
     Grid,
@@ -53,7 +54,8 @@ class IntegerArithmetic:
         self.definitions: dict[relax.Var, tvm.ir.Call] = {}
 
     def run(self, name: str) -> tvm.IRModule:
-        parameters = [relax.Var(p.name, p.ty) for p in self.function.params]
+        # TVM makes names of temporaries from these.
+        parameters = [relax.Var(c_identifier(str(p.name)), p.ty) for p in self.function.params]
         self.values.update(zip(self.function.params, parameters, strict=True))
         with self.builder.function(name, parameters):
             with self.builder.dataflow():
