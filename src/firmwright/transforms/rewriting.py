@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import numpy.typing as npt
 import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
+from tvm_ffi import structural_map
 
 from firmwright.errors import UserError
 
@@ -77,6 +78,23 @@ def rewrite_calls(
     updated = tvm.IRModule(dict(module.functions.items()))
     updated.update_func(module.get_global_var("main"), main)
     return tidied(updated)
+
+
+def rename_variables(module: tvm.IRModule, names: Mapping[str, str]) -> tvm.IRModule:
+    """Give variables of ``main`` other names; ``names`` maps the present ones to them."""
+
+    renamed: dict[relax.Var, relax.Var] = {}
+
+    def rename(variable: relax.Var) -> relax.Var:
+        name = names.get(str(variable.name))
+        if name is None:
+            return variable
+        return renamed.setdefault(variable, type(variable)(name, variable.ty))
+
+    updated = tvm.IRModule(dict(module.functions.items()))
+    main = structural_map(module["main"], (relax.Var, rename))
+    updated.update_func(module.get_global_var("main"), main)
+    return updated
 
 
 def tidied(module: tvm.IRModule) -> tvm.IRModule:

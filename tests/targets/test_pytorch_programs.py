@@ -1,0 +1,218 @@
+"""Exported PyTorch programs: the generated C on this machine equals torch."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from firmwright.errors import UserError
+from firmwright.models import FORMATS
+
+from .firmware import run_generated
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch")
+nn = torch.nn
+
+
+class Residual(nn.Module):  # type: ignore[misc,name-defined]
+    """Convolutions, batch norm, hard-swish, a residual sum, adaptive pooling, a linear layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1, bias=False), nn.BatchNorm2d(8))
+        self.act = nn.Hardswish()
+        self.body = nn.Conv2d(8, 8, 3, padding=1, groups=4)
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, image: Any) -> Any:
+        x = self.act(self.stem(image))
+        x = x + self.body(x)
+        return self.head(torch.flatten(self.pool(x), 1))
+
+
+class Recurrent(nn.Module):  # type: ignore[misc,name-defined]
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(4, 6, batch_first=True)
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, sequence: Any) -> Any:
+        found, _ = self.lstm(sequence)
+        return self.head(found[:, -1])
+
+
+class TwoInTwoOut(nn.Module):  # type: ignore[misc,name-defined]
+    def forward(self, left: Any, right: Any) -> Any:
+        return {"sum": left + right, "angle": torch.atan2(left, right.abs() + 1).sin()}
+
+
+CNN = nn.Sequential(
+    nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 6, 3, padding=1), nn.SiLU(),
+    nn.AvgPool2d(2), nn.Flatten(), nn.Linear(54, 10), nn.Softmax(1),
+)  # fmt: skip
+MLP = nn.Sequential(
+    nn.Linear(12, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 8), nn.LeakyReLU(0.1),
+    nn.Linear(8, 4), nn.Sigmoid(),
+)  # fmt: skip
+
+
+def exported(model: Any, *inputs: Any, **options: Any) -> bytes:
+    """Return the model as a .pt2 file; batch norm gets statistics that are not 0 and 1."""
+    torch.manual_seed(0)
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            nn.init.uniform_(module.running_mean)
+            nn.init.uniform_(module.running_var, 0.5, 2)
+    stream = io.BytesIO()
+    torch.export.save(torch.export.export(model.eval(), inputs, **options), stream)
+    return stream.getvalue()
+
+
+def samples(data: bytes, count: int) -> list[dict[str, Any]]:
+    _, interface = FORMATS["pt2"].load().import_model(data, "m.pt2", {})
+    generator = np.random.default_rng(1)
+    return [
+        {t.name: generator.normal(size=t.shape).astype(t.dtype) for t in interface.inputs}
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("model", "shapes"),
+    [
+        (CNN, [(1, 1, 16, 16)]),
+        (MLP, [(1, 12)]),
+        (Residual(), [(1, 3, 20, 20)]),
+        (Recurrent(), [(1, 5, 4)]),
+        (TwoInTwoOut(), [(2, 3), (2, 3)]),
+    ],
+    ids=["cnn", "mlp", "residual", "lstm", "two-in-two-out"],
+)
+def test_generated_c_equals_torch(
+    model: Any, shapes: list[tuple[int, ...]], tmp_path: Path
+) -> None:
+    data = exported(model, *(torch.zeros(s) for s in shapes))
+    given = samples(data, 3)
+    found = run_generated(data, given, tmp_path, format_name="pt2")
+    wanted = FORMATS["pt2"].load().run_reference(data, given)
+    assert wanted.reference.startswith("torch ")
+    for ours, theirs in zip(found, wanted.outputs, strict=True):
+        for mine, reference in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(mine, reference, rtol=1e-5, atol=1e-6)
+
+
+def test_names_are_those_of_the_modules_and_the_signature() -> None:
+    data = exported(Residual(), torch.zeros(1, 3, 20, 20))
+    module, interface = FORMATS["pt2"].load().import_model(data, "m.pt2", {})
+    assert [t.name for t in interface.inputs] == ["image"]
+    assert interface.inputs[0].shape == (1, 3, 20, 20)
+    variables = {str(b.var.name) for block in module["main"].body.blocks for b in block.bindings}
+    assert {"stem.0", "stem.1", "act", "body", "add_1", "pool", "head"} <= variables
+
+
+def test_dynamic_shapes_are_refused_or_fixed_by_the_recipe() -> None:
+    rows = torch.export.Dim("rows", min=1, max=64)
+    data = exported(MLP, torch.zeros(3, 12), dynamic_shapes=({0: rows},))
+    importer = FORMATS["pt2"].load()
+    with pytest.raises(UserError, match=r"m.pt2: 'input' has the dynamic shape \[s\d+, 12\]"):
+        importer.import_model(data, "m.pt2", {})
+    with pytest.raises(UserError, match=r"shape \[4, 13\] does not fit the model's \[s\d+, 12\]"):
+        importer.import_model(data, "m.pt2", {"input": (4, 13)})
+    with pytest.raises(UserError, match="the model has no input 'inptu'; did you mean 'input'"):
+        importer.import_model(data, "m.pt2", {"inptu": (4, 12)})
+    _, interface = importer.import_model(data, "m.pt2", {"input": (4, 12)})
+    assert interface.inputs[0].shape == (4, 12)
+    assert interface.outputs[0].shape == (4, 4)
+
+
+class Bomb:
+    """What an attacker would pickle."""
+
+    def __reduce__(self) -> Any:
+        return (print, ("executed",))
+
+
+def pickled(payload: Any) -> bytes:
+    stream = io.BytesIO()
+    torch.save(payload, stream)
+    return stream.getvalue()
+
+
+def scripted() -> bytes:
+    stream = io.BytesIO()
+    torch.jit.save(torch.jit.trace(MLP, torch.zeros(1, 12)), stream)
+    return stream.getvalue()
+
+
+def archive(data: bytes, **members: bytes) -> bytes:
+    """Return the program with members of the archive replaced or added."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(stream, "w") as new:
+        for item in old.namelist():
+            if not any(item.endswith(name) for name in members):
+                new.writestr(item, old.read(item))
+        for name, content in members.items():
+            new.writestr(f"archive/{name}", content)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"hello", "m.pt2: not an exported program but a damaged file; save it as a program"),
+        (pickle.dumps({"a": 1}), "not an exported program but weights or a module, pickled"),
+        (pickled({"w": torch.zeros(2)}), "not an exported program but pickled weights"),
+        (scripted(), "not an exported program but TorchScript"),
+        (exported(MLP, torch.zeros(1, 12))[:2000], "not an exported program but a damaged file"),
+    ],
+    ids=["text", "pickle", "weights", "torchscript", "truncated"],
+)
+def test_what_is_no_exported_program(data: bytes, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        FORMATS["pt2"].load().import_model(data, "m.pt2", {})
+
+
+def test_no_pickle_of_the_file_is_executed(capfd: pytest.CaptureFixture[str]) -> None:
+    whole = exported(MLP, torch.zeros(1, 12))
+    (inputs,) = [n for n in zipfile.ZipFile(io.BytesIO(whole)).namelist() if "sample_inputs" in n]
+    bomb = archive(whole, **{inputs.partition("/")[2]: pickled((Bomb(),))})
+    with pytest.raises(UserError, match="cannot read the program"):
+        FORMATS["pt2"].load().import_model(bomb, "m.pt2", {})
+    assert "executed" not in capfd.readouterr().out
+    hidden = archive(whole, **{"data/constants/opaque_obj_0": pickle.dumps(Bomb())})
+    with pytest.raises(UserError, match="pickled objects or compiled code"):
+        FORMATS["pt2"].load().import_model(hidden, "m.pt2", {})
+
+
+def test_training_mode_is_refused() -> None:
+    stream = io.BytesIO()
+    program = torch.export.export(Residual().train(), (torch.zeros(2, 3, 8, 8),))
+    torch.export.save(program, stream)
+    with pytest.raises(UserError, match=r"changes its own state .* model.eval\(\)"):
+        FORMATS["pt2"].load().import_model(stream.getvalue(), "m.pt2", {})
+
+
+def test_unknown_operator_is_named() -> None:
+    class Transform(nn.Module):  # type: ignore[misc,name-defined]
+        def forward(self, x: Any) -> Any:
+            return torch.fft.rfft(x).abs()
+
+    with pytest.raises(UserError, match=r"cannot be compiled:\n  aten._fft_r2c"):
+        FORMATS["pt2"].load().import_model(exported(Transform(), torch.zeros(1, 8)), "m.pt2", {})
+
+
+def test_without_torch_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "firmwright.models.pytorch", raising=False)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(
+        UserError, match=r"needs the package torch: pip install 'firmwright\[torch\]'"
+    ):
+        FORMATS["pt2"].load()
