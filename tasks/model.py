@@ -13,26 +13,32 @@ from .stage import Stage
 def options(job: Job) -> Any:
     source = job.recipe.model
     shapes = {i.name: i.shape for i in job.recipe.inputs}
-    return {"url": source.url, "sha256": source.sha256, "format": source.format, "inputs": shapes}
+    return {
+        "url": source.url,
+        "python": source.python,
+        "sha256": source.sha256,
+        "format": source.format,
+        "inputs": shapes,
+    }
 
 
 def inputs(job: Job) -> list[Path]:
+    from firmwright.models.python_source import source_files
+
+    source = job.recipe.model
+    if source.python is not None:
+        modules = source_files(source.python.partition(":")[0], job.recipe.path.parent)
+        return [*modules, *(job.recipe.resolve(file) for file in source.files)]
     return [] if job.model_path is None else [job.model_path]
 
 
 def run(job: Job, folder: Path) -> None:
     """Write ``model.<format>``, ``model.json`` (the interface) and ``module.json`` (Relax)."""
     from firmwright.models import format_of
-    from firmwright.models.fetch import fetch_model, read_model
     from firmwright.records import write_record
 
     source = job.recipe.model
-    if job.model_path is not None:
-        shown_as = str(job.model_path)
-        data = read_model(job.model_path, shown_as, source.sha256)
-    else:
-        shown_as = PurePosixPath(urlsplit(source.url or "").path).name
-        data = fetch_model(source.url or "", source.sha256 or "")
+    data, shown_as = obtain(job)
     importer = format_of(shown_as, source.format)
     shapes = {i.name: i.shape for i in job.recipe.inputs}
     module, interface = importer.load().import_model(data, shown_as, shapes)
@@ -44,11 +50,27 @@ def run(job: Job, folder: Path) -> None:
     write_record(folder / "model.json", interface)
 
 
+def obtain(job: Job) -> tuple[bytes, str]:
+    """Return the model as bytes of its format, and what to call it in messages."""
+    from firmwright.models.fetch import fetch_model, read_model
+
+    source = job.recipe.model
+    if source.python is not None:
+        from firmwright.models.python_call import call_model
+
+        return call_model(source.python, job.recipe.path.parent, inputs(job)), source.python
+    if job.model_path is not None:
+        shown_as = str(job.model_path)
+        return read_model(job.model_path, shown_as, source.sha256), shown_as
+    url = source.url or ""
+    return fetch_model(url, source.sha256 or ""), PurePosixPath(urlsplit(url).path).name
+
+
 STAGE = Stage(
     name="model",
     sentence="fetch the model and import it",
     needs=(),
-    code=("models", "records.py"),
+    code=("models", "builder", "transforms", "records.py"),
     options=options,
     inputs=inputs,
     run=run,

@@ -99,6 +99,11 @@ def test_model_by_url(load: Load) -> None:
     assert recipe.model == ModelSource(None, address, DIGEST, "tflite")
 
 
+def test_model_by_python_function(load: Load) -> None:
+    recipe = load('model: {python: "nets.small:network"}')
+    assert recipe.model == ModelSource(None, None, None, "relax", "nets.small:network")
+
+
 def test_overrides_replace_what_the_recipe_says(load: Load) -> None:
     text = "model: net.onnx\nplatform: no-such\ntarget: no-such\nrun: {samples: 2}"
     recipe = load(text, platform="host", target="tidl -a=1, c", samples="30")

@@ -43,14 +43,28 @@ class Importer(Protocol):
 
 @dataclass(frozen=True)
 class Format:
-    """One model format; ``module`` is imported only when such a model is built."""
+    """One model format; ``module`` is imported only when such a model is built.
+
+    ``package`` is what it needs beside firmwright's own dependencies, and the name of the extra
+    that installs it.
+    """
 
     name: str
     suffixes: tuple[str, ...]
     module: str
+    package: str | None = None
 
     def load(self) -> Importer:
-        return cast(Importer, importlib.import_module(self.module))
+        """Import the module; UserError with the remedy where its package is not installed."""
+        try:
+            return cast(Importer, importlib.import_module(self.module))
+        except ModuleNotFoundError as error:
+            if self.package is None or error.name != self.package:
+                raise
+            raise UserError(
+                f"a model of the format '{self.name}' needs the package {self.package}: "
+                f"pip install 'firmwright[{self.package}]'"
+            ) from None
 
 
 FORMATS = {
@@ -58,8 +72,27 @@ FORMATS = {
     for f in (
         Format("onnx", (".onnx",), "firmwright.models.onnx"),
         Format("tflite", (".tflite", ".lite"), "firmwright.models.tflite"),
+        Format("pt2", (".pt2",), "firmwright.models.pytorch", "torch"),
+        Format("relax", (), "firmwright.models.relax"),
     )
 }
+
+EXPORT = "save it as a program, torch.export.save(torch.export.export(model, inputs), 'model.pt2')"
+STABLEHLO = (
+    "StableHLO is not read: that takes the MLIR bindings of jaxlib, 600 MB; write the model as "
+    "ONNX, TFLite or .pt2, or import it in Python and give `model: {python: 'module:function'}`"
+)
+CONVERT = "convert it to TFLite (tf.lite.TFLiteConverter) or ONNX"
+OTHER_SUFFIXES = {
+    ".pt": f"a .pt file holds weights or TorchScript, not an exported program; {EXPORT}",
+    ".pth": f"a .pth file holds weights or TorchScript, not an exported program; {EXPORT}",
+    ".mlir": STABLEHLO,
+    ".stablehlo": STABLEHLO,
+    ".h5": f"a Keras model is not read; {CONVERT}",
+    ".keras": f"a Keras model is not read; {CONVERT}",
+    ".pb": f"a TensorFlow graph is not read; {CONVERT}",
+}
+"""What to do with the files of formats that are not read, by suffix."""
 
 
 def format_of(filename: str, stated: str | None) -> Format:

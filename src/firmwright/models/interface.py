@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from math import prod
 
@@ -48,3 +49,8 @@ class ModelInterface:
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     operators: tuple[Operator, ...]
+
+
+def is_source_name(name: str) -> bool:
+    """Tell a name of the source model from one that Relax made up."""
+    return not re.fullmatch(r"(lv|gv)[0-9_]*", name)

@@ -8,7 +8,7 @@ import tvm
 from tvm import relax
 
 from firmwright.errors import UserError
-from firmwright.models.interface import ELEMENT_BYTES, ModelInterface, Tensor
+from firmwright.models.interface import ELEMENT_BYTES, ModelInterface, Tensor, is_source_name
 from firmwright.partition.grouping import Group, group_operators, read_variables
 from firmwright.partition.operators import (
     RESHAPES,
@@ -145,11 +145,6 @@ def same_kind(source: str, relax_name: str) -> bool:
     return source.replace("_", "").lower().removesuffix("v2") == plain
 
 
-def is_source_name(name: str) -> bool:
-    """Tell a name of the source model from one that the importer made up."""
-    return not re.fullmatch(r"(lv|gv)[0-9_]*", name)
-
-
 def outline(group: Group) -> tuple[relax.Function, list[relax.Var]]:
     """Return the group as a function, and the variables it reads from outside, in reading order.
 
@@ -189,7 +184,8 @@ def anchor_of(group: Group) -> str:
     if multiply_accumulates(by_cost.value):
         return short_name(by_cost.value)
     kinds = [short_name(b.value) for b in group.bindings]
-    telling = [k for k in kinds if k not in ("quantize", "dequantize", "clip", "astype")]
+    silent = ("quantize", "dequantize", "right_shift", "clip", "astype")
+    telling = [k for k in kinds if k not in silent]
     return telling[-1] if telling else kinds[-1]
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from firmwright import __version__
 from firmwright.documents import Document, check_document, read_bytes
 from firmwright.errors import Diagnostic, DiagnosticError, did_you_mean
+from firmwright.models.formats import FORMATS, OTHER_SUFFIXES
 from firmwright.recipe.cache import cache_key, read_cached, write_cached
 from firmwright.recipe.catalogue import Catalogue, name_findings
 from firmwright.recipe.recipe import Recipe, is_platform_file
@@ -31,7 +32,7 @@ _OVERRIDES: Mapping[str, tuple[str, ...]] = {
 _WHOLE_NUMBERS = frozenset({"samples", "batch"})
 """Overrides whose text is a whole number."""
 _WHOLE_NUMBER = re.compile("-?[0-9]{1,18}")
-_FORMATS = {".tflite": "tflite", ".onnx": "onnx"}
+_FORMATS = {suffix: f.name for f in FORMATS.values() for suffix in f.suffixes}
 
 
 def load_recipe(
@@ -150,6 +151,11 @@ def _file_references(data: Mapping[str, Any]) -> Iterable[tuple[Pointer, str]]:
     candidates: list[tuple[Pointer, Any]] = [(("model",), model), (("run", "inputs"), inputs)]
     if isinstance(model, dict):
         candidates.append((("model", "path"), model.get("path")))
+        files = model.get("files")
+        candidates += [
+            (("model", "files", i), file)
+            for i, file in enumerate(files if isinstance(files, list) else ())
+        ]
     if isinstance(platform, str) and is_platform_file(platform):
         candidates.append((("platform",), platform))
     if isinstance(inputs, dict):
@@ -161,19 +167,24 @@ def _unknown_format(model: Any) -> Iterator[Finding]:
     source = _model_source(model)
     file = source["path"] or source["url"]
     if isinstance(file, str) and source["format"] is None:
-        suffixes = " or ".join(sorted(_FORMATS))
-        message = (
-            f"no format can be told from the suffix {quoted(_suffix(file))}; expected {suffixes}"
-        )
+        suffix = _suffix(file)
+        if suffix in OTHER_SUFFIXES:
+            yield Finding(("model",), OTHER_SUFFIXES[suffix])
+            return
+        suffixes = ", ".join(sorted(_FORMATS))
+        message = f"no format can be told from the suffix {quoted(suffix)}; expected {suffixes}"
         yield Finding(("model",), f"{message}, or a key 'format'")
 
 
 def _model_source(model: Any) -> dict[str, Any]:
     given = model if isinstance(model, dict) else {"path": model}
-    source = {key: given.get(key) for key in ("path", "url", "sha256", "format")}
+    keys = ("path", "url", "python", "files", "sha256", "format")
+    source = {key: given.get(key) for key in keys}
     file = source["path"] or source["url"]
     if source["format"] is None and isinstance(file, str):
         source["format"] = _FORMATS.get(_suffix(file))
+    elif source["python"]:
+        source["format"] = "relax"
     return source
 
 
@@ -187,6 +198,7 @@ def _normal_form(data: dict[str, Any], path: Path, catalogue: Catalogue) -> dict
     """Return valid data in the one spelling that Recipe.from_dict takes."""
     platform, run = data["platform"], data["run"]
     model = _model_source(data["model"])
+    model["files"] = model["files"] or []
     if model["sha256"]:
         model["sha256"] = model["sha256"].lower()
     toolchains = catalogue.platform_toolchains.get(platform, ())

@@ -16,13 +16,18 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ModelSource:
-    """The model file: ``path`` or ``url``, the other is None; a URL has a ``sha256``."""
+    """Where the model comes from: one of ``path``, ``url`` and ``python``, the others are None.
+
+    A URL has a ``sha256``. ``python`` is ``module:function``, ``files`` what that function reads.
+    """
 
     path: str | None
     url: str | None
     sha256: str | None
     format: str
-    """``tflite`` or ``onnx``."""
+    """A key of :data:`firmwright.models.FORMATS`."""
+    python: str | None = None
+    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,7 @@ class Recipe:
         data["inputs"] = {i.name: {"shape": list(i.shape)} for i in self.inputs}
         data["target"] = [{"device": d.name, "options": dict(d.options)} for d in self.target]
         data["cflags"] = list(self.cflags)
+        data["model"]["files"] = list(self.model.files)
         if isinstance(self.run.inputs, tuple):
             data["run"]["inputs"] = dict(self.run.inputs)
         return data
@@ -122,7 +128,7 @@ class Recipe:
         return cls(
             path=path,
             name=data["name"],
-            model=ModelSource(**data["model"]),
+            model=ModelSource(**{**data["model"], "files": tuple(data["model"]["files"])}),
             inputs=tuple(
                 InputShape(name, tuple(entry["shape"]))
                 for name, entry in sorted(data["inputs"].items())
@@ -150,6 +156,7 @@ class Recipe:
         data = self.to_dict()
         model, run = data["model"], data["run"]
         model["path"] = _portable(model["path"])
+        model["files"] = [_portable(file) for file in model["files"]]
         if isinstance(run["inputs"], dict):
             run["inputs"] = {name: _portable(path) for name, path in run["inputs"].items()}
         else:

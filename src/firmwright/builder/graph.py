@@ -1,0 +1,224 @@
+"""A network of integer layers, written one call a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+from tvm import relax
+
+from firmwright.errors import UserError, first_line
+from firmwright.transforms.rewriting import dtype_of, static_shape
+
+Array = npt.NDArray[Any]
+Pair = tuple[int, int]
+
+INT8 = (-128, 127)
+
+
+class Graph:
+    """A Relax module in the making; tensors are NCHW, weights OIHW, activations int8.
+
+    A layer's arithmetic is that of DIANA's digital accelerator: int8 · int8 summed in int32, plus
+    an int32 bias, shifted right by ``shift_bits`` (arithmetically: towards minus infinity), clipped
+    to int8; with ``act``, negative values then become 0 (ReLU). Every layer takes a ``name``,
+    under which it is found again in reports and in the C. Weights with which a sum could leave
+    int32 for some input are refused.
+
+    All methods raise UserError for arguments that do not fit each other.
+    """
+
+    def __init__(self) -> None:
+        self._inputs: list[relax.Var] = []
+        self._bindings: list[relax.VarBinding] = []
+        self._names: set[str] = set()
+        self._outputs: list[relax.Var] = []
+
+    def input(self, name: str, shape: Sequence[int], dtype: str = "int8") -> relax.Var:
+        """Return a new input of the network."""
+        variable = relax.Var(self._unique(name), relax.TensorType(tuple(shape), dtype))
+        self._inputs.append(variable)
+        return variable
+
+    def output(self, *tensors: relax.Var) -> Graph:
+        """State what the network returns, in this order; return the graph itself."""
+        self._outputs = list(tensors)
+        return self
+
+    def conv2d(
+        self,
+        x: relax.Var,
+        name: str,
+        weights: Array,
+        bias: Array | None = None,
+        *,
+        strides: Pair = (1, 1),
+        padding: Pair | None = None,
+        groups: int = 1,
+        act: bool = False,
+        shift_bits: int = 0,
+    ) -> relax.Var:
+        """Convolve int8 (N, C, H, W) with int8 weights (O, C / groups, height, width).
+
+        ``bias`` is int32 (O,). ``padding`` zeros go on both sides of (height, width); without it,
+        as many as keep the size of the image when the kernel is odd and the stride is 1.
+        """
+        self._expect(x, name, "x", "int8", 4)
+        self._expect(weights, name, "weights", "int8", 4)
+        self._expect_sums_fit(name, weights, bias)
+        height, width = weights.shape[2:]
+        pads = (height // 2, width // 2) if padding is None else padding
+        total = relax.op.nn.conv2d(
+            x, constant(weights), strides=list(strides), padding=list(pads), groups=groups,
+            out_dtype="int32",
+        )  # fmt: skip
+        return self._layer(name, total, bias, (-1, 1, 1), act, shift_bits)
+
+    def depthwise_conv2d(
+        self, x: relax.Var, name: str, weights: Array, bias: Array | None = None, **options: Any
+    ) -> relax.Var:
+        """Convolve each channel with a kernel of its own: weights (C, 1, height, width)."""
+        return self.conv2d(x, name, weights, bias, groups=len(weights), **options)
+
+    def dense(
+        self,
+        x: relax.Var,
+        name: str,
+        weights: Array,
+        bias: Array | None = None,
+        *,
+        act: bool = False,
+        shift_bits: int = 0,
+    ) -> relax.Var:
+        """Multiply int8 (N, inputs) by int8 weights (outputs, inputs); ``bias`` is (outputs,).
+
+        A tensor of more axes is flattened behind the first.
+        """
+        self._expect(weights, name, "weights", "int8", 2)
+        self._expect_sums_fit(name, weights, bias)
+        flat = x if len(static_shape(x)) == 2 else self.flatten(x, f"{name}_flat")
+        self._expect(flat, name, "x", "int8", 2)
+        total = relax.op.matmul(flat, constant(weights.T), out_dtype="int32")
+        return self._layer(name, total, bias, (-1,), act, shift_bits)
+
+    def add(
+        self, x: relax.Var, y: relax.Var, name: str, *, act: bool = False, shift_bits: int = 0
+    ) -> relax.Var:
+        """Add two int8 tensors in int32, shift and clip: the sum saturates, it does not wrap."""
+        self._expect(x, name, "x", "int8")
+        self._expect(y, name, "y", "int8")
+        wide = [self._emit(relax.op.astype(t, "int32"), name) for t in (x, y)]
+        return self._layer(name, relax.op.add(*wide), None, (), act, shift_bits)
+
+    def max_pool2d(
+        self, x: relax.Var, name: str, size: Pair, strides: Pair | None = None
+    ) -> relax.Var:
+        """Take the largest of each window; ``strides`` is the window's size if not given."""
+        self._expect(x, name, "x", "int8", 4)
+        step = size if strides is None else strides
+        return self.emit(relax.op.nn.max_pool2d(x, pool_size=list(size), strides=list(step)), name)
+
+    def sum_pool2d(self, x: relax.Var, name: str, *, shift_bits: int = 0) -> relax.Var:
+        """Sum each channel over the image, shift and clip: (N, C, H, W) to (N, C).
+
+        With H·W = 2 ** ``shift_bits`` this is the average, rounded towards minus infinity.
+        """
+        self._expect(x, name, "x", "int8", 4)
+        wide = self._emit(relax.op.astype(x, "int32"), name)
+        return self._layer(name, relax.op.sum(wide, [2, 3]), None, (), False, shift_bits)
+
+    def flatten(self, x: relax.Var, name: str) -> relax.Var:
+        """Put all axes behind the first into one."""
+        shape = static_shape(x)
+        return self.emit(relax.op.reshape(x, (shape[0], prod(shape[1:]))), name)
+
+    def emit(self, expression: relax.Expr, name: str) -> relax.Var:
+        """Append any call of ``relax.op`` on tensors of the graph and constants."""
+        return self._emit(expression, name, self._unique(name))
+
+    def module(self) -> tvm.IRModule:
+        """Return the finished network as a module with one function, ``main``."""
+        if not self._outputs:
+            raise UserError("the graph has no output: call graph.output(tensor)")
+        several = len(self._outputs) > 1
+        builder = relax.BlockBuilder()
+        with builder.function("main", self._inputs):
+            for binding in self._bindings:
+                builder.emit_normalized(binding)
+            builder.emit_func_output(relax.Tuple(self._outputs) if several else self._outputs[0])
+        return builder.get()
+
+    def _layer(
+        self,
+        name: str,
+        total: relax.Expr,
+        bias: Array | None,
+        along: tuple[int, ...],
+        act: bool,
+        shift_bits: int,
+    ) -> relax.Var:
+        """Finish an int32 sum: bias, shift, clip, int8, and ReLU where asked for."""
+        if not 0 <= shift_bits <= 31:
+            raise UserError(f"{name}: shift_bits is {shift_bits}; it has to be from 0 to 31")
+        sums = self._emit(total, name)
+        if bias is not None:
+            sums = self._emit(relax.op.add(sums, constant(bias.reshape(along))), name)
+        shift = relax.const(shift_bits, "int32")
+        shifted = self._emit(relax.op.right_shift(sums, shift), name)
+        clipped = self._emit(relax.op.clip(shifted, *INT8), name)
+        narrow = relax.op.astype(clipped, "int8")
+        if not act:
+            return self.emit(narrow, name)
+        return self.emit(relax.op.clip(self._emit(narrow, name), 0, INT8[1]), name)
+
+    def _emit(self, expression: relax.Expr, name: str, variable: str = "lv") -> relax.Var:
+        """Bind a call to a variable; Relax says here what does not fit."""
+        try:
+            value = relax.BlockBuilder().normalize(expression)
+        except (RuntimeError, TypeError, ValueError) as error:  # among them all of TVM's own
+            raise UserError(f"{name}: {first_line(error)}") from error
+        bound = relax.Var(variable, value.ty)
+        self._bindings.append(relax.VarBinding(bound, value))
+        return bound
+
+    def _unique(self, name: str) -> str:
+        if name in self._names:
+            raise UserError(f"two layers or inputs are named '{name}'")
+        self._names.add(name)
+        return name
+
+    def _expect(
+        self, value: Any, name: str, role: str, dtype: str, axes: int | None = None
+    ) -> None:
+        """Check an argument's type and number of axes."""
+        found = (value.dtype, value.ndim) if isinstance(value, np.ndarray) else described(value)
+        if str(found[0]) != dtype or axes not in (None, found[1]):
+            wanted = dtype if axes is None else f"{dtype} with {axes} axes"
+            raise UserError(
+                f"{name}: {role} has to be {wanted}; found {found[0]} with {found[1]} axes"
+            )
+
+    def _expect_sums_fit(self, name: str, weights: Array, bias: Array | None) -> None:
+        """Check that no input can make weights (outputs, …) and bias (outputs,) leave int32."""
+        sums = -INT8[0] * np.abs(weights.astype("int64")).reshape(len(weights), -1).sum(1)
+        if bias is not None:
+            self._expect(bias, name, "bias", "int32", 1)
+            if len(bias) != len(weights):
+                raise UserError(f"{name}: {len(bias)} biases for {len(weights)} outputs")
+            sums = sums + np.abs(bias.astype("int64"))
+        if sums.max() > np.iinfo("int32").max:
+            raise UserError(f"{name}: a sum can reach {sums.max()}, which int32 cannot hold")
+
+
+def described(value: Any) -> tuple[str, int]:
+    if not isinstance(value, relax.Var):
+        raise UserError(f"expected an array or a tensor of the graph, found {type(value).__name__}")
+    return dtype_of(value), len(static_shape(value))
+
+
+def constant(array: Array) -> relax.Expr:
+    return relax.const(np.ascontiguousarray(array), str(array.dtype))

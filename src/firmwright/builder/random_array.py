@@ -1,0 +1,37 @@
+"""Random weights that are the same everywhere and always."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from firmwright.errors import UserError
+
+
+def random_array(
+    shape: Sequence[int],
+    dtype: str = "int8",
+    *,
+    seed: int,
+    low: int | None = None,
+    high: int | None = None,
+) -> npt.NDArray[Any]:
+    """Return whole numbers from ``low`` to ``high``, both included; without them, all of ``dtype``.
+
+    Each is ``low + r mod (high - low + 1)`` with r the next 64-bit number of PCG64 from that seed:
+    NumPy promises that this stream never changes (NEP 19), which it does not for its own
+    ``integers``. Raises UserError for limits that ``dtype`` cannot hold.
+    """
+    limits = np.iinfo(dtype)
+    first = int(limits.min) if low is None else low
+    last = int(limits.max) if high is None else high
+    if not limits.min <= first <= last <= limits.max:
+        raise UserError(f"random_array: {dtype} has no numbers from {first} to {last}")
+    drawn = np.random.PCG64(seed).random_raw(prod(shape))
+    # Differences of 64-bit numbers wrap around; so does the sum, back to the right number.
+    moved = drawn % np.uint64(last - first + 1) + np.uint64(first % 2**64)
+    return moved.astype(np.int64).astype(dtype).reshape(tuple(shape))
