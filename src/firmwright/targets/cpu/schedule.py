@@ -68,6 +68,12 @@ def iterations(schedule: Schedule, block: SBlockRV) -> int:
     return prod(int(v.dom.extent) for v in schedule.get(block).iter_vars)
 
 
+def spatial_iterations(schedule: Schedule, block: SBlockRV) -> int:
+    """Return how many values the block finishes."""
+    variables = schedule.get(block).iter_vars
+    return prod(int(v.dom.extent) for v in variables if int(v.iter_type) == SPATIAL)
+
+
 def readings(schedule: Schedule, producer: SBlockRV, consumer: SBlockRV) -> int:
     """Count the places in the consumer's formula where the producer's result stands."""
     result = schedule.get(producer).writes[0].source
@@ -83,6 +89,8 @@ def finish_in_place(schedule: Schedule, block: SBlockRV) -> None:
     """Move a block that only finishes its producer's values under the producer's loops."""
     producers = schedule.get_producers(block)
     if len(producers) != 1 or is_reduction(schedule, block):
+        return
+    if iterations(schedule, block) != spatial_iterations(schedule, producers[0]):
         return
     loops = schedule.get_loops(producers[0])
     count = spatial_loops(schedule, producers[0])
