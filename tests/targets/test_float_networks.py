@@ -1,0 +1,39 @@
+"""Float networks agree with LiteRT and ONNX Runtime to single precision."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from firmwright.models import format_of
+from firmwright.verify.samples import random_samples
+
+from .firmware import run_generated
+from .test_tflite_networks import mirrored
+
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+
+NETWORKS = (
+    "pretrainedResnet_float.tflite",
+    "vww_96_float.tflite",
+    "ad01_fp32.tflite",
+    "resnet8_float.onnx",
+    "vww_96_float.onnx",
+)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_the_network_agrees(network: str, tmp_path: Path) -> None:
+    data = mirrored(network).read_bytes()
+    model_format = format_of(network, None)
+    importer = model_format.load()
+    given = random_samples(importer.import_model(data, network, {})[1].inputs, 4, seed=1)
+    found = run_generated(data, [dict(s) for s in given], tmp_path, format_name=model_format.name)
+    wanted = importer.run_reference(data, given).outputs
+    for ours, theirs in zip(found, wanted, strict=True):
+        for mine, reference in zip(ours, theirs, strict=True):
+            scale = np.abs(reference).max()
+            np.testing.assert_allclose(mine, reference, rtol=1e-5, atol=1e-6 * scale)
