@@ -15,7 +15,7 @@ import pytest
 from firmwright.errors import UserError
 from firmwright.models import FORMATS
 
-from .firmware import run_generated
+from .firmware import lowered, run_generated
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch")
 nn = torch.nn
@@ -107,6 +107,95 @@ def test_generated_c_equals_torch(
     for ours, theirs in zip(found, wanted.outputs, strict=True):
         for mine, reference in zip(ours, theirs, strict=True):
             np.testing.assert_allclose(mine, reference, rtol=1e-5, atol=1e-6)
+
+
+class Call(nn.Module):  # type: ignore[misc,name-defined]
+    """A function of one tensor as a module."""
+
+    def __init__(self, function: Any, *modules: Any) -> None:
+        super().__init__()
+        self.function = function
+        self.used = nn.ModuleList(modules)
+
+    def forward(self, x: Any) -> Any:
+        return self.function(x, *self.used)
+
+
+def indexed_at_run_time(x: Any, table: Any) -> Any:
+    return table.weight[(x * 4).round().clamp(-9, 8).long()]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        nn.SELU(),
+        nn.CELU(0.5),
+        nn.ELU(0.7),
+        Call(lambda x: x[:, -2] + x[:, 1]),
+        Call(lambda x: x[:, [3, -1, 0]]),
+        Call(indexed_at_run_time, nn.Embedding(9, 2)),
+        Call(lambda x, gru: gru(x[0])[0], nn.GRU(6, 5, bidirectional=True)),
+        nn.Sequential(nn.Dropout(), nn.InstanceNorm2d(4, affine=True)),
+        Call(lambda x, attention: attention(x[0], x[0], x[0])[0], nn.MultiheadAttention(6, 2)),
+    ],
+    ids=["selu", "celu", "elu", "select", "index", "run-time-index", "gru", "norm", "attention"],
+)
+def test_operators_that_importing_or_scheduling_got_wrong(model: Any, tmp_path: Path) -> None:
+    data = exported(model, torch.zeros(1, 4, 5, 6))
+    given = samples(data, 2)
+    found = run_generated(data, given, tmp_path, format_name="pt2")
+    wanted = FORMATS["pt2"].load().run_reference(data, given).outputs
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_an_operator_that_tvm_gives_another_shape_is_refused() -> None:
+    def sampled(x: Any) -> Any:
+        return nn.functional.grid_sample(x, x[:, :2].permute(0, 2, 3, 1), align_corners=False)
+
+    with pytest.raises(UserError, match=r"misreads:\n  aten.grid_sampler_2d"):
+        FORMATS["pt2"].load().import_model(
+            exported(Call(sampled), torch.zeros(1, 4, 5, 6)), "m.pt2", {}
+        )
+
+
+class Quantised(nn.Module):  # type: ignore[misc,name-defined]
+    """What torch's quantiser makes of convolution, ReLU and linear layer: QDQ around each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(3)
+        for name, shape in (("kernel", (6, 3, 3, 3)), ("matrix", (4, 54))):
+            values = torch.randint(-127, 128, shape, dtype=torch.int8, generator=generator)
+            self.register_buffer(name, values)
+            self.register_buffer(f"{name}_scales", torch.rand(shape[0], generator=generator) / 99)
+        self.register_buffer("zeros", torch.zeros(6, dtype=torch.int64))
+
+    def grid(self, x: Any, scale: float, zero_point: int) -> Any:
+        operators = torch.ops.quantized_decomposed
+        limits = (scale, zero_point, -128, 127, torch.int8)
+        return operators.dequantize_per_tensor(operators.quantize_per_tensor(x, *limits), *limits)
+
+    def forward(self, image: Any) -> Any:
+        weights = torch.ops.quantized_decomposed.dequantize_per_channel
+        x = self.grid(image, 0.02, -3)
+        kernel = weights(self.kernel, self.kernel_scales, self.zeros, 0, -127, 127, torch.int8)
+        x = self.grid(nn.functional.relu(nn.functional.conv2d(x, kernel)), 0.15, -128)
+        matrix = weights(self.matrix, self.matrix_scales, None, 0, -127, 127, torch.int8)
+        x = nn.functional.linear(x.flatten(1), matrix)
+        return torch.ops.quantized_decomposed.quantize_per_tensor(x, 0.1, 5, -100, 100, torch.int8)
+
+
+def test_quantised_programs_run_on_integers(tmp_path: Path) -> None:
+    data = exported(Quantised(), torch.zeros(1, 3, 5, 5))
+    regions = lowered(data, "pt2").partition.regions
+    assert [r.operators[-1] for r in regions if r.macs] == ["quantize", "clip"]
+    given = samples(data, 20)
+    found = run_generated(data, given, tmp_path, format_name="pt2")
+    wanted = FORMATS["pt2"].load().run_reference(data, given).outputs
+    difference = np.abs(np.array(found, "int32") - np.array(wanted, "int32"))
+    assert len(np.unique(wanted)) > 20
+    assert difference.max() <= 1
+    assert (difference > 0).mean() < 0.02
 
 
 def test_names_are_those_of_the_modules_and_the_signature() -> None:

@@ -21,28 +21,17 @@ import torch
 import tvm
 from torch.utils import _pytree as pytree
 from tvm import relax
-from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
 from firmwright.errors import UserError, first_line
 from firmwright.models.formats import EXPORT, Verdict
-from firmwright.models.interface import ModelInterface, Operator, Tensor
+from firmwright.models.interface import ModelInterface, Operator, Tensor, is_source_name
+from firmwright.models.pytorch_corrections import Importer
 from firmwright.models.quiet import imported, quiet
-from firmwright.models.relax import check_calls, described, with_shapes
+from firmwright.models.relax import check_calls, described, shown, with_shapes
 from firmwright.transforms.rewriting import rename_variables
 
 EXECUTABLE = re.compile(r"(^|/)(data/constants/(custom|opaque)_obj_|data/aotinductor/)")
 """Archive members that torch would unpickle as any object, or load as machine code."""
-
-
-class Importer(ExportedProgramImporter):  # type: ignore[misc]
-    """TVM's importer, corrected."""
-
-    def _select(self, node: torch.fx.Node) -> relax.Var:
-        """Count a negative index from the end; TVM 0.27 takes it for a place before the tensor."""
-        source, axis, index = self.env[node.args[0]], node.args[1], node.args[2]
-        length = int(self.shape_of(source)[axis])
-        place = relax.const(index % length, "int64")
-        return self.block_builder.emit(relax.op.take(source, place, axis))
 
 
 def import_model(
@@ -53,7 +42,7 @@ def import_model(
     refuse_state(core, name)
     report_unsupported(core, name)
     labels = label_nodes(core)
-    importer = Importer()
+    importer = Importer(core)
 
     def convert() -> tvm.IRModule:
         return importer.from_exported_program(core, False, True, False, None)
@@ -62,8 +51,11 @@ def import_model(
     variables = {
         str(value.name): labels[node.name]
         for node, value in importer.env.items()
-        if node.name in labels and isinstance(value, relax.Var)
+        if node.name in labels
+        and isinstance(value, relax.Var)
+        and not is_source_name(str(value.name))  # an input, handed on by an operator that is none
     }
+    refuse_misread(importer, name)
     module = with_shapes(rename_variables(module, variables), shapes, name)
     check_calls(module, name)
     interface = ModelInterface(
@@ -158,7 +150,7 @@ def kind_of(node: torch.fx.Node) -> str:
 
 def report_unsupported(program: torch.export.ExportedProgram, name: str) -> None:
     """Refuse, in one message, every operator that TVM has no converter for."""
-    known = Importer().convert_map
+    known = Importer(program).convert_map
     lines = [
         f"  {node.target} (node '{node.name}')"
         for node in calls(program)
@@ -183,6 +175,25 @@ def label_nodes(program: torch.export.ExportedProgram) -> dict[str, str]:
             last[path] = node.name
         labels[node.name] = path or node.name
     return labels
+
+
+def refuse_misread(importer: Importer, name: str) -> None:
+    """Refuse operators whose result has another shape or type in TVM than in torch."""
+    lines = []
+    for node, value in importer.env.items():
+        meta = node.meta.get("val")
+        kind = getattr(value, "ty", None)
+        if not isinstance(meta, torch.Tensor) or not isinstance(kind, relax.TensorType):
+            continue
+        wanted = list(meta.shape)
+        static = all(isinstance(d, int) for d in wanted)
+        found = list(kind.shape or ())
+        if static and [int(d) for d in found if isinstance(d, tvm.tirx.IntImm)] != wanted:
+            lines.append(
+                f"  {node.target} (node '{node.name}'): shape {wanted} became {shown(found)}"
+            )
+    if lines:
+        raise UserError("\n".join([f"{name}: operators that TVM misreads:", *lines]))
 
 
 def outputs_of(
