@@ -203,6 +203,7 @@ def test_names_are_those_of_the_modules_and_the_signature() -> None:
     module, interface = FORMATS["pt2"].load().import_model(data, "m.pt2", {})
     assert [t.name for t in interface.inputs] == ["image"]
     assert interface.inputs[0].shape == (1, 3, 20, 20)
+    assert [t.name for t in interface.outputs] == ["linear"]
     variables = {str(b.var.name) for block in module["main"].body.blocks for b in block.bindings}
     assert {"stem.0", "stem.1", "act", "body", "add_1", "pool", "head"} <= variables
 

@@ -38,7 +38,8 @@ def import_model(
     data: bytes, name: str, shapes: Mapping[str, tuple[int, ...]]
 ) -> tuple[tvm.IRModule, ModelInterface]:
     """Import an exported program; see :class:`firmwright.models.formats.Importer`."""
-    core = decomposed(load_program(data, name), name)
+    program = load_program(data, name)
+    core = decomposed(program, name)
     refuse_state(core, name)
     report_unsupported(core, name)
     labels = label_nodes(core)
@@ -62,7 +63,7 @@ def import_model(
         format="pt2",
         sha256=hashlib.sha256(data).hexdigest(),
         inputs=tuple(described(str(p.name), p.ty, name) for p in module["main"].params),
-        outputs=outputs_of(module, core, name),
+        outputs=outputs_of(module, program, name),
         operators=tuple(
             Operator(labels.get(n.name, n.name), kind_of(n), (n.name,)) for n in calls(core)
         ),
