@@ -19,6 +19,10 @@ from firmwright.models.interface import ELEMENT_BYTES
 from firmwright.partition.operators import CHEAP, Kind
 from firmwright.transforms.rewriting import dtype_of, operator_name, static_shape
 
+LARGEST_GROUP = 64
+"""Operators: TVM walks a fused function's expressions by recursion and schedules its blocks in
+quadratic time, so that a region of thousands would end in a stack overflow after minutes."""
+
 
 @dataclass
 class Group:
@@ -67,7 +71,8 @@ def group_operators(
         own = kind(binding.value)
         group = Group(anchored=own is Kind.ANCHOR)
         for producer in reversed(producers):
-            if may_merge(group, producer, binding, own):
+            fits = len(group.bindings) + len(producer.bindings) < LARGEST_GROUP
+            if fits and may_merge(group, producer, binding, own):
                 group.bindings = producer.bindings + group.bindings
                 group.anchored = group.anchored or producer.anchored
         group.bindings.append(binding)
