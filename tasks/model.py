@@ -23,13 +23,16 @@ def options(job: Job) -> Any:
 
 
 def inputs(job: Job) -> list[Path]:
+    from firmwright.models.external_data import external_files
     from firmwright.models.python_source import source_files
 
     source = job.recipe.model
     if source.python is not None:
         modules = source_files(source.python.partition(":")[0], job.recipe.path.parent)
         return [*modules, *(job.recipe.resolve(file) for file in source.files)]
-    return [] if job.model_path is None else [job.model_path]
+    if job.model_path is None:
+        return []
+    return [job.model_path, *external_files(job.model_path)]
 
 
 def run(job: Job, folder: Path) -> None:
@@ -52,6 +55,7 @@ def run(job: Job, folder: Path) -> None:
 
 def obtain(job: Job) -> tuple[bytes, str]:
     """Return the model as bytes of its format, and what to call it in messages."""
+    from firmwright.models.external_data import embedded
     from firmwright.models.fetch import fetch_model, read_model
 
     source = job.recipe.model
@@ -61,7 +65,8 @@ def obtain(job: Job) -> tuple[bytes, str]:
         return call_model(source.python, job.recipe.path.parent, inputs(job)), source.python
     if job.model_path is not None:
         shown_as = str(job.model_path)
-        return read_model(job.model_path, shown_as, source.sha256), shown_as
+        data = read_model(job.model_path, shown_as, source.sha256)
+        return embedded(data, job.model_path, shown_as), shown_as
     url = source.url or ""
     return fetch_model(url, source.sha256 or ""), PurePosixPath(urlsplit(url).path).name
 

@@ -7,6 +7,7 @@ that escapes is a bug in firmwright and keeps its traceback.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -48,6 +49,11 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"; known: {', '.join(candidates)}" if candidates else ""
 
 
+TVM_OPERATOR = re.compile(r'ir\.Op\(.*?name="([^"]+)".*?support_level=\d+\)')
+"""How TVM's messages show an operator: with all of its declaration."""
+
+
 def first_line(error: BaseException) -> str:
     """Return what another library's error says, without the pages that may follow."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    line = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return TVM_OPERATOR.sub(r"\1", line)

@@ -10,11 +10,30 @@ KEYWORDS = frozenset(
     auto break case char const continue default do double else enum extern float for goto if
     inline int long register restrict return short signed sizeof static struct switch typedef
     union unsigned void volatile while _Bool _Complex _Imaginary
+    alignas alignof constexpr nullptr static_assert thread_local typeof
     bool true false class new delete this template private public protected virtual try catch
-    throw namespace using operator friend typename explicit export mutable
+    throw namespace using operator friend typename explicit export mutable asm
+    and and_eq bitand bitor compl not not_eq or or_eq xor xor_eq char8_t char16_t char32_t wchar_t
+    const_cast dynamic_cast reinterpret_cast static_cast decltype noexcept typeid concept requires
+    co_await co_return co_yield consteval constinit
     """.split()
 )
-"""C99's keywords, and those of C++ that a header shared with C++ must avoid as well."""
+"""C99's and C23's keywords, and those of C++ that a header shared with C++ must avoid as well."""
+
+MACROS = frozenset(
+    """
+    NULL EOF BUFSIZ RAND_MAX NDEBUG NAN INFINITY HUGE_VAL SIZE_MAX WCHAR_MAX WCHAR_MIN
+    assert complex errno imaginary offsetof setjmp stderr stdin stdout linux unix
+    va_arg va_copy va_end va_start isfinite isinf isnan isnormal signbit fpclassify
+    """.split()
+)
+"""Names that a header of C's library, or a compiler, may replace by something else."""
+
+NUMBER_MACRO = re.compile(
+    r"U?INT\w*_(C|MAX|MIN)|[SU]?CHAR_\w+|U?(SHRT|LONG|LLONG)_(MAX|MIN)"
+    r"|(FLT|DBL|LDBL)_\w+|M_\w+|(PRI|SCN)[diouxX]\w+"
+)
+"""Families of such names: INT32_MIN, CHAR_BIT, FLT_EPSILON, M_PI …"""
 
 LONGEST = 60
 """Characters; C99 promises 63 significant ones for internal names."""
@@ -23,8 +42,10 @@ LONGEST = 60
 def c_identifier(name: str) -> str:
     """Return ``name`` with every character that C does not take replaced by an underscore."""
     text = re.sub(r"[^0-9A-Za-z_]+", "_", name).strip("_")[:LONGEST] or "tensor"
-    if text[0].isdigit() or text in KEYWORDS:
-        text = f"_{text}" if text[0].isdigit() else f"{text}_"
+    if text in KEYWORDS or text in MACROS or NUMBER_MACRO.fullmatch(text):
+        text = f"{text}_"
+    if text[0].isdigit():
+        text = f"_{text}"
     return text.lstrip("_") if text.startswith("__") else text
 
 

@@ -11,6 +11,9 @@ ELEMENT_BYTES = {
     "int32": 4, "uint32": 4, "float32": 4, "int64": 8, "uint64": 8, "float64": 8,
 }  # fmt: skip
 
+LARGEST_TENSOR = 2**31 - 1
+"""Elements, and bytes, of a tensor: the generated C counts them with 32 bits."""
+
 
 @dataclass(frozen=True)
 class Tensor:

@@ -16,8 +16,9 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from firmwright.errors import UserError, first_line
 from firmwright.models.formats import Verdict
 from firmwright.models.interface import ELEMENT_BYTES, ModelInterface, Operator, Tensor
+from firmwright.models.onnx_checks import check_model
 from firmwright.models.onnx_results import check_results, dropout, refuse_node
-from firmwright.models.quiet import imported
+from firmwright.models.quiet import imported, variable_name
 
 
 class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
@@ -42,11 +43,11 @@ class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
             ) from error
         computed = isinstance(result, tvm.ir.Call | relax.TupleGetItem)
         if computed and isinstance(result.ty, relax.TupleType):
-            return self.bb.emit(result, name_hint=node_name)
+            return self.bb.emit(result, name_hint=variable_name(node_name))
         is_tensor = computed and isinstance(result.ty, relax.TensorType)
         # TVM's converters look into a shape's expression, which a variable would hide.
         if is_tensor and (result.ty.ndim > 1 or str(result.ty.dtype) != "int64"):
-            return self.bb.emit(result, name_hint=node_name)
+            return self.bb.emit(result, name_hint=variable_name(node_name))
         return result
 
 
@@ -86,10 +87,7 @@ def parse(data: bytes, name: str) -> onnx.ModelProto:
         raise UserError(f"{name}: not an ONNX model, or a truncated one") from None
     if not model.graph.node and not model.graph.output:
         raise UserError(f"{name}: not an ONNX model: it has no graph")
-    try:
-        onnx.checker.check_model(model)
-    except (onnx.checker.ValidationError, ValueError) as error:
-        raise UserError(f"{name}: not a valid ONNX model: {first_line(error)}") from None
+    check_model(model, name)
     return model
 
 
@@ -205,7 +203,10 @@ def run_reference(data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any
         session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception as refusal:  # its errors have no base class of their own
         return evaluate_by_definition(data, inputs, refusal)
-    outputs = [cast("list[np.ndarray[Any, Any]]", session.run(None, dict(s))) for s in inputs]
+    try:
+        outputs = [cast("list[np.ndarray[Any, Any]]", session.run(None, dict(s))) for s in inputs]
+    except Exception as refusal:
+        return evaluate_by_definition(data, inputs, refusal)
     return Verdict(f"onnxruntime {onnxruntime.__version__} (graph optimisations off)", outputs)
 
 

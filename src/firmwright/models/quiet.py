@@ -45,3 +45,8 @@ def imported(name: str, convert: Callable[[], tvm.IRModule]) -> tvm.IRModule:
             failure = f"cannot import the graph: {first_line(error)}"
         # The importer's objects are gone here, and have said what they had to say about it.
     raise UserError(f"{name}: {failure}")
+
+
+def variable_name(source: str) -> str:
+    """Return the name hint of a result: TVM would rename its own function ``main`` otherwise."""
+    return f"{source}_" if source == "main" else source

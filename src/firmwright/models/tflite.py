@@ -16,7 +16,10 @@ from tvm.relax.frontend.tflite import from_tflite, tflite_frontend
 from firmwright.errors import UserError, first_line
 from firmwright.models.formats import Verdict
 from firmwright.models.interface import ELEMENT_BYTES, ModelInterface, Operator, Tensor
-from firmwright.models.quiet import imported
+from firmwright.models.isolated import isolated
+from firmwright.models.quiet import imported, variable_name
+from firmwright.models.tflite_checks import check_model, numbers
+from firmwright.models.tflite_repairs import repaired
 
 
 class NamedConverter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
@@ -41,7 +44,9 @@ class NamedConverter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
             if result is None:  # folded into its consumers
                 continue
             if len(outputs) == 1:
-                self.exp_tab.set_expr(names[0], self.bb.emit(result, name_hint=names[0]))
+                self.exp_tab.set_expr(
+                    names[0], self.bb.emit(result, name_hint=variable_name(names[0]))
+                )
                 continue
             result = self.bb.normalize(result)
             for position, name in enumerate(names):
@@ -87,23 +92,38 @@ def import_model(
 ) -> tuple[tvm.IRModule, ModelInterface]:
     """Import a TFLite file; see :class:`firmwright.models.formats.Importer`."""
     check_file(data, name)
-    model = tflite.Model.GetRootAsModel(data, 0)
+    check_model(tflite.Model.GetRootAsModel(data, 0), name)
+    model = tflite.Model.GetRootAsModel(repaired(data), 0)
     graph = model.Subgraphs(0)
     operators = list_operators(model, graph)
     report_unsupported(operators, name)
-    inputs = tuple(described(graph, int(i), name, shapes) for i in graph.InputsAsNumpy())
+    inputs = tuple(described(graph, int(i), name, shapes) for i in numbers(graph.InputsAsNumpy()))
     unknown = sorted(set(shapes) - {t.name for t in inputs})
     if unknown:
         known = ", ".join(t.name for t in inputs)
         raise UserError(f"{name}: inputs: the model has no input '{unknown[0]}' (it has: {known})")
-    outputs = tuple(described(graph, int(i), name, {}) for i in graph.OutputsAsNumpy())
+    outputs = tuple(described(graph, int(i), name, {}) for i in numbers(graph.OutputsAsNumpy()))
 
     def convert() -> tvm.IRModule:
         return from_tflite(model, dict(shapes) or None, op_converter=NamedConverter)
 
     module = imported(name, convert)
+    check_outputs(module, outputs, name)
     digest = hashlib.sha256(data).hexdigest()
     return module, ModelInterface("tflite", digest, inputs, outputs, operators)
+
+
+def check_outputs(module: tvm.IRModule, outputs: Sequence[Tensor], name: str) -> None:
+    """Refuse outputs whose declared shape or type is not that of what is computed for them."""
+    returned = module["main"].ret_ty
+    types = list(returned.fields) if isinstance(returned, relax.TupleType) else [returned]
+    for output, kind in zip(outputs, types, strict=True):
+        shape = None if kind.shape is None else [int(d) for d in kind.shape]
+        if shape != list(output.shape) or str(kind.dtype) != output.dtype:
+            raise UserError(
+                f"{name}: output '{output.name}': the file declares {output.dtype} "
+                f"{list(output.shape)}, its operators compute {kind.dtype} {shape}"
+            )
 
 
 def check_file(data: bytes, name: str) -> None:
@@ -111,9 +131,13 @@ def check_file(data: bytes, name: str) -> None:
     if data[4:8] != b"TFL3":
         raise UserError(f"{name}: not a TFLite model (no 'TFL3' mark at byte 4)")
     try:
-        interpreter(data)
+        isolated(f"{name}: LiteRT does not survive this model", load, data)
     except (ValueError, RuntimeError) as error:
         raise UserError(f"{name}: a damaged TFLite model: {first_line(error)}") from None
+
+
+def load(data: bytes) -> None:
+    interpreter(data)
 
 
 def list_operators(model: Any, graph: Any) -> tuple[Operator, ...]:
@@ -151,9 +175,9 @@ def described(graph: Any, index: int, name: str, shapes: Mapping[str, tuple[int,
     tensor = graph.Tensors(index)
     label = tensor.Name().decode()
     signature = tensor.ShapeSignatureAsNumpy() if tensor.ShapeSignatureLength() else None
-    declared = [int(d) for d in (tensor.ShapeAsNumpy() if signature is None else signature)]
+    declared = numbers(tensor.ShapeAsNumpy() if signature is None else signature)
     # A batch of -1 in the signature with 1 in the shape is TFLite's usual "batch 1 unless resized".
-    static = [int(d) for d in tensor.ShapeAsNumpy()] if tensor.ShapeLength() else []
+    static = numbers(tensor.ShapeAsNumpy())
     shape = shapes.get(label, tuple(static))
     if any(d < 1 for d in shape) or len(shape) != len(declared):
         raise UserError(
@@ -185,17 +209,29 @@ def interpreter(data: bytes) -> Any:
 
 
 def run_reference(data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]]) -> Verdict:
-    """Evaluate with LiteRT's reference kernels, the definition of TFLite's arithmetic."""
+    """Evaluate with LiteRT's reference kernels, the definition of TFLite's arithmetic.
+
+    A sample's arrays come in the order of the model's inputs: their names need not be its own.
+    """
+    what = "LiteRT, the reference, does not survive the model"
+    arrays = [list(sample.values()) for sample in inputs]
+    results = isolated(what, evaluate, repaired(data), arrays)
+    return Verdict(f"ai-edge-litert {version('ai-edge-litert')} (reference kernels)", results)
+
+
+def evaluate(
+    data: bytes, inputs: Sequence[Sequence[np.ndarray[Any, Any]]]
+) -> list[list[np.ndarray[Any, Any]]]:
     judge = interpreter(data)
     details = judge.get_input_details()
     results = []
     try:
-        for detail in details:
-            judge.resize_tensor_input(detail["index"], inputs[0][detail["name"]].shape)
+        for detail, array in zip(details, inputs[0], strict=True):
+            judge.resize_tensor_input(detail["index"], array.shape)
         judge.allocate_tensors()
         for sample in inputs:
-            for detail in details:
-                judge.set_tensor(detail["index"], sample[detail["name"]])
+            for detail, array in zip(details, sample, strict=True):
+                judge.set_tensor(detail["index"], array)
             judge.invoke()
             found = [judge.get_tensor(d["index"]) for d in judge.get_output_details()]
             results.append([array.copy() for array in found])
@@ -203,4 +239,4 @@ def run_reference(data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any
         raise UserError(
             f"LiteRT, the reference, cannot evaluate the model: {first_line(error)}"
         ) from error
-    return Verdict(f"ai-edge-litert {version('ai-edge-litert')} (reference kernels)", results)
+    return results

@@ -8,7 +8,13 @@ import tvm
 from tvm import relax
 
 from firmwright.errors import UserError
-from firmwright.models.interface import ELEMENT_BYTES, ModelInterface, Tensor, is_source_name
+from firmwright.models.interface import (
+    ELEMENT_BYTES,
+    LARGEST_TENSOR,
+    ModelInterface,
+    Tensor,
+    is_source_name,
+)
 from firmwright.partition.grouping import Group, group_operators, read_variables
 from firmwright.partition.operators import (
     RESHAPES,
@@ -116,7 +122,7 @@ def refuse_uncompilable(bindings: list[relax.VarBinding], interface: ModelInterf
         named = [name for name in named if is_source_name(name)][:1]
         named = named or [o.name for o in interface.operators if same_kind(o.kind, kind)]
         source = "', '".join(named)
-        lines.append(f"  {kind} ('{source}') {what}")
+        lines.append(f"  {kind} ('{source}') {what}" if source else f"  {kind} {what}")
     if lines:
         raise UserError("\n".join(["operators that cannot be compiled:", *lines]))
 
@@ -136,13 +142,18 @@ def uncompilable(binding: relax.VarBinding) -> str:
             return "has a result whose shape only run time tells; firmware needs fixed shapes"
         if str(result.dtype) not in ELEMENT_BYTES:
             return f"computes {result.dtype}"
+        shape = [int(d) for d in result.shape]
+        if min(shape, default=1) < 1:
+            return f"computes {shape}: a tensor has elements"
+        if Tensor("", tuple(shape), str(result.dtype)).bytes > LARGEST_TENSOR:
+            return f"computes {shape}: a tensor is smaller than 2 GiB"
     return ""
 
 
 def same_kind(source: str, relax_name: str) -> bool:
     """Tell whether a source operator's kind, e.g. ``TopK`` or ``TOPK_V2``, is this Relax one."""
-    plain = relax_name.replace("_", "").lower()
-    return source.replace("_", "").lower().removesuffix("v2") == plain
+    plain = re.sub(r"_|[123]d$", "", relax_name).lower()
+    return source.replace("_", "").lower().removesuffix("v2").removesuffix("2d") == plain
 
 
 def outline(group: Group) -> tuple[relax.Function, list[relax.Var]]:

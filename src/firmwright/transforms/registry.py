@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from firmwright.transforms.bounded_take import bound_take
 from firmwright.transforms.concat_tree import concat_in_trees
+from firmwright.transforms.defined_integers import define_integers
 from firmwright.transforms.layout_of_constants import fold_layout_of_constants
 from firmwright.transforms.layout_on_integers import keep_layout_on_integers
 from firmwright.transforms.own_dequantize import give_each_consumer_its_dequantize
@@ -37,4 +38,27 @@ CANONICAL = (
     Transform("decompose", "batch normalisation is arithmetic on tensors", _decompose),
     Transform("static-shapes", "no operator computes with shapes", fold_static_shapes),
     Transform("bounded-take", "no index reads outside its tensor", bound_take),
+    Transform("split-to-slices", "a part of a tensor is a slice of it", split_to_slices),
+    Transform("separate-results", "each result of an operator is a variable", separate_results),
     Transform("concat-in-trees", "no operator joins more than 32 tensors", concat_in_trees),
+    Transform(
+        "layout-of-constants",
+        "no operator only reshapes, transposes or casts a constant",
+        fold_layout_of_constants,
+    ),
+    Transform(
+        "layout-on-integers",
+        "quantised elements that are only moved are never dequantized",
+        keep_layout_on_integers,
+    ),
+    Transform(
+        "defined-integers",
+        "no integer operator overflows, divides by zero or shifts by too many bits",
+        define_integers,
+    ),
+    Transform(
+        "own-dequantize",
+        "every dequantize has one consumer, so that it can join that consumer's region",
+        give_each_consumer_its_dequantize,
+    ),
+)

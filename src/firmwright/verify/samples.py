@@ -31,7 +31,7 @@ def random_samples(inputs: Sequence[Tensor], count: int, seed: int) -> list[Samp
             limits = np.iinfo(tensor.dtype)
             drawn = generator.integers(limits.min, limits.max, shape, tensor.dtype, endpoint=True)
             columns[tensor.name] = drawn
-    return [{name: column[i] for name, column in columns.items()} for i in range(count)]
+    return rows(columns, count)
 
 
 def stored_samples(
@@ -46,7 +46,12 @@ def stored_samples(
     for tensor in inputs:
         array, label = find_array(tensor, inputs, files)
         columns[tensor.name] = checked(array, tensor, label, count)
-    return [{name: column[i] for name, column in columns.items()} for i in range(count)]
+    return rows(columns, count)
+
+
+def rows(columns: Mapping[str, Array], count: int) -> list[Sample]:
+    """Return the samples one by one; also a sample of a scalar is an array."""
+    return [{n: np.asarray(column[i]) for n, column in columns.items()} for i in range(count)]
 
 
 def find_array(

@@ -41,10 +41,15 @@ class Factors:
         return np.maximum(-self.shift, 0).astype("int8")
 
 
+LARGEST_SHIFT = 30
+"""Bits; what TFLite's kernels can shift a sum to the left."""
+
+
 def quantise_multiplier(factor: float) -> tuple[int, int]:
     """Return mantissa and shift of a factor, as TFLite's QuantizeMultiplier gives them.
 
-    Source: tensorflow/lite/kernels/internal/quantization_util.cc.
+    Source: tensorflow/lite/kernels/internal/quantization_util.cc. Raises ValueError for a
+    factor so large that a shift by it is not defined.
     """
     if factor == 0.0:
         return 0, 0
@@ -52,6 +57,8 @@ def quantise_multiplier(factor: float) -> tuple[int, int]:
     mantissa = math.floor(fraction * 2.0**31 + 0.5)
     if mantissa == 2**31:
         mantissa, shift = mantissa // 2, shift + 1
+    if shift > LARGEST_SHIFT:
+        raise ValueError(f"the ratio of its scales, {factor:g}, is not below 2^{LARGEST_SHIFT}")
     return (0, 0) if shift < -31 else (mantissa, shift)
 
 

@@ -47,7 +47,7 @@ def lower_region(region: Region, module: tvm.IRModule, rounding: str) -> Lowered
     """
     try:
         return lower_with_tvm(region, module, rounding)
-    except (RuntimeError, TypeError, ValueError) as error:  # among them all of TVM's own
+    except (ArithmeticError, RuntimeError, TypeError, ValueError) as error:  # TVM's among them
         operators = ", ".join(region.operators)
         sources = "', '".join(region.sources)
         raise UserError(f"{operators} ('{sources}'): {first_line(error)}") from error

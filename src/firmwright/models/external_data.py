@@ -1,0 +1,159 @@
+"""ONNX models that keep their weights in files beside them.
+
+The files are inputs of the model stage like the model itself, so their names are needed before
+anything is built. ``external_locations`` reads just them, without ONNX's packages and without
+the weights, by walking over the fields of the file; ``embedded`` puts the data into the model,
+which the later stages then have in one piece.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from io import BufferedReader
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from firmwright.errors import UserError
+
+if TYPE_CHECKING:
+    import onnx
+
+GRAPH, INITIALIZER, EXTERNAL_DATA, KEY, VALUE = 7, 5, 13, 1, 2
+"""Field numbers of ModelProto, GraphProto, TensorProto, StringStringEntryProto in onnx.proto."""
+
+VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+"""Protobuf's wire types."""
+
+LONGEST_LOCATION = 4096
+LARGEST_MODEL = 2**31 - 1
+"""Bytes; protobuf's own limit."""
+
+
+class NotProtobufError(Exception):
+    """The file is no sequence of protobuf fields; the importer will say so."""
+
+
+def external_locations(path: Path) -> tuple[str, ...]:
+    """Return the files that a model's constants lie in, as it states them, sorted.
+
+    Nothing for a file that is no ONNX model, or cannot be read.
+    """
+    try:
+        with path.open("rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            return tuple(sorted(set(locations(stream, size))))
+    except (OSError, NotProtobufError, UnicodeDecodeError):
+        return ()
+
+
+def locations(stream: BufferedReader, size: int) -> Iterator[str]:
+    for graph in fields(stream, 0, size, GRAPH):
+        for tensor in fields(stream, *graph, INITIALIZER):
+            for entry in fields(stream, *tensor, EXTERNAL_DATA):
+                key = [text(stream, *place) for place in fields(stream, *entry, KEY)]
+                if key == ["location"]:
+                    yield from (text(stream, *place) for place in fields(stream, *entry, VALUE))
+
+
+def fields(stream: BufferedReader, start: int, end: int, number: int) -> Iterator[tuple[int, int]]:
+    """Yield begin and end of every field of that number between two places of the file."""
+    while start < end:
+        stream.seek(start)
+        tag = varint(stream)
+        if tag & 7 == LENGTH:
+            length = varint(stream)
+            place = stream.tell()
+            start = place + length
+            if start > end:
+                raise NotProtobufError
+            if tag >> 3 == number:
+                yield place, start
+        elif tag & 7 == VARINT:
+            varint(stream)
+            start = stream.tell()
+        elif tag & 7 in (FIXED32, FIXED64):
+            start = stream.tell() + (4 if tag & 7 == FIXED32 else 8)
+        else:
+            raise NotProtobufError
+
+
+def varint(stream: BufferedReader) -> int:
+    value = 0
+    for shift in range(0, 64, 7):
+        byte = stream.read(1)
+        if not byte:
+            raise NotProtobufError
+        value |= (byte[0] & 0x7F) << shift
+        if byte[0] < 0x80:
+            return value
+    raise NotProtobufError
+
+
+def text(stream: BufferedReader, start: int, end: int) -> str:
+    if end - start > LONGEST_LOCATION:
+        raise NotProtobufError
+    stream.seek(start)
+    return stream.read(end - start).decode()
+
+
+def external_files(path: Path) -> list[Path]:
+    """Return the files beside a model that belong to it, as far as they are there."""
+    found = (path.parent / location for location in external_locations(path))
+    return [file for file in found if file.is_file()]
+
+
+def embedded(data: bytes, path: Path, shown_as: str) -> bytes:
+    """Return the model with the data of its external files in it.
+
+    Raises UserError for a file that is missing, too short, or outside the model's folder.
+    """
+    if not external_locations(path):
+        return data
+    import onnx
+
+    model = onnx.load_model_from_string(data)
+    total = len(data)
+    for tensor in model.graph.initializer:
+        if tensor.data_location != onnx.TensorProto.EXTERNAL:
+            continue
+        content = tensor_data(tensor, path.parent, f"{shown_as}: '{tensor.name}'")
+        total += len(content)
+        if total > LARGEST_MODEL:
+            raise UserError(f"{shown_as}: the model with its external data is larger than 2 GiB")
+        tensor.raw_data = content
+        tensor.data_location = onnx.TensorProto.DEFAULT
+        del tensor.external_data[:]
+    return bytes(model.SerializeToString(deterministic=True))
+
+
+def tensor_data(tensor: onnx.TensorProto, folder: Path, what: str) -> bytes:
+    """Read one tensor's bytes from its file in the folder."""
+    stated = {entry.key: entry.value for entry in tensor.external_data}
+    location = stated.get("location", "")
+    file = folder / location
+    inside = file.resolve().is_relative_to(folder.resolve())
+    if not location or Path(location).is_absolute() or not inside:
+        raise UserError(
+            f"{what}: its data is said to be in '{location}', outside the model's folder: "
+            "external data is read only from files in the folder of the model or below"
+        )
+    try:
+        offset, length = int(stated.get("offset", 0)), int(stated.get("length", -1))
+        size = file.stat().st_size
+        end = size if length < 0 else offset + length
+        if offset < 0 or end > size:
+            raise UserError(
+                f"{what}: its data is said to be bytes {offset} to {end} of '{location}', "
+                f"which has {size}: download or export it again"
+            )
+        with file.open("rb") as stream:
+            stream.seek(offset)
+            return bytes(stream.read(end - offset))
+    except ValueError:
+        raise UserError(f"{what}: offset and length of its external data are no numbers") from None
+    except OSError as error:
+        raise UserError(
+            f"{what}: cannot read its data in '{location}': {error.strerror}; the file belongs "
+            "beside the model"
+        ) from None
