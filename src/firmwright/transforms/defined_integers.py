@@ -1,8 +1,8 @@
 """Integer operators that C leaves undefined for some values get a value for all of them.
 
 Networks compute with integers that wrap around, are divided by numbers only known at run time,
-and are cast from any float. What comes out is what the reference runtimes give on x86-64, where
-they give anything; a division by zero gives zero.
+and are cast from any float. Sums and products wrap around as the reference runtimes let them;
+a division by zero gives zero, and a cast of too large a float the nearest number.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from tvm import relax
 from firmwright.transforms.rewriting import (
     Constant,
     constant_array,
+    definition,
     dtype_of,
     operator_name,
     rewrite_calls,
@@ -28,7 +29,7 @@ SHIFTING = ("relax.left_shift", "relax.right_shift")
 
 
 def define_integers(module: tvm.IRModule) -> tvm.IRModule:
-    """Rewrite every operator of ``main`` whose C might overflow, divide by zero or shift too far."""
+    """Rewrite every operator of ``main`` whose C might overflow, or divide or shift by anything."""
 
     def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
         name = operator_name(call)
@@ -98,19 +99,22 @@ def defined_shift(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
 
 
 def defined_cast(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Cast floats outside the integers' range, and NaN, to the lowest number, as x86-64 does.
+    """Saturate floats at the integers' limits; NaN becomes the largest.
 
-    Types of fewer than 32 bits get the low bits of that cast to int32.
+    Types of fewer than 32 bits get the low bits of the cast to int32, as on x86-64.
     """
-    source, target = dtype_of(call.args[0]), str(call.attrs.dtype)
+    value = call.args[0]
+    source, target = dtype_of(value), str(call.attrs.dtype)
     if not source.startswith("float") or not target.startswith(("int", "uint")):
         return call
     through = "int64" if target in ("int64", "uint32", "uint64") else "int32"
-    lowest = float(np.iinfo(through).min)
-    value = call.args[0]
-    low = builder.emit(relax.op.greater_equal(value, scalar(lowest, source)))
-    high = builder.emit(relax.op.less(value, scalar(-lowest, source)))
-    inside = builder.emit(relax.op.logical_and(low, high))
-    safe = builder.emit(relax.op.where(inside, value, scalar(lowest, source)))
-    cast = relax.op.astype(safe, through)
+    low = float(np.iinfo(through).min)
+    high = float(np.nextafter(np.array(-low, source), np.array(0, source)))
+    made_by = definition(builder, value)
+    if operator_name(made_by) == "relax.clip":
+        bounds = [float(a.value) for a in made_by.args[1:] if isinstance(a, tvm.tirx.FloatImm)]
+        if len(bounds) == 2 and low <= bounds[0] <= bounds[1] <= high:
+            return call
+    saturated = builder.emit(relax.op.clip(value, low, high))
+    cast = relax.op.astype(saturated, through)
     return cast if through == target else relax.op.astype(builder.emit(cast), target)
