@@ -24,10 +24,17 @@ from firmwright.toolchain import (
     load_toolchain,
 )
 from firmwright.transforms import CANONICAL
+from firmwright.verify import samples as verify
 from firmwright.verify.protocol import decode_outputs, encode_samples
 
 Sample = dict[str, npt.NDArray[Any]]
 Outputs = list[list[npt.NDArray[Any]]]
+
+SANITIZERS = (
+    "-fsanitize=address,undefined,float-cast-overflow",
+    "-fno-sanitize-recover=all",
+    "-O1",
+)
 
 
 def run_generated(
@@ -35,7 +42,7 @@ def run_generated(
     samples: list[Sample],
     folder: Path,
     cflags: tuple[str, ...] = (),
-    format_name: str = "tflite",
+    format_name: str | None = None,
 ) -> Outputs:
     """Generate, compile with gcc, run; one list of outputs a sample."""
     platform = load_platform("host")
@@ -55,8 +62,27 @@ def run_generated(
     return decode_outputs(ran.console, network.interface.outputs, len(samples), ran.exit_code)
 
 
-def lowered(data: bytes, format_name: str = "tflite") -> Network:
+def format_of(data: bytes) -> str:
+    return "tflite" if data[4:8] == b"TFL3" else "onnx"
+
+
+def assert_exact(data: bytes, folder: Path, samples: list[Sample] | None = None) -> Outputs:
+    """Compare the C, under gcc's sanitizers, bit for bit with the format's reference."""
+    importer = FORMATS[format_of(data)].load()
+    if samples is None:
+        interface = importer.import_model(data, "test model", {})[1]
+        samples = [dict(s) for s in verify.random_samples(interface.inputs, 2, 1)]
+    found = run_generated(data, samples, folder, SANITIZERS)
+    expected = importer.run_reference(data, samples).outputs
+    for ours, theirs in zip(found, expected, strict=True):
+        for array, reference in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(array, reference)
+    return found
+
+
+def lowered(data: bytes, format_name: str | None = None) -> Network:
     """Import, partition, lower and plan a model for the CPU."""
+    format_name = format_name or format_of(data)
     module, interface = FORMATS[format_name].load().import_model(data, "test model", {})
     for transform in CANONICAL:
         module = transform.apply(module)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import multiprocessing
 import os
 import signal
@@ -42,6 +43,7 @@ def isolated(what: str, function: Callable[..., Result], *arguments: Any) -> Res
 
 def answer(sender: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     """Send (True, result) or (False, error); nothing that a dying runtime prints is shown."""
+    faulthandler.disable()
     sink = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):
         os.dup2(sink, descriptor)

@@ -194,9 +194,7 @@ def grid_of(
     node: onnx.NodeProto, constants: dict[str, onnx.TensorProto], shapes: dict[str, Shape]
 ) -> Grid:
     inputs = [*node.input, "", ""][:3]
-    scale, zero_point = (
-        onnx.numpy_helper.to_array(constants[i]) if i in constants else None for i in inputs[1:]
-    )
+    scale, zero_point = (constant_array(constants.get(i)) for i in inputs[1:])
     return Grid(
         scale=scale,
         zero_point=zero_point,
@@ -205,6 +203,14 @@ def grid_of(
         axis=attribute(node, "axis", 1),
         blocked=attribute(node, "block_size", 0) != 0,
     )
+
+
+def constant_array(tensor: onnx.TensorProto | None) -> Array | None:
+    """Return a constant's values; data that does not fill the shape is left to the importer."""
+    try:
+        return None if tensor is None else np.asarray(onnx.numpy_helper.to_array(tensor))
+    except (TypeError, ValueError):
+        return None
 
 
 def scales_are_positive(grid: Grid) -> str | None:

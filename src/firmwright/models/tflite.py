@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tflite
 import tvm
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from tvm import relax
 from tvm.relax.frontend.tflite import from_tflite, tflite_frontend
 
@@ -196,11 +197,6 @@ def described(graph: Any, index: int, name: str, shapes: Mapping[str, tuple[int,
 
 
 def interpreter(data: bytes) -> Any:
-    from ai_edge_litert.interpreter import (
-        Interpreter,
-        OpResolverType,
-    )
-
     return Interpreter(
         model_content=data,
         experimental_op_resolver_type=OpResolverType.BUILTIN_REF,

@@ -1,0 +1,314 @@
+"""Wrong TFLite models are refused in words; those that only look odd compute what is meant."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from ai_edge_litert import schema_py_generated as schema
+
+from firmwright.errors import UserError
+from firmwright.models import tflite
+
+from .firmware import assert_exact, lowered
+from .tflite_models import ModelBuilder, Quantisation
+
+needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+
+Edit = Callable[[ModelBuilder], Any]
+GRID = Quantisation(0.1, 3)
+SUM_GRID = Quantisation(0.2, -1)
+FIRST, SECOND, SUM = 0, 1, 2
+WEIGHTS = 1
+
+
+def added(
+    grid: Quantisation | None = GRID,
+    result: Quantisation | None = SUM_GRID,
+    edit: Edit | None = None,
+    shape: tuple[int, ...] = (1, 4),
+) -> bytes:
+    """An addition of two tensors: tensors 0 and 1 are the inputs, 2 is the output."""
+    builder = ModelBuilder()
+    inputs = [builder.input(shape, "int8", grid) for _ in range(2)]
+    builder.operator("ADD", inputs, [builder.output(shape, "int8", result)], "AddOptions")
+    if edit:
+        edit(builder)
+    return builder.build()
+
+
+def convolved(
+    scales: tuple[float, ...] = (0.1, 0.2, 0.3),
+    edit: Edit | None = None,
+    result: Quantisation = SUM_GRID,
+    **options: int,
+) -> bytes:
+    """A convolution of four channels by three: tensor 1 is the weights."""
+    builder = ModelBuilder()
+    source = builder.input((1, 4, 4, 2), "int8", GRID)
+    weights = builder.constant(np.ones((3, 1, 1, 2), "int8"), Quantisation(0, 0, scales))
+    sums = Quantisation(0, 0, tuple(0.1 * s for s in (*scales, 0.1)[:3]))
+    bias = builder.constant(np.array([5, -5, 7], "int32"), sums)
+    output = builder.output((1, 4, 4, 3), "int8", result)
+    given = {"padding": 0, "strideH": 1, "strideW": 1}
+    given |= {"dilationHFactor": 1, "dilationWFactor": 1, **options}
+    builder.operator("CONV_2D", [source, weights, bias], [output], "Conv2DOptions", **given)
+    if edit:
+        edit(builder)
+    return builder.build()
+
+
+def grid(tensor: int, **values: Any) -> Edit:
+    """Change quantisation parameters."""
+
+    def edit(builder: ModelBuilder) -> None:
+        for name, value in values.items():
+            setattr(builder.graph.tensors[tensor].quantization, name, value)
+
+    return edit
+
+
+def tensors(**values: Any) -> Edit:
+    """Change all tensors."""
+
+    def edit(builder: ModelBuilder) -> None:
+        for tensor in builder.graph.tensors:
+            for name, value in values.items():
+                setattr(tensor, name, value)
+
+    return edit
+
+
+def operator(**values: Any) -> Edit:
+    return lambda builder: vars(builder.graph.operators[0]).update(values)
+
+
+def whole_graph(**values: Any) -> Edit:
+    return lambda builder: vars(builder.graph).update(values)
+
+
+def output_shape(shape: list[int]) -> Edit:
+    return lambda builder: vars(builder.graph.tensors[SUM]).update(shape=shape)
+
+
+def second_operator(reads: list[int], writes: list[int]) -> Edit:
+    return lambda builder: builder.operator("SUB", reads, writes, "SubOptions")
+
+
+def custom(builder: ModelBuilder) -> None:
+    code = builder.model.operatorCodes[0]
+    code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.CUSTOM
+    code.customCode = "Maker*/Op"
+
+
+def sparse(builder: ModelBuilder) -> None:
+    sparsity = schema.SparsityParametersT()
+    sparsity.traversalOrder, sparsity.dimMetadata = [0, 1, 2, 3], []
+    for length in (3, 1, 1, 2):
+        metadata = schema.DimensionMetadataT()
+        metadata.format, metadata.denseSize = schema.DimensionType.DENSE, length
+        sparsity.dimMetadata.append(metadata)
+    builder.graph.tensors[WEIGHTS].sparsity = sparsity
+
+
+def signature_of(subgraph: int) -> Edit:
+    def edit(builder: ModelBuilder) -> None:
+        builder.model.subgraphs = [builder.graph, builder.graph]
+        signature = schema.SignatureDefT()
+        signature.signatureKey, signature.subgraphIndex = "train", subgraph
+        signature.inputs, signature.outputs = [], []
+        builder.model.signatureDefs = [signature]
+
+    return edit
+
+
+def weight_bytes(count: int) -> Edit:
+    def edit(builder: ModelBuilder) -> None:
+        buffer = builder.graph.tensors[WEIGHTS].buffer
+        builder.model.buffers[buffer].data = np.zeros(count, "uint8")
+
+    return edit
+
+
+def unsorted(builder: ModelBuilder) -> None:
+    late = builder.tensor((1, 4), "int8", GRID)
+    builder.operator("SUB", [FIRST, SECOND], [late], "SubOptions")
+    builder.graph.operators[0].inputs = [FIRST, late]
+
+
+REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
+    "scale nan": (
+        lambda: added(Quantisation(np.nan)),
+        "tensor 't0': a scale is a positive, finite, normal number; found nan",
+    ),
+    "scale zero": (lambda: added(result=Quantisation(0.0)), "'t2': a scale is .* found 0.0"),
+    "scale negative": (lambda: added(Quantisation(-0.5)), "a scale is .* found -0.5"),
+    "scale infinite": (lambda: added(Quantisation(np.inf)), "a scale is .* found inf"),
+    "scale subnormal": (lambda: convolved((0.1, 1e-42, 0.3)), "a scale is .* found 1.0.*e-42"),
+    "scales far apart": (
+        lambda: convolved(result=Quantisation(1.2e-38)),
+        "conv2d, .*the ratio of its scales, .*, is not below 2\\^30",
+    ),
+    "zero point outside": (
+        lambda: added(Quantisation(0.1, 300)),
+        "a zero point is a number of the tensor's type; found 300 in int8",
+    ),
+    "zero point of 64 bits": (lambda: added(Quantisation(0.1, 2**40)), "found 1099511627776 in"),
+    "zero point of int16": (
+        lambda: added(edit=tensors(type=schema.TensorType.INT16)),
+        "zero point of int16, int32 and int64 is 0; found 3 in int16",
+    ),
+    "zero point by channel": (
+        lambda: convolved(edit=grid(WEIGHTS, zeroPoint=[0, 5, 0])),
+        "zero points to be 0",
+    ),
+    "scales too few": (lambda: convolved((0.1, 0.2)), "num_scales must be .* but got 2"),
+    "axis outside": (
+        lambda: convolved(edit=grid(WEIGHTS, quantizedDimension=7)),
+        r"quantized_dimension must be in range \[0, 4\). Was 7",
+    ),
+    "no grid": (
+        lambda: added(edit=tensors(quantization=None)),
+        "tensor 't0': int8 and uint8 that operators compute with have a scale",
+    ),
+    "no operators": (lambda: added(edit=whole_graph(operators=[])), "nothing writes .* 't2'"),
+    "no outputs": (
+        lambda: added(edit=whole_graph(outputs=[])),
+        "no outputs: there is nothing to compute",
+    ),
+    "no inputs": (
+        lambda: added(edit=whole_graph(inputs=[])),
+        r"ADD \(operator 0\) reads 't0', which nothing writes",
+    ),
+    "no graph": (lambda: added(edit=lambda b: vars(b.model).update(subgraphs=[])), "No subgraph"),
+    "graph input outside": (
+        lambda: added(edit=whole_graph(inputs=[0, 77])),
+        "an input of the graph is tensor 77 of 3",
+    ),
+    "graph input twice": (
+        lambda: added(edit=whole_graph(inputs=[0, 0])),
+        "tensor 0 is two inputs of the graph",
+    ),
+    "graph output outside": (
+        lambda: added(edit=whole_graph(outputs=[-1])),
+        "an output of the graph is tensor -1 of 3",
+    ),
+    "input outside": (
+        lambda: added(edit=operator(inputs=[0, 99])),
+        "operator 0 reads tensor 99 of 3",
+    ),
+    "input negative": (lambda: added(edit=operator(inputs=[0, -7])), "reads tensor -7 of 3"),
+    "input missing": (lambda: added(edit=operator(inputs=[0])), "operator ADD .* should be 2"),
+    "output outside": (lambda: added(edit=operator(outputs=[55])), "0 writes tensor 55 of 3"),
+    "no results": (lambda: added(edit=operator(outputs=[])), "operator 0 has no results"),
+    "kind outside": (lambda: added(edit=operator(opcodeIndex=9)), "opcode_index 9"),
+    "cycle": (
+        lambda: added(edit=operator(inputs=[0, SUM])),
+        r"ADD \(operator 0\) reads 't2', which is computed from its result",
+    ),
+    "unsorted": (lambda: added(edit=unsorted), r"reads 't3' before SUB \(operator 1\) writes it"),
+    "written twice": (
+        lambda: added(edit=second_operator([FIRST, SECOND], [SUM])),
+        r"'t2' is written twice: by ADD \(operator 0\) and by SUB \(operator 1\)",
+    ),
+    "input overwritten": (
+        lambda: added(edit=second_operator([FIRST, SECOND], [FIRST])),
+        "writes 't0', an input or constant",
+    ),
+    "declared output": (
+        lambda: added(edit=output_shape([1, 999])),
+        r"'t2': the file declares int8 \[1, 999\], its operators compute int8 \[1, 4\]",
+    ),
+    "2 GiB": (
+        lambda: added(shape=(1, 1024, 1024, 2048)),
+        r"'t0': a tensor is smaller than 2 GiB; found \[1, 1024",
+    ),
+    "elements overflow": (lambda: added(shape=(65536, 65536, 65536)), "smaller than 2 GiB"),
+    "data too short": (lambda: convolved(edit=weight_bytes(2)), "required_bytes <= bytes"),
+    "data too long": (
+        lambda: convolved(edit=weight_bytes(200)),
+        "as long as its shape says; found 200 bytes for 6",
+    ),
+    "sparse": (lambda: convolved(edit=sparse), "'t1': sparse tensors are not supported"),
+    "custom operator": (
+        lambda: added(edit=custom),
+        r"cannot be compiled:\n  Maker\*/Op \(tensor 't2'\)",
+    ),
+    "another subgraph": (
+        lambda: added(edit=signature_of(1)),
+        "signature 'train' is subgraph 1: one network is compiled, the first",
+    ),
+    "stride 0": (lambda: convolved(strideH=0), r"operator CONV_2D \(tensor 't3'\)"),
+    "stride negative": (lambda: convolved(strideH=-1), r"operators compute int8 \[1, -4"),
+    "mark alone": (lambda: b"\0\0\0\0TFL3", "not a valid Flatbuffer"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_with_place_rule_and_finding(case: str) -> None:
+    make, message = REFUSED[case]
+    with pytest.raises(UserError, match=message):
+        lowered(make())
+
+
+def shifted_floats() -> bytes:
+    """Floats added to those that C has no literal for; LiteRT's sums are finite."""
+    builder = ModelBuilder()
+    odd = np.array([np.nan, 1e38, -1e38, -0.0, 1e-45, 3.4e38], "float32")
+    inputs = [builder.input((6,), "float32", None), builder.constant(odd)]
+    builder.operator("ADD", inputs, [builder.output((6,), "float32", None)], "AddOptions")
+    return builder.build()
+
+
+LOOKS_ODD = {
+    "scalar": lambda: added(shape=()),
+    "no shape": lambda: added(edit=tensors(shape=None)),
+    "no options": lambda: added(edit=operator(builtinOptionsType=0, builtinOptions=None)),
+    "output twice": lambda: added(edit=whole_graph(outputs=[SUM, SUM])),
+    "input is output": lambda: added(edit=whole_graph(outputs=[SUM, FIRST])),
+    "several signatures": lambda: added(edit=signature_of(0)),
+    "batch left open": lambda: added(edit=tensors(shapeSignature=[-1, 4])),
+    "scale smallest": lambda: added(Quantisation(1.2e-38, 3)),
+    "scale of one channel smallest": lambda: convolved((0.1, 1.2e-38, 0.3)),
+    "floats without a literal": shifted_floats,
+}
+
+
+@needs_gcc
+@pytest.mark.parametrize("case", LOOKS_ODD)
+def test_odd_model_is_compiled_exactly(case: str, tmp_path: Path) -> None:
+    assert_exact(LOOKS_ODD[case](), tmp_path)
+
+
+def test_reference_that_ends_its_process_ends_in_a_message() -> None:
+    data = added(result=Quantisation(3e38))
+    sample = {name: np.zeros((1, 4), "int8") for name in ("t0", "t1")}
+    with pytest.raises(UserError, match="does not survive the model: it ended with SIGABRT"):
+        tflite.run_reference(data, [sample])
+
+
+def test_truncated_anywhere() -> None:
+    data = convolved()
+    for end in range(8, len(data), 10):
+        with pytest.raises(UserError, match=r"^test model: "):
+            lowered(data[:end])
+
+
+def test_damaged_bytes_never_get_through_as_a_traceback() -> None:
+    generator = random.Random(4)
+    data = convolved()
+    refused = 0
+    for _ in range(60):
+        damaged = bytearray(data)
+        for _ in range(generator.choice([1, 2, 4])):
+            damaged[generator.randrange(8, len(data))] = generator.choice([0, 255, 127, 128, 8])
+        try:
+            lowered(bytes(damaged))
+        except UserError:
+            refused += 1
+    assert refused > 20
