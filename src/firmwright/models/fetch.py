@@ -32,11 +32,17 @@ def fetch_model(url: str, sha256: str) -> bytes:
     by its content, not by its name. Raises UserError when the download fails or its digest is
     another.
     """
-    for candidate in mirrored_files(Path(urlsplit(url).path).name):
+    data = from_mirror(Path(urlsplit(url).path).name, sha256)
+    return download(url, sha256, "the model") if data is None else data
+
+
+def from_mirror(likely_name: str, sha256: str) -> bytes | None:
+    """Return the file of that digest from the first mirror folder that has it."""
+    for candidate in mirrored_files(likely_name):
         data = candidate.read_bytes()
         if hashlib.sha256(data).hexdigest() == sha256:
             return data
-    return download(url, sha256)
+    return None
 
 
 def mirrored_files(likely_name: str) -> Iterator[Path]:
@@ -49,8 +55,8 @@ def mirrored_files(likely_name: str) -> Iterator[Path]:
         yield from sorted(files, key=lambda p: p.name != likely_name)
 
 
-def download(url: str, sha256: str) -> bytes:
-    """Download with pooch into a folder that is thrown away; the model stage keeps the bytes."""
+def download(url: str, sha256: str, what: str) -> bytes:
+    """Download with pooch into a folder that is thrown away; the caller keeps the bytes."""
     import pooch
     import requests
 
@@ -60,7 +66,7 @@ def download(url: str, sha256: str) -> bytes:
             path = pooch.retrieve(url, known_hash=None, path=scratch, progressbar=False)
         except (requests.RequestException, OSError, ValueError) as error:
             raise UserError(
-                f"{url}: cannot download the model: {first_line(error)}; a folder in "
+                f"{url}: cannot download {what}: {first_line(error)}; a folder in "
                 f"{MIRROR_VARIABLE} that holds the file with sha256 {sha256} serves as well"
             ) from None
         data = Path(path).read_bytes()

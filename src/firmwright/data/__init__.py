@@ -1,0 +1,7 @@
+"""Data for a network's inputs: where a recipe says it is, and how it is read."""
+
+from __future__ import annotations
+
+from firmwright.data.sources import DataFile, Preprocess, Source, local_files
+
+__all__ = ["DataFile", "Preprocess", "Source", "local_files"]

@@ -1,0 +1,85 @@
+"""Arrays from files: what is read, and what an input takes."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from firmwright.errors import UserError
+from firmwright.models import Tensor
+
+Array = npt.NDArray[Any]
+
+
+def load_npy(path: Path) -> Array:
+    """Read an ``.npy`` file; UserError unless it holds one plain array."""
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise UserError(f"{path}: not an .npy of a plain array: {error}") from None
+    if not isinstance(array, np.ndarray):
+        raise UserError(f"{path}: not an .npy of one array")
+    return array
+
+
+def load_npz(path: Path, names: Sequence[str]) -> dict[str, Array]:
+    """Read the named arrays of an ``.npz`` file; UserError naming those that are missing."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            found = {name: archive[name] for name in names if name in archive}
+            known = ", ".join(sorted(archive.files))
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise UserError(f"{path}: not an .npz of plain arrays: {error}") from None
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise UserError(
+            "\n".join(
+                f"{path}: no array for the network's input '{name}' (it has: {known})"
+                for name in missing
+            )
+        )
+    return found
+
+
+def load_raw(path: Path, tensor: Tensor) -> Array:
+    """Read one sample's bytes, little-endian, in the input's shape."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    if len(data) != tensor.bytes:
+        raise UserError(
+            f"{path}: holds {len(data):,} bytes; one sample of the input '{tensor.name}' "
+            f"({tensor.dtype} {list(tensor.shape)}) has {tensor.bytes:,}"
+        )
+    kind = np.dtype(tensor.dtype)
+    little = np.frombuffer(data, kind.newbyteorder("<"))
+    return little.astype(kind).reshape(1, *tensor.shape)
+
+
+def checked(array: Array, tensor: Tensor, label: str) -> Array:
+    """Check type, size and values; return (samples, *the input's shape).
+
+    Raises UserError for another type, for a shape that is not a leading sample axis and then as
+    many elements as the input has, and for values that are not a number.
+    """
+    if array.dtype != np.dtype(tensor.dtype):
+        raise UserError(f"{label}: is {array.dtype}, the input '{tensor.name}' {tensor.dtype}")
+    samples = len(array) if array.ndim else 0
+    if samples == 0 or array.size != samples * tensor.elements:
+        raise UserError(
+            f"{label}: has shape {list(array.shape)}; expected a leading sample axis and then "
+            f"{list(tensor.shape)} for the input '{tensor.name}'"
+        )
+    shaped = array.reshape(samples, *tensor.shape)
+    if array.dtype.kind == "f" and np.isnan(array).any():
+        bad = np.isnan(shaped.reshape(samples, -1)).any(axis=1)
+        numbers = ", ".join(str(i) for i in np.flatnonzero(bad)[:10])
+        count = int(np.count_nonzero(bad))
+        raise UserError(f"{label}: NaN in {count} of {samples} samples (sample {numbers})")
+    return shaped

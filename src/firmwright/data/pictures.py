@@ -1,0 +1,145 @@
+"""Pictures as inputs. Pillow's resizing is integer arithmetic: the same on every machine.
+
+Its ``bilinear`` and ``bicubic`` filters take in every pixel of the original when they shrink a
+picture; OpenCV's filters of that name look at the nearest four or sixteen alone, so pictures that
+were shrunk a lot differ a little from what OpenCV makes of them.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from firmwright.data.sources import Preprocess
+from firmwright.errors import UserError, first_line
+from firmwright.models import Tensor
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+PIXELS_MAX = 100_000_000
+"""A picture of more is refused unread: some small files claim to hold gigabytes."""
+
+Part = tuple[float, float, float, float]
+
+
+def open_picture(data: bytes, label: str) -> Image.Image:
+    """Decode a picture to 8-bit RGB, upright as its camera's orientation tag says."""
+    from PIL import Image, ImageOps
+
+    try:
+        with Image.open(io.BytesIO(data)) as picture:
+            if picture.width * picture.height > PIXELS_MAX:
+                size = f"{picture.width} x {picture.height}"
+                raise UserError(f"{label}: {size} pixels; at most {PIXELS_MAX:,} are read")
+            return ImageOps.exif_transpose(picture).convert("RGB")
+    except UserError:
+        raise
+    except Exception as error:  # decoders raise OSError, SyntaxError, ValueError, struct.error …
+        raise UserError(f"{label}: not a picture that can be read: {first_line(error)}") from None
+
+
+def resized_size(size: tuple[int, int], preprocess: Preprocess) -> tuple[int, int]:
+    """Return the (width, height) that a picture of ``size`` is resized to."""
+    wanted = preprocess.resize
+    if wanted is None:
+        return size
+    if isinstance(wanted, tuple):
+        return wanted
+    width, height = size
+    shorter = min(size)
+    return max(1, round(width * wanted / shorter)), max(1, round(height * wanted / shorter))
+
+
+def middle(size: tuple[int, int], crop: tuple[int, int]) -> tuple[int, int, int, int]:
+    """Return left, top, right, bottom of the middle part; odd rests go right and below."""
+    left, top = (size[0] - crop[0]) // 2, (size[1] - crop[1]) // 2
+    return left, top, left + crop[0], top + crop[1]
+
+
+def visible_part(size: tuple[int, int], preprocess: Preprocess) -> Part:
+    """Return left, top, right, bottom of what the network sees, as parts of the picture (0..1)."""
+    if preprocess.crop is None:
+        return 0.0, 0.0, 1.0, 1.0
+    width, height = resized_size(size, preprocess)
+    left, top, right, bottom = middle((width, height), preprocess.crop)
+    return left / width, top / height, right / width, bottom / height
+
+
+def picture_array(data: bytes, preprocess: Preprocess, tensor: Tensor, label: str) -> Any:
+    """Return (1, *the input's shape) in the input's type. Raises UserError if it does not fit."""
+    from PIL import Image
+
+    picture = open_picture(data, label)
+    size = resized_size(picture.size, preprocess)
+    if size != picture.size:
+        picture = picture.resize(size, Image.Resampling[preprocess.filter.upper()])
+    if preprocess.crop is not None:
+        if preprocess.crop[0] > size[0] or preprocess.crop[1] > size[1]:
+            wanted = " x ".join(map(str, preprocess.crop))
+            raise UserError(f"{label}: {size[0]} x {size[1]} pixels, too small to crop {wanted}")
+        picture = picture.crop(middle(size, preprocess.crop))
+    pixels = np.asarray(picture.convert("L") if preprocess.colour == "grey" else picture)
+    pixels = pixels.reshape(*pixels.shape[:2], -1)
+    if preprocess.colour == "BGR":
+        pixels = pixels[:, :, ::-1]
+    values = normalised(pixels, preprocess, label)
+    if preprocess.layout == "NCHW":
+        values = values.transpose(2, 0, 1)
+    shape = (1, *values.shape)
+    if shape != tensor.shape:
+        raise UserError(
+            f"{label}: gives {preprocess.layout} {list(shape)}, the input '{tensor.name}' is "
+            f"{list(tensor.shape)}; `preprocess` has the keys resize, crop, colour and layout"
+        )
+    return np.ascontiguousarray(in_input_type(values, tensor, label))[None, None]
+
+
+def normalised(
+    pixels: npt.NDArray[np.uint8], preprocess: Preprocess, label: str
+) -> npt.NDArray[np.float32]:
+    """Return (pixel - mean) / std of (height, width, channel) in single precision."""
+    channels = pixels.shape[2]
+    for name, numbers in (("mean", preprocess.mean), ("std", preprocess.std)):
+        if len(numbers) not in (1, channels):
+            raise UserError(
+                f"{label}: `preprocess.{name}` has {len(numbers)} numbers; expected one, or one "
+                f"for each of the {channels} channels"
+            )
+    mean, std = np.array(preprocess.mean, np.float32), np.array(preprocess.std, np.float32)
+    result: npt.NDArray[np.float32] = (pixels.astype(np.float32) - mean) / std
+    return result
+
+
+def in_input_type(values: npt.NDArray[np.float32], tensor: Tensor, label: str) -> Any:
+    """Convert to the input's type: quantised by its scale, rounded half to even, saturated.
+
+    Integers without a scale must be whole numbers within the type's range already.
+    """
+    kind = np.dtype(tensor.dtype)
+    if kind.kind == "f":
+        return values.astype(kind)
+    limits = np.iinfo(kind)
+    if tensor.scale is not None:
+        steps = np.rint(values / np.float32(tensor.scale)) + float(tensor.zero_point or 0)
+        return np.clip(steps, limits.min, limits.max).astype(kind)
+    if (values != np.rint(values)).any() or values.min() < limits.min or values.max() > limits.max:
+        raise UserError(
+            f"{label}: values from {values.min():g} to {values.max():g}; the input "
+            f"'{tensor.name}' takes whole numbers from {limits.min} to {limits.max} "
+            "(`preprocess.mean` and `std` move and scale pixels of 0 to 255)"
+        )
+    return values.astype(kind)
+
+
+def read_picture(path: Path, preprocess: Preprocess, tensor: Tensor, label: str) -> Any:
+    """Read a picture file and make an input of it."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{label}: cannot be read: {error.strerror}") from None
+    return picture_array(data, preprocess, tensor, label)

@@ -1,0 +1,192 @@
+"""Samples of a network's inputs from the sources that a recipe states."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from firmwright.data.arrays import Array, checked, load_npy, load_npz, load_raw
+from firmwright.data.fetched import fetched_file
+from firmwright.data.pictures import read_picture
+from firmwright.data.sources import Preprocess, Source, expanded, module_file
+from firmwright.errors import UserError, did_you_mean, first_line
+from firmwright.models import Tensor
+
+Sample = Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the data of one input of one sample comes from.
+
+    ``name`` is a file's name, with an index where the file holds several; ``sha256`` digests the
+    data as the network gets it. ``picture`` is the file of a picture.
+    """
+
+    name: str
+    sha256: str
+    picture: Path | None = None
+    preprocess: Preprocess | None = None
+
+
+@dataclass(frozen=True)
+class Column:
+    """The data of one input, and where it comes from, by sample."""
+
+    arrays: list[Array]
+    origins: list[Origin]
+
+
+@dataclass(frozen=True)
+class Place:
+    """The recipe's folder, where relative paths start, and one to keep fetched files in."""
+
+    folder: Path
+    cache: Path
+
+
+def read_samples(
+    inputs: Sequence[Tensor], sources: Mapping[str, Source], place: Place, count: int | None
+) -> dict[str, Column]:
+    """Read the first ``count`` samples (None: all of them) of every input.
+
+    Raises one UserError with all that is wrong: inputs without a source and sources without an
+    input, files that cannot be read, data of another shape or type, NaN, too few samples.
+    """
+    problems = unmatched(inputs, sources)
+    columns: dict[str, Column] = {}
+    for tensor in inputs:
+        if tensor.name in sources:
+            columns[tensor.name] = read_column(tensor, sources[tensor.name], place, count, problems)
+    if not problems and count is None and len({len(c.arrays) for c in columns.values()}) > 1:
+        told = ", ".join(f"{len(c.arrays)} for '{name}'" for name, c in columns.items())
+        problems.append(f"the inputs have different numbers of samples: {told}")
+    if problems:
+        raise UserError("\n".join(problems))
+    return columns
+
+
+def unmatched(inputs: Sequence[Tensor], sources: Mapping[str, Source]) -> list[str]:
+    names = [t.name for t in inputs]
+    missing = [
+        f"no data for the network's input '{n}'{did_you_mean(n, sources)}"
+        for n in names
+        if n not in sources
+    ]
+    unknown = [
+        f"the network has no input '{n}'{did_you_mean(n, names)}"
+        for n in sorted(sources)
+        if n not in names
+    ]
+    return missing + unknown
+
+
+def read_column(
+    tensor: Tensor, source: Source, place: Place, count: int | None, problems: list[str]
+) -> Column:
+    """Read one input's data; what is wrong goes to ``problems``."""
+    column = Column([], [])
+    before = len(problems)
+    for read in readers(tensor, source, place, problems):
+        if count is not None and len(column.arrays) + len(problems) - before >= count:
+            break
+        try:
+            found, origin = read()
+            samples = checked(found, tensor, origin.name)
+        except UserError as error:
+            problems.append(str(error))
+            continue
+        for i, array in enumerate(samples):
+            name = origin.name if len(samples) == 1 else f"{origin.name}[{i}]"
+            column.arrays.append(array)
+            column.origins.append(
+                Origin(Path(name).name, digest(array), origin.picture, source.preprocess)
+            )
+    held = len(column.arrays)
+    if count is not None and held < count and len(problems) == before:
+        problems.append(f"{described(source)}: holds {held} samples, run.samples asks for {count}")
+    return Column(column.arrays[:count], column.origins[:count])
+
+
+Reader = Callable[[], tuple[Array, Origin]]
+
+
+def readers(tensor: Tensor, source: Source, place: Place, problems: list[str]) -> Iterator[Reader]:
+    """Yield a function for every file that reads it: (samples, *shape), and where from."""
+    if source.function is not None:
+        yield lambda: (call_function(source.function or "", place.folder), made(source))
+        return
+    for path, label in files_of(source, place, problems):
+        yield lambda path=path, label=label: (  # type: ignore[misc]
+            read_file(path, label, tensor, source),
+            Origin(label, "", path if source.kind == "pictures" else None),
+        )
+
+
+def made(source: Source) -> Origin:
+    return Origin(source.function or "", "")
+
+
+def files_of(source: Source, place: Place, problems: list[str]) -> Iterator[tuple[Path, str]]:
+    """Yield every file of a source and what to call it."""
+    for file in source.files:
+        try:
+            if file.path is None:
+                yield fetched_file(file, place.cache), file.shown
+            else:
+                yield from ((path, str(path)) for path in expanded(file, place.folder))
+        except UserError as error:
+            problems.append(str(error))
+
+
+def read_file(path: Path, label: str, tensor: Tensor, source: Source) -> Array:
+    if source.kind == "pictures":
+        result: Array = read_picture(path, source.preprocess or Preprocess(), tensor, label)
+        return result
+    if source.kind == "raw":
+        return load_raw(path, tensor)
+    if path.suffix == ".npz":
+        return load_npz(path, [tensor.name])[tensor.name]
+    return load_npy(path)
+
+
+def call_function(function: str, folder: Path) -> Array:
+    """Call ``module:function`` of a module in the recipe's folder.
+
+    Raises UserError where there is no such thing, it fails, or returns something else.
+    """
+    path = module_file(function, folder)
+    module_name, _, name = function.partition(":")
+    if not path.is_file():
+        raise UserError(f"{function}: no such file: {path}")
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    if spec is None or spec.loader is None:
+        raise UserError(f"{function}: {path} is no Python module")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+        result = getattr(module, name)()
+    except Exception as error:  # whatever the user's code raises
+        said = f"{type(error).__name__}: {first_line(error)}"
+        raise UserError(f"{function}: {path} failed: {said}") from error
+    if not isinstance(result, np.ndarray):
+        raise UserError(f"{function}: returned {type(result).__name__}, not a numpy array")
+    return result
+
+
+def described(source: Source) -> str:
+    if source.function is not None:
+        return source.function
+    return ", ".join(f.path or f.shown for f in source.files)
+
+
+def digest(array: Array) -> str:
+    """Return the SHA-256 of an array's type, shape and little-endian bytes."""
+    little = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<")))
+    header = f"{array.dtype.name} {list(array.shape)}\n".encode()
+    return hashlib.sha256(header + little.tobytes()).hexdigest()

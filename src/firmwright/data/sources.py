@@ -1,0 +1,160 @@
+"""What a recipe says of the data for one input. Read by task creators: imports nothing heavy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePath, PurePosixPath
+from typing import Any
+
+from firmwright.errors import UserError
+
+WILDCARDS = "*?["
+KINDS = ("arrays", "raw", "pictures", "python")
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One file, a folder's files, or those that match a pattern: by ``path``.
+
+    Or one file by its ``sha256``, from a mirror folder or else from ``url``, the name of which
+    (or ``name``) it is called by in messages.
+    """
+
+    path: str | None = None
+    url: str | None = None
+    sha256: str | None = None
+    name: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """Return what messages call a fetched file."""
+        url_name = PurePosixPath((self.url or "").partition("?")[0]).name
+        return self.name or url_name or f"sha256:{(self.sha256 or '')[:16]}"
+
+
+@dataclass(frozen=True)
+class Preprocess:
+    """What turns a picture into an input; in this order.
+
+    ``colour`` is RGB, BGR or grey. ``resize`` is (width, height), or the length of the shorter
+    side, by Pillow's ``filter``; ``crop`` is the (width, height) of the middle that stays. Then
+    every channel is (pixel - mean) / std with pixels 0 to 255, in single precision, and the axes
+    are put in the order of ``layout``.
+    """
+
+    colour: str = "RGB"
+    resize: tuple[int, int] | int | None = None
+    filter: str = "bilinear"
+    crop: tuple[int, int] | None = None
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    layout: str = "NCHW"
+
+
+@dataclass(frozen=True)
+class Source:
+    """The data of one input; ``kind`` is one of KINDS.
+
+    ``arrays``: ``.npy`` files with a leading sample axis; ``raw``: files of one sample's bytes
+    each, little-endian; ``pictures``: files that Pillow reads; ``python``: ``function`` as in
+    ``module:function``, of a module beside the recipe, returns an array with a sample axis.
+    """
+
+    kind: str
+    files: tuple[DataFile, ...] = ()
+    function: str | None = None
+    preprocess: Preprocess | None = None
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Source:
+        """Return the source that ``asdict`` wrote, or its JSON form."""
+        import msgspec
+
+        return msgspec.convert(dict(data), cls)
+
+
+def normal_source(given: Any) -> dict[str, Any]:
+    """Return the one spelling of a source that the recipe's schema found valid."""
+    if isinstance(given, str):
+        given = {"arrays": given}
+    kind = next(k for k in KINDS if k in given)
+    stated = given[kind]
+    if kind == "python":
+        return asdict(Source(kind, function=stated))
+    listed = stated if isinstance(stated, list) else [stated]
+    files = tuple(normal_file(entry) for entry in listed)
+    preprocess = None
+    if kind == "pictures":
+        preprocess = normal_preprocess(given.get("preprocess", {}))
+    return asdict(Source(kind, files, None, preprocess))
+
+
+def normal_file(entry: Any) -> DataFile:
+    """Return one entry of a list of files."""
+    if isinstance(entry, str):
+        return DataFile(entry)
+    return DataFile(**{**entry, "sha256": entry["sha256"].lower()})
+
+
+def normal_preprocess(given: Mapping[str, Any]) -> Preprocess:
+    stated = dict(given)
+    for key in ("mean", "std"):
+        if key in stated:
+            values = stated[key] if isinstance(stated[key], list) else [stated[key]]
+            stated[key] = tuple(float(v) for v in values)
+    for key in ("resize", "crop"):
+        if isinstance(stated.get(key), list):
+            stated[key] = tuple(stated[key])
+    return Preprocess(**stated)
+
+
+def portable_source(source: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a source's normal form without absolute paths: of those only the name stays."""
+    files = [{**f, "path": portable_path(f["path"])} for f in source["files"]]
+    return {**source, "files": files}
+
+
+def portable_path(path: str | None) -> str | None:
+    if path is None:
+        return None
+    return PurePath(path).name if PurePath(path).is_absolute() else str(PurePosixPath(path))
+
+
+def expanded(file: DataFile, folder: Path) -> list[Path]:
+    """Return the local files that an entry names, sorted; UserError where there are none.
+
+    A folder stands for the files directly in it, hidden ones left out.
+    """
+    if file.path is None:
+        return []
+    path = folder / file.path
+    if any(c in file.path for c in WILDCARDS):
+        root = Path(path.anchor) if path.is_absolute() else Path()
+        found = sorted(p for p in root.glob(str(path.relative_to(root))) if p.is_file())
+        if not found:
+            raise UserError(f"{path}: no file matches this pattern")
+        return found
+    if path.is_dir():
+        found = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
+        if not found:
+            raise UserError(f"{path}: the folder holds no files")
+        return found
+    return [path]
+
+
+def local_files(source: Source, folder: Path) -> list[Path]:
+    """Return the files in the user's folders that a source is read from."""
+    if source.function is not None:
+        return [module_file(source.function, folder)]
+    return list(unique(p for file in source.files for p in expanded(file, folder)))
+
+
+def module_file(function: str, folder: Path) -> Path:
+    """Return the file of ``module:function``: ``a.b:f`` is ``a/b.py`` in the recipe's folder."""
+    module = function.partition(":")[0]
+    return folder / Path(*module.split(".")).with_suffix(".py")
+
+
+def unique(paths: Iterable[Path]) -> Iterator[Path]:
+    yield from dict.fromkeys(paths)
