@@ -22,13 +22,16 @@ def options(job: Job) -> Any:
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``manifest.json`` and the archive."""
+    """Write ``manifest.json``, the archive, and the first sample's picture with its boxes."""
     import hashlib
 
     from firmwright.bundle.archive import write_archive
     from firmwright.bundle.manifest import BundledFile
     from firmwright.records import write_record
 
+    for picture in job.boxes_pictures:
+        picture_of_run = job.folder("run") / "boxes-0.png"
+        (folder / picture.name).write_bytes(picture_of_run.read_bytes())
     contents = collect(job)
     listed = tuple(
         BundledFile(name, len(data), hashlib.sha256(data).hexdigest())
@@ -66,6 +69,7 @@ def manifest(job: Job, files: tuple[BundledFile, ...]) -> Manifest:
     from firmwright.models import ModelInterface
     from firmwright.planning import Plan
     from firmwright.planning.batch import BatchChoice
+    from firmwright.postprocess.report import DetectionReport
     from firmwright.records import read_record
     from firmwright.toolchain import find_compiler
     from firmwright.toolchain.image import MemoryUse
@@ -75,6 +79,7 @@ def manifest(job: Job, files: tuple[BundledFile, ...]) -> Manifest:
     plan = read_record(job.folder("plan") / "plan.json", Plan)
     memory = read_record(job.folder("firmware") / "memory.json", MemoryUse)
     record = read_record(job.folder("run") / "run.json", RunRecord)
+    boxes = job.folder("run") / "boxes.json"
     compiler = find_compiler(job.build.toolchain, job.platform.architecture)
     return Manifest(
         manifest_version=MANIFEST_VERSION,
@@ -109,6 +114,7 @@ def manifest(job: Job, files: tuple[BundledFile, ...]) -> Manifest:
             "firmwright": __version__,
             job.build.toolchain.name: compiler.version,
         },
+        detection=read_record(boxes, DetectionReport) if boxes.exists() else None,
     )
 
 
@@ -119,5 +125,5 @@ STAGE = Stage(
     code=("bundle", "records.py"),
     options=options,
     run=run,
-    publish=lambda job: job.bundle,
+    publish=lambda job: [job.bundle, *job.boxes_pictures],
 )

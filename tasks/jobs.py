@@ -9,7 +9,7 @@ from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from shutil import which
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from doit import doit_cmd, get_var
 
@@ -24,6 +24,9 @@ from firmwright.toolchain import (
     platform_names,
     toolchain_names,
 )
+
+if TYPE_CHECKING:
+    from firmwright.data.samples import Place
 
 OVERRIDES = ("platform", "target", "toolchain", "emulator", "samples", "batch")
 VARIABLES = ("recipe", "outdir", *OVERRIDES)
@@ -76,6 +79,28 @@ class Job:
     def model_path(self) -> Path | None:
         path = self.recipe.model.path
         return None if path is None else self.recipe.resolve(path)
+
+    @property
+    def boxes_pictures(self) -> list[Path]:
+        """Return where the first sample's picture with its boxes goes, if there is one."""
+        inputs = self.recipe.run.inputs
+        named = inputs if isinstance(inputs, tuple) else ()
+        shown = self.recipe.detection and any(s.kind == "pictures" for _, s in named)
+        return [self.outdir / f"{self.bundle_name}-boxes.png"] if shown else []
+
+    @property
+    def place(self) -> Place:
+        """Where the recipe's data files are, and where fetched ones are kept."""
+        from firmwright.data.samples import Place
+
+        return Place(self.recipe.path.parent, self.cache)
+
+    @property
+    def class_files(self) -> list[Path]:
+        """Return the user's file of class names, where the recipe names one."""
+        detection = self.recipe.detection
+        file = detection.classes.file if detection else None
+        return [] if file is None or file.path is None else [self.recipe.resolve(file.path)]
 
     @cached_property
     def toolchain_identity(self) -> list[Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,9 +11,11 @@ from .jobs import Job
 from .stage import Stage
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from firmwright.data.samples import Column
     from firmwright.models import ModelInterface
     from firmwright.verify.record import RunRecord
-    from firmwright.verify.samples import Sample
 
 BUDGET = 400_000_000_000
 """Instructions before a firmware counts as hung: some minutes in the emulator."""
@@ -25,7 +29,8 @@ def options(job: Job) -> Any:
         "seed": spec.seed,
         "emulator": emulator(job),
         "tolerance": [spec.tolerance.absolute, spec.tolerance.relative],
-        "inputs": spec.inputs if isinstance(spec.inputs, str) else sorted(spec.inputs or ()),
+        "inputs": job.recipe.canonical()["run"]["inputs"],
+        "detection": asdict(job.recipe.detection) if job.recipe.detection else None,
         "c_prefix": job.recipe.c_prefix,
     }
 
@@ -35,28 +40,33 @@ def emulator(job: Job) -> str:
 
 
 def inputs(job: Job) -> list[Path]:
+    from firmwright.data import local_files
+
     given = job.recipe.run.inputs
     if given is None:
-        return []
-    names = [given] if isinstance(given, str) else [path for _, path in given]
-    return [job.recipe.resolve(name) for name in names]
+        return job.class_files
+    if isinstance(given, str):
+        return [job.recipe.resolve(given), *job.class_files]
+    files = [path for _, source in given for path in local_files(source, job.recipe.path.parent)]
+    return [*dict.fromkeys(files), *job.class_files]
 
 
-def samples(job: Job, interface: ModelInterface, count: int) -> list[Sample]:
-    """Return ``count`` samples for a batch of 1."""
-    from firmwright.verify.samples import random_samples, stored_samples
+def columns(job: Job, interface: ModelInterface, count: int) -> dict[str, Column]:
+    """Read ``count`` samples for a batch of 1 from the recipe's data; nothing where it has none."""
+    from firmwright.verify.samples import stored_columns
 
     spec = job.recipe.run
     if spec.inputs is None:
-        return random_samples(interface.inputs, count, spec.seed)
-    if isinstance(spec.inputs, str):
-        return stored_samples(interface.inputs, job.recipe.resolve(spec.inputs), count)
-    paths = {name: job.recipe.resolve(path) for name, path in spec.inputs}
-    return stored_samples(interface.inputs, paths, count)
+        return {}
+    given = spec.inputs if isinstance(spec.inputs, str) else dict(spec.inputs)
+    return stored_columns(interface.inputs, given, job.place, count)
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``run.json`` and the outputs of firmware and reference (``outputs.npz``)."""
+    """Write ``run.json`` and the outputs of firmware and reference (``outputs.npz``).
+
+    With a detection also ``boxes.json``, and ``boxes-<sample>.png`` of every sample's picture.
+    """
     import numpy as np
 
     from firmwright.emulator import run_firmware
@@ -68,14 +78,18 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.verify.compare import compare
     from firmwright.verify.protocol import decode_outputs, encode_samples
     from firmwright.verify.record import RunRecord
+    from firmwright.verify.samples import as_samples, random_samples
 
     model = job.folder("model")
+    spec = job.recipe.run
     single = read_record(model / "model.json", ModelInterface)
     interface = read_record(job.folder("partition") / "interface.json", ModelInterface)
     layout = BatchLayout(1, tuple(0 for _ in interface.outputs))
     if job.has("batch"):
         layout = read_record(job.folder("partition") / "batch.json", BatchLayout)
-    alone = samples(job, single, job.recipe.run.samples * layout.size)
+    count = spec.samples * layout.size
+    data = columns(job, single, count)
+    alone = as_samples(data, count) if data else random_samples(single.inputs, count, spec.seed)
     chosen = joined_samples(alone, layout.size)
     execution = run_firmware(
         job.folder("firmware") / "firmware.elf",
@@ -96,7 +110,7 @@ def run(job: Job, folder: Path) -> None:
         for i in range(len(interface.outputs))
     }
     write_arrays(folder / "outputs.npz", arrays)
-    tolerance = job.recipe.run.tolerance
+    tolerance = spec.tolerance
     total = execution.instructions
     record = RunRecord(
         emulator=execution.emulator,
@@ -112,6 +126,47 @@ def run(job: Job, folder: Path) -> None:
     )
     write_record(folder / "run.json", record)
     print(summary(job, record))
+    if job.recipe.detection is not None:
+        judge_boxes(job, folder, interface, data, execution.console, expected)
+
+
+def judge_boxes(
+    job: Job,
+    folder: Path,
+    interface: ModelInterface,
+    data: Mapping[str, Column],
+    console: bytes,
+    outputs: list[list[np.ndarray[Any, Any]]],
+) -> None:
+    """Compare the firmware's boxes with those of the reference's outputs; write and draw them."""
+    from firmwright.postprocess.classes import class_names
+    from firmwright.postprocess.detector import fit_detector
+    from firmwright.postprocess.drawing import draw_boxes
+    from firmwright.postprocess.reference import detect
+    from firmwright.postprocess.report import AGREEMENT, DetectionReport, judged
+    from firmwright.records import write_record
+    from firmwright.verify.protocol import decode_boxes
+
+    detection = job.recipe.detection
+    assert detection is not None
+    names = class_names(detection.classes, job.place)
+    detector = fit_detector(detection, len(names), interface.outputs)
+    found = decode_boxes(console, len(interface.outputs), len(outputs))
+    origins = [{name: c.origins[i] for name, c in data.items()} for i in range(len(outputs))]
+    samples = judged(
+        [", ".join(o.name for o in by.values()) or f"sample {i}" for i, by in enumerate(origins)],
+        [{name: o.sha256 for name, o in by.items()} for by in origins],
+        names,
+        found,
+        [detect(detector, sample) for sample in outputs],
+    )
+    write_record(folder / "boxes.json", DetectionReport(detection.threshold, AGREEMENT, samples))
+    for i, by in enumerate(origins):
+        for origin in by.values():
+            if origin.picture and origin.preprocess:
+                target = folder / f"boxes-{i}.png"
+                draw_boxes(origin.picture, origin.preprocess, found[i], names, target)
+    print(f"   {job.recipe.name}: {sum(map(len, found))} boxes, the reference's")
 
 
 def summary(job: Job, record: RunRecord) -> str:
@@ -132,7 +187,10 @@ STAGE = Stage(
     name="run",
     sentence="run the firmware and compare it with the reference",
     needs=("model", "partition", "firmware"),
-    code=("planning/batch.py", "emulator", "verify", "models", "records.py"),
+    code=(
+        *("planning/batch.py", "emulator", "verify", "models", "data", "postprocess"),
+        "records.py",
+    ),
     options=options,
     inputs=inputs,
     run=run,

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .jobs import Job
 from .stage import Stage
+
+if TYPE_CHECKING:
+    from firmwright.models import ModelInterface
+    from firmwright.postprocess.detector import Detector
 
 
 def options(job: Job) -> Any:
@@ -17,18 +21,35 @@ def options(job: Job) -> Any:
         "c_prefix": recipe.c_prefix,
         "platform": asdict(job.platform),
         "build": job.build_settings,
+        "detection": asdict(recipe.detection) if recipe.detection else None,
     }
 
 
 def inputs(job: Job) -> list[Path]:
-    """Return the templates that this project is rendered from."""
+    """Return the templates that this project is rendered from, and the names of the classes."""
     from importlib.resources import files
 
     folder = Path(str(files("firmwright.templates")))
     used = ["network", "application", "runtime", "project", f"boards/{job.platform.board}"]
     if not job.build.settings.libc:
         used.append("freestanding")
-    return sorted(p for name in used for p in (folder / name).glob("*.j2"))
+    if job.recipe.detection:
+        used.append("postprocess")
+    templates = sorted(p for name in used for p in (folder / name).glob("*.j2"))
+    return [*templates, *job.class_files]
+
+
+def detector(job: Job, interface: ModelInterface) -> Detector | None:
+    """Fit the recipe's detection to the network's outputs."""
+    from firmwright.postprocess.classes import class_names
+    from firmwright.postprocess.detector import fit_detector
+
+    detection = job.recipe.detection
+    if detection is None:
+        return None
+    return fit_detector(
+        detection, len(class_names(detection.classes, job.place)), interface.outputs
+    )
 
 
 def run(job: Job, folder: Path) -> None:
@@ -40,14 +61,16 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.planning import Plan
     from firmwright.records import read_arrays, read_record
 
+    interface = read_record(job.folder("partition") / "interface.json", ModelInterface)
     network = Network(
         name=job.recipe.name,
         c_prefix=job.recipe.c_prefix,
-        interface=read_record(job.folder("partition") / "interface.json", ModelInterface),
+        interface=interface,
         partition=read_record(job.folder("partition") / "partition.json", Partition),
         kernels=read_record(job.folder("kernels") / "kernels.json", Kernels),
         plan=read_record(job.folder("plan") / "plan.json", Plan),
         weights=read_arrays(job.folder("kernels") / "weights.npz"),
+        detector=detector(job, interface),
     )
     write_project(network, job.build, folder)
 
@@ -56,7 +79,7 @@ STAGE = Stage(
     name="sources",
     sentence="write the C project",
     needs=("partition", "kernels", "plan"),
-    code=("codegen", "toolchain", "records.py"),
+    code=("codegen", "postprocess", "toolchain", "records.py"),
     options=options,
     inputs=inputs,
     run=run,

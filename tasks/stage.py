@@ -35,8 +35,8 @@ class Stage:
     ``run(job, folder)`` writes the results into an empty folder. ``needs`` names the stages
     whose results it reads, ``inputs`` the user's and the package's files. ``code`` names the
     packages and modules of firmwright, and ``options`` the slice of the recipe and platform,
-    that decide what it writes. ``publish`` is a file to be moved out of the folder to a place
-    of its own.
+    that decide what it writes. ``publish`` names files that are moved out of the folder to places
+    of their own.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Stage:
     options: Callable[[Job], Any]
     run: Callable[[Job, Path], None]
     inputs: Callable[[Job], Iterable[Path]] = lambda _: ()
-    publish: Callable[[Job], Path] | None = None
+    publish: Callable[[Job], list[Path]] = lambda _: []
 
     def tasks(self, jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
         """Yield the doit task of each job, below a group task of the stage's name."""
@@ -59,7 +59,7 @@ class Stage:
         needed = [job.folder(stage) / INDEX for stage in self.needs if job.has(stage)]
         dependencies = [str(p) for p in (*needed, *self.inputs(job))]
         folder = job.folder(self.name)
-        targets = [folder / INDEX, *([self.publish(job)] if self.publish else [])]
+        targets = [folder / INDEX, *self.publish(job)]
         return {
             "basename": self.name,
             "name": job.task(self.name).partition(":")[2],
@@ -73,8 +73,7 @@ class Stage:
         }
 
     def outputs(self, job: Job) -> list[Path]:
-        published = [self.publish(job)] if self.publish else []
-        return [*published, *(p for p in job.folder(self.name).rglob("*") if p.is_file())]
+        return [*self.publish(job), *(p for p in job.folder(self.name).rglob("*") if p.is_file())]
 
     def configuration(self, job: Job) -> str:
         """Return the digest of everything but files that decides about the results."""
@@ -96,8 +95,7 @@ class Stage:
             unfinished.mkdir(parents=True)
             self.run(job, unfinished)
             watched.check()
-            if self.publish:
-                target = self.publish(job)
+            for target in self.publish(job):
                 (unfinished / target.name).replace(target)
             write_index(unfinished)
             shutil.rmtree(folder, ignore_errors=True)

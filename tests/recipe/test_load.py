@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from firmwright.data import DataFile, Source
 from firmwright.errors import DiagnosticError
 from firmwright.recipe import (
     BatchRequest,
@@ -68,6 +69,10 @@ def test_defaults(load: Load, tmp_path: Path) -> None:
     )
 
 
+def npy(name: str) -> Source:
+    return Source("arrays", (DataFile(f"{name}.npy"),))
+
+
 def test_everything_stated(load: Load, tmp_path: Path) -> None:
     assert load(FULL) == Recipe(
         path=tmp_path / "small.yaml",
@@ -84,7 +89,7 @@ def test_everything_stated(load: Load, tmp_path: Path) -> None:
         c_prefix="tvmgen_default",
         cflags=("-O3",),
         batch=BatchRequest(4, True),
-        run=RunOptions((("a", "a.npy"), ("b", "b.npy")), 2, 3, "native", Tolerance(1.0, 0.0)),
+        run=RunOptions((("a", npy("a")), ("b", npy("b"))), 2, 3, "native", Tolerance(1.0, 0.0)),
     )
 
 

@@ -45,7 +45,7 @@ def test_every_key_is_described_and_its_examples_are_valid(key: str, part: dict[
     assert part["description"].endswith("."), key
     assert part["examples"], key
     for value in [*part["examples"], *([part["default"]] if "default" in part else [])]:
-        jsonschema.Draft202012Validator(part).validate(value)
+        jsonschema.Draft202012Validator({**part, "$defs": SCHEMA["$defs"]}).validate(value)
 
 
 def test_the_examples_are_valid() -> None:

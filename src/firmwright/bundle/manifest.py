@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from firmwright.postprocess.report import DetectionReport
 from firmwright.recipe import Tolerance
 from firmwright.records import schema_of
 
@@ -88,7 +89,7 @@ class Manifest:
 
     ``recipe.sha256`` is the digest of the resolved recipe (defaults filled in, overrides
     applied), so it does not change with a comment. ``versions`` are those of the tools that
-    decided about the bytes.
+    decided about the bytes. ``detection`` lists the boxes of a recipe with `postprocess`.
     """
 
     manifest_version: int
@@ -102,6 +103,7 @@ class Manifest:
     batch: BatchReport | None
     run: RunReport
     versions: dict[str, str]
+    detection: DetectionReport | None = None
 
 
 def published_schema() -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from firmwright.codegen.c_library import fixed_point_functions
@@ -21,12 +22,16 @@ from firmwright.codegen.templates import (
 from firmwright.models.interface import ModelInterface, Tensor
 from firmwright.partition.regions import Partition, Region
 from firmwright.planning.plan import Plan
+from firmwright.postprocess.detector import Detector
 from firmwright.toolchain import Build, makefile_variables
 
 NETWORK = ("network/network.h", "network/network.c", "network/regions.h", "network/fixed_point.h",
            "network/weights.h", "network/weights.c", "application/main.c",
            "runtime/fw_hal.h")  # fmt: skip
 """Templates that every project has; boards and toolchains add theirs."""
+
+DETECTION = ("postprocess/detection.h", "postprocess/detection.c")
+"""Templates of a project that makes boxes of its outputs."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,7 @@ class Network:
     kernels: Kernels
     plan: Plan
     weights: Mapping[str, npt.NDArray[Any]]
+    detector: Detector | None = None
 
 
 def board_templates(board: str) -> list[str]:
@@ -77,9 +83,9 @@ def freestanding_templates() -> list[str]:
             if n.endswith(SUFFIX)]  # fmt: skip
 
 
-def project_templates(build: Build) -> list[str]:
+def project_templates(build: Build, detection: bool) -> list[str]:
     """Return every template that this project is rendered from, without the regions'."""
-    names = [f"{n}{SUFFIX}" for n in NETWORK]
+    names = [f"{n}{SUFFIX}" for n in NETWORK + (DETECTION if detection else ())]
     names += board_templates(build.platform.board)
     if not build.settings.libc:
         names += freestanding_templates()
@@ -103,9 +109,11 @@ def write_project(network: Network, build: Build, folder: Path) -> None:
         "location": lambda tensor: location(network.plan, tensor, inputs, outputs),
         "platform": build.platform,
         "stack_bytes": build.platform.stack,
+        "detector": network.detector,
+        "byte_values": byte_values(network.interface.outputs) if network.detector else {},
         "fixed_point": fixed_point_functions(),
     }
-    for template in project_templates(build)[:-3]:
+    for template in project_templates(build, network.detector is not None)[:-3]:
         write(folder / target_name(template), render(env, template, common))
     for step in calls:
         text = render(env, "network/region.c.j2", {**common, "step": step})
@@ -168,3 +176,14 @@ def location(plan: Plan, where: str, inputs: list[Port], outputs: list[Port]) ->
         return f"outputs->{outputs[int(index)].member}"
     offsets = {b.name: b.offset for b in plan.buffers}
     return f"&arena[{offsets[where]}]"
+
+
+def byte_values(outputs: tuple[Tensor, ...]) -> dict[int, npt.NDArray[np.float32]]:
+    """Return the real value of every byte of the outputs that are quantised to 8 bits."""
+    every = np.arange(256, dtype=np.uint8)
+    return {
+        index: (every.view(tensor.dtype).astype(np.int32) - (tensor.zero_point or 0)).astype("f4")
+        * np.float32(tensor.scale)
+        for index, tensor in enumerate(outputs)
+        if tensor.dtype in ("int8", "uint8") and tensor.scale is not None
+    }

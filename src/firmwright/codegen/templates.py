@@ -42,6 +42,7 @@ def environment() -> jinja2.Environment:
     env.filters["shape"] = lambda shape: "x".join(str(d) for d in shape) or "scalar"
     env.filters["comment"] = in_comment
     env.filters["values"] = c_values
+    env.filters["c_float"] = lambda number: c_value(np.float32(number))
     env.filters["wrapped"] = wrapped_comment
     return env
 

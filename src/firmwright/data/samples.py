@@ -103,7 +103,7 @@ def read_column(
             continue
         for i, array in enumerate(samples):
             name = origin.name if len(samples) == 1 else f"{origin.name}[{i}]"
-            column.arrays.append(array)
+            column.arrays.append(np.asarray(array))  # also a sample of a scalar is an array
             column.origins.append(
                 Origin(Path(name).name, digest(array), origin.picture, source.preprocess)
             )

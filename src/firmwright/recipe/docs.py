@@ -57,7 +57,7 @@ def render(schema: Schema) -> str:
     """Return the page as Markdown."""
     import yaml
 
-    rows = {key.name: _row(key, schema) for key in _keys(schema, "", schema)}
+    rows = {key.name: _row(key, schema) for key in _keys(schema, "", schema, set())}
     return _PAGE.format(
         description=schema["description"],
         example=yaml.safe_dump(schema["examples"][0], sort_keys=False),
@@ -65,9 +65,18 @@ def render(schema: Schema) -> str:
     )
 
 
-def _keys(schema: Schema, prefix: str, root: Schema) -> Iterator[_Key]:
-    """Yield every key that a value of ``schema`` may hold, outer ones first."""
-    forms = [f for f in _forms(schema, root) if "properties" in f or "items" in f or _rest(f)]
+def _keys(schema: Schema, prefix: str, root: Schema, told: set[str]) -> Iterator[_Key]:
+    """Yield every key that a value of ``schema`` may hold, outer ones first.
+
+    A definition of the schema is opened once; ``told`` holds the references that were.
+    """
+    referred = list(_referred_forms(schema, root))
+    forms = [
+        form
+        for reference, form in referred
+        if reference not in told and ("properties" in form or "items" in form or _rest(form))
+    ]
+    told.update(reference for reference, _ in referred if reference)
     names: dict[str, Schema] = {}
     for form in forms:
         for name, part in form.get("properties", {}).items():
@@ -75,18 +84,24 @@ def _keys(schema: Schema, prefix: str, root: Schema) -> Iterator[_Key]:
     for name, part in names.items():
         required = all(name in form.get("required", ()) for form in forms)
         yield _Key(prefix + name, resolved(part, root), required)
-        yield from _keys(part, f"{prefix}{name}.", root)
+        yield from _keys(part, f"{prefix}{name}.", root, told)
     for form in forms:
         if _rest(form):
-            yield from _keys(form["additionalProperties"], f"{prefix}<name>.", root)
+            yield from _keys(form["additionalProperties"], f"{prefix}<name>.", root, told)
         if "items" in form:
-            yield from _keys(form["items"], prefix.removesuffix(".") + "[].", root)
+            yield from _keys(form["items"], prefix.removesuffix(".") + "[].", root, told)
+
+
+def _referred_forms(schema: Schema, root: Schema) -> Iterator[tuple[str, Schema]]:
+    """Yield every form of a value and the reference it comes by, if it does."""
+    outer = schema.get("$ref", "")
+    whole = resolved(schema, root)
+    for form in [whole] if "type" in whole else whole.get("oneOf", [whole]):
+        yield form.get("$ref", outer), resolved(form, root)
 
 
 def _forms(schema: Schema, root: Schema) -> list[Schema]:
-    schema = resolved(schema, root)
-    alternatives = [schema] if "type" in schema else schema.get("oneOf", [schema])
-    return [resolved(form, root) for form in alternatives]
+    return [form for _, form in _referred_forms(schema, root)]
 
 
 def _rest(form: Schema) -> bool:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from stat import S_ISDIR
 from typing import Any
 
 from firmwright import __version__
+from firmwright.data.sources import WILDCARDS, normal_source
 from firmwright.documents import Document, check_document, read_bytes
 from firmwright.errors import Diagnostic, DiagnosticError, did_you_mean
 from firmwright.models.formats import FORMATS, OTHER_SUFFIXES
 from firmwright.recipe.cache import cache_key, read_cached, write_cached
 from firmwright.recipe.catalogue import Catalogue, name_findings
+from firmwright.recipe.postprocess import normal_detection
 from firmwright.recipe.recipe import Recipe, is_platform_file
 from firmwright.recipe.target import read_target
 from firmwright.schema_check import Finding, findings, quoted
@@ -131,11 +133,11 @@ def _further_findings(
 
 
 def _missing_files(data: Mapping[str, Any], path: Path) -> Iterator[Finding]:
-    for pointer, name in _file_references(data):
+    for pointer, name, folder_too in _file_references(data):
         file = path.parent / name
         shown = quoted(str(file))
         try:
-            if S_ISDIR(file.stat().st_mode):
+            if S_ISDIR(file.stat().st_mode) and not folder_too:
                 yield Finding(pointer, f"expected a file, found the folder {shown}")
         except FileNotFoundError:
             advice = "a relative path starts at the recipe's folder"
@@ -145,7 +147,11 @@ def _missing_files(data: Mapping[str, Any], path: Path) -> Iterator[Finding]:
             yield Finding(pointer, f"cannot be read: {shown}: {reason}")
 
 
-def _file_references(data: Mapping[str, Any]) -> Iterable[tuple[Pointer, str]]:
+def _file_references(data: Mapping[str, Any]) -> Iterator[tuple[Pointer, str, bool]]:
+    """Yield what names a file of the user, the name, and whether a folder serves as well.
+
+    Takes a recipe as it is written, and its normal form (what the cache holds).
+    """
     model, platform, run = data.get("model"), data.get("platform"), data.get("run")
     inputs = run.get("inputs") if isinstance(run, dict) else None
     candidates: list[tuple[Pointer, Any]] = [(("model",), model), (("run", "inputs"), inputs)]
@@ -158,9 +164,34 @@ def _file_references(data: Mapping[str, Any]) -> Iterable[tuple[Pointer, str]]:
         ]
     if isinstance(platform, str) and is_platform_file(platform):
         candidates.append((("platform",), platform))
-    if isinstance(inputs, dict):
-        candidates += [(("run", "inputs", name), file) for name, file in inputs.items()]
-    return [(pointer, name) for pointer, name in candidates if isinstance(name, str)]
+    candidates += _class_file(data)
+    yield from ((pointer, name, False) for pointer, name in candidates if isinstance(name, str))
+    for name, source in inputs.items() if isinstance(inputs, dict) else ():
+        yield from _source_files(("run", "inputs", name), source)
+
+
+def _source_files(pointer: Pointer, source: Any) -> Iterator[tuple[Pointer, str, bool]]:
+    """Yield the files and folders of one input's source; patterns are looked up when it is read."""
+    if isinstance(source, str):
+        yield pointer, source, False
+    for kind in ("arrays", "raw", "pictures", "files") if isinstance(source, dict) else ():
+        stated = source.get(kind)
+        listed = stated if isinstance(stated, list) else [stated]
+        for index, entry in enumerate(listed):
+            place = (*pointer, kind, index) if isinstance(stated, list) else (*pointer, kind)
+            name = entry.get("path") if isinstance(entry, dict) else entry
+            if isinstance(name, str) and not any(c in name for c in WILDCARDS):
+                yield place, name, kind != "arrays"
+
+
+def _class_file(data: Mapping[str, Any]) -> Iterator[tuple[Pointer, Any]]:
+    postprocess = data.get("postprocess", data)
+    detection = postprocess.get("detection") if isinstance(postprocess, dict) else None
+    classes = detection.get("classes") if isinstance(detection, dict) else None
+    pointer = ("postprocess", "detection", "classes")
+    if isinstance(classes, dict) and isinstance(classes.get("file"), dict):
+        yield pointer, classes["file"].get("path")
+    yield pointer, classes
 
 
 def _unknown_format(model: Any) -> Iterator[Finding]:
@@ -205,12 +236,17 @@ def _normal_form(data: dict[str, Any], path: Path, catalogue: Catalogue) -> dict
     emulators = catalogue.platform_emulators.get(platform, ())
     devices, _ = read_target(data["target"])
     batch = data.get("batch")
+    inputs = run.get("inputs")
+    if isinstance(inputs, dict):
+        inputs = {name: normal_source(given) for name, given in inputs.items()}
+    detection = data.get("postprocess", {}).get("detection")
     return {
-        **data,
+        **{key: value for key, value in data.items() if key != "postprocess"},
         "name": data.get("name", path.stem),
         "model": model,
         "target": [{"device": d.name, "options": dict(d.options)} for _, d in devices],
         "toolchain": data.get("toolchain", next(iter(toolchains), None)),
         "batch": {"size": batch, "require": False} if isinstance(batch, int) else batch,
-        "run": {"inputs": None, "emulator": next(iter(emulators), None), **run},
+        "run": {"emulator": next(iter(emulators), None), **run, "inputs": inputs},
+        "detection": normal_detection(detection) if detection else None,
     }

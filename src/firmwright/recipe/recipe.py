@@ -10,8 +10,11 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path, PurePath, PurePosixPath
+from pathlib import Path
 from typing import Any
+
+from firmwright.data.sources import Source, portable_path, portable_source
+from firmwright.recipe.postprocess import Detection, portable_detection
 
 
 @dataclass(frozen=True)
@@ -73,11 +76,11 @@ class BatchRequest:
 class RunOptions:
     """The run that proves the firmware.
 
-    ``inputs`` is one file, or (input name, file) pairs, or None for random data.
+    ``inputs`` is one file, or (input name, source) pairs, or None for random data.
     ``emulator`` is None where only the user's own platform file can tell the first one.
     """
 
-    inputs: str | tuple[tuple[str, str], ...] | None
+    inputs: str | tuple[tuple[str, Source], ...] | None
     samples: int
     seed: int
     emulator: str | None
@@ -102,6 +105,7 @@ class Recipe:
     cflags: tuple[str, ...]
     batch: BatchRequest | None
     run: RunOptions
+    detection: Detection | None = None
 
     def resolve(self, path: str) -> Path:
         """Return a path of the recipe (relative to its folder, or absolute) for opening."""
@@ -116,13 +120,15 @@ class Recipe:
         data["cflags"] = list(self.cflags)
         data["model"]["files"] = list(self.model.files)
         if isinstance(self.run.inputs, tuple):
-            data["run"]["inputs"] = dict(self.run.inputs)
+            data["run"]["inputs"] = {name: asdict(source) for name, source in self.run.inputs}
+        if self.detection is None:
+            del data["detection"]
         return data
 
     @classmethod
     def from_dict(cls, path: Path, data: Mapping[str, Any]) -> Recipe:
         """Return the recipe of a normal form."""
-        run = data["run"]
+        run, detection = data["run"], data.get("detection")
         given = run["inputs"]
         tolerance = Tolerance(**{k: float(v) for k, v in run["tolerance"].items()})
         return cls(
@@ -143,26 +149,29 @@ class Recipe:
             cflags=tuple(data["cflags"]),
             batch=BatchRequest(**data["batch"]) if data["batch"] else None,
             run=RunOptions(
-                inputs=tuple(sorted(given.items())) if isinstance(given, dict) else given,
+                inputs=input_sources(given) if isinstance(given, dict) else given,
                 samples=run["samples"],
                 seed=run["seed"],
                 emulator=run["emulator"],
                 tolerance=tolerance,
             ),
+            detection=Detection.from_dict(detection) if detection else None,
         )
 
     def canonical(self) -> dict[str, Any]:
         """Return the normal form without absolute paths: of those only the file's name stays."""
         data = self.to_dict()
         model, run = data["model"], data["run"]
-        model["path"] = _portable(model["path"])
-        model["files"] = [_portable(file) for file in model["files"]]
+        model["path"] = portable_path(model["path"])
+        model["files"] = [portable_path(file) for file in model["files"]]
         if isinstance(run["inputs"], dict):
-            run["inputs"] = {name: _portable(path) for name, path in run["inputs"].items()}
+            run["inputs"] = {name: portable_source(s) for name, s in run["inputs"].items()}
         else:
-            run["inputs"] = _portable(run["inputs"])
+            run["inputs"] = portable_path(run["inputs"])
         if is_platform_file(self.platform):
-            data["platform"] = _portable(self.platform)
+            data["platform"] = portable_path(self.platform)
+        if self.detection is not None:
+            data["detection"] = portable_detection(data["detection"])
         return data
 
     @property
@@ -177,7 +186,5 @@ def is_platform_file(platform: str) -> bool:
     return "/" in platform or platform.endswith((".yaml", ".yml"))
 
 
-def _portable(path: str | None) -> str | None:
-    if path is None:
-        return None
-    return PurePath(path).name if PurePath(path).is_absolute() else str(PurePosixPath(path))
+def input_sources(given: Mapping[str, Any]) -> tuple[tuple[str, Source], ...]:
+    return tuple((name, Source.from_dict(source)) for name, source in sorted(given.items()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from firmwright.errors import UserError
 from firmwright.models import Tensor
+from firmwright.postprocess.boxes import Box
 from firmwright.verify.samples import Sample
 
 
@@ -37,6 +39,8 @@ def decode_outputs(
         if words[0] != "@output":
             continue
         sample, index, data = int(words[1]), int(words[2]), bytes.fromhex(words[3])
+        if index == len(outputs):
+            continue  # boxes
         tensor = outputs[index]
         if len(data) != tensor.bytes:
             raise UserError(f"output '{tensor.name}': {len(data)} bytes came, not {tensor.bytes}")
@@ -47,3 +51,20 @@ def decode_outputs(
         sample, index = missing[0]
         raise UserError(f"sample {sample}: output '{outputs[index].name}' did not come back")
     return [[found[s, i] for i in range(len(outputs))] for s in range(samples)]
+
+
+BOX = struct.Struct("<5fi")
+"""The struct of templates/postprocess/detection.h.j2, little-endian."""
+
+
+def decode_boxes(console: bytes, outputs: int, samples: int) -> list[list[Box]]:
+    """Return every sample's boxes, which follow the ``outputs`` as one more; UserError if not."""
+    found: dict[int, list[Box]] = {}
+    for line in console.decode("ascii", "replace").splitlines():
+        words = line.split(" ")
+        if words[0] == "@output" and int(words[2]) == outputs:
+            found[int(words[1])] = [Box(*b) for b in BOX.iter_unpack(bytes.fromhex(words[3]))]
+    missing = [s for s in range(samples) if s not in found]
+    if missing:
+        raise UserError(f"sample {missing[0]}: its boxes did not come back")
+    return [found[s] for s in range(samples)]

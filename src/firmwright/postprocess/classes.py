@@ -1,0 +1,35 @@
+"""The names of a detector's classes."""
+
+from __future__ import annotations
+
+from firmwright.data.fetched import fetched_file
+from firmwright.data.samples import Place
+from firmwright.errors import UserError
+from firmwright.recipe.postprocess import Classes
+
+
+def class_names(classes: Classes, place: Place) -> tuple[str, ...]:
+    """Return a name for every class: the recipe's, those of its file, or ``class 0`` and so on.
+
+    Raises UserError for a file that cannot be read or has no names.
+    """
+    if classes.names is not None:
+        return classes.names
+    if classes.count is not None:
+        return tuple(f"class {i}" for i in range(classes.count))
+    assert classes.file is not None
+    if classes.file.path is None:
+        path, shown = fetched_file(classes.file, place.cache), classes.file.shown
+    else:
+        path = place.folder / classes.file.path
+        shown = str(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{shown}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{shown}: not UTF-8 text") from None
+    names = tuple(line.strip() for line in text.splitlines() if line.strip())
+    if not names:
+        raise UserError(f"{shown}: no class names; expected one a line")
+    return names

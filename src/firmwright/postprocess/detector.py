@@ -1,0 +1,233 @@
+"""A recipe's detection, fitted to the outputs that the network has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+
+from firmwright.errors import UserError, did_you_mean
+from firmwright.models import Tensor
+from firmwright.recipe.postprocess import Detection, Head
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """What a rule for boxes needs: the cell's place in a grid, the anchors' sizes."""
+
+    grid: bool
+    anchors: bool
+
+
+ENCODINGS = {
+    "centre-size": Encoding(grid=False, anchors=False),
+    "corners": Encoding(grid=False, anchors=False),
+    "tanh-sigmoid": Encoding(grid=True, anchors=False),
+    "sigmoid-exp": Encoding(grid=True, anchors=True),
+    "sigmoid-square": Encoding(grid=True, anchors=True),
+    "offset-exp": Encoding(grid=True, anchors=False),
+    "distances": Encoding(grid=True, anchors=False),
+    "distributions": Encoding(grid=True, anchors=False),
+}
+"""docs/detection.md has the formulas; ``reference.py`` and the C template compute them."""
+
+QUANTISED = ("int8", "uint8", "int16")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The cells of one head: where their values lie in output number ``output``.
+
+    The value of (anchor, row, column, channel) is element ``first`` plus each index times its
+    step. ``anchors`` are (width, height) as parts of the picture; one of (1, 1) stands for none.
+    """
+
+    output: int
+    columns: int
+    rows: int
+    anchors: tuple[tuple[float, float], ...]
+    first: int
+    anchor_step: int
+    row_step: int
+    column_step: int
+    channel_step: int
+
+
+@dataclass(frozen=True)
+class Detector:
+    """All that C and reference are made from."""
+
+    detection: Detection
+    classes: int
+    outputs: tuple[Tensor, ...]
+    grids: tuple[Grid, ...]
+
+    @property
+    def box_channels(self) -> int:
+        return box_channels(self.detection)
+
+
+def box_channels(detection: Detection) -> int:
+    return 4 * detection.box.bins if detection.box.encoding == "distributions" else 4
+
+
+def fit_detector(detection: Detection, classes: int, outputs: tuple[Tensor, ...]) -> Detector:
+    """Find the grids in the outputs; one UserError with everything that does not fit."""
+    problems = overlapping_channels(detection, classes)
+    grids: list[Grid] = []
+    taken: dict[int, int] = {}
+    for number, head in enumerate(detection.heads):
+        try:
+            index = output_of(head, outputs)
+            grid, used = fit_head(
+                detection, classes, head, outputs[index], index, taken.get(index, 0)
+            )
+        except UserError as error:
+            problems.append(f"head {number}: {error}")
+            continue
+        taken[index] = taken.get(index, 0) + used
+        grids.append(grid)
+    if not problems:
+        problems = untaken_cells(detection, outputs, taken)
+    if problems:
+        text = "\n".join(f"  {p}" for p in problems)
+        raise UserError(f"postprocess.detection does not fit the network's outputs:\n{text}")
+    return Detector(detection, classes, outputs, tuple(grids))
+
+
+def overlapping_channels(detection: Detection, classes: int) -> list[str]:
+    parts = [
+        (detection.box.channel, box_channels(detection), "box"),
+        (detection.class_scores.channel, classes, "class_scores"),
+    ]
+    if detection.objectness:
+        parts.append((detection.objectness.channel, 1, "objectness"))
+    parts.sort()
+    return [
+        f"the channels of {a} ({first} to {first + count - 1}) and {b} (from {after}) overlap"
+        for (first, count, a), (after, _, b) in pairwise(parts)
+        if first + count > after
+    ]
+
+
+def output_of(head: Head, outputs: tuple[Tensor, ...]) -> int:
+    names = [t.name for t in outputs]
+    if head.output is None:
+        if len(names) == 1:
+            return 0
+        raise UserError(f"state `output`; the network has several: {', '.join(names)}")
+    if head.output not in names:
+        raise UserError(f"no output '{head.output}'{did_you_mean(head.output, names)}")
+    return names.index(head.output)
+
+
+def fit_head(
+    detection: Detection, classes: int, head: Head, tensor: Tensor, index: int, taken: int
+) -> tuple[Grid, int]:
+    """Return the head's grid, and how many cells of the axis L it takes after ``taken``."""
+    check_type(tensor)
+    sizes, steps = axes(detection.layout, tensor)
+    boxes = anchors_of(detection, head)
+    columns, rows = grid_of(detection, head, sizes, taken, len(boxes))
+    shared = "A" not in sizes and "L" not in sizes
+    channels = sizes["C"] // len(boxes) if shared else sizes["C"]
+    if shared and sizes["C"] % len(boxes):
+        raise UserError(f"{sizes['C']} channels are not a multiple of {len(boxes)} anchors")
+    if "A" in sizes and sizes["A"] != len(boxes):
+        raise UserError(f"output '{tensor.name}' has {sizes['A']} anchors, the recipe {len(boxes)}")
+    last = max(
+        detection.box.channel + box_channels(detection),
+        detection.class_scores.channel + classes,
+        detection.objectness.channel + 1 if detection.objectness else 0,
+    )
+    if last > channels:
+        raise UserError(
+            f"output '{tensor.name}' ({tensor.dtype} {list(tensor.shape)} as {detection.layout}) "
+            f"has {channels} channels an anchor; box, objectness and {classes} classes take {last}"
+        )
+    if "L" in sizes:
+        row_step, column_step = columns * steps["L"], steps["L"]
+        anchor_step = rows * row_step
+    else:
+        row_step, column_step = steps["H"], steps["W"]
+        anchor_step = channels * steps["C"] if shared else steps["A"]
+    used = rows * columns * len(boxes) if "L" in sizes else 0
+    first = taken * steps.get("L", 0)
+    grid = Grid(index, columns, rows, boxes, first, anchor_step, row_step, column_step, steps["C"])
+    return grid, used
+
+
+def check_type(tensor: Tensor) -> None:
+    if tensor.dtype == "float32":
+        return
+    if tensor.dtype not in QUANTISED or tensor.scale is None:
+        known = ", ".join(QUANTISED)
+        raise UserError(
+            f"output '{tensor.name}' is {tensor.dtype}; boxes are read from float32, or from "
+            f"{known} with a scale and zero point"
+        )
+
+
+def axes(layout: str, tensor: Tensor) -> tuple[dict[str, int], dict[str, int]]:
+    """Return each axis' size and its step in elements."""
+    shape = tensor.shape
+    if len(shape) != len(layout) or shape[0] != 1:
+        raise UserError(
+            f"output '{tensor.name}' has shape {list(shape)}; {layout} is {len(layout)} axes, "
+            "the first of them 1"
+        )
+    steps = [prod(shape[i + 1 :]) for i in range(len(shape))]
+    return dict(zip(layout, shape, strict=True)), dict(zip(layout, steps, strict=True))
+
+
+def anchors_of(detection: Detection, head: Head) -> tuple[tuple[float, float], ...]:
+    """Return the anchors as parts of the picture."""
+    encoding = detection.box.encoding
+    if ENCODINGS[encoding].anchors != bool(head.anchors):
+        raise UserError(
+            f"the encoding {encoding} takes {'' if ENCODINGS[encoding].anchors else 'no '}anchors"
+        )
+    width, height = detection.picture
+    return tuple((w / width, h / height) for w, h in head.anchors) or ((1.0, 1.0),)
+
+
+def grid_of(
+    detection: Detection, head: Head, sizes: dict[str, int], taken: int, anchors: int
+) -> tuple[int, int]:
+    """Return (columns, rows): of the output's shape, or of picture and stride."""
+    width, height = detection.picture
+    if "L" not in sizes:
+        columns, rows = sizes["W"], sizes["H"]
+        if head.stride and (columns * head.stride, rows * head.stride) != (width, height):
+            raise UserError(
+                f"a grid of {columns} x {rows} cells, {head.stride} pixels apart, is not a picture "
+                f"of {width} x {height}"
+            )
+        return columns, rows
+    left = sizes["L"] - taken
+    if head.stride is None:
+        if ENCODINGS[detection.box.encoding].grid:
+            raise UserError(f"the encoding {detection.box.encoding} needs the head's `stride`")
+        return max(left, 0), 1
+    if width % head.stride or height % head.stride:
+        raise UserError(f"{width} x {height} pixels are no multiple of the stride {head.stride}")
+    columns, rows = width // head.stride, height // head.stride
+    if columns * rows * anchors > left:
+        raise UserError(
+            f"{columns} x {rows} cells with {anchors} boxes each; the output has {left} left"
+        )
+    return columns, rows
+
+
+def untaken_cells(
+    detection: Detection, outputs: tuple[Tensor, ...], taken: dict[int, int]
+) -> list[str]:
+    """Say where heads leave cells of a list unread: a forgotten head, or a wrong picture size."""
+    if "L" not in detection.layout:
+        return []
+    problems = []
+    for index, used in sorted(taken.items()):
+        cells = outputs[index].shape[detection.layout.index("L")]
+        if used != cells:
+            problems.append(f"output '{outputs[index].name}' has {cells} cells, the heads {used}")
+    return problems

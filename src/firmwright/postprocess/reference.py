@@ -1,0 +1,182 @@
+"""Detection in numpy, to judge the firmware's C: written from docs/detection.md, not from it.
+
+Single precision, as the C has it. Both drop what is not finite and boxes without area; equal
+scores keep the order of the cells: by head, anchor, row, column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from firmwright.models import Tensor
+from firmwright.postprocess.boxes import Box
+from firmwright.postprocess.detector import Detector, Grid
+from firmwright.recipe.postprocess import Confidence
+
+Floats = npt.NDArray[np.float32]
+Place = tuple[Floats, Floats]
+"""Column and row of every cell, in cells."""
+
+
+def detect(detector: Detector, outputs: Sequence[npt.NDArray[Any]]) -> list[Box]:
+    """Return the boxes of one sample's outputs, the highest score first."""
+    with np.errstate(all="ignore"):
+        parts = [candidates(detector, grid, outputs[grid.output]) for grid in detector.grids]
+        corners = np.concatenate([p[0] for p in parts])
+        scores = np.concatenate([p[1] for p in parts])
+        classes = np.concatenate([p[2] for p in parts])
+        order = np.argsort(-scores, kind="stable")[: detector.detection.candidates]
+        kept = suppressed(corners[order], classes[order], detector)
+    found = []
+    for i in order[kept]:
+        x0, y0, x1, y1 = map(float, corners[i])
+        found.append(Box(x0, y0, x1, y1, float(scores[i]), int(classes[i])))
+    return found
+
+
+def dequantised(values: npt.NDArray[Any], tensor: Tensor) -> Floats:
+    """Return real values in single precision."""
+    if tensor.dtype == "float32":
+        return values.reshape(-1).astype(np.float32)
+    whole = values.reshape(-1).astype(np.int32) - int(tensor.zero_point or 0)
+    result: Floats = whole.astype(np.float32) * np.float32(tensor.scale)
+    return result
+
+
+def cells_of(grid: Grid, values: Floats) -> Floats:
+    """Return (channel, anchor, row, column): a view of the output by the grid's steps."""
+    item = values.itemsize
+    channels = 1 + (values.size - 1 - last_cell(grid)) // grid.channel_step
+    shape = (channels, len(grid.anchors), grid.rows, grid.columns)
+    steps = (grid.channel_step, grid.anchor_step, grid.row_step, grid.column_step)
+    return np.lib.stride_tricks.as_strided(
+        values[grid.first :], shape, [s * item for s in steps], writeable=False
+    )
+
+
+def last_cell(grid: Grid) -> int:
+    """Return the element of channel 0 of the last cell."""
+    anchors, rows, columns = len(grid.anchors) - 1, grid.rows - 1, grid.columns - 1
+    return (
+        grid.first + anchors * grid.anchor_step + rows * grid.row_step + columns * grid.column_step
+    )
+
+
+def candidates(
+    detector: Detector, grid: Grid, output: npt.NDArray[Any]
+) -> tuple[Floats, Floats, npt.NDArray[np.int64]]:
+    """Return corners (n, 4), scores and classes of a grid's boxes from the threshold on."""
+    detection = detector.detection
+    cells = cells_of(grid, dequantised(output, detector.outputs[grid.output]))
+    first = detection.class_scores.channel
+    logits = cells[first : first + detector.classes]
+    ranked = np.where(np.isnan(logits), np.float32(-np.inf), logits)
+    classes = ranked.argmax(axis=0)
+    score = factor(ranked.max(axis=0), detection.class_scores)
+    if detection.objectness:
+        score = factor(cells[detection.objectness.channel], detection.objectness) * score
+    corners = np.stack(box_corners(detector, grid, cells), axis=-1)
+    x0, y0, x1, y1 = np.moveaxis(corners, -1, 0)
+    good = np.isfinite(ranked.max(axis=0)) & np.isfinite(score)
+    good &= score >= np.float32(detection.threshold)
+    good &= np.isfinite(corners).all(axis=-1) & (x1 > x0) & (y1 > y0)
+    return corners[good], score[good], classes[good]
+
+
+def factor(values: Floats, confidence: Confidence) -> Floats:
+    if confidence.activation == "sigmoid":
+        values = sigmoid(values)
+    if confidence.exponent != 1:
+        values = np.power(values, np.float32(confidence.exponent))
+    return values
+
+
+def sigmoid(x: Floats) -> Floats:
+    result: Floats = np.float32(1) / (np.float32(1) + np.exp(-x))
+    return result
+
+
+def box_corners(detector: Detector, grid: Grid, cells: Floats) -> tuple[Floats, ...]:
+    """Return x0, y0, x1, y1 of every (anchor, row, column), as parts of the picture."""
+    box = detector.detection.box
+    t = cells[box.channel : box.channel + detector.box_channels]
+    column = np.arange(grid.columns, dtype=np.float32)[None, None, :]
+    row = np.arange(grid.rows, dtype=np.float32)[None, :, None]
+    size = np.array([grid.columns, grid.rows], np.float32)
+    picture = np.array(detector.detection.picture, np.float32)
+    anchors = np.array(grid.anchors, np.float32)[:, :, None, None]
+    if box.encoding == "distributions":
+        t = expected_bins(t.reshape(4, box.bins, *t.shape[1:]))
+    if box.encoding in ("distances", "distributions"):
+        middle = column + np.float32(0.5), row + np.float32(0.5)
+        return (
+            (middle[0] - t[0]) / size[0],
+            (middle[1] - t[1]) / size[1],
+            (middle[0] + t[2]) / size[0],
+            (middle[1] + t[3]) / size[1],
+        )
+    if box.encoding == "corners":
+        return tuple(t[i] / picture[i % 2] for i in range(4))
+    if box.encoding == "centre-size":
+        centre = t[0] / picture[0], t[1] / picture[1]
+        extent = t[2] / picture[0], t[3] / picture[1]
+    else:
+        shift, stretch = CENTRES[box.encoding], SIZES[box.encoding]
+        centre = (column + shift(t[0])) / size[0], (row + shift(t[1])) / size[1]
+        extent = (
+            stretch(t[2], anchors[:, 0], size[0]),
+            stretch(t[3], anchors[:, 1], size[1]),
+        )
+    half = extent[0] * np.float32(0.5), extent[1] * np.float32(0.5)
+    return centre[0] - half[0], centre[1] - half[1], centre[0] + half[0], centre[1] + half[1]
+
+
+def expected_bins(t: Floats) -> Floats:
+    """Return the mean bin number of softmax over axis 1 of (4, bins, …)."""
+    weights = np.exp(t - t.max(axis=1, keepdims=True))
+    numbers = np.arange(t.shape[1], dtype=np.float32).reshape(1, -1, *[1] * (t.ndim - 2))
+    result: Floats = (weights * numbers).sum(axis=1) / weights.sum(axis=1)
+    return result
+
+
+CENTRES: dict[str, Callable[[Floats], Floats]] = {
+    "tanh-sigmoid": np.tanh,
+    "sigmoid-exp": sigmoid,
+    "sigmoid-square": lambda t: np.float32(2) * sigmoid(t) - np.float32(0.5),
+    "offset-exp": lambda t: t,
+}
+"""The centre's distance from the cell's upper left corner, in cells."""
+
+SIZES: dict[str, Callable[[Floats, Floats, np.float32], Floats]] = {
+    "tanh-sigmoid": lambda t, _anchor, _cells: sigmoid(t),
+    "sigmoid-exp": lambda t, anchor, _cells: anchor * np.exp(t),
+    "sigmoid-square": lambda t, anchor, _cells: anchor * (np.float32(2) * sigmoid(t)) ** 2,
+    "offset-exp": lambda t, _anchor, cells: np.divide(np.exp(t), cells, dtype=np.float32),
+}
+"""Width or height as a part of the picture's, from the value, the anchor and the grid's cells."""
+
+
+def suppressed(corners: Floats, classes: npt.NDArray[np.int64], detector: Detector) -> list[int]:
+    """Return the boxes that stay, of boxes in order of score: greedy suppression."""
+    kept: list[int] = []
+    limit = np.float32(detector.detection.iou)
+    for i in range(len(corners)):
+        rivals = [k for k in kept if not detector.detection.per_class or classes[k] == classes[i]]
+        if not (overlaps(corners[i], corners[rivals]) > limit).any():
+            kept.append(i)
+    return kept
+
+
+def overlaps(box: Floats, others: Floats) -> Floats:
+    """Return the intersection over union of one box (4,) with each of ``others`` (n, 4)."""
+    low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
+    sides = np.maximum(high - low, np.float32(0))
+    common = sides[:, 0] * sides[:, 1]
+    areas = (others[:, 2] - others[:, 0]) * (others[:, 3] - others[:, 1])
+    own = (box[2] - box[0]) * (box[3] - box[1])
+    result: Floats = common / (own + areas - common)
+    return result
