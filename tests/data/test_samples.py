@@ -1,0 +1,253 @@
+"""Data for inputs: what is read, what becomes of pictures, and all that can be wrong with it."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from firmwright.data import DataFile, Preprocess, Source, local_files
+from firmwright.data.samples import Column, Place, read_samples
+from firmwright.errors import UserError
+from firmwright.models import Tensor
+
+INPUT = Tensor("x", (1, 3, 2, 4), "float32")
+
+
+def read(folder: Path, source: Source, tensor: Tensor = INPUT, count: int | None = None) -> Column:
+    columns = read_samples([tensor], {"x": source}, Place(folder, folder / "cache"), count)
+    return columns["x"]
+
+
+def complaints(folder: Path, source: Source, tensor: Tensor = INPUT, count: int = 99) -> list[str]:
+    with pytest.raises(UserError) as raised:
+        read(folder, source, tensor, count)
+    return str(raised.value).splitlines()
+
+
+def files(kind: str, *paths: str, **preprocess: Any) -> Source:
+    how = Preprocess(**preprocess) if kind == "pictures" else None
+    return Source(kind, tuple(DataFile(p) for p in paths), None, how)
+
+
+def picture(path: Path, width: int = 4, height: int = 2, mode: str = "RGB") -> np.ndarray:
+    """Write a picture of which no two pixels are alike; return its RGB values."""
+    values = np.arange(width * height * 3, dtype="uint8").reshape(height, width, 3) * 5
+    image = Image.fromarray(values).convert(mode)
+    image.save(path)
+    return np.asarray(image.convert("RGB"))
+
+
+def test_picture_as_it_is(tmp_path: Path) -> None:
+    values = picture(tmp_path / "a.png")
+    column = read(tmp_path, files("pictures", "a.png"))
+    expected = values.transpose(2, 0, 1)[None].astype("float32")
+    assert column.arrays[0].dtype == np.float32
+    np.testing.assert_array_equal(column.arrays[0], expected)
+    assert column.origins[0].name == "a.png"
+    assert column.origins[0].picture == tmp_path / "a.png"
+
+
+def test_colour_mean_std_and_layout(tmp_path: Path) -> None:
+    values = picture(tmp_path / "a.png").astype("float32")
+    how = {"colour": "BGR", "mean": (1.0, 2.0, 3.0), "std": (255.0, 2.0, 4.0), "layout": "NHWC"}
+    tensor = Tensor("x", (1, 2, 4, 3), "float32")
+    (array,) = read(tmp_path, files("pictures", "a.png", **how), tensor).arrays
+    expected = (values[:, :, ::-1] - np.float32([1, 2, 3])) / np.float32([255, 2, 4])
+    np.testing.assert_array_equal(array[0], expected)
+
+
+def test_resize_crop_and_grey(tmp_path: Path) -> None:
+    picture(tmp_path / "a.png", 8, 4)
+    grey = Tensor("x", (1, 1, 2, 2), "float32")
+    how = {"colour": "grey", "resize": 2, "filter": "box", "crop": (2, 2)}
+    (array,) = read(tmp_path, files("pictures", "a.png", **how), grey).arrays
+    image = Image.open(tmp_path / "a.png").resize((4, 2), Image.Resampling.BOX)
+    expected = np.asarray(image.crop((1, 0, 3, 2)).convert("L"), "float32")
+    np.testing.assert_array_equal(array[0, 0], expected)
+
+
+def test_picture_for_a_quantised_input(tmp_path: Path) -> None:
+    values = picture(tmp_path / "a.png").transpose(2, 0, 1)[None]
+    scaled = Tensor("x", INPUT.shape, "int8", 1 / 255, -128)
+    (array,) = read(tmp_path, files("pictures", "a.png", std=(255.0,)), scaled).arrays
+    np.testing.assert_array_equal(array, (values.astype(int) - 128).astype("int8"))
+    plain = Tensor("x", INPUT.shape, "int8")
+    (array,) = read(tmp_path, files("pictures", "a.png", mean=(128.0,)), plain).arrays
+    np.testing.assert_array_equal(array, (values.astype(int) - 128).astype("int8"))
+    (said,) = complaints(tmp_path, files("pictures", "a.png", mean=(-100.0,)), plain, 1)
+    assert "values from 100 to 215; the input 'x' takes whole numbers from -128 to 127" in said
+
+
+def test_every_kind_of_picture_gives_the_same(tmp_path: Path) -> None:
+    for name, mode in (("a.png", "RGB"), ("b.png", "RGBA"), ("c.bmp", "RGB"), ("d.webp", "RGB")):
+        if name == "d.webp":
+            picture(tmp_path / "x.png")
+            Image.open(tmp_path / "x.png").save(tmp_path / name, lossless=True)
+        else:
+            picture(tmp_path / name, mode=mode)
+    names = ("a.png", "b.png", "c.bmp", "d.webp")
+    digests = {o.sha256 for o in read(tmp_path, files("pictures", *names)).origins}
+    assert len(digests) == 1
+
+
+def test_folder_and_pattern_in_order_of_name(tmp_path: Path) -> None:
+    (tmp_path / "shots" / "deeper").mkdir(parents=True)
+    for name in ("b.png", "a.png", ".hidden", "deeper/c.png"):
+        picture(tmp_path / "shots" / name) if name[0] != "." else (
+            tmp_path / "shots" / name
+        ).write_text("no picture")
+    folder = read(tmp_path, files("pictures", "shots"))
+    assert [o.name for o in folder.origins] == ["a.png", "b.png"]
+    pattern = files("pictures", "shots/*/*.png", "shots/b.*")
+    assert [o.name for o in read(tmp_path, pattern).origins] == ["c.png", "b.png"]
+    assert [p.name for p in local_files(pattern, tmp_path)] == ["c.png", "b.png"]
+    assert len(read(tmp_path, files("pictures", "shots"), count=1).arrays) == 1
+
+
+def test_file_by_digest_from_the_mirror_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror = tmp_path / "mirror"
+    mirror.mkdir()
+    picture(mirror / "renamed.png")
+    digest = hashlib.sha256((mirror / "renamed.png").read_bytes()).hexdigest()
+    monkeypatch.setenv("FIRMWRIGHT_MIRROR", str(mirror))
+    source = Source("pictures", (DataFile(sha256=digest, name="street.png"),), None, Preprocess())
+    assert read(tmp_path, source).origins[0].name == "street.png"
+    (mirror / "renamed.png").unlink()
+    assert len(read(tmp_path, source).arrays) == 1
+    (tmp_path / "cache" / "data" / digest).write_bytes(b"damaged")
+    assert complaints(tmp_path, source) == [
+        f"street.png: no folder in FIRMWRIGHT_MIRROR holds the file with sha256 {digest}, and the "
+        "recipe states no `url` for it"
+    ]
+
+
+def test_arrays_raw_tensors_and_functions_hold_the_same(tmp_path: Path) -> None:
+    data = np.random.default_rng(0).random((3, 1, 3, 2, 4)).astype("float32")
+    np.save(tmp_path / "first.npy", data[:2])
+    np.savez(tmp_path / "last.npz", x=data[2:], other=data)
+    for i, sample in enumerate(data):
+        (tmp_path / f"{i}.bin").write_bytes(sample.astype("<f4").tobytes())
+    (tmp_path / "made.py").write_text(
+        f"import numpy\ndef samples():\n    return numpy.fromfile(r'{tmp_path}/all.bin', 'f4')"
+        ".reshape(3, 1, 3, 2, 4)\n"
+    )
+    data.tofile(tmp_path / "all.bin")
+    columns = [
+        read(tmp_path, source)
+        for source in (
+            files("arrays", "first.npy", "last.npz"),
+            files("raw", "[0-9].bin"),
+            Source("python", function="made:samples"),
+        )
+    ]
+    for column in columns:
+        np.testing.assert_array_equal(np.stack(column.arrays), data)
+    names = [[o.name for o in c.origins] for c in columns]
+    assert names == [
+        ["first.npy[0]", "first.npy[1]", "last.npz"],
+        ["0.bin", "1.bin", "2.bin"],
+        ["made:samples[0]", "made:samples[1]", "made:samples[2]"],
+    ]
+    assert len({o.sha256 for c in columns for o in c.origins}) == 3
+    assert local_files(Source("python", function="a.b:c"), tmp_path) == [tmp_path / "a" / "b.py"]
+
+
+def test_everything_wrong_with_pictures_is_said_at_once(tmp_path: Path) -> None:
+    picture(tmp_path / "good.png")
+    picture(tmp_path / "large.png", 5, 2)
+    whole = (tmp_path / "large.png").read_bytes()
+    (tmp_path / "cut.png").write_bytes(whole[:-40])
+    (tmp_path / "empty.png").touch()
+    (tmp_path / "text.png").write_text("hello")
+    names = ("good.png", "large.png", "cut.png", "empty.png", "text.png", "none.png", "no*.gif")
+    said = complaints(tmp_path, files("pictures", *names))
+    assert [line.split(": ")[0] for line in said] == [f"{tmp_path}/{name}" for name in names[1:]]
+    assert "gives NCHW [1, 3, 2, 5], the input 'x' is [1, 3, 2, 4]" in said[0]
+    assert all("not a picture that can be read" in line for line in said[1:4])
+    assert "No such file" in said[4]
+    assert "no file matches" in said[5]
+
+
+def test_a_picture_that_claims_to_be_huge_is_not_unpacked(tmp_path: Path) -> None:
+    header = b"P5 60000 60000 255\n"
+    (tmp_path / "bomb.pgm").write_bytes(header + b"\0" * 100)
+    (said,) = complaints(tmp_path, files("pictures", "bomb.pgm"))
+    assert "bomb.pgm" in said
+    assert "pixels" in said
+
+
+def test_everything_wrong_with_arrays_is_said_at_once(tmp_path: Path) -> None:
+    good = np.zeros((2, 1, 3, 2, 4), "float32")
+    spoilt = good.copy()
+    spoilt[1, 0, 0, 0, 0] = np.nan
+    np.save(tmp_path / "nan.npy", spoilt)
+    np.save(tmp_path / "type.npy", good.astype("float64"))
+    np.save(tmp_path / "shape.npy", good[..., :3])
+    np.savez(tmp_path / "name.npz", y=good)
+    (tmp_path / "text.npy").write_text("hello")
+    names = ("nan.npy", "type.npy", "shape.npy", "name.npz", "text.npy", "none.npy")
+    said = complaints(tmp_path, files("arrays", *names))
+    for line, part in zip(
+        said,
+        (
+            "NaN in 1 of 2 samples (sample 1)",
+            "is float64, the input 'x' float32",
+            "has shape [2, 1, 3, 2, 3]; expected a leading sample axis and then [1, 3, 2, 4]",
+            "no array for the network's input 'x' (it has: y)",
+            "not an .npy of a plain array",
+            "not an .npy of a plain array",
+        ),
+        strict=True,
+    ):
+        assert part in line
+
+
+def test_raw_tensor_of_another_size(tmp_path: Path) -> None:
+    (tmp_path / "a.bin").write_bytes(b"\0" * 95)
+    assert (
+        "holds 95 bytes; one sample of the input 'x'"
+        in complaints(tmp_path, files("raw", "a.bin"))[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("def f():\n    return 1 / 0\n", "failed: ZeroDivisionError: division by zero"),
+        ("def g():\n    pass\n", "failed: AttributeError"),
+        ("def f(:\n", "failed: SyntaxError"),
+        ("def f():\n    return [1]\n", "returned list, not a numpy array"),
+    ],
+)
+def test_function_that_is_none(tmp_path: Path, code: str, message: str) -> None:
+    (tmp_path / "m.py").write_text(code)
+    assert message in complaints(tmp_path, Source("python", function="m:f"))[0]
+
+
+def test_inputs_and_sources_must_match(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((2, 1), "float32"))
+    inputs = [Tensor("a", (1,), "float32"), Tensor("image", (1,), "float32")]
+    sources = {"a": files("arrays", "a.npy"), "imag": files("arrays", "a.npy")}
+    with pytest.raises(UserError) as raised:
+        read_samples(inputs, sources, Place(tmp_path, tmp_path), 3)
+    assert str(raised.value).splitlines() == [
+        "no data for the network's input 'image'; did you mean 'imag'?",
+        "the network has no input 'imag'; did you mean 'image'?",
+        "a.npy: holds 2 samples, run.samples asks for 3",
+    ]
+
+
+def test_all_samples_need_the_same_number_for_each_input(tmp_path: Path) -> None:
+    for name, count in (("a", 2), ("b", 3)):
+        np.save(tmp_path / f"{name}.npy", np.zeros((count, 1), "float32"))
+    inputs = [Tensor(n, (1,), "float32") for n in "ab"]
+    sources = {n: files("arrays", f"{n}.npy") for n in "ab"}
+    with pytest.raises(UserError, match="different numbers of samples: 2 for 'a', 3 for 'b'"):
+        read_samples(inputs, sources, Place(tmp_path, tmp_path), None)

@@ -1,0 +1,161 @@
+"""A recipe with a detection: boxes in the firmware, judged, drawn, listed in the manifest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from .conftest import ROOT, Repository, new_repository
+
+RECIPE = """\
+model: boxes.onnx
+postprocess:
+  detection:
+    picture: [64, 32]
+    box: {{encoding: {encoding}{box}}}
+    heads: [{head}]
+    class_scores: {{channel: {classes}, activation: sigmoid, exponent: 0.5}}
+    classes: names.txt
+    threshold: 0.4
+    candidates: 40
+run: {{inputs: {{x: {{arrays: [x.npy]}}}}, samples: 2, tolerance: {{absolute: 1.0e-5}}}}
+"""
+
+CASES = {
+    "tanh-sigmoid": ("", "{}", 4, 7),
+    "sigmoid-square": ("", "{anchors: [[10, 13], [16, 30]]}", 4, 14),
+    "distributions": (", bins: 4", "{}", 16, 19),
+}
+
+
+def prepare(repository: Repository, encoding: str) -> None:
+    """Write a recipe, and a network that hands its input on."""
+    box, head, classes, channels = CASES[encoding]
+    shape = [1, channels, 4, 8]
+    graph = helper.make_graph(
+        [helper.make_node("Clip", ["x", "low", "high"], ["y"], name="hand_on")],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
+        [helper.make_tensor(n, TensorProto.FLOAT, [], [v]) for n, v in (("low", -9), ("high", 9))],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(
+        helper.make_model(graph, opset_imports=opsets, ir_version=8),
+        repository.folder / "boxes.onnx",
+    )
+    values = np.random.default_rng(1).normal(0, 1, (2, *shape)).astype("float32")
+    np.save(repository.folder / "x.npy", values)
+    repository.write("names.txt", "cat\ndog\nowl\n")
+    recipe = RECIPE.format(encoding=encoding, box=box, head=head, classes=classes)
+    repository.write("boxes.yaml", recipe)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "platform"),
+    [
+        ("tanh-sigmoid", "rv32-bare"),
+        ("sigmoid-square", "cortex-m4-bare"),
+        ("distributions", "rv32-bare"),
+        ("distributions", "host"),
+    ],
+)
+def test_boxes_on_every_platform(tmp_path: Path, encoding: str, platform: str) -> None:
+    repository = new_repository(tmp_path)
+    prepare(repository, encoding)
+    repository.build("recipe=boxes.yaml", f"platform={platform}")
+    report = repository.manifest(f"build/boxes/boxes-{platform}.tar.gz")["detection"]
+    stored = repository.folder / f"build/boxes/{platform}/run/boxes.json"
+    assert json.loads(stored.read_text()) == report
+    boxes = [b for sample in report["samples"] for b in sample["boxes"]]
+    assert [s["sample"] for s in report["samples"]] == ["x.npy[0]", "x.npy[1]"]
+    assert len(boxes) > 10
+    assert {b["class_name"] for b in boxes} == {"cat", "dog", "owl"}
+    assert min(b["reference_iou"] for b in boxes) > 0.999
+    assert min(b["score"] for b in boxes) >= 0.4
+
+
+def test_boxes_that_are_elsewhere_fail_the_build(tmp_path: Path) -> None:
+    repository = new_repository(tmp_path)
+    prepare(repository, "tanh-sigmoid")
+    with (repository.folder / "boxes.yaml").open("a") as stream:
+        stream.write("cflags: [-Dtanhf=coshf]\n")
+    done = repository.doit("build", "recipe=boxes.yaml", "platform=host")
+    text = done.stdout + done.stderr
+    assert done.returncode == 1
+    assert "the firmware's boxes are not the reference's" in text
+    assert "x.npy[0]: only the reference has '" in text
+    assert "x.npy[1]: only the firmware has '" in text
+    assert "Traceback" not in text
+
+
+def test_the_file_of_class_names_decides(tmp_path: Path) -> None:
+    repository = new_repository(tmp_path)
+    prepare(repository, "tanh-sigmoid")
+    assert "bundle" in repository.build("recipe=boxes.yaml", "platform=host")
+    repository.write("names.txt", "cat\ndog\nfox\n")
+    assert repository.build("recipe=boxes.yaml", "platform=host") == ["sources", "run", "bundle"]
+    repository.write("names.txt", "cat\ndog\nfox\nowl\n")
+    done = repository.doit("build", "recipe=boxes.yaml", "platform=host")
+    assert done.returncode == 1
+    assert "has 7 channels an anchor; box, objectness and 4 classes take 8" in (
+        done.stdout + done.stderr
+    )
+
+
+SAMPLE = "1e46187ec49947bfd8dd22f4d774bddfe3e29ca863fe09530516598998b8e640"
+
+
+def test_fastestdet_finds_what_onnx_runtime_finds(
+    tmp_path: Path, mirror: Callable[[str], None]
+) -> None:
+    import onnxruntime
+    from PIL import Image
+
+    from firmwright.models.fetch import from_mirror
+
+    mirror("fastestdet")
+    picture = from_mirror("FastestDet_sample.jpg", SAMPLE)
+    if picture is None:
+        pytest.skip("no folder of FIRMWRIGHT_MIRROR holds FastestDet's sample picture")
+    repository = Repository(tmp_path)
+    repository.write("dodo.py", "from firmwright.tasks.dodo import *\n")
+    repository.build(f"recipe={ROOT / 'recipes' / 'fastestdet.yaml'}")
+    (sample,) = repository.manifest("build/fastestdet/fastestdet-host.tar.gz")["detection"][
+        "samples"
+    ]
+    assert sample["sample"] == "FastestDet_sample.jpg"
+    found = sample["boxes"]
+    assert [b["class_name"] for b in found] == ["person"] * 4 + ["sports ball"]
+    assert round(found[0]["score"], 2) == 0.90
+
+    # By hand: the strongest cell of ONNX Runtime's output, with its own optimisations.
+    (tmp_path / "sample.jpg").write_bytes(picture)
+    image = Image.open(tmp_path / "sample.jpg").resize((352, 352), Image.Resampling.BILINEAR)
+    pixels = np.asarray(image, "float32")[:, :, ::-1].transpose(2, 0, 1)[None] / 255
+    model = repository.folder / "build/fastestdet/model/model.onnx"
+    session = onnxruntime.InferenceSession(model.read_bytes())
+    (cells,) = session.run(None, {"input.1": pixels.astype("float32")})[0]
+    scores = cells[0] ** 0.6 * cells[5:].max(axis=0) ** 0.4
+    y, x = np.unravel_index(scores.argmax(), scores.shape)
+    centre = (x + np.tanh(cells[1, y, x])) / 22, (y + np.tanh(cells[2, y, x])) / 22
+    width, height = 1 / (1 + np.exp(-cells[3:5, y, x]))
+    assert found[0]["score"] == pytest.approx(scores.max(), abs=1e-4)
+    assert (found[0]["x0"] + found[0]["x1"]) / 2 == pytest.approx(centre[0], abs=1e-4)
+    assert (found[0]["y0"] + found[0]["y1"]) / 2 == pytest.approx(centre[1], abs=1e-4)
+    assert found[0]["x1"] - found[0]["x0"] == pytest.approx(width, abs=1e-4)
+    assert found[0]["y1"] - found[0]["y0"] == pytest.approx(height, abs=1e-4)
+
+    # The picture beside the bundle shows the first box's outline, and is the sample elsewhere.
+    drawn = Image.open(repository.folder / "build/fastestdet/fastestdet-host-boxes.png")
+    original = Image.open(tmp_path / "sample.jpg")
+    assert drawn.size == original.size == (500, 335)
+    left, middle = round(found[0]["x0"] * 500), round(335 * (found[0]["y0"] + found[0]["y1"]) / 2)
+    assert drawn.getpixel((left, middle)) == (230, 25, 75)
+    assert drawn.getpixel((490, 10)) == original.getpixel((490, 10))

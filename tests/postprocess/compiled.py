@@ -1,0 +1,139 @@
+"""A detector's generated C, compiled alone with sanitizers, and called on any outputs."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from firmwright.codegen.project import byte_values, ports
+from firmwright.codegen.templates import environment, render
+from firmwright.models import Tensor
+from firmwright.postprocess.boxes import Box
+from firmwright.postprocess.detector import Detector, fit_detector
+from firmwright.recipe.postprocess import BoxCode, Classes, Confidence, Detection, Head
+from firmwright.verify.protocol import BOX
+
+Outputs = Sequence[npt.NDArray[Any]]
+
+NETWORK_H = """\
+#include <stdbool.h>
+#include <stdint.h>
+typedef struct network_outputs {
+%s
+} network_outputs;
+"""
+
+HARNESS = """\
+#include "detection.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+static void *exactly(size_t bytes)
+{
+    void *data = malloc(bytes);
+    if (data == NULL || fread(data, 1, bytes, stdin) != bytes) {
+        exit(3);
+    }
+    return data;
+}
+
+int main(void)
+{
+    int32_t capacity;
+    while (fread(&capacity, sizeof capacity, 1, stdin) == 1) {
+        network_outputs outputs = {%s};
+        network_box *boxes = malloc((size_t)capacity * sizeof *boxes);
+        const int32_t count = network_detect(&outputs, boxes, capacity);
+        fwrite(&count, sizeof count, 1, stdout);
+        fwrite(boxes, sizeof *boxes, (size_t)count, stdout);
+        free(boxes);
+%s
+    }
+    {
+        network_outputs none = {0};
+        network_box box;
+        network_outputs *missing = NULL;
+        return network_detect(missing, &box, 1) + network_detect(&none, &box, 1) +
+               network_detect(&none, NULL, 1) + network_detect(&none, &box, 0) + 4;
+    }
+}
+"""
+
+FLAGS = ("-std=c99", "-O1", "-g1", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off",
+         "-fsanitize=address,undefined", "-fno-sanitize-recover=all")  # fmt: skip
+
+
+class CompiledDetector:
+    """The C of one detector as a program."""
+
+    def __init__(self, detector: Detector, folder: Path, compiler: str = "gcc") -> None:
+        self.program = folder / "detector"
+        shown = ports(detector.outputs)
+        variables = {
+            "network": {"name": "test"},
+            "prefix": "network",
+            "outputs": shown,
+            "detector": detector,
+            "byte_values": byte_values(detector.outputs),
+        }
+        for name in ("detection.c", "detection.h"):
+            text = render(environment(), f"postprocess/{name}.j2", variables)
+            (folder / name).write_text(text)
+        members = "\n".join(f"    {p.c_type} *{p.member};" for p in shown)
+        (folder / "network.h").write_text(NETWORK_H % members)
+        reads = ", ".join(f".{p.member} = exactly({p.tensor.bytes})" for p in shown)
+        frees = "\n".join(f"        free(outputs.{p.member});" for p in shown)
+        (folder / "main.c").write_text(HARNESS % (reads, frees))
+        done = subprocess.run(
+            [compiler, *FLAGS, "-o", self.program, "detection.c", "main.c", "-lm"],
+            cwd=folder, capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+
+    def detect(self, samples: Sequence[Outputs], capacity: int) -> list[list[Box]]:
+        """Return every sample's boxes; fails on anything that a sanitizer reports."""
+        given = b"".join(
+            struct.pack("<i", capacity) + b"".join(np.ascontiguousarray(o).tobytes() for o in s)
+            for s in samples
+        )
+        done = subprocess.run([self.program], input=given, capture_output=True)
+        assert done.returncode == 0, done.stderr.decode()
+        found, at = [], 0
+        while at < len(done.stdout):
+            (count,) = struct.unpack_from("<i", done.stdout, at)
+            end = at + 4 + count * BOX.size
+            found.append([Box(*b) for b in BOX.iter_unpack(done.stdout[at + 4 : end])])
+            at = end
+        assert len(found) == len(samples)
+        return found
+
+
+def detection(encoding: str, **changes: Any) -> Detection:
+    """Return a detection with objectness in channel 4 and three classes from 5 on."""
+    plain = Detection(
+        picture=(64, 32),
+        layout="NCHW",
+        heads=(Head(),),
+        box=BoxCode(encoding),
+        objectness=Confidence(4),
+        class_scores=Confidence(5),
+        classes=Classes(count=3),
+        threshold=0.25,
+        iou=0.5,
+        per_class=True,
+        candidates=256,
+    )
+    return replace(plain, **changes)
+
+
+def list_detector(candidates: int = 256, **changes: Any) -> Detector:
+    """Return a detector of corners in pixels in a float list of six boxes."""
+    stated = detection("corners", layout="NLC", candidates=candidates, **changes)
+    return fit_detector(stated, 3, (Tensor("boxes", (1, 6, 8), "float32"),))

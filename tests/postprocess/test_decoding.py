@@ -1,0 +1,188 @@
+"""Every encoding and layout: generated C against numpy, and numpy against formulas by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from firmwright.models import Tensor
+from firmwright.postprocess.boxes import Box
+from firmwright.postprocess.detector import ENCODINGS, Detector, fit_detector
+from firmwright.postprocess.reference import detect
+from firmwright.recipe.postprocess import BoxCode, Confidence, Detection, Head
+
+from .compiled import CompiledDetector, detection
+
+ANCHORS = ((10.0, 13.0), (16.0, 30.0))
+SIGMOID = {"objectness": Confidence(4, "sigmoid"), "class_scores": Confidence(5, "sigmoid")}
+
+
+def grid_case(encoding: str) -> tuple[Detection, int, tuple[int, ...]]:
+    """Return a detection, its number of classes and its output's shape."""
+    if encoding == "distributions":
+        stated = detection(
+            encoding, objectness=None, box=BoxCode(encoding, 0, 8),
+            class_scores=Confidence(32, "sigmoid"),
+        )  # fmt: skip
+        return stated, 3, (1, 35, 4, 8)
+    if ENCODINGS[encoding].anchors:
+        return detection(encoding, heads=(Head(anchors=ANCHORS),), **SIGMOID), 3, (1, 16, 4, 8)
+    return detection(encoding, **SIGMOID), 3, (1, 8, 4, 8)
+
+
+def assert_same(found: Sequence[Box], expected: Sequence[Box], tolerance: float) -> None:
+    assert [b.class_index for b in found] == [b.class_index for b in expected]
+    ours = np.array([[b.x0, b.y0, b.x1, b.y1, b.score] for b in found])
+    theirs = np.array([[b.x0, b.y0, b.x1, b.y1, b.score] for b in expected])
+    np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance)
+
+
+def compare(detector: Detector, samples: Sequence[Any], folder: Path, tolerance: float) -> int:
+    compiled = CompiledDetector(detector, folder).detect(samples, detector.detection.candidates)
+    for found, sample in zip(compiled, samples, strict=True):
+        assert_same(found, detect(detector, sample), tolerance)
+    return sum(map(len, compiled))
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_c_decodes_what_numpy_decodes(encoding: str, tmp_path: Path) -> None:
+    stated, classes, shape = grid_case(encoding)
+    scale = 20.0 if encoding in ("centre-size", "corners") else 1.5
+    detector = fit_detector(stated, classes, (Tensor("y", shape, "float32"),))
+    random = np.random.default_rng(3)
+    samples = [[random.normal(0, scale, shape).astype("float32")] for _ in range(10)]
+    assert compare(detector, samples, tmp_path, 2e-6 * scale) > 30
+
+
+@pytest.mark.parametrize(
+    ("encoding", "t", "corners"),
+    [
+        ("centre-size", (20, 10, 8, 4), (16 / 64, 8 / 32, 24 / 64, 12 / 32)),
+        ("corners", (16, 8, 24, 12), (16 / 64, 8 / 32, 24 / 64, 12 / 32)),
+        (
+            "tanh-sigmoid",
+            (0.5, -0.5, 0, 0),
+            ((2 + math.tanh(0.5)) / 8 - 0.25, (1 - math.tanh(0.5)) / 4 - 0.25,
+             (2 + math.tanh(0.5)) / 8 + 0.25, (1 - math.tanh(0.5)) / 4 + 0.25),
+        ),
+        # Sigmoid of 0 is 1/2: the middle of the cell; an anchor of 16 x 8 pixels.
+        ("sigmoid-exp", (0, 0, math.log(2), 0), (4 / 64, 8 / 32, 36 / 64, 16 / 32)),
+        ("sigmoid-square", (0, 0, 0, 0), (12 / 64, 8 / 32, 28 / 64, 16 / 32)),
+        ("offset-exp", (0.5, 0.5, 0, math.log(2)), (16 / 64, 4 / 32, 24 / 64, 20 / 32)),
+        ("distances", (1, 0.5, 1.5, 0.25), (12 / 64, 8 / 32, 32 / 64, 14 / 32)),
+    ],
+)  # fmt: skip
+def test_formula_by_hand(encoding: str, t: Sequence[float], corners: Sequence[float]) -> None:
+    """One object in the cell of column 2, row 1, of 8 x 4 cells of 8 x 8 pixels."""
+    heads = (Head(anchors=((16, 8),)),) if ENCODINGS[encoding].anchors else (Head(),)
+    detector = fit_detector(
+        detection(encoding, heads=heads), 3, (Tensor("y", (1, 8, 4, 8), "float32"),)
+    )
+    output = np.zeros((1, 8, 4, 8), "float32")
+    output[0, :, 1, 2] = [*t, 0.5, 0.25, 0.75, 0.5]
+    (box,) = detect(detector, [output])
+    assert (box.class_index, box.score) == (1, 0.375)
+    np.testing.assert_allclose((box.x0, box.y0, box.x1, box.y1), corners, rtol=1e-6)
+
+
+def test_distribution_by_hand() -> None:
+    """A bin that stands out by far is the distance; two equal ones are their mean."""
+    stated = detection("distributions", box=BoxCode("distributions", 0, 4), objectness=None,
+                       class_scores=Confidence(16), layout="NCHW")  # fmt: skip
+    detector = fit_detector(stated, 1, (Tensor("y", (1, 17, 4, 8), "float32"),))
+    output = np.zeros((1, 17, 4, 8), "float32")
+    output[0, :16, 1, 2] = [0, 99, 0, 0, 99, 0, 0, 0, 0, 0, 99, 99, 0, 99, 99, 0]
+    output[0, 16, 1, 2] = 1
+    (box,) = detect(detector, [output])
+    assert (box.x0, box.y0, box.x1, box.y1) == (1.5 / 8, 1.5 / 4, 5 / 8, 3 / 4)
+
+
+LAYOUTS = {
+    "NCHW": lambda v: v.reshape(1, 16, 4, 8),
+    "NHWC": lambda v: v.reshape(1, 16, 4, 8).transpose(0, 2, 3, 1),
+    "NACHW": lambda v: v.reshape(1, 2, 8, 4, 8),
+    "NAHWC": lambda v: v.reshape(1, 2, 8, 4, 8).transpose(0, 1, 3, 4, 2),
+    "NLC": lambda v: v.reshape(2, 8, 32).transpose(0, 2, 1).reshape(1, 64, 8),
+    "NCL": lambda v: v.reshape(2, 8, 32).transpose(1, 0, 2).reshape(1, 8, 64),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts_are_the_same_boxes(layout: str, tmp_path: Path) -> None:
+    values = np.random.default_rng(4).normal(0, 1, (2 * 8 * 32)).astype("float32")
+    heads = (Head(stride=8, anchors=ANCHORS),)
+    stated = detection("sigmoid-square", heads=heads, **SIGMOID)
+    plain = fit_detector(stated, 3, (Tensor("y", (1, 16, 4, 8), "float32"),))
+    expected = detect(plain, [LAYOUTS["NCHW"](values)])
+    output = np.ascontiguousarray(LAYOUTS[layout](values))
+    detector = fit_detector(
+        replace(stated, layout=layout), 3, (Tensor("y", output.shape, "float32"),)
+    )
+    assert len(expected) > 5
+    assert detect(detector, [output]) == expected
+    compare(detector, [[output]], tmp_path, 2e-6)
+
+
+def test_heads_of_one_list_and_of_two_outputs_are_the_same_boxes(tmp_path: Path) -> None:
+    random = np.random.default_rng(5)
+    large = random.normal(0, 1, (1, 32, 8)).astype("float32")
+    small = random.normal(0, 1, (1, 8, 8)).astype("float32")
+    one = fit_detector(
+        detection("offset-exp", layout="NLC", heads=(Head(stride=8), Head(stride=16)), **SIGMOID),
+        3,
+        (Tensor("y", (1, 40, 8), "float32"),),
+    )
+    two = fit_detector(
+        detection(
+            "offset-exp", layout="NLC", heads=(Head("large", 8), Head("small", 16)), **SIGMOID
+        ),
+        3,
+        (Tensor("small", (1, 8, 8), "float32"), Tensor("large", (1, 32, 8), "float32")),
+    )
+    joined = [np.concatenate([large, small], axis=1)]
+    assert detect(one, joined) == detect(two, [small, large])
+    for name, detector, sample in (("one", one, joined), ("two", two, [small, large])):
+        folder = tmp_path / name
+        folder.mkdir()
+        assert compare(detector, [sample], folder, 2e-6) > 3
+
+
+@pytest.mark.parametrize(
+    ("dtype", "zero_point"), [("int8", -5), ("uint8", 128), ("int16", 7), ("int8", -128)]
+)
+def test_quantised_outputs_are_read_by_scale_and_zero_point(
+    dtype: str, zero_point: int, tmp_path: Path
+) -> None:
+    scale = 0.0421 if dtype != "int16" else 0.00017
+    tensor = Tensor("y", (1, 8, 4, 8), dtype, scale, zero_point)
+    detector = fit_detector(detection("distances", **SIGMOID), 3, (tensor,))
+    random = np.random.default_rng(6)
+    limits = np.iinfo(dtype)
+    samples = [
+        [random.integers(limits.min, limits.max, tensor.shape, dtype, endpoint=True)]
+        for _ in range(5)
+    ]
+    assert compare(detector, samples, tmp_path, 1e-6) > 10
+    real = ((samples[0][0].astype("float64") - zero_point) * scale).astype("float32")
+    floats = fit_detector(detector.detection, 3, (Tensor("y", (1, 8, 4, 8), "float32"),))
+    assert_same(detect(detector, samples[0]), detect(floats, [real]), 1e-5)
+
+
+def test_exponents_weigh_the_factors(tmp_path: Path) -> None:
+    stated = detection(
+        "tanh-sigmoid",
+        objectness=Confidence(4, "none", 0.6),
+        class_scores=Confidence(5, "none", 0.4),
+    )
+    detector = fit_detector(stated, 3, (Tensor("y", (1, 8, 4, 8), "float32"),))
+    output = np.random.default_rng(7).random((1, 8, 4, 8)).astype("float32")
+    assert compare(detector, [[output]], tmp_path, 2e-6) > 2
+    best = detect(detector, [output])[0]
+    scores = output[0, 4] ** 0.6 * output[0, 5:].max(axis=0) ** 0.4
+    assert best.score == pytest.approx(scores.max(), rel=1e-6)
