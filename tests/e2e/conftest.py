@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -114,16 +114,25 @@ OTHERS = (("resnet8-qdq", "rv32-bare"), ("kws-qdq", "cortex-m4-bare"), ("kws-mat
 
 @pytest.fixture
 def mirror() -> Callable[[str], None]:
-    """Skip the test unless a mirror folder holds the recipe's model."""
+    """Skip the test unless a mirror folder holds every file that the recipe names by digest."""
 
     def need(recipe: str) -> None:
         import yaml
 
-        from firmwright.models.fetch import mirrored_files
-        from firmwright.tasks.freshness import digest
+        from firmwright.models.fetch import from_mirror
 
-        model = yaml.safe_load((ROOT / "recipes" / f"{recipe}.yaml").read_text())["model"]
-        if not any(digest(p) == model["sha256"] for p in mirrored_files(Path(model["url"]).name)):
-            pytest.skip(f"no folder of FIRMWRIGHT_MIRROR holds the model of recipes/{recipe}.yaml")
+        for digest in digests(yaml.safe_load((ROOT / "recipes" / f"{recipe}.yaml").read_text())):
+            if from_mirror("", digest) is None:
+                pytest.skip(f"no folder of FIRMWRIGHT_MIRROR holds the file {digest} of {recipe}")
 
     return need
+
+
+def digests(part: Any) -> Iterator[str]:
+    """Yield every SHA-256 that a recipe states."""
+    if isinstance(part, dict):
+        if "sha256" in part:
+            yield part["sha256"]
+        part = list(part.values())
+    for entry in part if isinstance(part, list) else ():
+        yield from digests(entry)

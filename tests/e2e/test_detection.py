@@ -109,6 +109,21 @@ def test_the_file_of_class_names_decides(tmp_path: Path) -> None:
     )
 
 
+def test_pictures_that_are_not_there(tmp_path: Path) -> None:
+    repository = new_repository(tmp_path)
+    prepare(repository, "tanh-sigmoid")
+    recipe = (repository.folder / "boxes.yaml").read_text()
+    (repository.folder / "empty").mkdir()
+    pictures = "pictures: [empty, 'shots/*.png']"
+    repository.write("boxes.yaml", recipe.replace("arrays: [x.npy]", pictures))
+    done = repository.doit("build", "recipe=boxes.yaml", "platform=host")
+    text = done.stdout + done.stderr
+    assert done.returncode == 1
+    assert "empty: the folder holds no files" in text
+    assert "shots/*.png: no file matches this pattern" in text
+    assert "Traceback" not in text
+
+
 SAMPLE = "1e46187ec49947bfd8dd22f4d774bddfe3e29ca863fe09530516598998b8e640"
 
 
@@ -122,8 +137,7 @@ def test_fastestdet_finds_what_onnx_runtime_finds(
 
     mirror("fastestdet")
     picture = from_mirror("FastestDet_sample.jpg", SAMPLE)
-    if picture is None:
-        pytest.skip("no folder of FIRMWRIGHT_MIRROR holds FastestDet's sample picture")
+    assert picture is not None
     repository = Repository(tmp_path)
     repository.write("dodo.py", "from firmwright.tasks.dodo import *\n")
     repository.build(f"recipe={ROOT / 'recipes' / 'fastestdet.yaml'}")

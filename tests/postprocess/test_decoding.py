@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -186,3 +188,12 @@ def test_exponents_weigh_the_factors(tmp_path: Path) -> None:
     best = detect(detector, [output])[0]
     scores = output[0, 4] ** 0.6 * output[0, 5:].max(axis=0) ** 0.4
     assert best.score == pytest.approx(scores.max(), rel=1e-6)
+
+
+def test_every_encoding_is_in_the_recipe_and_on_its_page() -> None:
+    recipe = json.loads(files("firmwright.recipes").joinpath("recipe.schema.json").read_text())
+    stated = recipe["properties"]["postprocess"]["properties"]["detection"]["properties"]
+    assert stated["box"]["properties"]["encoding"]["enum"] == list(ENCODINGS)
+    page = (Path(__file__).parents[2] / "docs" / "detection.md").read_text(encoding="utf-8")
+    rows = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
+    assert rows[1:] == list(ENCODINGS)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from glob import glob
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
@@ -121,40 +122,41 @@ def portable_path(path: str | None) -> str | None:
     return PurePath(path).name if PurePath(path).is_absolute() else str(PurePosixPath(path))
 
 
-def expanded(file: DataFile, folder: Path) -> list[Path]:
-    """Return the local files that an entry names, sorted; UserError where there are none.
+def listed(file: DataFile, folder: Path) -> list[Path]:
+    """Return the local files that an entry names, sorted; none where nothing fits.
 
-    A folder stands for the files directly in it, hidden ones left out.
+    A folder stands for the files directly in it, and neither it nor a pattern for hidden ones.
     """
     if file.path is None:
         return []
     path = folder / file.path
     if any(c in file.path for c in WILDCARDS):
-        root = Path(path.anchor) if path.is_absolute() else Path()
-        found = sorted(p for p in root.glob(str(path.relative_to(root))) if p.is_file())
-        if not found:
-            raise UserError(f"{path}: no file matches this pattern")
-        return found
+        # Path.glob refuses absolute patterns.
+        names = glob(file.path, root_dir=folder, recursive=True)  # noqa: PTH207
+        return sorted(p for p in map(folder.joinpath, names) if p.is_file())
     if path.is_dir():
-        found = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
-        if not found:
-            raise UserError(f"{path}: the folder holds no files")
-        return found
+        return sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
     return [path]
 
 
+def expanded(file: DataFile, folder: Path) -> list[Path]:
+    """Return the local files that an entry names; UserError where there are none."""
+    found = listed(file, folder)
+    if not found and file.path is not None:
+        path = folder / file.path
+        reason = "the folder holds no files" if path.is_dir() else "no file matches this pattern"
+        raise UserError(f"{path}: {reason}")
+    return found
+
+
 def local_files(source: Source, folder: Path) -> list[Path]:
-    """Return the files in the user's folders that a source is read from."""
+    """Return the user's files that a source is read from, as far as there are any."""
     if source.function is not None:
         return [module_file(source.function, folder)]
-    return list(unique(p for file in source.files for p in expanded(file, folder)))
+    return list(dict.fromkeys(p for file in source.files for p in listed(file, folder)))
 
 
 def module_file(function: str, folder: Path) -> Path:
     """Return the file of ``module:function``: ``a.b:f`` is ``a/b.py`` in the recipe's folder."""
     module = function.partition(":")[0]
     return folder / Path(*module.split(".")).with_suffix(".py")
-
-
-def unique(paths: Iterable[Path]) -> Iterator[Path]:
-    yield from dict.fromkeys(paths)

@@ -11,7 +11,7 @@ from stat import S_ISDIR
 from typing import Any
 
 from firmwright import __version__
-from firmwright.data.sources import WILDCARDS, normal_source
+from firmwright.data.sources import WILDCARDS, module_file, normal_source
 from firmwright.documents import Document, check_document, read_bytes
 from firmwright.errors import Diagnostic, DiagnosticError, did_you_mean
 from firmwright.models.formats import FORMATS, OTHER_SUFFIXES
@@ -182,6 +182,9 @@ def _source_files(pointer: Pointer, source: Any) -> Iterator[tuple[Pointer, str,
             name = entry.get("path") if isinstance(entry, dict) else entry
             if isinstance(name, str) and not any(c in name for c in WILDCARDS):
                 yield place, name, kind != "arrays"
+    for key in ("python", "function") if isinstance(source, dict) else ():
+        if isinstance(source.get(key), str):
+            yield (*pointer, key), str(module_file(source[key], Path())), False
 
 
 def _class_file(data: Mapping[str, Any]) -> Iterator[tuple[Pointer, Any]]:
