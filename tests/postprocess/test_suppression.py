@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 
 from firmwright.postprocess.boxes import Box, match_boxes, overlap
 from firmwright.postprocess.reference import detect
+from firmwright.recipe.postprocess import Confidence
 
 from .compiled import CompiledDetector, list_detector
 
 NAN, INF = float("nan"), float("inf")
 NOTHING = [0, 0, 4, 4, 0, 0, 0, 0]
+NAN_CELL = [0, 0, 4, 4, 1, NAN, NAN, NAN]
 
 
 def row(x0: float, y0: float, x1: float, y1: float, *scores: float) -> list[float]:
@@ -99,6 +101,13 @@ def test_what_is_not_finite_is_no_box(compiled: CompiledDetector, bad: float) ->
     found = both(compiled, output(row(0, 0, 8, 8, 1, bad, 0.5, 0)))
     assert [b.class_index for b in found] == ([] if bad == INF else [1])
     assert both(compiled, output(row(0, 0, 8, 8, 1, bad, bad, bad))) == []
+
+
+def test_an_infinite_class_is_none_though_its_sigmoid_is_one(tmp_path: Path) -> None:
+    change = {"class_scores": Confidence(5, "sigmoid")}
+    program = CompiledDetector(list_detector(**change), tmp_path)
+    assert both(program, output(row(0, 0, 8, 8, 1, INF, 0, 0), *[NAN_CELL] * 5), **change) == []
+    assert len(both(program, output(row(0, 0, 8, 8, 1, 99, 0, 0), *[NAN_CELL] * 5), **change)) == 1
 
 
 def test_a_box_without_area_is_none(compiled: CompiledDetector) -> None:
