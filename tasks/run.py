@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +29,7 @@ def options(job: Job) -> Any:
         "emulator": emulator(job),
         "tolerance": [spec.tolerance.absolute, spec.tolerance.relative],
         "inputs": job.recipe.canonical()["run"]["inputs"],
-        "detection": asdict(job.recipe.detection) if job.recipe.detection else None,
+        "detection": job.recipe.canonical().get("detection"),
         "c_prefix": job.recipe.c_prefix,
     }
 

@@ -21,7 +21,7 @@ def options(job: Job) -> Any:
         "c_prefix": recipe.c_prefix,
         "platform": asdict(job.platform),
         "build": job.build_settings,
-        "detection": asdict(recipe.detection) if recipe.detection else None,
+        "detection": recipe.canonical().get("detection"),
     }
 
 

@@ -126,6 +126,7 @@ def _further_findings(
     yield from name_findings(data, catalogue)
     yield from _missing_files(data, path)
     yield from _unknown_format(data.get("model"))
+    yield from _batch_of_boxes(data)
     if "name" not in data and any(findings(path.stem, schema["properties"]["name"])):
         yield Finding(
             ("name",), f"the file's name {quoted(path.stem)} is not fit for one; add the key 'name'"
@@ -208,6 +209,13 @@ def _unknown_format(model: Any) -> Iterator[Finding]:
         suffixes = ", ".join(sorted(_FORMATS))
         message = f"no format can be told from the suffix {quoted(suffix)}; expected {suffixes}"
         yield Finding(("model",), f"{message}, or a key 'format'")
+
+
+def _batch_of_boxes(data: Mapping[str, Any]) -> Iterator[Finding]:
+    batch = data.get("batch")
+    size = batch.get("size") if isinstance(batch, dict) else batch
+    if isinstance(size, int) and size > 1 and data.get("postprocess"):
+        yield Finding(("batch",), "`postprocess.detection` takes one sample at a time")
 
 
 def _model_source(model: Any) -> dict[str, Any]:
