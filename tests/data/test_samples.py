@@ -223,6 +223,7 @@ def test_raw_tensor_of_another_size(tmp_path: Path) -> None:
         ("def f():\n    return 1 / 0\n", "failed: ZeroDivisionError: division by zero"),
         ("def g():\n    pass\n", "failed: AttributeError"),
         ("def f(:\n", "failed: SyntaxError"),
+        ("raise SystemExit(0)\n", "failed: SystemExit: 0"),
         ("def f():\n    return [1]\n", "returned list, not a numpy array"),
     ],
 )

@@ -171,7 +171,7 @@ def call_function(function: str, folder: Path) -> Array:
     try:
         spec.loader.exec_module(module)
         result = getattr(module, name)()
-    except Exception as error:  # whatever the user's code raises
+    except (Exception, SystemExit) as error:  # whatever the user's code raises
         said = f"{type(error).__name__}: {first_line(error)}"
         raise UserError(f"{function}: {path} failed: {said}") from error
     if not isinstance(result, np.ndarray):
