@@ -77,12 +77,18 @@ class ModelBuilder:
         return index
 
     def operator(
-        self, kind: str, inputs: list[int], outputs: list[int], options: str = "", **values: Any
+        self,
+        kind: str,
+        inputs: list[int],
+        outputs: list[int],
+        options: str = "",
+        version: int = 2,
+        **values: Any,
     ) -> None:
         code = schema.OperatorCodeT()
         code.builtinCode = getattr(schema.BuiltinOperator, kind)
         code.deprecatedBuiltinCode = min(code.builtinCode, 127)
-        code.version = 3 if kind == "CONV_2D" else 2
+        code.version = 3 if kind == "CONV_2D" else version
         self.model.operatorCodes.append(code)
         operator = schema.OperatorT()
         operator.opcodeIndex = len(self.model.operatorCodes) - 1

@@ -12,80 +12,17 @@ import tflite
 import tvm
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from tvm import relax
-from tvm.relax.frontend.tflite import from_tflite, tflite_frontend
+from tvm.relax.frontend.tflite import from_tflite
 
 from firmwright.errors import UserError, first_line
 from firmwright.models.formats import Verdict
 from firmwright.models.interface import ELEMENT_BYTES, ModelInterface, Operator, Tensor
 from firmwright.models.isolated import isolated
-from firmwright.models.quiet import imported, variable_name
+from firmwright.models.quiet import imported
 from firmwright.models.tflite_checks import check_model, numbers
+from firmwright.models.tflite_constants import with_plain_constants
+from firmwright.models.tflite_converter import Converter
 from firmwright.models.tflite_repairs import repaired
-
-
-class NamedConverter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
-    """TVM's converter with each result bound to a variable of its TFLite tensor's name."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.convert_map["AVERAGE_POOL_2D"] = self.convert_average_pool
-
-    def convert_op_to_relax(self) -> None:
-        for index in range(self.subgraph.OperatorsLength()):
-            operator = self.subgraph.Operators(index)
-            kind = self.get_op_code_str(operator)
-            outputs = self.get_output_tensors(operator)
-            names = [tflite_frontend.get_tensor_name(self.subgraph, t.tensor_idx) for t in outputs]
-            try:
-                result = self.convert_map[kind](op=operator)
-            except Exception as error:
-                raise UserError(
-                    f"cannot import operator {kind} (tensor '{names[0]}'): {first_line(error)}"
-                ) from error
-            if result is None:  # folded into its consumers
-                continue
-            if len(outputs) == 1:
-                self.exp_tab.set_expr(
-                    names[0], self.bb.emit(result, name_hint=variable_name(names[0]))
-                )
-                continue
-            result = self.bb.normalize(result)
-            for position, name in enumerate(names):
-                self.exp_tab.set_expr(name, result[position])
-
-    def convert_average_pool(self, op: Any) -> relax.Expr:
-        """Average quantised values in QDQ style.
-
-        TVM 0.27 averages them as int32 with a truncating division, TFLite's kernel rounds.
-        """
-        (source,) = self.get_input_tensors(op)
-        (target,) = self.get_output_tensors(op)
-        if source.qnn_params is None:
-            return self.convert_pool2d(op, pool_type="average")
-        options = self._get_builtin_options(op, tflite.Pool2DOptions)
-        size = [options.FilterHeight(), options.FilterWidth()]
-        strides = [options.StrideH(), options.StrideW()]
-        before, after = [0, 0], [0, 0]
-        if options.Padding() == tflite.Padding.SAME:
-            lengths = tflite_frontend.to_int_list(self.get_tensor_shape(source))[1:3]
-            pads = map(tflite_frontend.get_pad_value, lengths, size, strides)
-            before, after = (list(p) for p in zip(*pads, strict=True))
-        averaged = relax.op.nn.avg_pool2d(
-            self.dequantize(self.get_expr(source.tensor_idx), source),
-            pool_size=size,
-            strides=strides,
-            padding=[*before, *after],
-            count_include_pad=False,
-            layout="NHWC",
-        )
-        scalar = tflite_frontend.get_scalar_from_constant
-        return self.convert_qnn_fused_activation_function(
-            expr=self.quantize(averaged, target),
-            fused_activation_fn=options.FusedActivationFunction(),
-            scale=scalar(target.qnn_params["scale"]),
-            zero_point=scalar(target.qnn_params["zero_point"]),
-            dtype=self.get_tensor_type_str(target.tensor.Type()),
-        )
 
 
 def import_model(
@@ -94,7 +31,7 @@ def import_model(
     """Import a TFLite file; see :class:`firmwright.models.formats.Importer`."""
     check_file(data, name)
     check_model(tflite.Model.GetRootAsModel(data, 0), name)
-    model = tflite.Model.GetRootAsModel(repaired(data), 0)
+    model = tflite.Model.GetRootAsModel(with_plain_constants(repaired(data)), 0)
     graph = model.Subgraphs(0)
     operators = list_operators(model, graph)
     report_unsupported(operators, name)
@@ -106,7 +43,7 @@ def import_model(
     outputs = tuple(described(graph, int(i), name, {}) for i in numbers(graph.OutputsAsNumpy()))
 
     def convert() -> tvm.IRModule:
-        return from_tflite(model, dict(shapes) or None, op_converter=NamedConverter)
+        return from_tflite(model, dict(shapes) or None, op_converter=Converter)
 
     module = imported(name, convert)
     check_outputs(module, outputs, name)
@@ -167,7 +104,7 @@ def report_unsupported(operators: Sequence[Operator], name: str) -> None:
 
 def converter_names() -> frozenset[str]:
     """Return the operator kinds of TVM's converter table, which only an instance has."""
-    converter = NamedConverter(None, None, None, None)
+    converter = Converter(None, None, None, None)
     return frozenset(converter.convert_map)
 
 

@@ -1,0 +1,177 @@
+"""Corrections of TFLite operators that only move elements; integers stay as they are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tflite
+from tvm import relax
+
+Indices = npt.NDArray[np.int64]
+
+
+def on_one_grid(converter: Any, tensors: Sequence[Any]) -> bool:
+    first, *others = tensors
+    return all(t.qnn_params and converter.has_same_qnn_params(first, t) for t in others)
+
+
+def lengths_of(converter: Any, tensor: Any) -> list[int]:
+    return [int(d) for d in converter.get_tensor_shape(tensor)]
+
+
+def selected(data: relax.Expr, axis: int, places: Indices) -> relax.Expr:
+    """Return the elements at constant places of an axis."""
+    return relax.op.take(data, relax.const(places.astype("int32"), "int32"), axis, mode="fast")
+
+
+def resize_nearest_neighbor(converter: Any, op: Any) -> relax.Expr:
+    """TVM has no half-pixel centres or aligned corners of TFLite's kind: it rounds elsewhere.
+
+    Which row and column each one is copied from is known here, in the kernel's float32
+    (tensorflow/lite/kernels/internal/reference/resize_nearest_neighbor.h).
+    """
+    source, size = converter.get_input_tensors(op)
+    options = converter._get_builtin_options(op, tflite.ResizeNearestNeighborOptions)
+    data = converter.get_tensor_expr(source)
+    for axis, extent in zip((1, 2), converter.get_tensor_value(size), strict=True):
+        length = lengths_of(converter, source)[axis]
+        places = nearest(
+            length, int(extent), bool(options.AlignCorners()), bool(options.HalfPixelCenters())
+        )
+        data = converter.bb.normalize(selected(data, axis, places))
+    return data
+
+
+def nearest(length: int, extent: int, align_corners: bool, half_pixel_centers: bool) -> Indices:
+    """Return the places, of ``length`` ones, that ``extent`` ones are copied from."""
+    aligned = align_corners and extent > 1
+    scale = np.float32(length - 1) / np.float32(extent - 1) if aligned else None
+    scale = np.float32(length) / np.float32(extent) if scale is None else scale
+    offset = np.float32(0.5 if half_pixel_centers else 0)
+    real = (np.arange(extent, dtype="float32") + offset) * scale
+    if align_corners:
+        places = np.trunc(real + np.copysign(np.float32(0.5), real))
+    else:
+        places = np.floor(real)
+    return np.clip(places.astype("int64"), 0, length - 1)
+
+
+def mirror_pad(converter: Any, op: Any) -> relax.Expr:
+    """TVM lacks the symmetric mode, which repeats the border's elements."""
+    source, paddings = converter.get_input_tensors(op)
+    options = converter._get_builtin_options(op, tflite.MirrorPadOptions)
+    mode = "reflect" if options.Mode() == 0 else "symmetric"
+    data = converter.get_tensor_expr(source)
+    for axis, (before, after) in enumerate(converter.get_tensor_value(paddings).tolist()):
+        if before or after:
+            places = np.arange(lengths_of(converter, source)[axis])
+            padded: Indices = np.pad(places, (before, after), mode=mode)  # type: ignore[call-overload]
+            data = converter.bb.normalize(selected(data, axis, padded))
+    return data
+
+
+def strided_slice(converter: Any, op: Any) -> relax.Expr:
+    """TVM gets begins and ends before the first element wrong where a stride is negative.
+
+    Source of the masks' meaning: tensorflow/lite/kernels/internal/strided_slice_logic.h.
+    """
+    source, *bounds = converter.get_input_tensors(op)
+    (target,) = converter.get_output_tensors(op)
+    options = converter._get_builtin_options(op, tflite.StridedSliceOptions)
+    lengths = iter(enumerate(lengths_of(converter, source)))
+    rank = len(lengths_of(converter, source))
+    begins, ends, strides = (converter.get_tensor_value(b).tolist() for b in bounds)
+
+    def marked(mask: int, place: int) -> bool:
+        return bool(mask >> place & 1)
+
+    taken: list[tuple[int, int, int, int]] = []
+    added = sum(marked(options.NewAxisMask(), p) for p in range(len(begins)))
+    for place in range(len(begins)):
+        if marked(options.EllipsisMask(), place):
+            for _ in range(rank - (len(begins) - 1 - added)):
+                next(lengths)
+        elif not marked(options.NewAxisMask(), place):
+            axis, length = next(lengths)
+            begin = None if marked(options.BeginMask(), place) else begins[place]
+            end = None if marked(options.EndMask(), place) else ends[place]
+            stride = strides[place]
+            if marked(options.ShrinkAxisMask(), place):
+                begin, stride = begins[place] % length, 1
+                end = begin + 1
+            taken.append((axis, *slice(begin, end, stride).indices(length)))
+    data = converter.get_tensor_expr(source)
+    for axis, begin, end, stride in taken:
+        places = np.arange(begin, end, stride)
+        if stride < 0:
+            data = converter.bb.normalize(selected(data, axis, places))
+    forward = [t for t in taken if t[3] > 0]
+    if forward:
+        data = relax.op.strided_slice(data, *(list(column) for column in zip(*forward, strict=True)))
+    return relax.op.reshape(data, lengths_of(converter, target))
+
+
+def unpack(converter: Any, op: Any) -> relax.Expr:
+    """TVM splits with the field names of another tuple type; here each part is a slice."""
+    (source,) = converter.get_input_tensors(op)
+    options = converter._get_builtin_options(op, tflite.UnpackOptions)
+    data = converter.get_tensor_expr(source)
+    axis = options.Axis() % len(lengths_of(converter, source))
+    parts = [
+        relax.op.squeeze(relax.op.strided_slice(data, [axis], [i], [i + 1]), [axis])
+        for i in range(options.Num())
+    ]
+    return relax.Tuple([converter.bb.emit(p) for p in parts]) if len(parts) > 1 else parts[0]
+
+
+def space_to_batch(converter: Any, op: Any) -> relax.Expr:
+    """TVM calls a function of its own runtime; this is padding, a reshape and a transpose."""
+    source, block_tensor, paddings = converter.get_input_tensors(op)
+    block = converter.get_tensor_value(block_tensor).tolist()
+    lengths = lengths_of(converter, source)
+    pads = [[0, 0], *converter.get_tensor_value(paddings).tolist()]
+    pads += [[0, 0]] * (len(lengths) - len(pads))
+    data = converter.get_tensor_expr(source)
+    zero = 0 if source.qnn_params is None else int(source.qnn_params["zero_point"].value.numpy())
+    if any(p for pair in pads for p in pair):
+        data = relax.op.nn.pad(data, [p for pair in pads for p in pair], pad_value=zero)
+    padded = [n + sum(p) for n, p in zip(lengths, pads, strict=True)]
+    split = [padded[0]]
+    for n, b in zip(padded[1:], block, strict=False):
+        split += [n // b, b]
+    rest = padded[1 + len(block) :]
+    data = relax.op.reshape(data, [*split, *rest])
+    count = len(block)
+    within = [2 + 2 * i for i in range(count)]
+    across = [1 + 2 * i for i in range(count)]
+    last = [1 + 2 * count + i for i in range(len(rest))]
+    data = relax.op.permute_dims(data, [*within, 0, *across, *last])
+    (target,) = converter.get_output_tensors(op)
+    return relax.op.reshape(data, lengths_of(converter, target))
+
+
+def batch_to_space(converter: Any, op: Any) -> relax.Expr:
+    """TVM calls a function of its own runtime; this is a reshape, a transpose and a slice."""
+    source, block_tensor, crops_tensor = converter.get_input_tensors(op)
+    block = converter.get_tensor_value(block_tensor).tolist()
+    crops = converter.get_tensor_value(crops_tensor).tolist()
+    lengths, count = lengths_of(converter, source), len(block)
+    batch = lengths[0] // int(np.prod(block))
+    rest = lengths[1 + count :]
+    data = relax.op.reshape(
+        converter.get_tensor_expr(source), [*block, batch, *lengths[1 : 1 + count], *rest]
+    )
+    order = [count]
+    for i in range(count):
+        order += [count + 1 + i, i]
+    order += [2 * count + 1 + i for i in range(len(rest))]
+    spread = [n * b for n, b in zip(lengths[1 : 1 + count], block, strict=True)]
+    data = relax.op.reshape(relax.op.permute_dims(data, order), [batch, *spread, *rest])
+    if not any(c for pair in crops for c in pair):
+        return data
+    axes = list(range(1, 1 + count))
+    ends = [n - after for n, (_, after) in zip(spread, crops, strict=True)]
+    return relax.op.strided_slice(data, axes, [before for before, _ in crops], ends)
