@@ -30,6 +30,7 @@ class Case:
     values: Mapping[str, Any] = field(default_factory=dict)
     constants: tuple[Any, ...] = ()
     constants_first: bool = False
+    output: Shape = (1,)
     grids: str = "same"
     outputs: int = 1
     version: int = 1
@@ -61,7 +62,7 @@ MOVES = (
     Case("TRANSPOSE", PICTURE, "TransposeOptions", {}, (np.array([0, 3, 1, 2], "int32"),)),
     Case("TRANSPOSE", ((3, 4),), "TransposeOptions", {}, (np.array([1, 0], "int32"),)),
     Case("SLICE", PICTURE, "SliceOptions", {},
-         (np.array([0, 1, 0, 1], "int32"), np.array([2, 3, -1, 2], "int32"))),
+         (np.array([0, 1, 0, 1], "int32"), np.array([2, 3, -1, 2], "int32")), output=(2, 3, 4, 2)),
     Case("SPLIT", PICTURE, "SplitOptions", {"numSplits": 2}, (np.array(2, "int32"),), True,
          outputs=2),
     Case("SPLIT_V", PICTURE, "SplitVOptions", {"numSplits": 2},
@@ -123,10 +124,10 @@ COMPUTED = (
     *(Case("HARD_SWISH", ((1, 300),), "HardSwishOptions", grids="wide") for _ in range(10)),
     *(Case("RELU_N1_TO_1", ((1, 300),), "", grids="free") for _ in range(3)),
     *(Case("ABS", ((1, 300),), "AbsOptions", grids="free") for _ in range(6)),
-    *(Case("RSQRT", ((1, 300),), "", grids="free") for _ in range(6)),
+    *(Case("RSQRT", ((1, 300),), "", grids="positive") for _ in range(6)),
     *(Case("EXP", ((1, 300),), "ExpOptions", grids="free") for _ in range(6)),
     *(Case("LOG", ((1, 300),), "", grids="free") for _ in range(6)),
-    *(Case("ELU", ((1, 300),), "", grids="free") for _ in range(6)),
+    *(Case("ELU", ((1, 300),), "", grids="free", version=2) for _ in range(6)),
     *(Case("GELU", ((1, 300),), "GeluOptions", {"approximate": a}, grids="free")
       for a in (True, False) for _ in range(4)),
     *(Case("SQUARED_DIFFERENCE", shapes, "SquaredDifferenceOptions", grids="square")
@@ -174,6 +175,8 @@ def output_grid(
         return Quantisation(16 / 256, 127 if dtype == "int8" else 255)
     if case.grids == "unit":
         return Quantisation(1 / 128, 0 if dtype == "int8" else 128)
+    if case.grids == "positive":
+        return Quantisation(float(np.float32(random.uniform(0.002, 0.02) / grids[0].scale**0.5)), point)
     if case.grids == "wide":
         return scaled_grid(grids[0], float(random.uniform(0.4, 2)), point)
     return scaled_grid(grids[0], ratio, point)
@@ -188,6 +191,8 @@ def add_case(builder: ModelBuilder, case: Case, dtype: str, random: np.random.Ge
     if case.grids == "wide":
         scale = float(np.float32(random.uniform(0.01, 0.2)))
         grids = [Quantisation(scale, g.zero_point) for g in grids]
+    if case.grids == "positive":
+        grids = [Quantisation(float(grids[0].scale), int(np.iinfo(dtype).min))]
     if case.grids == "log_softmax":
         grids = [Quantisation(float(np.float32(random.uniform(0.02, 0.2))), 3)]
     if case.grids == "square":
@@ -205,7 +210,7 @@ def add_case(builder: ModelBuilder, case: Case, dtype: str, random: np.random.Ge
     inputs = [*constants, *inputs] if case.constants_first else [*inputs, *constants]
     grid = None if real or case.raw_output else output_grid(case, grids, dtype, random)
     outputs = [
-        builder.output((1,), case.raw_output or dtype, grid) for _ in range(case.outputs)
+        builder.output(case.output, case.raw_output or dtype, grid) for _ in range(case.outputs)
     ]
     builder.operator(
         case.kind, inputs, outputs, case.options, version=case.version, **dict(case.values)

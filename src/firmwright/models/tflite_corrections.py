@@ -73,6 +73,24 @@ def fully_connected(converter: Any, op: Any) -> relax.Expr:
     return relax.op.reshape(result, shape)
 
 
+def expand_dims(converter: Any, op: Any) -> relax.Expr:
+    """TVM calls the operator with an argument too many."""
+    source, _ = converter.get_input_tensors(op)
+    (target,) = converter.get_output_tensors(op)
+    return relax.op.reshape(converter.get_tensor_expr(source), moves.lengths_of(converter, target))
+
+
+def gelu(converter: Any, op: Any) -> relax.Expr:
+    """TVM writes its constants in the result's integer type."""
+    (source,) = converter.get_input_tensors(op)
+    (target,) = converter.get_output_tensors(op)
+    options = converter._get_builtin_options(op, tflite.GeluOptions)
+    data = converter.get_tensor_expr(source)
+    data = data if source.qnn_params is None else converter.dequantize(data, source)
+    result = relax.op.nn.gelu_tanh(data) if options.Approximate() else relax.op.nn.gelu(data)
+    return result if target.qnn_params is None else converter.quantize(result, target)
+
+
 def softmax(converter: Any, op: Any) -> relax.Expr:
     """TVM leaves out beta, the factor in front of the logits."""
     (source,) = converter.get_input_tensors(op)
@@ -224,7 +242,9 @@ CORRECTIONS: dict[str, Correction] = {
     "BATCH_MATMUL": batch_matmul,
     "BATCH_TO_SPACE_ND": moves.batch_to_space,
     "DEQUANTIZE": dequantize,
+    "EXPAND_DIMS": expand_dims,
     "FULLY_CONNECTED": fully_connected,
+    "GELU": gelu,
     "MAXIMUM": extreme_of_two(relax.op.maximum),
     "MINIMUM": extreme_of_two(relax.op.minimum),
     "MIRROR_PAD": moves.mirror_pad,
@@ -240,10 +260,10 @@ CORRECTIONS: dict[str, Correction] = {
 }
 
 STORED_INTEGERS = frozenset(
-    "BROADCAST_TO CAST DEPTH_TO_SPACE EXPAND_DIMS GATHER GATHER_ND PACK PAD PADV2 REVERSE_V2 "
+    "BROADCAST_TO CAST DEPTH_TO_SPACE GATHER GATHER_ND PACK PAD PADV2 REVERSE_V2 "
     "SELECT SELECT_V2 SHAPE SLICE SPACE_TO_DEPTH SPLIT SPLIT_V SQUEEZE TILE TRANSPOSE".split()
 )
 """Operators that only move elements: TVM refuses quantised ones, though its conversion holds."""
 
-REAL_NUMBERS = frozenset({"ELU", "GELU", "L2_NORMALIZATION", "SQUARE"})
+REAL_NUMBERS = frozenset({"ELU", "L2_NORMALIZATION", "SQUARE"})
 """Operators of which TVM has a float32 form only; dequantize and quantize go around it."""

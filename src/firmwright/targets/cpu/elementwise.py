@@ -9,7 +9,7 @@ import numpy as np
 import tvm
 from tvm import relax, te
 
-from firmwright.targets.cpu.fixed_point import Integer, factors_of, scaled
+from firmwright.targets.cpu.fixed_point import Integer, call, factors_of, scaled
 from firmwright.targets.cpu.quantised import Grid, Quantised
 from firmwright.targets.cpu.requantization import immediates, stored
 from firmwright.transforms.rewriting import static_shape
@@ -89,6 +89,76 @@ def multiply(region: IntegerArithmetic, call: tvm.ir.Call, grid: Grid) -> relax.
         return te.compute(static_shape(call), element, name="product")
 
     return region.emit_te("multiply", compute, *(o.data for o in operands))
+
+
+def squared_difference(
+    region: IntegerArithmetic, operator: tvm.ir.Call, grid: Grid
+) -> relax.Expr | None:
+    """Scale both terms to twice the larger scale with 7 bits of headroom, square, scale.
+
+    Source: tensorflow/lite/kernels/squared_difference.cc.
+    """
+    difference = region.defined(operator.args[0], "relax.subtract")
+    operands = None if difference is None else eight_bit_operands(region, difference)
+    if operands is None:
+        return None
+    headroom = 7
+    common = 2 * max(float(o.scale[0]) for o in operands)
+    terms = [immediates(factors_of(o.scale / common)) for o in operands]
+    unit = common * common / (2 ** (2 * headroom) * float(grid.scale))
+    output = factors_of(np.array([unit]))
+    largest = (2**9 << (headroom - 1)) ** 2 << int(output.left_shift[0])
+
+    def compute(left: te.Tensor, right: te.Tensor) -> te.Tensor:
+        def element(*indices: Any) -> Integer:
+            first, second = (
+                scaled(
+                    centred(data, operand, indices) * 2**headroom, *factors,
+                    largest=operand.largest << headroom,
+                )
+                for data, operand, factors in zip((left, right), operands, terms, strict=True)
+            )  # fmt: skip
+            return stored(
+                scaled(call("fixed_square", first - second), *immediates(output), largest=largest), grid
+            )
+
+        return te.compute(static_shape(operator), element, name="squared_difference")
+
+    return region.emit_te("squared_difference", compute, *(o.data for o in operands))
+
+
+def prelu(region: IntegerArithmetic, call: tvm.ir.Call, grid: Grid) -> relax.Expr | None:
+    """Scale positive values by one factor, the products of negative ones with slopes by another.
+
+    Source: tensorflow/lite/kernels/activations.cc (PreluPrepare), internal/reference/prelu.h.
+    """
+    operands = eight_bit_operands(region, call)
+    if operands is None:
+        return None
+    source, slopes = operands
+    scale = np.float32(source.scale[0])
+    whole = factors_of(np.array([scale / grid.scale], "float64"))
+    sloped = factors_of(np.array([scale * np.float32(slopes.scale[0]) / grid.scale], "float64"))
+    axis = int(call.attrs.axis) % len(static_shape(call))
+
+    def compute(data: te.Tensor, slopes_data: te.Tensor) -> te.Tensor:
+        def element(*indices: Any) -> Integer:
+            value = centred(data, source, indices)
+            slope = centred(slopes_data, slopes, (indices[axis],))
+            positive = scaled(
+                value, *immediates(whole), largest=source.largest << int(whole.left_shift[0])
+            )
+            largest = source.largest * slopes.largest << int(sloped.left_shift[0])
+            negative = scaled(value * slope, *immediates(sloped), largest=largest)
+            return stored(te.if_then_else(value >= 0, positive, negative), grid)
+
+        return te.compute(static_shape(call), element, name="prelu")
+
+    return region.emit_te("prelu", compute, source.data, slopes.data)
+
+
+def centred(data: te.Tensor, operand: Quantised, indices: tuple[Any, ...]) -> Integer:
+    return element_of(data, indices).astype("int32") - int(operand.zero_point[0])
 
 
 def eight_bit_operands(region: IntegerArithmetic, call: tvm.ir.Call) -> list[Quantised] | None:

@@ -92,3 +92,18 @@ def call(function: str, *arguments: Integer) -> Integer:
 
 def is_zero(x: Integer) -> bool:
     return isinstance(x, tirx.IntImm) and int(x) == 0
+
+
+def high_product(x: int, y: int) -> int:
+    """As fixed_product of the generated header, on Python's integers."""
+    return (x * y + 2**30) >> 31
+
+
+def half_away(x: int, bits: int) -> int:
+    """As fixed_shift of the generated header, on Python's integers."""
+    return (((2 * x - (x < 0)) >> bits) + 1) >> 1
+
+
+def multiplied(x: int, mantissa: int, shift: int) -> int:
+    """Return x · mantissa · 2^(shift - 31) as TFLite's MultiplyByQuantizedMultiplier rounds it."""
+    return half_away(high_product(x << max(shift, 0), mantissa), max(-shift, 0))

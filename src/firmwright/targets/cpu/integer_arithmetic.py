@@ -36,7 +36,7 @@ from firmwright.transforms.rewriting import Constant, dtype_of, operator_name, s
 COMMUTING = frozenset(
     f"relax.{n}"
     for n in ("reshape", "permute_dims", "expand_dims", "squeeze", "flatten", "strided_slice",
-              "nn.max_pool2d")
+              "nn.max_pool2d", "max", "min", "take", "flip", "tile", "repeat", "broadcast_to")
 )  # fmt: skip
 
 NO_ZERO_POINT = np.zeros(1, "int64")
@@ -86,6 +86,7 @@ class IntegerArithmetic:
             "relax.dequantize": self.dequantize,
             "relax.quantize": self.quantize,
             "relax.nn.conv2d": self.conv2d,
+            "relax.nn.conv2d_transpose": self.conv2d_transpose,
             "relax.matmul": self.matmul,
             "relax.add": self.add,
             "relax.nn.relu": self.relu,
@@ -97,6 +98,11 @@ class IntegerArithmetic:
 
     def value(self, argument: relax.Expr) -> Value:
         return self.values[argument] if isinstance(argument, relax.Var) else argument
+
+    def defined(self, argument: relax.Expr, operator: str) -> tvm.ir.Call | None:
+        """Return the call that an argument is bound to, if it is one of the operator."""
+        call = self.definitions.get(argument)
+        return call if call is not None and operator_name(call) == operator else None
 
     def plain(self, value: Value) -> relax.Expr:
         """Return the value as an ordinary tensor, scaled to float32 where it is quantised."""
@@ -184,17 +190,38 @@ class IntegerArithmetic:
         axis = out_layout.index("C")
         return Quantised(total, scale, NO_ZERO_POINT, axis, largest, operator_name(call))
 
+    def conv2d_transpose(self, call: tvm.ir.Call) -> Value | None:
+        layout, a = str(call.attrs.kernel_layout), call.attrs
+        kernel = static_shape(call.args[1])
+        terms = prod(kernel) // kernel[layout.index("O")]
+        operands = self.integer_operands(call, layout.index("O"), terms)
+        if operands is None or int(a.groups) != 1:
+            return None
+        data, weights, scale, largest = operands
+        out_layout = str(a.out_layout) or str(a.data_layout)
+        total = self.emit(
+            relax.op.nn.conv2d_transpose(
+                data, weights, strides=list(a.strides), padding=list(a.padding),
+                output_padding=list(a.output_padding), dilation=list(a.dilation),
+                data_layout=a.data_layout, kernel_layout=a.kernel_layout, out_layout=out_layout,
+                out_dtype="int32",
+            )
+        )  # fmt: skip
+        axis = out_layout.index("C")
+        return Quantised(total, scale, NO_ZERO_POINT, axis, largest, operator_name(call))
+
     def matmul(self, call: tvm.ir.Call) -> Value | None:
         right = static_shape(call.args[1])
-        operands = (
-            self.integer_operands(call, len(right) - 1, right[0]) if len(right) == 2 else None
-        )
+        if len(right) < 2:
+            return None
+        operands = self.integer_operands(call, len(right) - 1, right[-2])
         if operands is None:
             return None
         data, weights, scale, largest = operands
         total = self.emit(relax.op.matmul(data, weights, out_dtype="int32"))
         axis = len(static_shape(total)) - 1
-        return Quantised(total, scale, NO_ZERO_POINT, axis, largest, operator_name(call))
+        operator = operator_name(call) if len(right) == 2 else "product of two stacks of matrices"
+        return Quantised(total, scale, NO_ZERO_POINT, axis, largest, operator)
 
     def integer_operands(
         self, call: tvm.ir.Call, channel_axis: int, terms: int

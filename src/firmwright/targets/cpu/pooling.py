@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tvm
-from tvm import relax, te
+from tvm import relax, te, tirx
 
 from firmwright.targets.cpu.fixed_point import Factors, Integer, call, factors_of, scaled
 from firmwright.targets.cpu.quantised import LARGEST_INT32, Grid, Quantised, on_grid
@@ -90,18 +90,8 @@ def mean(region: IntegerArithmetic, operator: tvm.ir.Call, grid: Grid) -> relax.
     zero_point = int(source.zero_point[0])
 
     def compute(data: te.Tensor) -> te.Tensor:
-        loops = {a: te.reduce_axis((0, shape[a])) for a in axes}
-
-        def term(*kept: Any) -> Integer:
-            places = iter(kept[a] for a in range(len(kept)) if not (keep and a in loops))
-            where = [loops[a] if a in loops else next(places) for a in range(len(shape))]
-            return data(*where).astype("int32") - zero_point
-
-        keep = bool(operator.attrs.keepdims)
         extents = static_shape(operator)
-        sums = te.compute(
-            extents, lambda *i: te.sum(term(*i), axis=list(loops.values())), name="total"
-        )
+        sums = summed(data, extents, axes, bool(operator.attrs.keepdims), zero_point)
         largest = source.largest * count << int(factors.left_shift[0])
 
         def element(*indices: Any) -> Integer:
@@ -118,3 +108,52 @@ def divided(factors: Factors, count: int) -> Factors:
     left = max(0, min(count.bit_length() - 1, 32, 31 + shift))
     mantissa = (int(factors.mantissa[0]) << left) // count
     return Factors(np.array([mantissa], "int32"), np.array([shift - left], "int8"))
+
+
+def total(region: IntegerArithmetic, operator: tvm.ir.Call, grid: Grid) -> relax.Expr | None:
+    """Sum stored integers, then scale the sum in float32; the result wraps around.
+
+    Between equal grids the stored integers' sum is the result, zero points and all.
+    Source: tensorflow/lite/kernels/reduce.cc (EvalSum), internal/reference/reduce.h
+    (QuantizedMeanOrSum).
+    """
+    source = region.value(operator.args[0])
+    if not isinstance(source, Quantised) or not (source.per_tensor and source.eight_bit):
+        return None
+    shape = static_shape(source.data)
+    axes = sorted({int(a) % len(shape) for a in operator.attrs.axis})
+    count = prod(shape[a] for a in axes)
+    keep = bool(operator.attrs.keepdims)
+    scale = np.float32(source.scale[0]) / grid.scale
+    bias = np.float32(-int(source.zero_point[0])) * scale * np.float32(count)
+
+    def compute(data: te.Tensor) -> te.Tensor:
+        sums = summed(data, static_shape(operator), axes, keep, 0)
+
+        def element(*indices: Any) -> Integer:
+            if on_grid(source, grid):
+                return sums(*indices).astype(grid.dtype)
+            factor, offset = (tirx.const(float(f), "float32") for f in (scale, bias))
+            real = sums(*indices).astype("float32") * factor + offset
+            nearest = tirx.call_pure_extern("float32", "roundf", real).astype("int32")
+            return (nearest + grid.zero_point).astype(grid.dtype)
+
+        return te.compute(static_shape(operator), element, name="sum")
+
+    return region.emit_te("sum", compute, source.data)
+
+
+def summed(
+    data: te.Tensor, extents: tuple[int, ...], axes: list[int], keep: bool, zero_point: int
+) -> te.Tensor:
+    """Sum data - zero point over axes, which the result keeps with length 1 or not."""
+    loops = {a: te.reduce_axis((0, data.shape[a])) for a in axes}
+
+    def term(*kept: Any) -> Integer:
+        places = iter(kept[a] for a in range(len(kept)) if not (keep and a in loops))
+        where = [loops[a] if a in loops else next(places) for a in range(len(data.shape))]
+        return data(*where).astype("int32") - zero_point
+
+    return te.compute(
+        extents, lambda *i: te.sum(term(*i), axis=list(loops.values())), name="total"
+    )

@@ -19,6 +19,8 @@ from tvm import relax, te
 from firmwright.targets.cpu.fixed_point import (
     Integer,
     call,
+    half_away,
+    high_product,
     quantise_multiplier,
 )
 from firmwright.targets.cpu.quantised import Grid, Quantised, smallest_integer
@@ -127,13 +129,3 @@ def exponential_near_zero(x: int) -> int:
     cube, fourth = high_product(square, x), high_product(square, square)
     third = high_product(half_away(fourth, 2) + cube, ONE_THIRD) + square
     return EXP_OF_MINUS_EIGHTH + high_product(EXP_OF_MINUS_EIGHTH, x + half_away(third, 1))
-
-
-def high_product(x: int, y: int) -> int:
-    """As fixed_product of the generated header, on Python's integers."""
-    return (x * y + 2**30) >> 31
-
-
-def half_away(x: int, bits: int) -> int:
-    """As fixed_shift of the generated header, on Python's integers."""
-    return (((2 * x - (x < 0)) >> bits) + 1) >> 1

@@ -8,12 +8,25 @@ from typing import TYPE_CHECKING
 import tvm
 from tvm import relax
 
-from firmwright.targets.cpu.elementwise import add, multiply, subtract
-from firmwright.targets.cpu.pooling import average_pool, mean
+from firmwright.targets.cpu.activations import (
+    absolute,
+    hard_swish,
+    leaky_relu,
+    reciprocal_root,
+)
+from firmwright.targets.cpu.elementwise import (
+    add,
+    multiply,
+    prelu,
+    squared_difference,
+    subtract,
+)
+from firmwright.targets.cpu.pooling import average_pool, mean, total
 from firmwright.targets.cpu.quantised import Grid, Quantised
 from firmwright.targets.cpu.requantization import quantize_real, requantize
+from firmwright.targets.cpu.resize import resize_bilinear
 from firmwright.targets.cpu.softmax import softmax
-from firmwright.targets.cpu.tables import sigmoid, tanh
+from firmwright.targets.cpu.tables import looked_up_chain
 from firmwright.transforms.rewriting import dtype_of, operator_name
 
 if TYPE_CHECKING:
@@ -28,8 +41,14 @@ KERNELS: dict[str, Kernel] = {
     "relax.nn.avg_pool2d": average_pool,
     "relax.mean": mean,
     "relax.nn.softmax": softmax,
-    "relax.sigmoid": sigmoid,
-    "relax.tanh": tanh,
+    "relax.abs": absolute,
+    "relax.divide": hard_swish,
+    "relax.image.resize2d": resize_bilinear,
+    "relax.nn.leakyrelu": leaky_relu,
+    "relax.nn.prelu": prelu,
+    "relax.rsqrt": reciprocal_root,
+    "relax.square": squared_difference,
+    "relax.sum": total,
 }
 """Operators whose real result has a kernel of its own on integers."""
 
@@ -48,6 +67,8 @@ class TfliteRounding:
         call = region.definitions.get(operand)
         kernel = None if call is None else KERNELS.get(operator_name(call))
         result = kernel(region, call, grid) if kernel else None
+        if result is None:
+            result = looked_up_chain(region, operand, grid)
         if result is None and dtype_of(source) == "float32":
             return quantize_real(region, source, grid)
         return result
