@@ -68,8 +68,14 @@ class ModelBuilder:
         self.graph.inputs.append(index)
         return index
 
-    def constant(self, data: Array, grid: Quantisation | None = None) -> int:
-        return self.tensor(data.shape, str(data.dtype), grid, data)
+    def constant(
+        self, data: Array, grid: Quantisation | None = None, packed: bool = False
+    ) -> int:
+        """Add a constant; ``packed`` stores it as int4, two in a byte, the first one low."""
+        if not packed:
+            return self.tensor(data.shape, str(data.dtype), grid, data)
+        halves = np.append(data.reshape(-1), [0] * (data.size % 2)).astype("uint8") & 15
+        return self.tensor(data.shape, "int4", grid, halves[0::2] | halves[1::2] << 4)
 
     def output(self, shape: tuple[int, ...], dtype: str, grid: Quantisation | None) -> int:
         index = self.tensor(shape, dtype, grid)

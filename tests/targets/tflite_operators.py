@@ -127,7 +127,7 @@ COMPUTED = (
     *(Case("RSQRT", ((1, 300),), "", grids="positive") for _ in range(6)),
     *(Case("EXP", ((1, 300),), "ExpOptions", grids="free") for _ in range(6)),
     *(Case("LOG", ((1, 300),), "", grids="free") for _ in range(6)),
-    *(Case("ELU", ((1, 300),), "", grids="free", version=2) for _ in range(6)),
+    *(Case("ELU", ((1, 300),), "", grids="free") for _ in range(6)),
     *(Case("GELU", ((1, 300),), "GeluOptions", {"approximate": a}, grids="free")
       for a in (True, False) for _ in range(4)),
     *(Case("SQUARED_DIFFERENCE", shapes, "SquaredDifferenceOptions", grids="square")

@@ -58,7 +58,8 @@ def fully_connected(converter: Any, op: Any) -> relax.Expr:
     (target,) = converter.get_output_tensors(op)
     given = converter.bb.normalize(converter.get_tensor_expr(source))
     length = int(converter.get_tensor_shape(weights)[1])
-    rows = relax.op.reshape(given, [-1, length]) if len(given.ty.shape) != 2 else given
+    flat = len(given.ty.shape) == 2 and int(given.ty.shape[1]) == length
+    rows = given if flat else relax.op.reshape(given, [-1, length])
     options = converter._get_builtin_options(op, tflite.FullyConnectedOptions)
     keep = options.KeepNumDims()
     name = tflite_frontend.get_tensor_name(converter.subgraph, source.tensor_idx)
@@ -189,6 +190,7 @@ def transpose_convolution(converter: Any, op: Any) -> relax.Expr:
         grid = weights.qnn_params
         kernel = relax.op.dequantize(kernel, grid["scale"], grid["zero_point"], 1)
         data = converter.dequantize(data, source)
+    data, kernel = (converter.bb.normalize(e) for e in (data, kernel))
     result = relax.op.nn.conv2d_transpose(
         data, kernel, strides=strides, padding=[*before, *(max(a, 0) for a in after)],
         output_padding=[max(-a, 0) for a in after],
@@ -196,7 +198,7 @@ def transpose_convolution(converter: Any, op: Any) -> relax.Expr:
     if len(tensors) == 4 and tensors[3].tensor_idx >= 0:
         bias = converter.get_tensor_expr(tensors[3])
         if tensors[3].qnn_params is not None:
-            bias = converter.dequantize(bias, tensors[3])
+            bias = converter.bb.normalize(converter.dequantize(bias, tensors[3]))
         result = relax.op.add(result, relax.op.reshape(bias, [-1, 1, 1]))
     result = converter.convert_fused_activation_function(result, options.FusedActivationFunction())
     if target.qnn_params is not None:

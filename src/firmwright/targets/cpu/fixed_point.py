@@ -79,7 +79,23 @@ def scaled(x: Integer, mantissa: Integer, left: Integer, right: Integer, largest
 
 def scaled_once(x: Integer, mantissa: Integer, left: Integer, right: Integer) -> Integer:
     """Return x · mantissa · 2^(left - right - 31), rounded once, ties up."""
-    return call("fixed_scale_once", x, mantissa, right.astype("int32") - left.astype("int32"))
+    function = "fixed_scale_once_wide" if x.ty.dtype == "int64" else "fixed_scale_once"
+    return call(function, x, mantissa, right.astype("int32") - left.astype("int32"))
+
+
+def scaled_wide(x: Integer, mantissa: Integer, left: Integer, right: Integer) -> Integer:
+    """Return x · mantissa · 2^(left - right - 15), rounded once, with a mantissa of 15 bits."""
+    shift = right.astype("int32") - left.astype("int32")
+    return call("fixed_scale_wide", x.astype("int64"), mantissa, shift)
+
+
+def shortened(factors: Factors) -> Factors:
+    """Return the factors with mantissas of 15 bits, which sums of 16-bit activations are scaled by.
+
+    Source: tensorflow/lite/kernels/internal/common.cc, MultiplyByQuantizedMultiplier of int64.
+    """
+    mantissa = (factors.mantissa.astype("int64") + 2**15) >> 16
+    return Factors(np.minimum(mantissa, 2**15 - 1).astype("int32"), factors.shift)
 
 
 def call(function: str, *arguments: Integer) -> Integer:

@@ -142,6 +142,9 @@ class IntegerArithmetic:
         zero_point = value.along_axis(value.zero_point).astype("int32")
         return self.emit(relax.op.subtract(data, relax.const(zero_point, "int32")))
 
+    def as_type(self, data: relax.Expr, dtype: str) -> relax.Expr:
+        return data if dtype_of(data) == dtype else self.emit(relax.op.astype(data, dtype))
+
     def dequantize(self, call: tvm.ir.Call) -> Value | None:
         return dequantized(call, self.value(call.args[0]))
 
@@ -177,18 +180,19 @@ class IntegerArithmetic:
         operands = self.integer_operands(call, layout.index("O"), terms)
         if operands is None:
             return None
-        data, weights, scale, largest = operands
+        data, weights, scale, largest, wide = operands
+        sums = sum_type(largest)
         a = call.attrs
         out_layout = str(a.out_layout) or str(a.data_layout)
         total = self.emit(
             relax.op.nn.conv2d(
                 data, weights, strides=list(a.strides), padding=list(a.padding),
                 dilation=list(a.dilation), groups=int(a.groups), data_layout=a.data_layout,
-                kernel_layout=a.kernel_layout, out_layout=out_layout, out_dtype="int32",
+                kernel_layout=a.kernel_layout, out_layout=out_layout, out_dtype=sums,
             )
         )  # fmt: skip
         axis = out_layout.index("C")
-        return Quantised(total, scale, NO_ZERO_POINT, axis, largest, operator_name(call))
+        return Quantised(total, scale, NO_ZERO_POINT, axis, largest, operator_name(call), wide)
 
     def conv2d_transpose(self, call: tvm.ir.Call) -> Value | None:
         layout, a = str(call.attrs.kernel_layout), call.attrs
@@ -197,18 +201,19 @@ class IntegerArithmetic:
         operands = self.integer_operands(call, layout.index("O"), terms)
         if operands is None or int(a.groups) != 1:
             return None
-        data, weights, scale, largest = operands
+        data, weights, scale, largest, wide = operands
+        sums = sum_type(largest)
         out_layout = str(a.out_layout) or str(a.data_layout)
         total = self.emit(
             relax.op.nn.conv2d_transpose(
                 data, weights, strides=list(a.strides), padding=list(a.padding),
                 output_padding=list(a.output_padding), dilation=list(a.dilation),
                 data_layout=a.data_layout, kernel_layout=a.kernel_layout, out_layout=out_layout,
-                out_dtype="int32",
+                out_dtype=sums,
             )
         )  # fmt: skip
         axis = out_layout.index("C")
-        return Quantised(total, scale, NO_ZERO_POINT, axis, largest, operator_name(call))
+        return Quantised(total, scale, NO_ZERO_POINT, axis, largest, operator_name(call), wide)
 
     def matmul(self, call: tvm.ir.Call) -> Value | None:
         right = static_shape(call.args[1])
@@ -217,46 +222,52 @@ class IntegerArithmetic:
         operands = self.integer_operands(call, len(right) - 1, right[-2])
         if operands is None:
             return None
-        data, weights, scale, largest = operands
-        total = self.emit(relax.op.matmul(data, weights, out_dtype="int32"))
+        data, weights, scale, largest, wide = operands
+        sums = sum_type(largest)
+        total = self.emit(relax.op.matmul(data, weights, out_dtype=sums))
         axis = len(static_shape(total)) - 1
         operator = operator_name(call) if len(right) == 2 else "product of two stacks of matrices"
-        return Quantised(total, scale, NO_ZERO_POINT, axis, largest, operator)
+        return Quantised(total, scale, NO_ZERO_POINT, axis, largest, operator, wide)
 
     def integer_operands(
         self, call: tvm.ir.Call, channel_axis: int, terms: int
-    ) -> tuple[relax.Expr, relax.Expr, npt.NDArray[np.float64], int] | None:
-        """Return both operands centred, the products' scale and their sum's largest magnitude.
+    ) -> tuple[relax.Expr, relax.Expr, npt.NDArray[np.float64], int, bool] | None:
+        """Return both operands centred, the products' scale, their sum's largest magnitude.
 
-        None where int32 might not hold the sum.
+        Last is whether the left one is of 16 bits. None where int32 might not hold the sum of
+        8-bit operands.
         """
         data, weights = (self.value(a) for a in call.args)
         if not (isinstance(data, Quantised) and isinstance(weights, Quantised)):
             return None
-        if not (data.per_tensor and data.eight_bit and weights.eight_bit):
+        wide = data.sixteen_bit
+        narrow = weights.eight_bit or (wide and weights.sixteen_bit)
+        if not (data.per_tensor and (data.eight_bit or wide) and narrow):
             return None
         if not weights.per_tensor and weights.axis != channel_axis:
             return None
         largest = terms * data.largest * weights.largest
-        if largest >= LARGEST_INT32:
+        if largest >= LARGEST_INT32 and not wide:
             return None
-        return self.centred(data), self.centred(weights), data.scale * weights.scale, largest
+        scale = data.scale * weights.scale
+        return self.centred(data), self.centred(weights), scale, largest, wide
 
     def add(self, call: tvm.ir.Call) -> Value | None:
         """Add a bias on the accumulator's own grid as an integer."""
         left, right = (self.value(a) for a in call.args)
         if not (isinstance(left, Quantised) and isinstance(right, Quantised)):
             return None
-        if not (dtype_of(left.data) == dtype_of(right.data) == "int32"):
+        if dtype_of(left.data) not in ("int32", "int64") or dtype_of(right.data) != "int32":
             return None
         if left.zero_point.any() or right.zero_point.any():
             return None
         if not np.allclose(left.scale, right.scale, rtol=1e-5, atol=0.0):
             return None
         largest = left.largest + right.largest
-        if largest >= LARGEST_INT32:
+        if largest >= LARGEST_INT32 and not left.wide:
             return None
-        total = self.emit(relax.op.add(left.data, right.data))
+        terms = [self.as_type(v.data, sum_type(largest)) for v in (left, right)]
+        total = self.emit(relax.op.add(*terms))
         if static_shape(total) != static_shape(left.data):
             return None
         return replace(left, data=total, largest=largest)
@@ -298,6 +309,11 @@ class IntegerArithmetic:
         others = [self.plain_argument(a) for a in call.args[1:]]
         moved = self.emit(tvm.ir.Call(call.op, [source.data, *others], call.attrs, call.ty_args))
         return replace(source, data=moved, axis=0)
+
+
+def sum_type(largest: int) -> str:
+    """Return the narrowest type, int32 or int64, that holds sums up to a magnitude."""
+    return "int32" if largest < LARGEST_INT32 else "int64"
 
 
 def copied(data: te.Tensor) -> te.Tensor:

@@ -21,7 +21,7 @@ class Quantised:
     """scale · (data - zero_point); both of shape (1,), or one for each channel along ``axis``.
 
     ``largest`` bounds the magnitude of data - zero_point. ``operator`` is the one whose sums
-    these are, '' for stored integers.
+    these are, '' for stored integers; ``wide`` tells that 16-bit activations went into the sums.
     """
 
     data: relax.Expr
@@ -30,6 +30,7 @@ class Quantised:
     axis: int
     largest: int
     operator: str = ""
+    wide: bool = False
 
     @property
     def per_tensor(self) -> bool:
@@ -38,6 +39,11 @@ class Quantised:
     @property
     def eight_bit(self) -> bool:
         return ELEMENT_BYTES[dtype_of(self.data)] == 1
+
+    @property
+    def sixteen_bit(self) -> bool:
+        """Tell 16-bit activations, which TFLite quantises symmetrically."""
+        return dtype_of(self.data) == "int16" and not self.zero_point.any()
 
     def same_grid(self, other: Quantised) -> bool:
         return bool(

@@ -14,8 +14,11 @@ from firmwright.targets.cpu.fixed_point import (
     factors_of,
     scaled,
     scaled_once,
+    scaled_wide,
+    shortened,
 )
 from firmwright.targets.cpu.quantised import Grid, Quantised
+from firmwright.transforms.rewriting import dtype_of
 
 if TYPE_CHECKING:
     from firmwright.targets.cpu.integer_arithmetic import IntegerArithmetic
@@ -42,15 +45,20 @@ def requantize(
         quotient = (source.scale.astype("float32") / grid.scale).astype("float64")
     factors = factors_of(quotient)
     largest = source.largest << int(factors.left_shift.max())
+    sums = "int64" if dtype_of(source.data) == "int64" else "int32"
+    if source.wide and source.operator not in ROUNDED_ONCE:
+        factors = shortened(factors)
 
     def rescaled(x: Integer, mantissa: Integer, left: Integer, right: Integer) -> Integer:
         if source.operator in ROUNDED_ONCE:
             return stored(scaled_once(x, mantissa, left, right), grid)
+        if source.wide:
+            return stored(scaled_wide(x, mantissa, left, right), grid)
         return stored(scaled(x, mantissa, left, right, largest), grid)
 
     def compute(data: te.Tensor) -> te.Tensor:
         def element(*indices: Any) -> Integer:
-            centred = data(*indices).astype("int32") - int(source.zero_point[0])
+            centred = data(*indices).astype(sums) - int(source.zero_point[0])
             return rescaled(centred, *immediates(factors))
 
         return te.compute(data.shape, element, name="requantized")
