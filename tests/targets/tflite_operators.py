@@ -115,6 +115,34 @@ MOVES = (
 )  # fmt: skip
 """Operators that only move elements, or take the larger of two."""
 
+ARITHMETIC = (
+    *(Case(kind, shapes, options, {"fusedActivationFunction": a}, grids=g)
+      for kind, options, g in (("ADD", "AddOptions", "sum_of_two"), ("SUB", "SubOptions", "sum_of_two"),
+                               ("MUL", "MulOptions", "product"))
+      for shapes, a in ((PAIR, 0), (BROADCAST, 1), (PAIR, 3))),
+    *(Case(kind, PICTURE, "Pool2DOptions",
+           {"padding": p, "strideW": s, "strideH": s, "filterWidth": 3, "filterHeight": 2,
+            "fusedActivationFunction": a})
+      for kind in ("AVERAGE_POOL_2D", "MAX_POOL_2D")
+      for p, s, a in ((SAME, 1, 0), (VALID, 2, 1), (SAME, 2, 3))),
+    *(Case("MEAN", PICTURE, "ReducerOptions", {"keepDims": keep}, (np.array(axes, "int32"),),
+           grids=g)
+      for keep in (True, False) for axes, g in (([1, 2], "same"), ([3], "free"), ([2, 1], "free"))),
+    *(Case(kind, ((1, 300),), "", grids="free") for kind in ("RELU", "RELU6") for _ in range(4)),
+    *(Case("LEAKY_RELU", ((1, 300),), "LeakyReluOptions", {"alpha": a}, grids="free")
+      for a in (0.1, 0.3, 1.5, -0.5)),
+    *(Case("LOGISTIC", ((1, 2000),), "", grids="logistic") for _ in range(8)),
+    *(Case("TANH", ((1, 2000),), "", grids="tanh") for _ in range(8)),
+    *(Case("SOFTMAX", shape, "SoftmaxOptions", {"beta": beta}, grids="softmax")
+      for shape in (((1, 10),), ((5, 40),), ((1, 2, 3, 7),), ((1, 600),)) for beta in (1.0, 0.5)),
+    *(Case("BATCH_MATMUL", shapes, "BatchMatMulOptions", {"adjX": x, "adjY": y}, grids="product")
+      for shapes, x, y in (
+          (((2, 5, 7), (2, 7, 4)), False, False), (((2, 5, 7), (2, 4, 7)), False, True))),
+    *(resize("RESIZE_BILINEAR", size, align, half)
+      for size in ([10, 8], [7, 9], [3, 2]) for align, half in ((0, 0), (1, 0), (0, 1))),
+)  # fmt: skip
+"""Operators that compute on 16-bit activations too."""
+
 COMPUTED = (
     *(resize("RESIZE_BILINEAR", size, align, half)
       for size in ([10, 8], [7, 9], [3, 2]) for align, half in ((0, 0), (1, 0), (0, 1))),
@@ -167,6 +195,16 @@ def output_grid(
         return grids[0]
     if case.grids == "square":
         return scaled_grid(grids[0], float(max(g.scale for g in grids)) * 90 * ratio, point)
+    if case.grids == "sum_of_two":
+        return scaled_grid(grids[0], float(random.uniform(0.7, 2)), point)
+    if case.grids in ("logistic", "softmax") and dtype == "int16":
+        return Quantisation(1 / 32768, 0)
+    if case.grids in ("logistic", "softmax"):
+        return Quantisation(1 / 256, int(np.iinfo(dtype).min))
+    if case.grids == "tanh":
+        return Quantisation(*{"int16": (1 / 32768, 0), "uint8": (1 / 128, 128)}.get(dtype, (1 / 128, 0)))
+    if case.grids == "product" and dtype == "int16":
+        return scaled_grid(grids[0], float(grids[1].scale) * 9000 * ratio, 0)
     if case.grids == "product":
         return scaled_grid(grids[0], float(grids[1].scale) * 40 * ratio, point)
     if case.grids == "sum":
@@ -195,6 +233,11 @@ def add_case(builder: ModelBuilder, case: Case, dtype: str, random: np.random.Ge
         grids = [Quantisation(float(grids[0].scale), int(np.iinfo(dtype).min))]
     if case.grids == "log_softmax":
         grids = [Quantisation(float(np.float32(random.uniform(0.02, 0.2))), 3)]
+    if case.grids in ("logistic", "tanh", "softmax") and dtype == "int16":
+        scale = float(2.0 ** -random.integers(9, 14) * random.choice([1, random.uniform(0.5, 1)]))
+        grids = [Quantisation(float(np.float32(scale)), 0)]
+    if case.grids == "sum_of_two":
+        grids = [scaled_grid(grids[0], float(random.uniform(0.2, 1)), g.zero_point) for g in grids]
     if case.grids == "square":
         grids = [scaled_grid(grids[0], float(random.uniform(0.2, 2)), g.zero_point) for g in grids]
     inputs = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -9,16 +10,20 @@ import numpy as np
 import tvm
 from tvm import relax, te
 
+from firmwright.models.interface import ELEMENT_BYTES
 from firmwright.targets.cpu.fixed_point import Integer, call, factors_of, scaled
 from firmwright.targets.cpu.quantised import Grid, Quantised
 from firmwright.targets.cpu.requantization import immediates, stored
-from firmwright.transforms.rewriting import static_shape
+from firmwright.transforms.rewriting import dtype_of, static_shape
 
 if TYPE_CHECKING:
     from firmwright.targets.cpu.integer_arithmetic import IntegerArithmetic
 
-HEADROOM_BITS = 20
-"""Bits that both terms of a sum are shifted left before they are scaled to a common grid."""
+HEADROOM_BITS = {1: 20, 2: 15}
+"""Bits that both terms of a sum are shifted left before they are scaled to a common grid.
+
+By the number of bytes of an element.
+"""
 
 
 def add(region: IntegerArithmetic, call: tvm.ir.Call, grid: Grid) -> relax.Expr | None:
@@ -35,24 +40,25 @@ def sum_of_two(
     grid: Grid,
     combine: Callable[[Integer, Integer], Integer],
 ) -> relax.Expr | None:
-    """Scale both terms to twice the larger scale with 20 bits of headroom, then to the grid.
+    """Scale both terms to twice the larger scale with bits of headroom, then to the grid.
 
     Source: tensorflow/lite/kernels/add.cc (Prepare) and internal/reference/integer_ops/add.h.
     """
-    operands = eight_bit_operands(region, call)
-    if operands is None:
+    operands = operands_of(region, call)
+    if operands is None or powers_of_two(operands, grid):
         return None
+    headroom = HEADROOM_BITS[ELEMENT_BYTES[dtype_of(operands[0].data)]]
     common = 2 * max(float(o.scale[0]) for o in operands)
     terms = [immediates(factors_of(o.scale / common)) for o in operands]
-    output = immediates(factors_of(np.array([common / (2**HEADROOM_BITS * float(grid.scale))])))
+    output = immediates(factors_of(np.array([common / (2**headroom * float(grid.scale))])))
 
-    bound = sum(o.largest for o in operands) << (HEADROOM_BITS - 1)
+    bound = sum(o.largest for o in operands) << (headroom - 1)
 
     def term(data: te.Tensor, position: int, indices: tuple[Any, ...]) -> Integer:
         centred = element_of(data, indices).astype("int32") - int(operands[position].zero_point[0])
-        shifted = centred * 2**HEADROOM_BITS
+        shifted = centred * 2**headroom
         return scaled(
-            shifted, *terms[position], largest=operands[position].largest << HEADROOM_BITS
+            shifted, *terms[position], largest=operands[position].largest << headroom
         )
 
     def compute(left: te.Tensor, right: te.Tensor) -> te.Tensor:
@@ -70,7 +76,7 @@ def multiply(region: IntegerArithmetic, call: tvm.ir.Call, grid: Grid) -> relax.
 
     Source: tensorflow/lite/kernels/mul.cc (Prepare) and internal/reference/integer_ops/mul.h.
     """
-    operands = eight_bit_operands(region, call)
+    operands = operands_of(region, call)
     if operands is None:
         return None
     scales = [np.float32(o.scale[0]) for o in operands]
@@ -159,6 +165,22 @@ def prelu(region: IntegerArithmetic, call: tvm.ir.Call, grid: Grid) -> relax.Exp
 
 def centred(data: te.Tensor, operand: Quantised, indices: tuple[Any, ...]) -> Integer:
     return element_of(data, indices).astype("int32") - int(operand.zero_point[0])
+
+
+def operands_of(region: IntegerArithmetic, call: tvm.ir.Call) -> list[Quantised] | None:
+    """Return both operands if they are 8-bit tensors, or 16-bit ones."""
+    values = [region.value(a) for a in call.args]
+    operands = [v for v in values if isinstance(v, Quantised) and v.per_tensor]
+    if len(operands) < len(values):
+        return None
+    same = all(o.eight_bit for o in operands) or all(o.sixteen_bit for o in operands)
+    return operands if same else None
+
+
+def powers_of_two(operands: list[Quantised], grid: Grid) -> bool:
+    """Tell the case of 16-bit sums that TFLite has another kernel for, one that only shifts."""
+    scales = [float(grid.scale), *(float(o.scale[0]) for o in operands)]
+    return operands[0].sixteen_bit and all(math.frexp(s)[0] == 0.5 for s in scales)
 
 
 def eight_bit_operands(region: IntegerArithmetic, call: tvm.ir.Call) -> list[Quantised] | None:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tvm
-from tvm import relax, te, tirx
+from tvm import relax, te
 
 from firmwright.targets.cpu.fixed_point import Factors, Integer, call, factors_of, scaled
 from firmwright.targets.cpu.quantised import LARGEST_INT32, Grid, Quantised, on_grid
 from firmwright.targets.cpu.requantization import clamped, immediates, stored
-from firmwright.transforms.rewriting import static_shape
+from firmwright.transforms.rewriting import operator_name, static_shape
 
 if TYPE_CHECKING:
     from firmwright.targets.cpu.integer_arithmetic import IntegerArithmetic
@@ -78,28 +78,44 @@ def mean(region: IntegerArithmetic, operator: tvm.ir.Call, grid: Grid) -> relax.
     Source: LiteRT's kernels/reduce.cc and internal/reference/integer_ops/mean.h; which of TFLite's
     several versions LiteRT 2.3.0 runs was found by comparing all of them with its results.
     """
+    axes = [int(a) for a in operator.attrs.axis]
+    return reduced(region, operator, grid, prod(static_shape(operator.args[0])[a] for a in axes))
+
+
+def total(region: IntegerArithmetic, operator: tvm.ir.Call, grid: Grid) -> relax.Expr | None:
+    """Sum centred integers, then scale by the quotient of the scales.
+
+    (LiteRT 2.3.0's reference kernel takes int8 for uint8, its others do not; this does not.)
+    """
+    return reduced(region, operator, grid, 1)
+
+
+def reduced(
+    region: IntegerArithmetic, operator: tvm.ir.Call, grid: Grid, divisor: int
+) -> relax.Expr | None:
+    """Return the sum over the operator's axes, divided, on the grid."""
     source = region.value(operator.args[0])
-    if not isinstance(source, Quantised) or not (source.per_tensor and source.eight_bit):
+    if not isinstance(source, Quantised) or not source.per_tensor:
         return None
     shape = static_shape(source.data)
     axes = sorted({int(a) % len(shape) for a in operator.attrs.axis})
-    count = prod(shape[a] for a in axes)
-    if source.largest * count >= LARGEST_INT32:
+    largest = source.largest * prod(shape[a] for a in axes)
+    if largest >= LARGEST_INT32:
         return None
-    factors = divided(factors_of(source.scale / np.float64(grid.scale)), count)
-    zero_point = int(source.zero_point[0])
+    factors = divided(factors_of(source.scale / np.float64(grid.scale)), divisor)
+    zero_point, keep = int(source.zero_point[0]), bool(operator.attrs.keepdims)
 
     def compute(data: te.Tensor) -> te.Tensor:
         extents = static_shape(operator)
-        sums = summed(data, extents, axes, bool(operator.attrs.keepdims), zero_point)
-        largest = source.largest * count << int(factors.left_shift[0])
+        sums = summed(data, extents, axes, keep, zero_point)
+        shifted = largest << int(factors.left_shift[0])
 
         def element(*indices: Any) -> Integer:
-            return stored(scaled(sums(*indices), *immediates(factors), largest), grid)
+            return stored(scaled(sums(*indices), *immediates(factors), shifted), grid)
 
-        return te.compute(extents, element, name="mean")
+        return te.compute(extents, element, name="reduced")
 
-    return region.emit_te("mean", compute, source.data)
+    return region.emit_te(operator_name(operator).removeprefix("relax."), compute, source.data)
 
 
 def divided(factors: Factors, count: int) -> Factors:
@@ -108,39 +124,6 @@ def divided(factors: Factors, count: int) -> Factors:
     left = max(0, min(count.bit_length() - 1, 32, 31 + shift))
     mantissa = (int(factors.mantissa[0]) << left) // count
     return Factors(np.array([mantissa], "int32"), np.array([shift - left], "int8"))
-
-
-def total(region: IntegerArithmetic, operator: tvm.ir.Call, grid: Grid) -> relax.Expr | None:
-    """Sum stored integers, then scale the sum in float32; the result wraps around.
-
-    Between equal grids the stored integers' sum is the result, zero points and all.
-    Source: tensorflow/lite/kernels/reduce.cc (EvalSum), internal/reference/reduce.h
-    (QuantizedMeanOrSum).
-    """
-    source = region.value(operator.args[0])
-    if not isinstance(source, Quantised) or not (source.per_tensor and source.eight_bit):
-        return None
-    shape = static_shape(source.data)
-    axes = sorted({int(a) % len(shape) for a in operator.attrs.axis})
-    count = prod(shape[a] for a in axes)
-    keep = bool(operator.attrs.keepdims)
-    scale = np.float32(source.scale[0]) / grid.scale
-    bias = np.float32(-int(source.zero_point[0])) * scale * np.float32(count)
-
-    def compute(data: te.Tensor) -> te.Tensor:
-        sums = summed(data, static_shape(operator), axes, keep, 0)
-
-        def element(*indices: Any) -> Integer:
-            if on_grid(source, grid):
-                return sums(*indices).astype(grid.dtype)
-            factor, offset = (tirx.const(float(f), "float32") for f in (scale, bias))
-            real = sums(*indices).astype("float32") * factor + offset
-            nearest = tirx.call_pure_extern("float32", "roundf", real).astype("int32")
-            return (nearest + grid.zero_point).astype(grid.dtype)
-
-        return te.compute(static_shape(operator), element, name="sum")
-
-    return region.emit_te("sum", compute, source.data)
 
 
 def summed(

@@ -19,6 +19,9 @@ FRACTION_BITS = 10
 """Places in the source are fixed-point numbers with so many fraction bits."""
 ONE = 1 << FRACTION_BITS
 
+SUMS = {"int8": ("int32", "fixed_average"), "int16": ("int64", "fixed_average_wide")}
+"""The type of a weighted sum, and what divides it, by the type of the elements."""
+
 
 def resize_bilinear(
     region: IntegerArithmetic, operator: tvm.ir.Call, grid: Grid
@@ -26,16 +29,17 @@ def resize_bilinear(
     """Weigh the four neighbours in integers, with 20 fraction bits in all.
 
     Source: tensorflow/lite/kernels/internal/reference/resize_bilinear.h, ResizeBilinearInteger.
-    The kernel is that of int8; the one of uint8 computes in float32.
+    The kernel is that of int8 and int16; the one of uint8 computes in float32.
     """
     source, attributes = region.value(operator.args[0]), operator.attrs
     mode = str(attributes.coordinate_transformation_mode)
     if not isinstance(source, Quantised) or not on_grid(source, grid):
         return None
-    if str(attributes.method) != "linear" or dtype_of(source.data) != "int8":
+    if str(attributes.method) != "linear" or dtype_of(source.data) not in SUMS:
         return None
     if mode not in ("half_pixel", "align_corners", "asymmetric"):
         return None
+    sums, average = SUMS[dtype_of(source.data)]
     layout = str(attributes.layout)
     axes = layout.index("H"), layout.index("W")
     lengths = [static_shape(source.data)[a] for a in axes]
@@ -50,8 +54,9 @@ def resize_bilinear(
                 for column, horizontal in columns:
                     where = list(indices)
                     where[axes[0]], where[axes[1]] = row, column
-                    total += data(*where).astype("int32") * vertical * horizontal
-            return clamped(call("fixed_average", total, ONE * ONE), grid)
+                    weight = (vertical * horizontal).astype(sums)
+                    total += data(*where).astype(sums) * weight
+            return clamped(call(average, total, ONE * ONE), grid)
 
         return te.compute(static_shape(operator), element, name="resized")
 

@@ -21,6 +21,7 @@ from firmwright.targets.cpu.elementwise import (
     squared_difference,
     subtract,
 )
+from firmwright.targets.cpu.interpolation import hyperbolic_tangent, logistic
 from firmwright.targets.cpu.pooling import average_pool, mean, total
 from firmwright.targets.cpu.quantised import Grid, Quantised
 from firmwright.targets.cpu.requantization import quantize_real, requantize
@@ -47,8 +48,10 @@ KERNELS: dict[str, Kernel] = {
     "relax.nn.leakyrelu": leaky_relu,
     "relax.nn.prelu": prelu,
     "relax.rsqrt": reciprocal_root,
+    "relax.sigmoid": logistic,
     "relax.square": squared_difference,
     "relax.sum": total,
+    "relax.tanh": hyperbolic_tangent,
 }
 """Operators whose real result has a kernel of its own on integers."""
 

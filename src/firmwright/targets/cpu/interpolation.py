@@ -1,0 +1,130 @@
+"""Functions of 16-bit tensors by tables with straight lines between entries, as in TFLite."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+from tvm import relax, te
+
+from firmwright.targets.cpu.fixed_point import Integer, call
+from firmwright.targets.cpu.quantised import Grid, Quantised
+from firmwright.targets.cpu.requantization import stored
+
+if TYPE_CHECKING:
+    from firmwright.targets.cpu.integer_arithmetic import IntegerArithmetic
+
+STEPS = 512
+INT16_MIN, INT16_MAX = -(2**15), 2**15 - 1
+Q15 = np.float32(1 / 32768)
+UNIT = 4096.0 * 3.0
+"""The logistic table's arguments are integers of 1/(3 · 2^12)."""
+
+
+def interpolation_table(
+    function: Callable[[float], float],
+    scales: tuple[float, float],
+    zero_points: tuple[int, int],
+    real: type[np.floating[Any]],
+) -> npt.NDArray[np.int16]:
+    """Return 513 values of the function on the whole range of int16, in (input, output) scales.
+
+    Each but the last is moved by half the error of the straight line in its middle. ``real`` is
+    the type that is computed in. Source: tensorflow/lite/kernels/internal/common.h, LUTPopulate.
+    """
+    low, high = (real(scales[0] * (end - zero_points[0])) for end in (INT16_MIN, INT16_MAX))
+    lowest, highest = (real(scales[1] * (end - zero_points[1])) for end in (INT16_MIN, INT16_MAX))
+    step = (high - low) / real(STEPS)
+    factor = real(INT16_MAX - INT16_MIN + 1) / (highest - lowest)
+
+    def value(x: Any) -> Any:
+        return real(function(float(x)))
+
+    entries = []
+    for index in range(STEPS):
+        here, there = value(low + real(index) * step), value(low + real(index + 1) * step)
+        middle = value(low + real(index) * step + step / real(2))
+        start = rounded(here * factor)
+        line = rounded((there * factor + start) / real(2))
+        error = line - rounded(middle * factor)
+        entries.append(start - rounded(error / real(2)))
+    entries.append(rounded(value(high) * factor))
+    return np.clip(np.array(entries), INT16_MIN, INT16_MAX).astype("int16")
+
+
+def rounded(x: Any) -> Any:
+    """Round to nearest, ties away from zero, in the argument's type."""
+    return type(x)(math.copysign(math.floor(abs(float(x)) + 0.5), float(x)))
+
+
+LOGISTIC = np.minimum(
+    np.floor(65536 / (1 + np.exp(-np.arange(256) / 24)) + 0.5), 65535
+).astype("uint16")  # fmt: skip
+"""The logistic function at n / 24, in Q0.16 (integer_ops' sigmoid_table_uint16)."""
+
+
+def logistic(region: IntegerArithmetic, operator: tvm.ir.Call, grid: Grid) -> relax.Expr | None:
+    """Source: tensorflow/lite/kernels/internal/reference/integer_ops/logistic.h."""
+    return from_logistic_table(region, operator, grid, "fixed_logistic", (0,))
+
+
+def hyperbolic_tangent(
+    region: IntegerArithmetic, operator: tvm.ir.Call, grid: Grid
+) -> relax.Expr | None:
+    """Source: tensorflow/lite/kernels/internal/reference/integer_ops/tanh.h."""
+    return from_logistic_table(region, operator, grid, "fixed_tanh", (0, 1))
+
+
+def from_logistic_table(
+    region: IntegerArithmetic,
+    operator: tvm.ir.Call,
+    grid: Grid,
+    function: str,
+    whole_shifts: tuple[int, ...],
+) -> relax.Expr | None:
+    """Scale the argument to the table's unit, look up; ``whole_shifts`` need no rounding."""
+    source = sixteen_bit_source(region, operator.args[0])
+    if source is None or (grid.dtype, grid.scale, grid.zero_point) != ("int16", Q15, 0):
+        return None
+    multiplier, shift = argument_factor(float(source.scale[0]), whole_shifts)
+    table = region.constant("logistic_table", LOGISTIC)
+
+    def compute(data: te.Tensor, table: te.Tensor) -> te.Tensor:
+        def element(*indices: Any) -> Integer:
+            x = call("fixed_argument", data(*indices).astype("int32"), multiplier, shift)
+            return stored(call(function, x, address(table)), grid)
+
+        return te.compute(data.shape, element, name="interpolated")
+
+    return region.emit_te("interpolate", compute, source.data, table)
+
+
+def argument_factor(scale: float, whole_shifts: tuple[int, ...]) -> tuple[int, int]:
+    """Return the multiplier and right shift from a scale to the table's unit.
+
+    Source: tensorflow/lite/kernels/activations.cc, SigmoidPrepare and TanhPrepare.
+    """
+    fraction, exponent = math.frexp(scale)
+    if fraction == 0.5 and 12 + exponent - 1 in whole_shifts:
+        return 3 << (12 + exponent - 1), 0
+    multiplier, shift = scale * UNIT, 0
+    while multiplier <= 32767 / 2 and shift <= 30:
+        multiplier, shift = multiplier * 2, shift + 1
+    return int(multiplier), shift
+
+
+def address(table: te.Tensor) -> Integer:
+    """Return the address of a table's first entry, as functions of the C header take it."""
+    return tvm.tirx.address_of(table(0))
+
+
+def sixteen_bit_source(region: IntegerArithmetic, expression: relax.Expr) -> Quantised | None:
+    source = region.value(expression)
+    plain = isinstance(source, Quantised) and source.per_tensor and source.sixteen_bit
+    return source if plain else None
+
+
