@@ -131,10 +131,11 @@ ARITHMETIC = (
     *(Case(kind, ((1, 300),), "", grids="free") for kind in ("RELU", "RELU6") for _ in range(4)),
     *(Case("LEAKY_RELU", ((1, 300),), "LeakyReluOptions", {"alpha": a}, grids="free")
       for a in (0.1, 0.3, 1.5, -0.5)),
+    *(Case("EXP", ((1, 300),), "ExpOptions", grids="exponential") for _ in range(4)),
     *(Case("LOGISTIC", ((1, 2000),), "", grids="logistic") for _ in range(8)),
     *(Case("TANH", ((1, 2000),), "", grids="tanh") for _ in range(8)),
     *(Case("SOFTMAX", shape, "SoftmaxOptions", {"beta": beta}, grids="softmax")
-      for shape in (((1, 10),), ((5, 40),), ((1, 2, 3, 7),), ((1, 600),)) for beta in (1.0, 0.5)),
+      for shape in (((1, 10),), ((5, 40),), ((1, 2, 3, 7),), ((1, 400),)) for beta in (1.0, 0.5)),
     *(Case("BATCH_MATMUL", shapes, "BatchMatMulOptions", {"adjX": x, "adjY": y}, grids="product")
       for shapes, x, y in (
           (((2, 5, 7), (2, 7, 4)), False, False), (((2, 5, 7), (2, 4, 7)), False, True))),
@@ -195,6 +196,9 @@ def output_grid(
         return grids[0]
     if case.grids == "square":
         return scaled_grid(grids[0], float(max(g.scale for g in grids)) * 90 * ratio, point)
+    if case.grids == "exponential":
+        reach = float(np.exp(grids[0].scale * np.iinfo(dtype).max))
+        return Quantisation(float(np.float32(reach / np.iinfo(dtype).max)), point)
     if case.grids == "sum_of_two":
         return scaled_grid(grids[0], float(random.uniform(0.7, 2)), point)
     if case.grids in ("logistic", "softmax") and dtype == "int16":
@@ -236,6 +240,9 @@ def add_case(builder: ModelBuilder, case: Case, dtype: str, random: np.random.Ge
     if case.grids in ("logistic", "tanh", "softmax") and dtype == "int16":
         scale = float(2.0 ** -random.integers(9, 14) * random.choice([1, random.uniform(0.5, 1)]))
         grids = [Quantisation(float(np.float32(scale)), 0)]
+    if case.grids == "exponential":
+        reach = float(random.uniform(1, 8)) / np.iinfo(dtype).max
+        grids = [Quantisation(float(np.float32(reach)), 0)]
     if case.grids == "sum_of_two":
         grids = [scaled_grid(grids[0], float(random.uniform(0.2, 1)), g.zero_point) for g in grids]
     if case.grids == "square":

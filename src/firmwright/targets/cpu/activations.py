@@ -7,16 +7,18 @@ the arithmetic is run here for every value that the type has.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tvm
-from tvm import relax
+from tvm import relax, te
 
-from firmwright.targets.cpu.fixed_point import half_away, multiplied
+from firmwright.targets.cpu.fixed_point import Integer, factors_of, half_away, multiplied, scaled
 from firmwright.targets.cpu.fixed_point import quantise_multiplier as quantise
 from firmwright.targets.cpu.inverse_root import inverse_root
+from firmwright.targets.cpu.interpolation import interpolated, sixteen_bit_source
 from firmwright.targets.cpu.quantised import Grid, Quantised
+from firmwright.targets.cpu.requantization import immediates, stored
 from firmwright.targets.cpu.tables import eight_bit_source, integer_table
 from firmwright.transforms.rewriting import Constant, constant_array
 
@@ -30,7 +32,7 @@ def leaky_relu(region: IntegerArithmetic, call: tvm.ir.Call, grid: Grid) -> rela
     """Source: tensorflow/lite/kernels/activations.cc (LeakyReluPrepare), leaky_relu.h."""
     source = eight_bit_source(region, call.args[0])
     if source is None:
-        return None
+        return leaky_relu_wide(region, call, grid)
     scale = np.float32(source.scale[0])
     whole = quantise(float(scale / grid.scale))
     sloped = quantise(float(scale * np.float32(call.attrs.alpha) / grid.scale))
@@ -39,6 +41,31 @@ def leaky_relu(region: IntegerArithmetic, call: tvm.ir.Call, grid: Grid) -> rela
         return multiplied(x, *(whole if x >= 0 else sloped))
 
     return integer_table(region, source, grid, function)
+
+
+def leaky_relu_wide(
+    region: IntegerArithmetic, call: tvm.ir.Call, grid: Grid
+) -> relax.Expr | None:
+    """The same at run time, for 16-bit tensors."""
+    source = sixteen_bit_source(region, call.args[0])
+    if source is None:
+        return None
+    scale = np.float32(source.scale[0])
+    slopes = (np.float32(1), np.float32(call.attrs.alpha))
+    factors = [factors_of(np.array([scale * s / grid.scale], "float64")) for s in slopes]
+
+    def compute(data: te.Tensor) -> te.Tensor:
+        def element(*indices: Any) -> Integer:
+            x = data(*indices).astype("int32")
+            positive, negative = (
+                scaled(x, *immediates(f), largest=source.largest << int(f.left_shift[0]))
+                for f in factors
+            )
+            return stored(te.if_then_else(x >= 0, positive, negative), grid)
+
+        return te.compute(data.shape, element, name="leaky_relu")
+
+    return region.emit_te("leaky_relu", compute, source.data)
 
 
 def absolute(region: IntegerArithmetic, call: tvm.ir.Call, grid: Grid) -> relax.Expr | None:
@@ -147,3 +174,8 @@ def rounded_high_half(x: int, y: int) -> int:
 def high_half(x: int, y: int) -> int:
     """x · y / 2^15 towards zero; the largest 16-bit number at most."""
     return min(int(x * y / 2**15), INT16_MAX)
+
+
+def exponential(region: IntegerArithmetic, call: tvm.ir.Call, grid: Grid) -> relax.Expr | None:
+    """Look 16-bit tensors up; numbers over exp(80) are beyond any grid."""
+    return interpolated(region, call, grid, lambda x: math.exp(min(x, 80.0)))

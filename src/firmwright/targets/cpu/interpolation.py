@@ -61,22 +61,29 @@ def rounded(x: Any) -> Any:
     return type(x)(math.copysign(math.floor(abs(float(x)) + 0.5), float(x)))
 
 
-LOGISTIC = np.minimum(
-    np.floor(65536 / (1 + np.exp(-np.arange(256) / 24)) + 0.5), 65535
-).astype("uint16")  # fmt: skip
-"""The logistic function at n / 24, in Q0.16 (integer_ops' sigmoid_table_uint16)."""
+def logistic_table() -> npt.NDArray[np.uint16]:
+    """Return the logistic function at n / 24, n to 256, in Q0.16.
+
+    Each value is moved by half the largest error of the straight line to the next one: with that
+    the table is the one of tensorflow/lite/kernels/internal/common.h (sigmoid_table_uint16).
+    """
+    value = 1 / (1 + np.exp(-np.arange(257) / 24))
+    bend = value * (1 - value) * (1 - 2 * value) / 24**2
+    table: npt.NDArray[np.uint16] = np.floor(65536 * (value - bend / 16) + 0.5).astype("uint16")
+    table[255:] = 65535
+    return table
 
 
 def logistic(region: IntegerArithmetic, operator: tvm.ir.Call, grid: Grid) -> relax.Expr | None:
     """Source: tensorflow/lite/kernels/internal/reference/integer_ops/logistic.h."""
-    return from_logistic_table(region, operator, grid, "fixed_logistic", (0,))
+    return from_logistic_table(region, operator, grid, "fixed_logistic", 9, (0,))
 
 
 def hyperbolic_tangent(
     region: IntegerArithmetic, operator: tvm.ir.Call, grid: Grid
 ) -> relax.Expr | None:
     """Source: tensorflow/lite/kernels/internal/reference/integer_ops/tanh.h."""
-    return from_logistic_table(region, operator, grid, "fixed_tanh", (0, 1))
+    return from_logistic_table(region, operator, grid, "fixed_tanh", 8, (0, 1))
 
 
 def from_logistic_table(
@@ -84,19 +91,25 @@ def from_logistic_table(
     operator: tvm.ir.Call,
     grid: Grid,
     function: str,
+    bits: int,
     whole_shifts: tuple[int, ...],
 ) -> relax.Expr | None:
-    """Scale the argument to the table's unit, look up; ``whole_shifts`` need no rounding."""
+    """Scale the argument to the table's unit, look up an entry every 2^bits units.
+
+    Scales that are powers of two are exact where they shift left by one of ``whole_shifts``.
+    """
     source = sixteen_bit_source(region, operator.args[0])
     if source is None or (grid.dtype, grid.scale, grid.zero_point) != ("int16", Q15, 0):
         return None
     multiplier, shift = argument_factor(float(source.scale[0]), whole_shifts)
-    table = region.constant("logistic_table", LOGISTIC)
+    table = region.constant("logistic_table", logistic_table())
 
     def compute(data: te.Tensor, table: te.Tensor) -> te.Tensor:
         def element(*indices: Any) -> Integer:
             x = call("fixed_argument", data(*indices).astype("int32"), multiplier, shift)
-            return stored(call(function, x, address(table)), grid)
+            place = call("fixed_place", x, bits)
+            low, high = (table(place + n).astype("int32") for n in (0, 1))
+            return stored(call(function, x, low, high), grid)
 
         return te.compute(data.shape, element, name="interpolated")
 
@@ -117,14 +130,39 @@ def argument_factor(scale: float, whole_shifts: tuple[int, ...]) -> tuple[int, i
     return int(multiplier), shift
 
 
-def address(table: te.Tensor) -> Integer:
-    """Return the address of a table's first entry, as functions of the C header take it."""
-    return tvm.tirx.address_of(table(0))
-
-
 def sixteen_bit_source(region: IntegerArithmetic, expression: relax.Expr) -> Quantised | None:
     source = region.value(expression)
     plain = isinstance(source, Quantised) and source.per_tensor and source.sixteen_bit
     return source if plain else None
 
 
+
+
+def between(x: Integer, table: te.Tensor) -> Integer:
+    """Return an interpolation table's function of a 16-bit integer."""
+    place = (x >> 7) + STEPS // 2
+    low, high = (table(place + n).astype("int32") for n in (0, 1))
+    return call("fixed_between", x, low, high)
+
+
+def interpolated(
+    region: IntegerArithmetic,
+    operator: tvm.ir.Call,
+    grid: Grid,
+    function: Callable[[float], float],
+) -> relax.Expr | None:
+    """Look a function of a 16-bit tensor up in an interpolation table of its own."""
+    source = sixteen_bit_source(region, operator.args[0])
+    if source is None or grid.dtype != "int16" or grid.zero_point != 0:
+        return None
+    scales = float(source.scale[0]), float(grid.scale)
+    entries = interpolation_table(function, scales, (0, 0), np.float32)
+    table = region.constant("interpolation_table", entries)
+
+    def compute(data: te.Tensor, table: te.Tensor) -> te.Tensor:
+        def element(*indices: Any) -> Integer:
+            return stored(between(data(*indices).astype("int32"), table), grid)
+
+        return te.compute(data.shape, element, name="interpolated")
+
+    return region.emit_te("interpolate", compute, source.data, table)

@@ -25,6 +25,7 @@ from firmwright.targets.cpu.fixed_point import (
 )
 from firmwright.targets.cpu.quantised import Grid, Quantised, smallest_integer
 from firmwright.targets.cpu.requantization import stored
+from firmwright.targets.cpu.softmax_wide import softmax_wide
 from firmwright.transforms.rewriting import dtype_of, static_shape
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def softmax(region: IntegerArithmetic, operator: tvm.ir.Call, grid: Grid) -> rel
     """Softmax over the last axis, to scale 1/256 from the type's smallest integer up."""
     source = region.value(operator.args[0])
     if not isinstance(source, Quantised) or not (source.per_tensor and source.eight_bit):
-        return None
+        return softmax_wide(region, operator, grid)
     shape = static_shape(operator)
     if int(operator.attrs.axis) not in (-1, len(shape) - 1) or shape[-1] > LONGEST_ROW:
         return None

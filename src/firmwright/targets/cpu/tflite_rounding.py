@@ -10,6 +10,7 @@ from tvm import relax
 
 from firmwright.targets.cpu.activations import (
     absolute,
+    exponential,
     hard_swish,
     leaky_relu,
     reciprocal_root,
@@ -44,6 +45,7 @@ KERNELS: dict[str, Kernel] = {
     "relax.nn.softmax": softmax,
     "relax.abs": absolute,
     "relax.divide": hard_swish,
+    "relax.exp": exponential,
     "relax.image.resize2d": resize_bilinear,
     "relax.nn.leakyrelu": leaky_relu,
     "relax.nn.prelu": prelu,
