@@ -68,9 +68,7 @@ class ModelBuilder:
         self.graph.inputs.append(index)
         return index
 
-    def constant(
-        self, data: Array, grid: Quantisation | None = None, packed: bool = False
-    ) -> int:
+    def constant(self, data: Array, grid: Quantisation | None = None, packed: bool = False) -> int:
         """Add a constant; ``packed`` stores it as int4, two in a byte, the first one low."""
         if not packed:
             return self.tensor(data.shape, str(data.dtype), grid, data)

@@ -55,7 +55,6 @@ def average_pool(converter: Any, op: Any) -> relax.Expr:
 def fully_connected(converter: Any, op: Any) -> relax.Expr:
     """TVM multiplies an input of more than two axes as it is; TFLite flattens it to rows."""
     source, weights, *_ = converter.get_input_tensors(op)
-    (target,) = converter.get_output_tensors(op)
     given = converter.bb.normalize(converter.get_tensor_expr(source))
     length = int(converter.get_tensor_shape(weights)[1])
     flat = len(given.ty.shape) == 2 and int(given.ty.shape[1]) == length

@@ -56,7 +56,8 @@ def nearest(length: int, extent: int, align_corners: bool, half_pixel_centers: b
         places = np.trunc(real + np.copysign(np.float32(0.5), real))
     else:
         places = np.floor(real)
-    return np.clip(places.astype("int64"), 0, length - 1)
+    inside: Indices = np.clip(places.astype("int64"), 0, length - 1)
+    return inside
 
 
 def mirror_pad(converter: Any, op: Any) -> relax.Expr:
@@ -110,7 +111,9 @@ def strided_slice(converter: Any, op: Any) -> relax.Expr:
             data = converter.bb.normalize(selected(data, axis, places))
     forward = [t for t in taken if t[3] > 0]
     if forward:
-        data = relax.op.strided_slice(data, *(list(column) for column in zip(*forward, strict=True)))
+        data = relax.op.strided_slice(
+            data, *(list(column) for column in zip(*forward, strict=True))
+        )
     return relax.op.reshape(data, lengths_of(converter, target))
 
 

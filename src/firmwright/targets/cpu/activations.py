@@ -15,8 +15,8 @@ from tvm import relax, te
 
 from firmwright.targets.cpu.fixed_point import Integer, factors_of, half_away, multiplied, scaled
 from firmwright.targets.cpu.fixed_point import quantise_multiplier as quantise
-from firmwright.targets.cpu.inverse_root import inverse_root
 from firmwright.targets.cpu.interpolation import interpolated, sixteen_bit_source
+from firmwright.targets.cpu.inverse_root import inverse_root
 from firmwright.targets.cpu.quantised import Grid, Quantised
 from firmwright.targets.cpu.requantization import immediates, stored
 from firmwright.targets.cpu.tables import eight_bit_source, integer_table
@@ -43,9 +43,7 @@ def leaky_relu(region: IntegerArithmetic, call: tvm.ir.Call, grid: Grid) -> rela
     return integer_table(region, source, grid, function)
 
 
-def leaky_relu_wide(
-    region: IntegerArithmetic, call: tvm.ir.Call, grid: Grid
-) -> relax.Expr | None:
+def leaky_relu_wide(region: IntegerArithmetic, call: tvm.ir.Call, grid: Grid) -> relax.Expr | None:
     """The same at run time, for 16-bit tensors."""
     source = sixteen_bit_source(region, call.args[0])
     if source is None:

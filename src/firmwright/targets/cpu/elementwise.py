@@ -57,9 +57,7 @@ def sum_of_two(
     def term(data: te.Tensor, position: int, indices: tuple[Any, ...]) -> Integer:
         centred = element_of(data, indices).astype("int32") - int(operands[position].zero_point[0])
         shifted = centred * 2**headroom
-        return scaled(
-            shifted, *terms[position], largest=operands[position].largest << headroom
-        )
+        return scaled(shifted, *terms[position], largest=operands[position].largest << headroom)
 
     def compute(left: te.Tensor, right: te.Tensor) -> te.Tensor:
         def element(*indices: Any) -> Integer:
@@ -125,7 +123,8 @@ def squared_difference(
                 for data, operand, factors in zip((left, right), operands, terms, strict=True)
             )  # fmt: skip
             return stored(
-                scaled(call("fixed_square", first - second), *immediates(output), largest=largest), grid
+                scaled(call("fixed_square", first - second), *immediates(output), largest=largest),
+                grid,
             )
 
         return te.compute(static_shape(operator), element, name="squared_difference")

@@ -53,7 +53,8 @@ def interpolation_table(
         error = line - rounded(middle * factor)
         entries.append(start - rounded(error / real(2)))
     entries.append(rounded(value(high) * factor))
-    return np.clip(np.array(entries), INT16_MIN, INT16_MAX).astype("int16")
+    table: npt.NDArray[np.int16] = np.clip(entries, INT16_MIN, INT16_MAX).astype("int16")
+    return table
 
 
 def rounded(x: Any) -> Any:
@@ -134,8 +135,6 @@ def sixteen_bit_source(region: IntegerArithmetic, expression: relax.Expr) -> Qua
     source = region.value(expression)
     plain = isinstance(source, Quantised) and source.per_tensor and source.sixteen_bit
     return source if plain else None
-
-
 
 
 def between(x: Integer, table: te.Tensor) -> Integer:

@@ -137,6 +137,4 @@ def summed(
         where = [loops[a] if a in loops else next(places) for a in range(len(data.shape))]
         return data(*where).astype("int32") - zero_point
 
-    return te.compute(
-        extents, lambda *i: te.sum(term(*i), axis=list(loops.values())), name="total"
-    )
+    return te.compute(extents, lambda *i: te.sum(term(*i), axis=list(loops.values())), name="total")

@@ -89,7 +89,7 @@ def evaluated(
         number = constant_array(expression)
         return number.astype("float64").reshape(()) if number.size == 1 else None
     if isinstance(expression, tvm.tirx.IntImm | tvm.tirx.FloatImm):
-        return np.float64(float(expression.value)).reshape(())
+        return np.array(float(expression.value), "float64")
     call = region.definitions.get(expression)
     name = "" if call is None else operator_name(call)
     if call is None or name == "relax.dequantize":

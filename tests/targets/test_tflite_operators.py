@@ -1,0 +1,181 @@
+"""Every operator of the tables equals LiteRT's reference kernel in each type that it takes.
+
+Bit for bit in integers, within 1e-5 of the largest result in float32. One model holds all cases
+of a table, so that one compilation covers them; it runs under gcc's sanitisers.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from firmwright.errors import UserError
+from firmwright.models import tflite
+from firmwright.toolchain.build import SANITISERS
+
+from .firmware import lowered, random_samples, run_generated
+from .test_tflite_kernels import assert_equal
+from .tflite_models import ModelBuilder, Quantisation
+from .tflite_operators import ARITHMETIC, COMPUTED, MOVES, Case, add_case, shaped
+from .tflite_weighted import CASES, add_weighted
+
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+
+NOT_TAKEN = {
+    "int16": {"SPACE_TO_DEPTH", "DEPTH_TO_SPACE", "ARG_MAX", "ARG_MIN", "SUM", "PRELU",
+              "HARD_SWISH", "RELU_N1_TO_1", "RSQRT", "LOG", "GELU", "SQUARED_DIFFERENCE",
+              "LOG_SOFTMAX", "L2_NORMALIZATION"},
+    "uint8": {"ABS", "RSQRT", "EXP", "LOG", "SQUARED_DIFFERENCE", "BATCH_MATMUL"},
+    "int8": {"SUM"},
+    "float32": {"RSQRT"},
+}  # fmt: skip
+"""What LiteRT's reference kernels refuse, or (int8 SUM) get wrong; RSQRT's domain is positive."""
+
+NEARLY = {"int8": {"L2_NORMALIZATION", "LOG_SOFTMAX"},
+          "uint8": {"L2_NORMALIZATION", "LOG_SOFTMAX", "RESIZE_BILINEAR"}}  # fmt: skip
+"""What runs in float32 between dequantize and quantize: it may differ by the last bit."""
+
+
+def model_of(cases: tuple[Case, ...], dtype: str, seed: int) -> bytes:
+    random = np.random.default_rng(seed)
+    builder = ModelBuilder()
+    for case in cases:
+        add_case(builder, case, dtype, random)
+    return shaped(builder)
+
+
+def taken(cases: tuple[Case, ...], dtype: str, nearly: bool = False) -> tuple[Case, ...]:
+    chosen = tuple(c for c in cases if c.kind not in NOT_TAKEN[dtype])
+    return tuple(c for c in chosen if (c.kind in NEARLY.get(dtype, ())) == nearly)
+
+
+def check_exact(data: bytes, folder: Path, samples: int = 8) -> None:
+    for kernel in lowered(data).kernels.kernels:
+        assert "float" not in kernel.body, f"{kernel.region} is not integer"
+    inputs = random_samples(data, samples, 0)
+    found = run_generated(data, inputs, folder, SANITISERS)
+    assert_equal(found, tflite.run_reference(data, inputs).outputs)
+
+
+def check_close(data: bytes, folder: Path) -> None:
+    inputs = random_samples(data, 4, 0)
+    found = run_generated(data, inputs, folder, SANITISERS)
+    for mine, theirs in zip(found, tflite.run_reference(data, inputs).outputs, strict=True):
+        for index, (a, b) in enumerate(zip(mine, theirs, strict=True)):
+            assert (np.isnan(a) == np.isnan(b)).all(), f"output {index}"
+            largest = float(np.abs(b[np.isfinite(b)]).max(initial=1e-6))
+            np.testing.assert_allclose(a, b, 1e-5, 1e-5 * largest, err_msg=f"output {index}")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+def test_moved_elements(tmp_path: Path, dtype: str) -> None:
+    check_exact(model_of(taken(MOVES, dtype), dtype, 1), tmp_path)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+def test_arithmetic(tmp_path: Path, dtype: str) -> None:
+    check_exact(model_of(taken(ARITHMETIC, dtype), dtype, 2), tmp_path)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_functions(tmp_path: Path, dtype: str) -> None:
+    check_exact(model_of(taken(COMPUTED, dtype), dtype, 3), tmp_path)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_what_runs_in_real_numbers_is_off_by_the_last_bit_at_most(
+    tmp_path: Path, dtype: str
+) -> None:
+    data = model_of(taken(COMPUTED, dtype, nearly=True), dtype, 4)
+    inputs = random_samples(data, 8, 0)
+    found = run_generated(data, inputs, tmp_path, SANITISERS)
+    for mine, theirs in zip(found, tflite.run_reference(data, inputs).outputs, strict=True):
+        for a, b in zip(mine, theirs, strict=True):
+            assert np.abs(a.astype("int32") - b).max() <= 1
+
+
+@pytest.mark.parametrize("table", [MOVES, ARITHMETIC, COMPUTED], ids=["moves", "basic", "computed"])
+def test_float_models(tmp_path: Path, table: tuple[Case, ...]) -> None:
+    check_close(model_of(taken(table, "float32"), "float32", 5), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "weights", "bias"),
+    [
+        ("int8", "int8", "int32"),
+        ("uint8", "uint8", "int32"),
+        ("int8", "int4", "int32"),
+        ("int16", "int8", "int64"),
+    ],
+)
+def test_operators_with_weights(tmp_path: Path, dtype: str, weights: str, bias: str) -> None:
+    random = np.random.default_rng(6)
+    builder = ModelBuilder()
+    for case in CASES:
+        if (case.kind, weights) != ("TRANSPOSE_CONV", "int4"):  # LiteRT takes int8 there
+            add_weighted(builder, case, dtype, weights, bias, random)
+    check_exact(shaped(builder), tmp_path)
+
+
+def test_float_operators_with_weights(tmp_path: Path) -> None:
+    random = np.random.default_rng(7)
+    builder = ModelBuilder()
+    for case in CASES:
+        add_weighted(builder, case, "float32", "float32", "float32", random)
+    check_close(shaped(builder), tmp_path)
+
+
+def test_int8_sums_are_saturated(tmp_path: Path) -> None:
+    """LiteRT 2.3.0's reference kernel takes these integers as unsigned: numpy is the judge."""
+    builder = ModelBuilder()
+    source = builder.input((50, 4), "int8", Quantisation(0.5, 5))
+    axes = builder.constant(np.array([1], "int32"))
+    output = builder.output((50,), "int8", Quantisation(1.0, -7))
+    builder.operator("SUM", [source, axes], [output], "ReducerOptions", version=1)
+    data = builder.build()
+    inputs = random_samples(data, 4, 0)
+    for sample, (found,) in zip(inputs, run_generated(data, inputs, tmp_path), strict=True):
+        halves = (sample["t0"].astype("int64") - 5).sum(axis=1)
+        nearest = (halves + 1) >> 1  # ties up, as a factor of exactly 1/2 is rounded
+        np.testing.assert_array_equal(found, np.clip(nearest - 7, -128, 127))
+
+
+def test_weights_stored_as_float16(tmp_path: Path) -> None:
+    builder = ModelBuilder()
+    random = np.random.default_rng(8)
+    source = builder.input((1, 5, 5, 3), "float32", None)
+    stored = [random.normal(0, 1, s).astype("float16") for s in ((4, 3, 3, 3), (4,))]
+    real = [builder.tensor(s.shape, "float32", None) for s in stored]
+    for half, whole in zip(stored, real, strict=True):
+        builder.operator("DEQUANTIZE", [builder.constant(half)], [whole], version=3)
+    output = builder.output((1, 5, 5, 4), "float32", None)
+    builder.operator(
+        "CONV_2D", [source, *real], [output], "Conv2DOptions",
+        padding=0, strideW=1, strideH=1, dilationWFactor=1, dilationHFactor=1,
+    )  # fmt: skip
+    check_close(builder.build(), tmp_path)
+
+
+def test_dynamic_range_quantisation_is_refused() -> None:
+    builder = ModelBuilder()
+    weights = builder.constant(np.ones((3, 4), "int8"), Quantisation(0.1))
+    inputs = [builder.input((1, 4), "float32", None), weights]
+    output = builder.output((1, 3), "float32", None)
+    builder.operator("FULLY_CONNECTED", inputs, [output], "FullyConnectedOptions")
+    with pytest.raises(UserError, match=r"FULLY_CONNECTED .*'t2'.* is dynamic-range quantised"):
+        lowered(builder.build())
+
+
+def test_an_operator_with_a_state_is_refused() -> None:
+    builder = ModelBuilder()
+    real = [builder.constant(np.ones(s, "float32")) for s in ((2, 4), (2, 3), (2,))]
+    state = builder.tensor((1, 6), "float32", None)
+    builder.graph.tensors[state].isVariable = True
+    inputs = [builder.input((1, 4), "float32", None), *real, state]
+    output = builder.output((1, 2), "float32", None)
+    builder.operator("SVDF", inputs, [output], "SVDFOptions", version=1, rank=1)
+    with pytest.raises(UserError, match=r"SVDF .*keeps a state between runs"):
+        lowered(builder.build())
