@@ -166,7 +166,8 @@ COMPUTED = (
     *(Case("BATCH_MATMUL", shapes, "BatchMatMulOptions", {"adjX": x, "adjY": y}, grids="product")
       for shapes, x, y in (
           (((2, 5, 7), (2, 7, 4)), False, False), (((2, 5, 7), (2, 4, 7)), False, True),
-          (((2, 3, 7, 5), (2, 3, 7, 4)), True, False), (((1, 5, 7), (2, 7, 4)), False, False))),
+          (((2, 3, 7, 5), (2, 3, 7, 4)), True, False), (((1, 5, 7), (2, 7, 4)), False, False),
+          (((5, 7), (7, 4)), False, False))),
     *(Case("LOG_SOFTMAX", shape, "LogSoftmaxOptions", grids="log_softmax")
       for shape in (((1, 10),), ((5, 40),))),
     *(Case("L2_NORMALIZATION", shape, "L2NormOptions", grids="unit")

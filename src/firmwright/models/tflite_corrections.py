@@ -137,7 +137,11 @@ def prelu(converter: Any, op: Any) -> relax.Expr:
 
 
 def batch_matmul(converter: Any, op: Any) -> relax.Expr:
-    """TVM refuses quantised factors, and takes the left one's batch for that of the result."""
+    """TVM refuses quantised factors, and takes the left one's batch for that of the result.
+
+    The right factor always has a batch here: a plain matrix is that of FULLY_CONNECTED, which
+    TFLite rounds in another way.
+    """
     left, right = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
     options = converter._get_builtin_options(op, tflite.BatchMatMulOptions)
@@ -149,8 +153,13 @@ def batch_matmul(converter: Any, op: Any) -> relax.Expr:
             data = relax.op.permute_dims(data, [*axes[:-2], axes[-1], axes[-2]])
         quantised = tensor.qnn_params is not None
         factors.append(converter.dequantize(data, tensor) if quantised else data)
+    factors[1] = converter.bb.normalize(factors[1])
+    if len(factors[1].ty.shape) == 2:
+        factors[1] = relax.op.expand_dims(factors[1], 0)
     product = relax.op.matmul(*factors)
-    return product if target.qnn_params is None else converter.quantize(product, target)
+    if target.qnn_params is not None:
+        product = converter.quantize(product, target)
+    return relax.op.reshape(product, moves.lengths_of(converter, target))
 
 
 def squared_difference(converter: Any, op: Any) -> relax.Expr:

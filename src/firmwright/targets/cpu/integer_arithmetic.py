@@ -226,8 +226,10 @@ class IntegerArithmetic:
         sums = sum_type(largest)
         total = self.emit(relax.op.matmul(data, weights, out_dtype=sums))
         axis = len(static_shape(total)) - 1
-        operator = operator_name(call) if len(right) == 2 else "product of two stacks of matrices"
-        return Quantised(total, scale, NO_ZERO_POINT, axis, largest, operator, wide)
+        operator = operator_name(call)
+        if len(right) > 2:  # TFLite's BATCH_MATMUL, which multiplies the scales in float32
+            operator, scale = "product of stacks of matrices", scale.astype("float32")
+        return Quantised(total, scale.astype("float64"), NO_ZERO_POINT, axis, largest, operator, wide)
 
     def integer_operands(
         self, call: tvm.ir.Call, channel_axis: int, terms: int
