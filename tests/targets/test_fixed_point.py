@@ -26,9 +26,13 @@ int main(void)
 
     while (scanf("%d %d %d %d", &x, &y, &left, &shift) == 4) {
         int32_t small = x / 4 + x % 2;
-        printf("%d %d %d %d %d\\n", fixed_product(x, y), fixed_shift(x, shift),
+        printf("%d %d %d %d %d %d %d %d %d\\n", fixed_product(x, y), fixed_shift(x, shift),
             fixed_scale_any(x, y, left, shift), fixed_scale_once(x, y, shift - left),
-            small > -(1 << 29) && small < 1 << 29 ? fixed_scale(small, y, shift) : 0);
+            small > -(1 << 29) && small < 1 << 29 ? fixed_scale(small, y, shift) : 0,
+            fixed_scale_once_wide((int64_t)x * 8, y, shift - left),
+            fixed_scale_wide((int64_t)x * 8, y >> 16, shift - left),
+            fixed_scale_tied((int64_t)x * 8, y, shift - left, 1),
+            fixed_scale_tied((int64_t)x * 8, y, shift - left, 0));
     }
     return 0;
 }
@@ -48,6 +52,11 @@ def nearest_away(value: Fraction) -> int:
     return nearest(value) if value >= 0 else -nearest(-value)
 
 
+def nearest_towards(value: Fraction) -> int:
+    """Round to nearest, ties towards zero."""
+    return -nearest(-value) if value >= 0 else nearest(value)
+
+
 def wrapped(value: int) -> int:
     return (value + 2**31) % 2**32 - 2**31
 
@@ -59,12 +68,17 @@ def twice(x: int, y: int, shift: int) -> int:
 def expected(x: int, y: int, left: int, shift: int) -> list[int]:
     remainder = x % 2 if x >= 0 else -(x % 2)
     small = int(Fraction(x, 4)) + remainder
+    wide = Fraction(8 * x * y, 2 ** (31 + shift - left))
     return [
         nearest(Fraction(x * y, 2**31)),
         nearest_away(Fraction(x, 2**shift)),
         twice(wrapped(x << left), y, shift),
         wrapped(nearest(Fraction(x * y, 2 ** (31 + shift - left)))),
         twice(small, y, shift) if -SMALL < small < SMALL else 0,
+        wrapped(nearest(wide)),
+        wrapped(nearest(Fraction(8 * x * (y >> 16), 2 ** (15 + shift - left)))),
+        wrapped(nearest_away(wide)),
+        wrapped(nearest_towards(wide)),
     ]
 
 

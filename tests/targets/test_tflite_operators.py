@@ -19,8 +19,17 @@ from firmwright.toolchain.build import SANITISERS
 from .firmware import lowered, random_samples, run_generated
 from .test_tflite_kernels import assert_equal
 from .tflite_models import ModelBuilder, Quantisation
-from .tflite_operators import ARITHMETIC, COMPUTED, MOVES, Case, add_case, shaped
-from .tflite_weighted import CASES, add_weighted
+from .tflite_operators import (
+    ARITHMETIC,
+    COMPUTED,
+    MOVES,
+    Case,
+    add_case,
+    random_grid,
+    scaled_grid,
+    shaped,
+)
+from .tflite_weighted import CASES, OPTIONS, add_weighted, windows
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 
@@ -118,6 +127,37 @@ def test_operators_with_weights(tmp_path: Path, dtype: str, weights: str, bias: 
         if (case.kind, weights) != ("TRANSPOSE_CONV", "int4"):  # LiteRT takes int8 there
             add_weighted(builder, case, dtype, weights, bias, random)
     check_exact(shaped(builder), tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["CONV_2D", "FULLY_CONNECTED"])
+@pytest.mark.parametrize(
+    ("dtype", "weights", "bias"),
+    [("int8", "int8", "int32"), ("uint8", "uint8", "int32"), ("int16", "int8", "int64")],
+)
+def test_sums_in_the_middle_between_two_results(
+    tmp_path: Path, kind: str, dtype: str, weights: str, bias: str
+) -> None:
+    """Factors of 1/4 and 1/8, and such that miss them by the last bit of a float32."""
+    random = np.random.default_rng(9)
+    builder = ModelBuilder()
+    for number in range(20):
+        exact = number % 5 == 0
+        source = Quantisation(0.5 if exact else random_grid(random, dtype).scale)
+        grid = Quantisation(0.25 if exact else random_grid(random, "int8").scale)
+        grid = Quantisation(grid.scale, 128 if weights == "uint8" else 0)
+        product = float(np.float32(source.scale * grid.scale))
+        output = scaled_grid(source, grid.scale * (4 if number % 2 else 8), 0)
+        middle = (1, 1) if kind == "CONV_2D" else ()
+        stored = random.integers(-3, 4, (8, *middle, 7)) + grid.zero_point
+        inputs = [
+            builder.input((1, 30, 1, 7) if middle else (30, 7), dtype, source),
+            builder.constant(stored.astype(weights), grid),
+            builder.constant(np.zeros(8, bias), Quantisation(product)),
+        ]
+        result = builder.output((1, 30, 1, 8) if middle else (30, 8), dtype, output)
+        options = windows(0) if middle else {}
+        builder.operator(kind, inputs, [result], OPTIONS[kind], version=3, **options)
+    check_exact(builder.build(), tmp_path)
 
 
 def test_float_operators_with_weights(tmp_path: Path) -> None:

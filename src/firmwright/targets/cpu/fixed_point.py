@@ -77,10 +77,33 @@ def scaled(x: Integer, mantissa: Integer, left: Integer, right: Integer, largest
     return call("fixed_scale", shifted, mantissa, right)
 
 
-def scaled_once(x: Integer, mantissa: Integer, left: Integer, right: Integer) -> Integer:
-    """Return x · mantissa · 2^(left - right - 31), rounded once, ties up."""
+def scaled_once(
+    x: Integer, mantissa: Integer, left: Integer, right: Integer, ties: str = ""
+) -> Integer:
+    """Return x · mantissa · 2^(left - right - 31), rounded once.
+
+    ``ties`` go "up" or "down" in magnitude; where there are none it is ''.
+    """
+    shift = right.astype("int32") - left.astype("int32")
+    if ties:
+        return call("fixed_scale_tied", x.astype("int64"), mantissa, shift, int(ties == "up"))
     function = "fixed_scale_once_wide" if x.ty.dtype == "int64" else "fixed_scale_once"
-    return call(function, x, mantissa, right.astype("int32") - left.astype("int32"))
+    return call(function, x, mantissa, shift)
+
+
+def ties_of(quotient: npt.NDArray[np.float64], factors: Factors, largest: int) -> str:
+    """Tell where a single factor's ties go, which real numbers round half away from zero.
+
+    Ties of the fixed-point factor are no ties of a real one that is a little less: those go down.
+    '' where no integer up to ``largest`` is a tie, and for the factors of several channels.
+    """
+    mantissa, bits = int(factors.mantissa[0]), 31 - int(factors.shift[0])
+    if factors.mantissa.size > 1 or mantissa == 0 or bits < 1:
+        return ""
+    trailing_zeros = (mantissa & -mantissa).bit_length() - 1
+    if 2 ** max(bits - 1 - trailing_zeros, 0) > largest:
+        return ""
+    return "down" if float(quotient.reshape(-1)[0]) < math.ldexp(mantissa, -bits) else "up"
 
 
 def scaled_wide(x: Integer, mantissa: Integer, left: Integer, right: Integer) -> Integer:

@@ -21,6 +21,7 @@ from tvm import relax, te, tirx
 from firmwright.codegen.names import c_identifier
 from firmwright.targets.cpu.quantised import (
     LARGEST_INT32,
+    PRODUCT_OF_STACKS,
     Grid,
     Quantised,
     Value,
@@ -180,7 +181,7 @@ class IntegerArithmetic:
         operands = self.integer_operands(call, layout.index("O"), terms)
         if operands is None:
             return None
-        data, weights, scale, largest, wide = operands
+        data, weights, scale, largest, activations = operands
         sums = sum_type(largest)
         a = call.attrs
         out_layout = str(a.out_layout) or str(a.data_layout)
@@ -192,7 +193,9 @@ class IntegerArithmetic:
             )
         )  # fmt: skip
         axis = out_layout.index("C")
-        return Quantised(total, scale, NO_ZERO_POINT, axis, largest, operator_name(call), wide)
+        return Quantised(
+            total, scale, NO_ZERO_POINT, axis, largest, operator_name(call), activations
+        )
 
     def conv2d_transpose(self, call: tvm.ir.Call) -> Value | None:
         layout, a = str(call.attrs.kernel_layout), call.attrs
@@ -201,7 +204,7 @@ class IntegerArithmetic:
         operands = self.integer_operands(call, layout.index("O"), terms)
         if operands is None or int(a.groups) != 1:
             return None
-        data, weights, scale, largest, wide = operands
+        data, weights, scale, largest, activations = operands
         sums = sum_type(largest)
         out_layout = str(a.out_layout) or str(a.data_layout)
         total = self.emit(
@@ -213,7 +216,9 @@ class IntegerArithmetic:
             )
         )  # fmt: skip
         axis = out_layout.index("C")
-        return Quantised(total, scale, NO_ZERO_POINT, axis, largest, operator_name(call), wide)
+        return Quantised(
+            total, scale, NO_ZERO_POINT, axis, largest, operator_name(call), activations
+        )
 
     def matmul(self, call: tvm.ir.Call) -> Value | None:
         right = static_shape(call.args[1])
@@ -222,21 +227,21 @@ class IntegerArithmetic:
         operands = self.integer_operands(call, len(right) - 1, right[-2])
         if operands is None:
             return None
-        data, weights, scale, largest, wide = operands
+        data, weights, scale, largest, activations = operands
         sums = sum_type(largest)
         total = self.emit(relax.op.matmul(data, weights, out_dtype=sums))
         axis = len(static_shape(total)) - 1
         operator = operator_name(call)
-        if len(right) > 2:  # TFLite's BATCH_MATMUL, which multiplies the scales in float32
-            operator, scale = "product of stacks of matrices", scale.astype("float32")
-        return Quantised(total, scale.astype("float64"), NO_ZERO_POINT, axis, largest, operator, wide)
+        if len(right) > 2:
+            operator = PRODUCT_OF_STACKS
+        return Quantised(total, scale, NO_ZERO_POINT, axis, largest, operator, activations)
 
     def integer_operands(
         self, call: tvm.ir.Call, channel_axis: int, terms: int
-    ) -> tuple[relax.Expr, relax.Expr, npt.NDArray[np.float64], int, bool] | None:
+    ) -> tuple[relax.Expr, relax.Expr, npt.NDArray[np.float64], int, str] | None:
         """Return both operands centred, the products' scale, their sum's largest magnitude.
 
-        Last is whether the left one is of 16 bits. None where int32 might not hold the sum of
+        Last is the left one's type. None where int32 might not hold the sum of
         8-bit operands.
         """
         data, weights = (self.value(a) for a in call.args)
@@ -252,7 +257,7 @@ class IntegerArithmetic:
         if largest >= LARGEST_INT32 and not wide:
             return None
         scale = data.scale * weights.scale
-        return self.centred(data), self.centred(weights), scale, largest, wide
+        return self.centred(data), self.centred(weights), scale, largest, dtype_of(data.data)
 
     def add(self, call: tvm.ir.Call) -> Value | None:
         """Add a bias on the accumulator's own grid as an integer."""

@@ -15,13 +15,16 @@ from firmwright.transforms.rewriting import Constant, constant_array, dtype_of, 
 
 LARGEST_INT32 = 2**31
 
+PRODUCT_OF_STACKS = "product of stacks of matrices"
+"""The operator of sums over two activations, unlike those over weights; TFLite's BATCH_MATMUL."""
+
 
 @dataclass(frozen=True)
 class Quantised:
     """scale · (data - zero_point); both of shape (1,), or one for each channel along ``axis``.
 
     ``largest`` bounds the magnitude of data - zero_point. ``operator`` is the one whose sums
-    these are, '' for stored integers; ``wide`` tells that 16-bit activations went into the sums.
+    these are, '' for stored integers; ``activations`` the type of what went into the sums.
     """
 
     data: relax.Expr
@@ -30,7 +33,7 @@ class Quantised:
     axis: int
     largest: int
     operator: str = ""
-    wide: bool = False
+    activations: str = ""
 
     @property
     def per_tensor(self) -> bool:
@@ -39,6 +42,11 @@ class Quantised:
     @property
     def eight_bit(self) -> bool:
         return ELEMENT_BYTES[dtype_of(self.data)] == 1
+
+    @property
+    def wide(self) -> bool:
+        """Tell sums of 16-bit activations."""
+        return self.activations == "int16"
 
     @property
     def sixteen_bit(self) -> bool:

@@ -16,8 +16,9 @@ from firmwright.targets.cpu.fixed_point import (
     scaled_once,
     scaled_wide,
     shortened,
+    ties_of,
 )
-from firmwright.targets.cpu.quantised import Grid, Quantised
+from firmwright.targets.cpu.quantised import PRODUCT_OF_STACKS, Grid, Quantised
 from firmwright.transforms.rewriting import dtype_of
 
 if TYPE_CHECKING:
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
 ROUNDED_ONCE = frozenset({"relax.matmul"})
 """Operators whose sums are scaled with one rounding.
 
-LiteRT 2.3.0's FULLY_CONNECTED does so even among the reference kernels, whose other operators
-round twice; found by comparing every layer of MLPerf Tiny's autoencoder with both.
+LiteRT 2.3.0's FULLY_CONNECTED scales in double precision and rounds half away from zero, even
+among the reference kernels, whose other operators round twice in fixed point; found by comparing
+its results with both.
 """
 
 
@@ -38,9 +40,14 @@ def requantize(
 
     The quotient of the scales is in double precision, as in TFLite's kernels/kernel_util.cc
     (PopulateConvolutionQuantizationParams) and kernels/quantize.cc, or in single precision, as
-    in kernels/activations.cc (ReluPrepare).
+    in kernels/activations.cc (ReluPrepare). The product of two scales in it is in single
+    precision for some (GetQuantizedConvolutionMultipler).
     """
-    quotient = source.scale / np.float64(grid.scale)
+    scale = source.scale
+    legacy = source.activations == "uint8" and source.operator not in ROUNDED_ONCE
+    if legacy or source.operator == PRODUCT_OF_STACKS:
+        scale = scale.astype("float32").astype("float64")
+    quotient = scale / np.float64(grid.scale)
     if single:
         quotient = (source.scale.astype("float32") / grid.scale).astype("float64")
     factors = factors_of(quotient)
@@ -51,7 +58,8 @@ def requantize(
 
     def rescaled(x: Integer, mantissa: Integer, left: Integer, right: Integer) -> Integer:
         if source.operator in ROUNDED_ONCE:
-            return stored(scaled_once(x, mantissa, left, right), grid)
+            ties = ties_of(quotient, factors, source.largest)
+            return stored(scaled_once(x, mantissa, left, right, ties), grid)
         if source.wide:
             return stored(scaled_wide(x, mantissa, left, right), grid)
         return stored(scaled(x, mantissa, left, right, largest), grid)
