@@ -15,6 +15,7 @@ from firmwright.targets.cpu.quantised import (
     Grid,
     Quantised,
     largest_integer,
+    on_grid,
     smallest_integer,
 )
 from firmwright.transforms.rewriting import Constant, constant_array, dtype_of, operator_name
@@ -127,6 +128,28 @@ def eight_bit_source(region: IntegerArithmetic, expression: relax.Expr) -> Quant
     source = region.value(expression)
     plain = isinstance(source, Quantised) and source.per_tensor and source.eight_bit
     return source if plain else None
+
+
+def concatenation(region: IntegerArithmetic, call: tvm.ir.Call, grid: Grid) -> relax.Expr | None:
+    """Look the parts that are on other grids up in a table each, then join all.
+
+    Source: tensorflow/lite/kernels/internal/reference/concatenation.h, ConcatenationWithScaling.
+    """
+    parts = []
+    for field in call.args[0].fields:
+        source = eight_bit_source(region, field)
+        if source is None:
+            return None
+        parts.append(source.data if on_grid(source, grid) else rescaled(region, source, grid))
+    return region.emit(tvm.ir.Call(call.op, [relax.Tuple(parts)], call.attrs, call.ty_args))
+
+
+def rescaled(region: IntegerArithmetic, source: Quantised, grid: Grid) -> relax.Expr:
+    factor = np.float32(source.scale[0]) * (np.float32(1) / grid.scale)
+    bias = np.float32(-source.zero_point[0]) * factor
+    real = every_integer(source).astype("float32") * factor + bias
+    nearest = np.trunc(real + np.copysign(np.float32(0.5), real)) + grid.zero_point
+    return looked_up(region, source, np.clip(nearest, grid.low, grid.high).astype(grid.dtype))
 
 
 def integer_table(

@@ -28,7 +28,7 @@ from firmwright.targets.cpu.quantised import Grid, Quantised
 from firmwright.targets.cpu.requantization import quantize_real, requantize
 from firmwright.targets.cpu.resize import resize_bilinear
 from firmwright.targets.cpu.softmax import softmax
-from firmwright.targets.cpu.tables import looked_up_chain
+from firmwright.targets.cpu.tables import concatenation, looked_up_chain
 from firmwright.transforms.rewriting import dtype_of, operator_name
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ KERNELS: dict[str, Kernel] = {
     "relax.mean": mean,
     "relax.nn.softmax": softmax,
     "relax.abs": absolute,
+    "relax.concat": concatenation,
     "relax.divide": hard_swish,
     "relax.exp": exponential,
     "relax.image.resize2d": resize_bilinear,
