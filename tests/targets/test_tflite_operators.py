@@ -187,6 +187,25 @@ def test_int8_sums_are_saturated(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found, np.clip(nearest - 7, -128, 127))
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_comparisons(tmp_path: Path, dtype: str) -> None:
+    random = np.random.default_rng(11)
+    builder = ModelBuilder()
+    names = ("Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual")
+    for number in range(18):
+        name, ratio = names[number % 6], (1.0, 2.0, 1.7)[number // 6]
+        left = random_grid(random, dtype)
+        left = scaled_grid(left, 0.04, left.zero_point)  # LiteRT's kernels need scales below 1
+        right = scaled_grid(left, ratio, random_grid(random, dtype).zero_point)
+        shapes = (2, 150), (1, 150) if number > 5 else (2, 150)
+        grids = left, right if number > 5 else left
+        inputs = [builder.input(s, dtype, g) for s, g in zip(shapes, grids, strict=True)]
+        kind = "".join(f"_{c}" if c.isupper() else c for c in name).strip("_").upper()
+        output = builder.output((2, 150), "bool", None)
+        builder.operator(kind, inputs, [output], f"{name}Options")
+    check_exact(builder.build(), tmp_path)
+
+
 def test_concatenation_of_several_grids(tmp_path: Path) -> None:
     """LiteRT takes such for uint8 only."""
     random = np.random.default_rng(10)

@@ -62,6 +62,10 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
                 "is dynamic-range quantised: its activations would be quantised anew in every "
                 "run; quantise the model fully (int8 with a representative dataset) or not at all"
             )
+        if kind == "NEG" and quantised[0]:
+            return (
+                "negates stored integers in LiteRT, whatever their grid: the result is no negative"
+            )
         known = self._SUPPORTED_QUANTIZED_OPS | set(CORRECTIONS) | STORED_INTEGERS | REAL_NUMBERS
         return "has no quantised form here" if any(quantised) and kind not in known else ""
 

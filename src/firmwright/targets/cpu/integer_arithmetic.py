@@ -94,7 +94,7 @@ class IntegerArithmetic:
             "relax.clip": self.clip,
             "relax.concat": self.concat,
         }.get(operator_name(call), self.commute if operator_name(call) in COMMUTING else None)
-        result = handler(call) if handler else None
+        result = handler(call) if handler else self.rounding.evaluate(self, call)
         return self.emit_plain(call) if result is None else result
 
     def value(self, argument: relax.Expr) -> Value:

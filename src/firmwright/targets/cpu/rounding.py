@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import tvm
 from tvm import relax
 
 from firmwright.targets.cpu.quantised import Grid, Quantised
@@ -21,9 +22,15 @@ class Rounding(Protocol):
     ) -> relax.Expr | None:
         """Put an argument of the region's function on a grid; None leaves it to float32."""
 
+    def evaluate(self, region: IntegerArithmetic, call: tvm.ir.Call) -> relax.Expr | None:
+        """Compute a call whose result is no real number on integers; None leaves it to float32."""
+
 
 class OnnxRounding:
     """ONNX's QuantizeLinear: one float32 multiplication, round half to even, clamp."""
+
+    def evaluate(self, *_: Any) -> relax.Expr | None:
+        return None
 
     def quantize(
         self, region: IntegerArithmetic, argument: relax.Expr, grid: Grid

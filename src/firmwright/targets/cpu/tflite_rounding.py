@@ -15,6 +15,7 @@ from firmwright.targets.cpu.activations import (
     leaky_relu,
     reciprocal_root,
 )
+from firmwright.targets.cpu.comparison import COMPARISONS, compare
 from firmwright.targets.cpu.elementwise import (
     add,
     multiply,
@@ -61,6 +62,9 @@ KERNELS: dict[str, Kernel] = {
 
 class TfliteRounding:
     """Fixed-point multipliers with double rounding; a kernel of its own for some operators."""
+
+    def evaluate(self, region: IntegerArithmetic, call: tvm.ir.Call) -> relax.Expr | None:
+        return compare(region, call) if operator_name(call) in COMPARISONS else None
 
     def quantize(
         self, region: IntegerArithmetic, argument: relax.Expr, grid: Grid
