@@ -11,6 +11,7 @@ from tvm import relax
 from tvm.relax.frontend.tflite import tflite_frontend
 
 from firmwright.errors import UserError, first_line
+from firmwright.models.quiet import variable_name
 from firmwright.models.tflite_corrections import CORRECTIONS, REAL_NUMBERS, STORED_INTEGERS
 
 WEIGHTED = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"})
@@ -89,7 +90,8 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
             if result is None:  # folded into its consumers
                 continue
             if len(names) == 1:
-                self.exp_tab.set_expr(names[0], self.bb.emit(result, name_hint=names[0]))
+                named = self.bb.emit(result, name_hint=variable_name(names[0]))
+                self.exp_tab.set_expr(names[0], named)
                 continue
             result = self.bb.normalize(result)
             for position, name in enumerate(names):
