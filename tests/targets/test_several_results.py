@@ -230,12 +230,6 @@ PER_CHANNEL = {name: np.ones(3, "float32") for name in ("s", "b", "m", "v")}
             r"MaxPool \(node 'pool'\): only 1 of its 2 results can be compiled",
         ),
         (
-            [node("LayerNormalization", ["x", "w"], ["y", "mean"], name="norm")],
-            [("y", FLOAT, [1, 3, 4, 4]), ("mean", FLOAT, [1, 3, 4, 1])],
-            17,
-            r"LayerNormalization \(node 'norm'\): only 1 of its 2 results can be compiled",
-        ),
-        (
             [node("BatchNormalization", ["x", *PER_CHANNEL], ["y", "n", "w"], name="norm",
                   training_mode=1)],
             [("y", FLOAT, [1, 3, 4, 4]), ("n", FLOAT, [3])],

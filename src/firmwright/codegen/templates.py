@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
+from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +30,9 @@ def template_text(name: str) -> str:
     return template_folder().joinpath(*name.split("/")).read_text(encoding="utf-8")
 
 
+@cache
 def environment() -> jinja2.Environment:
-    """Return the environment of all templates; an undefined variable is an error."""
+    """Return the environment of all templates, which are parsed once; undefined is an error."""
     env = jinja2.Environment(
         loader=jinja2.FunctionLoader(template_text),
         undefined=jinja2.StrictUndefined,

@@ -17,6 +17,9 @@ from firmwright.errors import UserError, first_line
 from firmwright.models.formats import Verdict
 from firmwright.models.interface import ELEMENT_BYTES, ModelInterface, Operator, Tensor
 from firmwright.models.onnx_checks import check_model
+from firmwright.models.onnx_converters import CONVERTERS
+from firmwright.models.onnx_graph.rewrites import REWRITES
+from firmwright.models.onnx_graph.specialise import specialise
 from firmwright.models.onnx_results import check_results, dropout, refuse_node
 from firmwright.models.quiet import imported, variable_name
 
@@ -27,6 +30,9 @@ class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
     The name is what later stages show to the user, so it has to survive the import.
     """
 
+    def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
+        """Leave that to :func:`report_unsupported`, which names the nodes."""
+
     def _convert_operator(
         self, op_name: str, inputs: Any, attrs: dict[str, Any], opset: int
     ) -> relax.Expr:
@@ -35,7 +41,10 @@ class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
             refuse_node(op_name, inputs, attrs, opset)
             if op_name == "Dropout":
                 return dropout(inputs[0], attrs, opset)
-            result = super()._convert_operator(op_name, inputs, attrs, opset)
+            if op_name in CONVERTERS:
+                result = self.bb.normalize(CONVERTERS[op_name](self.bb, list(inputs), attrs))
+            else:
+                result = super()._convert_operator(op_name, inputs, attrs, opset)
             check_results(result, inputs, attrs)
         except Exception as error:
             raise UserError(
@@ -57,8 +66,12 @@ def import_model(
     """Import an ONNX file; see :class:`firmwright.models.formats.Importer`."""
     model = parse(data, name)
     name_nodes(model.graph)
-    report_unsupported(model, name)
     inputs = graph_inputs(model.graph, name, shapes)
+    try:
+        model = specialise(model, inputs, REWRITES)
+    except UserError as error:
+        raise UserError(f"{name}: {error}") from None
+    report_unsupported(model, name)
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
 
     def convert() -> tvm.IRModule:
@@ -100,7 +113,7 @@ def name_nodes(graph: onnx.GraphProto) -> None:
 
 def report_unsupported(model: onnx.ModelProto, name: str) -> None:
     """Refuse, in one message, every node that TVM has no converter for."""
-    known = set(onnx_frontend._get_convert_map()) | {"Constant", "If"}
+    known = {*onnx_frontend._get_convert_map(), *CONVERTERS, "Constant", "If"}
     lines = [
         f"  {n.domain + '.' if n.domain else ''}{n.op_type} (node '{n.name}')"
         for n in model.graph.node
@@ -183,7 +196,12 @@ def graph_outputs(module: tvm.IRModule, graph: onnx.GraphProto, name: str) -> tu
         shape = getattr(kind, "shape", None)
         if shape is None or not all(isinstance(d, tvm.tirx.IntImm) for d in shape):
             raise UserError(f"{name}: output '{value.name}' has no static shape")
-        outputs.append(Tensor(value.name, tuple(int(d) for d in shape), str(kind.dtype)))
+        numbers = tuple(int(d) for d in shape)
+        if 0 in numbers:
+            raise UserError(
+                f"{name}: output '{value.name}' has no elements: its shape is {list(numbers)}"
+            )
+        outputs.append(Tensor(value.name, numbers, str(kind.dtype)))
     return tuple(outputs)
 
 

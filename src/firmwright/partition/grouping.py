@@ -31,6 +31,7 @@ class Group:
     bindings: list[relax.VarBinding] = field(default_factory=list)
     items: list[relax.VarBinding] = field(default_factory=list)
     anchored: bool = False
+    alone: bool = False
 
     @property
     def root(self) -> relax.Var:
@@ -69,7 +70,7 @@ def group_operators(
             if v in group_of and uses[v] == 1 and v not in kept
         ]
         own = kind(binding.value)
-        group = Group(anchored=own is Kind.ANCHOR)
+        group = Group(anchored=own in (Kind.ANCHOR, Kind.ALONE), alone=own is Kind.ALONE)
         for producer in reversed(producers):
             fits = len(group.bindings) + len(producer.bindings) < LARGEST_GROUP
             if fits and may_merge(group, producer, binding, own):
@@ -98,7 +99,7 @@ def read_variables(value: relax.Expr) -> list[relax.Var]:
 
 def may_merge(group: Group, producer: Group, binding: relax.VarBinding, own: Kind) -> bool:
     """Tell whether ``binding``, which starts or extends ``group``, can take the producer in."""
-    if producer.items:
+    if producer.items or producer.alone or own is Kind.ALONE:
         return False
     if own is Kind.ANCHOR:
         return producer.cheap

@@ -18,6 +18,7 @@ class Kind(Enum):
     ELEMENTWISE = "one result element from the elements at the same place (after broadcasting)"
     LAYOUT = "elements move but are not computed"
     ANCHOR = "a result element needs many input elements"
+    ALONE = "its loops write a result in several places, so that nothing can be fused with them"
 
 
 ELEMENTWISE = frozenset(
@@ -44,8 +45,11 @@ LAYOUT = frozenset(
 RESHAPES = frozenset(f"relax.{n}" for n in ("reshape", "expand_dims", "squeeze", "flatten"))
 """Layout operators that leave the bytes in their order."""
 
-TIR_PATTERNS = {0: Kind.ELEMENTWISE, 1: Kind.ELEMENTWISE, 2: Kind.LAYOUT}
-"""TVM's operator patterns elementwise, broadcast, injective."""
+TIR_PATTERNS = {0: Kind.ELEMENTWISE, 1: Kind.ELEMENTWISE, 2: Kind.LAYOUT, 8: Kind.ALONE}
+"""TVM's operator patterns elementwise, broadcast, injective, opaque."""
+
+ALONE = frozenset({"relax.scatter_elements", "relax.scatter_nd"})
+"""Operators that TVM lowers to opaque loops."""
 
 CHEAP = LAYOUT | {"relax.astype", "relax.dequantize"}
 """Operators that may be evaluated again for each use inside a reduction."""
@@ -76,6 +80,8 @@ def kinds_in(module: tvm.IRModule) -> Callable[[relax.Expr], Kind]:
         if name == "relax.call_tir":
             pattern = int(annotated[value.args[0].name_hint].attrs["op_pattern"])
             return TIR_PATTERNS.get(pattern, Kind.ANCHOR)
+        if name in ALONE:
+            return Kind.ALONE
         if name in ELEMENTWISE:
             return Kind.ELEMENTWISE
         return Kind.LAYOUT if name in LAYOUT else Kind.ANCHOR

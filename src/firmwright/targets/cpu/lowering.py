@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from math import prod
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import tvm
 from tvm import relax, tirx
+from tvm.s_tir import SBlock
 from tvm_ffi import structural_map
 
 from firmwright.codegen.c_library import unknown_functions
@@ -58,7 +61,7 @@ def lower_with_tvm(region: Region, module: tvm.IRModule, rounding: str) -> Lower
     module = relax.transform.LegalizeOps(LEGALIZATIONS)(module)
     refuse_unlowered(module[region.name])
     module, constants = lift_constants(module, region.name)
-    scheduled = schedule_region(fuse(module, region.name))
+    scheduled = schedule_region(with_infinite_starts(fuse(module, region.name)))
 
     roles = [name for name, _ in constants]
     input_names = numbered("input", len(region.inputs))
@@ -101,6 +104,27 @@ def refuse_unlowered(function: relax.Function) -> None:
         for binding in block.bindings:
             if operator_name(binding.value) not in ("", "relax.call_tir"):
                 raise ValueError(f"TVM has no loops for {short_name(binding.value)}")
+
+
+def with_infinite_starts(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Start float maxima and minima at infinity: TVM starts at the largest finite number."""
+
+    def infinite(number: tirx.FloatImm) -> tirx.FloatImm:
+        dtype = str(number.ty.dtype)
+        largest = float(np.finfo(dtype).max) if dtype in ("float32", "float64") else math.inf
+        exceeds = abs(number.value) == largest
+        return tirx.FloatImm(dtype, math.copysign(math.inf, number.value)) if exceeds else number
+
+    def start(block: SBlock) -> SBlock:
+        if block.init is None:
+            return block
+        return SBlock(
+            block.iter_vars, block.reads, block.writes, block.name_hint, block.body,
+            structural_map(block.init, (tirx.FloatImm, infinite)), block.alloc_buffers,
+            block.match_buffers, block.annotations, block.span,
+        )  # fmt: skip
+
+    return function.with_body(structural_map(function.body, (SBlock, start)))
 
 
 def mark_unused(names: list[str], body: str) -> str:

@@ -1,0 +1,1 @@
+"""ONNX graphs made simpler before they are imported."""

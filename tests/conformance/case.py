@@ -1,0 +1,233 @@
+"""One ONNX backend node test through the whole line: model to C to numbers.
+
+As a program it is a worker: a line with a case's name in, a line with its outcome (JSON) out.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+from onnx.backend.test.case.node import collect_testcases
+
+from firmwright.codegen.kernel import Kernels
+from firmwright.codegen.project import Network, write_project
+from firmwright.errors import UserError
+from firmwright.models.interface import ModelInterface
+from firmwright.models.onnx import import_model
+from firmwright.partition.outline import partition_module
+from firmwright.planning import make_plan
+from firmwright.targets.cpu.lowering import lower_region
+from firmwright.toolchain import Build, load_platform, load_toolchain
+from firmwright.transforms import CANONICAL
+from firmwright.verify.protocol import decode_outputs, encode_samples
+
+SANITIZE = ("-O0", "-fsanitize=undefined", "-fno-sanitize-recover=undefined")
+RUN_SECONDS = 20
+OF_A_SHAPE = ("BlackmanWindow", "ConstantOfShape", "HammingWindow", "HannWindow")
+FLOAT_PARAMETERS = ("scales", "roi", "depth")
+INDEX_TYPES = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a case: ``passed``, ``refused`` or ``wrong``, and why.
+
+    ``baked`` names the inputs that were given as initializers: without that it is refused.
+    """
+
+    case: str
+    operator: str
+    verdict: str
+    reason: str
+    baked: tuple[str, ...] = ()
+
+
+class WrongError(Exception):
+    """The C exists and is not right."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model, and data sets of (inputs, expected outputs) with the tolerance for the latter.
+
+    ``node`` is the operator that the case is about: of an expanded case, that of the other one.
+    """
+
+    name: str
+    node: onnx.NodeProto
+    opset: int
+    model: onnx.ModelProto
+    data: tuple[tuple[list[Any], list[Any]], ...]
+    rtol: float
+    atol: float
+
+    @property
+    def operator(self) -> str:
+        return f"{self.node.domain}.{self.node.op_type}".lstrip(".")
+
+
+@cache
+def cases() -> dict[str, Case]:
+    """Return all node tests by name; an expanded one belongs to its function's operator."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = {c.name: c for c in collect_testcases(None) if c.model is not None}
+
+    def case(name: str) -> Case:
+        source = found[name]
+        about = found.get(name.split("_expanded")[0], source).model
+        node = about.graph.node[0]
+        opset = next(o.version for o in about.opset_import if o.domain == node.domain)
+        data = tuple((list(i), list(o)) for i, o in source.data_sets)
+        return Case(name, node, opset, source.model, data, source.rtol, source.atol)
+
+    return {name: case(name) for name in sorted(found)}
+
+
+def judge(name: str) -> Outcome:
+    """Run a case; where it is refused, run it again with the inputs that decide shapes baked in.
+
+    As few of them as it takes: every subset is tried, the smaller ones first.
+    """
+    case = cases()[name]
+    outcome = attempt(case)
+    candidates = shape_inputs(case)
+    for count in range(1, len(candidates) + 1):
+        for names in itertools.combinations(candidates, count):
+            if outcome.verdict == "refused":
+                outcome = replace(attempt(with_constants(case, names)), baked=names)
+    return outcome if outcome.verdict != "refused" else replace(outcome, baked=())
+
+
+def attempt(case: Case) -> Outcome:
+    try:
+        run(case)
+    except UserError as error:
+        reason = str(error).removeprefix(f"{case.name}: ")
+        return Outcome(case.name, case.operator, "refused", reason)
+    except Exception as error:
+        reason = str(error) if isinstance(error, WrongError) else f"{type(error).__name__}: {error}"
+        return Outcome(case.name, case.operator, "wrong", reason)
+    return Outcome(case.name, case.operator, "passed", "")
+
+
+def shape_inputs(case: Case) -> list[str]:
+    """Return the graph inputs that may decide a shape, as far as the operator's schema tells.
+
+    These are shapes, axes, counts and limits: integers of rank 0 or 1, neither of the outputs'
+    type nor the operator's first input, so that no data is among them; what operators call
+    scales, roi or depth; and inputs without elements, which have no values to give.
+    """
+    node = case.node
+    schema = onnx.defs.get_schema(node.op_type, case.opset, node.domain)
+    results = {o.type_str for o in schema.outputs}
+    parameters = [*schema.inputs, *schema.inputs[-1:] * len(node.input)]
+    types = dict(zip(node.input, (p.type_str for p in parameters), strict=False))
+    names = dict(zip(node.input, (p.name for p in parameters), strict=False))
+    found = []
+    for value in case.model.graph.input if len(case.data) == 1 else ():
+        kind = value.type.tensor_type
+        is_index = kind.elem_type in INDEX_TYPES and types.get(value.name) not in results
+        if value.name == node.input[0] and node.op_type not in OF_A_SHAPE:
+            is_index = False
+        is_empty = any(d.dim_value == 0 for d in kind.shape.dim)
+        if is_empty or (
+            len(kind.shape.dim) <= 1 and (is_index or names.get(value.name) in FLOAT_PARAMETERS)
+        ):
+            found.append(value.name)
+    return found
+
+
+def with_constants(case: Case, names: tuple[str, ...]) -> Case:
+    """Turn graph inputs into initializers, as every real model has them."""
+    model = onnx.ModelProto()
+    model.CopyFrom(case.model)
+    given, expected = case.data[0]
+    kept = []
+    for value, data in zip(case.model.graph.input, given, strict=True):
+        if value.name in names:
+            model.graph.initializer.append(numpy_helper.from_array(array(data), value.name))
+            model.graph.input.remove(value)
+        else:
+            kept.append(data)
+    return replace(case, model=model, data=((kept, expected),))
+
+
+def run(case: Case) -> None:
+    """Compile and compare; UserError where the model is refused, WrongError where the C is."""
+    module, interface = import_model(case.model.SerializeToString(), case.name, {})
+    for transform in CANONICAL:
+        module = transform.apply(module)
+    module, partition = partition_module(module, interface, "c", "the only device")
+    lowered = [lower_region(r, module, "onnx") for r in partition.regions if not r.view]
+    kernels = Kernels(tuple(k.kernel for k in lowered))
+    weights = {name: data for k in lowered for name, data in k.weights.items()}
+    plan = make_plan(partition, kernels)
+    build = Build(load_toolchain("gcc"), load_platform("host"), ())
+    network = Network("case", "network", interface, partition, kernels, plan, weights)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_project(network, build, folder)
+        # One compiler run is much faster than one for each file.
+        sources = "".join(f'#include "{p.name}"\n' for p in sorted(folder.glob("*.c")))
+        command = ["gcc", *build.compile_flags, *SANITIZE, "-I.", "-xc", "-", "-o", "firmware"]
+        made = subprocess.run(
+            [*command, "-lm"], cwd=folder, input=sources, capture_output=True, text=True
+        )
+        if made.returncode:
+            raise WrongError(f"the C does not compile: {made.stderr[:300]}")
+        compare(case, interface, folder / "firmware")
+
+
+def compare(case: Case, interface: ModelInterface, firmware: Path) -> None:
+    for given, expected in case.data:
+        sample = {t.name: array(v) for t, v in zip(interface.inputs, given, strict=True)}
+        done = subprocess.run(
+            [firmware],
+            input=encode_samples(interface.inputs, [sample]),
+            capture_output=True,
+            timeout=RUN_SECONDS,
+        )
+        if done.returncode:
+            raise WrongError(f"exit code {done.returncode}: {done.stderr.decode()[:300]}")
+        found = decode_outputs(done.stdout, interface.outputs, 1, done.returncode)[0]
+        for ours, value in zip(found, expected, strict=True):
+            compare_output(ours, array(value), case)
+
+
+def compare_output(ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any], case: Case) -> None:
+    if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
+        raise WrongError(f"{ours.dtype}{ours.shape} for {theirs.dtype}{theirs.shape}")
+    if not np.allclose(ours, theirs, case.rtol, case.atol, equal_nan=True):
+        raise WrongError("the numbers differ")
+
+
+def array(value: Any) -> np.ndarray[Any, Any]:
+    return np.asarray(numpy_helper.to_array(value) if hasattr(value, "data_type") else value)
+
+
+def serve(answer: Callable[[str], Outcome]) -> None:
+    """Answer, on standard output, each case's name that comes on standard input."""
+    # TVM's importer prints to standard output, also from C++; answers go where it cannot reach.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        print(json.dumps(asdict(answer(line.strip()))), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    serve(judge)

@@ -1,0 +1,100 @@
+"""The page of results: by operator, and why cases are refused."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import onnx
+from case import Outcome
+from reasons import sentence
+
+EVALUATED = Path(__file__).with_name("evaluated_by_tvm.txt")
+
+INTRODUCTION = """\
+# ONNX conformance
+
+Written by `python tests/conformance/run.py`; CI fails where it is stale.
+
+The backend node tests of ONNX {version} are {count} models of one operator each (or of the
+function that defines it, "expanded"), with inputs, expected outputs and a tolerance. Each goes
+through the whole line: import, transforms, partition, lowering, C, the host's gcc with
+`-fsanitize=undefined`, run. It has *passed* if every output has the expected type and shape and
+is within the case's own tolerance; it is *refused* if firmwright says why it cannot compile it;
+everything else, a crash or a time limit too, is *wrong*.
+
+Firmware has static shapes. The node tests give shapes, axes and counts as inputs, which in real
+models are constants. So a case that is refused is tried again with such inputs as initializers, as
+few as it takes: int32 and int64 inputs of rank 0 or 1, but neither those of an output's type nor
+the first one, which is data (except where it is a size: ConstantOfShape and the windows); inputs
+that are called `scales`, `roi` or `depth`; inputs without elements. Those that pass only then are
+counted under *constant shapes* as well.
+"""
+
+BY_REASON = """
+## Why cases are refused
+
+The reason of each case is in [conformance_refused.csv](conformance_refused.csv);
+`python tests/conformance/run.py CASE` prints all of it.
+"""
+
+
+BY_TVM = """
+## Refused here, evaluated by TVM
+
+TVM's own virtual machine imports and evaluates {count} of the refused cases as ONNX defines
+(`tests/conformance/plain_tvm.py` finds them). It allocates at run time and brings its own number
+types, which a static schedule in C99 does not:
+"""
+
+
+def render(outcomes: Sequence[Outcome]) -> dict[str, str]:
+    """Return the texts of the page and of the list of refused cases, by file name."""
+    refused = [o for o in outcomes if o.verdict == "refused"]
+    evaluated = set(EVALUATED.read_text(encoding="utf-8").split())
+    by_tvm = [o for o in refused if o.case in evaluated]
+    verdicts = Counter(o.verdict for o in outcomes)
+    totals = ", ".join(f"{v} {verdicts[v]}" for v in ("passed", "refused", "wrong"))
+    page = [
+        INTRODUCTION.format(version=onnx.__version__, count=f"{len(outcomes):,}"),
+        "## By operator\n",
+        *table(("operator", "passed", "constant shapes", "refused", "wrong"), operators(outcomes)),
+        BY_REASON,
+        *table(("reason", "cases", "operators"), reasons(refused)),
+        BY_TVM.format(count=len(by_tvm)),
+        *table(("reason", "cases", "operators"), reasons(by_tvm)),
+        "",
+        totals,
+    ]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("case", "operator", "reason"))
+    writer.writerows((o.case, o.operator, sentence(o)) for o in refused)
+    return {"conformance.md": "\n".join(page) + "\n", "conformance_refused.csv": text.getvalue()}
+
+
+def operators(outcomes: Iterable[Outcome]) -> list[tuple[object, ...]]:
+    counts: Mapping[str, Counter[str]] = defaultdict(Counter)
+    for outcome in outcomes:
+        counts[outcome.operator][outcome.verdict] += 1
+        counts[outcome.operator]["constant"] += bool(outcome.baked)
+    columns = ("passed", "constant", "refused", "wrong")
+    return [
+        (operator, *(count[c] or "" for c in columns)) for operator, count in sorted(counts.items())
+    ]
+
+
+def reasons(refused: Iterable[Outcome]) -> list[tuple[object, ...]]:
+    counts: Mapping[str, Counter[str]] = defaultdict(Counter)
+    for outcome in refused:
+        counts[sentence(outcome)][outcome.operator] += 1
+    ordered = sorted(counts.items(), key=lambda item: (-item[1].total(), item[0]))
+    return [(reason, count.total(), ", ".join(sorted(count))) for reason, count in ordered]
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    lines = [head, ["---"] * len(head), *rows]
+    return ["| " + " | ".join(str(c).replace("|", "\\|") for c in line) + " |" for line in lines]

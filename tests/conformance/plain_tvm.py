@@ -1,0 +1,84 @@
+"""List, in evaluated_by_tvm.txt, the refused cases that TVM alone imports and evaluates right.
+
+    python tests/conformance/plain_tvm.py
+
+It reads docs/conformance_refused.csv. It is run by hand, after TVM or the list of refused cases
+has changed; the page says why each of the cases stays refused.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from case import Case, Outcome, array, cases, compare_output, shape_inputs, with_constants
+
+LIST = Path(__file__).with_name("evaluated_by_tvm.txt")
+REFUSED = Path(__file__).parents[2] / "docs/conformance_refused.csv"
+
+
+def judge(name: str) -> Outcome:
+    """Evaluate a case in TVM's virtual machine, as it is or with constant shapes."""
+    case = cases()[name]
+    outcome = attempt(case)
+    if outcome.verdict != "passed" and shape_inputs(case):
+        outcome = attempt(with_constants(case, tuple(shape_inputs(case))))
+    return outcome
+
+
+def attempt(case: Case) -> Outcome:
+    outcome = Outcome(case.name, case.operator, "passed", "")
+    try:
+        evaluate(case)
+    except Exception as error:  # TVM raises all kinds
+        return replace(outcome, verdict="refused", reason=str(error))
+    return outcome
+
+
+def evaluate(case: Case) -> None:
+    import tvm
+    from tvm import relax
+    from tvm.relax.frontend.onnx import from_onnx
+
+    module = from_onnx(case.model)
+    module = relax.transform.DecomposeOpsForInference()(module)
+    machine = relax.VirtualMachine(tvm.compile(module, target="llvm"), tvm.cpu())
+    for given, expected in case.data:
+        result = machine["main"](*(tvm.runtime.tensor(array(v)) for v in given))
+        found = flat(result)
+        for ours, theirs in zip(found[: len(expected)], expected, strict=True):
+            compare_output(ours, array(theirs), case)
+
+
+def flat(result: Any) -> list[np.ndarray[Any, Any]]:
+    """Return the tensors of a result, which may be a tuple of tensors or a single number."""
+    if hasattr(result, "numpy"):
+        return [result.numpy()]
+    if isinstance(result, bool | int | float):
+        return [np.asarray(result)]
+    return [tensor for part in result for tensor in flat(part)]
+
+
+def main() -> None:
+    from pool import judge_all
+
+    with REFUSED.open(encoding="utf-8", newline="") as file:
+        names = [row["case"] for row in csv.DictReader(file)]
+    right = [o.case for o in judge_all(names, Path(__file__)) if o.verdict == "passed"]
+    LIST.write_text("".join(f"{name}\n" for name in right), encoding="utf-8", newline="\n")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--worker"]:
+        from case import serve
+
+        serve(judge)
+    else:
+        main()

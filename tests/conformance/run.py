@@ -1,0 +1,60 @@
+"""Write docs/conformance.md, check it, or judge single cases.
+
+python tests/conformance/run.py                 write the page
+python tests/conformance/run.py --check         exit 1, with a diff, where it is stale
+python tests/conformance/run.py test_abs ...    say what becomes of these cases, and why
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from case import cases
+from page import render
+from pool import judge_all
+
+ROOT = Path(__file__).parents[2]
+FILES = {
+    "conformance.md": ROOT / "docs/conformance.md",
+    "conformance_refused.csv": ROOT / "docs/conformance_refused.csv",
+}
+
+
+def main(arguments: list[str]) -> int:
+    check = arguments == ["--check"]
+    names = [] if check else arguments
+    unknown = sorted(set(names) - set(cases()))
+    if unknown:
+        print(f"no such case: {', '.join(unknown)}", file=sys.stderr)
+        return 2
+    outcomes = judge_all(names or sorted(cases()))
+    if names:
+        for outcome in outcomes:
+            print(f"{outcome.case}: {outcome.verdict} {outcome.reason}".rstrip())
+        return 0
+    stale = False
+    for name, text in render(outcomes).items():
+        path = FILES[name]
+        stored = path.read_text(encoding="utf-8") if path.exists() else ""
+        if check and stored != text:
+            stale = True
+            lines = difflib.unified_diff(
+                stored.splitlines(), text.splitlines(), f"docs/{name}", "this run", lineterm=""
+            )
+            print("\n".join(lines))
+        elif not check:
+            path.write_text(text, encoding="utf-8", newline="\n")
+    wrong = [o for o in outcomes if o.verdict == "wrong"]
+    for outcome in wrong:
+        print(f"wrong: {outcome.case}: {outcome.reason}", file=sys.stderr)
+    if stale:
+        print("stale: run `python tests/conformance/run.py`", file=sys.stderr)
+    return 1 if stale or wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
