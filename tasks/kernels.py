@@ -15,7 +15,6 @@ def run(job: Job, folder: Path) -> None:
     import tvm
 
     from firmwright.codegen.kernel import Kernels
-    from firmwright.models.interface import ModelInterface
     from firmwright.partition import Partition
     from firmwright.records import read_record, write_arrays, write_record
     from firmwright.targets import load_target
@@ -23,14 +22,12 @@ def run(job: Job, folder: Path) -> None:
     source = job.folder("partition")
     partition = read_record(source / "partition.json", Partition)
     module = tvm.ir.load_json((source / "module.json").read_text(encoding="utf-8"))
-    interface = read_record(job.folder("model") / "model.json", ModelInterface)
-    rounding = "tflite" if interface.format == "tflite" else "onnx"
     lowered, refused = [], []
     for region in partition.regions:
         if region.view:
             continue
         try:
-            lowered.append(load_target(region.device).lower(region, module, rounding))
+            lowered.append(load_target(region.device).lower(region, module, job.recipe.rounding))
         except UserError as error:
             refused.append(f"  {error}")
     if refused:
@@ -43,8 +40,8 @@ def run(job: Job, folder: Path) -> None:
 STAGE = Stage(
     name="kernels",
     sentence="lower every region to C",
-    needs=("model", "partition"),
+    needs=("partition",),
     code=("codegen", "targets", "transforms", "records.py"),
-    options=lambda _: None,
+    options=lambda job: job.recipe.rounding,
     run=run,
 )
