@@ -18,6 +18,7 @@ from firmwright.models.formats import Verdict
 from firmwright.models.interface import ELEMENT_BYTES, ModelInterface, Operator, Tensor
 from firmwright.models.onnx_checks import check_model
 from firmwright.models.onnx_results import check_results, dropout, refuse_node
+from firmwright.models.operator_builder import OperatorBuilder
 from firmwright.models.quiet import imported, variable_name
 
 
@@ -26,6 +27,10 @@ class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
 
     The name is what later stages show to the user, so it has to survive the import.
     """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.bb = OperatorBuilder()
 
     def _convert_operator(
         self, op_name: str, inputs: Any, attrs: dict[str, Any], opset: int

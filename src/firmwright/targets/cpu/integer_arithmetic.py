@@ -22,6 +22,7 @@ from firmwright.codegen.names import c_identifier
 from firmwright.targets.cpu.quantised import (
     LARGEST_INT32,
     Grid,
+    Nearest,
     Quantised,
     Value,
     dequantized,
@@ -31,7 +32,13 @@ from firmwright.targets.cpu.quantised import (
     smallest_integer,
 )
 from firmwright.targets.cpu.rounding import Rounding
-from firmwright.transforms.rewriting import Constant, dtype_of, operator_name, static_shape
+from firmwright.transforms.rewriting import (
+    Constant,
+    constant_array,
+    dtype_of,
+    operator_name,
+    static_shape,
+)
 
 COMMUTING = frozenset(
     f"relax.{n}"
@@ -149,20 +156,33 @@ class IntegerArithmetic:
             return source.data
         return self.rounding.quantize(self, call.args[0], grid)
 
-    def before_activation(self, argument: relax.Expr, grid: Grid) -> tuple[relax.Expr, Grid]:
+    def before_activation(
+        self, argument: relax.Expr, grid: Grid, nearest: Nearest
+    ) -> tuple[relax.Expr, Grid]:
         """Return what a ReLU or clip reads, and the grid with the activation's limits.
 
         Exact because rounding to a grid never reorders values.
         """
-        call = self.definitions.get(argument)
-        if call is None:
+        limits = self.limits_of(argument)
+        if limits is None:
             return argument, grid
-        if operator_name(call) == "relax.nn.relu":
-            return self.before_activation(call.args[0], grid.clamped(0.0, inf))
-        if operator_name(call) == "relax.clip":
-            low, high = (float(a.value) for a in call.args[1:])
-            return self.before_activation(call.args[0], grid.clamped(low, high))
-        return argument, grid
+        operand, low, high = limits
+        return self.before_activation(operand, grid.clamped(low, high, nearest), nearest)
+
+    def limits_of(self, argument: relax.Expr) -> tuple[relax.Expr, float, float] | None:
+        """Return operand and limits of an operator that only clamps to constants."""
+        call = self.definitions.get(argument)
+        name = operator_name(call)
+        if name in ("relax.nn.relu", "relax.nn.relu6"):
+            return call.args[0], 0.0, 6.0 if name.endswith("6") else inf
+        if name == "relax.clip":
+            return call.args[0], *(float(a.value) for a in call.args[1:])
+        if name in ("relax.maximum", "relax.minimum") and isinstance(call.args[1], Constant):
+            limit = constant_array(call.args[1])
+            if limit.size == 1 and static_shape(call) == static_shape(call.args[0]):
+                bound = float(limit.item())
+                return call.args[0], *((bound, inf) if "max" in name else (-inf, bound))
+        return None
 
     def conv2d(self, call: tvm.ir.Call) -> Value | None:
         layout = str(call.attrs.kernel_layout)
@@ -186,9 +206,7 @@ class IntegerArithmetic:
 
     def matmul(self, call: tvm.ir.Call) -> Value | None:
         right = static_shape(call.args[1])
-        operands = (
-            self.integer_operands(call, len(right) - 1, right[0]) if len(right) == 2 else None
-        )
+        operands = self.integer_operands(call, len(right) - 1, right[max(len(right) - 2, 0)])
         if operands is None:
             return None
         data, weights, scale, largest = operands
@@ -222,6 +240,8 @@ class IntegerArithmetic:
             return None
         if not (dtype_of(left.data) == dtype_of(right.data) == "int32"):
             return None
+        if not left.operator:
+            left, right = right, left
         if left.zero_point.any() or right.zero_point.any():
             return None
         if not np.allclose(left.scale, right.scale, rtol=1e-5, atol=0.0):

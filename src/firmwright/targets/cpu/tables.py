@@ -12,11 +12,14 @@ from tvm import relax, te
 
 from firmwright.targets.cpu.quantised import (
     Grid,
+    Nearest,
     Quantised,
+    Value,
     largest_integer,
     smallest_integer,
 )
-from firmwright.transforms.rewriting import dtype_of
+from firmwright.targets.cpu.real_functions import can_evaluate, evaluate
+from firmwright.transforms.rewriting import Constant, constant_array, dtype_of, static_shape
 
 if TYPE_CHECKING:
     from firmwright.targets.cpu.integer_arithmetic import IntegerArithmetic
@@ -25,20 +28,124 @@ Function = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
 
 
 def sigmoid(region: IntegerArithmetic, call: tvm.ir.Call, grid: Grid) -> relax.Expr | None:
-    return looked_up(region, call, grid, lambda x: 1.0 / (1.0 + np.exp(np.minimum(-x, 700.0))))
+    return tflite_table(region, call, grid, lambda x: 1.0 / (1.0 + np.exp(np.minimum(-x, 700.0))))
 
 
 def tanh(region: IntegerArithmetic, call: tvm.ir.Call, grid: Grid) -> relax.Expr | None:
-    return looked_up(region, call, grid, np.tanh)
+    return tflite_table(region, call, grid, np.tanh)
 
 
-def looked_up(
+def tflite_table(
     region: IntegerArithmetic, call: tvm.ir.Call, grid: Grid, function: Function
 ) -> relax.Expr | None:
+    """Look a function up in the table that TFLite fills for it.
+
+    In float32 (tensorflow/lite/kernels/internal/common.h, LUTPopulate): scaled by the reciprocal
+    of the output's scale, rounded half away from zero.
+    """
     source = region.value(call.args[0])
     if not isinstance(source, Quantised) or not (source.per_tensor and source.eight_bit):
         return None
-    table = region.constant("table", table_of(source, grid, function))
+    transformed = function(real_values(source).astype("float64")).astype("float32")
+    scaled = transformed * (np.float32(1) / grid.scale)
+    return looked_up(region, source, table_of(half_away(scaled), grid))
+
+
+def function_table(
+    region: IntegerArithmetic, argument: relax.Expr, grid: Grid, nearest: Nearest
+) -> relax.Expr | None:
+    """Look up what a chain of elementwise operators makes of one stored 8-bit tensor.
+
+    None where there is no such chain. The table holds the chain's float32 results (see
+    :mod:`firmwright.targets.cpu.real_functions`), divided by the scale and rounded by ``nearest``.
+    """
+    sources = stored_sources(region, argument)
+    if not sources or not all(s.data.same_as(sources[0].data) for s in sources):
+        return None
+    source = sources[0]
+    values = chain_values(region, argument)
+    if values.size != 256 or static_shape(argument) != static_shape(source.data):
+        return None
+    with np.errstate(all="ignore"):
+        return looked_up(region, source, table_of(nearest(values / grid.scale), grid))
+
+
+def stored_sources(region: IntegerArithmetic, argument: relax.Expr) -> list[Quantised]:
+    """Return the 8-bit tensors at the chain's start; none where something else takes part."""
+    value = region.value(argument)
+    if isinstance(value, Quantised):
+        stored = value.per_tensor and value.eight_bit and not isinstance(value.data, Constant)
+        return [value] if stored else []
+    call = region.definitions.get(argument)
+    if call is None or not can_evaluate(call):
+        return []
+    found = []
+    for part in call.args:
+        if scalar(region, part) is None:
+            sources = stored_sources(region, part)
+            if not sources:
+                return []
+            found += sources
+    return found
+
+
+def chain_values(region: IntegerArithmetic, argument: relax.Expr) -> npt.NDArray[Any]:
+    """Return the chain's result for each of the 256 integers, smallest first."""
+    constant = scalar(region, argument)
+    if constant is not None:
+        return constant
+    value = region.value(argument)
+    if isinstance(value, Quantised):
+        return real_values(value)
+    call = region.definitions[argument]
+    return evaluate(call, [chain_values(region, a) for a in call.args])
+
+
+def scalar(region: IntegerArithmetic, argument: relax.Expr) -> npt.NDArray[Any] | None:
+    """Return an argument that is one constant number as an array of one."""
+    value = region.value(argument)
+    number = getattr(value, "value", None)
+    if isinstance(number, int | float):
+        return np.array([number], "float32")
+    constant = constant_values(value)
+    return constant.reshape(-1) if constant is not None and constant.size == 1 else None
+
+
+def constant_values(value: Value) -> npt.NDArray[Any] | None:
+    """Return a constant's numbers, dequantized in float32 where it is quantised per tensor."""
+    if not isinstance(value, Quantised):
+        return constant_array(value) if isinstance(value, Constant) else None
+    if not (value.per_tensor and isinstance(value.data, Constant)):
+        return None
+    centred = constant_array(value.data).astype("int64") - value.zero_point[0]
+    return centred.astype("float32") * np.float32(value.scale[0])
+
+
+def real_values(source: Quantised) -> npt.NDArray[np.float32]:
+    """Return scale · (integer - zero point) in float32 for all 256 integers, smallest first."""
+    dtype = dtype_of(source.data)
+    stored = np.arange(smallest_integer(dtype), largest_integer(dtype) + 1)
+    return np.float32(source.scale[0]) * (stored - source.zero_point[0]).astype("float32")
+
+
+def table_of(nearest: npt.NDArray[np.float32], grid: Grid) -> npt.NDArray[Any]:
+    """Add the zero point to whole numbers and clamp them; what is no number becomes the lowest."""
+    whole = np.nan_to_num(nearest, nan=-np.inf) + grid.zero_point
+    table: npt.NDArray[Any] = np.clip(whole, grid.low, grid.high)
+    return table.astype(grid.dtype)
+
+
+def half_away(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Round to whole numbers, halves away from zero, as C's roundf."""
+    whole = np.trunc(x)
+    away: npt.NDArray[np.float32] = whole + np.copysign(np.abs(x - whole) >= 0.5, x)
+    return away.astype("float32")
+
+
+def looked_up(
+    region: IntegerArithmetic, source: Quantised, entries: npt.NDArray[Any]
+) -> relax.Expr:
+    table = region.constant("table", entries)
     first = smallest_integer(dtype_of(source.data))
 
     def compute(data: te.Tensor, table: te.Tensor) -> te.Tensor:
@@ -48,19 +155,3 @@ def looked_up(
         return te.compute(data.shape, element, name="looked_up")
 
     return region.emit_te("look_up", compute, source.data, table)
-
-
-def table_of(source: Quantised, grid: Grid, function: Function) -> npt.NDArray[Any]:
-    """Evaluate the function at every value of the source's type, smallest first.
-
-    In float32 as TFLite fills its tables (tensorflow/lite/kernels/internal/common.h, LUTPopulate):
-    scaled by the reciprocal of the output's scale, rounded half away from zero.
-    """
-    dtype = dtype_of(source.data)
-    stored = np.arange(smallest_integer(dtype), largest_integer(dtype) + 1)
-    real = np.float32(source.scale[0]) * np.float32(stored - source.zero_point[0])
-    transformed = function(real.astype("float64")).astype("float32")
-    scaled = transformed * (np.float32(1) / grid.scale)
-    nearest = np.trunc(scaled + np.copysign(np.float32(0.5), scaled))
-    table: npt.NDArray[Any] = np.clip(nearest + grid.zero_point, grid.low, grid.high)
-    return table.astype(grid.dtype)
