@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from firmwright.errors import UserError
 
 from .jobs import Job
 from .stage import Stage
+
+if TYPE_CHECKING:
+    from firmwright.codegen.kernel import Kernels
+
+SHOWN = 12
+"""Operators that are named on the terminal; the manifest has all."""
 
 
 def run(job: Job, folder: Path) -> None:
@@ -34,7 +41,20 @@ def run(job: Job, folder: Path) -> None:
         raise UserError("\n".join(["operators that cannot be compiled:", *refused]))
     weights = {name: array for region in lowered for name, array in region.weights.items()}
     write_arrays(folder / "weights.npz", weights)
-    write_record(folder / "kernels.json", Kernels(tuple(region.kernel for region in lowered)))
+    kernels = Kernels(tuple(region.kernel for region in lowered))
+    write_record(folder / "kernels.json", kernels)
+    if kernels.float_operators:
+        print(summary(job, kernels))
+
+
+def summary(job: Job, kernels: Kernels) -> str:
+    """Say which operators on quantised values run in float32."""
+    floats = [str(operator) for operator in kernels.float_operators]
+    more = f" and {len(floats) - SHOWN} more: see the manifest" if len(floats) > SHOWN else ""
+    return (
+        f"   {job.recipe.name}: {len(floats)} of {kernels.quantised_operators} quantised "
+        f"operators run in float32: {', '.join(floats[:SHOWN])}{more}"
+    )
 
 
 STAGE = Stage(

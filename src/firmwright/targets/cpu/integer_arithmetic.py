@@ -19,6 +19,8 @@ import tvm
 from tvm import relax, te, tirx
 
 from firmwright.codegen.names import c_identifier
+from firmwright.partition.regions import Region
+from firmwright.targets.cpu.float_use import ArithmeticUse, FloatUse
 from firmwright.targets.cpu.quantised import (
     LARGEST_INT32,
     Grid,
@@ -52,15 +54,18 @@ NO_ZERO_POINT = np.zeros(1, "int64")
 class IntegerArithmetic:
     """Rebuilds one region function; use :func:`with_integer_arithmetic`."""
 
-    def __init__(self, module: tvm.IRModule, name: str, rounding: Rounding) -> None:
-        self.function = module[name]
+    def __init__(self, region: Region, module: tvm.IRModule, rounding: Rounding) -> None:
+        self.region = region
+        self.function = module[region.name]
         self.rounding = rounding
+        self.float_use = FloatUse(region, self.function)
         called = {v: f for v, f in module.functions.items() if isinstance(f, tirx.PrimFunc)}
         self.builder = relax.BlockBuilder(tvm.IRModule(called))
         self.values: dict[relax.Var, Value] = {}
         self.definitions: dict[relax.Var, tvm.ir.Call] = {}
 
-    def run(self, name: str) -> tvm.IRModule:
+    def run(self) -> tuple[tvm.IRModule, ArithmeticUse]:
+        name = self.region.name
         # TVM makes names of temporaries from these.
         parameters = [relax.Var(c_identifier(str(p.name)), p.ty) for p in self.function.params]
         self.values.update(zip(self.function.params, parameters, strict=True))
@@ -69,7 +74,8 @@ class IntegerArithmetic:
                 for block in self.function.body.blocks:
                     for binding in block.bindings:
                         self.definitions[binding.var] = binding.value
-                        self.values[binding.var] = self.translate(binding.value)
+                        value = self.values[binding.var] = self.translate(binding.value)
+                        self.float_use.note(binding, value)
                 results: list[relax.Var] = []
                 for returned in self.function.body.body.fields:
                     value = self.plain(self.values[returned])
@@ -78,7 +84,8 @@ class IntegerArithmetic:
                     results.append(self.builder.emit_output(value))
             self.builder.emit_func_output(relax.Tuple(results))
         # A rounding may compute anew, on integers, what was also emitted in float32.
-        return relax.transform.DeadCodeElimination([name])(self.builder.get())
+        module = relax.transform.DeadCodeElimination([name])(self.builder.get())
+        return module, self.float_use.of(module[name])
 
     def translate(self, call: relax.Expr) -> Value:
         """Return what the call computes, as integers with a scale where that is exact.
@@ -298,6 +305,8 @@ def copied(data: te.Tensor) -> te.Tensor:
     return te.compute(data.shape, lambda *indices: data(*indices), name="copied")
 
 
-def with_integer_arithmetic(name: str, module: tvm.IRModule, rounding: Rounding) -> tvm.IRModule:
-    """Return a module whose function ``name`` computes the same with integers where it can."""
-    return IntegerArithmetic(module, name, rounding).run(name)
+def with_integer_arithmetic(
+    region: Region, module: tvm.IRModule, rounding: Rounding
+) -> tuple[tvm.IRModule, ArithmeticUse]:
+    """Return a module whose function of the region computes the same with integers where it can."""
+    return IntegerArithmetic(region, module, rounding).run()
