@@ -179,6 +179,8 @@ class IntegerArithmetic:
     def limits_of(self, argument: relax.Expr) -> tuple[relax.Expr, float, float] | None:
         """Return operand and limits of an operator that only clamps to constants."""
         call = self.definitions.get(argument)
+        if call is None:
+            return None
         name = operator_name(call)
         if name in ("relax.nn.relu", "relax.nn.relu6"):
             return call.args[0], 0.0, 6.0 if name.endswith("6") else inf

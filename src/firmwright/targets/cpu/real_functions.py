@@ -25,7 +25,8 @@ def sigmoid(x: Real) -> Real:
 
 
 def gelu(x: Real) -> Real:
-    return 0.5 * x * (1.0 + np.vectorize(erf)(x / sqrt(2.0)))
+    result: Real = 0.5 * x * (1.0 + np.vectorize(erf)(x / sqrt(2.0)))
+    return result
 
 
 def gelu_tanh(x: Real) -> Real:

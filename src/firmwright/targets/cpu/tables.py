@@ -118,14 +118,15 @@ def constant_values(value: Value) -> npt.NDArray[Any] | None:
     if not (value.per_tensor and isinstance(value.data, Constant)):
         return None
     centred = constant_array(value.data).astype("int64") - value.zero_point[0]
-    return centred.astype("float32") * np.float32(value.scale[0])
+    return np.asarray(centred.astype("float32") * np.float32(value.scale[0]))
 
 
 def real_values(source: Quantised) -> npt.NDArray[np.float32]:
     """Return scale · (integer - zero point) in float32 for all 256 integers, smallest first."""
     dtype = dtype_of(source.data)
     stored = np.arange(smallest_integer(dtype), largest_integer(dtype) + 1)
-    return np.float32(source.scale[0]) * (stored - source.zero_point[0]).astype("float32")
+    centred = (stored - source.zero_point[0]).astype("float32")
+    return np.asarray(np.float32(source.scale[0]) * centred)
 
 
 def table_of(nearest: npt.NDArray[np.float32], grid: Grid) -> npt.NDArray[Any]:

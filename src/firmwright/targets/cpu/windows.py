@@ -33,14 +33,20 @@ class Windows:
         return output * self.stride - self.before + step * self.dilation
 
     @property
+    def span(self) -> tuple[int, int]:
+        """The first and the last place that any window reads."""
+        return int(self.place(0, 0)), int(self.place(self.outputs - 1, self.size - 1))
+
+    @property
     def padded(self) -> bool:
         """Tell whether any window reads beside the elements."""
-        return self.place(0, 0) < 0 or self.place(self.outputs - 1, self.size - 1) >= self.extent
+        first, last = self.span
+        return first < 0 or last >= self.extent
 
     @property
     def uniform(self) -> bool:
         """Tell whether every place of every window counts."""
-        first, last = self.place(0, 0), self.place(self.outputs - 1, self.size - 1)
+        first, last = self.span
         return first >= -self.counted[0] and last < self.extent + self.counted[1]
 
     def count(self, output: Integer) -> Integer:
