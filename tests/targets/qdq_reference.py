@@ -41,7 +41,8 @@ class Grid:
     def store(self, whole: Array, floor: int | None = None) -> Array:
         """Add the zero point and clamp; ``floor`` is a fused ReLU's lowest integer."""
         low, high = self.limits
-        shifted = np.clip(whole.astype("float64") + self.zero_point, max(low, floor or low), high)
+        shifted = whole.astype("float64") + self.zero_point
+        shifted = np.clip(shifted, low if floor is None else floor, high)
         return shifted.astype(self.dtype)
 
 
