@@ -81,9 +81,7 @@ def assert_exact(data: bytes, folder: Path, samples: list[Sample] | None = None)
     return found
 
 
-def lowered(
-    data: bytes, format_name: str | None = None, rounding: str | None = None
-) -> Network:
+def lowered(data: bytes, format_name: str | None = None, rounding: str | None = None) -> Network:
     """Import, partition, lower and plan a model for the CPU; the rounding is its format's own."""
     format_name = format_name or format_of(data)
     rounding = rounding or ("tflite" if format_name == "tflite" else "onnx")

@@ -15,7 +15,7 @@ Arithmetic = Onnx | Tflite
 Sample = dict[str, Array]
 Reference = Callable[[Arithmetic, Sample], Array]
 
-TYPES = {"int8": TensorProto.INT8, "uint8": TensorProto.UINT8}
+TYPES = {"int16": TensorProto.INT16, "int8": TensorProto.INT8, "uint8": TensorProto.UINT8}
 
 
 class Graph:
@@ -70,8 +70,8 @@ class Graph:
 
     def build(self) -> bytes:
         graph = helper.make_graph(self.nodes, "g", self.inputs, self.outputs, self.constants)
-        opset = [helper.make_opsetid("", 19)]
-        model = helper.make_model(graph, opset_imports=opset, ir_version=9)
+        opset = [helper.make_opsetid("", 21)]
+        model = helper.make_model(graph, opset_imports=opset, ir_version=10)
         return onnx.shape_inference.infer_shapes(model, strict_mode=True).SerializeToString()
 
     def samples(self, count: int, seed: int) -> list[Sample]:
