@@ -37,7 +37,7 @@ def test_an_operator_without_integer_form_is_listed_by_name() -> None:
     kernels = lowered(graph.build(), "onnx", "tflite").kernels
     kinds = [o.kind for o in kernels.float_operators]
     assert kinds == ["max", "subtract", "exp", "sum", "log", "add"]
-    assert {o.source for o in kernels.float_operators} == {total}
+    assert kernels.float_operators[-1].source == total
     assert kernels.quantised_operators == len(kinds) + 1  # the ReLU clamps integers
 
 
