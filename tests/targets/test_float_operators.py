@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 from firmwright.codegen.project import write_project
 from firmwright.planning import make_plan
@@ -93,3 +94,21 @@ def test_qdq_networks_keep_integers_in_the_arena(name: str, rounding: str) -> No
     floats = [o.kind for o in network.kernels.float_operators]
     assert floats == (["softmax"] if rounding == "tflite" else floats)
     assert set(floats) <= {"add", "avg_pool2d", "softmax"}
+
+
+def weights_of(kind: int) -> tuple[str, bytes]:
+    """Return body and weights of a convolution whose weights are stored as ``kind``."""
+    graph = Graph()
+    _, real = graph.input((1, 2, 3, 3), GRID)
+    values = list(range(-6, 6))
+    for name, shape, given in (("w", [6, 2, 1, 1], values), ("z", [], [0])):
+        graph.constants.append(helper.make_tensor(name, kind, shape, given))
+    scale = graph.constant(np.float32(0.1))
+    weights = graph.node("DequantizeLinear", ["w", scale, "z"])
+    graph.output(graph.node("Conv", [real, weights]), GRID, unchecked)
+    network = lowered(graph.build(), "onnx")
+    return network.kernels.kernels[0].body, next(iter(network.weights.values())).tobytes()
+
+
+def test_weights_of_four_bits_are_as_those_of_eight() -> None:
+    assert weights_of(TensorProto.INT4) == weights_of(TensorProto.INT8)

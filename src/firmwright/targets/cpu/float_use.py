@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from tvm import relax
 
 from firmwright.codegen.kernel import FloatOperator
+from firmwright.models.interface import is_source_name
 from firmwright.partition.grouping import read_variables
 from firmwright.partition.operators import short_name
-from firmwright.partition.outline import is_source_name
 from firmwright.partition.regions import Region
 from firmwright.targets.cpu.quantised import Quantised, Value
 from firmwright.transforms.rewriting import operator_name
