@@ -213,6 +213,9 @@ def add_move(draw: Draw, graph: Graph) -> None:
     result, function = MOVES[kind](graph, [real for _, real in inputs])
 
     def reference(arithmetic: Arithmetic, sample: Sample) -> Array:
+        if kind == "Max":  # imported as a stack and a reduction, which run in float and are listed
+            real = [g.real(sample[name]) for (name, _), g in zip(inputs, grids, strict=True)]
+            return arithmetic.of_real(np.maximum(*real), grid)
         stored = [
             arithmetic.of_stored(sample[name], g, grid)
             for (name, _), g in zip(inputs, grids, strict=False)
