@@ -15,6 +15,7 @@ def options(job: Job) -> Any:
     return {
         "batch": [batch.size, batch.require] if batch else None,
         "target": [[d.name, sorted(d.options)] for d in job.recipe.target],
+        "rounding": job.recipe.rounding,
         **memory_options(job),
     }
 
@@ -38,13 +39,12 @@ def run(job: Job, folder: Path) -> None:
     for transform in CANONICAL:
         module = transform.apply(module)
     device = load_target(job.recipe.target[0].name)
-    rounding = "tflite" if interface.format == "tflite" else "onnx"
 
     def needed(size: int) -> int:
         batched, ports, _ = batched_interface(interface, module, size)
         outlined, partition = partition_module(batched, ports, device.name, device.reason)
         lowered = [
-            device.lower(region, outlined, rounding)
+            device.lower(region, outlined, job.recipe.rounding)
             for region in partition.regions
             if not region.view
         ]

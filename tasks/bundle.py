@@ -59,6 +59,7 @@ def manifest(job: Job, files: tuple[BundledFile, ...]) -> Manifest:
 
     from firmwright.bundle.manifest import (
         MANIFEST_VERSION,
+        Arithmetic,
         BatchReport,
         Manifest,
         MemoryReport,
@@ -66,6 +67,7 @@ def manifest(job: Job, files: tuple[BundledFile, ...]) -> Manifest:
         RunReport,
         Source,
     )
+    from firmwright.codegen.kernel import Kernels
     from firmwright.models import ModelInterface
     from firmwright.planning import Plan
     from firmwright.planning.batch import BatchChoice
@@ -76,6 +78,7 @@ def manifest(job: Job, files: tuple[BundledFile, ...]) -> Manifest:
     from firmwright.verify.record import RunRecord
 
     interface = read_record(job.folder("model") / "model.json", ModelInterface)
+    kernels = read_record(job.folder("kernels") / "kernels.json", Kernels)
     plan = read_record(job.folder("plan") / "plan.json", Plan)
     memory = read_record(job.folder("firmware") / "memory.json", MemoryUse)
     record = read_record(job.folder("run") / "run.json", RunRecord)
@@ -89,6 +92,9 @@ def manifest(job: Job, files: tuple[BundledFile, ...]) -> Manifest:
         model=ModelSource(interface.format, interface.sha256),
         recipe=Source(job.recipe.sha256),
         files=files,
+        arithmetic=Arithmetic(
+            job.recipe.rounding, kernels.quantised_operators, kernels.float_operators
+        ),
         memory=MemoryReport(
             memory.flash_bytes, memory.ram_bytes, plan.arena_bytes, plan.arena_lower_bound_bytes
         ),
@@ -121,7 +127,7 @@ def manifest(job: Job, files: tuple[BundledFile, ...]) -> Manifest:
 STAGE = Stage(
     name="bundle",
     sentence="pack firmware, sources and manifest",
-    needs=("model", "batch", "plan", "sources", "firmware", "run"),
+    needs=("model", "batch", "kernels", "plan", "sources", "firmware", "run"),
     code=("bundle", "records.py"),
     options=options,
     run=run,

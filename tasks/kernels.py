@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from firmwright.errors import UserError
 
 from .jobs import Job
 from .stage import Stage
+
+if TYPE_CHECKING:
+    from firmwright.codegen.kernel import Kernels
+
+SHOWN = 12
+"""Operators that are named on the terminal; the manifest has all."""
 
 
 def run(job: Job, folder: Path) -> None:
@@ -15,7 +22,6 @@ def run(job: Job, folder: Path) -> None:
     import tvm
 
     from firmwright.codegen.kernel import Kernels
-    from firmwright.models.interface import ModelInterface
     from firmwright.partition import Partition
     from firmwright.records import read_record, write_arrays, write_record
     from firmwright.targets import load_target
@@ -23,28 +29,39 @@ def run(job: Job, folder: Path) -> None:
     source = job.folder("partition")
     partition = read_record(source / "partition.json", Partition)
     module = tvm.ir.load_json((source / "module.json").read_text(encoding="utf-8"))
-    interface = read_record(job.folder("model") / "model.json", ModelInterface)
-    rounding = "tflite" if interface.format == "tflite" else "onnx"
     lowered, refused = [], []
     for region in partition.regions:
         if region.view:
             continue
         try:
-            lowered.append(load_target(region.device).lower(region, module, rounding))
+            lowered.append(load_target(region.device).lower(region, module, job.recipe.rounding))
         except UserError as error:
             refused.append(f"  {error}")
     if refused:
         raise UserError("\n".join(["operators that cannot be compiled:", *refused]))
     weights = {name: array for region in lowered for name, array in region.weights.items()}
     write_arrays(folder / "weights.npz", weights)
-    write_record(folder / "kernels.json", Kernels(tuple(region.kernel for region in lowered)))
+    kernels = Kernels(tuple(region.kernel for region in lowered))
+    write_record(folder / "kernels.json", kernels)
+    if kernels.float_operators:
+        print(summary(job, kernels))
+
+
+def summary(job: Job, kernels: Kernels) -> str:
+    """Say which operators on quantised values run in float32."""
+    floats = [str(operator) for operator in kernels.float_operators]
+    more = f" and {len(floats) - SHOWN} more: see the manifest" if len(floats) > SHOWN else ""
+    return (
+        f"   {job.recipe.name}: {len(floats)} of {kernels.quantised_operators} quantised "
+        f"operators run in float32: {', '.join(floats[:SHOWN])}{more}"
+    )
 
 
 STAGE = Stage(
     name="kernels",
     sentence="lower every region to C",
-    needs=("model", "partition"),
+    needs=("partition",),
     code=("codegen", "targets", "transforms", "records.py"),
-    options=lambda _: None,
+    options=lambda job: job.recipe.rounding,
     run=run,
 )

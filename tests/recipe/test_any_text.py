@@ -15,7 +15,7 @@ from firmwright.recipe import Catalogue, load_recipe, parse_target
 from firmwright.recipe.target import read_target
 
 KEYS = "name model path url sha256 format inputs image shape platform target device options"
-KEYS += " toolchain c_prefix cflags run samples seed emulator tolerance absolute relative"
+KEYS += " rounding toolchain c_prefix cflags run samples seed emulator tolerance absolute relative"
 VALUES = "c zig host rv32-bare tidl net.onnx a.npz 1 0 -1 1.5 1e3 010 on ~ x.yaml / .. .inf soma"
 MARKS = [": ", "- ", ", ", "\n", "\n  ", "[", "]", "{", "}", "&a ", "*a", "<<", "'", '"', "#"]
 MARKS += ["!!int ", "!x ", "? ", "---\n", "%", "\t", " ", ">", "|"]

@@ -31,6 +31,7 @@ model: {{path: net.bin, sha256: {DIGEST.upper()}, format: tflite}}
 inputs: {{b: {{shape: [1, 2]}}, a: {{shape: [3]}}}}
 platform: host
 target: [soma_dory -layout_transform=0, {{device: tidl, options: {{fast: true}}}}, c]
+rounding: tflite
 toolchain: clang
 c_prefix: tvmgen_default
 cflags: [-O3]
@@ -61,6 +62,7 @@ def test_defaults(load: Load, tmp_path: Path) -> None:
         inputs=(),
         platform="rv32-bare",
         target=(DeviceSpec("c"),),
+        rounding="onnx",
         toolchain="zig",
         c_prefix="network",
         cflags=(),
@@ -85,6 +87,7 @@ def test_everything_stated(load: Load, tmp_path: Path) -> None:
             DeviceSpec("tidl", (("fast", "1"),)),
             DeviceSpec("c"),
         ),
+        rounding="tflite",
         toolchain="clang",
         c_prefix="tvmgen_default",
         cflags=("-O3",),
@@ -96,6 +99,14 @@ def test_everything_stated(load: Load, tmp_path: Path) -> None:
 def test_a_value_with_commas_in_a_list(load: Load) -> None:
     recipe = load("model: net.onnx\ntarget: ['c -mattr=+fp,+mul']")
     assert recipe.target == (DeviceSpec("c", (("mattr", "+fp,+mul"),)),)
+
+
+@pytest.mark.parametrize(
+    ("model", "rounding"), [("net.onnx", "onnx"), ("{path: net.bin, format: tflite}", "tflite")]
+)
+def test_rounding_is_the_models_own_unless_stated(load: Load, model: str, rounding: str) -> None:
+    assert load(f"model: {model}").rounding == rounding
+    assert load(f"model: {model}\nrounding: tflite").rounding == "tflite"
 
 
 def test_model_by_url(load: Load) -> None:
@@ -189,7 +200,7 @@ def test_canonical_form_has_no_absolute_path(load: Load, tmp_path: Path) -> None
         *("name: other", "platform: host", "target: tidl, c", "toolchain: riscv64-unknown-elf-gcc"),
         *("c_prefix: other", "cflags: [-O3]", "inputs: {a: {shape: [1]}}", "run: {samples: 2}"),
         *("run: {seed: 1}", "run: {emulator: qemu}", "run: {tolerance: {relative: 0.5}}"),
-        *("run: {inputs: a.npy}", "target: c -a=1"),
+        *("run: {inputs: a.npy}", "target: c -a=1", "rounding: tflite"),
     ],
 )
 def test_digest_covers_every_key(load: Load, change: str) -> None:

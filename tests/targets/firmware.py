@@ -43,11 +43,12 @@ def run_generated(
     folder: Path,
     cflags: tuple[str, ...] = (),
     format_name: str | None = None,
+    rounding: str | None = None,
 ) -> Outputs:
     """Generate, compile with gcc, run; one list of outputs a sample."""
     platform = load_platform("host")
     build = Build(load_toolchain("gcc"), platform, cflags)
-    network = lowered(data, format_name)
+    network = lowered(data, format_name, rounding)
     sources = folder / "sources"
     write_project(network, build, sources)
     compiler = find_compiler(build.toolchain, platform.architecture)
@@ -80,18 +81,17 @@ def assert_exact(data: bytes, folder: Path, samples: list[Sample] | None = None)
     return found
 
 
-def lowered(data: bytes, format_name: str | None = None) -> Network:
-    """Import, partition, lower and plan a model for the CPU."""
+def lowered(data: bytes, format_name: str | None = None, rounding: str | None = None) -> Network:
+    """Import, partition, lower and plan a model for the CPU; the rounding is its format's own."""
     format_name = format_name or format_of(data)
+    rounding = rounding or ("tflite" if format_name == "tflite" else "onnx")
     module, interface = FORMATS[format_name].load().import_model(data, "test model", {})
     for transform in CANONICAL:
         module = transform.apply(module)
     device = load_target("c")
     module, partition = partition_module(module, interface, device.name, device.reason)
     regions = [
-        device.lower(region, module, "tflite" if format_name == "tflite" else "onnx")
-        for region in partition.regions
-        if not region.view
+        device.lower(region, module, rounding) for region in partition.regions if not region.view
     ]
     kernels = Kernels(tuple(region.kernel for region in regions))
     weights = {name: array for region in regions for name, array in region.weights.items()}

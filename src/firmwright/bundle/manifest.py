@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from firmwright.codegen.kernel import FloatOperator
 from firmwright.postprocess.report import DetectionReport
 from firmwright.recipe import Tolerance
 from firmwright.records import schema_of
@@ -45,6 +46,19 @@ class MemoryReport:
     ram_bytes: int
     arena_bytes: int
     arena_lower_bound_bytes: int
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """How quantised values are computed.
+
+    ``quantised_operators`` counts the operators on values that were dequantized;
+    ``float_operators`` are those of them that run in float32, all others run on integers.
+    """
+
+    rounding: str
+    quantised_operators: int
+    float_operators: tuple[FloatOperator, ...]
 
 
 @dataclass(frozen=True)
@@ -99,6 +113,7 @@ class Manifest:
     model: ModelSource
     recipe: Source
     files: tuple[BundledFile, ...]
+    arithmetic: Arithmetic
     memory: MemoryReport
     batch: BatchReport | None
     run: RunReport

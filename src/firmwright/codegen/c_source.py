@@ -173,7 +173,7 @@ def between_braces(source: str) -> str:
 
 
 RENAMED = (
-    (r"\b(\w+?)(?:_intermediate)?(?:_\d+)?_ptr\b", r"\1"),
+    (r"\b(\w+?)(?:_intermediate)?(_\d+)?_ptr\b", r"\1\2"),
     (r"\bcse_v(\d+)\b", r"common_\1"),
     (r"\bcondval(_\d+)?\b", r"chosen\1"),
     (r"\bv_(?:_(\d+))?(?!\w)", lambda m: f"value_{m[1] or 0}"),

@@ -36,10 +36,23 @@ class Parameter:
 
 
 @dataclass(frozen=True)
+class FloatOperator:
+    """An operator that computes quantised values in float32: its kind, its name in the model."""
+
+    kind: str
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} ('{self.source}')" if self.source else self.kind
+
+
+@dataclass(frozen=True)
 class Kernel:
     """One region's function: parameters in the order inputs, weights, outputs, scratch; its body.
 
     ``body`` is C99 between the braces. Weights are arrays of ``kernels/weights.npz``.
+    ``quantised_operators`` counts the operators on values that were dequantized;
+    ``float_operators`` are those of them that have no integer form here.
     """
 
     region: str
@@ -49,6 +62,8 @@ class Kernel:
     scratch: tuple[Parameter, ...]
     body: str
     functions: tuple[str, ...]
+    quantised_operators: int
+    float_operators: tuple[FloatOperator, ...]
 
 
 @dataclass(frozen=True)
@@ -64,3 +79,11 @@ class Kernels:
     """All kernels of a network, in execution order."""
 
     kernels: tuple[Kernel, ...]
+
+    @property
+    def quantised_operators(self) -> int:
+        return sum(k.quantised_operators for k in self.kernels)
+
+    @property
+    def float_operators(self) -> tuple[FloatOperator, ...]:
+        return tuple(o for k in self.kernels for o in k.float_operators)

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import tvm
 from google.protobuf.message import DecodeError
+from onnx import TensorProto, numpy_helper
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
@@ -21,6 +22,7 @@ from firmwright.models.onnx_converters import CONVERTERS
 from firmwright.models.onnx_graph.rewrites import REWRITES
 from firmwright.models.onnx_graph.specialise import specialise
 from firmwright.models.onnx_results import check_results, dropout, refuse_node
+from firmwright.models.operator_builder import OperatorBuilder
 from firmwright.models.quiet import imported, variable_name
 
 
@@ -29,6 +31,10 @@ class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
 
     The name is what later stages show to the user, so it has to survive the import.
     """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.bb = OperatorBuilder()
 
     def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
         """Leave that to :func:`report_unsupported`, which names the nodes."""
@@ -66,6 +72,7 @@ def import_model(
     """Import an ONNX file; see :class:`firmwright.models.formats.Importer`."""
     model = parse(data, name)
     name_nodes(model.graph)
+    unpack_initializers(model.graph)
     inputs = graph_inputs(model.graph, name, shapes)
     try:
         model = specialise(model, inputs, REWRITES)
@@ -109,6 +116,17 @@ def name_nodes(graph: onnx.GraphProto) -> None:
     for node in graph.node:
         if not node.name:
             node.name = next((o for o in node.output if o), node.op_type)
+
+
+def unpack_initializers(graph: onnx.GraphProto) -> None:
+    """Store constants of 4 bits that are only dequantized as integers of 8, which is the same."""
+    wider = {TensorProto.INT4: np.int8, TensorProto.UINT4: np.uint8}
+    otherwise = {i for n in graph.node if n.op_type != "DequantizeLinear" for i in n.input}
+    otherwise.update(o.name for o in graph.output)
+    for constant in graph.initializer:
+        if constant.data_type in wider and constant.name not in otherwise:
+            array = numpy_helper.to_array(constant).astype(wider[constant.data_type])
+            constant.CopyFrom(numpy_helper.from_array(array, constant.name))
 
 
 def report_unsupported(model: onnx.ModelProto, name: str) -> None:

@@ -47,6 +47,7 @@ def partition_module(
     refuse_uncompilable(bindings, interface)
     bindings += constants
     groups = group_operators(bindings, outputs, kinds_in(module))
+    dequantized = dequantized_values(bindings)
 
     makers = {tensor: o.name for o in interface.operators for tensor in o.results}
     named_outputs = {
@@ -75,6 +76,7 @@ def partition_module(
                 outputs=tuple(names[v] for v in group.results),
                 macs=sum(multiply_accumulates(b.value) for b in group.bindings),
                 view=is_view(group, outputs),
+                dequantized=tuple(names[v] for v in inputs if v in dequantized),
             )
         )
     return tvm.IRModule(functions), Partition(
@@ -108,6 +110,18 @@ def returned_variables(
 def computes(value: relax.Expr) -> bool:
     """Tell operators and their items from other names, tuples and constants."""
     return bool(operator_name(value)) or isinstance(value, relax.TupleGetItem)
+
+
+def dequantized_values(bindings: list[relax.VarBinding]) -> set[relax.Var]:
+    """Return the variables computed from quantised ones, until they are quantised again."""
+    found: set[relax.Var] = set()
+    for binding in bindings:
+        name = operator_name(binding.value)
+        read = read_variables(binding.value)
+        starts = name == "relax.dequantize" and bool(read)
+        if starts or (name != "relax.quantize" and any(v in found for v in read)):
+            found.add(binding.var)
+    return found
 
 
 def refuse_uncompilable(bindings: list[relax.VarBinding], interface: ModelInterface) -> None:

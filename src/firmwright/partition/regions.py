@@ -13,7 +13,8 @@ class Region:
 
     ``name`` is a C identifier and the name of its Relax function in ``partition/module.json``.
     ``inputs`` and ``outputs`` name tensors of the partition. A ``view`` only gives its input's
-    bytes another shape and needs no code. ``macs`` counts multiply-accumulates.
+    bytes another shape and needs no code. ``macs`` counts multiply-accumulates. ``dequantized``
+    names those inputs that carry in float what was computed from quantised values.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Region:
     outputs: tuple[str, ...]
     macs: int
     view: bool
+    dequantized: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,8 @@ _WHOLE_NUMBERS = frozenset({"samples", "batch"})
 """Overrides whose text is a whole number."""
 _WHOLE_NUMBER = re.compile("-?[0-9]{1,18}")
 _FORMATS = {suffix: f.name for f in FORMATS.values() for suffix in f.suffixes}
+_OWN_ROUNDING = {"tflite": "tflite"}
+"""A model format's own rounding; where it is not listed, ``onnx``."""
 
 
 def load_recipe(
@@ -127,6 +129,7 @@ def _further_findings(
     yield from _missing_files(data, path)
     yield from _unknown_format(data.get("model"))
     yield from _batch_of_boxes(data)
+    yield from _foreign_rounding(data)
     if "name" not in data and any(findings(path.stem, schema["properties"]["name"])):
         yield Finding(
             ("name",), f"the file's name {quoted(path.stem)} is not fit for one; add the key 'name'"
@@ -218,6 +221,13 @@ def _batch_of_boxes(data: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding(("batch",), "`postprocess.detection` takes one sample at a time")
 
 
+def _foreign_rounding(data: Mapping[str, Any]) -> Iterator[Finding]:
+    """A TFLite model states its arithmetic to the bit, so it is rounded in no other way."""
+    if _model_source(data.get("model"))["format"] == "tflite" and data.get("rounding") == "onnx":
+        message = "a TFLite model defines its own rounding; leave the key out, or state tflite"
+        yield Finding(("rounding",), message)
+
+
 def _model_source(model: Any) -> dict[str, Any]:
     given = model if isinstance(model, dict) else {"path": model}
     keys = ("path", "url", "python", "files", "sha256", "format")
@@ -256,6 +266,7 @@ def _normal_form(data: dict[str, Any], path: Path, catalogue: Catalogue) -> dict
         "name": data.get("name", path.stem),
         "model": model,
         "target": [{"device": d.name, "options": dict(d.options)} for _, d in devices],
+        "rounding": data.get("rounding", _OWN_ROUNDING.get(model["format"], "onnx")),
         "toolchain": data.get("toolchain", next(iter(toolchains), None)),
         "batch": {"size": batch, "require": False} if isinstance(batch, int) else batch,
         "run": {"emulator": next(iter(emulators), None), **run, "inputs": inputs},

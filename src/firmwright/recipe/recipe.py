@@ -100,6 +100,8 @@ class Recipe:
     inputs: tuple[InputShape, ...]
     platform: str
     target: tuple[DeviceSpec, ...]
+    rounding: str
+    """``tflite`` or ``onnx``: how real results become integers again."""
     toolchain: str | None
     c_prefix: str
     cflags: tuple[str, ...]
@@ -144,6 +146,7 @@ class Recipe:
                 DeviceSpec(entry["device"], tuple(sorted(entry["options"].items())))
                 for entry in data["target"]
             ),
+            rounding=data["rounding"],
             toolchain=data["toolchain"],
             c_prefix=data["c_prefix"],
             cflags=tuple(data["cflags"]),

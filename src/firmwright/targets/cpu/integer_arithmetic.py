@@ -19,10 +19,13 @@ import tvm
 from tvm import relax, te, tirx
 
 from firmwright.codegen.names import c_identifier
+from firmwright.partition.regions import Region
+from firmwright.targets.cpu.float_use import ArithmeticUse, FloatUse
 from firmwright.targets.cpu.quantised import (
     LARGEST_INT32,
     PRODUCT_OF_STACKS,
     Grid,
+    Nearest,
     Quantised,
     Value,
     dequantized,
@@ -32,7 +35,13 @@ from firmwright.targets.cpu.quantised import (
     smallest_integer,
 )
 from firmwright.targets.cpu.rounding import Rounding
-from firmwright.transforms.rewriting import Constant, dtype_of, operator_name, static_shape
+from firmwright.transforms.rewriting import (
+    Constant,
+    constant_array,
+    dtype_of,
+    operator_name,
+    static_shape,
+)
 
 COMMUTING = frozenset(
     f"relax.{n}"
@@ -46,15 +55,18 @@ NO_ZERO_POINT = np.zeros(1, "int64")
 class IntegerArithmetic:
     """Rebuilds one region function; use :func:`with_integer_arithmetic`."""
 
-    def __init__(self, module: tvm.IRModule, name: str, rounding: Rounding) -> None:
-        self.function = module[name]
+    def __init__(self, region: Region, module: tvm.IRModule, rounding: Rounding) -> None:
+        self.region = region
+        self.function = module[region.name]
         self.rounding = rounding
+        self.float_use = FloatUse(region, self.function)
         called = {v: f for v, f in module.functions.items() if isinstance(f, tirx.PrimFunc)}
         self.builder = relax.BlockBuilder(tvm.IRModule(called))
         self.values: dict[relax.Var, Value] = {}
         self.definitions: dict[relax.Var, tvm.ir.Call] = {}
 
-    def run(self, name: str) -> tvm.IRModule:
+    def run(self) -> tuple[tvm.IRModule, ArithmeticUse]:
+        name = self.region.name
         # TVM makes names of temporaries from these.
         parameters = [relax.Var(c_identifier(str(p.name)), p.ty) for p in self.function.params]
         self.values.update(zip(self.function.params, parameters, strict=True))
@@ -63,7 +75,8 @@ class IntegerArithmetic:
                 for block in self.function.body.blocks:
                     for binding in block.bindings:
                         self.definitions[binding.var] = binding.value
-                        self.values[binding.var] = self.translate(binding.value)
+                        value = self.values[binding.var] = self.translate(binding.value)
+                        self.float_use.note(binding, value)
                 results: list[relax.Var] = []
                 for returned in self.function.body.body.fields:
                     value = self.plain(self.values[returned])
@@ -72,7 +85,8 @@ class IntegerArithmetic:
                     results.append(self.builder.emit_output(value))
             self.builder.emit_func_output(relax.Tuple(results))
         # A rounding may compute anew, on integers, what was also emitted in float32.
-        return relax.transform.DeadCodeElimination([name])(self.builder.get())
+        module = relax.transform.DeadCodeElimination([name])(self.builder.get())
+        return module, self.float_use.of(module[name])
 
     def translate(self, call: relax.Expr) -> Value:
         """Return what the call computes, as integers with a scale where that is exact.
@@ -159,20 +173,35 @@ class IntegerArithmetic:
             return source.data
         return self.rounding.quantize(self, call.args[0], grid)
 
-    def before_activation(self, argument: relax.Expr, grid: Grid) -> tuple[relax.Expr, Grid]:
+    def before_activation(
+        self, argument: relax.Expr, grid: Grid, nearest: Nearest
+    ) -> tuple[relax.Expr, Grid]:
         """Return what a ReLU or clip reads, and the grid with the activation's limits.
 
         Exact because rounding to a grid never reorders values.
         """
+        limits = self.limits_of(argument)
+        if limits is None:
+            return argument, grid
+        operand, low, high = limits
+        return self.before_activation(operand, grid.clamped(low, high, nearest), nearest)
+
+    def limits_of(self, argument: relax.Expr) -> tuple[relax.Expr, float, float] | None:
+        """Return operand and limits of an operator that only clamps to constants."""
         call = self.definitions.get(argument)
         if call is None:
-            return argument, grid
-        if operator_name(call) == "relax.nn.relu":
-            return self.before_activation(call.args[0], grid.clamped(0.0, inf))
-        if operator_name(call) == "relax.clip":
-            low, high = (float(a.value) for a in call.args[1:])
-            return self.before_activation(call.args[0], grid.clamped(low, high))
-        return argument, grid
+            return None
+        name = operator_name(call)
+        if name in ("relax.nn.relu", "relax.nn.relu6"):
+            return call.args[0], 0.0, 6.0 if name.endswith("6") else inf
+        if name == "relax.clip":
+            return call.args[0], *(float(a.value) for a in call.args[1:])
+        if name in ("relax.maximum", "relax.minimum") and isinstance(call.args[1], Constant):
+            limit = constant_array(call.args[1])
+            if limit.size == 1 and static_shape(call) == static_shape(call.args[0]):
+                bound = float(limit.item())
+                return call.args[0], *((bound, inf) if "max" in name else (-inf, bound))
+        return None
 
     def conv2d(self, call: tvm.ir.Call) -> Value | None:
         layout = str(call.attrs.kernel_layout)
@@ -222,9 +251,7 @@ class IntegerArithmetic:
 
     def matmul(self, call: tvm.ir.Call) -> Value | None:
         right = static_shape(call.args[1])
-        if len(right) < 2:
-            return None
-        operands = self.integer_operands(call, len(right) - 1, right[-2])
+        operands = self.integer_operands(call, len(right) - 1, right[max(len(right) - 2, 0)])
         if operands is None:
             return None
         data, weights, scale, largest, activations = operands
@@ -266,6 +293,8 @@ class IntegerArithmetic:
             return None
         if dtype_of(left.data) not in ("int32", "int64") or dtype_of(right.data) != "int32":
             return None
+        if not left.operator:
+            left, right = right, left
         if left.zero_point.any() or right.zero_point.any():
             return None
         if not np.allclose(left.scale, right.scale, rtol=1e-5, atol=0.0):
@@ -328,6 +357,8 @@ def copied(data: te.Tensor) -> te.Tensor:
     return te.compute(data.shape, lambda *indices: data(*indices), name="copied")
 
 
-def with_integer_arithmetic(name: str, module: tvm.IRModule, rounding: Rounding) -> tvm.IRModule:
-    """Return a module whose function ``name`` computes the same with integers where it can."""
-    return IntegerArithmetic(module, name, rounding).run(name)
+def with_integer_arithmetic(
+    region: Region, module: tvm.IRModule, rounding: Rounding
+) -> tuple[tvm.IRModule, ArithmeticUse]:
+    """Return a module whose function of the region computes the same with integers where it can."""
+    return IntegerArithmetic(region, module, rounding).run()

@@ -57,7 +57,7 @@ def lower_region(region: Region, module: tvm.IRModule, rounding: str) -> Lowered
 
 
 def lower_with_tvm(region: Region, module: tvm.IRModule, rounding: str) -> LoweredRegion:
-    module = with_integer_arithmetic(region.name, module, ROUNDINGS[rounding])
+    module, use = with_integer_arithmetic(region, module, ROUNDINGS[rounding])
     module = relax.transform.LegalizeOps(LEGALIZATIONS)(module)
     refuse_unlowered(module[region.name])
     module, constants = lift_constants(module, region.name)
@@ -94,6 +94,8 @@ def lower_with_tvm(region: Region, module: tvm.IRModule, rounding: str) -> Lower
         ),
         body=mark_unused([*input_names, *roles], result.body),
         functions=result.functions,
+        quantised_operators=use.quantised_operators,
+        float_operators=use.float_operators,
     )
     return LoweredRegion(kernel, weights)
 

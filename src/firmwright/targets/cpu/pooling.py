@@ -1,4 +1,4 @@
-"""Averages of 8-bit tensors, as TFLite computes them."""
+"""Averages and sums of integers, as TFLite computes them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tvm import relax, te
 from firmwright.targets.cpu.fixed_point import Factors, Integer, call, factors_of, scaled
 from firmwright.targets.cpu.quantised import LARGEST_INT32, Grid, Quantised, on_grid
 from firmwright.targets.cpu.requantization import clamped, immediates, stored
+from firmwright.targets.cpu.windows import window_sums, windows_of
 from firmwright.transforms.rewriting import operator_name, static_shape
 
 if TYPE_CHECKING:
@@ -19,56 +20,58 @@ if TYPE_CHECKING:
 
 
 def average_pool(region: IntegerArithmetic, operator: tvm.ir.Call, grid: Grid) -> relax.Expr | None:
-    """Average the stored integers of each window; padding is not counted.
+    """Average each window, in any layout.
 
-    Source: tensorflow/lite/kernels/internal/reference/integer_ops/pooling.h.
+    Between equal grids as TFLite does it: stored integers are averaged, and padding does not count
+    (tensorflow/lite/kernels/internal/reference/integer_ops/pooling.h). TFLite has no other case;
+    here the centred sum is then scaled by what its MEAN would scale it.
     """
     source = region.value(operator.args[0])
-    attributes = operator.attrs
-    if not isinstance(source, Quantised) or not on_grid(source, grid):
+    windows = windows_of(operator)
+    if not isinstance(source, Quantised) or not source.per_tensor:
         return None
-    if str(attributes.layout) != "NHWC" or attributes.ceil_mode or attributes.count_include_pad:
+    places = prod(w.size for w in windows)
+    if not windows or source.largest * places >= LARGEST_INT32:
         return None
-    if any(int(d) != 1 for d in attributes.dilation):
-        return None
-    window = [int(n) for n in attributes.pool_size]
-    strides = [int(n) for n in attributes.strides]
-    before = [int(n) for n in attributes.padding][:2]
-    extents = static_shape(source.data)[1:3]
+    shape = static_shape(operator)
 
-    def start(place: Integer, axis: int) -> Integer:
-        return place * strides[axis] - before[axis]
+    def count(indices: tuple[Any, ...]) -> Integer:
+        return prod((w.count(indices[w.axis]) for w in windows), start=1)
 
-    def covered(place: Integer, axis: int) -> Integer:
-        """Count the rows or columns of a window that lie inside the picture."""
-        first = start(place, axis)
-        return te.min(first + window[axis], extents[axis]) - te.max(first, 0)
+    def average_stored(data: te.Tensor) -> te.Tensor:
+        sums = window_sums(data, windows, shape, 0)
 
-    def compute(data: te.Tensor) -> te.Tensor:
-        padded = any(int(n) for n in attributes.padding)
-        rows, columns = (te.reduce_axis((0, n)) for n in window)
-
-        def term(n: Any, y: Any, x: Any, c: Any) -> Integer:
-            row, column = start(y, 0) + rows, start(x, 1) + columns
-            value = data(n, row, column, c).astype("int32")
-            if not padded:
-                return value
-            inside = te.all(row >= 0, row < extents[0], column >= 0, column < extents[1])
-            return te.if_then_else(inside, value, 0)
-
-        shape = static_shape(operator)
-        sums = te.compute(
-            shape, lambda *i: te.sum(term(*i), axis=[rows, columns]), name="window_sum"
-        )
-
-        def element(n: Any, y: Any, x: Any, c: Any) -> Integer:
-            count = covered(y, 0) * covered(x, 1) if padded else window[0] * window[1]
-            average = call("fixed_average", sums(n, y, x, c), count)
-            return clamped(average, grid)
+        def element(*indices: Any) -> Integer:
+            return clamped(call("fixed_average", sums(*indices), count(indices)), grid)
 
         return te.compute(shape, element, name="average")
 
-    return region.emit_te("average_pool", compute, source.data)
+    if on_grid(source, grid) and not any(any(w.counted) for w in windows):
+        return region.emit_te("average_pool", average_stored, source.data)
+
+    factors = factors_of(source.scale / np.float64(grid.scale))
+    by_count = [divided(factors, n) for n in range(1, places + 1)]
+    largest = source.largest * places << max(int(f.left_shift[0]) for f in by_count)
+
+    def average_centred(data: te.Tensor, *tables: te.Tensor) -> te.Tensor:
+        sums = window_sums(data, windows, shape, int(source.zero_point[0]))
+
+        def element(*indices: Any) -> Integer:
+            if tables:
+                mantissa, left, right = (t(count(indices) - 1) for t in tables)
+            else:
+                mantissa, left, right = immediates(by_count[-1])
+            return stored(scaled(sums(*indices), mantissa, left, right, largest), grid)
+
+        return te.compute(shape, element, name="average")
+
+    arrays = {} if all(w.uniform for w in windows) else {
+        "multipliers": np.concatenate([f.mantissa for f in by_count]),
+        "left_shifts": np.concatenate([f.left_shift for f in by_count]),
+        "right_shifts": np.concatenate([f.right_shift for f in by_count]),
+    }  # fmt: skip
+    tables = [region.constant(name, array) for name, array in arrays.items()]
+    return region.emit_te("average_pool", average_centred, source.data, *tables)
 
 
 def mean(region: IntegerArithmetic, operator: tvm.ir.Call, grid: Grid) -> relax.Expr | None:

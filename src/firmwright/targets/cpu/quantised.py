@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,6 +18,9 @@ LARGEST_INT32 = 2**31
 
 PRODUCT_OF_STACKS = "product of stacks of matrices"
 """The operator of sums over two activations, unlike those over weights; TFLite's BATCH_MATMUL."""
+
+Nearest: TypeAlias = Callable[[Any], Any]
+"""Rounds float32 numbers to whole ones."""
 
 
 @dataclass(frozen=True)
@@ -86,25 +90,19 @@ class Grid:
     low: int
     high: int
 
-    def clamped(self, low: float, high: float) -> Grid:
+    def clamped(self, low: float, high: float, nearest: Nearest) -> Grid:
         """Return the grid without the integers outside the real interval [low, high].
 
-        As TFLite's CalculateActivationRangeQuantized does it (kernels/kernel_util.cc): the
-        quotient in float32, rounded half away from zero.
+        The bounds are quantised like any value: the quotient in float32, rounded by ``nearest``.
+        TFLite's CalculateActivationRangeQuantized does the same (kernels/kernel_util.cc).
         """
         bounds = [self.low, self.high]
         for position, value in enumerate((low, high)):
             if np.isfinite(value):
-                quotient = np.float32(value) / self.scale
-                nearest = int(np.trunc(quotient + np.copysign(np.float32(0.5), quotient)))
-                bounds[position] = self.zero_point + nearest
-        return Grid(
-            self.dtype,
-            self.scale,
-            self.zero_point,
-            max(self.low, bounds[0]),
-            min(self.high, bounds[1]),
-        )
+                with np.errstate(over="ignore"):
+                    whole = nearest(np.float32(value) / self.scale) + self.zero_point
+                bounds[position] = int(np.clip(whole, self.low, self.high))
+        return replace(self, low=bounds[0], high=bounds[1])
 
 
 def dequantized(call: tvm.ir.Call, data: Value) -> Quantised | None:

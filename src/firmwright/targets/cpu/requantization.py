@@ -90,21 +90,27 @@ def requantize(
     return region.emit_te("requantize", compute_channels, region.centred(source), *tables)
 
 
-def quantize_real(region: IntegerArithmetic, real: relax.Expr, grid: Grid) -> relax.Expr:
-    """Put float32 values on a grid: divide, round half away from zero, clamp.
+def quantize_real(
+    region: IntegerArithmetic, argument: relax.Expr, grid: Grid, nearest: str
+) -> relax.Expr:
+    """Put float32 values on a grid: divide, round by the C function ``nearest``, clamp.
 
-    Source: tensorflow/lite/kernels/internal/reference/quantize.h, AffineQuantize.
+    A value that is no number becomes the lowest integer, as in ONNX Runtime on x86-64.
+    Sources: tensorflow/lite/kernels/internal/reference/quantize.h, AffineQuantize; ONNX's
+    QuantizeLinear.
     """
+    low, high = (tirx.const(float(b), "float32") for b in (grid.low, grid.high))
 
     def compute(data: te.Tensor) -> te.Tensor:
         def element(*indices: Any) -> Any:
             quotient = data(*indices) / tirx.const(float(grid.scale), "float32")
-            nearest = tirx.call_pure_extern("float32", "roundf", quotient)
-            return clamped(nearest + tirx.const(float(grid.zero_point), "float32"), grid)
+            rounded = tirx.call_pure_extern("float32", nearest, quotient)
+            placed = rounded + tirx.const(float(grid.zero_point), "float32")
+            return te.min(te.max(placed, low), high).astype(grid.dtype)
 
         return te.compute(data.shape, element, name="quantized")
 
-    return region.emit_te("quantize", compute, real)
+    return region.emit_te("quantize", compute, region.plain(region.value(argument)))
 
 
 def immediates(factors: Factors) -> tuple[Integer, Integer, Integer]:

@@ -1,48 +1,76 @@
-"""How real results become integers again: the one thing in which model formats differ."""
+"""How real results become integers again: the one thing in which roundings differ."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import tvm
 from tvm import relax
 
-from firmwright.targets.cpu.quantised import Grid, Quantised
+from firmwright.targets.cpu.moves import quantize_before_moving
+from firmwright.targets.cpu.quantised import Grid, Nearest, Quantised
+from firmwright.targets.cpu.requantization import quantize_real
+from firmwright.targets.cpu.tables import function_table
 
 if TYPE_CHECKING:
     from firmwright.targets.cpu.integer_arithmetic import IntegerArithmetic
 
 
 class Rounding(Protocol):
-    """A model format's rules."""
+    """A recipe's ``rounding``."""
 
-    def quantize(
-        self, region: IntegerArithmetic, argument: relax.Expr, grid: Grid
-    ) -> relax.Expr | None:
-        """Put an argument of the region's function on a grid; None leaves it to float32."""
+    nearest: Nearest
+    """The whole number next to a real one, for what is computed at build time."""
+
+    def quantize(self, region: IntegerArithmetic, argument: relax.Expr, grid: Grid) -> relax.Expr:
+        """Put a float32 argument of the region's function on a grid."""
 
     def evaluate(self, region: IntegerArithmetic, call: tvm.ir.Call) -> relax.Expr | None:
         """Compute a call whose result is no real number on integers; None leaves it to float32."""
 
 
 class OnnxRounding:
-    """ONNX's QuantizeLinear: one float32 multiplication, round half to even, clamp."""
+    """ONNX's QuantizeLinear: divide by the scale, round half to even, add the zero point, clamp.
+
+    What is exact, and to what:
+
+    - A function of one stored 8-bit tensor, and elements that are only moved: to the graph as it
+      is written, each operator's result rounded to float32.
+    - A convolution or matrix product of stored 8-bit tensors, its bias and ReLU: to ONNX Runtime's
+      QLinearConv and QLinearMatMul. The sum is an exact int32, converted to float32 and multiplied
+      by (x scale · w scale) / y scale, each of both operations rounded to float32. The graph as it
+      is written would add float32 products, in an order that ONNX leaves open; the result differs
+      from that only where the real sum is about half way between two integers.
+    - All else (sums of two tensors, averages, softmax …): float32 operator by operator, as written.
+      Only sums of many terms depend on an order that ONNX leaves open.
+    """
+
+    nearest: Nearest = staticmethod(np.rint)
 
     def evaluate(self, *_: Any) -> relax.Expr | None:
         return None
 
-    def quantize(
-        self, region: IntegerArithmetic, argument: relax.Expr, grid: Grid
-    ) -> relax.Expr | None:
-        source = region.value(argument)
-        if not isinstance(source, Quantised):
-            return None
-        real = region.emit(relax.op.astype(region.centred(source), "float32"))
-        factor = source.along_axis(source.scale / np.float64(grid.scale)).astype("float32")
-        scaled = region.emit(relax.op.multiply(real, relax.const(factor, "float32")))
-        rounded = region.emit(relax.op.round(scaled))
-        zero_point = relax.const(float(grid.zero_point), "float32")
-        moved = region.emit(relax.op.add(rounded, zero_point))
-        clamped = region.emit(relax.op.clip(moved, float(grid.low), float(grid.high)))
-        return region.emit(relax.op.astype(clamped, grid.dtype))
+    def quantize(self, region: IntegerArithmetic, argument: relax.Expr, grid: Grid) -> relax.Expr:
+        table = function_table(region, argument, grid, lambda real, scale: np.rint(real / scale))
+        if table is not None:
+            return table
+        operand, grid = region.before_activation(argument, grid, self.nearest)
+        source = region.value(operand)
+        if isinstance(source, Quantised) and source.operator:
+            return scaled_sum(region, source, grid)
+        moved = quantize_before_moving(region, operand, grid)
+        return quantize_real(region, operand, grid, "rintf") if moved is None else moved
+
+
+def scaled_sum(region: IntegerArithmetic, source: Quantised, grid: Grid) -> relax.Expr:
+    """Multiply sums by the quotient of the scales in float32, round half to even, clamp."""
+    real = region.emit(relax.op.astype(region.centred(source), "float32"))
+    factor: npt.NDArray[Any] = source.along_axis(source.scale.astype("float32") / grid.scale)
+    scaled = region.emit(relax.op.multiply(real, relax.const(factor, "float32")))
+    rounded = region.emit(relax.op.round(scaled))
+    zero_point = relax.const(float(grid.zero_point), "float32")
+    moved = region.emit(relax.op.add(rounded, zero_point))
+    clamped = region.emit(relax.op.clip(moved, float(grid.low), float(grid.high)))
+    return region.emit(relax.op.astype(clamped, grid.dtype))

@@ -19,14 +19,16 @@ from tvm import relax, te
 from firmwright.targets.cpu.fixed_point import (
     Integer,
     call,
+    factors_of,
     half_away,
     high_product,
     quantise_multiplier,
+    scaled,
 )
 from firmwright.targets.cpu.quantised import Grid, Quantised, smallest_integer
-from firmwright.targets.cpu.requantization import stored
+from firmwright.targets.cpu.requantization import immediates, stored
 from firmwright.targets.cpu.softmax_wide import softmax_wide
-from firmwright.transforms.rewriting import dtype_of, static_shape
+from firmwright.transforms.rewriting import static_shape
 
 if TYPE_CHECKING:
     from firmwright.targets.cpu.integer_arithmetic import IntegerArithmetic
@@ -49,49 +51,65 @@ ONE_THIRD = 715827883
 
 
 def softmax(region: IntegerArithmetic, operator: tvm.ir.Call, grid: Grid) -> relax.Expr | None:
-    """Softmax over the last axis, to scale 1/256 from the type's smallest integer up."""
+    """Softmax over one axis.
+
+    TFLite allows one grid only: scale 1/256 from the type's smallest integer up. For any other,
+    the quotient is taken with 16 bits and then scaled.
+    """
     source = region.value(operator.args[0])
     if not isinstance(source, Quantised) or not (source.per_tensor and source.eight_bit):
         return softmax_wide(region, operator, grid)
     shape = static_shape(operator)
-    if int(operator.attrs.axis) not in (-1, len(shape) - 1) or shape[-1] > LONGEST_ROW:
-        return None
-    fixed = (np.float32(1 / 256), smallest_integer(grid.dtype), dtype_of(source.data))
-    if (grid.scale, grid.zero_point, grid.dtype) != fixed:
+    axis = int(operator.attrs.axis) % len(shape)
+    if shape[axis] > LONGEST_ROW:
         return None
     table = region.constant("exponentials", exponentials(float(source.scale[0])))
 
     def compute(data: te.Tensor, table: te.Tensor) -> te.Tensor:
-        return softmax_rows(data, table, shape, grid)
+        return softmax_rows(data, table, axis, grid)
 
     return region.emit_te("softmax", compute, source.data, table)
 
 
-def softmax_rows(
-    data: te.Tensor, table: te.Tensor, shape: tuple[int, ...], grid: Grid
-) -> te.Tensor:
-    rows, classes = shape[:-1], shape[-1]
+def softmax_rows(data: te.Tensor, table: te.Tensor, axis: int, grid: Grid) -> te.Tensor:
+    shape = [int(d) for d in data.shape]
+    classes = shape.pop(axis)
     scan, add = (te.reduce_axis((0, classes)) for _ in range(2))
-    largest = te.compute(rows, lambda *i: te.max(data(*i, scan), axis=scan), name="largest")
 
-    def exponential(*indices: Any) -> Integer:
-        return table(largest(*indices[:-1]).astype("int32") - data(*indices).astype("int32"))
+    def of_class(row: tuple[Any, ...], number: Any) -> tuple[Any, ...]:
+        return (*row[:axis], number, *row[axis:])
 
-    def share(*indices: Any) -> Integer:
+    largest = te.compute(
+        shape, lambda *i: te.max(data(*of_class(i, scan)), axis=scan), name="largest"
+    )
+
+    def exponential(row: tuple[Any, ...], number: Any) -> Integer:
+        distance = largest(*row).astype("int32") - data(*of_class(row, number)).astype("int32")
+        return table(distance)
+
+    def share(row: tuple[Any, ...], number: Any) -> Integer:
         """One class's exponential in Q12.19, rounded."""
-        return ((exponential(*indices) >> (SUM_INTEGER_BITS - 1)) + 1) >> 1
+        return ((exponential(row, number) >> (SUM_INTEGER_BITS - 1)) + 1) >> 1
 
-    total = te.compute(rows, lambda *i: te.sum(share(*i, add), axis=add), name="total")
-    inverse = te.compute(rows, lambda *i: call("fixed_reciprocal", total(*i)), name="inverse")
-    power = te.compute(rows, lambda *i: call("fixed_log2", total(*i)), name="power")
+    total = te.compute(shape, lambda *i: te.sum(share(i, add), axis=add), name="total")
+    inverse = te.compute(shape, lambda *i: call("fixed_reciprocal", total(*i)), name="inverse")
+    power = te.compute(shape, lambda *i: call("fixed_log2", total(*i)), name="power")
+
+    def quotient(row: tuple[Any, ...], number: Any, bits: int) -> Integer:
+        product = call("fixed_product", inverse(*row), exponential(row, number))
+        # The sum is 2^(power - 19) in Q12.19, and some of the quotient's 31 bits are asked for.
+        return call("fixed_shift", product, power(*row) - ONE_IN_SUM + 31 - bits)
 
     def element(*indices: Any) -> Integer:
-        row = indices[:-1]
-        product = call("fixed_product", inverse(*row), exponential(*indices))
-        # The sum is 2^(power - 19) in Q12.19, and 8 of the quotient's 31 bits are asked for.
-        return stored(call("fixed_shift", product, power(*row) - ONE_IN_SUM + 31 - 8), grid)
+        row, number = indices[:axis] + indices[axis + 1 :], indices[axis]
+        if (grid.scale, grid.zero_point) == (np.float32(1 / 256), smallest_integer(grid.dtype)):
+            return stored(quotient(row, number, 8), grid)
+        factors = factors_of(np.array([2.0**-16 / np.float64(grid.scale)]))
+        largest_quotient = 2**16 << int(factors.left_shift[0])
+        fine = quotient(row, number, 16)
+        return stored(scaled(fine, *immediates(factors), largest_quotient), grid)
 
-    return te.compute(shape, element, name="softmax")
+    return te.compute(data.shape, element, name="softmax")
 
 
 def exponentials(scale: float) -> npt.NDArray[np.int32]:

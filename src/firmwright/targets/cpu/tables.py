@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -14,114 +13,115 @@ from tvm import relax, te
 from firmwright.targets.cpu.quantised import (
     Grid,
     Quantised,
+    Value,
     largest_integer,
     on_grid,
     smallest_integer,
 )
-from firmwright.transforms.rewriting import Constant, constant_array, dtype_of, operator_name
+from firmwright.targets.cpu.real_functions import can_evaluate, evaluate
+from firmwright.transforms.rewriting import Constant, constant_array, dtype_of, static_shape
 
 if TYPE_CHECKING:
     from firmwright.targets.cpu.integer_arithmetic import IntegerArithmetic
 
-Numbers = npt.NDArray[np.float64]
-
-ERF = np.vectorize(math.erf)
-GELU_TANH = math.sqrt(2 / math.pi)
-
-FUNCTIONS: dict[str, Callable[..., Numbers]] = {
-    "relax.abs": np.abs,
-    "relax.add": np.add,
-    "relax.ceil": np.ceil,
-    "relax.clip": np.clip,
-    "relax.cos": np.cos,
-    "relax.divide": np.divide,
-    "relax.erf": ERF,
-    "relax.exp": np.exp,
-    "relax.floor": np.floor,
-    "relax.log": np.log,
-    "relax.maximum": np.maximum,
-    "relax.minimum": np.minimum,
-    "relax.multiply": np.multiply,
-    "relax.negative": np.negative,
-    "relax.nn.gelu": lambda x: x * 0.5 * (1 + ERF(x / np.sqrt(2))),
-    "relax.nn.gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh(GELU_TANH * (x + 0.044715 * x**3))),
-    "relax.nn.relu": lambda x: np.maximum(x, 0),
-    "relax.power": np.power,
-    "relax.rsqrt": lambda x: 1 / np.sqrt(x),
-    "relax.sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-    "relax.sin": np.sin,
-    "relax.sqrt": np.sqrt,
-    "relax.square": np.square,
-    "relax.subtract": np.subtract,
-    "relax.tanh": np.tanh,
-}
-"""Elementwise operators whose arguments are all in the call's argument list."""
+Whole = Callable[[npt.NDArray[np.float32], np.float32], npt.NDArray[np.float32]]
+"""From real numbers and a scale to whole numbers of steps."""
 
 
-def looked_up_chain(
-    region: IntegerArithmetic, expression: relax.Expr, grid: Grid
+def function_table(
+    region: IntegerArithmetic, argument: relax.Expr, grid: Grid, whole: Whole
 ) -> relax.Expr | None:
-    """Put a chain of operators on one 8-bit tensor and constants into a table, whatever it is.
+    """Look up what a chain of elementwise operators makes of one stored 8-bit tensor.
 
-    In float32 as TFLite fills its tables (tensorflow/lite/kernels/internal/common.h, LUTPopulate):
-    scaled by the reciprocal of the output's scale, rounded half away from zero. What is not a
-    number becomes the smallest one, as in TFLite's LOG.
+    None where there is no such chain. The table holds the chain's float32 results (see
+    :mod:`firmwright.targets.cpu.real_functions`), made whole steps of the grid by ``whole``.
     """
-    sources: list[Quantised] = []
+    sources = stored_sources(region, argument)
+    if not sources or not all(s.data.same_as(sources[0].data) for s in sources):
+        return None
+    source = sources[0]
+    values = chain_values(region, argument)
+    if values.size != 256 or static_shape(argument) != static_shape(source.data):
+        return None
     with np.errstate(all="ignore"):
-        values = evaluated(region, expression, sources)
-    if values is None or not sources:
+        return looked_up(region, source, table_of(whole(values, grid.scale), grid))
+
+
+def stored_sources(region: IntegerArithmetic, argument: relax.Expr) -> list[Quantised]:
+    """Return the 8-bit tensors at the chain's start; none where something else takes part."""
+    value = region.value(argument)
+    if isinstance(value, Quantised):
+        stored = value.per_tensor and value.eight_bit and not isinstance(value.data, Constant)
+        return [value] if stored else []
+    call = region.definitions.get(argument)
+    if call is None or not can_evaluate(call):
+        return []
+    found = []
+    for part in call.args:
+        if scalar(region, part) is None:
+            sources = stored_sources(region, part)
+            if not sources:
+                return []
+            found += sources
+    return found
+
+
+def chain_values(region: IntegerArithmetic, argument: relax.Expr) -> npt.NDArray[Any]:
+    """Return the chain's result for each of the 256 integers, smallest first."""
+    constant = scalar(region, argument)
+    if constant is not None:
+        return constant
+    value = region.value(argument)
+    if isinstance(value, Quantised):
+        return real_values(value)
+    call = region.definitions[argument]
+    return evaluate(call, [chain_values(region, a) for a in call.args])
+
+
+def scalar(region: IntegerArithmetic, argument: relax.Expr) -> npt.NDArray[Any] | None:
+    """Return an argument that is one constant number as an array of one."""
+    value = region.value(argument)
+    number = getattr(value, "value", None)
+    if isinstance(number, int | float):
+        return np.array([number], "float32")
+    constant = constant_values(value)
+    return constant.reshape(-1) if constant is not None and constant.size == 1 else None
+
+
+def constant_values(value: Value) -> npt.NDArray[Any] | None:
+    """Return a constant's numbers, dequantized in float32 where it is quantised per tensor."""
+    if not isinstance(value, Quantised):
+        return constant_array(value) if isinstance(value, Constant) else None
+    if not (value.per_tensor and isinstance(value.data, Constant)):
         return None
-    scaled = values.astype("float32") * (np.float32(1) / grid.scale)
-    nearest = np.trunc(scaled + np.copysign(np.float32(0.5), scaled))
-    nearest = np.where(np.isnan(nearest), -np.inf, nearest)
-    entries = np.clip(nearest + grid.zero_point, grid.low, grid.high).astype(grid.dtype)
-    return looked_up(region, sources[0], entries)
+    centred = constant_array(value.data).astype("int64") - value.zero_point[0]
+    return np.asarray(centred.astype("float32") * np.float32(value.scale[0]))
 
 
-def evaluated(
-    region: IntegerArithmetic, expression: relax.Expr, sources: list[Quantised]
-) -> Numbers | None:
-    """Evaluate at every value of the source's type; append the source. None where there is no way.
-
-    Every step is rounded to float32.
-    """
-    if isinstance(expression, Constant):
-        number = constant_array(expression)
-        return number.astype("float64").reshape(()) if number.size == 1 else None
-    if isinstance(expression, tvm.tirx.IntImm | tvm.tirx.FloatImm):
-        return np.array(float(expression.value), "float64")
-    call = region.definitions.get(expression)
-    name = "" if call is None else operator_name(call)
-    if call is None or name == "relax.dequantize":
-        return every_value(region, expression, sources)
-    if name not in FUNCTIONS:
-        return None
-    arguments = [evaluated(region, a, sources) for a in call.args]
-    if any(a is None for a in arguments):
-        return None
-    return FUNCTIONS[name](*arguments).astype("float32").astype("float64")
-
-
-def every_value(
-    region: IntegerArithmetic, expression: relax.Expr, sources: list[Quantised]
-) -> Numbers | None:
-    source = eight_bit_source(region, expression)
-    if source is None or any(not same_source(source, s) for s in sources):
-        return None
-    sources.append(source)
-    real = np.float32(source.scale[0]) * np.float32(every_integer(source) - source.zero_point[0])
-    return np.asarray(real, "float64")
-
-
-def same_source(left: Quantised, right: Quantised) -> bool:
-    return bool(left.data.same_as(right.data) and left.same_grid(right))
+def real_values(source: Quantised) -> npt.NDArray[np.float32]:
+    """Return scale · (integer - zero point) in float32 for all 256 integers, smallest first."""
+    centred = (every_integer(source) - source.zero_point[0]).astype("float32")
+    return np.asarray(np.float32(source.scale[0]) * centred)
 
 
 def every_integer(source: Quantised) -> npt.NDArray[np.int64]:
     """Return all values of the source's type, smallest first."""
     dtype = dtype_of(source.data)
     return np.arange(smallest_integer(dtype), largest_integer(dtype) + 1)
+
+
+def table_of(nearest: npt.NDArray[np.float32], grid: Grid) -> npt.NDArray[Any]:
+    """Add the zero point to whole numbers and clamp them; what is no number becomes the lowest."""
+    whole = np.nan_to_num(nearest, nan=-np.inf) + grid.zero_point
+    table: npt.NDArray[Any] = np.clip(whole, grid.low, grid.high)
+    return table.astype(grid.dtype)
+
+
+def half_away(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Round to whole numbers, halves away from zero, as C's roundf."""
+    whole = np.trunc(x)
+    away: npt.NDArray[np.float32] = whole + np.copysign(np.abs(x - whole) >= 0.5, x)
+    return away.astype("float32")
 
 
 def eight_bit_source(region: IntegerArithmetic, expression: relax.Expr) -> Quantised | None:
@@ -148,8 +148,8 @@ def rescaled(region: IntegerArithmetic, source: Quantised, grid: Grid) -> relax.
     factor = np.float32(source.scale[0]) * (np.float32(1) / grid.scale)
     bias = np.float32(-source.zero_point[0]) * factor
     real = every_integer(source).astype("float32") * factor + bias
-    nearest = np.trunc(real + np.copysign(np.float32(0.5), real)) + grid.zero_point
-    return looked_up(region, source, np.clip(nearest, grid.low, grid.high).astype(grid.dtype))
+    nearest = np.trunc(real + np.copysign(np.float32(0.5), real))
+    return looked_up(region, source, table_of(nearest, grid))
 
 
 def integer_table(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
 import tvm
 from tvm import relax
 
@@ -24,13 +26,14 @@ from firmwright.targets.cpu.elementwise import (
     subtract,
 )
 from firmwright.targets.cpu.interpolation import hyperbolic_tangent, logistic
+from firmwright.targets.cpu.moves import quantize_before_moving
 from firmwright.targets.cpu.pooling import average_pool, mean, total
-from firmwright.targets.cpu.quantised import Grid, Quantised
+from firmwright.targets.cpu.quantised import Grid, Nearest, Quantised
 from firmwright.targets.cpu.requantization import quantize_real, requantize
 from firmwright.targets.cpu.resize import resize_bilinear
 from firmwright.targets.cpu.softmax import softmax
-from firmwright.targets.cpu.tables import concatenation, looked_up_chain
-from firmwright.transforms.rewriting import dtype_of, operator_name
+from firmwright.targets.cpu.tables import concatenation, function_table, half_away
+from firmwright.transforms.rewriting import operator_name
 
 if TYPE_CHECKING:
     from firmwright.targets.cpu.integer_arithmetic import IntegerArithmetic
@@ -41,7 +44,9 @@ KERNELS: dict[str, Kernel] = {
     "relax.add": add,
     "relax.subtract": subtract,
     "relax.multiply": multiply,
+    "relax.nn.avg_pool1d": average_pool,
     "relax.nn.avg_pool2d": average_pool,
+    "relax.nn.avg_pool3d": average_pool,
     "relax.mean": mean,
     "relax.nn.softmax": softmax,
     "relax.abs": absolute,
@@ -61,24 +66,37 @@ KERNELS: dict[str, Kernel] = {
 
 
 class TfliteRounding:
-    """Fixed-point multipliers with double rounding; a kernel of its own for some operators."""
+    """Fixed-point multipliers with double rounding; a kernel of its own for some operators.
+
+    For a TFLite model, exact to LiteRT's reference kernels. For a model of another format this is
+    an arithmetic of firmwright's choice: the same kernels, tables of the float32 function with
+    halves rounded away from zero, elements moved as they are. What is left runs in float32.
+    """
+
+    nearest: Nearest = staticmethod(half_away)
 
     def evaluate(self, region: IntegerArithmetic, call: tvm.ir.Call) -> relax.Expr | None:
         return compare(region, call) if operator_name(call) in COMPARISONS else None
 
-    def quantize(
-        self, region: IntegerArithmetic, argument: relax.Expr, grid: Grid
-    ) -> relax.Expr | None:
-        operand, grid = region.before_activation(argument, grid)
+    def quantize(self, region: IntegerArithmetic, argument: relax.Expr, grid: Grid) -> relax.Expr:
+        operand, narrowed = region.before_activation(argument, grid, self.nearest)
         source = region.value(operand)
         if isinstance(source, Quantised):
             activation_alone = operand is not argument and not source.operator
-            return requantize(region, source, grid, single=activation_alone)
+            return requantize(region, source, narrowed, single=activation_alone)
         call = region.definitions.get(operand)
         kernel = None if call is None else KERNELS.get(operator_name(call))
-        result = kernel(region, call, grid) if kernel else None
+        result = kernel(region, call, narrowed) if kernel else None
         if result is None:
-            result = looked_up_chain(region, operand, grid)
-        if result is None and dtype_of(source) == "float32":
-            return quantize_real(region, source, grid)
-        return result
+            result = function_table(region, argument, grid, filled)
+        if result is None:
+            result = quantize_before_moving(region, operand, narrowed)
+        return quantize_real(region, operand, narrowed, "roundf") if result is None else result
+
+
+def filled(real: npt.NDArray[np.float32], scale: np.float32) -> npt.NDArray[np.float32]:
+    """Return whole steps as TFLite fills its tables: by the reciprocal of the scale.
+
+    Source: tensorflow/lite/kernels/internal/common.h, LUTPopulate.
+    """
+    return half_away(real * (np.float32(1) / scale))

@@ -1,0 +1,71 @@
+"""Which operators of a region compute quantised values in float32, for the user to see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tvm import relax
+
+from firmwright.codegen.kernel import FloatOperator
+from firmwright.models.interface import is_source_name
+from firmwright.partition.grouping import read_variables
+from firmwright.partition.operators import short_name
+from firmwright.partition.regions import Region
+from firmwright.targets.cpu.quantised import Quantised, Value
+from firmwright.transforms.rewriting import operator_name
+
+CONVERSIONS = frozenset({"relax.quantize", "relax.dequantize"})
+
+
+@dataclass(frozen=True)
+class ArithmeticUse:
+    """Operators on quantised values: how many there are, and those that run in float32."""
+
+    quantised_operators: int
+    float_operators: tuple[FloatOperator, ...]
+
+
+@dataclass
+class FloatUse:
+    """Follows a region's operators while it is rebuilt.
+
+    An operator counts that reads, directly or through others, a dequantized value. It runs in
+    float32 if its float result is still there at the end: what a rounding computed anew on
+    integers is dead code by then.
+    """
+
+    region: Region
+    function: relax.Function
+    dequantized: set[relax.Var] = field(default_factory=set)
+    emitted: list[tuple[relax.Var, FloatOperator]] = field(default_factory=list)
+    count: int = 0
+
+    def __post_init__(self) -> None:
+        parameters = zip(self.function.params, self.region.inputs, strict=True)
+        self.dequantized.update(p for p, name in parameters if name in self.region.dequantized)
+
+    def note(self, binding: relax.VarBinding, value: Value) -> None:
+        """Take in an operator of the region and what was emitted for it."""
+        name = operator_name(binding.value)
+        read = read_variables(binding.value)
+        if name == "relax.dequantize" and read:
+            self.dequantized.add(binding.var)
+        if name in CONVERSIONS or not any(v in self.dequantized for v in read):
+            return
+        self.dequantized.add(binding.var)
+        if not name:  # one of an operator's several results
+            return
+        self.count += 1
+        if not isinstance(value, Quantised):
+            operator = FloatOperator(short_name(binding.value), self.source(binding.var))
+            self.emitted.append((value, operator))
+
+    def source(self, variable: relax.Var) -> str:
+        """Return the operator's name in the model, or else the first that its region has."""
+        name = str(variable.name)
+        return name if is_source_name(name) else next(iter(self.region.sources), "")
+
+    def of(self, finished: relax.Function) -> ArithmeticUse:
+        kept = {b.var for block in finished.body.blocks for b in block.bindings}
+        floats = tuple(operator for variable, operator in self.emitted if variable in kept)
+        return ArithmeticUse(self.count, floats)

@@ -1,0 +1,330 @@
+"""Strategies that add one random operator to a QDQ graph, with what it must compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from .qdq_graphs import Arithmetic, Graph, Sample
+from .qdq_reference import F32, Array, Grid, Tflite, convolve, windows_of
+
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+
+def scale_around(draw: Draw, centre: float, decades: float) -> np.float32:
+    return F32(centre * 10 ** draw(st.floats(-decades, decades)))
+
+
+def random_grid(draw: Draw, centre: float = 0.05, decades: float = 1.5) -> Grid:
+    """An 8-bit grid with its zero point often at an end of the type's range."""
+    dtype = draw(st.sampled_from(["int8", "uint8"]))
+    limits = np.iinfo(dtype)
+    ends = st.sampled_from([int(limits.min), int(limits.max), 0])
+    point = draw(ends | st.integers(limits.min, limits.max))
+    return Grid(dtype, scale_around(draw, centre, decades), point)
+
+
+def picture(draw: Draw, channels: int) -> tuple[int, ...]:
+    return (1, channels, draw(st.integers(3, 7)), draw(st.integers(3, 7)))
+
+
+def random_weights(draw: Draw, shape: tuple[int, ...], outer: int) -> tuple[Array, Array, int, int]:
+    """Return weights, scales (1 or ``outer`` of them), the zero point, terms of a sum."""
+    dtype = draw(st.sampled_from(["int8", "uint8"]))
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    stored = random.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, shape, dtype, endpoint=True)
+    per_channel = draw(st.booleans())
+    scales = (
+        F32(10 ** random.uniform(-4, -1, outer)) if per_channel else F32(0.01) * np.ones((), F32)
+    )
+    zero_point = draw(st.sampled_from([0, 0, 3])) if dtype == "int8" else 128
+    return stored, scales, zero_point, int(np.prod(shape)) // outer
+
+
+def sum_grid(draw: Draw, source: Grid, scales: Array, terms: int) -> Grid:
+    """A grid on which the sums are spread: on finer ones most results would saturate."""
+    spread = float(source.scale) * float(scales.max()) * 127 * np.sqrt(terms)
+    return random_grid(draw, spread / 3, 1.0)
+
+
+def add_convolution(draw: Draw, graph: Graph) -> None:
+    groups = draw(st.sampled_from([1, 1, 2, 4]))
+    inner, each = draw(st.integers(1, 2)), draw(st.integers(1, 3))
+    source = random_grid(draw)
+    shape = picture(draw, inner * groups)
+    window = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
+    dilations = [draw(st.integers(1, 2)) if shape[2 + i] > 2 * (window[i] - 1) else 1
+                 for i in range(2)]  # fmt: skip
+    options = {
+        "group": groups,
+        "dilations": dilations,
+        "strides": draw(st.lists(st.integers(1, 3), min_size=2, max_size=2)),
+        "pads": draw(st.lists(st.integers(0, 2), min_size=4, max_size=4)),
+    }
+    outer = groups * each
+    stored, scales, point, terms = random_weights(draw, (outer, inner, *window), outer)
+    grid = sum_grid(draw, source, scales, terms)
+    products = np.broadcast_to(source.scale * scales, (outer,)).astype(F32)
+    bias = np.random.default_rng(outer).integers(-9999, 9999, outer).astype("int32")
+    relu, biased = draw(st.booleans()), draw(st.booleans())
+
+    data, real = graph.input(shape, source)
+    inputs = [real, graph.weights(stored, scales, point, 0)]
+    if biased:
+        inputs.append(graph.weights(bias, products, 0, 0))
+    result = graph.node("Conv", inputs, **options)
+    if relu:
+        result = graph.node("Relu", [result])
+
+    def reference(arithmetic: Arithmetic, sample: Sample) -> Array:
+        sums = convolve(source.centred(sample[data]), stored.astype("int64") - point, options)
+        sums = sums + (bias[:, None, None] if biased else 0)
+        exact = source.scale.astype("float64") * np.asarray(scales, "float64")
+        channels = np.broadcast_to(exact, (outer,))[:, None, None]
+        return arithmetic.of_sum(sums, channels, grid, relu)
+
+    graph.output(result, grid, reference)
+
+
+def add_product(draw: Draw, graph: Graph) -> None:
+    inner, outer = draw(st.integers(1, 12)), draw(st.integers(1, 5))
+    source = random_grid(draw)
+    transposed = draw(st.booleans())
+    shape = (outer, inner) if transposed else (inner, outer)
+    stored, scales, point, terms = random_weights(draw, shape, outer)
+    grid = sum_grid(draw, source, scales, terms)
+    bias = np.arange(-outer, 0, dtype="int32") * 500
+    products = np.broadcast_to(source.scale * scales, (outer,)).astype(F32)
+
+    data, real = graph.input((2, inner), source)
+    weights = graph.weights(stored, scales, point, 0 if transposed else 1)
+    if transposed:
+        given = [real, weights, graph.weights(bias, products, 0, 0)]
+        result = graph.node("Gemm", given, transB=1)
+    else:
+        result = graph.node("MatMul", [real, weights])
+
+    def reference(arithmetic: Arithmetic, sample: Sample) -> Array:
+        right = stored.astype("int64") - point
+        sums = source.centred(sample[data]) @ (right.T if transposed else right)
+        exact = source.scale.astype("float64") * np.asarray(scales, "float64")
+        return arithmetic.of_sum(sums + (bias if transposed else 0), exact, grid, once=True)
+
+    graph.output(result, grid, reference)
+
+
+def add_pair(draw: Draw, graph: Graph) -> None:
+    """A sum, difference or product of two tensors, one of them perhaps broadcast."""
+    kind = draw(st.sampled_from(["Add", "Sub", "Mul"]))
+    shape = picture(draw, 2)
+    shapes = [shape, draw(st.sampled_from([shape, (1, 2, 1, 1), (1,)]))]
+    grids = [random_grid(draw) for _ in shapes]
+    centre = float(grids[0].scale) * (float(grids[1].scale) * 99 if kind == "Mul" else 1)
+    grid = random_grid(draw, centre, 0.8)
+    inputs = [graph.input(s, g) for s, g in zip(shapes, grids, strict=True)]
+    result = graph.node(kind, [real for _, real in inputs])
+
+    def reference(arithmetic: Arithmetic, sample: Sample) -> Array:
+        stored = np.broadcast_arrays(*(sample[name] for name, _ in inputs))
+        pairs = list(zip(stored, grids, strict=True))
+        if kind == "Mul":
+            return arithmetic.multiply(pairs, grid)
+        return arithmetic.add(pairs, grid, 1 if kind == "Add" else -1)
+
+    graph.output(result, grid, reference)
+
+
+def add_average(draw: Draw, graph: Graph) -> None:
+    source = random_grid(draw)
+    grid = random_grid(draw, float(source.scale), 0.8)
+    shape = picture(draw, 2)
+    data, real = graph.input(shape, source)
+    everything = draw(st.booleans())
+    if everything:
+        options = {"kernel_shape": list(shape[2:]), "pads": [0, 0, 0, 0], "strides": [1, 1]}
+        with_padding = False
+        result = graph.node("GlobalAveragePool", [real])
+    else:
+        window = draw(st.lists(st.integers(2, 3), min_size=2, max_size=2))
+        pads = [draw(st.integers(0, window[i % 2] - 1)) for i in range(4)]
+        strides = draw(st.lists(st.integers(1, 3), min_size=2, max_size=2))
+        options = {"kernel_shape": window, "pads": pads, "strides": strides}
+        with_padding = any(pads) and draw(st.booleans()) and source != grid
+        result = graph.node("AveragePool", [real], count_include_pad=int(with_padding), **options)
+
+    def reference(arithmetic: Arithmetic, sample: Sample) -> Array:
+        centred = source.centred(sample[data])
+        inside = windows_of(np.ones_like(centred), int(with_padding), options)
+        windows = windows_of(centred, 0, options)
+        if everything and isinstance(arithmetic, Tflite):
+            return arithmetic.mean(windows, inside.sum(axis=-1), source, grid)
+        return arithmetic.average(windows, inside.sum(axis=-1), source, grid)
+
+    graph.output(result, grid, reference)
+
+
+FUNCTIONS: dict[str, tuple[dict[str, float], Callable[[Array], Array]]] = {
+    "Relu": ({}, lambda x: np.maximum(x, F32(0))),
+    "LeakyRelu": ({"alpha": 0.3}, lambda x: np.where(x > 0, x, x * F32(0.3))),
+    "Abs": ({}, np.abs),
+    "Neg": ({}, np.negative),
+    "Sqrt": ({}, np.sqrt),
+    "Sigmoid": ({}, lambda x: 1 / (1 + np.exp(-x.astype("float64")))),
+    "Tanh": ({}, lambda x: np.tanh(x.astype("float64"))),
+    "Exp": ({}, lambda x: np.exp(x.astype("float64"))),
+    "HardSigmoid": (
+        {"alpha": 0.25, "beta": 0.5},
+        lambda x: np.clip(x * F32(0.25) + F32(0.5), F32(0), F32(1)),
+    ),
+}
+
+
+SLOPES = {"Abs": (F32(1), F32(-1)), "LeakyRelu": (F32(1), F32(0.3))}
+"""Of positive and negative values, in the functions that TFLite computes with multipliers."""
+
+
+def in_fixed_point(
+    arithmetic: Tflite, names: list[str], stored: Array, source: Grid, grid: Grid
+) -> Array | None:
+    """Compute a chain that is at most one function of SLOPES between ReLUs.
+
+    A ReLU at the end clamps the result; one at the start is exact if 0 is stored as 0.
+    """
+    last = next((i for i, n in enumerate(reversed(names)) if n != "Relu"), len(names))
+    clamps, inner, x = last > 0, names[: len(names) - last], source.centred(stored)
+    while inner and inner[0] == "Relu" and source.zero_point == 0:
+        inner, x = inner[1:], np.maximum(x, 0)
+    if inner and not (len(inner) == 1 and inner[0] in SLOPES):
+        return None
+    slopes = SLOPES[inner[0]] if inner else (F32(1), F32(1))
+    factors = [float(source.scale * abs(s) / grid.scale) * float(grid.scale) for s in slopes]
+    signed = np.where((x < 0) & (slopes[1] < 0), -x, x)
+    return arithmetic.of_sum(signed, np.where(x < 0, factors[1], factors[0]), grid, relu=clamps)
+
+
+def add_functions(draw: Draw, graph: Graph) -> None:
+    """A chain of one to three functions of one tensor."""
+    names = draw(st.lists(st.sampled_from(sorted(FUNCTIONS)), min_size=1, max_size=3))
+    source, grid = random_grid(draw), random_grid(draw)
+    data, result = graph.input(picture(draw, 2), source)
+    for name in names:
+        result = graph.node(name, [result], **FUNCTIONS[name][0])
+
+    def reference(arithmetic: Arithmetic, sample: Sample) -> Array:
+        stored = sample[data]
+        if isinstance(arithmetic, Tflite):
+            result = in_fixed_point(arithmetic, names, stored, source, grid)
+            if result is not None:
+                return result
+        real = source.real(stored)
+        with np.errstate(all="ignore"):
+            for name in names:
+                real = FUNCTIONS[name][1](real).astype(F32)
+            return arithmetic.of_function(real, grid)
+
+    graph.output(result, grid, reference)
+
+
+def add_move(draw: Draw, graph: Graph) -> None:
+    """Elements that are only moved, from one grid or two to another or the same."""
+    kind = draw(st.sampled_from(sorted(MOVES)))
+    grids = [random_grid(draw) for _ in range(2)]
+    grid = draw(st.sampled_from([*grids, random_grid(draw)]))
+    shape = picture(draw, 2)
+    inputs = [graph.input(shape, g) for g in (grids if kind in BINARY else grids[:1])]
+    result, function = MOVES[kind](graph, [real for _, real in inputs])
+
+    def reference(arithmetic: Arithmetic, sample: Sample) -> Array:
+        if kind == "Max":  # imported as a stack and a reduction, which run in float and are listed
+            real = [g.real(sample[name]) for (name, _), g in zip(inputs, grids, strict=True)]
+            return arithmetic.of_real(np.maximum(*real), grid)
+        joined = kind == "Concat" and isinstance(arithmetic, Tflite)
+        stored = [
+            Tflite.of_joined(sample[name], g, grid)
+            if joined
+            else arithmetic.of_stored(sample[name], g, grid)
+            for (name, _), g in zip(inputs, grids, strict=False)
+        ]
+        fill = arithmetic.of_real(np.array(F32(0.3)), grid)
+        return function(*stored, fill) if kind == "Pad" else function(*stored)
+
+    graph.output(result, grid, reference)
+
+
+Move = Callable[[Graph, list[str]], tuple[str, Callable[..., Array]]]
+
+
+def concat(graph: Graph, reals: list[str]) -> tuple[str, Callable[..., Array]]:
+    return graph.node("Concat", reals, axis=1), lambda a, b: np.concatenate([a, b], 1)
+
+
+def largest(graph: Graph, reals: list[str]) -> tuple[str, Callable[..., Array]]:
+    return graph.node("Max", reals), np.maximum
+
+
+def transpose(graph: Graph, reals: list[str]) -> tuple[str, Callable[..., Array]]:
+    result = graph.node("Transpose", reals, perm=[0, 2, 3, 1])
+    return result, lambda a: a.transpose(0, 2, 3, 1)
+
+
+def reshape(graph: Graph, reals: list[str]) -> tuple[str, Callable[..., Array]]:
+    shape = graph.constant(np.array([1, -1], "int64"))
+    return graph.node("Reshape", [*reals, shape]), lambda a: a.reshape(1, -1)
+
+
+def part(graph: Graph, reals: list[str]) -> tuple[str, Callable[..., Array]]:
+    bounds = [graph.constant(np.array(v, "int64")) for v in ([1, 0], [9, 9], [2, 3], [1, 2])]
+    return graph.node("Slice", [*reals, *bounds]), lambda a: a[:, :, 1:9:1, 0:9:2]
+
+
+def pad(graph: Graph, reals: list[str]) -> tuple[str, Callable[..., Array]]:
+    width = graph.constant(np.array([0, 0, 1, 0, 0, 0, 2, 1], "int64"))
+    result = graph.node("Pad", [*reals, width, graph.constant(F32(0.3))])
+    places = ((0, 0), (0, 0), (1, 2), (0, 1))
+    return result, lambda a, fill: np.pad(a, places, constant_values=fill)
+
+
+def largest_of_window(graph: Graph, reals: list[str]) -> tuple[str, Callable[..., Array]]:
+    options = {"kernel_shape": [2, 3], "strides": [2, 1], "pads": [1, 1, 0, 1]}
+
+    def function(a: Array) -> Array:
+        return windows_of(a, np.iinfo(a.dtype).min, options).max(axis=-1)
+
+    return graph.node("MaxPool", reals, **options), function
+
+
+def enlarge(graph: Graph, reals: list[str]) -> tuple[str, Callable[..., Array]]:
+    scales = graph.constant(np.array([1, 1, 2, 3], "float32"))
+    result = graph.node(
+        "Resize", [*reals, "", scales], mode="nearest", nearest_mode="floor",
+        coordinate_transformation_mode="asymmetric",
+    )  # fmt: skip
+    return result, lambda a: a.repeat(2, axis=2).repeat(3, axis=3)
+
+
+def clip(graph: Graph, reals: list[str]) -> tuple[str, Callable[..., Array]]:
+    """No move, but between infinite bounds the elements stay what they are."""
+    bounds = [graph.constant(F32(b)) for b in (-np.inf, np.inf)]
+    return graph.node("Clip", [*reals, *bounds]), lambda a: a
+
+
+BINARY = frozenset({"Concat", "Max"})
+MOVES: dict[str, Move] = {
+    "Clip": clip, "Concat": concat, "Max": largest, "MaxPool": largest_of_window, "Pad": pad,
+    "Reshape": reshape, "Resize": enlarge, "Slice": part, "Transpose": transpose,
+}  # fmt: skip
+
+OPERATORS = (add_convolution, add_product, add_pair, add_average, add_functions, add_move)
+
+
+@st.composite
+def graphs(draw: Draw, each: int) -> Graph:
+    """A graph of ``each`` operators of every kind."""
+    graph = Graph()
+    for add in OPERATORS:
+        for _ in range(each):
+            add(draw, graph)
+    return graph
