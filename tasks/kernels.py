@@ -7,7 +7,7 @@ from pathlib import Path
 from firmwright.errors import UserError
 
 from .jobs import Job
-from .stage import Stage
+from .stage import NETWORK, Stage
 
 
 def run(job: Job, folder: Path) -> None:
@@ -23,7 +23,7 @@ def run(job: Job, folder: Path) -> None:
     source = job.folder("partition")
     partition = read_record(source / "partition.json", Partition)
     module = tvm.ir.load_json((source / "module.json").read_text(encoding="utf-8"))
-    interface = read_record(job.folder("model") / "model.json", ModelInterface)
+    interface = read_record(job.folder(job.network) / "model.json", ModelInterface)
     rounding = "tflite" if interface.format == "tflite" else "onnx"
     lowered, refused = [], []
     for region in partition.regions:
@@ -43,7 +43,7 @@ def run(job: Job, folder: Path) -> None:
 STAGE = Stage(
     name="kernels",
     sentence="lower every region to C",
-    needs=("model", "partition"),
+    needs=(NETWORK, "partition"),
     code=("codegen", "targets", "transforms", "records.py"),
     options=lambda _: None,
     run=run,
