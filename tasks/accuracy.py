@@ -30,7 +30,7 @@ def options(job: Job) -> Any:
 
 
 def inputs(job: Job) -> list[Path]:
-    from firmwright.verify.user_function import module_file
+    from firmwright.data.sources import module_file
 
     evaluate = evaluate_options(job)
     files = sample_files(job, evaluate.inputs)

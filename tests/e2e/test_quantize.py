@@ -189,6 +189,11 @@ def save(folder: Path, array: np.ndarray) -> None:
 def with_nan(folder: Path) -> None:
     array = np.stack([s["x"] for s in samples(5)])
     array[1, 0, 0, 0, 0] = np.nan
+    save(folder, array)
+
+
+def with_infinity(folder: Path) -> None:
+    array = np.stack([s["x"] for s in samples(5)])
     array[3, 0, 0, :2, 0] = np.inf
     save(folder, array)
 
@@ -198,8 +203,9 @@ def overflowing(folder: Path) -> None:
 
 
 BAD_DATA = {
-    "nan": (with_nan, ["calibration.npy: values that are NaN or infinite:",
-                       "sample 1, input 'x': 1 of 192 values", "sample 3, input 'x': 2 of 192"]),
+    "nan": (with_nan, ["calibration.npy: NaN in 1 of 5 samples (sample 1)"]),
+    "infinity": (with_infinity, ["samples with values that are NaN or infinite:",
+                                 "calibration.npy[3]: 2 of 192 values (sample 3, input 'x')"]),
     "overflow": (overflowing, ["sample 0 makes the network compute values that are not finite"]),
     "shape": (lambda f: save(f, np.zeros((4, 3, 8, 7), "float32")),
               ["calibration.npy: has shape [4, 3, 8, 7]"]),
@@ -248,6 +254,26 @@ def test_recipes_that_will_not_do(tmp_path: Path, case: str) -> None:
     assert before in RECIPE
     repository.write("r.yaml", RECIPE.replace(before, after))
     assert message in fail(repository, "recipe=r.yaml")
+
+
+def test_samples_from_python_and_raw_files(changed: Repository) -> None:
+    arrays = np.load(changed.folder / "calibration.npy")
+    before = changed.manifest("build/r/r-host.tar.gz")["quantization"]
+    (changed.folder / "raw").mkdir()
+    for index, array in enumerate(arrays):
+        array.tofile(changed.folder / "raw" / f"{index:03}.bin")
+    changed.write(
+        "recordings.py",
+        "from pathlib import Path\nimport numpy as np\n"
+        "def calibration():\n"
+        "    return np.load(Path(__file__).parent / 'calibration.npy')\n",
+    )
+    for source in ("{x: {raw: raw/}}", "{x: {python: 'recordings:calibration'}}"):
+        changed.write(
+            "r.yaml", RECIPE.replace("{inputs: calibration.npy}", f"{{inputs: {source}}}")
+        )
+        changed.build("recipe=r.yaml")
+        assert changed.manifest("build/r/r-host.tar.gz")["quantization"] == before
 
 
 def test_pytorch_network(tmp_path: Path) -> None:

@@ -9,13 +9,8 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
+from firmwright.data.sources import module_file
 from firmwright.errors import UserError, did_you_mean
-
-
-def module_file(name: str, folder: Path) -> Path:
-    """Return the file of ``module:function``: ``a.b:f`` is ``a/b.py`` in the folder."""
-    module = name.partition(":")[0]
-    return folder.joinpath(*module.split(".")).with_suffix(".py")
 
 
 def load_function(name: str, folder: Path, key: str) -> Callable[..., Any]:
