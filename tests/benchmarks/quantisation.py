@@ -1,6 +1,6 @@
 """Quantise float networks on both kinds of grids; table what it costs on real inputs.
 
-    python tests/benchmarks/quantisation.py FOLDER [--outdir DIR]
+    python tests/benchmarks/quantisation.py FOLDER [--outdir DIR] [--only NETWORK …]
 
 FOLDER holds resnet8_float.onnx, vww_96_float.onnx, ic_160.npz, and in ``diana/`` the trained
 float weights and inputs of DS-CNN and MobileNetV1. Every fifth sample calibrates, all judge.
@@ -29,7 +29,9 @@ SCHEMES = {
     "affine, per tensor": "scheme: affine\n  per_channel: false",
     "pow2": "scheme: pow2",
     "pow2, per tensor": "scheme: pow2\n  per_channel: false",
+    "pow2, equalised, percentile": "scheme: pow2\n  equalize: true",
 }
+METHODS = {"pow2, equalised, percentile": "percentile"}
 MOBILENET_STRIDES = {3: 2, 5: 2, 11: 2}
 """Of the depthwise layers, by position; the weights do not tell. Of all ways to stride three of
 the thirteen, this one classifies most of the pictures."""
@@ -137,13 +139,13 @@ def visual_wake_words(folder: Path) -> Network:
 NETWORKS: tuple[Callable[[Path], Network], ...] = (resnet8, ds_cnn, mobilenet, visual_wake_words)
 
 
-def recipe(scheme: str, labels: bool) -> str:
+def recipe(scheme: str, method: str, labels: bool) -> str:
     return f"""\
 model: model.onnx
 platform: rv32-bare
 quantize:
   {scheme}
-  calibration: {{inputs: calibration.npy}}
+  calibration: {{inputs: calibration.npy, method: {method}}}
 evaluate:
   inputs: inputs.npy
 {"  labels: labels.npy" if labels else ""}
@@ -171,12 +173,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--outdir", type=Path)
+    parser.add_argument("--only", nargs="*", choices=[n.__name__ for n in NETWORKS])
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         root = options.outdir or Path(scratch)
         print(HEADER)
         for make in NETWORKS:
+            if options.only and make.__name__ not in options.only:
+                continue
             network = make(options.folder)
+            labelled = network.labels is not None
             folder = root / make.__name__
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "dodo.py").write_text("from firmwright.tasks.dodo import *\n")
@@ -187,7 +193,7 @@ def main() -> int:
                 np.save(folder / "labels.npy", network.labels)
             for index, (name, scheme) in enumerate(SCHEMES.items()):
                 file = folder / f"r{index}.yaml"
-                file.write_text(recipe(scheme, network.labels is not None))
+                file.write_text(recipe(scheme, METHODS.get(name, "minmax"), labelled))
                 command = [sys.executable, "-m", "doit", "build", f"recipe={file.name}"]
                 done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
                 if done.returncode:
