@@ -13,9 +13,8 @@ from firmwright.quantize.calibration import CalibrationRecord, Distribution
 from firmwright.quantize.integer_io import grid_of
 from firmwright.recipe.quantization import QuantizeOptions
 
-INPUT_SUFFIX = "_QuantizeLinear_Input"
 RESULT_SUFFIX = "_DequantizeLinear_Output"
-"""What ONNX Runtime's quantiser appends to a tensor's name before and behind its nodes."""
+"""What ONNX Runtime's quantiser appends to the name of a tensor on its grid."""
 OUTLIER_RATIO = 32
 """The whole range over that of 99.9 % of the values, from which on a note is printed: with 8 bits
 all but one in a thousand values then share eight steps."""
@@ -57,10 +56,11 @@ def quantization_record(
 ) -> QuantizationRecord:
     """Describe a QDQ graph whose inputs and outputs are still float32."""
     grids = []
+    quantized = {n.output[0] for n in model.graph.node if n.op_type == "QuantizeLinear"}
     for node in model.graph.node:
-        if node.op_type == "QuantizeLinear":
+        if node.op_type == "DequantizeLinear" and node.input[0] in quantized:
             grid = grid_of(node, model)
-            name = node.input[0].removesuffix(INPUT_SUFFIX)
+            name = node.output[0].removesuffix(RESULT_SUFFIX)
             grids.append(TensorGrid(name, grid.dtype, grid.scale, grid.zero_point))
     return QuantizationRecord(
         engine=f"onnxruntime {onnxruntime.__version__}",
