@@ -7,7 +7,7 @@ from typing import Any
 
 from .jobs import Job
 from .plan import options as memory_options
-from .stage import Stage
+from .stage import NETWORK, Stage
 
 
 def options(job: Job) -> Any:
@@ -33,7 +33,7 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.targets import load_target
     from firmwright.transforms import CANONICAL
 
-    model = job.folder("model")
+    model = job.folder(job.network)
     interface = read_record(model / "model.json", ModelInterface)
     module = tvm.ir.load_json((model / "module.json").read_text(encoding="utf-8"))
     for transform in CANONICAL:
@@ -60,7 +60,7 @@ def run(job: Job, folder: Path) -> None:
 STAGE = Stage(
     name="batch",
     sentence="find the largest batch that fits",
-    needs=("model",),
+    needs=(NETWORK,),
     code=("planning", "partition", "transforms", "targets", "codegen", "records.py"),
     options=options,
     run=run,

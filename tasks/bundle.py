@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from firmwright import __version__
 
@@ -14,7 +14,10 @@ from .stage import INDEX, Stage
 if TYPE_CHECKING:
     from firmwright.bundle.manifest import BundledFile, Manifest
 
+Record = TypeVar("Record")
 IMAGES = ("elf", "bin", "hex", "map")
+REPORTS = {"quantized": "quantization.json", "accuracy": "accuracy.json"}
+"""Files of stages that not every recipe has."""
 
 
 def options(job: Job) -> Any:
@@ -45,9 +48,12 @@ def run(job: Job, folder: Path) -> None:
 
 
 def collect(job: Job) -> dict[str, bytes]:
-    """Return the archive's files by name: the images, and the C project below ``src/``."""
+    """Return the archive's files by name: images, reports, and the C project below ``src/``."""
     firmware, project = job.folder("firmware"), job.folder("sources")
     contents = {f"firmware.{i}": (firmware / f"firmware.{i}").read_bytes() for i in IMAGES}
+    for stage, name in REPORTS.items():
+        if job.has(stage):
+            contents[name] = (job.folder(stage) / name).read_bytes()
     for path in sorted(p for p in project.rglob("*") if p.is_file() and p.name != INDEX):
         contents[f"src/{path.relative_to(project).as_posix()}"] = path.read_bytes()
     return contents
@@ -59,11 +65,13 @@ def manifest(job: Job, files: tuple[BundledFile, ...]) -> Manifest:
 
     from firmwright.bundle.manifest import (
         MANIFEST_VERSION,
+        AccuracyReport,
         Arithmetic,
         BatchReport,
         Manifest,
         MemoryReport,
         ModelSource,
+        QuantizationReport,
         RunReport,
         Source,
     )
@@ -121,13 +129,34 @@ def manifest(job: Job, files: tuple[BundledFile, ...]) -> Manifest:
             job.build.toolchain.name: compiler.version,
         },
         detection=read_record(boxes, DetectionReport) if boxes.exists() else None,
+        quantization=report(job, "quantized", QuantizationReport),
+        accuracy=report(job, "accuracy", AccuracyReport),
     )
+
+
+def report(job: Job, stage: str, kind: type[Record]) -> Record | None:
+    """Return the part of a stage's record that the manifest shows; None without the stage."""
+    from firmwright.records import read_record
+
+    if not job.has(stage):
+        return None
+    return read_record(job.folder(stage) / REPORTS[stage], kind)
 
 
 STAGE = Stage(
     name="bundle",
     sentence="pack firmware, sources and manifest",
-    needs=("model", "batch", "kernels", "plan", "sources", "firmware", "run"),
+    needs=(
+        "model",
+        "quantized",
+        "accuracy",
+        "batch",
+        "kernels",
+        "plan",
+        "sources",
+        "firmware",
+        "run",
+    ),
     code=("bundle", "records.py"),
     options=options,
     run=run,

@@ -17,14 +17,17 @@ from typing import Any
 from firmwright.errors import UserError
 
 from . import (
+    accuracy,
     batch,
     bundle,
+    calibration,
     firmware,
     kernels,
     model,
     objects,
     partition,
     plan,
+    quantized,
     run,
     sources,
 )
@@ -32,10 +35,11 @@ from .freshness import ContentChecker
 from .jobs import Job, build_root, complain, load_jobs, prepared_root
 from .reporter import StageReporter
 
-STAGES = tuple(
-    m.STAGE
-    for m in (model, batch, partition, kernels, plan, sources, objects, firmware, run, bundle)
-)
+LINE_OF_WORK = (
+    model, calibration, quantized, batch, partition, kernels, accuracy, plan, sources, objects,
+    firmware, run, bundle,
+)  # fmt: skip
+STAGES = tuple(m.STAGE for m in LINE_OF_WORK)
 
 
 @cache

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 OVERRIDES = ("platform", "target", "toolchain", "emulator", "samples", "batch")
 VARIABLES = ("recipe", "outdir", *OVERRIDES)
-SHARED_STAGES = frozenset({"model", "partition", "kernels"})
+SHARED_STAGES = frozenset({"partition", "kernels", "accuracy"})
 """Stages whose results do not depend on the platform, unless a batch is fitted to its memory."""
 
 
@@ -43,6 +43,11 @@ class Job:
     build: Build
     outdir: Path
 
+    @property
+    def network(self) -> str:
+        """The stage that gives the network as it is compiled; its model is what judges."""
+        return "quantized" if self.recipe.quantize else "model"
+
     def folder(self, stage: str) -> Path:
         """Return a stage's result folder, below the platform's own where it depends on it."""
         if self.shared(stage):
@@ -51,10 +56,19 @@ class Job:
 
     def has(self, stage: str) -> bool:
         """Tell whether this recipe has work for a stage."""
-        return stage != "batch" or self.recipe.batch is not None
+        recipe = self.recipe
+        asked: dict[str, object] = {
+            "batch": recipe.batch,
+            "calibration": recipe.quantize,
+            "quantized": recipe.quantize,
+            "accuracy": recipe.evaluate,
+        }
+        return stage not in asked or asked[stage] is not None
 
     def shared(self, stage: str) -> bool:
-        return stage == "model" or (stage in SHARED_STAGES and self.recipe.batch is None)
+        if stage in SHARED_STAGES:
+            return self.recipe.batch is None
+        return stage in ("model", "calibration", "quantized")
 
     def task(self, stage: str) -> str:
         """Return the name of a stage's task; doit remembers each platform's by itself."""

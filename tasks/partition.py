@@ -8,7 +8,7 @@ from typing import Any
 from firmwright.errors import UserError
 
 from .jobs import Job
-from .stage import Stage
+from .stage import NETWORK, Stage
 
 
 def options(job: Job) -> Any:
@@ -26,7 +26,7 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.targets import load_target
     from firmwright.transforms import CANONICAL
 
-    model = job.folder("model")
+    model = job.folder(job.network)
     interface = read_record(model / "model.json", ModelInterface)
     module = tvm.ir.load_json((model / "module.json").read_text(encoding="utf-8"))
     try:
@@ -49,7 +49,7 @@ def run(job: Job, folder: Path) -> None:
 STAGE = Stage(
     name="partition",
     sentence="cut the network into regions, each on one device",
-    needs=("model", "batch"),
+    needs=(NETWORK, "batch"),
     code=("partition", "planning", "transforms", "targets", "records.py"),
     options=options,
     run=run,

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from firmwright.recipe.quantization import Inputs
+
 from .jobs import Job
-from .stage import Stage
+from .samples import read_columns, sample_files
+from .stage import NETWORK, Stage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,6 +23,18 @@ BUDGET = 400_000_000_000
 """Instructions before a firmware counts as hung: some minutes in the emulator."""
 
 
+def given_samples(job: Job) -> Inputs | None:
+    """Return where the run's samples are: the evaluation's, if the recipe names no others."""
+    if job.recipe.run.inputs is None and job.recipe.evaluate is not None:
+        return job.recipe.evaluate.inputs
+    return job.recipe.run.inputs
+
+
+def given_inputs(job: Job) -> Any:
+    canonical = job.recipe.canonical()
+    return canonical["run"]["inputs"] or canonical.get("evaluate", {}).get("inputs")
+
+
 def options(job: Job) -> Any:
     spec = job.recipe.run
     return {
@@ -28,7 +43,7 @@ def options(job: Job) -> Any:
         "seed": spec.seed,
         "emulator": emulator(job),
         "tolerance": [spec.tolerance.absolute, spec.tolerance.relative],
-        "inputs": job.recipe.canonical()["run"]["inputs"],
+        "inputs": given_inputs(job),
         "detection": job.recipe.canonical().get("detection"),
         "c_prefix": job.recipe.c_prefix,
     }
@@ -39,26 +54,13 @@ def emulator(job: Job) -> str:
 
 
 def inputs(job: Job) -> list[Path]:
-    from firmwright.data import local_files
-
-    given = job.recipe.run.inputs
-    if given is None:
-        return job.class_files
-    if isinstance(given, str):
-        return [job.recipe.resolve(given), *job.class_files]
-    files = [path for _, source in given for path in local_files(source, job.recipe.path.parent)]
-    return [*dict.fromkeys(files), *job.class_files]
+    return [*sample_files(job, given_samples(job)), *job.class_files]
 
 
 def columns(job: Job, interface: ModelInterface, count: int) -> dict[str, Column]:
     """Read ``count`` samples for a batch of 1 from the recipe's data; nothing where it has none."""
-    from firmwright.verify.samples import stored_columns
-
-    spec = job.recipe.run
-    if spec.inputs is None:
-        return {}
-    given = spec.inputs if isinstance(spec.inputs, str) else dict(spec.inputs)
-    return stored_columns(interface.inputs, given, job.place, count)
+    given = given_samples(job)
+    return {} if given is None else read_columns(job, interface.inputs, given, count)
 
 
 def run(job: Job, folder: Path) -> None:
@@ -79,7 +81,7 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.verify.record import RunRecord
     from firmwright.verify.samples import as_samples, random_samples
 
-    model = job.folder("model")
+    model = job.folder(job.network)
     spec = job.recipe.run
     single = read_record(model / "model.json", ModelInterface)
     interface = read_record(job.folder("partition") / "interface.json", ModelInterface)
@@ -185,7 +187,7 @@ def summary(job: Job, record: RunRecord) -> str:
 STAGE = Stage(
     name="run",
     sentence="run the firmware and compare it with the reference",
-    needs=("model", "partition", "firmware"),
+    needs=(NETWORK, "partition", "firmware"),
     code=(
         *("planning/batch.py", "emulator", "verify", "models", "data", "postprocess"),
         "records.py",

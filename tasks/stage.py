@@ -27,13 +27,17 @@ PACKAGE = Path(firmwright.__file__).parent
 INDEX = "stage.json"
 """Lists a stage's files with their digests; what later stages depend on."""
 
+NETWORK = "network"
+"""Among a stage's needs: whichever stage gives the network as it is compiled."""
+
 
 @dataclass(frozen=True)
 class Stage:
     """One step of the line of work; a recipe that asks nothing of it does without.
 
     ``run(job, folder)`` writes the results into an empty folder. ``needs`` names the stages
-    whose results it reads, ``inputs`` the user's and the package's files. ``code`` names the
+    whose results it reads (NETWORK: the one that gives the network; those that the recipe leaves
+    out do not count), ``inputs`` the user's and the package's files. ``code`` names the
     packages and modules of firmwright, and ``options`` the slice of the recipe and platform,
     that decide what it writes. ``publish`` names files that are moved out of the folder to places
     of their own.
@@ -56,7 +60,8 @@ class Stage:
                 yield self.task(job)
 
     def task(self, job: Job) -> dict[str, Any]:
-        needed = [job.folder(stage) / INDEX for stage in self.needs if job.has(stage)]
+        stages = dict.fromkeys(job.network if n == NETWORK else n for n in self.needs)
+        needed = [job.folder(stage) / INDEX for stage in stages if job.has(stage)]
         dependencies = [str(p) for p in (*needed, *self.inputs(job))]
         folder = job.folder(self.name)
         targets = [folder / INDEX, *self.publish(job)]

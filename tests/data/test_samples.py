@@ -241,7 +241,7 @@ def test_inputs_and_sources_must_match(tmp_path: Path) -> None:
     assert str(raised.value).splitlines() == [
         "no data for the network's input 'image'; did you mean 'imag'?",
         "the network has no input 'imag'; did you mean 'image'?",
-        "a.npy: holds 2 samples, run.samples asks for 3",
+        "a.npy: holds 2 samples, the recipe asks for 3",
     ]
 
 

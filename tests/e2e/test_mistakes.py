@@ -175,7 +175,7 @@ def test_compiler_refusal_is_shown(repository: Repository) -> None:
         (["recipe=digits.yaml", "target=c -fast=1"], "device 'c' has no option 'fast'"),
         (["recipe=digits.yaml", "outdir=digits.yaml/x"], "cannot make the build folder"),
         (["recipe="], "recipe=: a value is missing"),
-        (["recipe=digits.yaml", "samples=65"], "holds 64 samples, run.samples asks for 65"),
+        (["recipe=digits.yaml", "samples=65"], "holds 64 samples, the recipe asks for 65"),
     ],
 )
 def test_mistake_on_the_command_line(

@@ -98,6 +98,49 @@ class RunReport:
 
 
 @dataclass(frozen=True)
+class QuantizationReport:
+    """How a float network was quantised; ``samples`` are the calibration samples' digests.
+
+    See :class:`firmwright.quantize.record.QuantizationRecord`.
+    """
+
+    engine: str
+    scheme: str
+    activations: str
+    weights: str
+    per_channel: bool
+    method: str
+    samples: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RateReport:
+    """Percentages or a metric's values of the float, the quantised and the compiled network."""
+
+    float32: float
+    quantised: float
+    firmware: float
+
+
+@dataclass(frozen=True)
+class AccuracyReport:
+    """What quantisation costs, see :class:`firmwright.quantize.accuracy.AccuracyRecord`.
+
+    ``samples`` are the digests of the samples that judged, of which the calibration saw
+    ``calibrated``. ``top1`` counts the classes of the labels (``labelled``) or of the float
+    network. ``firmware`` names what compiled the C that was evaluated.
+    """
+
+    samples: tuple[str, ...]
+    calibrated: int
+    labelled: bool
+    firmware: str
+    top1: RateReport
+    agreement: RateReport
+    metric: RateReport | None
+
+
+@dataclass(frozen=True)
 class Manifest:
     """The file ``manifest.json`` of a bundle.
 
@@ -119,6 +162,8 @@ class Manifest:
     run: RunReport
     versions: dict[str, str]
     detection: DetectionReport | None = None
+    quantization: QuantizationReport | None = None
+    accuracy: AccuracyReport | None = None
 
 
 def published_schema() -> dict[str, Any]:

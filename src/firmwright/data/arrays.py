@@ -65,10 +65,12 @@ def load_raw(path: Path, tensor: Tensor) -> Array:
 def checked(array: Array, tensor: Tensor, label: str) -> Array:
     """Check type, size and values; return (samples, *the input's shape).
 
+    Float32 numbers for an input of integers with a scale are put on its grid.
     Raises UserError for another type, for a shape that is not a leading sample axis and then as
     many elements as the input has, and for values that are not a number.
     """
-    if array.dtype != np.dtype(tensor.dtype):
+    real = array.dtype == np.float32 and tensor.scale is not None and tensor.dtype != "float32"
+    if array.dtype != np.dtype(tensor.dtype) and not real:
         raise UserError(f"{label}: is {array.dtype}, the input '{tensor.name}' {tensor.dtype}")
     samples = len(array) if array.ndim else 0
     if samples == 0 or array.size != samples * tensor.elements:
@@ -82,4 +84,11 @@ def checked(array: Array, tensor: Tensor, label: str) -> Array:
         numbers = ", ".join(str(i) for i in np.flatnonzero(bad)[:10])
         count = int(np.count_nonzero(bad))
         raise UserError(f"{label}: NaN in {count} of {samples} samples (sample {numbers})")
-    return shaped
+    return on_grid(shaped, tensor) if real else shaped
+
+
+def on_grid(array: Array, tensor: Tensor) -> Array:
+    """Return real numbers as the integers that a quantised input takes: round half to even."""
+    limits = np.iinfo(tensor.dtype)
+    steps = np.rint(array / np.float32(tensor.scale or 1)) + float(tensor.zero_point or 0)
+    return np.clip(steps, limits.min, limits.max).astype(tensor.dtype)

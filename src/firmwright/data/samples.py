@@ -109,7 +109,7 @@ def read_column(
             )
     held = len(column.arrays)
     if count is not None and held < count and len(problems) == before:
-        problems.append(f"{described(source)}: holds {held} samples, run.samples asks for {count}")
+        problems.append(f"{described(source)}: holds {held} samples, the recipe asks for {count}")
     return Column(column.arrays[:count], column.origins[:count])
 
 

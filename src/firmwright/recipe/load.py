@@ -34,9 +34,13 @@ _OVERRIDES: Mapping[str, tuple[str, ...]] = {
 _WHOLE_NUMBERS = frozenset({"samples", "batch"})
 """Overrides whose text is a whole number."""
 _WHOLE_NUMBER = re.compile("-?[0-9]{1,18}")
+_INPUTS: tuple[Pointer, ...] = (
+    ("run", "inputs"),
+    ("quantize", "calibration", "inputs"),
+    ("evaluate", "inputs"),
+)
+"""Where a recipe names samples."""
 _FORMATS = {suffix: f.name for f in FORMATS.values() for suffix in f.suffixes}
-_OWN_ROUNDING = {"tflite": "tflite"}
-"""A model format's own rounding; where it is not listed, ``onnx``."""
 
 
 def load_recipe(
@@ -156,9 +160,12 @@ def _file_references(data: Mapping[str, Any]) -> Iterator[tuple[Pointer, str, bo
 
     Takes a recipe as it is written, and its normal form (what the cache holds).
     """
-    model, platform, run = data.get("model"), data.get("platform"), data.get("run")
-    inputs = run.get("inputs") if isinstance(run, dict) else None
-    candidates: list[tuple[Pointer, Any]] = [(("model",), model), (("run", "inputs"), inputs)]
+    model, platform = data.get("model"), data.get("platform")
+    candidates: list[tuple[Pointer, Any]] = [(("model",), model)]
+    candidates += [(p, _value_at(data, p)) for p in (*_INPUTS, ("evaluate", "labels"))]
+    metric = _value_at(data, ("evaluate", "metric"))
+    if isinstance(metric, str) and ":" in metric:
+        candidates.append((("evaluate", "metric"), str(module_file(metric, Path()))))
     if isinstance(model, dict):
         candidates.append((("model", "path"), model.get("path")))
         files = model.get("files")
@@ -170,8 +177,17 @@ def _file_references(data: Mapping[str, Any]) -> Iterator[tuple[Pointer, str, bo
         candidates.append((("platform",), platform))
     candidates += _class_file(data)
     yield from ((pointer, name, False) for pointer, name in candidates if isinstance(name, str))
-    for name, source in inputs.items() if isinstance(inputs, dict) else ():
-        yield from _source_files(("run", "inputs", name), source)
+    for place in _INPUTS:
+        inputs = _value_at(data, place)
+        for name, source in inputs.items() if isinstance(inputs, dict) else ():
+            yield from _source_files((*place, name), source)
+
+
+def _value_at(data: Any, pointer: Pointer) -> Any:
+    """Return the value at a place, or None where there is no such place."""
+    for key in pointer:
+        data = data.get(key) if isinstance(data, dict) else None
+    return data
 
 
 def _source_files(pointer: Pointer, source: Any) -> Iterator[tuple[Pointer, str, bool]]:
@@ -223,9 +239,15 @@ def _batch_of_boxes(data: Mapping[str, Any]) -> Iterator[Finding]:
 
 def _foreign_rounding(data: Mapping[str, Any]) -> Iterator[Finding]:
     """A TFLite model states its arithmetic to the bit, so it is rounded in no other way."""
-    if _model_source(data.get("model"))["format"] == "tflite" and data.get("rounding") == "onnx":
+    if _own_rounding(data) == "tflite" and data.get("rounding") == "onnx":
         message = "a TFLite model defines its own rounding; leave the key out, or state tflite"
         yield Finding(("rounding",), message)
+
+
+def _own_rounding(data: Mapping[str, Any]) -> str:
+    """Return the model's own rounding; what firmwright quantises is a QDQ ONNX graph."""
+    quantised_tflite = _model_source(data.get("model"))["format"] == "tflite"
+    return "tflite" if quantised_tflite and "quantize" not in data else "onnx"
 
 
 def _model_source(model: Any) -> dict[str, Any]:
@@ -257,18 +279,29 @@ def _normal_form(data: dict[str, Any], path: Path, catalogue: Catalogue) -> dict
     emulators = catalogue.platform_emulators.get(platform, ())
     devices, _ = read_target(data["target"])
     batch = data.get("batch")
-    inputs = run.get("inputs")
-    if isinstance(inputs, dict):
-        inputs = {name: normal_source(given) for name, given in inputs.items()}
+    quantizing: dict[str, Any] = {}
+    if "quantize" in data:
+        calibration = _with_normal_inputs(data["quantize"]["calibration"])
+        quantizing["quantize"] = {**data["quantize"], "calibration": calibration}
+    if "evaluate" in data:
+        quantizing["evaluate"] = _with_normal_inputs(data["evaluate"])
     detection = data.get("postprocess", {}).get("detection")
     return {
         **{key: value for key, value in data.items() if key != "postprocess"},
         "name": data.get("name", path.stem),
         "model": model,
         "target": [{"device": d.name, "options": dict(d.options)} for _, d in devices],
-        "rounding": data.get("rounding", _OWN_ROUNDING.get(model["format"], "onnx")),
+        "rounding": data.get("rounding", _own_rounding(data)),
         "toolchain": data.get("toolchain", next(iter(toolchains), None)),
         "batch": {"size": batch, "require": False} if isinstance(batch, int) else batch,
-        "run": {"emulator": next(iter(emulators), None), **run, "inputs": inputs},
+        "run": {"emulator": next(iter(emulators), None), **_with_normal_inputs(run)},
         "detection": normal_detection(detection) if detection else None,
+        **quantizing,
     }
+
+
+def _with_normal_inputs(holder: Mapping[str, Any]) -> dict[str, Any]:
+    inputs = holder.get("inputs")
+    if isinstance(inputs, dict):
+        inputs = {name: normal_source(given) for name, given in inputs.items()}
+    return {**holder, "inputs": inputs}

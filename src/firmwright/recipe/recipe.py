@@ -13,8 +13,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from firmwright.data.sources import Source, portable_path, portable_source
+from firmwright.data.sources import portable_path, portable_source
 from firmwright.recipe.postprocess import Detection, portable_detection
+from firmwright.recipe.quantization import (
+    EvaluateOptions,
+    Inputs,
+    QuantizeOptions,
+    plain,
+    read_inputs,
+)
 
 
 @dataclass(frozen=True)
@@ -80,7 +87,7 @@ class RunOptions:
     ``emulator`` is None where only the user's own platform file can tell the first one.
     """
 
-    inputs: str | tuple[tuple[str, Source], ...] | None
+    inputs: Inputs | None
     samples: int
     seed: int
     emulator: str | None
@@ -108,6 +115,8 @@ class Recipe:
     batch: BatchRequest | None
     run: RunOptions
     detection: Detection | None = None
+    quantize: QuantizeOptions | None = None
+    evaluate: EvaluateOptions | None = None
 
     def resolve(self, path: str) -> Path:
         """Return a path of the recipe (relative to its folder, or absolute) for opening."""
@@ -125,6 +134,10 @@ class Recipe:
             data["run"]["inputs"] = {name: asdict(source) for name, source in self.run.inputs}
         if self.detection is None:
             del data["detection"]
+        for key, options in (("quantize", self.quantize), ("evaluate", self.evaluate)):
+            del data[key]
+            if options is not None:
+                data[key] = plain(options)
         return data
 
     @classmethod
@@ -152,13 +165,15 @@ class Recipe:
             cflags=tuple(data["cflags"]),
             batch=BatchRequest(**data["batch"]) if data["batch"] else None,
             run=RunOptions(
-                inputs=input_sources(given) if isinstance(given, dict) else given,
+                inputs=None if given is None else read_inputs(given),
                 samples=run["samples"],
                 seed=run["seed"],
                 emulator=run["emulator"],
                 tolerance=tolerance,
             ),
             detection=Detection.from_dict(detection) if detection else None,
+            quantize=QuantizeOptions.from_data(data["quantize"]) if "quantize" in data else None,
+            evaluate=EvaluateOptions.from_data(data["evaluate"]) if "evaluate" in data else None,
         )
 
     def canonical(self) -> dict[str, Any]:
@@ -167,10 +182,18 @@ class Recipe:
         model, run = data["model"], data["run"]
         model["path"] = portable_path(model["path"])
         model["files"] = [portable_path(file) for file in model["files"]]
-        if isinstance(run["inputs"], dict):
-            run["inputs"] = {name: portable_source(s) for name, s in run["inputs"].items()}
-        else:
-            run["inputs"] = portable_path(run["inputs"])
+        holders = [run]
+        if self.quantize is not None:
+            holders.append(data["quantize"]["calibration"])
+        if self.evaluate is not None:
+            data["evaluate"]["labels"] = portable_path(data["evaluate"]["labels"])
+            holders.append(data["evaluate"])
+        for holder in holders:
+            given = holder["inputs"]
+            if isinstance(given, dict):
+                holder["inputs"] = {name: portable_source(s) for name, s in given.items()}
+            else:
+                holder["inputs"] = portable_path(given)
         if is_platform_file(self.platform):
             data["platform"] = portable_path(self.platform)
         if self.detection is not None:
@@ -187,7 +210,3 @@ class Recipe:
 def is_platform_file(platform: str) -> bool:
     """Tell the path of a user's own platform file from the name of a known platform."""
     return "/" in platform or platform.endswith((".yaml", ".yml"))
-
-
-def input_sources(given: Mapping[str, Any]) -> tuple[tuple[str, Source], ...]:
-    return tuple((name, Source.from_dict(source)) for name, source in sorted(given.items()))

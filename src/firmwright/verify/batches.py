@@ -35,5 +35,19 @@ def joined_outputs(outputs: Outputs, size: int, axes: Sequence[int | None]) -> O
     ]
 
 
+def separated_outputs(
+    outputs: Outputs, size: int, axes: Sequence[int | None]
+) -> list[list[npt.NDArray[Any]]]:
+    """Return the outputs of each sample: what :func:`joined_outputs` joined."""
+    samples = []
+    for batch in outputs:
+        parts = [
+            [array] * size if axis is None else np.split(array, size, axis)
+            for array, axis in zip(batch, axes, strict=True)
+        ]
+        samples += [list(sample) for sample in zip(*parts, strict=True)]
+    return samples
+
+
 def groups(items: Sequence[Any], size: int) -> list[Sequence[Any]]:
     return [items[start : start + size] for start in range(0, len(items), size)]

@@ -32,9 +32,9 @@ def random_samples(inputs: Sequence[Tensor], count: int, seed: int) -> list[Samp
 
 
 def stored_columns(
-    inputs: Sequence[Tensor], given: str | Mapping[str, Source], place: Place, count: int
+    inputs: Sequence[Tensor], given: str | Mapping[str, Source], place: Place, count: int | None
 ) -> dict[str, Column]:
-    """Read the first ``count`` samples of the recipe's ``run.inputs``, by input.
+    """Read the first ``count`` samples (None: all of them) that a recipe names, by input.
 
     ``given`` is one ``.npz`` with an array an input, one ``.npy`` for a network with one input,
     or a source for each input. Raises UserError with everything that is wrong.

@@ -1,0 +1,1 @@
+"""Static post-training quantisation: calibration, grids, QDQ graphs, and what they cost."""

@@ -1,0 +1,96 @@
+"""ReLU and clip in a QDQ graph: what the grid behind them does already is left out.
+
+Rounding to a grid and clamping to its ends never reorder values. So it is exact to round once,
+behind the activation, and exact to drop limits that lie beyond the ends of the grid.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from math import inf
+
+import numpy as np
+import onnx
+
+from firmwright.quantize.grids import IntegerGrid
+from firmwright.quantize.integer_io import grid_of
+
+ACTIVATIONS = ("Relu", "Clip")
+
+
+def simplify_activations(model: onnx.ModelProto) -> None:
+    """Drop roundings in front of an activation, and limits that the rounding behind it keeps."""
+    for node in list(model.graph.node):
+        if node.op_type in ACTIVATIONS:
+            drop_rounding_before(node, model)
+            drop_limits(node, model)
+    used = set(all_reads(model))
+    for constant in [i for i in model.graph.initializer if i.name not in used]:
+        model.graph.initializer.remove(constant)
+
+
+def drop_rounding_before(node: onnx.NodeProto, model: onnx.ModelProto) -> None:
+    """Let the activation read the unrounded tensor, if nothing else reads the rounded one.
+
+    Both sides of the activation are on one grid.
+    """
+    count = Counter(all_reads(model))
+    makers = {o: n for n in model.graph.node for o in n.output}
+    dequantize = makers.get(node.input[0])
+    quantize = makers.get(dequantize.input[0]) if dequantize is not None else None
+    if dequantize is None or quantize is None:
+        return
+    if (dequantize.op_type, quantize.op_type) != ("DequantizeLinear", "QuantizeLinear"):
+        return
+    between = (node.input[0], dequantize.input[0], quantize.input[0])
+    if all(count[name] == 1 for name in between):
+        node.input[0] = quantize.input[0]
+        model.graph.node.remove(dequantize)
+        model.graph.node.remove(quantize)
+
+
+def drop_limits(node: onnx.NodeProto, model: onnx.ModelProto) -> None:
+    """Remove the activation, or make a ReLU of a clip, where the grid behind it does the rest."""
+    readers = [n for n in model.graph.node if node.output[0] in n.input]
+    shown = {o.name for o in model.graph.output}
+    if [n.op_type for n in readers] != ["QuantizeLinear"] or node.output[0] in shown:
+        return
+    grid = grid_of(readers[0], model)
+    low, high = limits_of(node, model)
+    if not reaches_top(high, grid):
+        return
+    if position(low, grid) <= grid.limits[0]:
+        readers[0].input[0] = node.input[0]
+        model.graph.node.remove(node)
+    elif low == 0.0 and node.op_type == "Clip":
+        node.op_type = "Relu"
+        del node.input[1:]
+
+
+def limits_of(node: onnx.NodeProto, model: onnx.ModelProto) -> tuple[float, float]:
+    """Return the activation's limits; (inf, -inf), which nothing satisfies, if not constant."""
+    if node.op_type == "Relu":
+        return 0.0, inf
+    constants = {i.name: onnx.numpy_helper.to_array(i) for i in model.graph.initializer}
+    stated = [*node.input[1:], "", ""][:2]
+    if any(name and name not in constants for name in stated):
+        return inf, -inf
+    low, high = (float(constants[name]) if name else None for name in stated)
+    return -inf if low is None else low, inf if high is None else high
+
+
+def reaches_top(high: float, grid: IntegerGrid) -> bool:
+    return position(high, grid) >= grid.limits[1]
+
+
+def position(value: float, grid: IntegerGrid) -> float:
+    """Return the integer that a real number is rounded to, before the grid's ends clamp it."""
+    return float(np.rint(value / grid.scale) + grid.zero_point)
+
+
+def all_reads(model: onnx.ModelProto) -> Iterator[str]:
+    for node in model.graph.node:
+        yield from node.input
+    for output in model.graph.output:
+        yield output.name

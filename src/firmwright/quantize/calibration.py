@@ -1,0 +1,106 @@
+"""What values each tensor takes on the calibration samples: limits and a histogram.
+
+Everything that a method of choosing ranges needs is collected at once, so that another method,
+or another grid, does not evaluate the network again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnxruntime.quantization.calibrate import HistogramCollector
+
+from firmwright.errors import UserError
+from firmwright.quantize.graph import evaluate, float_tensors
+from firmwright.quantize.samples import Sample
+
+Array = npt.NDArray[Any]
+BINS = 2048
+"""Bins of the first sample's histogram; later samples that reach further add bins."""
+QUANTISED_BINS = 128
+"""Levels on one side of zero, to which the entropy method compares; ONNX Runtime's default."""
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Values of one tensor over all samples; counts in bins of equal width, symmetric about 0."""
+
+    lowest: float
+    highest: float
+    counts: npt.NDArray[np.int64]
+    edges: npt.NDArray[np.float64]
+
+    @property
+    def centres(self) -> npt.NDArray[np.float64]:
+        return (self.edges[:-1] + self.edges[1:]) / 2
+
+
+@dataclass(frozen=True)
+class CalibrationRecord:
+    """The calibration stage's summary (file ``calibration/calibration.json``).
+
+    ``samples`` are the digests of what was looked at, in order: SHA-256 over name, type, shape
+    and bytes of each input. ``tensors`` names the rows of ``distributions.npz``.
+    """
+
+    samples: tuple[str, ...]
+    tensors: tuple[str, ...]
+
+
+def calibrate(model: onnx.ModelProto, samples: Sequence[Sample]) -> dict[str, Distribution]:
+    """Evaluate the network on every sample and return each float tensor's distribution.
+
+    Raises UserError naming tensor and sample where a value is not finite.
+    """
+    tensors = float_tensors(model)
+    collector = new_collector("entropy", 0.0)
+    for index, found in enumerate(evaluate(model, samples, tensors)):
+        for name, array in found.items():
+            if not np.isfinite(array).all():
+                raise UserError(
+                    f"quantize: sample {index} makes the network compute values that are not "
+                    f"finite (tensor '{name}'); is its preprocessing what the network expects?"
+                )
+        with redirect_stdout(StringIO()):  # the collector reports progress
+            collector.collect({n: a.astype("float32") for n, a in found.items() if a.size})
+    return {
+        name: Distribution(float(h[2]), float(h[3]), h[0].astype("int64"), h[1].astype("float64"))
+        for name, h in sorted(collector.get_histogram_dict().items())
+    }
+
+
+def new_collector(method: str, percentile: float) -> Any:
+    return HistogramCollector(
+        method=method,
+        symmetric=False,
+        num_bins=BINS,
+        num_quantized_bins=QUANTISED_BINS,
+        percentile=percentile,
+        scenario="same",
+    )
+
+
+def stored_distributions(found: dict[str, Distribution]) -> dict[str, Array]:
+    """Return the arrays that :func:`read_distributions` takes, named by position."""
+    arrays: dict[str, Array] = {}
+    for index, (_, one) in enumerate(sorted(found.items())):
+        limits = np.array([one.lowest, one.highest, one.edges[0], one.edges[-1]])
+        arrays[f"limits_{index}"] = limits
+        arrays[f"counts_{index}"] = one.counts
+    return arrays
+
+
+def read_distributions(names: Sequence[str], arrays: dict[str, Array]) -> dict[str, Distribution]:
+    found = {}
+    for index, name in enumerate(names):
+        low, high, first, last = (float(v) for v in arrays[f"limits_{index}"])
+        counts = arrays[f"counts_{index}"]
+        found[name] = Distribution(low, high, counts, np.linspace(first, last, len(counts) + 1))
+    return found

@@ -1,0 +1,175 @@
+"""A float ONNX graph becomes a QDQ graph: ONNX Runtime puts in the nodes, the grids are ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnxruntime.quantization import QuantType
+from onnxruntime.quantization.calibrate import CalibrationMethod, TensorsData
+from onnxruntime.quantization.onnx_model import ONNXModel
+from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
+from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
+
+from firmwright.quantize.activations import ACTIVATIONS, simplify_activations
+from firmwright.quantize.bias_correction import corrected
+from firmwright.quantize.calibration import Distribution
+from firmwright.quantize.grids import IntegerGrid, affine_grid, power_of_two_grid, squared_error
+from firmwright.quantize.layers import LayerChoice, choose_layers
+from firmwright.quantize.ranges import Interval, interval_of
+from firmwright.quantize.samples import Sample
+from firmwright.quantize.weights import find_weights, weight_grids
+from firmwright.recipe.quantization import QuantizeOptions
+
+TYPES = {
+    "int8": QuantType.QInt8,
+    "uint8": QuantType.QUInt8,
+    "int16": QuantType.QInt16,
+    "uint16": QuantType.QUInt16,
+}
+AVERAGES = ("AveragePool",)
+"""The library gives their result the input's grid, though averages reach less far."""
+SOFTMAX = Interval(0.0, 1.0)
+
+
+class Quantizer(QDQQuantizer):  # type: ignore[misc]
+    """ONNX Runtime's quantiser, which gives an average a grid of its own."""
+
+    def quantize_output_same_as_input(self, output_name: str, input_name: str, node: str) -> None:
+        maker = self.model.output_name_to_node()[output_name]
+        if maker.op_type in AVERAGES:
+            self.quantize_activation_tensor(output_name)
+        else:
+            super().quantize_output_same_as_input(output_name, input_name, node)
+
+
+def quantize(
+    model: onnx.ModelProto,
+    distributions: Mapping[str, Distribution],
+    options: QuantizeOptions,
+    samples: Sequence[Sample] = (),
+) -> onnx.ModelProto:
+    """Return the QDQ graph; its inputs and outputs are float32.
+
+    ``model`` comes from :func:`firmwright.quantize.graph.prepared` and ``distributions`` from
+    calibrating it; ``samples`` are needed only to correct biases. Raises UserError for layer
+    lists that match nothing.
+    """
+    layers = choose_layers(model, options)
+    grids = activation_grids(model, distributions, options, layers)
+
+    def on_grids(network: onnx.ModelProto) -> onnx.ModelProto:
+        return with_quantisers(network, grids, layers, options)
+
+    if options.bias_correction:
+        model = corrected(model, samples, layers, on_grids)
+    return on_grids(model)
+
+
+def with_quantisers(
+    model: onnx.ModelProto,
+    grids: Mapping[str, IntegerGrid],
+    layers: LayerChoice,
+    options: QuantizeOptions,
+) -> onnx.ModelProto:
+    """Put quantize and dequantize nodes around every layer that is not to stay float."""
+    overrides: dict[str, list[dict[str, Any]]] = {t: [stated(g)] for t, g in grids.items()}
+    for weight in find_weights(model, layers):
+        source = grids.get(weight.input)
+        if source is None:
+            continue
+        found = weight_grids(weight, source.scale, options.per_channel, options.scheme == "pow2")
+        axis = {"axis": weight.axis} if options.per_channel else {}
+        overrides[weight.name] = [{**stated(grid), **axis} for grid in found]
+    quantizer = Quantizer(
+        copied(model),
+        options.per_channel,
+        False,
+        TYPES[options.weights],
+        TYPES[options.activations],
+        # Only their names count: the overrides state the grids.
+        TensorsData(CalibrationMethod.MinMax, {t: (np.float32(0), np.float32(1)) for t in grids}),
+        [],
+        list(layers.kept_float),
+        sorted({*QDQRegistry, *QLinearOpsRegistry}),
+        {
+            "TensorQuantOverrides": overrides,
+            "QDQKeepRemovableActivations": True,
+            "QDQDisableWeightAdjustForInt32Bias": True,
+        },
+    )
+    quantised = quantizer.quantize_model()
+    simplify_activations(quantised)
+    ordered = ONNXModel(quantised)
+    ordered.topological_sort()
+    result: onnx.ModelProto = ordered.model
+    return result
+
+
+def copied(model: onnx.ModelProto) -> onnx.ModelProto:
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    return copy
+
+
+def stated(grid: IntegerGrid) -> dict[str, Any]:
+    return {
+        "quant_type": TYPES[grid.dtype],
+        "scale": np.array(grid.scale, "float32"),
+        "zero_point": np.array(grid.zero_point, grid.dtype),
+    }
+
+
+def activation_grids(
+    model: onnx.ModelProto,
+    distributions: Mapping[str, Distribution],
+    options: QuantizeOptions,
+    layers: LayerChoice,
+) -> dict[str, IntegerGrid]:
+    """Return a grid for each float tensor that was calibrated."""
+    graph = model.graph
+    makers = {o: n for n in graph.node for o in n.output}
+    readers: dict[str, list[onnx.NodeProto]] = {}
+    for node in graph.node:
+        for name in node.input:
+            readers.setdefault(name, []).append(node)
+    outputs = {o.name for o in graph.output}
+
+    def shown_by(name: str) -> str:
+        """Return the tensor that a ReLU or clip makes of this one, if nothing else reads it."""
+        following = readers.get(name, [])
+        if name not in outputs and len(following) == 1 and following[0].op_type in ACTIVATIONS:
+            return shown_by(following[0].output[0])
+        return name
+
+    grids: dict[str, IntegerGrid] = {}
+    for name in distributions:
+        visible = shown_by(name)
+        maker = makers.get(visible)
+        dtype = layers.types[maker.name].activations if maker else options.activations
+        fixed = SOFTMAX if maker is not None and maker.op_type == "Softmax" else None
+        grids[name] = chosen_grid(distributions[visible], dtype, options, fixed)
+    return grids
+
+
+def chosen_grid(
+    distribution: Distribution, dtype: str, options: QuantizeOptions, fixed: Interval | None
+) -> IntegerGrid:
+    """Return the grid of one tensor; ``fixed`` is its interval where the operator tells it."""
+
+    def grid(interval: Interval) -> IntegerGrid:
+        if options.scheme == "pow2":
+            searched = options.calibration.method == "mse" and fixed is None
+            return power_of_two_grid(interval, dtype, distribution if searched else None)
+        return affine_grid(interval, dtype, options.symmetric or dtype == "int16")
+
+    def error(interval: Interval, values: Distribution) -> float:
+        return squared_error(grid(interval), values)
+
+    if fixed is not None:
+        return grid(fixed)
+    if options.scheme == "pow2" and options.calibration.method == "mse":
+        return grid(Interval(min(distribution.lowest, 0.0), max(distribution.highest, 0.0)))
+    return grid(interval_of(distribution, options.calibration, error))

@@ -1,0 +1,103 @@
+"""Cross-layer equalisation: neighbouring layers' weights made to reach equally far.
+
+A ReLU commutes with a positive factor, so a channel may be made smaller in one layer and larger
+in the next without changing the network. With the factor that makes both ranges of weights equal,
+one scale a tensor serves every channel. Method: Nagel, van Baalen, Blankevoort, Welling,
+"Data-Free Quantization Through Weight Equalization and Bias Correction", 2019, section 4.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+
+ROUNDS = 20
+"""Chains of layers settle one pair after the other; so many passes are enough in practice."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two convolutions, ``depthwise`` if the second one is, and only a ReLU between them."""
+
+    first: onnx.NodeProto
+    second: onnx.NodeProto
+    depthwise: bool
+
+
+def equalised(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the network with equalised weights; the same results up to float32's rounding.
+
+    Batch normalisations must have been folded.
+    """
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    pairs = list(find_pairs(result))
+    names = {n for p in pairs for node in (p.first, p.second) for n in node.input[1:3] if n}
+    constants = {i.name: i for i in result.graph.initializer if i.name in names}
+    arrays = {n: onnx.numpy_helper.to_array(c).astype("float64") for n, c in constants.items()}
+    for _ in range(ROUNDS):
+        for pair in pairs:
+            equalise(pair, arrays)
+    for name, constant in constants.items():
+        changed = onnx.numpy_helper.from_array(arrays[name].astype("float32"), name)
+        constant.CopyFrom(changed)
+    return result
+
+
+def find_pairs(model: onnx.ModelProto) -> Iterator[Pair]:
+    """Yield the pairs whose intermediate tensors and weights nothing else uses."""
+    graph = model.graph
+    readers: dict[str, list[onnx.NodeProto]] = {}
+    for node in graph.node:
+        for name in node.input:
+            readers.setdefault(name, []).append(node)
+    constants = {i.name for i in graph.initializer}
+    outputs = {o.name for o in graph.output}
+
+    def only_reader(name: str) -> onnx.NodeProto | None:
+        found = readers.get(name, [])
+        return found[0] if len(found) == 1 and name not in outputs else None
+
+    def own_constants(node: onnx.NodeProto) -> bool:
+        return all(n in constants and len(readers[n]) == 1 for n in node.input[1:3] if n)
+
+    for first in graph.node:
+        if first.op_type != "Conv" or not own_constants(first):
+            continue
+        second = only_reader(first.output[0])
+        if second is not None and second.op_type == "Relu":
+            second = only_reader(second.output[0])
+        if second is None or second.op_type != "Conv" or not own_constants(second):
+            continue
+        groups, channels = attribute(second, "group", 1), attribute(second, "channels", 0)
+        shape = next(tuple(i.dims) for i in graph.initializer if i.name == second.input[1])
+        channels = shape[1] * groups
+        if groups == 1 or (groups == channels == shape[0]):
+            yield Pair(first, second, depthwise=groups > 1)
+
+
+def attribute(node: onnx.NodeProto, name: str, default: int) -> Any:
+    found = [onnx.helper.get_attribute_value(a) for a in node.attribute if a.name == name]
+    return found[0] if found else default
+
+
+def equalise(pair: Pair, arrays: dict[str, npt.NDArray[np.float64]]) -> None:
+    """Divide each channel of the first layer by its factor, multiply it back in the second."""
+    first, second = arrays[pair.first.input[1]], arrays[pair.second.input[1]]
+    inward = second if pair.depthwise else np.moveaxis(second, 1, 0)
+    reach = [np.abs(w).reshape(w.shape[0], -1).max(axis=1) for w in (first, inward)]
+    alive = (reach[0] > 0) & (reach[1] > 0)
+    factors = np.where(alive, np.sqrt(reach[0] / np.where(alive, reach[1], 1)), 1.0)
+    factors[factors == 0] = 1.0
+    arrays[pair.first.input[1]] = first / factors.reshape(-1, *[1] * (first.ndim - 1))
+    if len(pair.first.input) > 2:
+        arrays[pair.first.input[2]] = arrays[pair.first.input[2]] / factors
+    shape = (
+        (-1, 1, *[1] * (second.ndim - 2)) if pair.depthwise else (1, -1, *[1] * (second.ndim - 2))
+    )
+    arrays[pair.second.input[1]] = second * factors.reshape(shape)

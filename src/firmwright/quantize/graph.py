@@ -1,0 +1,148 @@
+"""Float ONNX graphs: made ready for quantisation, and evaluated with every tensor visible."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnxruntime
+from onnx import TensorProto
+
+from firmwright.errors import UserError, first_line
+from firmwright.models import Tensor
+from firmwright.models import onnx as importer
+from firmwright.quantize.samples import Sample
+
+Array = npt.NDArray[Any]
+
+PER_CHANNEL_OPSET = 13
+"""DequantizeLinear has an axis since this operator set."""
+INT16_OPSET = 21
+"""QuantizeLinear gives 16-bit integers since this operator set."""
+QUANTISERS = frozenset(("QuantizeLinear", "DequantizeLinear", "quantize", "dequantize"))
+"""ONNX's and Relax's names."""
+
+
+def prepared(data: bytes, inputs: Sequence[Tensor], opset: int) -> onnx.ModelProto:
+    """Return the graph with constants and batch normalisations folded, and every shape inferred.
+
+    ``inputs`` give the shapes that the model leaves open, ``opset`` is the oldest operator set
+    that will do. ONNX Runtime's basic optimisations do the folding. Raises UserError for a graph
+    that is quantised already or that cannot be evaluated.
+    """
+    model = onnx.load_model_from_string(data)
+    refuse_quantised(n.op_type for n in model.graph.node)
+    importer.name_nodes(model.graph)
+    fix_shapes(model.graph, inputs)
+    options = session_options()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    try:
+        if opset_of(model) < opset:
+            model = onnx.version_converter.convert_version(model, opset)
+        with tempfile.TemporaryDirectory() as scratch:
+            path = Path(scratch) / "optimised.onnx"
+            options.optimized_model_filepath = str(path)
+            onnxruntime.InferenceSession(
+                model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+            )
+            model = onnx.load(path)
+        model = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+    except Exception as error:  # neither library's errors have a base class of their own
+        raise UserError(
+            f"quantize: the model cannot be prepared for quantisation: {first_line(error)}"
+        ) from error
+    used = {"", *(n.domain for n in model.graph.node)}
+    kept = [o for o in model.opset_import if o.domain in used]
+    del model.opset_import[:]
+    model.opset_import.extend(kept)
+    return model
+
+
+def refuse_quantised(operators: Iterable[str]) -> None:
+    """Raise UserError if any of the operators' types quantises or dequantises."""
+    found = sorted({kind for kind in operators if kind in QUANTISERS})
+    if found:
+        raise UserError(
+            f"quantize: the model is quantised already: it has {' and '.join(found)}; "
+            "leave the key out, or start from the float model"
+        )
+
+
+def fix_shapes(graph: onnx.GraphProto, inputs: Sequence[Tensor]) -> None:
+    """Give every input its static shape and forget what the file says of the other tensors."""
+    shapes = {t.name: t.shape for t in inputs}
+    for value in graph.input:
+        kind = value.type.tensor_type
+        if value.name in shapes:
+            kind.CopyFrom(
+                onnx.helper.make_tensor_type_proto(kind.elem_type, shapes[value.name]).tensor_type
+            )
+    del graph.value_info[:]
+    for value in graph.output:
+        value.type.tensor_type.ClearField("shape")
+
+
+def opset_of(model: onnx.ModelProto) -> int:
+    return next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+
+
+def session_options() -> Any:
+    """Return options of a session that computes node by node, on one thread, in silence."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    return options
+
+
+def evaluate(
+    model: onnx.ModelProto, samples: Sequence[Sample], tensors: Sequence[str] | None = None
+) -> Iterator[dict[str, Array]]:
+    """Yield the tensors of those names for each sample; the graph's outputs where none are named.
+
+    Raises UserError where ONNX Runtime refuses the graph.
+    """
+    shown = onnx.ModelProto()
+    shown.CopyFrom(model)
+    inputs = {i.name for i in model.graph.input}
+    if tensors is not None:
+        del shown.graph.output[:]
+        computed = [t for t in tensors if t not in inputs]
+        shown.graph.output.extend(onnx.ValueInfoProto(name=t) for t in computed)
+    names = [o.name for o in shown.graph.output]
+    try:
+        session = onnxruntime.InferenceSession(
+            shown.SerializeToString(), session_options(), providers=["CPUExecutionProvider"]
+        )
+    except Exception as error:
+        raise UserError(f"quantize: ONNX Runtime refuses the model: {first_line(error)}") from error
+    for sample in samples:
+        found = dict(zip(names, session.run(names, dict(sample)), strict=True))
+        if tensors is not None:
+            found.update({t: sample[t] for t in tensors if t in inputs})
+        yield {name: np.asarray(array) for name, array in found.items()}
+
+
+def float_tensors(model: onnx.ModelProto) -> list[str]:
+    """Return the names of all computed float32 tensors and of the float32 inputs, in order."""
+    graph = model.graph
+    constants = {i.name for i in graph.initializer}
+    described = [*graph.input, *graph.value_info, *graph.output]
+    floats = {v.name for v in described if v.type.tensor_type.elem_type == TensorProto.FLOAT}
+    inputs = [i.name for i in graph.input if i.name not in constants]
+    results = [name for node in graph.node for name in node.output]
+    return [name for name in (*inputs, *results) if name in floats]
+
+
+def weights_of(model: onnx.ModelProto) -> dict[str, Array]:
+    """Return the float32 constants of the graph by name."""
+    return {
+        i.name: onnx.numpy_helper.to_array(i)
+        for i in model.graph.initializer
+        if i.data_type == TensorProto.FLOAT
+    }

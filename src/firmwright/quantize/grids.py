@@ -1,0 +1,101 @@
+"""The integers that stand for a tensor's real numbers: scale · (integer - zero point).
+
+Affine grids fit the interval; those of powers of two have zero point 0 and a scale that is a
+shift, so that an accelerator needs no multiplier to change from one to the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, log2
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from firmwright.quantize.calibration import Distribution
+from firmwright.quantize.ranges import Interval
+
+SMALLEST_SCALE = 2.0**-100
+"""Below this an interval counts as constant: products of two such scales leave float32."""
+FINER = 3
+"""How many powers of two finer than the interval asks for are tried."""
+
+
+@dataclass(frozen=True)
+class IntegerGrid:
+    """``dtype`` names the integers; ``scale`` is a float32 number."""
+
+    dtype: str
+    scale: float
+    zero_point: int
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        return np.dtype(self.dtype)
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        info = np.iinfo(self.dtype)
+        return int(info.min), int(info.max)
+
+    def rounded(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return the real numbers that the grid keeps of ``values``: round half to even, clamp."""
+        steps = np.rint(values / self.scale) + self.zero_point
+        kept: npt.NDArray[np.float64] = np.clip(steps, *self.limits) - self.zero_point
+        return kept * self.scale
+
+
+def affine_grid(interval: Interval, dtype: str, symmetric: bool) -> IntegerGrid:
+    """Return the grid whose ends are the interval's, with an integer for zero.
+
+    A constant of zero keeps the whole range of integers on the side where nothing was seen.
+    """
+    info = np.iinfo(dtype)
+    width = interval.high - interval.low
+    if symmetric:
+        middle = 0 if info.min else (int(info.max) + 1) // 2
+        reach = max(-interval.low, interval.high)
+        scale = reach / (int(info.max) - middle)
+        return IntegerGrid(dtype, single(scale) if scale > SMALLEST_SCALE else 1.0, middle)
+    scale = width / (int(info.max) - int(info.min))
+    if scale <= SMALLEST_SCALE:
+        return IntegerGrid(dtype, 1.0, int(info.min))
+    scale = single(scale)
+    return IntegerGrid(dtype, scale, int(np.rint(info.min - interval.low / scale)))
+
+
+def power_of_two_grid(
+    interval: Interval, dtype: str, distribution: Distribution | None
+) -> IntegerGrid:
+    """Return the power of two that covers the interval, or a finer one that errs less.
+
+    The finer ones clamp the largest values. They are compared by the mean squared error over
+    the distribution; without one, the covering grid is taken.
+    """
+    largest = int(np.iinfo(dtype).max)
+    reach = max(-interval.low, interval.high)
+    if reach / largest <= SMALLEST_SCALE:
+        return IntegerGrid(dtype, 1.0, 0)
+    covering = IntegerGrid(dtype, covering_power(reach / largest), 0)
+    if distribution is None:
+        return covering
+    finer = [IntegerGrid(dtype, covering.scale / 2**n, 0) for n in range(FINER + 1)]
+    return min(finer, key=lambda grid: squared_error(grid, distribution))
+
+
+def covering_power(scale: float) -> float:
+    """Return the smallest power of two that is not below ``scale``."""
+    return float(2.0 ** ceil(log2(scale)))
+
+
+def squared_error(grid: IntegerGrid, distribution: Distribution) -> float:
+    """Return the mean squared error of the distribution's values on the grid."""
+    values = distribution.centres
+    errors = np.square(values - grid.rounded(values))
+    return float(np.dot(errors, distribution.counts) / distribution.counts.sum())
+
+
+def single(value: float) -> float:
+    """Return the nearest float32 number, as graphs store scales."""
+    return float(np.float32(value))

@@ -1,0 +1,77 @@
+"""Which layers a recipe's patterns mean, and the types that follow for each tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import onnx
+
+from firmwright.errors import UserError, did_you_mean
+from firmwright.recipe.quantization import QuantizeOptions
+
+
+@dataclass(frozen=True)
+class TensorTypes:
+    """Integer types: of a layer's results, and of its weights."""
+
+    activations: str
+    weights: str
+
+
+@dataclass(frozen=True)
+class LayerChoice:
+    """What the recipe's layer lists come to: nodes that stay float, and types by node name."""
+
+    kept_float: tuple[str, ...]
+    types: dict[str, TensorTypes]
+
+
+def choose_layers(model: onnx.ModelProto, options: QuantizeOptions) -> LayerChoice:
+    """Resolve ``keep_float`` and ``layers``; a layer goes by its node's or its results' names.
+
+    Raises UserError listing every pattern and operator type that matches nothing.
+    """
+    nodes = list(model.graph.node)
+    problems = []
+    kept: set[str] = set()
+    for pattern in options.keep_float.layers:
+        found = matching(nodes, pattern)
+        kept.update(found)
+        problems += [] if found else [no_match("keep_float.layers", pattern, layer_names(nodes))]
+    kinds = {n.op_type for n in nodes}
+    for kind in options.keep_float.operators:
+        kept.update(n.name for n in nodes if n.op_type == kind)
+        problems += [] if kind in kinds else [no_match("keep_float.operators", kind, kinds)]
+    types = {n.name: TensorTypes(options.activations, options.weights) for n in nodes}
+    for entry in options.layers:
+        found = matching(nodes, entry.match)
+        problems += [] if found else [no_match("layers", entry.match, layer_names(nodes))]
+        for name in found:
+            before = types[name]
+            types[name] = TensorTypes(
+                entry.activations or before.activations, entry.weights or before.weights
+            )
+    if problems:
+        raise UserError("\n".join(problems))
+    return LayerChoice(tuple(sorted(kept)), types)
+
+
+def matching(nodes: Iterable[onnx.NodeProto], pattern: str) -> list[str]:
+    """Return the nodes that a pattern means; a name spelled out counts as itself."""
+    found = []
+    for node in nodes:
+        names = [node.name, *node.output]
+        if pattern in names or any(fnmatchcase(name, pattern) for name in names):
+            found.append(node.name)
+    return found
+
+
+def layer_names(nodes: Iterable[onnx.NodeProto]) -> set[str]:
+    return {node.name for node in nodes}
+
+
+def no_match(key: str, pattern: str, known: Iterable[str]) -> str:
+    what = "operator of the type" if key == "keep_float.operators" else "layer named"
+    return f"quantize: {key}: no {what} '{pattern}'{did_you_mean(pattern, known)}"

@@ -1,0 +1,116 @@
+"""Grids for the constants that convolutions and matrix products multiply by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+
+from firmwright.quantize.grids import FINER, IntegerGrid, covering_power, single
+from firmwright.quantize.layers import LayerChoice
+
+BIAS_STEPS = 2.0**30
+"""A bias is an int32 number of steps input scale · weight scale; twice this is its limit."""
+DEAD_BIAS_STEPS = 2.0**20
+"""Steps for the bias of a channel whose weights are all zero: only its resolution matters."""
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A constant operand: ``axis`` is that of the output channels, ``bias`` () if there is none."""
+
+    name: str
+    values: npt.NDArray[np.float64]
+    axis: int
+    input: str
+    bias: npt.NDArray[np.float64]
+    dtype: str
+
+    def channels(self, per_channel: bool) -> list[npt.NDArray[np.float64]]:
+        if not per_channel:
+            return [self.values.reshape(-1)]
+        return list(
+            np.moveaxis(self.values, self.axis, 0).reshape(self.values.shape[self.axis], -1)
+        )
+
+
+def find_weights(model: onnx.ModelProto, layers: LayerChoice) -> Iterator[Weight]:
+    """Yield the constant second operand of every quantised convolution and matrix product."""
+    constants = {i.name: i for i in model.graph.initializer}
+    seen: set[str] = set()
+
+    def array(name: str) -> npt.NDArray[np.float64]:
+        return onnx.numpy_helper.to_array(constants[name]).astype("float64")
+
+    for node in model.graph.node:
+        axis = channel_axis(node)
+        if axis is None or node.name in layers.kept_float or node.input[1] not in constants:
+            continue
+        if node.input[1] in seen:
+            continue
+        seen.add(node.input[1])
+        given = len(node.input) > 2 and node.input[2] in constants
+        values = array(node.input[1])
+        yield Weight(
+            name=node.input[1],
+            values=values,
+            axis=axis % values.ndim,
+            input=node.input[0],
+            bias=array(node.input[2]).reshape(-1) if given else np.zeros(0),
+            dtype=layers.types[node.name].weights,
+        )
+
+
+def channel_axis(node: onnx.NodeProto) -> int | None:
+    """Return the axis of output channels in the node's second operand; None if it has none."""
+    attributes: dict[str, Any] = {
+        a.name: onnx.helper.get_attribute_value(a) for a in node.attribute
+    }
+    if node.op_type == "Conv":
+        return 0
+    if node.op_type == "ConvTranspose":
+        return 1 if attributes.get("group", 1) == 1 else None
+    if node.op_type == "Gemm":
+        return 0 if attributes.get("transB", 0) else 1
+    return -1 if node.op_type == "MatMul" else None
+
+
+def weight_grids(
+    weight: Weight, input_scale: float, per_channel: bool, powers_of_two: bool
+) -> list[IntegerGrid]:
+    """Return one grid a channel, or a single one; zero points are 0.
+
+    Powers of two are chosen by the least squared error of the channel. Each scale is large
+    enough for the bias to fit int32.
+    """
+    channels = weight.channels(per_channel)
+    by_channel = per_channel and weight.bias.size == len(channels)
+    biases = [np.abs(b).reshape(-1) for b in (weight.bias if by_channel else [weight.bias])]
+    biases += [np.zeros(0)] * (len(channels) - len(biases))
+    return [
+        channel_grid(
+            values, float(bias.max(initial=0.0)) / input_scale, weight.dtype, powers_of_two
+        )
+        for values, bias in zip(channels, biases, strict=True)
+    ]
+
+
+def channel_grid(
+    values: npt.NDArray[np.float64], bias: float, dtype: str, powers_of_two: bool
+) -> IntegerGrid:
+    """Return the grid of one channel; ``bias`` is the largest, in steps of the input's grid."""
+    largest = int(np.iinfo(dtype).max)
+    scale = float(np.abs(values).max(initial=0.0)) / largest
+    if scale == 0.0:
+        scale = bias / DEAD_BIAS_STEPS or 1.0
+    least = bias / BIAS_STEPS
+    if not powers_of_two:
+        return IntegerGrid(dtype, single(max(scale, least)), 0)
+    candidates = [covering_power(scale) / 2**n for n in range(FINER + 1)]
+    allowed = [c for c in candidates if c >= least] or [covering_power(least)]
+    grids = [IntegerGrid(dtype, c, 0) for c in allowed]
+    return min(grids, key=lambda grid: float(np.square(values - grid.rounded(values)).sum()))

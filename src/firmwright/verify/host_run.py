@@ -1,0 +1,61 @@
+"""The network's C on this machine: the same sources as the firmware's, many samples in no time.
+
+Integer arithmetic in C is exact, so the host computes the integers that the target computes;
+what a network computes in float32 may differ in the last digits between two C libraries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from firmwright.codegen.project import Network, write_project
+from firmwright.emulator import run_firmware
+from firmwright.planning.batch import BatchLayout
+from firmwright.toolchain import (
+    Build,
+    compile_object,
+    find_compiler,
+    link_firmware,
+    load_platform,
+    load_toolchain,
+)
+from firmwright.verify.batches import joined_samples, separated_outputs
+from firmwright.verify.protocol import decode_outputs, encode_samples
+from firmwright.verify.samples import Sample
+
+BUDGET = 10**13
+"""Instructions before the program counts as hung."""
+
+
+def run_on_host(
+    network: Network, layout: BatchLayout, samples: Sequence[Sample], folder: Path, cache: Path
+) -> tuple[str, list[list[npt.NDArray[Any]]]]:
+    """Compile the network for this machine and run it; return the compiler and every output.
+
+    ``samples`` and outputs are of a batch of 1, ``layout`` is the network's own. ``folder``
+    receives sources and objects; ``cache`` is what the compiler keeps.
+    """
+    platform = load_platform("host")
+    toolchain = load_toolchain(platform.toolchains[0])
+    build = Build(toolchain, platform, ())
+    write_project(network, build, folder / "sources")
+    compiler = find_compiler(toolchain, platform.architecture)
+    objects = []
+    for source in sorted((folder / "sources").glob("*.c")):
+        objects.append(folder / f"{source.stem}.o")
+        compile_object(build, compiler, source, objects[-1], cache)
+    program = folder / "network.elf"
+    link_firmware(build, compiler, folder / "sources", objects, program, cache)
+    inputs, outputs = network.interface.inputs, network.interface.outputs
+    spare = [samples[-1]] * (-len(samples) % layout.size)  # the last batch is filled up
+    batches = joined_samples([*samples, *spare], layout.size)
+    given = encode_samples(inputs, batches)
+    entry = f"{network.c_prefix}_run"
+    ran = run_firmware(program, platform, platform.emulators[0], given, entry, cache, BUDGET)
+    found = decode_outputs(ran.console, outputs, len(batches), ran.exit_code)
+    alone = separated_outputs(found, layout.size, layout.output_axes)
+    return f"{toolchain.name} {compiler.version}", alone[: len(samples)]

@@ -1,0 +1,128 @@
+"""accuracy: the quantised network and its C against the float network; the recipe's gate."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from firmwright.errors import UserError
+from firmwright.recipe.quantization import EvaluateOptions
+
+from .jobs import Job
+from .samples import read_samples, sample_files
+from .stage import NETWORK, Stage
+
+if TYPE_CHECKING:
+    from firmwright.codegen.project import Network
+
+
+def evaluate_options(job: Job) -> EvaluateOptions:
+    options = job.recipe.evaluate
+    assert options is not None  # the stage is left out of other recipes
+    return options
+
+
+def options(job: Job) -> Any:
+    evaluate = evaluate_options(job)
+    return {**asdict(evaluate), **job.recipe.canonical()["evaluate"]}
+
+
+def inputs(job: Job) -> list[Path]:
+    from firmwright.data.sources import module_file
+
+    evaluate = evaluate_options(job)
+    files = sample_files(job, evaluate.inputs)
+    if evaluate.labels is not None:
+        files.append(job.recipe.resolve(evaluate.labels))
+    if evaluate.metric is not None:
+        files.append(module_file(evaluate.metric, job.recipe.path.parent))
+    return files
+
+
+def network(job: Job) -> Network:
+    from firmwright.codegen.kernel import Kernels
+    from firmwright.codegen.project import Network
+    from firmwright.models import ModelInterface
+    from firmwright.partition import Partition
+    from firmwright.planning import make_plan
+    from firmwright.records import read_arrays, read_record
+
+    partition = read_record(job.folder("partition") / "partition.json", Partition)
+    kernels = read_record(job.folder("kernels") / "kernels.json", Kernels)
+    return Network(
+        name=job.recipe.name,
+        c_prefix="network",
+        interface=read_record(job.folder("partition") / "interface.json", ModelInterface),
+        partition=partition,
+        kernels=kernels,
+        plan=make_plan(partition, kernels),
+        weights=read_arrays(job.folder("kernels") / "weights.npz"),
+    )
+
+
+def run(job: Job, folder: Path) -> None:
+    """Write ``accuracy.json``; UserError naming the worst layers where a threshold is not met."""
+    import onnx
+
+    from firmwright.models import ModelInterface
+    from firmwright.planning.batch import BatchLayout
+    from firmwright.quantize import gate
+    from firmwright.quantize.judge import judge
+    from firmwright.quantize.record import QuantizationRecord
+    from firmwright.records import read_record, write_record
+    from firmwright.verify.host_run import run_on_host
+    from firmwright.verify.user_function import load_function
+
+    evaluate = evaluate_options(job)
+    source = read_record(job.folder("model") / "model.json", ModelInterface)
+    samples = read_samples(job, source.inputs, evaluate.inputs, evaluate.samples)
+    labels = None if evaluate.labels is None else job.recipe.resolve(evaluate.labels)
+    metric = (
+        None
+        if evaluate.metric is None
+        else load_function(evaluate.metric, job.recipe.path.parent, "evaluate.metric")
+    )
+    compiled = network(job)
+    layout = BatchLayout(1, tuple(0 for _ in compiled.interface.outputs))
+    if job.has("batch"):
+        layout = read_record(job.folder("partition") / "batch.json", BatchLayout)
+    scratch = folder / "host"
+    record = judge(
+        onnx.load(job.folder("calibration") / "prepared.onnx"),
+        onnx.load(job.folder("quantized") / "model.onnx"),
+        read_record(job.folder(job.network) / "model.json", ModelInterface),
+        samples,
+        lambda given: run_on_host(compiled, layout, given, scratch, job.cache),
+        labels,
+        metric,
+        evaluate.thresholds,
+        read_record(job.folder("quantized") / "quantization.json", QuantizationRecord).samples,
+    )
+    shutil.rmtree(scratch)
+    write_record(folder / "accuracy.json", record)
+    if gate.failures(record):
+        raise UserError(gate.failure_message(record))
+    for line in gate.summary(record):
+        print(line)
+
+
+STAGE = Stage(
+    name="accuracy",
+    sentence="compare the quantised network with the float one",
+    needs=("model", "calibration", NETWORK, "partition", "kernels"),
+    code=(
+        "quantize",
+        "verify",
+        "codegen",
+        "planning",
+        "toolchain",
+        "emulator",
+        "data",
+        "records.py",
+    ),
+    options=options,
+    inputs=inputs,
+    run=run,
+)

@@ -1,0 +1,72 @@
+"""quantized: the float network as a QDQ graph on integer grids, imported to Relax."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from .calibration import quantize_options
+from .jobs import Job
+from .samples import read_samples, sample_files
+from .stage import Stage
+
+
+def options(job: Job) -> Any:
+    """Return the recipe's options, without the names of files: the calibration has digests."""
+    data = asdict(quantize_options(job))
+    del data["calibration"]["inputs"]
+    return data
+
+
+def inputs(job: Job) -> list[Path]:
+    quantize = quantize_options(job)
+    return sample_files(job, quantize.calibration.inputs) if quantize.bias_correction else []
+
+
+def run(job: Job, folder: Path) -> None:
+    """Write ``model.onnx`` (QDQ), ``model.json``, ``module.json`` and ``quantization.json``."""
+    import onnx
+    import tvm
+
+    from firmwright.models import ModelInterface
+    from firmwright.models import onnx as importer
+    from firmwright.quantize.calibration import CalibrationRecord, read_distributions
+    from firmwright.quantize.engine import quantize
+    from firmwright.quantize.integer_io import with_grids, without_float_io
+    from firmwright.quantize.record import quantization_record
+    from firmwright.records import read_arrays, read_record, write_record
+
+    wanted = quantize_options(job)
+    source = read_record(job.folder("model") / "model.json", ModelInterface)
+    stage = job.folder("calibration")
+    calibration = read_record(stage / "calibration.json", CalibrationRecord)
+    arrays = read_arrays(stage / "distributions.npz")
+    distributions = read_distributions(calibration.tensors, arrays)
+    model = onnx.load(stage / "prepared.onnx")
+    samples = []
+    if wanted.bias_correction:
+        given = wanted.calibration
+        samples = read_samples(job, source.inputs, given.inputs, given.samples)
+    model = quantize(model, distributions, wanted, samples)
+    record = quantization_record(model, distributions, calibration, wanted)
+    grids = without_float_io(model) if wanted.io == "integer" else {}
+    data = model.SerializeToString(deterministic=True)
+    module, interface = importer.import_model(data, "the quantised model", {})
+    (folder / "model.onnx").write_bytes(data)
+    (folder / "module.json").write_text(tvm.ir.save_json(module), encoding="utf-8")
+    write_record(folder / "model.json", with_grids(interface, grids))
+    write_record(folder / "quantization.json", record)
+    for note in record.notes:
+        print(f"   quantize: {note}")
+
+
+STAGE = Stage(
+    name="quantized",
+    sentence="quantise the network",
+    needs=("model", "calibration"),
+    code=("quantize", "models", "records.py"),
+    options=options,
+    inputs=inputs,
+    run=run,
+)

@@ -1,0 +1,50 @@
+"""Samples that a recipe names, for the stages that read some."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from firmwright.recipe.quantization import Inputs
+
+from .jobs import Job
+
+if TYPE_CHECKING:
+    from firmwright.data.samples import Column, Sample
+    from firmwright.models import Tensor
+
+
+def sample_files(job: Job, given: Inputs | None) -> list[Path]:
+    """Return the user's files that the samples are read from."""
+    from firmwright.data import local_files
+
+    if given is None:
+        return []
+    if isinstance(given, str):
+        return [job.recipe.resolve(given)]
+    folder = job.recipe.path.parent
+    return list(dict.fromkeys(p for _, source in given for p in local_files(source, folder)))
+
+
+def read_columns(
+    job: Job, inputs: Sequence[Tensor], given: Inputs, count: int | None
+) -> dict[str, Column]:
+    """Return the first ``count`` samples, or all, by input."""
+    from firmwright.verify.samples import stored_columns
+
+    stated = given if isinstance(given, str) else dict(given)
+    return stored_columns(inputs, stated, job.place, count)
+
+
+def read_samples(
+    job: Job, inputs: Sequence[Tensor], given: Inputs, count: int | None
+) -> list[Sample]:
+    """Return the first ``count`` samples, or all; UserError for any that is not fit."""
+    from firmwright.quantize.samples import refuse_not_finite
+    from firmwright.verify.samples import as_samples
+
+    columns = read_columns(job, inputs, given, count)
+    samples = as_samples(columns, min(len(c.arrays) for c in columns.values()))
+    refuse_not_finite(samples, columns)
+    return samples

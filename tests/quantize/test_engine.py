@@ -1,0 +1,200 @@
+"""From float graph to QDQ graph: grids, types, lists of layers, and what it computes."""
+
+from __future__ import annotations
+
+from math import log2
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from firmwright.errors import UserError
+from firmwright.quantize.calibration import calibrate
+from firmwright.quantize.engine import quantize
+from firmwright.quantize.graph import evaluate
+from firmwright.quantize.integer_io import with_grids, without_float_io
+from firmwright.quantize.layers import choose_layers
+from firmwright.recipe.quantization import QuantizeOptions
+
+from .networks import Array, options, ready, residual_network, samples
+
+
+def quantised(chosen: QuantizeOptions, data: bytes | None = None) -> onnx.ModelProto:
+    model = ready(data or residual_network(), chosen.sixteen_bit)
+    given = samples(24)
+    return quantize(model, calibrate(model, given), chosen, given)
+
+
+def results(model: onnx.ModelProto, count: int = 16) -> Array:
+    return np.stack([found["y"] for found in evaluate(model, samples(count, seed=7))])
+
+
+def snr(found: Array, wanted: Array) -> float:
+    return float(10 * np.log10(np.square(wanted).sum() / np.square(found - wanted).sum()))
+
+
+def constants(model: onnx.ModelProto) -> dict[str, Array]:
+    return {i.name: onnx.numpy_helper.to_array(i) for i in model.graph.initializer}
+
+
+def kinds(model: onnx.ModelProto, name: str) -> tuple[str, list[str]]:
+    """Return a node's type, and the types of what reads its result."""
+    node = next(n for n in model.graph.node if n.name == name)
+    return node.op_type, [n.op_type for n in model.graph.node if node.output[0] in n.input]
+
+
+CASES: list[tuple[dict[str, Any], float]] = [
+    ({}, 30),
+    ({"per_channel": False}, 28),
+    ({"activations": "uint8"}, 30),
+    ({"symmetric": True}, 27),
+    ({"calibration": {"method": "mse"}}, 28),
+    ({"calibration": {"method": "percentile"}}, 28),
+    ({"scheme": "pow2"}, 22),
+    ({"scheme": "pow2", "per_channel": False, "calibration": {"method": "mse"}}, 20),
+    ({"activations": "int16"}, 36),
+    ({"activations": "int16", "weights": "int16"}, 50),
+    ({"scheme": "pow2", "activations": "int16", "weights": "int16"}, 50),
+]
+
+
+@pytest.mark.parametrize(("changes", "least"), CASES, ids=[str(c) for c, _ in CASES])
+def test_quantised_network_is_near_the_float_one(changes: dict[str, Any], least: float) -> None:
+    model = quantised(options(**changes))
+    onnx.checker.check_model(model, full_check=True)
+    assert snr(results(model), results(ready(residual_network()))) > least
+
+
+def test_every_layer_is_quantised_and_nothing_between_sum_and_activation() -> None:
+    model = quantised(options())
+    for name in ("stem", "dw", "join", "pool", "flatten", "dense"):
+        assert kinds(model, name)[1] == ["QuantizeLinear"], name
+    assert not {"Relu", "Clip"} & {n.op_type for n in model.graph.node}
+
+
+def test_activations_stay_where_the_grid_reaches_further() -> None:
+    model = quantised(options(scheme="pow2"))
+    assert kinds(model, "stem")[1] == ["Relu"]
+    assert kinds(model, "stem_relu")[1] == ["QuantizeLinear"]
+    assert kinds(model, "dw_clip") == ("Relu", ["QuantizeLinear"])  # 6 is beyond the grid's end
+
+
+@pytest.mark.parametrize("changes", [{}, {"scheme": "pow2"}, {"symmetric": True}], ids=str)
+def test_left_out_activations_change_nothing(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
+) -> None:
+    simplified = quantised(options(**changes))
+    monkeypatch.setattr("firmwright.quantize.engine.simplify_activations", lambda _: None)
+    whole = quantised(options(**changes))
+    assert len(whole.graph.node) > len(simplified.graph.node)
+    # Twice the range of the calibration, so that values are clamped.
+    given = [{"x": 2 * s["x"]} for s in samples(32, seed=9)]
+    for ours, theirs in zip(evaluate(simplified, given), evaluate(whole, given), strict=True):
+        assert np.array_equal(ours["y"], theirs["y"])
+
+
+def test_average_has_a_grid_of_its_own() -> None:
+    model = quantised(options())
+    arrays = constants(model)
+    assert arrays["pooled_scale"] < arrays["joined_scale"] / 1.9
+
+
+def test_powers_of_two_throughout() -> None:
+    arrays = constants(quantised(options(scheme="pow2")))
+    scales = [v for n, a in arrays.items() if n.endswith("_scale") for v in a.reshape(-1)]
+    assert len(scales) > 30
+    assert all(log2(v) == int(log2(v)) for v in scales)
+    zero_points = [a for n, a in arrays.items() if n.endswith("_zero_point")]
+    assert not any(z.any() for z in zero_points)
+    biases = [n for n in arrays if n.endswith("_b_quantized")]
+    assert len(biases) == 3
+    for name in biases:
+        assert arrays[name].dtype == np.int32
+
+
+def test_types_of_single_layers() -> None:
+    layers = [{"match": "d*_out", "activations": "int16"}, {"match": "pw", "weights": "int16"}]
+    arrays = constants(quantised(options(layers=layers)))
+    assert arrays["dw_out_zero_point"].dtype == np.int16
+    assert arrays["stem_out_zero_point"].dtype == np.int8
+    assert {a.dtype.name for n, a in arrays.items() if n.endswith("_quantized")} == {
+        "int8", "int16", "int32",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "kept", [{"layers": ["dense"]}, {"operators": ["Gemm"]}, {"layers": ["y"]}]
+)
+def test_kept_float(kept: dict[str, list[str]]) -> None:
+    model = quantised(options(keep_float=kept))
+    assert kinds(model, "dense") == ("Gemm", [])
+    assert constants(model)["dense_w"].dtype == np.float32
+    assert kinds(model, "join")[1] == ["QuantizeLinear"]
+
+
+def test_lists_that_match_nothing_are_all_told() -> None:
+    wrong = options(
+        layers=[{"match": "stm", "activations": "int16"}],
+        keep_float={"layers": ["head*"], "operators": ["Gem"]},
+    )
+    with pytest.raises(UserError) as raised:
+        choose_layers(ready(residual_network()), wrong)
+    text = str(raised.value)
+    assert "quantize: layers: no layer named 'stm'; did you mean 'stem'?" in text
+    assert "quantize: keep_float.layers: no layer named 'head*'; known: " in text
+    assert (
+        "quantize: keep_float.operators: no operator of the type 'Gem'; did you mean 'Gemm'" in text
+    )
+
+
+def test_bias_correction_brings_the_mean_back() -> None:
+    wanted = results(ready(residual_network()), 64).mean(axis=0)
+    apart = [
+        np.abs(
+            results(quantised(options(scheme="pow2", bias_correction=c)), 64).mean(axis=0) - wanted
+        )
+        for c in (False, True)
+    ]
+    assert apart[1].sum() < apart[0].sum() / 2
+
+
+def test_integer_io_computes_the_same() -> None:
+    model = quantised(options(io="integer"))
+    wanted = results(model)
+    grids = without_float_io(model)
+    assert set(grids) == {"x", "y"}
+    onnx.checker.check_model(model, full_check=True)
+    steps = [
+        {"x": np.clip(np.rint(s["x"] / np.float32(grids["x"].scale)) + grids["x"].zero_point,
+                      -128, 127).astype("int8")}
+        for s in samples(16, seed=7)
+    ]  # fmt: skip
+    found = np.stack([out["y"] for out in evaluate(model, steps)])
+    assert found.dtype == np.int8
+    real = np.float32(grids["y"].scale) * (found.astype("float32") - grids["y"].zero_point)
+    assert np.array_equal(real, wanted)
+
+
+def test_quantised_model_is_refused() -> None:
+    data = quantised(options()).SerializeToString()
+    with pytest.raises(UserError, match="is quantised already: it has DequantizeLinear and Quant"):
+        ready(data)
+
+
+def test_same_bytes_every_time() -> None:
+    first, second = (quantised(options(bias_correction=True)) for _ in range(2))
+    assert first.SerializeToString(deterministic=True) == second.SerializeToString(
+        deterministic=True
+    )
+
+
+def test_grids_reach_the_interface() -> None:
+    from firmwright.models.onnx import import_model
+
+    model = quantised(options(io="integer"))
+    grids = without_float_io(model)
+    _, interface = import_model(model.SerializeToString(), "m", {})
+    stated = with_grids(interface, grids)
+    assert (stated.inputs[0].dtype, stated.inputs[0].scale) == ("int8", grids["x"].scale)
+    assert stated.outputs[0].zero_point == grids["y"].zero_point

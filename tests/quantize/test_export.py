@@ -1,0 +1,140 @@
+"""A Relax module as ONNX computes what TVM computes of it, channels first or last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import tvm
+from tvm import relax
+
+from firmwright.errors import UserError
+from firmwright.models import ModelInterface, Tensor
+from firmwright.quantize.export import exported
+from firmwright.quantize.graph import evaluate
+
+SHAPE = (1, 6, 5, 4)
+Emit = Callable[[relax.Expr], relax.Var]
+Build = Callable[[Emit, relax.Var], relax.Expr]
+
+
+def constant(*shape: int, seed: int = 0) -> relax.Expr:
+    array = np.random.default_rng(seed).normal(0, 1, shape).astype("float32")
+    return relax.const(array, "float32")
+
+
+def module_of(build: Build) -> tuple[tvm.IRModule, ModelInterface]:
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType(SHAPE, "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            result = builder.emit_output(build(builder.emit, x))
+        builder.emit_func_output(result)
+    module = builder.get()
+    shape = tuple(int(d) for d in module["main"].ret_ty.shape)
+    ends = (Tensor("x", SHAPE, "float32"),), (Tensor("y", shape, "float32"),)
+    return module, ModelInterface("tflite", "0", *ends, ())
+
+
+def by_tvm(module: tvm.IRModule, x: Any) -> Any:
+    compiled = relax.build(module, "llvm")
+    return relax.VirtualMachine(compiled, tvm.cpu())["main"](tvm.runtime.tensor(x)).numpy()
+
+
+def conv(data: relax.Expr, channels: int = 8, layout: str = "NHWC", **options: Any) -> relax.Expr:
+    depth = int(data.ty.shape[layout.index("C")])
+    groups = options.get("groups", 1)
+    shape = (3, 3, depth // groups, channels)
+    if layout == "NCHW":
+        shape = (channels, depth // groups, 3, 3)
+    return relax.op.nn.conv2d(
+        data, constant(*shape), data_layout=layout,
+        kernel_layout="HWIO" if layout == "NHWC" else "OIHW", **options,
+    )  # fmt: skip
+
+
+def residual(emit: Emit, x: relax.Var) -> relax.Expr:
+    summed = emit(relax.op.add(emit(conv(x, padding=(1, 0, 1, 2))), constant(8, seed=1)))
+    first = emit(relax.op.nn.relu(summed))
+    second = emit(conv(first, padding=1, groups=8))
+    joined = emit(relax.op.add(second, first))
+    flat = emit(relax.op.reshape(joined, (1, 6 * 5 * 8)))
+    return relax.op.matmul(flat, constant(6 * 5 * 8, 3))
+
+
+def pooled(emit: Emit, x: relax.Var) -> relax.Expr:
+    wide = emit(relax.op.clip(emit(conv(x, padding=1)), 0, 1))
+    largest = emit(
+        relax.op.nn.max_pool2d(wide, (3, 2), strides=(2, 1), padding=(1, 0, 1, 1), layout="NHWC")
+    )
+    mean = emit(relax.op.nn.avg_pool2d(largest, (2, 2), padding=(1, 0, 0, 1), layout="NHWC"))
+    return relax.op.nn.softmax(emit(relax.op.mean(mean, [1, 2])), axis=-1)
+
+
+def padded(emit: Emit, x: relax.Var) -> relax.Expr:
+    wide = emit(conv(x, padding=1))
+    larger = emit(relax.op.nn.pad(wide, [0, 0, 1, 2, 3, 0, 0, 1], "constant", 0.5))
+    kept = emit(relax.op.mean(larger, [1], keepdims=True))
+    return relax.op.mean(emit(relax.op.multiply(larger, kept)), [3])
+
+
+def joined(emit: Emit, x: relax.Var) -> relax.Expr:
+    left, right = emit(conv(x, padding=1)), emit(relax.op.sigmoid(emit(conv(x, 2, padding=1))))
+    both = emit(relax.op.concat([left, right], axis=3))
+    small = emit(relax.op.nn.adaptive_avg_pool2d(both, (1, 1), layout="NHWC"))
+    return relax.op.squeeze(emit(relax.op.nn.leakyrelu(small, 0.1)), [1, 2])
+
+
+def channels_first(emit: Emit, x: relax.Var) -> relax.Expr:
+    wide = emit(conv(x, 4, "NCHW", strides=2, dilation=(1, 1)))
+    scaled = emit(relax.op.divide(wide, emit(relax.op.exp(wide))))
+    return relax.op.permute_dims(emit(relax.op.subtract(scaled, constant(4, 1, 1))), [0, 2, 3, 1])
+
+
+def input_twice(emit: Emit, x: relax.Var) -> relax.Expr:
+    # One operand has its channels first by then, the other never had.
+    return relax.op.maximum(emit(conv(x, 4, padding=1)), x)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [residual, pooled, padded, joined, channels_first, input_twice],
+    ids=lambda b: b.__name__,
+)
+def test_same_results_as_tvm(build: Build) -> None:
+    module, interface = module_of(build)
+    model = onnx.load_model_from_string(exported(module, interface))
+    onnx.checker.check_model(model, full_check=True)
+    x = np.random.default_rng(5).normal(0, 1, SHAPE).astype("float32")
+    (found,) = evaluate(model, [{"x": x}])
+    wanted = by_tvm(module, x)
+    assert found["y"].shape == wanted.shape
+    assert np.allclose(found["y"], wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_one_transpose_in_front_and_one_behind() -> None:
+    model = onnx.load_model_from_string(exported(*module_of(residual)))
+    assert [n.op_type for n in model.graph.node].count("Transpose") == 2
+
+
+def test_operators_without_a_form_are_all_named() -> None:
+    def build(emit: Emit, x: relax.Var) -> relax.Expr:
+        return relax.op.cumsum(emit(relax.op.flip(x, 1)), 2)
+
+    with pytest.raises(UserError) as raised:
+        exported(*module_of(build))
+    assert "operators that cannot be quantised:\n  cumsum (" in str(raised.value)
+    assert "  flip (" in str(raised.value)
+
+
+def test_quantised_modules_are_refused() -> None:
+    def build(emit: Emit, x: relax.Var) -> relax.Expr:
+        scale, zero_point = relax.const(0.5, "float32"), relax.const(0, "int8")
+        small = emit(relax.op.quantize(x, scale, zero_point, axis=-1, out_dtype="int8"))
+        return relax.op.dequantize(small, scale, zero_point, axis=-1, out_dtype="float32")
+
+    with pytest.raises(UserError, match="is quantised already: it has dequantize and quantize"):
+        exported(*module_of(build))
