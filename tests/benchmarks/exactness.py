@@ -1,0 +1,80 @@
+"""Table how many of 200 inputs MLPerf Tiny's int8 networks compute exactly, on every platform.
+
+    FIRMWRIGHT_MIRROR=… python -m tests.benchmarks.exactness
+
+Real inputs as far as the mirror folder holds some (160 pictures, 200 keywords), random ones for
+the rest; the judge is LiteRT's reference kernels. Every firmware is built from a recipe and run in
+the platform's emulator, some 80,000 million instructions in all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from tests.targets.test_tflite_networks import COUNT, NETWORKS, mirrored, real_inputs, samples
+
+PLATFORMS = ("host", "rv32-bare", "cortex-m4-bare")
+HEADER = (
+    "| network | platform | inputs | exact | values that differ | instructions an inference |\n"
+    "|---|---|---|---|---|---|"
+)
+
+
+def write_recipe(network: str, folder: Path) -> Path:
+    """Write a recipe with stored inputs beside them."""
+    model = mirrored(NETWORKS[network])
+    chosen = samples(network, model.read_bytes())
+    columns: dict[str, Any] = {n: np.stack([s[n] for s in chosen]) for n in chosen[0]}
+    np.savez(folder / f"{network}.npz", **columns)
+    recipe = {
+        "model": str(model.resolve()),
+        "run": {"inputs": f"{network}.npz", "samples": COUNT, "tolerance": {"absolute": 0}},
+    }
+    path = folder / f"{network}.yaml"
+    path.write_text(yaml.safe_dump(recipe), "utf-8")
+    return path
+
+
+def row(network: str, run: dict[str, Any], platform: str) -> str:
+    real = min(len(real_inputs(network)), COUNT)
+    inputs = [f"{real} real"] * (real > 0) + [f"{COUNT - real} random"] * (real < COUNT)
+    agreement, counted = run["agreement"], run["instructions"]
+    cells = [
+        network,
+        platform,
+        ", ".join(inputs),
+        f"{agreement['exact_samples']} of {run['samples']}",
+        f"{agreement['differences']} of {agreement['elements']}",
+        "—" if counted is None else f"{counted:,}",
+    ]
+    return f"| {' | '.join(str(c) for c in cells)} |"
+
+
+def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    print(HEADER)
+    with tempfile.TemporaryDirectory() as name:
+        for network in NETWORKS:
+            recipe = write_recipe(network, Path(name))
+            for platform in PLATFORMS:
+                outdir = Path(name) / "build" / network
+                subprocess.run(
+                    [sys.executable, "-m", "doit", "build", f"recipe={recipe}",
+                     f"platform={platform}", f"outdir={outdir}"],
+                    cwd=Path(__file__).parents[2], check=True, stdout=subprocess.DEVNULL,
+                )  # fmt: skip
+                run = json.loads((outdir / platform / "run" / "run.json").read_text("utf-8"))
+                print(row(network, run, platform), flush=True)
+
+
+if __name__ == "__main__":
+    main()
