@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import textwrap
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 import pytest
+import tvm
 from onnx.reference import ReferenceEvaluator
 
+from firmwright.errors import UserError
 from firmwright.models import onnx as onnx_importer
+from firmwright.models import relax as relax_importer
 from firmwright.toolchain.build import SANITISERS
 
 from .firmware import SANITIZERS, lowered, run_generated
@@ -197,3 +201,54 @@ def test_tensors_take_two_bytes_an_element() -> None:
     tensors = {t.name: t for t in lowered(network("float16")).partition.tensors}
     assert tensors["input_0"].bytes == 2 * 2 * 4 * 4
     assert {t.dtype for t in tensors.values()} == {"float16"}
+
+
+def relax_module(body: str) -> bytes:
+    """Return a module whose ``main`` takes and returns eight numbers."""
+    text = f"""
+@I.ir_module
+class Module:
+{textwrap.indent(textwrap.dedent(body), "    ")}
+"""
+    return str(tvm.ir.save_json(tvm.script.from_source(text, extra_vars=NAMES))).encode()
+
+
+NAMES = {"I": tvm.script.ir, "R": tvm.script.relax, "T": tvm.script.tirx}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_relax_modules_round_after_every_operator(name: str, tmp_path: Path) -> None:
+    data = relax_module(f"""
+        @R.function
+        def main(x: R.Tensor((8,), "{name}")):
+            with R.dataflow():
+                two = R.multiply(x, R.const(3, "{name}"))
+                rest = R.subtract(two, x)
+                R.output(rest)
+            return rest
+    """)
+    sample = {"x": np.random.default_rng(7).normal(0, 9, 8).astype(TYPES[name])}
+    ((ours,),) = run_generated(data, [sample], tmp_path, SANITIZERS, "relax")
+    np.testing.assert_array_equal(ours, sample["x"] * TYPES[name].type(3) - sample["x"])
+    (expected,) = relax_importer.run_reference(data, [sample]).outputs
+    np.testing.assert_array_equal(ours, expected[0])
+
+
+def test_loops_of_the_users_own_on_16_bit_floats_are_refused() -> None:
+    data = relax_module("""
+        @T.prim_func(private=True, s_tir=True)
+        def twice(x: T.Buffer((8,), "float16"), y: T.Buffer((8,), "float16")):
+            for i in range(8):
+                with T.sblock("y"):
+                    at = T.axis.spatial(8, i)
+                    y[at] = x[at] + x[at]
+
+        @R.function
+        def main(x: R.Tensor((8,), "float16")):
+            with R.dataflow():
+                y = R.call_tir(Module.twice, (x,), out_ty=R.Tensor((8,), "float16"))
+                R.output(y)
+            return y
+    """)
+    with pytest.raises(UserError, match=r"twice \('y'\): it computes float16"):
+        lowered(data, "relax", "onnx")
