@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+import ml_dtypes
 import msgspec
 import numpy as np
 import numpy.typing as npt
@@ -41,8 +42,9 @@ def write_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
 
 
 def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """Read such a file back; numpy stores bfloat16, a type of another package, as mere bytes."""
     with np.load(path, allow_pickle=False) as stored:
-        return dict(stored)
+        return {n: a.view(ml_dtypes.bfloat16) if a.dtype == "V2" else a for n, a in stored.items()}
 
 
 def schema_of(kind: type) -> dict[str, Any]:

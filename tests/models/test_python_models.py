@@ -227,8 +227,8 @@ def with_functions(*functions: str) -> str:
             r"takes its weights as parameters \(w\); bind them",
         ),
         (
-            ['@R.function\ndef main(x: R.Tensor((2,), "float16")):\n    return R.abs(x)\n'],
-            "'x' is float16, which firmware cannot carry",
+            ['@R.function\ndef main(x: R.Tensor((2,), "float8_e4m3fn")):\n    return R.abs(x)\n'],
+            "'x' is float8_e4m3fn, which firmware cannot carry",
         ),
     ],
 )

@@ -19,17 +19,18 @@ MATH = frozenset(
 
 MACROS = frozenset({"isfinite", "isinf", "isnan", "signbit"})
 
-FIXED_POINT = "network/fixed_point.h.j2"
-"""The header of the functions that regions may call beside C's own."""
+DEFINITION = re.compile(r"^static inline \w+ (\w+)\(", re.MULTILINE)
+
+HEADERS = ("fixed_point.h", "sixteen_bit_floats.h")
+"""The headers, in templates/network, of the functions that regions may call beside C's own."""
 
 
-def fixed_point_functions() -> tuple[str, ...]:
-    """Return the names that the header defines; its comments speak of others."""
-    defined = re.findall(r"^static inline \w+ (\w+)\(", template_text(FIXED_POINT), re.MULTILINE)
-    return tuple(sorted(defined))
+def functions_by_header() -> dict[str, tuple[str, ...]]:
+    """Return the names that each header defines; its comments speak of others."""
+    return {h: tuple(sorted(DEFINITION.findall(template_text(f"network/{h}.j2")))) for h in HEADERS}
 
 
 def unknown_functions(called: Iterable[str]) -> list[str]:
     """Return, sorted, what neither C99's <math.h> nor the generated project defines."""
-    own = {*MACROS, *fixed_point_functions()}
+    own = MACROS.union(*functions_by_header().values())
     return sorted(f for f in called if not {f, f.removesuffix("f")} & MATH and f not in own)

@@ -13,7 +13,8 @@ from firmwright.models.interface import ELEMENT_BYTES
 C_TYPES = {
     "bool": "bool", "int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t",
     "uint16": "uint16_t", "int32": "int32_t", "uint32": "uint32_t", "int64": "int64_t",
-    "uint64": "uint64_t", "float32": "float", "float64": "double",
+    "uint64": "uint64_t", "float16": "uint16_t", "bfloat16": "uint16_t", "float32": "float",
+    "float64": "double",
 }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from firmwright.codegen.c_library import fixed_point_functions
+from firmwright.codegen.c_library import HEADERS, functions_by_header
 from firmwright.codegen.kernel import C_TYPES, Kernel, Kernels, Parameter
 from firmwright.codegen.names import unique_identifiers
 from firmwright.codegen.templates import (
@@ -25,9 +25,9 @@ from firmwright.planning.plan import Plan
 from firmwright.postprocess.detector import Detector
 from firmwright.toolchain import Build, makefile_variables
 
-NETWORK = ("network/network.h", "network/network.c", "network/regions.h", "network/fixed_point.h",
-           "network/weights.h", "network/weights.c", "application/main.c",
-           "runtime/fw_hal.h")  # fmt: skip
+NETWORK = ("network/network.h", "network/network.c", "network/regions.h",
+           *(f"network/{h}" for h in HEADERS), "network/weights.h", "network/weights.c",
+           "application/main.c", "runtime/fw_hal.h")  # fmt: skip
 """Templates that every project has; boards and toolchains add theirs."""
 
 DETECTION = ("postprocess/detection.h", "postprocess/detection.c")
@@ -111,7 +111,7 @@ def write_project(network: Network, build: Build, folder: Path) -> None:
         "stack_bytes": build.platform.stack,
         "detector": network.detector,
         "byte_values": byte_values(network.interface.outputs) if network.detector else {},
-        "fixed_point": fixed_point_functions(),
+        "functions_by_header": functions_by_header(),
     }
     for template in project_templates(build, network.detector is not None)[:-3]:
         write(folder / target_name(template), render(env, template, common))

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from math import prod
 
 ELEMENT_BYTES = {
-    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2,
+    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2,
     "int32": 4, "uint32": 4, "float32": 4, "int64": 8, "uint64": 8, "float64": 8,
 }  # fmt: skip
+
+SIXTEEN_BIT_FLOATS = frozenset({"float16", "bfloat16"})
+"""Types that C99 lacks: their numbers are bit patterns in uint16_t, computed with in float32."""
 
 LARGEST_TENSOR = 2**31 - 1
 """Elements, and bytes, of a tensor: the generated C counts them with 32 bits."""

@@ -33,12 +33,17 @@ def replicate_pad(data: relax.Expr, before: Sequence[int], after: Sequence[int])
     return relax.op.nn.pad(data, interleaved(before, after), "replicate")
 
 
+def einsum(equation: str, *operands: relax.Expr) -> relax.Expr:
+    return relax.op.einsum(relax.Tuple(operands), equation)
+
+
 def interleaved(before: Sequence[int], after: Sequence[int]) -> list[int]:
     """Return before and after of each axis in turn."""
     return [int(n) for pair in zip(before, after, strict=True) for n in pair]
 
 
 OPERATORS: dict[Any, Callable[..., relax.Expr]] = {
+    topi.einsum: einsum,
     topi.maximum: maximum,
     topi.minimum: minimum,
     topi.nn.pad: pad,

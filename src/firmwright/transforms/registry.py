@@ -13,6 +13,7 @@ from firmwright.transforms.layout_of_constants import fold_layout_of_constants
 from firmwright.transforms.layout_on_integers import keep_layout_on_integers
 from firmwright.transforms.own_dequantize import give_each_consumer_its_dequantize
 from firmwright.transforms.single_result import separate_results, split_to_slices
+from firmwright.transforms.sixteen_bit_floats import compute_in_float32
 from firmwright.transforms.static_shapes import fold_static_shapes
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def _decompose(module: tvm.IRModule) -> tvm.IRModule:
 
 
 CANONICAL = (
+    Transform("sixteen-bit-floats", "no operator computes in 16-bit floats", compute_in_float32),
     Transform("decompose", "batch normalisation is arithmetic on tensors", _decompose),
     Transform("static-shapes", "no operator computes with shapes", fold_static_shapes),
     Transform("bounded-take", "no index reads outside its tensor", bound_take),

@@ -22,7 +22,7 @@ def random_samples(inputs: Sequence[Tensor], count: int, seed: int) -> list[Samp
         shape = (count, *tensor.shape)
         if tensor.dtype == "bool":
             columns[tensor.name] = generator.integers(0, 2, shape).astype(bool)
-        elif tensor.dtype.startswith("float"):
+        elif "float" in tensor.dtype:
             columns[tensor.name] = generator.random(shape).astype(tensor.dtype)
         else:
             limits = np.iinfo(tensor.dtype)

@@ -15,6 +15,7 @@ from onnx import TensorProto, helper
 from onnx.parser import parse_function
 
 from firmwright.errors import UserError
+from firmwright.models.interface import SIXTEEN_BIT_FLOATS
 from firmwright.models.onnx_graph.body import Body, attribute
 from firmwright.models.onnx_graph.fourier import fourier
 from firmwright.models.onnx_graph.functions import called
@@ -59,7 +60,11 @@ def is_bool(node: onnx.NodeProto, walk: Specialiser) -> bool:
 
 
 def is_float(node: onnx.NodeProto, walk: Specialiser) -> bool:
-    return walk.dtype(node.input[0]).kind == "f"
+    return walk.dtype(node.input[0]).kind == "f" or is_sixteen_bits(node, walk)
+
+
+def is_sixteen_bits(node: onnx.NodeProto, walk: Specialiser) -> bool:
+    return walk.dtype(node.input[0]).name in SIXTEEN_BIT_FLOATS
 
 
 def one_infinity(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
@@ -305,6 +310,8 @@ REWRITES: dict[str, Rewrite] = {
     "ConvTranspose": convolution_to_size,
     "DFT": fourier,
     "DequantizeLinear": where(is_blocked, refused(BLOCKED)),
+    # TVM's converter has float32 constants.
+    "Elu": where(is_sixteen_bits, by_definition),
     "IsInf": one_infinity,
     # TVM's converter gives placeholders for the mean and the deviation.
     "LayerNormalization": where(several_results, by_definition),
@@ -328,6 +335,8 @@ REWRITES: dict[str, Rewrite] = {
     "Scan": unrolled,
     "Shrink": written(SHRUNK),
     # TVM ignores the mode CRD.
+    # Each step of it rounds to 16 bits.
+    "Softmax": where(is_sixteen_bits, by_definition),
     "SpaceToDepth": where(has("mode", "CRD"), by_definition),
     "Upsample": resized,
 }  # fmt: skip

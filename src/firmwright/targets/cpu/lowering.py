@@ -25,6 +25,7 @@ from firmwright.targets.cpu.integer_arithmetic import with_integer_arithmetic
 from firmwright.targets.cpu.rounding import OnnxRounding, Rounding
 from firmwright.targets.cpu.schedule import schedule_region
 from firmwright.targets.cpu.selection import LEGALIZATIONS
+from firmwright.targets.cpu.sixteen_bit_floats import stored_bits, with_stored_bits
 from firmwright.targets.cpu.tflite_rounding import TfliteRounding
 from firmwright.transforms.rewriting import (
     Constant,
@@ -61,7 +62,8 @@ def lower_with_tvm(region: Region, module: tvm.IRModule, rounding: str) -> Lower
     module = relax.transform.LegalizeOps(LEGALIZATIONS)(module)
     refuse_unlowered(module[region.name])
     module, constants = lift_constants(module, region.name)
-    scheduled = schedule_region(with_infinite_starts(fuse(module, region.name)))
+    function = with_infinite_starts(fuse(module, region.name))
+    scheduled = schedule_region(with_stored_bits(function))
 
     roles = [name for name, _ in constants]
     input_names = numbered("input", len(region.inputs))
@@ -76,7 +78,7 @@ def lower_with_tvm(region: Region, module: tvm.IRModule, rounding: str) -> Lower
         Parameter(name, dtype_of(p), prod(static_shape(p)), tensor)
         for name, p, tensor in zip(input_names, parameters, region.inputs, strict=False)
     )
-    weights = {f"{region.name}_{name}": array for name, array in constants}
+    weights = {f"{region.name}_{name}": stored_bits(array) for name, array in constants}
     kernel = Kernel(
         region=region.name,
         inputs=inputs,

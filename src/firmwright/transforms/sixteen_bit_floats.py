@@ -1,0 +1,95 @@
+"""float16 and bfloat16 are how tensors are stored; operators compute in float32.
+
+Each operator on them reads float32 and has its result rounded, as ONNX Runtime does for operators
+that its CPU has in float32 only. For + - * / and the square root that is the result of IEEE 754's
+own arithmetic on 16 bits; sums and functions are rounded once, at their end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from firmwright.models.interface import SIXTEEN_BIT_FLOATS
+from firmwright.transforms.layout_of_constants import LAYOUT_OPERATORS
+from firmwright.transforms.rewriting import (
+    Constant,
+    constant_array,
+    dtype_of,
+    operator_name,
+    rewrite_calls,
+)
+
+CALLS_OF_FUNCTIONS = frozenset({"relax.call_tir"})
+"""Calls whose types are fixed by what they call."""
+
+
+def compute_in_float32(module: tvm.IRModule) -> tvm.IRModule:
+    """Put casts around every operator of 16-bit floats, except those that only move elements."""
+
+    def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+        name = operator_name(call)
+        if name in LAYOUT_OPERATORS | CALLS_OF_FUNCTIONS or not touches(call):
+            return call
+        if name == "relax.astype":
+            return through_float32(builder, call)
+        arguments = [widened(builder, a) for a in call.args]
+        wide = builder.emit(tvm.ir.Call(call.op, arguments, in_float32(call.attrs)))
+        return narrowed(builder, wide, call.ty)
+
+    return rewrite_calls(module, rewrite)
+
+
+def is_narrow(kind: Any) -> bool:
+    """Tell whether a type is that of 16-bit floats, or of a tuple with some."""
+    if isinstance(kind, relax.TupleType):
+        return any(is_narrow(field) for field in kind.fields)
+    return isinstance(kind, relax.TensorType) and str(kind.dtype) in SIXTEEN_BIT_FLOATS
+
+
+def touches(call: tvm.ir.Call) -> bool:
+    return is_narrow(call.ty) or any(is_narrow(a.ty) for a in call.args)
+
+
+def through_float32(builder: relax.BlockBuilder, cast: tvm.ir.Call) -> relax.Expr:
+    """Cast by way of float32; only numbers of 64 bits are rounded to 16 directly, so but once."""
+    source = cast.args[0]
+    if dtype_of(source) in ("float32", "float64") or dtype_of(cast) == "float32":
+        return cast
+    return relax.op.astype(builder.emit(relax.op.astype(source, "float32")), dtype_of(cast))
+
+
+def widened(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Expr:
+    if isinstance(value, relax.Tuple):
+        return relax.Tuple([widened(builder, field) for field in value.fields])
+    if not is_narrow(value.ty):
+        return value
+    if isinstance(value, Constant):
+        return relax.const(constant_array(value).astype("float32"), "float32")
+    if isinstance(value.ty, relax.TupleType):
+        fields = range(len(value.ty.fields))
+        items = [builder.emit(relax.TupleGetItem(value, i)) for i in fields]
+        return widened(builder, relax.Tuple(items))
+    return builder.emit(relax.op.astype(value, "float32"))
+
+
+def narrowed(builder: relax.BlockBuilder, value: relax.Var, kind: Any) -> relax.Expr:
+    """Round what the operator gave to the type that it has in the model."""
+    if isinstance(kind, relax.TupleType):
+        items = (builder.emit(relax.TupleGetItem(value, i)) for i in range(len(kind.fields)))
+        return relax.Tuple(
+            [narrowed(builder, v, k) for v, k in zip(items, kind.fields, strict=True)]
+        )
+    return relax.op.astype(value, kind.dtype) if is_narrow(kind) else value
+
+
+def in_float32(attributes: Any) -> Any:
+    """Return an operator's attributes with float32 in place of each 16-bit float type."""
+    if attributes is None:
+        return None
+    described = type(attributes).__tvm_ffi_type_info__
+    fields = {f.name: getattr(attributes, f.name) for f in described.fields}
+    narrow = {n: "float32" for n, v in fields.items() if str(v) in SIXTEEN_BIT_FLOATS}
+    return tvm.ir.make_node(described.type_key, **{**fields, **narrow}) if narrow else attributes
