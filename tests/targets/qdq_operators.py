@@ -7,7 +7,7 @@ modules are imported, and so other graphs where another test ran before.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -339,7 +339,8 @@ def clip(graph: Graph, reals: list[str]) -> tuple[str, Callable[..., Array]]:
 BINARY = frozenset({"Concat", "Max", "Min"})
 MOVES: dict[str, Move] = {
     "Clip": clip, "Concat": concat, "Max": largest, "MaxPool": largest_of_window,
-    "Min": smallest, "Pad": pad, "Reshape": reshape, "Resize": enlarge, "Slice": part, "Transpose": transpose,
+    "Min": smallest, "Pad": pad, "Reshape": reshape, "Resize": enlarge, "Slice": part,
+    "Transpose": transpose,
 }  # fmt: skip
 
 OPERATORS = (add_convolution, add_product, add_pair, add_average, add_functions, add_move)
