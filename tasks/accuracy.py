@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,34 +73,34 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.quantize.judge import judge
     from firmwright.quantize.record import QuantizationRecord
     from firmwright.records import read_record, write_record
+    from firmwright.user_code import user_function
     from firmwright.verify.host_run import run_on_host
-    from firmwright.verify.user_function import load_function
 
     evaluate = evaluate_options(job)
     source = read_record(job.folder("model") / "model.json", ModelInterface)
     samples = read_samples(job, source.inputs, evaluate.inputs, evaluate.samples)
     labels = None if evaluate.labels is None else job.recipe.resolve(evaluate.labels)
-    metric = (
-        None
-        if evaluate.metric is None
-        else load_function(evaluate.metric, job.recipe.path.parent, "evaluate.metric")
-    )
     compiled = network(job)
     layout = BatchLayout(1, tuple(0 for _ in compiled.interface.outputs))
     if job.has("batch"):
         layout = read_record(job.folder("partition") / "batch.json", BatchLayout)
     scratch = folder / "host"
-    record = judge(
-        onnx.load(job.folder("calibration") / "prepared.onnx"),
-        onnx.load(job.folder("quantized") / "model.onnx"),
-        read_record(job.folder(job.network) / "model.json", ModelInterface),
-        samples,
-        lambda given: run_on_host(compiled, layout, given, scratch, job.cache),
-        labels,
-        metric,
-        evaluate.thresholds,
-        read_record(job.folder("quantized") / "quantization.json", QuantizationRecord).samples,
-    )
+    with ExitStack() as stack:
+        metric = None
+        if evaluate.metric is not None:
+            own = user_function(evaluate.metric, job.recipe.path.parent)
+            metric = stack.enter_context(own)
+        record = judge(
+            onnx.load(job.folder("calibration") / "prepared.onnx"),
+            onnx.load(job.folder("quantized") / "model.onnx"),
+            read_record(job.folder(job.network) / "model.json", ModelInterface),
+            samples,
+            lambda given: run_on_host(compiled, layout, given, scratch, job.cache),
+            labels,
+            metric,
+            evaluate.thresholds,
+            read_record(job.folder("quantized") / "quantization.json", QuantizationRecord).samples,
+        )
     shutil.rmtree(scratch)
     write_record(folder / "accuracy.json", record)
     if gate.failures(record):
@@ -120,6 +121,7 @@ STAGE = Stage(
         "toolchain",
         "emulator",
         "data",
+        "user_code.py",
         "records.py",
     ),
     options=options,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from .jobs import Job
-from .plan import options as memory_options
+from .plan import memory_options
 from .stage import NETWORK, Stage
 
 

@@ -95,6 +95,7 @@ STAGE = Stage(
         "quantize/samples.py",
         "verify/samples.py",
         "data",
+        "user_code.py",
         "records.py",
     ),
     options=options,

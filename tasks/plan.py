@@ -9,9 +9,18 @@ from .jobs import Job
 from .stage import Stage
 
 
-def options(job: Job) -> Any:
+def memory_options(job: Job) -> Any:
     ram = job.platform.memories.get("ram")
     return {"ram": ram.size if ram else None, "stack": job.platform.stack}
+
+
+def options(job: Job) -> Any:
+    return {**memory_options(job), "boxes": boxes(job)}
+
+
+def boxes(job: Job) -> int:
+    """Return how many boxes the program has room for."""
+    return job.recipe.detection.candidates if job.recipe.detection else 0
 
 
 def run(job: Job, folder: Path) -> None:
@@ -26,7 +35,7 @@ def run(job: Job, folder: Path) -> None:
     partition = read_record(job.folder("partition") / "partition.json", Partition)
     kernels = read_record(job.folder("kernels") / "kernels.json", Kernels)
     plan = make_plan(partition, kernels)
-    check_memory(plan, partition, interface, job.platform)
+    check_memory(plan, partition, interface, job.platform, boxes(job))
     write_record(folder / "plan.json", plan)
 
 

@@ -189,7 +189,15 @@ STAGE = Stage(
     sentence="run the firmware and compare it with the reference",
     needs=(NETWORK, "partition", "firmware"),
     code=(
-        *("planning/batch.py", "emulator", "verify", "models", "data", "postprocess"),
+        *(
+            "planning/batch.py",
+            "emulator",
+            "verify",
+            "models",
+            "data",
+            "user_code.py",
+            "postprocess",
+        ),
         "records.py",
     ),
     options=options,

@@ -220,10 +220,11 @@ def test_raw_tensor_of_another_size(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        ("def f():\n    return 1 / 0\n", "failed: ZeroDivisionError: division by zero"),
-        ("def g():\n    pass\n", "failed: AttributeError"),
-        ("def f(:\n", "failed: SyntaxError"),
-        ("raise SystemExit(0)\n", "failed: SystemExit: 0"),
+        ("def f():\n    return 1 / 0\n", "m.py:2: ZeroDivisionError: division by zero (m:f)"),
+        ("def g():\n    pass\n", "m has no function 'f'; known: g"),
+        ("def f(:\n", "m.py:1: invalid syntax (m:f)"),
+        ("raise SystemExit(0)\n", "m.py:1: SystemExit: 0 (m:f)"),
+        ("import absent\n", "m.py:1: ModuleNotFoundError: No module named 'absent' (m:f)"),
         ("def f():\n    return [1]\n", "returned list, not a numpy array"),
     ],
 )

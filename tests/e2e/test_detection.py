@@ -81,6 +81,19 @@ def test_boxes_on_every_platform(tmp_path: Path, encoding: str, platform: str) -
     assert min(b["score"] for b in boxes) >= 0.4
 
 
+def test_room_for_boxes_counts_as_memory(tmp_path: Path) -> None:
+    repository = new_repository(tmp_path)
+    prepare(repository, "tanh-sigmoid")
+    recipe = repository.folder / "boxes.yaml"
+    recipe.write_text(recipe.read_text().replace("candidates: 40", "candidates: 50000"))
+    done = repository.doit("build", "recipe=boxes.yaml", "platform=rv32-bare")
+    assert done.returncode != 0
+    text = done.stdout + done.stderr
+    assert "does not fit rv32-bare" in text
+    assert "1,792 inputs and outputs, 1,200,000 boxes, 16,384 stack" in text
+    assert "1,200,000 bytes  room for 50,000 boxes" in text
+
+
 def test_boxes_that_are_elsewhere_fail_the_build(tmp_path: Path) -> None:
     repository = new_repository(tmp_path)
     prepare(repository, "tanh-sigmoid")

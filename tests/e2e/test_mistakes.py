@@ -124,6 +124,24 @@ def test_arena_larger_than_ram_names_the_largest_buffers(repository: Repository)
     assert text.count(" bytes  ") == 5
 
 
+def test_arena_larger_than_addresses_is_refused_where_memory_has_no_end(
+    repository: Repository,
+) -> None:
+    shape = [1, 1, 16384, 12288]
+    nodes = [
+        helper.make_node("Abs", ["x"], ["a"]),
+        helper.make_node("Sqrt", ["a"], ["b"]),
+        helper.make_node("GlobalMaxPool", ["b"], ["c"]),
+        helper.make_node("Sub", ["a", "c"], ["d"]),
+        helper.make_node("GlobalMaxPool", ["d"], ["y"]),
+    ]
+    save(repository.folder / "m.onnx", nodes, shape, [1, 1, 1, 1])
+    text = fail_with(repository, "model: m.onnx\n", "platform=host")
+    assert "does not fit host: it needs " in text
+    assert "2,147,483,647 are available" in text
+    assert "805,306,368 bytes  input 'x'" in text
+
+
 def test_mismatch_names_output_index_and_both_values(repository: Repository) -> None:
     # The reference evaluates another model than the firmware was made of.
     repository.build("recipe=digits.yaml", "platform=host")

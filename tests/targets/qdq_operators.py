@@ -1,46 +1,69 @@
-"""Strategies that add one random operator to a QDQ graph, with what it must compute."""
+"""Random operators of a QDQ graph, each with what it must compute.
+
+All that is random comes from a seed: hypothesis also draws constants that it finds in whatever
+modules are imported, and so other graphs where another test ran before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
-from hypothesis import strategies as st
 
 from .qdq_graphs import Arithmetic, Graph, Sample
 from .qdq_reference import F32, Array, Grid, Tflite, convolve, windows_of
 
-Draw = Callable[[st.SearchStrategy[Any]], Any]
+Option = TypeVar("Option")
+
+
+class Draw:
+    """Random choices, the same for a seed on every machine."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = np.random.default_rng(seed)
+
+    def whole(self, low: int, high: int) -> int:
+        """Return a number from ``low`` to ``high``, both included."""
+        return int(self.random.integers(low, high, endpoint=True))
+
+    def several(self, low: int, high: int, count: int) -> list[int]:
+        return [self.whole(low, high) for _ in range(count)]
+
+    def among(self, options: Sequence[Option]) -> Option:
+        return options[self.whole(0, len(options) - 1)]
+
+    def truth(self) -> bool:
+        return bool(self.whole(0, 1))
 
 
 def scale_around(draw: Draw, centre: float, decades: float) -> np.float32:
-    return F32(centre * 10 ** draw(st.floats(-decades, decades)))
+    return F32(centre * 10 ** draw.random.uniform(-decades, decades))
 
 
 def random_grid(draw: Draw, centre: float = 0.05, decades: float = 1.5) -> Grid:
     """An 8-bit grid with its zero point often at an end of the type's range."""
-    dtype = draw(st.sampled_from(["int8", "uint8"]))
+    dtype = draw.among(["int8", "uint8"])
     limits = np.iinfo(dtype)
-    ends = st.sampled_from([int(limits.min), int(limits.max), 0])
-    point = draw(ends | st.integers(limits.min, limits.max))
+    low, high = int(limits.min), int(limits.max)
+    point = draw.among([low, high, 0, *draw.several(low, high, 3)])
     return Grid(dtype, scale_around(draw, centre, decades), point)
 
 
 def picture(draw: Draw, channels: int) -> tuple[int, ...]:
-    return (1, channels, draw(st.integers(3, 7)), draw(st.integers(3, 7)))
+    return (1, channels, draw.whole(3, 7), draw.whole(3, 7))
 
 
 def random_weights(draw: Draw, shape: tuple[int, ...], outer: int) -> tuple[Array, Array, int, int]:
     """Return weights, scales (1 or ``outer`` of them), the zero point, terms of a sum."""
-    dtype = draw(st.sampled_from(["int8", "uint8"]))
-    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    dtype = draw.among(["int8", "uint8"])
+    random = draw.random
     stored = random.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, shape, dtype, endpoint=True)
-    per_channel = draw(st.booleans())
+    per_channel = draw.truth()
     scales = (
         F32(10 ** random.uniform(-4, -1, outer)) if per_channel else F32(0.01) * np.ones((), F32)
     )
-    zero_point = draw(st.sampled_from([0, 0, 3])) if dtype == "int8" else 128
+    zero_point = draw.among([0, 0, 3]) if dtype == "int8" else 128
     return stored, scales, zero_point, int(np.prod(shape)) // outer
 
 
@@ -51,25 +74,25 @@ def sum_grid(draw: Draw, source: Grid, scales: Array, terms: int) -> Grid:
 
 
 def add_convolution(draw: Draw, graph: Graph) -> None:
-    groups = draw(st.sampled_from([1, 1, 2, 4]))
-    inner, each = draw(st.integers(1, 2)), draw(st.integers(1, 3))
+    groups = draw.among([1, 1, 2, 4])
+    inner, each = draw.whole(1, 2), draw.whole(1, 3)
     source = random_grid(draw)
     shape = picture(draw, inner * groups)
-    window = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
-    dilations = [draw(st.integers(1, 2)) if shape[2 + i] > 2 * (window[i] - 1) else 1
+    window = draw.several(1, 3, 2)
+    dilations = [draw.whole(1, 2) if shape[2 + i] > 2 * (window[i] - 1) else 1
                  for i in range(2)]  # fmt: skip
     options = {
         "group": groups,
         "dilations": dilations,
-        "strides": draw(st.lists(st.integers(1, 3), min_size=2, max_size=2)),
-        "pads": draw(st.lists(st.integers(0, 2), min_size=4, max_size=4)),
+        "strides": draw.several(1, 3, 2),
+        "pads": draw.several(0, 2, 4),
     }
     outer = groups * each
     stored, scales, point, terms = random_weights(draw, (outer, inner, *window), outer)
     grid = sum_grid(draw, source, scales, terms)
     products = np.broadcast_to(source.scale * scales, (outer,)).astype(F32)
     bias = np.random.default_rng(outer).integers(-9999, 9999, outer).astype("int32")
-    relu, biased = draw(st.booleans()), draw(st.booleans())
+    relu, biased = draw.truth(), draw.truth()
 
     data, real = graph.input(shape, source)
     inputs = [real, graph.weights(stored, scales, point, 0)]
@@ -90,9 +113,9 @@ def add_convolution(draw: Draw, graph: Graph) -> None:
 
 
 def add_product(draw: Draw, graph: Graph) -> None:
-    inner, outer = draw(st.integers(1, 12)), draw(st.integers(1, 5))
+    inner, outer = draw.whole(1, 12), draw.whole(1, 5)
     source = random_grid(draw)
-    transposed = draw(st.booleans())
+    transposed = draw.truth()
     shape = (outer, inner) if transposed else (inner, outer)
     stored, scales, point, terms = random_weights(draw, shape, outer)
     grid = sum_grid(draw, source, scales, terms)
@@ -118,9 +141,9 @@ def add_product(draw: Draw, graph: Graph) -> None:
 
 def add_pair(draw: Draw, graph: Graph) -> None:
     """A sum, difference or product of two tensors, one of them perhaps broadcast."""
-    kind = draw(st.sampled_from(["Add", "Sub", "Mul"]))
+    kind = draw.among(["Add", "Sub", "Mul"])
     shape = picture(draw, 2)
-    shapes = [shape, draw(st.sampled_from([shape, (1, 2, 1, 1), (1,)]))]
+    shapes = [shape, draw.among([shape, (1, 2, 1, 1), (1,)])]
     grids = [random_grid(draw) for _ in shapes]
     centre = float(grids[0].scale) * (float(grids[1].scale) * 99 if kind == "Mul" else 1)
     grid = random_grid(draw, centre, 0.8)
@@ -142,17 +165,17 @@ def add_average(draw: Draw, graph: Graph) -> None:
     grid = random_grid(draw, float(source.scale), 0.8)
     shape = picture(draw, 2)
     data, real = graph.input(shape, source)
-    everything = draw(st.booleans())
+    everything = draw.truth()
     if everything:
         options = {"kernel_shape": list(shape[2:]), "pads": [0, 0, 0, 0], "strides": [1, 1]}
         with_padding = False
         result = graph.node("GlobalAveragePool", [real])
     else:
-        window = draw(st.lists(st.integers(2, 3), min_size=2, max_size=2))
-        pads = [draw(st.integers(0, window[i % 2] - 1)) for i in range(4)]
-        strides = draw(st.lists(st.integers(1, 3), min_size=2, max_size=2))
+        window = draw.several(2, 3, 2)
+        pads = [draw.whole(0, window[i % 2] - 1) for i in range(4)]
+        strides = draw.several(1, 3, 2)
         options = {"kernel_shape": window, "pads": pads, "strides": strides}
-        with_padding = any(pads) and draw(st.booleans()) and source != grid
+        with_padding = any(pads) and draw.truth() and source != grid
         result = graph.node("AveragePool", [real], count_include_pad=int(with_padding), **options)
 
     def reference(arithmetic: Arithmetic, sample: Sample) -> Array:
@@ -207,7 +230,7 @@ def in_fixed_point(
 
 def add_functions(draw: Draw, graph: Graph) -> None:
     """A chain of one to three functions of one tensor."""
-    names = draw(st.lists(st.sampled_from(sorted(FUNCTIONS)), min_size=1, max_size=3))
+    names = [draw.among(sorted(FUNCTIONS)) for _ in range(draw.whole(1, 3))]
     source, grid = random_grid(draw), random_grid(draw)
     data, result = graph.input(picture(draw, 2), source)
     for name in names:
@@ -230,17 +253,14 @@ def add_functions(draw: Draw, graph: Graph) -> None:
 
 def add_move(draw: Draw, graph: Graph) -> None:
     """Elements that are only moved, from one grid or two to another or the same."""
-    kind = draw(st.sampled_from(sorted(MOVES)))
+    kind = draw.among(sorted(MOVES))
     grids = [random_grid(draw) for _ in range(2)]
-    grid = draw(st.sampled_from([*grids, random_grid(draw)]))
+    grid = draw.among([*grids, random_grid(draw)])
     shape = picture(draw, 2)
     inputs = [graph.input(shape, g) for g in (grids if kind in BINARY else grids[:1])]
     result, function = MOVES[kind](graph, [real for _, real in inputs])
 
     def reference(arithmetic: Arithmetic, sample: Sample) -> Array:
-        if kind == "Max":  # imported as a stack and a reduction, which run in float and are listed
-            real = [g.real(sample[name]) for (name, _), g in zip(inputs, grids, strict=True)]
-            return arithmetic.of_real(np.maximum(*real), grid)
         joined = kind == "Concat" and isinstance(arithmetic, Tflite)
         stored = [
             Tflite.of_joined(sample[name], g, grid)
@@ -263,6 +283,11 @@ def concat(graph: Graph, reals: list[str]) -> tuple[str, Callable[..., Array]]:
 
 def largest(graph: Graph, reals: list[str]) -> tuple[str, Callable[..., Array]]:
     return graph.node("Max", reals), np.maximum
+
+
+def smallest(graph: Graph, reals: list[str]) -> tuple[str, Callable[..., Array]]:
+    """Of three, the first of them twice."""
+    return graph.node("Min", [*reals, reals[0]]), np.minimum
 
 
 def transpose(graph: Graph, reals: list[str]) -> tuple[str, Callable[..., Array]]:
@@ -311,19 +336,19 @@ def clip(graph: Graph, reals: list[str]) -> tuple[str, Callable[..., Array]]:
     return graph.node("Clip", [*reals, *bounds]), lambda a: a
 
 
-BINARY = frozenset({"Concat", "Max"})
+BINARY = frozenset({"Concat", "Max", "Min"})
 MOVES: dict[str, Move] = {
-    "Clip": clip, "Concat": concat, "Max": largest, "MaxPool": largest_of_window, "Pad": pad,
-    "Reshape": reshape, "Resize": enlarge, "Slice": part, "Transpose": transpose,
+    "Clip": clip, "Concat": concat, "Max": largest, "MaxPool": largest_of_window,
+    "Min": smallest, "Pad": pad, "Reshape": reshape, "Resize": enlarge, "Slice": part,
+    "Transpose": transpose,
 }  # fmt: skip
 
 OPERATORS = (add_convolution, add_product, add_pair, add_average, add_functions, add_move)
 
 
-@st.composite
-def graphs(draw: Draw, each: int) -> Graph:
-    """A graph of ``each`` operators of every kind."""
-    graph = Graph()
+def random_graph(seed: int, each: int) -> Graph:
+    """Return a graph of ``each`` operators of every kind."""
+    draw, graph = Draw(seed), Graph()
     for add in OPERATORS:
         for _ in range(each):
             add(draw, graph)

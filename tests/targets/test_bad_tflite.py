@@ -141,6 +141,37 @@ def unsorted(builder: ModelBuilder) -> None:
     builder.graph.operators[0].inputs = [FIRST, late]
 
 
+def pooled_over_nothing() -> bytes:
+    builder = ModelBuilder()
+    source, output = (f((1, 4, 4, 2), "int8", GRID) for f in (builder.input, builder.output))
+    values = {"strideH": 1, "strideW": 1, "filterHeight": 2, "filterWidth": 0}
+    builder.operator("MAX_POOL_2D", [source], [output], "Pool2DOptions", **values)
+    return builder.build()
+
+
+def convolved_wide(**options: int) -> bytes:
+    """A convolution of int16 activations with an int32 bias."""
+    builder = ModelBuilder()
+    source = builder.input((1, 4, 4, 2), "int16", Quantisation(0.1))
+    weights = builder.constant(np.full((3, 1, 1, 2), 50, "int8"), Quantisation(0.1))
+    bias = builder.constant(np.array([5, -500000, 7], "int32"), Quantisation(0.1 * 0.1))
+    output = builder.output((1, 4, 4, 3), "int16", Quantisation(0.9))
+    windows = dict.fromkeys(("strideH", "strideW", "dilationHFactor", "dilationWFactor"), 1)
+    builder.operator(
+        "CONV_2D", [source, weights, bias], [output], "Conv2DOptions", **windows, **options
+    )
+    return builder.build()
+
+
+def sloped_wide(dtype: str = "int16") -> bytes:
+    builder = ModelBuilder()
+    source = builder.input((1, 30, 4), "int16", Quantisation(0.1))
+    slopes = builder.constant(np.array([[3, -9, 100, -128]], dtype), Quantisation(0.01))
+    output = builder.output((1, 30, 4), "int16", Quantisation(0.15))
+    builder.operator("PRELU", [source, slopes], [output], version=1)
+    return builder.build()
+
+
 REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "scale nan": (
         lambda: added(Quantisation(np.nan)),
@@ -243,8 +274,18 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: added(edit=signature_of(1)),
         "signature 'train' is subgraph 1: one network is compiled, the first",
     ),
-    "stride 0": (lambda: convolved(strideH=0), r"operator CONV_2D \(tensor 't3'\)"),
-    "stride negative": (lambda: convolved(strideH=-1), r"operators compute int8 \[1, -4"),
+    "stride 0": (
+        lambda: convolved(strideH=0),
+        r"CONV_2D \(tensor 't3'\): strides, .* are 1 or more; found StrideH 0",
+    ),
+    "stride negative": (lambda: convolved(strideW=-1), "are 1 or more; found StrideW -1"),
+    "dilation 0": (lambda: convolved(dilationHFactor=0), "found DilationHFactor 0"),
+    "window of pooling": (pooled_over_nothing, r"MAX_POOL_2D .*; found FilterWidth 0"),
+    "int32 bias of int16": (
+        convolved_wide,
+        r"CONV_2D \(tensor 't3'\): an operator on int16 has an int64 bias, .*LiteRT",
+    ),
+    "int16 slopes": (sloped_wide, "PRELU .*'t2'.* has int16 slopes, which LiteRT.* as int8"),
     "mark alone": (lambda: b"\0\0\0\0TFL3", "not a valid Flatbuffer"),
 }
 

@@ -17,6 +17,7 @@ from firmwright.models import tflite
 from firmwright.toolchain.build import SANITISERS
 
 from .firmware import lowered, random_samples, run_generated
+from .test_bad_tflite import convolved_wide, sloped_wide
 from .test_tflite_kernels import assert_equal
 from .tflite_models import ModelBuilder, Quantisation
 from .tflite_operators import (
@@ -94,6 +95,36 @@ def test_functions(tmp_path: Path, dtype: str) -> None:
     check_exact(model_of(taken(COMPUTED, dtype), dtype, 3), tmp_path)
 
 
+def test_functions_of_16_bit_tensors(tmp_path: Path) -> None:
+    random = np.random.default_rng(12)
+    builder = ModelBuilder()
+    kinds = [("LOG", {}), ("GELU", {"approximate": True}), ("GELU", {"approximate": False}),
+             ("ABS", {})]  # fmt: skip
+    for kind, values in kinds * 10:
+        scales = 10 ** random.uniform(-4, -2, 2)  # LiteRT's logarithm overflows on finer ones
+        grids = [Quantisation(float(np.float32(s))) for s in scales]
+        inputs = [builder.input((1, 500), "int16", grids[0])]
+        output = builder.output((1, 500), "int16", grids[1])
+        options = {"GELU": "GeluOptions", "ABS": "AbsOptions"}.get(kind, "")
+        builder.operator(kind, inputs, [output], options, version=1, **values)
+    check_exact(builder.build(), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [sloped_wide("int8"), convolved_wide(quantizedBiasType=2)],
+    ids=["int8 slopes", "int32 bias"],
+)
+def test_what_16_bit_tensors_meet_is_off_by_the_last_bit_at_most(
+    tmp_path: Path, data: bytes
+) -> None:
+    inputs = random_samples(data, 8, 0)
+    found = run_generated(data, inputs, tmp_path, SANITISERS)
+    for (mine,), (theirs,) in zip(found, tflite.run_reference(data, inputs).outputs, strict=True):
+        assert np.unique(theirs).size > 20
+        assert np.abs(mine.astype("int32") - theirs).max() <= 1
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_what_runs_in_real_numbers_is_off_by_the_last_bit_at_most(
     tmp_path: Path, dtype: str
@@ -168,23 +199,25 @@ def test_float_operators_with_weights(tmp_path: Path) -> None:
     check_close(shaped(builder), tmp_path)
 
 
-def test_int8_sums_are_saturated(tmp_path: Path) -> None:
-    """LiteRT 2.3.0's reference kernel takes these integers as unsigned: numpy is the judge."""
+@pytest.mark.parametrize(("dtype", "points"), [("int8", (5, -7)), ("int16", (0, 0))])
+def test_sums_are_saturated(tmp_path: Path, dtype: str, points: tuple[int, int]) -> None:
+    """LiteRT 2.3.0's reference kernel gets such sums wrong: numpy is the judge."""
     builder = ModelBuilder()
-    source = builder.input((50, 4), "int8", Quantisation(0.5, 5))
+    source = builder.input((50, 4), dtype, Quantisation(0.5, points[0]))
     axes = builder.constant(np.array([1], "int32"))
-    output = builder.output((50,), "int8", Quantisation(1.0, -7))
+    output = builder.output((50,), dtype, Quantisation(1.0, points[1]))
     builder.operator("SUM", [source, axes], [output], "ReducerOptions", version=1)
     data = builder.build()
     inputs = random_samples(data, 4, 0)
     verdict = tflite.run_reference(data, inputs)
     assert "optimised" in verdict.reference
     results = run_generated(data, inputs, tmp_path)
+    limits = np.iinfo(dtype)
     for sample, (found,), (judged,) in zip(inputs, results, verdict.outputs, strict=True):
         assert np.abs(found.astype("int32") - judged).max() <= 1
-        halves = (sample["t0"].astype("int64") - 5).sum(axis=1)
+        halves = (sample["t0"].astype("int64") - points[0]).sum(axis=1)
         nearest = (halves + 1) >> 1  # ties up, as a factor of exactly 1/2 is rounded
-        np.testing.assert_array_equal(found, np.clip(nearest - 7, -128, 127))
+        np.testing.assert_array_equal(found, np.clip(nearest + points[1], limits.min, limits.max))
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +12,10 @@ import numpy as np
 from firmwright.data.arrays import Array, checked, load_npy, load_npz, load_raw
 from firmwright.data.fetched import fetched_file
 from firmwright.data.pictures import read_picture
-from firmwright.data.sources import Preprocess, Source, expanded, module_file
-from firmwright.errors import UserError, did_you_mean, first_line
+from firmwright.data.sources import Preprocess, Source, expanded
+from firmwright.errors import UserError, did_you_mean
 from firmwright.models import Tensor
+from firmwright.user_code import user_function
 
 Sample = Mapping[str, Array]
 
@@ -155,27 +155,12 @@ def read_file(path: Path, label: str, tensor: Tensor, source: Source) -> Array:
     return load_npy(path)
 
 
-def call_function(function: str, folder: Path) -> Array:
-    """Call ``module:function`` of a module in the recipe's folder.
-
-    Raises UserError where there is no such thing, it fails, or returns something else.
-    """
-    path = module_file(function, folder)
-    module_name, _, name = function.partition(":")
-    if not path.is_file():
-        raise UserError(f"{function}: no such file: {path}")
-    spec = importlib.util.spec_from_file_location(module_name, path)
-    if spec is None or spec.loader is None:
-        raise UserError(f"{function}: {path} is no Python module")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-        result = getattr(module, name)()
-    except (Exception, SystemExit) as error:  # whatever the user's code raises
-        said = f"{type(error).__name__}: {first_line(error)}"
-        raise UserError(f"{function}: {path} failed: {said}") from error
+def call_function(reference: str, folder: Path) -> Array:
+    """Call ``module:function``; UserError where that fails, or gives something else than data."""
+    with user_function(reference, folder) as function:
+        result = function()
     if not isinstance(result, np.ndarray):
-        raise UserError(f"{function}: returned {type(result).__name__}, not a numpy array")
+        raise UserError(f"{reference}: returned {type(result).__name__}, not a numpy array")
     return result
 
 

@@ -7,6 +7,7 @@ upstream has it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -56,8 +57,22 @@ def cumulative(compute: Callable[..., Any]) -> Converter:
     return convert
 
 
+def extreme(find: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Converter:
+    """TVM stacks the inputs and reduces them, which hides that integers have the same order."""
+
+    def convert(
+        builder: relax.BlockBuilder, inputs: Sequence[relax.Expr], attributes: dict[str, Any]
+    ) -> relax.Expr:
+        del attributes
+        return reduce(lambda a, b: builder.normalize(find(a, b)), inputs)
+
+    return convert
+
+
 CONVERTERS: dict[str, Converter] = {
     "BitShift": bit_shift,
     "CumProd": cumulative(topi.cumprod),
     "CumSum": cumulative(topi.cumsum),
+    "Max": extreme(relax.op.maximum),
+    "Min": extreme(relax.op.minimum),
 }

@@ -145,24 +145,25 @@ def interpreter(data: bytes, kernels: str = "BUILTIN_REF") -> Any:
 def run_reference(data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]]) -> Verdict:
     """Evaluate with LiteRT's reference kernels, the definition of TFLite's arithmetic.
 
-    A model with an int8 SUM is evaluated by LiteRT's other kernels instead: the reference one of
-    LiteRT 2.3.0 takes the integers for unsigned.
+    A model with an int8 or int16 SUM is evaluated by LiteRT's other kernels instead: the reference
+    one of LiteRT 2.3.0 takes int8 for unsigned, and keeps sums of int16 in 16 bits.
 
     A sample's arrays come in the order of the model's inputs: their names need not be its own.
     """
     what = "LiteRT, the reference, does not survive the model"
     arrays = [list(sample.values()) for sample in inputs]
     results = isolated(what, evaluate, repaired(data), arrays)
-    kernels = "optimised kernels, for an int8 SUM" if sums_of_int8(data) else "reference kernels"
+    kernels = "optimised kernels, for a SUM" if sums_of_integers(data) else "reference kernels"
     return Verdict(f"ai-edge-litert {version('ai-edge-litert')} ({kernels})", results)
 
 
-def sums_of_int8(data: bytes) -> bool:
+def sums_of_integers(data: bytes) -> bool:
     model = tflite.Model.GetRootAsModel(data, 0)
     graph = model.Subgraphs(0)
     return any(
         operator.kind == "SUM"
-        and graph.Tensors(graph.Operators(index).Inputs(0)).Type() == tflite.TensorType.INT8
+        and graph.Tensors(graph.Operators(index).Inputs(0)).Type()
+        in (tflite.TensorType.INT8, tflite.TensorType.INT16)
         for index, operator in enumerate(list_operators(model, graph))
     )
 
@@ -170,7 +171,7 @@ def sums_of_int8(data: bytes) -> bool:
 def evaluate(
     data: bytes, inputs: Sequence[Sequence[np.ndarray[Any, Any]]]
 ) -> list[list[np.ndarray[Any, Any]]]:
-    kernels = "BUILTIN_WITHOUT_DEFAULT_DELEGATES" if sums_of_int8(data) else "BUILTIN_REF"
+    kernels = "BUILTIN_WITHOUT_DEFAULT_DELEGATES" if sums_of_integers(data) else "BUILTIN_REF"
     judge = interpreter(data, kernels)
     details = judge.get_input_details()
     results = []

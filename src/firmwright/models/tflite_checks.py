@@ -19,6 +19,7 @@ import tflite
 from firmwright.errors import UserError
 from firmwright.models.graph_order import Step, order_problems, repeated
 from firmwright.models.interface import LARGEST_TENSOR
+from firmwright.models.tflite_operator_checks import operator_problems
 
 Array = npt.NDArray[Any]
 
@@ -222,6 +223,7 @@ def graph_problems(model: Any) -> Iterator[str]:
     }
     known = {-1, *numbers(graph.InputsAsNumpy()), *stored_tensors(model, graph)}
     yield from order_problems(known, steps, numbers(graph.OutputsAsNumpy()), labels)
+    yield from operator_problems(graph, kinds, labels)
     arithmetic = {
         tensor
         for position, step in enumerate(steps)

@@ -126,6 +126,10 @@ def prelu(converter: Any, op: Any) -> relax.Expr:
     channels = lengths[-1] if lengths else 1
     if channels not in (1, shape[-1]) or any(d != 1 for d in lengths[:-1]):
         raise UserError(f"has slopes of shape {lengths}; firmware takes one a channel (last axis)")
+    if slopes.tensor.Type() == tflite.TensorType.INT16:
+        raise UserError(
+            "has int16 slopes, which LiteRT, the reference, reads as int8: quantise them as int8"
+        )
     if source.qnn_params is not None:
         data, alpha = converter.dequantize(data, source), converter.dequantize(alpha, slopes)
     alpha = relax.op.reshape(alpha, [channels])

@@ -11,11 +11,9 @@ import tvm
 from firmwright.errors import UserError
 from firmwright.models.interface import ModelInterface
 from firmwright.planning.batch_axis import with_batch
+from firmwright.planning.plan import capacity
 from firmwright.toolchain import Platform
 from firmwright.transforms.rewriting import static_shape
-
-ADDRESSABLE = 2**31 - 1
-"""Bytes; the generated C indexes with 32-bit integers, also where memory has no stated end."""
 
 
 @dataclass(frozen=True)
@@ -59,22 +57,21 @@ def choose_batch(
 
     Raises UserError where not even one sample fits, or fewer than wanted with ``require``.
     """
-    ram = platform.memories.get("ram")
-    memory, capacity = ("ram", ram.size) if ram else ("32-bit indices", ADDRESSABLE)
+    memory, available = capacity(platform)
     needed = cache(ram_needed)
-    actual = largest(wanted, capacity, needed, platform.stack)
+    actual = largest(wanted, available, needed, platform.stack)
     choice = BatchChoice(
         desired_batch_size=wanted,
         actual_batch_size=actual,
         memory=memory,
-        capacity=capacity,
+        capacity=available,
         needs=needed(max(actual, 1)),
         next_needs=None if actual == wanted else needed(actual + 1),
     )
     if actual == 0:
         raise UserError(
             f"batch: a single sample needs {choice.needs:,} bytes of RAM, {platform.name} has "
-            f"{capacity:,}"
+            f"{available:,}"
         )
     if require and actual < wanted:
         raise UserError(
@@ -84,19 +81,19 @@ def choose_batch(
     return choice
 
 
-def largest(wanted: int, capacity: int, needed: Callable[[int], int], fixed: int) -> int:
+def largest(wanted: int, available: int, needed: Callable[[int], int], fixed: int) -> int:
     """Return the largest batch that fits, 0 if none does.
 
     Memory grows with the batch almost in proportion, so a straight line through one sample comes
     close; from there every size is tried, for a placement need not be as tight for each.
     """
-    if needed(1) > capacity:
+    if needed(1) > available:
         return 0
     for_one = max(needed(1) - fixed, 1)
-    size = max(1, min(wanted, (capacity - fixed) // for_one))
-    while size > 1 and needed(size) > capacity:
+    size = max(1, min(wanted, (available - fixed) // for_one))
+    while size > 1 and needed(size) > available:
         size -= 1
-    while size < wanted and needed(size + 1) <= capacity:
+    while size < wanted and needed(size + 1) <= available:
         size += 1
     return size
 

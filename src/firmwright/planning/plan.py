@@ -13,6 +13,12 @@ from firmwright.toolchain import Platform
 
 LARGEST_SHOWN = 5
 
+ADDRESSABLE = 2**31 - 1
+"""Bytes; the generated C indexes with 32-bit integers, and a host's linker places no more."""
+
+BOX_BYTES = 24
+"""Of an object that a detection found: five floats and its class (``detection.h``)."""
+
 
 @dataclass(frozen=True)
 class Buffer:
@@ -114,11 +120,13 @@ class Consumer:
 
 
 def memory_consumers(
-    plan: Plan, partition: Partition, interface: ModelInterface, stack: int
+    plan: Plan, partition: Partition, interface: ModelInterface, stack: int, boxes: int
 ) -> list[Consumer]:
     """Return everything that takes RAM at the same time or in turn, the largest first."""
     producers = {name: r.name for r in partition.regions for name in r.outputs}
     consumers = [Consumer(stack, "stack")]
+    if boxes:
+        consumers.append(Consumer(boxes * BOX_BYTES, f"room for {boxes:,} boxes"))
     consumers += [Consumer(t.bytes, f"input '{t.name}'") for t in interface.inputs]
     consumers += [Consumer(t.bytes, f"output '{t.name}'") for t in interface.outputs]
     for buffer in plan.buffers:
@@ -129,31 +137,44 @@ def memory_consumers(
     return sorted(consumers, key=lambda c: (-c.bytes, c.what))
 
 
-def ram_needed(plan: Plan, interface: ModelInterface, platform: Platform) -> int:
-    """Return the bytes of RAM that arena, stack and the program's own buffers take together."""
+def capacity(platform: Platform) -> tuple[str, int]:
+    """Return what limits the program's memory, and its bytes."""
+    ram = platform.memories.get("ram")
+    return ("ram", ram.size) if ram else ("32-bit indices", ADDRESSABLE)
+
+
+def ram_needed(plan: Plan, interface: ModelInterface, platform: Platform, boxes: int = 0) -> int:
+    """Return the bytes of RAM that arena, stack and the program's own buffers take together.
+
+    ``boxes`` is how many candidates a detection has room for.
+    """
     ports = sum(t.bytes for t in (*interface.inputs, *interface.outputs))
-    return plan.arena_bytes + platform.stack + ports
+    return plan.arena_bytes + platform.stack + ports + boxes * BOX_BYTES
 
 
 def check_memory(
-    plan: Plan, partition: Partition, interface: ModelInterface, platform: Platform
+    plan: Plan, partition: Partition, interface: ModelInterface, platform: Platform, boxes: int = 0
 ) -> None:
-    """Raise UserError when arena, stack and the program's own buffers exceed the RAM."""
-    ram = platform.memories.get("ram")
-    if ram is None:
+    """Raise UserError when arena, stack and the program's own buffers exceed the memory.
+
+    ``boxes`` is how many candidates a detection has room for.
+    """
+    _, available = capacity(platform)
+    needed = ram_needed(plan, interface, platform, boxes)
+    if needed <= available:
         return
-    needed = ram_needed(plan, interface, platform)
-    if needed <= ram.size:
-        return
-    ports = needed - plan.arena_bytes - platform.stack
-    consumers = memory_consumers(plan, partition, interface, platform.stack)[:LARGEST_SHOWN]
+    room = boxes * BOX_BYTES
+    ports = needed - plan.arena_bytes - platform.stack - room
+    parts = [f"{plan.arena_bytes:,} arena", f"{ports:,} inputs and outputs"]
+    parts += [f"{room:,} boxes"] if boxes else []
+    parts += [f"{platform.stack:,} stack"]
+    consumers = memory_consumers(plan, partition, interface, platform.stack, boxes)
     raise UserError(
         "\n".join(
             [
                 f"the network does not fit {platform.name}: it needs {needed:,} bytes of RAM "
-                f"({plan.arena_bytes:,} arena, {ports:,} inputs and outputs, {platform.stack:,} "
-                f"stack), {ram.size:,} are available; the largest buffers:",
-                *(f"  {c.bytes:>12,} bytes  {c.what}" for c in consumers),
+                f"({', '.join(parts)}), {available:,} are available; the largest buffers:",
+                *(f"  {c.bytes:>12,} bytes  {c.what}" for c in consumers[:LARGEST_SHOWN]),
             ]
         )
     )

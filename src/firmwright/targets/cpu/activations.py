@@ -13,6 +13,7 @@ import numpy as np
 import tvm
 from tvm import relax, te
 
+from firmwright.targets.cpu import real_functions
 from firmwright.targets.cpu.fixed_point import Integer, factors_of, half_away, multiplied, scaled
 from firmwright.targets.cpu.fixed_point import quantise_multiplier as quantise
 from firmwright.targets.cpu.interpolation import interpolated, sixteen_bit_source
@@ -32,7 +33,7 @@ def leaky_relu(region: IntegerArithmetic, call: tvm.ir.Call, grid: Grid) -> rela
     """Source: tensorflow/lite/kernels/activations.cc (LeakyReluPrepare), leaky_relu.h."""
     source = eight_bit_source(region, call.args[0])
     if source is None:
-        return leaky_relu_wide(region, call, grid)
+        return sloped_wide(region, call, grid, np.float32(call.attrs.alpha))
     scale = np.float32(source.scale[0])
     whole = quantise(float(scale / grid.scale))
     sloped = quantise(float(scale * np.float32(call.attrs.alpha) / grid.scale))
@@ -43,13 +44,15 @@ def leaky_relu(region: IntegerArithmetic, call: tvm.ir.Call, grid: Grid) -> rela
     return integer_table(region, source, grid, function)
 
 
-def leaky_relu_wide(region: IntegerArithmetic, call: tvm.ir.Call, grid: Grid) -> relax.Expr | None:
-    """The same at run time, for 16-bit tensors."""
+def sloped_wide(
+    region: IntegerArithmetic, call: tvm.ir.Call, grid: Grid, slope: np.float32
+) -> relax.Expr | None:
+    """Multiply 16-bit tensors at run time: what is negative by ``slope`` too."""
     source = sixteen_bit_source(region, call.args[0])
     if source is None:
         return None
     scale = np.float32(source.scale[0])
-    slopes = (np.float32(1), np.float32(call.attrs.alpha))
+    slopes = (np.float32(1), slope)
     factors = [factors_of(np.array([scale * s / grid.scale], "float64")) for s in slopes]
 
     def compute(data: te.Tensor) -> te.Tensor:
@@ -61,16 +64,16 @@ def leaky_relu_wide(region: IntegerArithmetic, call: tvm.ir.Call, grid: Grid) ->
             )
             return stored(te.if_then_else(x >= 0, positive, negative), grid)
 
-        return te.compute(data.shape, element, name="leaky_relu")
+        return te.compute(data.shape, element, name="sloped")
 
-    return region.emit_te("leaky_relu", compute, source.data)
+    return region.emit_te("sloped", compute, source.data)
 
 
 def absolute(region: IntegerArithmetic, call: tvm.ir.Call, grid: Grid) -> relax.Expr | None:
     """Source: tensorflow/lite/kernels/elementwise.cc (AbsEvalQuantized)."""
     source = eight_bit_source(region, call.args[0])
     if source is None:
-        return None
+        return sloped_wide(region, call, grid, np.float32(-1))
     scale = np.float32(source.scale[0])
     factor = quantise(float(scale / grid.scale))
 
@@ -177,3 +180,30 @@ def high_half(x: int, y: int) -> int:
 def exponential(region: IntegerArithmetic, call: tvm.ir.Call, grid: Grid) -> relax.Expr | None:
     """Look 16-bit tensors up; numbers over exp(80) are beyond any grid."""
     return interpolated(region, call, grid, lambda x: math.exp(min(x, 80.0)))
+
+
+def logarithm(region: IntegerArithmetic, call: tvm.ir.Call, grid: Grid) -> relax.Expr | None:
+    """Look 16-bit tensors up; numbers that have no logarithm get the grid's lowest one.
+
+    Source: tensorflow/lite/kernels/elementwise.cc (LogPrepare).
+    """
+    lowest = float(grid.scale) * (grid.low - grid.zero_point)
+    return interpolated(region, call, grid, lambda x: math.log(x) if x > 0 else lowest)
+
+
+def gelu(region: IntegerArithmetic, call: tvm.ir.Call, grid: Grid) -> relax.Expr | None:
+    """Look 16-bit tensors up; the last bits are those of the complementary error function.
+
+    Source: tensorflow/lite/kernels/internal/reference/gelu.h.
+    """
+
+    def function(x: float) -> float:
+        argument = np.float32(x) * np.float32(-math.sqrt(0.5))
+        return float(np.float32(0.5 * x) * np.float32(math.erfc(argument)))
+
+    return interpolated(region, call, grid, function)
+
+
+def gelu_tanh(region: IntegerArithmetic, call: tvm.ir.Call, grid: Grid) -> relax.Expr | None:
+    """Look 16-bit tensors up. Source: as of :func:`gelu`."""
+    return interpolated(region, call, grid, lambda x: float(real_functions.gelu_tanh(np.array(x))))

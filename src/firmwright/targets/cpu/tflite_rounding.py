@@ -13,8 +13,11 @@ from tvm import relax
 from firmwright.targets.cpu.activations import (
     absolute,
     exponential,
+    gelu,
+    gelu_tanh,
     hard_swish,
     leaky_relu,
+    logarithm,
     reciprocal_root,
 )
 from firmwright.targets.cpu.comparison import COMPARISONS, compare
@@ -54,6 +57,9 @@ KERNELS: dict[str, Kernel] = {
     "relax.divide": hard_swish,
     "relax.exp": exponential,
     "relax.image.resize2d": resize_bilinear,
+    "relax.log": logarithm,
+    "relax.nn.gelu": gelu,
+    "relax.nn.gelu_tanh": gelu_tanh,
     "relax.nn.leakyrelu": leaky_relu,
     "relax.nn.prelu": prelu,
     "relax.rsqrt": reciprocal_root,

@@ -1,0 +1,129 @@
+"""A user's own Python: ``module:function``, as a recipe names functions.
+
+The module is a file of the recipe's folder or an installed one. It is imported as if Python had
+been started in that folder, and forgotten afterwards: two recipes may have a ``network.py`` each.
+Nothing is written beside it, no stale byte code is read.
+"""
+
+from __future__ import annotations
+
+import importlib
+import linecache
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from types import ModuleType
+from typing import Any
+
+from firmwright.errors import UserError, did_you_mean, first_line
+
+ONE_AT_A_TIME = Lock()
+"""Python has one ``sys.path`` and one ``sys.modules``."""
+
+
+@contextmanager
+def user_function(reference: str, folder: Path) -> Iterator[Callable[..., Any]]:
+    """Give the function ``module:function`` of the recipe's ``folder``, to be called in the block.
+
+    Raises UserError for a module or function that does not exist, and, with the user's own file
+    and line, for whatever the module raises when it is imported or the function when it is called.
+    """
+    with ONE_AT_A_TIME, importing_from(folder):
+        function = imported(reference, folder)
+        yield lambda *given: guarded(lambda: function(*given), reference, folder)
+
+
+@contextmanager
+def importing_from(folder: Path) -> Iterator[None]:
+    """Let ``folder`` come first when modules are looked up; forget its modules afterwards."""
+    root = str(folder.resolve())
+    path, byte_code = list(sys.path), (sys.dont_write_bytecode, sys.pycache_prefix)
+    sys.path.insert(0, root)
+    # A prefix that cannot be a folder: byte code there is neither found nor written.
+    sys.dont_write_bytecode, sys.pycache_prefix = True, os.devnull
+    importlib.invalidate_caches()
+    linecache.clearcache()  # TVMScript reads its own source through it
+    before = dict(sys.modules)
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+        sys.dont_write_bytecode, sys.pycache_prefix = byte_code
+        for name, module in list(sys.modules.items()):
+            if name not in before and lies_in(module, root):
+                del sys.modules[name]
+
+
+def lies_in(module: ModuleType, root: str) -> bool:
+    places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
+    return any(p and is_own(p, root) for p in places)
+
+
+def is_own(path: str, root: str) -> bool:
+    """Tell a file of the recipe's folder from one of a virtual environment inside it."""
+    real, environment = Path(path).resolve(), Path(sys.prefix).resolve()
+    inside_environment = environment.is_relative_to(root) and real.is_relative_to(environment)
+    return real.is_relative_to(root) and not inside_environment
+
+
+def imported(reference: str, folder: Path) -> Callable[..., Any]:
+    """Import the module afresh and return its function."""
+    module_name, _, function_name = reference.partition(":")
+    refuse_taken_name(module_name, folder)
+    module = guarded(lambda: importlib.import_module(module_name), reference, folder)
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        functions = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
+        hint = did_you_mean(function_name, functions)
+        raise UserError(f"{reference}: {module_name} has no function '{function_name}'{hint}")
+    return function  # type: ignore[no-any-return]
+
+
+def refuse_taken_name(module: str, folder: Path) -> None:
+    """Python would give the module that is loaded already, not the user's file."""
+    name = module.partition(".")[0]
+    file = next((p for p in (folder / f"{name}.py", folder / name) if p.exists()), None)
+    loaded = sys.modules.get(name)
+    if file and loaded and not lies_in(loaded, str(folder.resolve())):
+        raise UserError(f"{file}: a module named '{name}' is loaded already; rename the file")
+
+
+def guarded(action: Any, reference: str, folder: Path) -> Any:
+    """Run the user's code; say what it raises, and where, as a user error."""
+    try:
+        return action()
+    except (Exception, SystemExit) as error:
+        raise UserError(explained(error, reference, folder)) from None
+
+
+def explained(error: BaseException, reference: str, folder: Path) -> str:
+    """Return ``file:line: Kind: what it says`` of the last line of the user's that was reached."""
+    module = reference.partition(":")[0]
+    if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+        return (
+            f"{reference}: no module '{error.name}': neither in {shown_folder(folder)}, the "
+            "recipe's folder, nor installed"
+        )
+    what = f"{type(error).__name__}: {first_line(error)}"
+    root = str(folder.resolve())
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{shown(error.filename, root, folder)}:{error.lineno}: {error.msg} ({reference})"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if f.filename.startswith(root + os.sep)]
+    others = [f for f in frames if f.filename != __file__ and not f.filename.startswith("<frozen")]
+    place = (own or others or frames)[-1]
+    return f"{shown(place.filename, root, folder)}:{place.lineno}: {what} ({reference})"
+
+
+def shown(filename: str, root: str, folder: Path) -> str:
+    """Return a file of the recipe's folder as the user would name it."""
+    path = Path(filename)
+    return str(folder / path.relative_to(root)) if path.is_relative_to(root) else filename
+
+
+def shown_folder(folder: Path) -> str:
+    return "this folder" if folder == Path() else str(folder)
