@@ -67,7 +67,46 @@ def of_domain(domain: str) -> onnx.ModelProto:
     return model
 
 
+def split(*parts: int) -> onnx.ModelProto:
+    nodes = [node("Split", ["x", "c"], ["y", "z"], axis=-1)]
+    outputs = [value(n, [2, 3]) for n in "yz"]
+    return graph(nodes, [value("x", [2, 6])], outputs, {"c": np.array(parts, "int64")})
+
+
+def attribute_in_another_file() -> onnx.ModelProto:
+    tensor = TensorProto(name="far", data_type=TensorProto.FLOAT, dims=[2])
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="far.bin")
+    return chain(node("Constant", [], ["c"], value=tensor), node("Add", ["x", "c"], ["y"]))
+
+
 REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
+    "attribute in another file": (
+        attribute_in_another_file,
+        "'far': its data is in another file, 'far.bin'",
+    ),
+    "split too long": (
+        lambda: split(4, 3),
+        r"Split .*as long as the axis; found parts \[4, 3\] of 6",
+    ),
+    "split too short": (lambda: split(4, 1), r"found parts \[4, 1\] of 6"),
+    "split negative": (lambda: split(7, -1), r"found parts \[7, -1\] of 6"),
+    "index outside": (
+        lambda: chain(node("Gather", ["x", "c"], ["y"]), c=np.array([0, 9])),
+        r"Gather .*elements of the axis; found index 9 of 2",
+    ),
+    "kernel of other weights": (
+        lambda: window("Conv", kernel_shape=[2, 5]),
+        r"Conv .*that of its weights; found \[2, 5\] for weights",
+    ),
+    "input left out": (
+        lambda: chain(node("Add", ["x", ""], ["y"])),
+        "input 1 is marked single but has an empty string",
+    ),
+    "operator of no domain's": (
+        lambda: of_domain("com.microsoft"),
+        r"cannot be compiled:\n  com.microsoft.Relu",
+    ),
     "scale nan": (
         lambda: quantised(np.nan),
         r"QuantizeLinear \(node 'q'\): a scale is .* found nan",

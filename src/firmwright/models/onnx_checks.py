@@ -19,6 +19,8 @@ import onnx
 from firmwright.errors import UserError, first_line
 from firmwright.models.graph_order import Step, order_problems, repeated
 from firmwright.models.interface import LARGEST_TENSOR
+from firmwright.models.onnx_node_checks import RULES as KNOWN_RULES
+from firmwright.models.onnx_node_checks import known_node
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
@@ -57,7 +59,8 @@ def structure_problems(model: onnx.ModelProto) -> Iterator[str]:
     for names, what in ((graph.input, "inputs"), (graph.initializer, "initializers")):
         for label in repeated(v.name for v in names):
             yield f"two {what} are named '{label}'"
-    for tensor in graph.initializer:
+    stated = (a.t for n in graph.node for a in n.attribute if a.HasField("t"))
+    for tensor in (*graph.initializer, *stated):
         yield from tensor_problems(tensor)
     known = ["", *(v.name for v in graph.input), *(t.name for t in graph.initializer)]
     known += [t.values.name for t in graph.sparse_initializer]
@@ -94,6 +97,10 @@ def value_problems(model: onnx.ModelProto) -> Iterator[str]:
     shapes = {label: shape for label, (shape, _) in values.items()}
     constants = {t.name: t for t in model.graph.initializer}
     for node in model.graph.node:
+        known = known_node(node, shapes, constants)
+        for known_rule in KNOWN_RULES:
+            if found := known_rule(known):
+                yield f"{shown(node)}: {known_rule.__doc__}; found {found}"
         if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
             grid = grid_of(node, constants, shapes)
             for grid_rule in GRID_RULES:
