@@ -57,7 +57,9 @@ def test_exit_code(
 def test_initial_memory(
     build: BuildFirmware, run: RunFirmware, platform: str, emulator: str, toolchain: str
 ) -> None:
-    compiler = dict([("host", "gcc"), ("aarch64-linux", "zig"), *GCC])[platform] if toolchain else ""
+    compiler = (
+        dict([("host", "gcc"), ("aarch64-linux", "zig"), *GCC])[platform] if toolchain else ""
+    )
     execution = run(build("memory.c", platform, compiler), platform, b"", emulator)
     assert execution.exit_code == 0
     if emulator == "unicorn":
