@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +14,10 @@ from .samples import read_columns, sample_files
 from .stage import NETWORK, Stage
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from firmwright.data.samples import Column
+    from firmwright.data.samples import Column, Sample
     from firmwright.models import ModelInterface
+    from firmwright.models.formats import Verdict
+    from firmwright.postprocess.boxes import Box
     from firmwright.verify.record import RunRecord
 
 BUDGET = 400_000_000_000
@@ -77,7 +78,7 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.records import read_record, write_arrays, write_record
     from firmwright.verify.batches import joined_outputs, joined_samples
     from firmwright.verify.compare import compare
-    from firmwright.verify.protocol import decode_outputs, encode_samples
+    from firmwright.verify.protocol import decode_boxes, decode_outputs, encode_samples
     from firmwright.verify.record import RunRecord
     from firmwright.verify.samples import as_samples, random_samples
 
@@ -128,46 +129,82 @@ def run(job: Job, folder: Path) -> None:
     write_record(folder / "run.json", record)
     print(summary(job, record))
     if job.recipe.detection is not None:
-        judge_boxes(job, folder, interface, data, execution.console, expected)
+        found_boxes = decode_boxes(execution.console, len(interface.outputs), len(chosen))
+        if job.recipe.quantize is not None:
+            interface, verdict = float_verdict(job, single, alone)
+        judge_boxes(job, folder, data, found_boxes, interface, verdict)
+
+
+def float_verdict(
+    job: Job, quantised: ModelInterface, samples: Sequence[Sample]
+) -> tuple[ModelInterface, Verdict]:
+    """Return the network before its quantisation, and what it makes of the run's samples.
+
+    It sees the recipe's data as real numbers, and random integers by their input's scale.
+    """
+    from firmwright.models import FORMATS, ModelInterface
+    from firmwright.quantize.accuracy import dequantised
+    from firmwright.records import read_record
+    from firmwright.verify.samples import as_samples
+
+    stage = job.folder("model")
+    interface = read_record(stage / "model.json", ModelInterface)
+    data = columns(job, interface, len(samples))
+    tensors = {t.name: t for t in quantised.inputs}
+    real = (
+        as_samples(data, len(samples))
+        if data
+        else [
+            {name: dequantised(array, tensors[name]) for name, array in sample.items()}
+            for sample in samples
+        ]
+    )
+    judge = FORMATS[interface.format].load()
+    verdict = judge.run_reference((stage / f"model.{interface.format}").read_bytes(), real)
+    return interface, replace(verdict, reference=f"the float network in {verdict.reference}")
 
 
 def judge_boxes(
     job: Job,
     folder: Path,
-    interface: ModelInterface,
     data: Mapping[str, Column],
-    console: bytes,
-    outputs: list[list[np.ndarray[Any, Any]]],
+    found: list[list[Box]],
+    interface: ModelInterface,
+    verdict: Verdict,
 ) -> None:
-    """Compare the firmware's boxes with those of the reference's outputs; write and draw them."""
+    """Compare the firmware's boxes with those of a reference's outputs; write and draw them.
+
+    ``interface`` describes the network that the reference evaluated.
+    """
     from firmwright.postprocess.classes import class_names
     from firmwright.postprocess.detector import fit_detector
     from firmwright.postprocess.drawing import draw_boxes
     from firmwright.postprocess.reference import detect
     from firmwright.postprocess.report import AGREEMENT, DetectionReport, judged
     from firmwright.records import write_record
-    from firmwright.verify.protocol import decode_boxes
 
     detection = job.recipe.detection
     assert detection is not None
     names = class_names(detection.classes, job.place)
     detector = fit_detector(detection, len(names), interface.outputs)
-    found = decode_boxes(console, len(interface.outputs), len(outputs))
-    origins = [{name: c.origins[i] for name, c in data.items()} for i in range(len(outputs))]
+    origins = [{name: c.origins[i] for name, c in data.items()} for i in range(len(found))]
     samples = judged(
+        verdict.reference,
         [", ".join(o.name for o in by.values()) or f"sample {i}" for i, by in enumerate(origins)],
         [{name: o.sha256 for name, o in by.items()} for by in origins],
         names,
         found,
-        [detect(detector, sample) for sample in outputs],
+        [detect(detector, outputs) for outputs in verdict.outputs],
     )
-    write_record(folder / "boxes.json", DetectionReport(detection.threshold, AGREEMENT, samples))
+    report = DetectionReport(detection.threshold, AGREEMENT, verdict.reference, samples)
+    write_record(folder / "boxes.json", report)
     for i, by in enumerate(origins):
         for origin in by.values():
             if origin.picture and origin.preprocess:
                 target = folder / f"boxes-{i}.png"
                 draw_boxes(origin.picture, origin.preprocess, found[i], names, target)
-    print(f"   {job.recipe.name}: {sum(map(len, found))} boxes, the reference's")
+    count = sum(map(len, found))
+    print(f"   {job.recipe.name}: {count} boxes, those of {verdict.reference}")
 
 
 def summary(job: Job, record: RunRecord) -> str:
@@ -187,7 +224,7 @@ def summary(job: Job, record: RunRecord) -> str:
 STAGE = Stage(
     name="run",
     sentence="run the firmware and compare it with the reference",
-    needs=(NETWORK, "partition", "firmware"),
+    needs=("model", NETWORK, "partition", "firmware"),
     code=(
         *(
             "planning/batch.py",
@@ -197,6 +234,7 @@ STAGE = Stage(
             "data",
             "user_code.py",
             "postprocess",
+            "quantize/accuracy.py",
         ),
         "records.py",
     ),

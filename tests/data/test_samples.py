@@ -52,6 +52,22 @@ def test_picture_as_it_is(tmp_path: Path) -> None:
     assert column.origins[0].picture == tmp_path / "a.png"
 
 
+def test_pictures_of_an_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "installed" / "gallery_of_tests"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise RuntimeError('is not imported')")
+    values = picture(package / "a.png")
+    source = Source("pictures", (DataFile("*.png", package=package.name),), None, Preprocess())
+    assert local_files(source, tmp_path) == []
+    assert complaints(tmp_path, source) == [
+        "*.png: the Python package 'gallery_of_tests' that holds it is not installed"
+    ]
+    monkeypatch.syspath_prepend(package.parent)
+    assert local_files(source, tmp_path) == [package / "a.png"]
+    expected = values.transpose(2, 0, 1)[None].astype("float32")
+    np.testing.assert_array_equal(read(tmp_path, source).arrays[0], expected)
+
+
 def test_colour_mean_std_and_layout(tmp_path: Path) -> None:
     values = picture(tmp_path / "a.png").astype("float32")
     how = {"colour": "BGR", "mean": (1.0, 2.0, 3.0), "std": (255.0, 2.0, 4.0), "layout": "NHWC"}

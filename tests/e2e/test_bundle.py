@@ -108,6 +108,17 @@ def test_qemu_runs_the_same_firmware(repository: Repository) -> None:
         assert manifest["run"]["differences"] == 0
 
 
+def test_the_program_for_aarch64_is_exact_in_qemus_user_mode(repository: Repository) -> None:
+    if shutil.which("qemu-aarch64") is None:
+        pytest.skip("qemu-aarch64 is not installed")
+    repository.build("recipe=digits.yaml", "platform=aarch64-linux")
+    manifest = repository.manifest("build/digits/digits-aarch64-linux.tar.gz")
+    assert manifest["run"]["emulator"].startswith("qemu-user ")
+    assert manifest["run"]["differences"] == 0
+    elf = repository.folder / "build/digits/aarch64-linux/firmware/firmware.elf"
+    assert elf.read_bytes()[18:20] == b"\xb7\x00"  # e_machine: EM_AARCH64
+
+
 @pytest.mark.parametrize(
     ("platform", "toolchain"),
     [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import struct
 from importlib.resources import files
 from pathlib import Path
@@ -23,6 +22,7 @@ EVERYWHERE = [
     ("rv32-bare", "qemu"),
     ("cortex-m4-bare", "unicorn"),
     ("cortex-m4-bare", "qemu"),
+    ("aarch64-linux", "qemu-user"),
 ]
 GCC = [("rv32-bare", "riscv64-unknown-elf-gcc"), ("cortex-m4-bare", "arm-none-eabi-gcc")]
 
@@ -57,7 +57,9 @@ def test_exit_code(
 def test_initial_memory(
     build: BuildFirmware, run: RunFirmware, platform: str, emulator: str, toolchain: str
 ) -> None:
-    compiler = dict([("host", "gcc"), *GCC])[platform] if toolchain else ""
+    compiler = (
+        dict([("host", "gcc"), ("aarch64-linux", "zig"), *GCC])[platform] if toolchain else ""
+    )
     execution = run(build("memory.c", platform, compiler), platform, b"", emulator)
     assert execution.exit_code == 0
     if emulator == "unicorn":
@@ -124,13 +126,21 @@ def test_every_board_has_a_machine_or_is_the_host() -> None:
         assert files("firmwright.templates").joinpath("boards", board, "fw_hal.c.j2").is_file()
 
 
+@pytest.mark.parametrize(
+    ("platform", "emulator", "package"),
+    [("rv32-bare", "qemu", "qemu-system-misc"), ("aarch64-linux", "qemu-user", "qemu-user")],
+)
 def test_a_missing_qemu_is_named_with_its_package(
-    build: BuildFirmware, monkeypatch: pytest.MonkeyPatch, cache: Path
+    build: BuildFirmware,
+    monkeypatch: pytest.MonkeyPatch,
+    cache: Path,
+    platform: str,
+    emulator: str,
+    package: str,
 ) -> None:
     from firmwright.emulator import run_firmware
 
-    elf = build("console.c", "rv32-bare")
+    elf = build("console.c", platform)
     monkeypatch.setenv("PATH", str(cache))
-    assert shutil.which("qemu-system-riscv32") is None
-    with pytest.raises(UserError, match="Debian package qemu-system-misc"):
-        run_firmware(elf, load_platform("rv32-bare"), "qemu", b"", "counted", cache, 1000)
+    with pytest.raises(UserError, match=f"is not installed; .* Debian package {package}( |$)"):
+        run_firmware(elf, load_platform(platform), emulator, b"", "counted", cache, 1000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from glob import glob
+from importlib.util import find_spec
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
@@ -18,14 +19,16 @@ KINDS = ("arrays", "raw", "pictures", "python")
 class DataFile:
     """One file, a folder's files, or those that match a pattern: by ``path``.
 
-    Or one file by its ``sha256``, from a mirror folder or else from ``url``, the name of which
-    (or ``name``) it is called by in messages.
+    The path starts at the recipe's folder, or in that of an installed Python ``package``. Or one
+    file by its ``sha256``, from a mirror folder or else from ``url``, the name of which (or
+    ``name``) it is called by in messages.
     """
 
     path: str | None = None
     url: str | None = None
     sha256: str | None = None
     name: str | None = None
+    package: str | None = None
 
     @property
     def shown(self) -> str:
@@ -95,6 +98,8 @@ def normal_file(entry: Any) -> DataFile:
     """Return one entry of a list of files."""
     if isinstance(entry, str):
         return DataFile(entry)
+    if "package" in entry:
+        return DataFile(entry["path"], package=entry["package"])
     return DataFile(**{**entry, "sha256": entry["sha256"].lower()})
 
 
@@ -129,6 +134,11 @@ def listed(file: DataFile, folder: Path) -> list[Path]:
     """
     if file.path is None:
         return []
+    if file.package is not None:
+        found = package_folder(file.package)
+        if found is None:
+            return []
+        folder = found
     path = folder / file.path
     if any(c in file.path for c in WILDCARDS):
         # Path.glob refuses absolute patterns.
@@ -139,8 +149,19 @@ def listed(file: DataFile, folder: Path) -> list[Path]:
     return [path]
 
 
+def package_folder(package: str) -> Path | None:
+    """Return the folder of an installed package, without importing it."""
+    spec = find_spec(package)
+    places = spec.submodule_search_locations if spec is not None else None
+    return Path(places[0]) if places else None
+
+
 def expanded(file: DataFile, folder: Path) -> list[Path]:
     """Return the local files that an entry names; UserError where there are none."""
+    if file.package is not None and package_folder(file.package) is None:
+        raise UserError(
+            f"{file.path}: the Python package '{file.package}' that holds it is not installed"
+        )
     found = listed(file, folder)
     if not found and file.path is not None:
         path = folder / file.path

@@ -16,9 +16,15 @@ def _emulators() -> dict[str, Emulator]:
     # Imported here, so that importing this package does not load unicorn.
     from firmwright.emulator.native import run_natively
     from firmwright.emulator.qemu import run_in_qemu
+    from firmwright.emulator.qemu_user import run_in_qemu_user
     from firmwright.emulator.unicorn_emulator import run_in_unicorn
 
-    return {"native": run_natively, "qemu": run_in_qemu, "unicorn": run_in_unicorn}
+    return {
+        "native": run_natively,
+        "qemu": run_in_qemu,
+        "qemu-user": run_in_qemu_user,
+        "unicorn": run_in_unicorn,
+    }
 
 
 def run_firmware(

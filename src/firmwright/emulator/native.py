@@ -1,10 +1,11 @@
-"""Runs the firmware of a host platform: an ordinary process."""
+"""Runs the firmware of a platform with an operating system: an ordinary process."""
 
 from __future__ import annotations
 
 import platform as host
 import signal
 import subprocess
+from collections.abc import Sequence
 
 from firmwright.emulator.execution import EXIT_NO_INPUT, Execution, Run, time_limit
 from firmwright.errors import UserError
@@ -12,11 +13,19 @@ from firmwright.errors import UserError
 
 def run_natively(run: Run) -> Execution:
     """Run the program on this machine; instructions are not counted."""
+    return run_program(run, (), f"native {host.machine()}")
+
+
+def run_program(run: Run, launcher: Sequence[str], emulator: str) -> Execution:
+    """Run the program, or ``launcher`` with it as the last argument, to its exit."""
     path = run.firmware.path
     limit = time_limit(run.budget)
     try:
         process = subprocess.run(
-            [path.resolve()], input=run.console_input, stdout=subprocess.PIPE, timeout=limit
+            [*launcher, path.resolve()],
+            input=run.console_input,
+            stdout=subprocess.PIPE,
+            timeout=limit,
         )
     except subprocess.TimeoutExpired as error:
         raise UserError(f"{path}: the program did not exit within {limit} seconds") from error
@@ -28,7 +37,7 @@ def run_natively(run: Run) -> Execution:
     if process.returncode == EXIT_NO_INPUT:
         raise UserError(f"{path}: waiting for console input, of which there is no more")
     return Execution(
-        emulator=f"native {host.machine()}",
+        emulator=emulator,
         exit_code=process.returncode,
         console=process.stdout,
         instructions=None,

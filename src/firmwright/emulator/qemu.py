@@ -8,8 +8,10 @@ import subprocess
 
 from firmwright.emulator.execution import EXIT_TRAP, Execution, Run, time_limit
 from firmwright.errors import UserError
+from firmwright.toolchain import Platform, Qemu
 
 _PACKAGES = {
+    "qemu-aarch64": "qemu-user",
     "qemu-system-arm": "qemu-system-arm",
     "qemu-system-riscv32": "qemu-system-misc",
 }
@@ -18,16 +20,7 @@ _TRAP = re.compile(rb"@trap cause=(0x[0-9a-f]+) pc=(0x[0-9a-f]+) address=(0x[0-9
 
 def run_in_qemu(run: Run) -> Execution:
     """Run the firmware in QEMU; instructions are not counted."""
-    qemu = run.platform.qemu
-    if qemu is None:
-        raise UserError(f"platform {run.platform.name}: no `qemu:` entry says which machine it is")
-    program = shutil.which(qemu.program)
-    if program is None:
-        package = _PACKAGES.get(qemu.program, "qemu-system")
-        raise UserError(
-            f"{qemu.program} is not installed; it is in the Debian package {package} "
-            "(the emulator 'unicorn' needs no installation)"
-        )
+    qemu, program = qemu_program(run.platform)
     command = [program, *qemu.arguments, "-kernel", str(run.firmware.path.resolve())]
     command += ["-display", "none", "-monitor", "none", "-serial", "stdio"]
     limit = time_limit(run.budget)
@@ -42,12 +35,28 @@ def run_in_qemu(run: Run) -> Execution:
         ) from error
     _refuse_traps(run, process)
     return Execution(
-        emulator=f"qemu {_version(program)}",
+        emulator=f"qemu {qemu_version(program)}",
         exit_code=process.returncode,
         console=process.stdout,
         instructions=None,
         by_symbol={},
     )
+
+
+def qemu_program(platform: Platform) -> tuple[Qemu, str]:
+    """Return the platform's entry and the program's path; UserError where either is missing."""
+    qemu = platform.qemu
+    if qemu is None:
+        raise UserError(f"platform {platform.name}: no `qemu:` entry says which machine it is")
+    program = shutil.which(qemu.program)
+    if program is None:
+        package = _PACKAGES.get(qemu.program, "qemu-system")
+        known = "unicorn" in platform.emulators
+        instead = " (the emulator 'unicorn' needs no installation)" if known else ""
+        raise UserError(
+            f"{qemu.program} is not installed; it is in the Debian package {package}{instead}"
+        )
+    return qemu, program
 
 
 def _refuse_traps(run: Run, process: subprocess.CompletedProcess[bytes]) -> None:
@@ -65,7 +74,7 @@ def _refuse_traps(run: Run, process: subprocess.CompletedProcess[bytes]) -> None
         raise UserError(f"{path}: QEMU failed with exit code {process.returncode}: {message}")
 
 
-def _version(program: str) -> str:
+def qemu_version(program: str) -> str:
     shown = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
     match = re.search(r"version (\S+)", shown.stdout)
     return match[1] if match else "unknown"

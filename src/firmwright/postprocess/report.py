@@ -41,21 +41,27 @@ class SampleBoxes:
 
 @dataclass(frozen=True)
 class DetectionReport:
-    """All samples of a run. ``threshold`` is the lowest score of a box."""
+    """All samples of a run. ``threshold`` is the lowest score of a box.
+
+    ``judge`` is whose boxes the firmware has: the network in its reference runtime, or, where
+    the recipe quantises it, the float network.
+    """
 
     threshold: float
     agreement_iou: float
+    judge: str
     samples: tuple[SampleBoxes, ...]
 
 
 def judged(
+    judge: str,
     labels: Sequence[str],
     digests: Sequence[dict[str, str]],
     names: Sequence[str],
     found: Sequence[Sequence[Box]],
     expected: Sequence[Sequence[Box]],
 ) -> tuple[SampleBoxes, ...]:
-    """Pair the firmware's boxes with the reference's, sample by sample.
+    """Pair the firmware's boxes with those that ``judge`` expects, sample by sample.
 
     Raises UserError naming every box that has no counterpart, whichever side it is on.
     """
@@ -63,7 +69,7 @@ def judged(
     samples = []
     for label, digest, ours, theirs in zip(labels, digests, found, expected, strict=True):
         matching = match_boxes(ours, theirs, AGREEMENT)
-        problems += [f"{label}: only the reference has {told(b, names)}" for b in matching.missing]
+        problems += [f"{label}: only the judge has {told(b, names)}" for b in matching.missing]
         problems += [
             f"{label}: only the firmware has {told(b, names)}" for b in matching.unexpected
         ]
@@ -78,8 +84,8 @@ def judged(
     if problems:
         text = "\n".join(f"  {p}" for p in problems)
         raise UserError(
-            f"the firmware's boxes are not the reference's (same class, intersection over union "
-            f"of {AGREEMENT} or more):\n{text}"
+            f"the firmware's boxes are not those of the judge, {judge} (same class, intersection "
+            f"over union of {AGREEMENT} or more):\n{text}"
         )
     return tuple(samples)
 

@@ -199,7 +199,8 @@ def _source_files(pointer: Pointer, source: Any) -> Iterator[tuple[Pointer, str,
         listed = stated if isinstance(stated, list) else [stated]
         for index, entry in enumerate(listed):
             place = (*pointer, kind, index) if isinstance(stated, list) else (*pointer, kind)
-            name = entry.get("path") if isinstance(entry, dict) else entry
+            own = isinstance(entry, dict) and entry.get("package") is None
+            name = entry.get("path") if own else entry
             if isinstance(name, str) and not any(c in name for c in WILDCARDS):
                 yield place, name, kind != "arrays"
     for key in ("python", "function") if isinstance(source, dict) else ():
