@@ -21,7 +21,7 @@ MACROS = frozenset({"isfinite", "isinf", "isnan", "signbit"})
 
 DEFINITION = re.compile(r"^static inline \w+ (\w+)\(", re.MULTILINE)
 
-HEADERS = ("fixed_point.h", "sixteen_bit_floats.h")
+HEADERS = ("fixed_point.h", "sixteen_bit_floats.h", "wrapped_integers.h")
 """The headers, in templates/network, of the functions that regions may call beside C's own."""
 
 

@@ -27,6 +27,7 @@ from firmwright.targets.cpu.schedule import schedule_region
 from firmwright.targets.cpu.selection import LEGALIZATIONS
 from firmwright.targets.cpu.sixteen_bit_floats import stored_bits, with_stored_bits
 from firmwright.targets.cpu.tflite_rounding import TfliteRounding
+from firmwright.targets.cpu.wrapped_integers import with_wrapping_casts
 from firmwright.transforms.rewriting import (
     Constant,
     constant_array,
@@ -62,7 +63,7 @@ def lower_with_tvm(region: Region, module: tvm.IRModule, rounding: str) -> Lower
     module = relax.transform.LegalizeOps(LEGALIZATIONS)(module)
     refuse_unlowered(module[region.name])
     module, constants = lift_constants(module, region.name)
-    function = with_infinite_starts(fuse(module, region.name))
+    function = with_wrapping_casts(with_infinite_starts(fuse(module, region.name)))
     scheduled = schedule_region(with_stored_bits(function))
 
     roles = [name for name, _ in constants]

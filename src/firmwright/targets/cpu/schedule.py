@@ -11,6 +11,9 @@ from tvm.s_tir.schedule import SBlockRV, ScheduleError
 from tvm_ffi import structural_walk
 
 SPATIAL = 0
+WRAPPED = "wrapped_"
+"""First part of the names in wrapped_integers.h, whose functions cost nothing."""
+
 CHEAP_CALLS = frozenset({"prim.if_then_else", "prim.likely"})
 
 
@@ -51,8 +54,14 @@ def is_reduction(schedule: Schedule, block: SBlockRV) -> bool:
 def is_cheap(block: tirx.SBlock) -> bool:
     """Tell whether computing a value again costs no more than loading it, or nearly so."""
     calls: set[str] = set()
-    structural_walk(block.body, (tvm.ir.Call, lambda call: calls.add(str(call.op.name))))
-    return calls <= CHEAP_CALLS
+    structural_walk(block.body, (tvm.ir.Call, lambda call: calls.add(called(call))))
+    return all(c in CHEAP_CALLS or c.startswith(WRAPPED) for c in calls)
+
+
+def called(call: tvm.ir.Call) -> str:
+    """Return the name of a C function, or of TIR's own operation."""
+    name = str(call.op.name)
+    return str(call.args[0].value) if name.endswith("call_pure_extern") else name
 
 
 def feeds_one_elementwise(schedule: Schedule, block: SBlockRV) -> bool:
