@@ -273,7 +273,7 @@ def test_boxes_that_quantisation_loses_fail_the_build(tmp_path: Path) -> None:
     calibration[0, 0, 0, 0] = 1e6
     np.save(repository.folder / "calibration.npy", calibration)
     with (repository.folder / "boxes.yaml").open("a") as stream:
-        stream.write("quantize: {bias_correction: false, calibration: {inputs: calibration.npy}}\n")
+        stream.write("quantize: {calibration: {inputs: calibration.npy}}\n")
     done = repository.doit("build", "recipe=boxes.yaml", "platform=host")
     text = done.stdout + done.stderr
     assert done.returncode == 1
