@@ -257,6 +257,17 @@ def common_part(box: dict[str, Any], x0: float, y0: float, x1: float, y1: float)
 def test_boxes_that_quantisation_loses_fail_the_build(tmp_path: Path) -> None:
     repository = new_repository(tmp_path)
     prepare(repository, "tanh-sigmoid")
+    shape, channels = [1, 7, 4, 8], np.eye(7, dtype="float32").reshape(7, 7, 1, 1)
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["x", "w"], ["y"], name="hand_on")],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
+        [onnx.numpy_helper.from_array(channels, "w")],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    onnx.save(model, repository.folder / "boxes.onnx")
     # One huge value in the calibration: the grid's steps become far too wide for the others.
     calibration = np.load(repository.folder / "x.npy")
     calibration[0, 0, 0, 0] = 1e6

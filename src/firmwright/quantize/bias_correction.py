@@ -35,6 +35,8 @@ def corrected(
     uses = Counter(name for n in result.graph.node for name in n.input)
     constants = {i.name: i for i in result.graph.initializer if uses[i.name] == 1}
     biased = [n for n in result.graph.node if has_own_bias(n, layers, constants)]
+    if not biased:
+        return result
     seen = samples[:SAMPLES]
     wanted = means(model, seen, [n.output[0] for n in biased])
     for node in biased:
