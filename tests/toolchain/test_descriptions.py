@@ -42,8 +42,8 @@ def own_file(kind: DescriptionKind, name: str) -> Path:
     return Path(str(files("firmwright.toolchains"))) / kind.folder / f"{name}.yaml"
 
 
-def test_the_three_platforms_and_five_toolchains_are_there() -> None:
-    assert platform_names() == ("cortex-m4-bare", "host", "rv32-bare")
+def test_the_platforms_and_five_toolchains_are_there() -> None:
+    assert platform_names() == ("aarch64-linux", "cortex-m4-bare", "host", "rv32-bare")
     assert toolchain_names() == (
         *("arm-none-eabi-gcc", "clang", "gcc", "riscv64-unknown-elf-gcc", "zig"),
     )

@@ -19,7 +19,7 @@ from firmwright.models.formats import Verdict
 from firmwright.models.interface import ELEMENT_BYTES, ModelInterface, Operator, Tensor
 from firmwright.models.isolated import isolated
 from firmwright.models.quiet import imported
-from firmwright.models.tflite_checks import check_model, numbers
+from firmwright.models.tflite_checks import check_model, numbers, text
 from firmwright.models.tflite_constants import with_plain_constants
 from firmwright.models.tflite_converter import Converter
 from firmwright.models.tflite_repairs import repaired
@@ -89,7 +89,7 @@ def list_operators(model: Any, graph: Any) -> tuple[Operator, ...]:
         kind = kinds.get(builtin, f"BUILTIN_{builtin}")
         if kind == "CUSTOM" and code.CustomCode():
             kind = code.CustomCode().decode("utf-8", "replace")
-        results = tuple(graph.Tensors(int(i)).Name().decode() for i in operator.OutputsAsNumpy())
+        results = tuple(text(graph.Tensors(int(i)).Name()) for i in operator.OutputsAsNumpy())
         found.append(Operator(results[0], kind, results))
     return tuple(found)
 
