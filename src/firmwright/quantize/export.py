@@ -50,6 +50,10 @@ ELEMENTWISE = {
 POOLS = {"relax.nn.max_pool2d": "MaxPool", "relax.nn.avg_pool2d": "AveragePool"}
 
 
+class NotExportableError(Exception):
+    """ONNX has no operator for this one, or the exporter does not write it."""
+
+
 @dataclass(frozen=True)
 class Value:
     """A tensor of the graph; ``channels_first`` if it is a transposed one of channels last."""
@@ -99,7 +103,7 @@ class Exporter:
             self.layer = self.unique(str(binding.var.name) if known else name.rpartition(".")[2])
             try:
                 self.values[binding.var] = self.converter(name)(binding.value)
-            except (NotImplementedError, KeyError):
+            except NotExportableError:
                 refused.append(f"  {name.removeprefix('relax.') or 'tuple'} ('{binding.var.name}')")
                 self.values[binding.var] = Value(self.layer)
         if refused:
@@ -139,6 +143,8 @@ class Exporter:
             **dict.fromkeys(SAME_ELEMENTS, self.reshape),
             **dict.fromkeys(ELEMENTWISE, self.elementwise),
         }
+        if name not in special:
+            raise NotExportableError
         return special[name]
 
     def unique(self, wanted: str) -> str:
@@ -189,14 +195,14 @@ class Exporter:
         if layout == "NHWC":
             return self.first(value)
         if layout != "NCHW":
-            raise NotImplementedError
+            raise NotExportableError
         return self.plain(value)
 
     def convolution(self, call: tvm.ir.Call) -> Value:
         a = call.attrs
         layout, kernel_layout = str(a.data_layout), str(a.kernel_layout)
         if not isinstance(call.args[1], Constant):
-            raise NotImplementedError
+            raise NotExportableError
         order = [kernel_layout.index(letter) for letter in "OIHW"]
         kernel = self.constant(constant_array(call.args[1]).transpose(order))
         result = self.emit(
@@ -232,7 +238,7 @@ class Exporter:
         layout = str(call.attrs.layout)
         shape = static_shape(call)
         if [shape[layout.index(axis)] for axis in "HW"] != [1, 1]:
-            raise NotImplementedError
+            raise NotExportableError
         result = self.emit("GlobalAveragePool", [self.in_layout(call.args[0], layout)])
         return Value(result, layout == "NHWC")
 
@@ -244,7 +250,7 @@ class Exporter:
             names = [source.name, *(self.constant(limit) for limit in limits)]
             return Value(self.emit(kind, names), source.channels_first)
         if dtype_of(call) != "float32":
-            raise NotImplementedError
+            raise NotExportableError
         attributes = {"alpha": float(call.attrs.alpha)} if kind == "LeakyRelu" else {}
         arguments = list(call.args)
         variables = [a for a in arguments if not isinstance(a, Constant)]
@@ -302,7 +308,7 @@ class Exporter:
         widths = np.array(numbers(call.attrs.pad_width), "int64").reshape(-1, 2)
         source = self.value(call.args[0])
         if str(call.attrs.pad_mode) != "constant":
-            raise NotImplementedError
+            raise NotExportableError
         if source.channels_first:
             widths = widths[list(TO_CHANNELS_FIRST)]
         amount = self.constant(widths.T.reshape(-1))
