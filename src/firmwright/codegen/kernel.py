@@ -48,12 +48,27 @@ class FloatOperator:
 
 
 @dataclass(frozen=True)
+class Cycles:
+    """A region's modelled clock cycles on its device: computing, moving data, waiting."""
+
+    compute: int
+    transfer: int
+    stall: int
+
+    @property
+    def total(self) -> int:
+        return self.compute + self.transfer + self.stall
+
+
+@dataclass(frozen=True)
 class Kernel:
     """One region's function: parameters in the order inputs, weights, outputs, scratch; its body.
 
     ``body`` is C99 between the braces. Weights are arrays of ``kernels/weights.npz``.
     ``quantised_operators`` counts the operators on values that were dequantized;
-    ``float_operators`` are those of them that have no integer form here.
+    ``float_operators`` are those of them that have no integer form here. ``headers`` names
+    those of the project that the body needs. ``cycles`` are those that the device's cost model
+    gives, None where it has none.
     """
 
     region: str
@@ -65,6 +80,8 @@ class Kernel:
     functions: tuple[str, ...]
     quantised_operators: int
     float_operators: tuple[FloatOperator, ...]
+    headers: tuple[str, ...] = ()
+    cycles: Cycles | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Device ``soma_dory``: the digital accelerator of DIANA."""

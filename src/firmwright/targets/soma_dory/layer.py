@@ -1,0 +1,57 @@
+"""What DIANA's digital accelerator computes, as one object that every module here talks through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+class Kind(str, Enum):
+    """The accelerator's four operations."""
+
+    CONV2D = "conv2d"
+    DEPTHWISE_CONV2D = "depthwise_conv2d"
+    DENSE = "dense"
+    ADD = "add"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer: int8 in, int32 sums, an arithmetic right shift, a clip, int8 out.
+
+    Activations are (batch, channels, height, width); of a dense layer (batch, channels), with
+    heights and widths of 1. ``weights`` is int8: (O, I, height, width) of a convolution,
+    (C, 1, height, width) of a depthwise one, (O, I) of a dense layer, None of an addition, which
+    adds two tensors of the same shape. ``bias`` is int32 (O,), None of an addition. ``padding`` is
+    (top, left, bottom, right). ``relu``: results are clipped to 0..127, else to -128..127.
+    """
+
+    kind: Kind
+    batch: int
+    in_channels: int
+    in_height: int
+    in_width: int
+    out_channels: int
+    out_height: int
+    out_width: int
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    padding: tuple[int, int, int, int]
+    shift: int
+    relu: bool
+    weights: Array | None
+    bias: Array | None
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of the whole batch."""
+        if self.kind is Kind.ADD:
+            return 0
+        inputs = 1 if self.kind is Kind.DEPTHWISE_CONV2D else self.in_channels
+        results = self.batch * self.out_channels * self.out_height * self.out_width
+        return results * inputs * self.kernel[0] * self.kernel[1]
