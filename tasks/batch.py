@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from .jobs import Job
+from .partition import mix_options
 from .plan import memory_options
 from .stage import NETWORK, Stage
 
@@ -14,8 +15,7 @@ def options(job: Job) -> Any:
     batch = job.recipe.batch
     return {
         "batch": [batch.size, batch.require] if batch else None,
-        "target": [[d.name, sorted(d.options)] for d in job.recipe.target],
-        "rounding": job.recipe.rounding,
+        **mix_options(job),
         **memory_options(job),
     }
 
@@ -30,7 +30,6 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.planning import make_plan, ram_needed
     from firmwright.planning.batch import batched_interface, choose_batch
     from firmwright.records import read_record, write_record
-    from firmwright.targets import load_target
     from firmwright.transforms import CANONICAL
 
     model = job.folder(job.network)
@@ -38,13 +37,13 @@ def run(job: Job, folder: Path) -> None:
     module = tvm.ir.load_json((model / "module.json").read_text(encoding="utf-8"))
     for transform in CANONICAL:
         module = transform.apply(module)
-    device = load_target(job.recipe.target[0].name)
+    devices = {device.name: device for device in job.mix}
 
     def needed(size: int) -> int:
         batched, ports, _ = batched_interface(interface, module, size)
-        outlined, partition = partition_module(batched, ports, device.name, device.reason)
+        outlined, partition = partition_module(batched, ports, job.mix)
         lowered = [
-            device.lower(region, outlined, job.recipe.rounding)
+            devices[region.device].lower(region, outlined)
             for region in partition.regions
             if not region.view
         ]

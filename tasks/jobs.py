@@ -15,7 +15,7 @@ from doit import doit_cmd, get_var
 
 from firmwright.errors import Diagnostic, DiagnosticError, UserError, did_you_mean
 from firmwright.recipe import Catalogue, Recipe, load_recipe
-from firmwright.targets import load_target, target_names
+from firmwright.targets import Device, load_mix, load_target, target_names
 from firmwright.toolchain import (
     Build,
     Platform,
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 OVERRIDES = ("platform", "target", "toolchain", "emulator", "samples", "batch")
 VARIABLES = ("recipe", "outdir", *OVERRIDES)
 SHARED_STAGES = frozenset({"partition", "kernels", "accuracy"})
-"""Stages whose results do not depend on the platform, unless a batch is fitted to its memory."""
+"""Stages whose results do not depend on the platform, unless one of the devices does, or a batch
+is fitted to the platform's memory."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,17 @@ class Job:
 
     def shared(self, stage: str) -> bool:
         if stage in SHARED_STAGES:
-            return self.recipe.batch is None
+            return self.recipe.batch is None and self.portable
         return stage in ("model", "calibration", "quantized")
+
+    @property
+    def portable(self) -> bool:
+        """Tell whether no device of the mix depends on the platform."""
+        return all(device.target.portable for device in self.mix)
+
+    @cached_property
+    def mix(self) -> tuple[Device, ...]:
+        return load_mix(self.recipe.target, self.platform, self.recipe.rounding)
 
     def task(self, stage: str) -> str:
         """Return the name of a stage's task; doit remembers each platform's by itself."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from firmwright.errors import UserError
 
 from .jobs import Job
+from .partition import mix_options
 from .stage import Stage
 
 if TYPE_CHECKING:
@@ -24,17 +25,17 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.codegen.kernel import Kernels
     from firmwright.partition import Partition
     from firmwright.records import read_record, write_arrays, write_record
-    from firmwright.targets import load_target
 
     source = job.folder("partition")
     partition = read_record(source / "partition.json", Partition)
     module = tvm.ir.load_json((source / "module.json").read_text(encoding="utf-8"))
+    devices = {device.name: device for device in job.mix}
     lowered, refused = [], []
     for region in partition.regions:
         if region.view:
             continue
         try:
-            lowered.append(load_target(region.device).lower(region, module, job.recipe.rounding))
+            lowered.append(devices[region.device].lower(region, module))
         except UserError as error:
             refused.append(f"  {error}")
     if refused:
@@ -62,6 +63,6 @@ STAGE = Stage(
     sentence="lower every region to C",
     needs=("partition",),
     code=("codegen", "targets", "transforms", "records.py"),
-    options=lambda job: job.recipe.rounding,
+    options=mix_options,
     run=run,
 )

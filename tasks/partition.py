@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,14 @@ from .jobs import Job
 from .stage import NETWORK, Stage
 
 
-def options(job: Job) -> Any:
-    return [[d.name, sorted(d.options)] for d in job.recipe.target]
+def mix_options(job: Job) -> Any:
+    """Return what decides which device takes what, and how it lowers it."""
+    recipe = job.recipe
+    return {
+        "target": [[d.name, sorted(d.options)] for d in recipe.target],
+        "rounding": recipe.rounding,
+        "platform": None if job.portable else asdict(job.platform),
+    }
 
 
 def run(job: Job, folder: Path) -> None:
@@ -23,7 +30,6 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.partition.outline import partition_module
     from firmwright.planning.batch import BatchChoice, BatchLayout, batched_interface
     from firmwright.records import read_record, write_record
-    from firmwright.targets import load_target
     from firmwright.transforms import CANONICAL
 
     model = job.folder(job.network)
@@ -37,8 +43,7 @@ def run(job: Job, folder: Path) -> None:
             size = choice.actual_batch_size
             module, interface, axes = batched_interface(interface, module, size)
             write_record(folder / "batch.json", BatchLayout(size, axes))
-        device = load_target(job.recipe.target[0].name)
-        module, partition = partition_module(module, interface, device.name, device.reason)
+        module, partition = partition_module(module, interface, job.mix)
     except UserError as error:
         raise UserError(f"{job.recipe.name}: {error}") from error
     (folder / "module.json").write_text(tvm.ir.save_json(module), encoding="utf-8")
@@ -51,6 +56,6 @@ STAGE = Stage(
     sentence="cut the network into regions, each on one device",
     needs=(NETWORK, "batch"),
     code=("partition", "planning", "transforms", "targets", "records.py"),
-    options=options,
+    options=mix_options,
     run=run,
 )

@@ -12,7 +12,12 @@ from firmwright.errors import UserError
 from firmwright.models.python_call import portable_json
 from firmwright.models.relax import import_model
 from firmwright.partition.outline import partition_module
+from firmwright.recipe import parse_target
+from firmwright.targets import load_mix
+from firmwright.toolchain import load_platform
 from firmwright.transforms import CANONICAL
+
+MIX = load_mix(parse_target("c"), load_platform("host"), "onnx")
 
 
 def test_random_array_is_the_documented_stream() -> None:
@@ -40,7 +45,7 @@ def regions(graph: Graph) -> list[Any]:
     module, interface = import_model(portable_json(graph.module()), "graph", {})
     for transform in CANONICAL:
         module = transform.apply(module)
-    _, partition = partition_module(module, interface, "c", "because")
+    _, partition = partition_module(module, interface, MIX)
     return list(partition.regions)
 
 

@@ -30,12 +30,14 @@ from firmwright.models.interface import ModelInterface
 from firmwright.models.onnx import import_model
 from firmwright.partition.outline import partition_module
 from firmwright.planning import make_plan
-from firmwright.targets.cpu.lowering import lower_region
+from firmwright.recipe import parse_target
+from firmwright.targets import load_mix
 from firmwright.toolchain import Build, load_platform, load_toolchain
 from firmwright.transforms import CANONICAL
 from firmwright.verify.protocol import decode_outputs, encode_samples
 
 SANITIZE = ("-O0", "-fsanitize=undefined", "-fno-sanitize-recover=undefined")
+MIX = load_mix(parse_target("c"), load_platform("host"), "onnx")
 RUN_SECONDS = 20
 OF_A_SHAPE = ("BlackmanWindow", "ConstantOfShape", "HammingWindow", "HannWindow")
 FLOAT_PARAMETERS = ("scales", "roi", "depth")
@@ -173,8 +175,8 @@ def run(case: Case) -> None:
     module, interface = import_model(case.model.SerializeToString(), case.name, {})
     for transform in CANONICAL:
         module = transform.apply(module)
-    module, partition = partition_module(module, interface, "c", "the only device")
-    lowered = [lower_region(r, module, "onnx") for r in partition.regions if not r.view]
+    module, partition = partition_module(module, interface, MIX)
+    lowered = [MIX[0].lower(r, module) for r in partition.regions if not r.view]
     kernels = Kernels(tuple(k.kernel for k in lowered))
     weights = {name: data for k in lowered for name, data in k.weights.items()}
     plan = make_plan(partition, kernels)

@@ -15,9 +15,13 @@ from firmwright.models import format_of
 from firmwright.models.fetch import fetch_model
 from firmwright.models.onnx import import_model
 from firmwright.partition.outline import partition_module
+from firmwright.recipe import parse_target
+from firmwright.targets import load_mix
+from firmwright.toolchain import load_platform
 from firmwright.transforms import CANONICAL
 
 FLOAT = TensorProto.FLOAT
+MIX = load_mix(parse_target("c"), load_platform("host"), "onnx")
 
 
 def model(nodes: list[onnx.NodeProto], constants: dict[str, np.ndarray], out: list[int]) -> bytes:  # type: ignore[type-arg]
@@ -36,7 +40,7 @@ def regions(data: bytes) -> list[tuple[str, ...]]:
     module, interface = import_model(data, "m.onnx", {})
     for transform in CANONICAL:
         module = transform.apply(module)
-    _, partition = partition_module(module, interface, "c", "because")
+    _, partition = partition_module(module, interface, MIX)
     return [r.operators for r in partition.regions]
 
 
@@ -53,7 +57,7 @@ def test_relu_joins_its_convolution_and_names_survive() -> None:
     module, interface = import_model(data, "m.onnx", {})
     for transform in CANONICAL:
         module = transform.apply(module)
-    _, partition = partition_module(module, interface, "c", "because")
+    _, partition = partition_module(module, interface, MIX)
     assert [r.operators for r in partition.regions] == [("conv2d", "add", "relu"), ("max_pool2d",)]
     assert [r.sources for r in partition.regions] == [("first", "second"), ("third",)]
     assert partition.macs == 3 * 4 * 4 * 2 * 9

@@ -14,7 +14,8 @@ from firmwright.emulator import run_firmware
 from firmwright.models import FORMATS, tflite
 from firmwright.partition.outline import partition_module
 from firmwright.planning import make_plan
-from firmwright.targets import load_target
+from firmwright.recipe import parse_target
+from firmwright.targets import load_mix
 from firmwright.toolchain import (
     Build,
     compile_object,
@@ -88,11 +89,9 @@ def lowered(data: bytes, format_name: str | None = None, rounding: str | None = 
     module, interface = FORMATS[format_name].load().import_model(data, "test model", {})
     for transform in CANONICAL:
         module = transform.apply(module)
-    device = load_target("c")
-    module, partition = partition_module(module, interface, device.name, device.reason)
-    regions = [
-        device.lower(region, module, rounding) for region in partition.regions if not region.view
-    ]
+    mix = load_mix(parse_target("c"), load_platform("host"), rounding)
+    module, partition = partition_module(module, interface, mix)
+    regions = [mix[0].lower(region, module) for region in partition.regions if not region.view]
     kernels = Kernels(tuple(region.kernel for region in regions))
     weights = {name: array for region in regions for name, array in region.weights.items()}
     plan = make_plan(partition, kernels)

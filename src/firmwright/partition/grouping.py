@@ -9,7 +9,7 @@ Tensors between groups are the narrow ones: a dequantize opens a group, a quanti
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import tvm
@@ -17,6 +17,7 @@ from tvm import relax
 
 from firmwright.models.interface import ELEMENT_BYTES
 from firmwright.partition.operators import CHEAP, Kind
+from firmwright.partition.placement import Composite
 from firmwright.transforms.rewriting import dtype_of, operator_name, static_shape
 
 LARGEST_GROUP = 64
@@ -26,12 +27,17 @@ quadratic time, so that a region of thousands would end in a stack overflow afte
 
 @dataclass
 class Group:
-    """Bindings that run as one function; ``items`` take the last one's several results apart."""
+    """Bindings that run as one function; ``items`` take the last one's several results apart.
+
+    ``device`` is the one that took them as a ``composite``.
+    """
 
     bindings: list[relax.VarBinding] = field(default_factory=list)
     items: list[relax.VarBinding] = field(default_factory=list)
     anchored: bool = False
     alone: bool = False
+    device: str = ""
+    composite: Composite | None = None
 
     @property
     def root(self) -> relax.Var:
@@ -49,17 +55,28 @@ class Group:
 def group_operators(
     bindings: list[relax.VarBinding],
     outputs: list[relax.Var],
-    kind: Callable[[relax.Expr], Kind],
+    kind: Callable[[relax.VarBinding], Kind],
+    taken: Mapping[str, Sequence[Composite]],
 ) -> list[Group]:
     """Group bindings (in order of execution); the groups come in an order that can be executed.
 
     ``bindings`` are operators, constants that are outputs, and items of an operator's results.
+    The composites that a device has ``taken`` are groups of their own.
     """
     uses = Counter(v for b in bindings for v in read_variables(b.value))
     uses.update(outputs)
     kept = set(outputs)
-    group_of: dict[relax.Var, Group] = {}
+    group_of = {
+        variable: group
+        for device, composites in taken.items()
+        for composite in composites
+        for group in [Group(alone=True, device=device, composite=composite)]
+        for variable in composite.variables
+    }
     for binding in bindings:
+        if binding.var in group_of:
+            group_of[binding.var].bindings.append(binding)
+            continue
         if isinstance(binding.value, relax.TupleGetItem):
             group_of[binding.var] = group_of[binding.value.tuple_value]
             group_of[binding.var].items.append(binding)
@@ -69,7 +86,7 @@ def group_operators(
             for v in dict.fromkeys(read_variables(binding.value))
             if v in group_of and uses[v] == 1 and v not in kept
         ]
-        own = kind(binding.value)
+        own = kind(binding)
         group = Group(anchored=own in (Kind.ANCHOR, Kind.ALONE), alone=own is Kind.ALONE)
         for producer in reversed(producers):
             fits = len(group.bindings) + len(producer.bindings) < LARGEST_GROUP

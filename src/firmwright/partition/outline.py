@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 
 import tvm
 from tvm import relax
@@ -18,11 +19,14 @@ from firmwright.models.interface import (
 from firmwright.partition.grouping import Group, group_operators, read_variables
 from firmwright.partition.operators import (
     RESHAPES,
+    Kind,
     kinds_in,
     multiply_accumulates,
     short_name,
 )
+from firmwright.partition.placement import ask_devices
 from firmwright.partition.regions import Partition, Region
+from firmwright.targets import Device
 from firmwright.transforms.rewriting import (
     Constant,
     dtype_of,
@@ -33,21 +37,25 @@ from firmwright.transforms.rewriting import (
 
 
 def partition_module(
-    module: tvm.IRModule, interface: ModelInterface, device: str, reason: str
+    module: tvm.IRModule, interface: ModelInterface, mix: Sequence[Device]
 ) -> tuple[tvm.IRModule, Partition]:
-    """Put every operator of ``main`` into a region of ``device``.
+    """Put every operator of ``main`` into a region on the first device of the mix that takes it.
 
-    Returns a module with one Relax function a region (and the TIR functions that they call), and
-    the graph over them.
+    The last device takes the rest. Returns a module with one Relax function a region (and the
+    TIR functions that they call), and the graph over them.
     """
+    for device in mix:
+        module = device.target.prepare(module, device.context)
+    choices = ask_devices(module, mix)
     main = module["main"]
     bindings = main_bindings(module)
     outputs, constants = returned_variables(main, bindings)
     bindings = [b for b in bindings if computes(b.value)]
     refuse_uncompilable(bindings, interface)
     bindings += constants
-    groups = group_operators(bindings, outputs, kinds_in(module))
     dequantized = dequantized_values(bindings)
+    kind = kind_of_binding(module, dequantized, mix[-1].context.fuse_layers)
+    groups = group_operators(bindings, outputs, kind, choices.taken)
 
     makers = {tensor: o.name for o in interface.operators for tensor in o.results}
     named_outputs = {
@@ -62,13 +70,14 @@ def partition_module(
         name = region_name(index, group)
         names.update(zip(group.results, result_names(name, len(group.results)), strict=True))
         function, inputs = outline(group)
+        device = choices.device_of(group.device)
         functions[tvm.ir.GlobalVar(name)] = function.with_attr("global_symbol", name)
         tensors += [described(names[v], v) for v in group.results]
         regions.append(
             Region(
                 name=name,
-                device=device,
-                reason=reason,
+                device=device.name,
+                reason=device.target.reason,
                 anchor=anchor_of(group),
                 sources=source_names(group, named_outputs),
                 operators=tuple(short_name(b.value) for b in group.bindings),
@@ -77,6 +86,7 @@ def partition_module(
                 macs=sum(multiply_accumulates(b.value) for b in group.bindings),
                 view=is_view(group, outputs),
                 dequantized=tuple(names[v] for v in inputs if v in dequantized),
+                refusals=choices.refusals(anchor_binding(group), device),
             )
         )
     return tvm.IRModule(functions), Partition(
@@ -110,6 +120,24 @@ def returned_variables(
 def computes(value: relax.Expr) -> bool:
     """Tell operators and their items from other names, tuples and constants."""
     return bool(operator_name(value)) or isinstance(value, relax.TupleGetItem)
+
+
+def kind_of_binding(
+    module: tvm.IRModule, dequantized: set[relax.Var], fuse_layers: bool
+) -> Callable[[relax.VarBinding], Kind]:
+    """Return what tells the grouping an operator's kind.
+
+    Without ``fuse_layers`` every operator stands alone. What lies between a dequantize and a
+    quantize is one operator of the quantised model, and its arithmetic one rounding.
+    """
+    kind = kinds_in(module)
+
+    def of_binding(binding: relax.VarBinding) -> Kind:
+        name = operator_name(binding.value)
+        quantised = binding.var in dequantized or name in ("relax.quantize", "relax.dequantize")
+        return kind(binding.value) if fuse_layers or quantised else Kind.ALONE
+
+    return of_binding
 
 
 def dequantized_values(bindings: list[relax.VarBinding]) -> set[relax.Var]:
@@ -204,14 +232,19 @@ def described(name: str, variable: relax.Var) -> Tensor:
 
 
 def anchor_of(group: Group) -> str:
-    """Name the operator that the region is about: the costliest, else the last that computes."""
+    if group.composite is not None:
+        return group.composite.kind
+    return short_name(anchor_binding(group).value)
+
+
+def anchor_binding(group: Group) -> relax.VarBinding:
+    """Return the operator that the group is about: the costliest, else the last that computes."""
     by_cost = max(group.bindings, key=lambda b: multiply_accumulates(b.value))
     if multiply_accumulates(by_cost.value):
-        return short_name(by_cost.value)
-    kinds = [short_name(b.value) for b in group.bindings]
+        return by_cost
     silent = ("quantize", "dequantize", "right_shift", "clip", "astype")
-    telling = [k for k in kinds if k not in silent]
-    return telling[-1] if telling else kinds[-1]
+    telling = [b for b in group.bindings if short_name(b.value) not in silent]
+    return telling[-1] if telling else group.bindings[-1]
 
 
 def region_name(index: int, group: Group) -> str:

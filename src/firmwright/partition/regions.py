@@ -8,13 +8,23 @@ from firmwright.models.interface import Tensor
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """Why a device of the mix did not take an operator: its rule, and what breaks it."""
+
+    device: str
+    rule: str
+    sentence: str
+
+
+@dataclass(frozen=True)
 class Region:
     """A group of operators that runs as one function on one device.
 
     ``name`` is a C identifier and the name of its Relax function in ``partition/module.json``.
     ``inputs`` and ``outputs`` name tensors of the partition. A ``view`` only gives its input's
     bytes another shape and needs no code. ``macs`` counts multiply-accumulates. ``dequantized``
-    names those inputs that carry in float what was computed from quantised values.
+    names those inputs that carry in float what was computed from quantised values. ``refusals``
+    are those that the region's anchor met with devices earlier in the mix.
     """
 
     name: str
@@ -28,6 +38,7 @@ class Region:
     macs: int
     view: bool
     dequantized: tuple[str, ...]
+    refusals: tuple[Refusal, ...] = ()
 
 
 @dataclass(frozen=True)

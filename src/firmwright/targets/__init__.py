@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -9,26 +11,81 @@ if TYPE_CHECKING:
     import tvm
 
     from firmwright.codegen.kernel import LoweredRegion
+    from firmwright.partition.placement import Placement
     from firmwright.partition.regions import Region
+    from firmwright.recipe import DeviceSpec
+    from firmwright.toolchain import Platform
 
 GROUP = "firmwright.targets"
 
 
+@dataclass(frozen=True)
+class Context:
+    """What a device knows beside the network.
+
+    ``rounding`` names the rules by which real values become integers, "tflite" or "onnx";
+    ``options`` are the device's own, from the target string; without ``fuse_layers`` every
+    operator is a function of its own.
+    """
+
+    platform: Platform
+    rounding: str
+    options: Mapping[str, str]
+    fuse_layers: bool = True
+
+
 class Target(Protocol):
-    """What a device's package offers. Importing it may import tvm; listing names does not."""
+    """What a device's package offers. Importing it imports neither tvm nor numpy."""
 
     name: str
     reason: str
-    """Why an operator may be placed here, as the explain table says it."""
-    options: frozenset[str]
-    """Names of the options that the target string may give this device."""
+    """Why an operator is placed here, as the explain table says it."""
+    options: Mapping[str, tuple[str, ...]]
+    """The options that the target string may give this device, with their values."""
+    general: bool
+    """Whether it takes whatever it is given; such a device ends a mix, and no other does."""
+    portable: bool
+    """Whether its regions and C are the same on every platform."""
 
-    def lower(self, region: Region, module: tvm.IRModule, rounding: str) -> LoweredRegion:
+    def prepare(self, module: tvm.IRModule, context: Context, /) -> tvm.IRModule:
+        """Return the module after the device's own exact rewrites."""
+
+    def place(self, module: tvm.IRModule, context: Context, /) -> Placement:
+        """Choose what runs here of ``main``, and say why the rest does not.
+
+        The last device of a mix is not asked.
+        """
+
+    def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
         """Turn a region into C and the constants that it reads.
 
-        ``module`` holds the region's function, and the TIR functions that it may call;
-        ``rounding`` names the rules by which real values become integers: "tflite" or "onnx".
+        ``module`` holds the region's function, and the TIR functions that it may call.
         """
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device as one of a mix."""
+
+    target: Target
+    context: Context
+
+    @property
+    def name(self) -> str:
+        return self.target.name
+
+    def lower(self, region: Region, module: tvm.IRModule) -> LoweredRegion:
+        return self.target.lower(region, module, self.context)
+
+
+def load_mix(
+    specs: Sequence[DeviceSpec], platform: Platform, rounding: str, fuse_layers: bool = True
+) -> tuple[Device, ...]:
+    """Import the devices of a target string, in its order."""
+    return tuple(
+        Device(load_target(spec.name), Context(platform, rounding, dict(spec.options), fuse_layers))
+        for spec in specs
+    )
 
 
 def target_names() -> tuple[str, ...]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import tvm
 
     from firmwright.codegen.kernel import LoweredRegion
+    from firmwright.partition.placement import Placement
     from firmwright.partition.regions import Region
+    from firmwright.targets import Context
 
 
 class CpuTarget:
@@ -16,12 +20,22 @@ class CpuTarget:
 
     name = "c"
     reason = "plain C runs everything"
-    options: frozenset[str] = frozenset()
+    options: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    general = True
+    portable = True
 
-    def lower(self, region: Region, module: tvm.IRModule, rounding: str) -> LoweredRegion:
+    def prepare(self, module: tvm.IRModule, _context: Context, /) -> tvm.IRModule:
+        return module
+
+    def place(self, _module: tvm.IRModule, _context: Context, /) -> Placement:
+        from firmwright.partition.placement import Placement
+
+        return Placement()
+
+    def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
         from firmwright.targets.cpu.lowering import lower_region
 
-        return lower_region(region, module, rounding)
+        return lower_region(region, module, context.rounding)
 
 
 CPU = CpuTarget()
