@@ -43,7 +43,7 @@ def own_file(kind: DescriptionKind, name: str) -> Path:
 
 
 def test_the_platforms_and_five_toolchains_are_there() -> None:
-    assert platform_names() == ("aarch64-linux", "cortex-m4-bare", "host", "rv32-bare")
+    assert platform_names() == (*("aarch64-linux", "cortex-m4-bare", "diana", "host", "rv32-bare"),)
     assert toolchain_names() == (
         *("arm-none-eabi-gcc", "clang", "gcc", "riscv64-unknown-elf-gcc", "zig"),
     )
@@ -136,6 +136,19 @@ def test_a_mistake_in_a_users_platform_has_its_place(
     with pytest.raises(DiagnosticError) as caught:
         load_platform("mine.yaml", relative_to=tmp_path)
     assert place in str(caught.value)
+
+
+def test_an_accelerator_has_its_numbers_and_another_platform_may_emulate_it() -> None:
+    numbers = load_platform("diana").accelerators["soma_dory"]
+    assert (numbers["l1"], numbers["weights"]) == (256_000, 64_000)
+    assert load_platform("host").accelerators["soma_dory"] == numbers
+    assert load_platform("rv32-bare").accelerators == {}
+
+
+def test_an_accelerator_of_a_platform_without_it_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(f"{PLATFORM}accelerators: {{soma_dory: rv32-bare}}\n")
+    with pytest.raises(UserError, match="platform 'rv32-bare' has no soma_dory"):
+        load_platform("mine.yaml", relative_to=tmp_path)
 
 
 def test_an_unknown_architecture_names_the_known_ones() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from firmwright.errors import UserError
 from firmwright.toolchain.descriptions import DescriptionKind
 
 PLATFORMS = DescriptionKind("platform", "platforms", "platform.schema.json")
@@ -35,7 +36,9 @@ class Qemu:
 class Platform:
     """One platform, as its YAML file describes it; sizes in bytes.
 
-    ``memories`` is empty and ``stack`` 0 where the operating system provides both.
+    ``memories`` is empty and ``stack`` 0 where the operating system provides both. Without a
+    memory ``flash``, code and constants live in RAM, and ``code`` is what planning keeps for
+    code there. ``accelerators`` gives by device the numbers of ``platform.schema.json``.
     The first of ``toolchains`` and of ``emulators`` is the default.
     """
 
@@ -47,6 +50,8 @@ class Platform:
     emulators: tuple[str, ...]
     memories: Mapping[str, Memory] = field(default_factory=dict)
     stack: int = 0
+    code: int = 0
+    accelerators: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     qemu: Qemu | None = None
 
 
@@ -72,6 +77,11 @@ def load_platform(name_or_path: str, relative_to: Path | None = None) -> Platfor
         emulators=tuple(data["emulators"]),
         memories={name: _memory(entry) for name, entry in data.get("memories", {}).items()},
         stack=parse_size(data.get("stack", 0)),
+        code=parse_size(data.get("code", 0)),
+        accelerators={
+            device: _accelerator(device, entry)
+            for device, entry in data.get("accelerators", {}).items()
+        },
         qemu=Qemu(qemu["program"], tuple(qemu.get("arguments", ()))) if qemu else None,
     )
 
@@ -84,6 +94,16 @@ def parse_size(size: int | str) -> int:
     if match is None:
         raise ValueError(f"not a size: {size!r}")
     return int(match[1]) * _UNITS[match[2]]
+
+
+def _accelerator(device: str, entry: str | Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an accelerator's numbers, sizes in bytes; a name is that of the platform it is of."""
+    if isinstance(entry, str):
+        other = load_platform(entry)
+        if device not in other.accelerators:
+            raise UserError(f"accelerators: platform '{entry}' has no {device}")
+        return other.accelerators[device]
+    return {key: parse_size(v) if isinstance(v, str) else v for key, v in entry.items()}
 
 
 def _memory(entry: Mapping[str, Any]) -> Memory:
