@@ -1,0 +1,42 @@
+"""How activations lie in memory that DIANA's digital accelerator reads and writes.
+
+The last axis (the width of an image, the channels of a vector) is padded to whole rows of 16
+bytes, for the accelerator computes 16 columns at a time; and the accelerator takes the first byte
+of a 32-bit word for the last, so that bytes are reversed within each word. Sources: DORY's
+``adjust_dimensions`` and HTVM's layout transform.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from firmwright.targets.soma_dory.layer import Array
+
+ROW = 16
+"""Bytes: rows are multiples of it."""
+WORD = 4
+"""Bytes whose order is reversed."""
+
+
+def device_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape in device layout: (N, C, H, W) or (N, C), the last length padded to 16."""
+    return (*shape[:-1], -(-shape[-1] // ROW) * ROW)
+
+
+def to_device(array: Array) -> Array:
+    """Return an array of bytes in device layout, its padding 0."""
+    padding = device_shape(array.shape)[-1] - array.shape[-1]
+    padded = np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, padding)])
+    return reversed_words(padded)
+
+
+def from_device(array: Array, shape: tuple[int, ...]) -> Array:
+    """Return the array of this shape that lies in an array of bytes in device layout."""
+    padded = reversed_words(array.reshape(device_shape(shape)))
+    return np.ascontiguousarray(padded[..., : shape[-1]])
+
+
+def reversed_words(array: Array) -> Array:
+    return array.reshape(prod(array.shape) // WORD, WORD)[:, ::-1].reshape(array.shape)
