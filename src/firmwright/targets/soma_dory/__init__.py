@@ -31,10 +31,10 @@ class SomaDoryTarget:
     def prepare(self, module: tvm.IRModule, _context: Context, /) -> tvm.IRModule:
         return module
 
-    def place(self, _module: tvm.IRModule, _context: Context, /) -> Placement:
-        from firmwright.partition.placement import Placement
+    def place(self, module: tvm.IRModule, context: Context, /) -> Placement:
+        from firmwright.targets.soma_dory.placing import place_layers
 
-        return Placement()
+        return place_layers(module, context)
 
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
         raise NotImplementedError

@@ -1,0 +1,105 @@
+"""What the rules may ask about: plain values by name, read from operators and from layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from firmwright.targets.soma_dory.fit import what_does_not_fit
+from firmwright.targets.soma_dory.layer import Kind, Layer
+from firmwright.targets.soma_dory.matching import INT8, Match, channel_bias, scalar_of
+from firmwright.transforms.rewriting import Constant, constant_array, dtype_of, static_shape
+
+
+def operator_facts(match: Match) -> dict[str, Any]:
+    """Return the facts that the rules under ``operators`` ask about."""
+    sums = match.sums
+    shapes = [list(static_shape(i)) for i in sums.inputs]
+    facts: dict[str, Any] = {
+        "kind": match.kind,
+        "input_dtypes": [dtype_of(i) for i in sums.inputs],
+        "input_shape": shapes[0],
+        "other_shape": shapes[-1],
+        "input_axes": len(shapes[0]),
+        "shift": scalar_of(match.shift),
+        "clip": [whole(limit) for limit in match.clipped],
+        "output_dtype": dtype_of(match.result),
+    }
+    if match.kind is not Kind.ADD:
+        facts |= weight_facts(match)
+    if match.kind in (Kind.CONV2D, Kind.DEPTHWISE_CONV2D):
+        attributes = sums.anchor.value.attrs
+        facts |= {
+            "data_layout": str(attributes.data_layout),
+            "kernel_layout": str(attributes.kernel_layout),
+            "dilation": [int(d) for d in attributes.dilation],
+            "groups": int(attributes.groups),
+            "in_channels": shapes[0][str(attributes.data_layout).index("C")],
+            "out_channels": static_shape(sums.result)[str(attributes.out_layout).index("C")],
+        }
+    return facts
+
+
+def weight_facts(match: Match) -> dict[str, Any]:
+    sums = match.sums
+    bias = channel_bias(sums.bias, static_shape(sums.result))
+    return {
+        "weights": "constant" if isinstance(sums.weights, Constant) else "computed",
+        "weights_dtype": dtype_of(sums.weights),
+        "weights_axes": len(static_shape(sums.weights)),
+        "weights_range": value_range(sums.weights),
+        "sums_dtype": dtype_of(sums.anchor.var),
+        "bias": "by channel" if bias is not None else described_bias(sums.bias),
+        "bias_dtype": "int32" if sums.bias is None else dtype_of(sums.bias),
+    }
+
+
+def described_bias(bias: relax.Expr) -> str:
+    shape = list(static_shape(bias))
+    return f"a constant of {shape}" if isinstance(bias, Constant) else "computed by the network"
+
+
+def value_range(weights: relax.Expr) -> str:
+    """Return where a constant's values lie, as text."""
+    if not isinstance(weights, Constant):
+        return "any values"
+    array = constant_array(weights)
+    return f"{array.min()} to {array.max()}"
+
+
+def whole(limit: float) -> float:
+    """Return a whole number as one, for the sentence that shows it."""
+    return int(limit) if limit == limit // 1 and abs(limit) < 2**53 else limit
+
+
+def layer_facts(layer: Layer, accelerator: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts that the rules under ``layer`` ask about."""
+    top, left, bottom, right = layer.padding
+    height, width = layer.kernel
+    return {
+        "kind": layer.kind,
+        "kernel_height": height,
+        "kernel_width": width,
+        "half_kernel_height": height // 2,
+        "half_kernel_width": width // 2,
+        "strides": list(layer.strides),
+        "padding": list(layer.padding),
+        "pad_top": top,
+        "pad_left": left,
+        "pad_bottom": bottom,
+        "pad_right": right,
+        "largest_sum": largest_sum(layer),
+        "tiling": what_does_not_fit(layer, accelerator) or "fits",
+    }
+
+
+def largest_sum(layer: Layer) -> int:
+    """Return the largest magnitude that a sum may have, whatever the input."""
+    largest = -int(INT8[0])
+    if layer.weights is None or layer.bias is None:
+        return 2 * largest
+    by_output = np.abs(layer.weights.astype("int64")).reshape(layer.out_channels, -1).sum(1)
+    return int((largest * by_output + np.abs(layer.bias.astype("int64"))).max())

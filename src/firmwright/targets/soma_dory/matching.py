@@ -1,0 +1,339 @@
+"""Finds what looks like a layer of the accelerator: its operators, from the sums to the int8.
+
+Three forms, with A standing for a convolution, a matrix product, or the sum of two casts to int32:
+
+    A -> [add bias] -> right_shift -> clip … -> astype int8 -> [clip …]
+
+A clip may be a maximum, a minimum or a ReLU instead. Whether the accelerator can run what is
+found here, its rules say (:mod:`firmwright.targets.soma_dory.rules`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from tvm import relax
+
+from firmwright.partition.grouping import read_variables
+from firmwright.targets.soma_dory.layer import Array, Kind, Layer
+from firmwright.transforms.rewriting import (
+    Constant,
+    constant_array,
+    dtype_of,
+    operator_name,
+    static_shape,
+)
+
+CONVOLUTION = "relax.nn.conv2d"
+PRODUCT = "relax.matmul"
+SUM = "relax.add"
+INT8 = (-128.0, 127.0)
+EVERYTHING = (-math.inf, math.inf)
+RANGES = (INT8, (0.0, 127.0))
+"""What the accelerator clips its results to: all of int8, or with ReLU its positive half."""
+
+ANALOG = tuple(
+    f"relax.{name}" for name in ("astype", "divide", "floor", "clip", "astype", "multiply")
+)
+"""What follows a convolution on DIANA's analog core: its converter, then a batch normalisation."""
+
+
+@dataclass(frozen=True)
+class Sums:
+    """The int32 sums of what looks like a layer, ``result``.
+
+    ``anchor`` binds the convolution, the product or the addition; ``variables`` are what it and
+    the addition of the bias are bound to. ``inputs`` has one activation tensor, of an addition
+    two. ``bias`` is None where there is none, ``weights`` where they are added.
+    """
+
+    kind: Kind
+    anchor: relax.VarBinding
+    variables: tuple[relax.Var, ...]
+    result: relax.Var
+    inputs: tuple[relax.Expr, ...]
+    weights: relax.Expr | None = None
+    bias: relax.Expr | None = None
+
+
+@dataclass(frozen=True)
+class Match:
+    """The operators of what looks like a layer: sums, and their requantisation.
+
+    ``variables`` are what all of them are bound to, in order of execution; the last one is the
+    result. ``clipped`` is the range of the results.
+    """
+
+    sums: Sums
+    variables: tuple[relax.Var, ...]
+    shift: relax.Expr
+    clipped: tuple[float, float]
+
+    @property
+    def kind(self) -> Kind:
+        return self.sums.kind
+
+    @property
+    def result(self) -> relax.Var:
+        return self.variables[-1]
+
+
+@dataclass(frozen=True)
+class Unmatched:
+    """An operator that could start a layer, but nothing like a requantisation follows it."""
+
+    anchor: relax.VarBinding
+    followers: tuple[str, ...]
+
+    @property
+    def analog(self) -> bool:
+        return self.followers[: len(ANALOG)] == ANALOG
+
+
+@dataclass(frozen=True)
+class Addition:
+    """A sum of int32; ``variables`` are its operators, without those of what is added."""
+
+    operands: tuple[relax.Expr, relax.Expr]
+    variables: tuple[relax.Var, ...]
+    result: relax.Var
+
+
+def find_layers(function: relax.Function) -> tuple[list[Match], list[Unmatched]]:
+    """Find what looks like a layer, and what only starts like one, in order of execution."""
+    return Operators(function).layers()
+
+
+class Operators:
+    """The operators of a function, and who reads what they are bound to."""
+
+    def __init__(self, function: relax.Function) -> None:
+        self.bindings = [b for block in function.body.blocks for b in block.bindings]
+        self.bound = {b.var: b for b in self.bindings}
+        self.readers: dict[relax.Var, list[relax.VarBinding]] = {}
+        for binding in self.bindings:
+            for variable in read_variables(binding.value):
+                self.readers.setdefault(variable, []).append(binding)
+        self.returned = Counter(read_variables(function.body.body))
+
+    def layers(self) -> tuple[list[Match], list[Unmatched]]:
+        matches: list[Match] = []
+        unmatched: list[Unmatched] = []
+        for binding in self.bindings:
+            name = operator_name(binding.value)
+            if name in (CONVOLUTION, PRODUCT):
+                sums: Sums | None = self.products(binding)
+            elif name == SUM and self.adds_activations(binding):
+                sums = self.sum_of_two(binding)
+            else:
+                continue
+            match = None if sums is None else self.requantised(sums)
+            if match is None:
+                unmatched.append(Unmatched(binding, tuple(self.followers(binding.var))))
+            else:
+                matches.append(match)
+        inside = {v for m in matches for v in m.variables}
+        return matches, [u for u in unmatched if u.anchor.var not in inside]
+
+    def value(self, expression: relax.Expr) -> relax.Expr:
+        """Return what a variable is bound to; anything else, and an input, is itself."""
+        bound = self.bound.get(expression) if isinstance(expression, relax.Var) else None
+        return expression if bound is None else bound.value
+
+    def sole_reader(self, variable: relax.Var) -> relax.VarBinding | None:
+        readers = self.readers.get(variable, [])
+        return readers[0] if len(readers) == 1 and not self.returned[variable] else None
+
+    def followers(self, variable: relax.Var) -> Iterator[str]:
+        """Yield the operators behind a variable, as long as each has one reader."""
+        reader = self.sole_reader(variable)
+        while reader is not None:
+            yield operator_name(reader.value)
+            reader = self.sole_reader(reader.var)
+
+    def adds_activations(self, binding: relax.VarBinding) -> bool:
+        """Tell the sum of two tensors from one with a constant, and from that with a bias."""
+        values = [self.value(a) for a in binding.value.args]
+        values += [self.value(v.args[0]) for v in values if operator_name(v) == "relax.astype"]
+        sums = (CONVOLUTION, PRODUCT)
+        return not any(isinstance(v, Constant) or operator_name(v) in sums for v in values)
+
+    def addition(self, binding: relax.VarBinding | None) -> Addition | None:
+        """Read an int32 sum, which may be one of uint32 between casts: that wraps around in C."""
+        if binding is None or operator_name(binding.value) != SUM:
+            return None
+        if dtype_of(binding.var) == "int32":
+            return Addition(tuple(binding.value.args), (binding.var,), binding.var)
+        casts = [self.value(a) for a in binding.value.args]
+        end = self.sole_reader(binding.var)
+        if end is None or not all(is_cast(v, "uint32") for v in casts):
+            return None
+        if not is_cast(end.value, "int32") or any(dtype_of(c.args[0]) != "int32" for c in casts):
+            return None
+        first, second = (c.args[0] for c in casts)
+        variables = (*binding.value.args, binding.var, end.var)
+        return Addition((first, second), variables, end.var)
+
+    def products(self, binding: relax.VarBinding) -> Sums:
+        """Read a convolution or product, and the bias that is added to it."""
+        call = binding.value
+        kind = Kind.DENSE
+        if operator_name(call) == CONVOLUTION:
+            kind = Kind.CONV2D if int(call.attrs.groups) == 1 else Kind.DEPTHWISE_CONV2D
+        start = Sums(kind, binding, (binding.var,), binding.var, (call.args[0],), call.args[1])
+        reader = self.sole_reader(binding.var)
+        if reader is not None and is_cast(reader.value, "uint32"):
+            reader = self.sole_reader(reader.var)
+        addition = self.addition(reader)
+        if addition is None:
+            return start
+        first, second = addition.operands
+        return replace(
+            start,
+            variables=(binding.var, *addition.variables),
+            result=addition.result,
+            bias=second if first.same_as(binding.var) else first,
+        )
+
+    def sum_of_two(self, binding: relax.VarBinding) -> Sums | None:
+        """Read the sum of two casts to int32."""
+        addition = self.addition(binding)
+        if addition is None:
+            return None
+        casts = [self.value(o) for o in addition.operands]
+        if not all(is_cast(c, "int32") for c in casts):
+            return None
+        variables = (*addition.operands, *addition.variables)
+        inputs = tuple(c.args[0] for c in casts)
+        return Sums(Kind.ADD, binding, variables, addition.result, inputs)
+
+    def requantised(self, sums: Sums) -> Match | None:
+        """Match shift, clips and cast behind sums; nothing but the last result is read."""
+        shift = self.sole_reader(sums.result)
+        if shift is None or operator_name(shift.value) != "relax.right_shift":
+            return None
+        if not shift.value.args[0].same_as(sums.result):
+            return None
+        found, clipped = [shift.var], EVERYTHING
+        reader = self.sole_reader(shift.var)
+        while reader is not None and (bounds := bounds_of(reader.value)):
+            found.append(reader.var)
+            clipped = within(clipped, bounds)
+            reader = self.sole_reader(reader.var)
+        if reader is None or operator_name(reader.value) != "relax.astype":
+            return None
+        found.append(reader.var)
+        reader = self.sole_reader(reader.var)
+        while reader is not None and (bounds := bounds_of(reader.value)):
+            if clipped not in RANGES or within(clipped, bounds) not in RANGES:
+                break
+            found.append(reader.var)
+            clipped = within(clipped, bounds)
+            reader = self.sole_reader(reader.var)
+        inside = {*sums.variables, *found}
+        variables = tuple(b.var for b in self.bindings if b.var in inside)
+        if any(self.sole_reader(v) is None for v in variables[:-1]):
+            return None
+        return Match(sums, variables, shift.value.args[1], clipped)
+
+
+def is_cast(value: relax.Expr, dtype: str) -> bool:
+    return operator_name(value) == "relax.astype" and str(value.attrs.dtype) == dtype
+
+
+def within(outer: tuple[float, float], inner: tuple[float, float]) -> tuple[float, float]:
+    return max(outer[0], inner[0]), min(outer[1], inner[1])
+
+
+def bounds_of(value: relax.Expr) -> tuple[float, float] | None:
+    """Return the range to which an operator clips a tensor, None if it does something else."""
+    name = operator_name(value)
+    if name == "relax.clip" and all(hasattr(a, "value") for a in value.args[1:]):
+        low, high = (float(a.value) for a in value.args[1:])
+        return low, high
+    if name == "relax.nn.relu":
+        return 0.0, math.inf
+    if name in ("relax.maximum", "relax.minimum") and isinstance(value.args[1], Constant):
+        limit = constant_array(value.args[1])
+        if limit.size == 1:
+            number = float(np.asarray(limit).reshape(-1)[0])
+            return (number, math.inf) if name == "relax.maximum" else (-math.inf, number)
+    return None
+
+
+def layer_of(function: relax.Function) -> Layer:
+    """Return the layer that a region's function computes, which the rules have accepted."""
+    (match,), _ = find_layers(function)
+    return matched_layer(match)
+
+
+def matched_layer(match: Match) -> Layer:
+    """Return the layer of operators that break no rule for operators; its geometry may be any."""
+    sums = match.sums
+    weights = None if sums.weights is None else constant_array(sums.weights)
+    if weights is not None and match.kind is Kind.DENSE:
+        weights = np.ascontiguousarray(weights.T)
+    kernel, strides, padding = (1, 1), (1, 1), (0, 0, 0, 0)
+    if weights is not None and match.kind is not Kind.DENSE:
+        attributes = sums.anchor.value.attrs
+        kernel = (weights.shape[2], weights.shape[3])
+        strides = (int(attributes.strides[0]), int(attributes.strides[1]))
+        top, left, bottom, right = (int(p) for p in attributes.padding)
+        padding = (top, left, bottom, right)
+    batch, in_channels, in_height, in_width = image_shape(match.kind, sums.inputs[0])
+    _, out_channels, out_height, out_width = image_shape(match.kind, match.result)
+    shift = scalar_of(match.shift)
+    assert shift is not None  # a rule
+    return Layer(
+        kind=match.kind,
+        batch=batch,
+        in_channels=in_channels,
+        in_height=in_height,
+        in_width=in_width,
+        out_channels=out_channels,
+        out_height=out_height,
+        out_width=out_width,
+        kernel=kernel,
+        strides=strides,
+        padding=padding,
+        shift=shift,
+        relu=match.clipped[0] == 0,
+        weights=weights,
+        bias=None if weights is None else channel_bias(sums.bias, static_shape(sums.result)),
+    )
+
+
+def image_shape(kind: Kind, tensor: relax.Expr) -> tuple[int, ...]:
+    """Return (batch, channels, height, width); vectors that are added are rows of an image."""
+    batch, *shape = static_shape(tensor)
+    if len(shape) == 3:
+        return batch, *shape
+    return (batch, 1, 1, *shape) if kind is Kind.ADD else (batch, *shape, 1, 1)
+
+
+def scalar_of(value: relax.Expr) -> int | None:
+    """Return the whole number that a constant of one element is; None for everything else."""
+    if not isinstance(value, Constant) or constant_array(value).size != 1:
+        return None
+    return int(constant_array(value).reshape(-1)[0])
+
+
+def channel_bias(bias: relax.Expr | None, shape: tuple[int, ...]) -> Array | None:
+    """Return the bias of sums of ``shape`` by channel: int32 (channels,), or zeros for no bias.
+
+    None where it is no constant, or differs along another axis than the second.
+    """
+    channels = shape[1]
+    if bias is None:
+        return np.zeros(channels, "int32")
+    if not isinstance(bias, Constant):
+        return None
+    array = constant_array(bias)
+    along = (1,) * (len(shape) - array.ndim) + array.shape
+    if along not in ((1, channels, *(1,) * (len(shape) - 2)), (1,) * len(shape)):
+        return None
+    return np.broadcast_to(array.reshape(-1), (channels,)).copy()
