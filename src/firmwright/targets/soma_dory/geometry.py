@@ -1,0 +1,143 @@
+"""Convolutions that the accelerator cannot run, as convolutions of the same sums that it can.
+
+It pads both sides of an image alike, by half of an odd kernel of at most 7. Weights of zero make
+other kernels look so; no result changes, because a weight of zero adds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from firmwright.targets.soma_dory.layer import Array, Kind, Layer
+
+KERNELS = (1, 3, 5, 7)
+
+
+@dataclass(frozen=True)
+class Form:
+    """A layer to run in place of another, and what to make of that one's input before.
+
+    ``unpadded``: it reads what the operator in front of it pads. ``pairs``: pairs of rows and
+    columns have become channels, see :func:`with_pairs_as_channels`.
+    """
+
+    layer: Layer
+    unpadded: bool = False
+    pairs: bool = False
+
+
+def forms(layer: Layer, padded: tuple[int, int, int, int] | None = None) -> Iterator[Form]:
+    """Yield the forms of a convolution that give the same sums, the cheapest first.
+
+    ``padded`` are the zeros (top, left, bottom, right) that an operator in front of it appends to
+    its input, None where there is no such operator.
+    """
+    alone = Form(layer)
+    starts = [alone]
+    if padded is not None:
+        starts.insert(0, Form(with_padding(layer, padded), unpadded=True))
+        yield starts[0]
+    for start in starts:
+        wider = with_wider_kernel(start.layer)
+        if wider is not None:
+            yield replace(start, layer=wider)
+    for start in starts:
+        paired = with_pairs_as_channels(start.layer)
+        if paired is not None:
+            yield replace(start, layer=paired, pairs=True)
+
+
+def with_padding(layer: Layer, padded: tuple[int, int, int, int]) -> Layer:
+    """Return the layer on the input without ``padded``, which becomes padding of its own."""
+    top, left, bottom, right = padded
+    own = layer.padding
+    return replace(
+        layer,
+        in_height=layer.in_height - top - bottom,
+        in_width=layer.in_width - left - right,
+        padding=(own[0] + top, own[1] + left, own[2] + bottom, own[3] + right),
+    )
+
+
+def with_wider_kernel(layer: Layer) -> Layer | None:
+    """Return the layer with an odd kernel and half of it as padding, or None if there is none.
+
+    The kernel keeps its place over the image: TFLite's SAME of a 3 x 3 kernel with stride 2 on an
+    even image pads (0, 1), which is a 5 x 5 kernel with padding 2 whose first two rows and
+    columns are zeros.
+    """
+    if layer.weights is None:
+        return None
+    places = [odd_kernel(layer, axis) for axis in (0, 1)]
+    if None in places:
+        return None
+    (height, row), (width, column) = (place for place in places if place is not None)
+    weights = np.zeros((*layer.weights.shape[:2], height, width), "int8")
+    weights[:, :, row : row + layer.kernel[0], column : column + layer.kernel[1]] = layer.weights
+    return with_kernel(layer, weights)
+
+
+def odd_kernel(layer: Layer, axis: int) -> tuple[int, int] | None:
+    """Return the smallest odd kernel that holds the layer's, and the place of that in it."""
+    if not keeps_size(layer, axis):
+        return None
+    for kernel in KERNELS:
+        place = kernel // 2 - layer.padding[axis]
+        if place >= 0 and place + layer.kernel[axis] <= kernel:
+            return kernel, place
+    return None
+
+
+def with_pairs_as_channels(layer: Layer) -> Layer | None:
+    """Return a layer of stride 1 on an image of half the size, or None if there is none.
+
+    Pairs of rows and of columns of the image become channels: channel 4·c + 2·i + j of the new
+    image is row i and column j of each pair, of channel c. A kernel of stride 2 then moves by one
+    pair, and is half as large: DS-CNN's 10 x 4 with padding (4, 5), (1, 1) becomes 5 x 3.
+    """
+    if layer.weights is None or layer.kind is not Kind.CONV2D or layer.strides != (2, 2):
+        return None
+    if not (keeps_size(layer, 0) and keeps_size(layer, 1)):
+        return None
+    reach = [reach_in_pairs(layer, axis) for axis in (0, 1)]
+    kernel = [2 * r + 1 for r in reach]
+    if not set(kernel) <= set(KERNELS):
+        return None
+    # Over single rows and columns the kernel is twice as large; the layer's has its place there.
+    outputs, channels = layer.weights.shape[:2]
+    single = np.zeros((outputs, channels, 2 * kernel[0], 2 * kernel[1]), "int8")
+    row, column = (2 * reach[axis] - layer.padding[axis] for axis in (0, 1))
+    single[:, :, row : row + layer.kernel[0], column : column + layer.kernel[1]] = layer.weights
+    pairs = single.reshape(outputs, channels, kernel[0], 2, kernel[1], 2)
+    weights = pairs.transpose(0, 1, 3, 5, 2, 4).reshape(outputs, 4 * channels, *kernel)
+    halved = replace(
+        layer,
+        in_channels=4 * channels,
+        in_height=layer.out_height,
+        in_width=layer.out_width,
+        strides=(1, 1),
+    )
+    return with_kernel(halved, np.ascontiguousarray(weights))
+
+
+def reach_in_pairs(layer: Layer, axis: int) -> int:
+    """Return how many pairs the kernel reaches to either side of a result's own pair."""
+    before = layer.padding[axis]
+    return max(-(-before // 2), (layer.kernel[axis] - 1 - before) // 2)
+
+
+def keeps_size(layer: Layer, axis: int) -> bool:
+    """Tell whether there are as many results along the axis as padding by half a kernel gives."""
+    size = (layer.in_height, layer.in_width)[axis]
+    results = (layer.out_height, layer.out_width)[axis]
+    return results == -(-size // layer.strides[axis])
+
+
+def with_kernel(layer: Layer, weights: Array) -> Layer:
+    """Return the layer with these weights (O, I, height, width) and half of them as padding."""
+    height, width = weights.shape[2:]
+    half = (height // 2, width // 2)
+    return replace(layer, weights=weights, kernel=(height, width), padding=(*half, *half))

@@ -1,0 +1,109 @@
+"""Convolutions that the rules refuse are written anew where another form of them is accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import tvm
+from tvm import relax
+
+from firmwright.targets.soma_dory.geometry import Form, forms
+from firmwright.targets.soma_dory.layer import Kind, Layer
+from firmwright.transforms.rewriting import (
+    main_bindings,
+    operator_name,
+    static_shape,
+    tidied,
+)
+
+Padding = tuple[int, int, int, int]
+
+
+def rewrite_refused(
+    module: tvm.IRModule, layers: Mapping[relax.Var, Layer], accepted: Callable[[Layer], bool]
+) -> tvm.IRModule:
+    """Give convolutions that are not ``accepted`` the first of their :func:`forms` that is.
+
+    ``layers`` tells what the accelerator would compute, by the variable of the sums: int8
+    (N, C, H, W) · int8 (O, I, height, width) to int32. Those variables stay what they are. A
+    convolution of which no form is accepted is left as it was, so that its refusal names what
+    the model has.
+    """
+    values = {b.var: b.value for b in main_bindings(module)}
+    chosen = {}
+    for variable, layer in layers.items():
+        if layer.kind not in (Kind.CONV2D, Kind.DEPTHWISE_CONV2D) or accepted(layer):
+            continue
+        padded = zeros_around(values.get(values[variable].args[0]))
+        form = next((f for f in forms(layer, padded) if accepted(f.layer)), None)
+        if form is not None:
+            chosen[variable] = form
+    main = module["main"]
+    blocks = []
+    for block in main.body.blocks:
+        bindings: list[relax.VarBinding] = []
+        for binding in block.bindings:
+            form = chosen.get(binding.var)
+            bindings += [binding] if form is None else rewritten(binding, form, values)
+        blocks.append(type(block)(bindings))
+    body = relax.SeqExpr(blocks, main.body.body)
+    updated = tvm.IRModule(dict(module.functions.items()))
+    updated.update_func(
+        module.get_global_var("main"),
+        relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs),
+    )
+    return tidied(updated)
+
+
+def zeros_around(value: relax.Expr | None) -> Padding | None:
+    """Return (top, left, bottom, right) of an operator that puts zeros around images."""
+    if value is None or operator_name(value) != "relax.nn.pad":
+        return None
+    attributes = value.attrs
+    widths = [int(w) for w in attributes.pad_width]
+    if str(attributes.pad_mode) != "constant" or attributes.pad_value != 0 or any(widths[:4]):
+        return None
+    top, bottom, left, right = widths[4:]
+    return top, left, bottom, right
+
+
+def rewritten(
+    binding: relax.VarBinding, form: Form, values: Mapping[relax.Var, relax.Expr]
+) -> list[relax.VarBinding]:
+    """Return the bindings of a convolution in another form; the last binds its variable."""
+    bindings: list[relax.VarBinding] = []
+
+    def bind(expression: relax.Expr) -> relax.Var:
+        value = relax.BlockBuilder().normalize(expression)
+        bindings.append(relax.VarBinding(relax.DataflowVar("lv", value.ty), value))
+        return bindings[-1].var
+
+    call, layer = binding.value, form.layer
+    image = values[call.args[0]].args[0] if form.unpadded else call.args[0]
+    if form.pairs:
+        image = pairs_as_channels(image, bind)
+    convolution = relax.op.nn.conv2d(
+        image,
+        relax.const(layer.weights, "int8"),
+        strides=list(layer.strides),
+        padding=list(layer.padding),
+        groups=int(call.attrs.groups),
+        out_dtype="int32",
+    )
+    value = relax.BlockBuilder().normalize(convolution)
+    return [*bindings, relax.VarBinding(binding.var, value)]
+
+
+def pairs_as_channels(image: relax.Var, bind: Callable[[relax.Expr], relax.Var]) -> relax.Var:
+    """Turn (N, C, H, W) to (N, 4·C, ceil(H / 2), ceil(W / 2)); zeros make odd lengths even.
+
+    Padding, reshaping and permuting make one region: elements are moved once.
+    """
+    batch, channels, height, width = static_shape(image)
+    odd = (height % 2, width % 2)
+    if any(odd):
+        image = bind(relax.op.nn.pad(image, [0, 0, 0, 0, 0, odd[0], 0, odd[1]]))
+    rows, columns = (height + 1) // 2, (width + 1) // 2
+    split = bind(relax.op.reshape(image, (batch, channels, rows, 2, columns, 2)))
+    moved = bind(relax.op.permute_dims(split, [0, 1, 3, 5, 2, 4]))
+    return bind(relax.op.reshape(moved, (batch, 4 * channels, rows, columns)))

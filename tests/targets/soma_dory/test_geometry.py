@@ -1,0 +1,157 @@
+"""Other forms of convolutions have the same sums, for every shape."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from firmwright.targets.soma_dory.geometry import (
+    forms,
+    with_padding,
+    with_pairs_as_channels,
+    with_wider_kernel,
+)
+from firmwright.targets.soma_dory.layer import Array, Kind, Layer
+
+
+def layer(
+    size: tuple[int, int],
+    kernel: tuple[int, int],
+    strides: tuple[int, int],
+    padding: tuple[int, int, int, int],
+    channels: int = 3,
+    depthwise: bool = False,
+) -> Layer:
+    outputs = channels if depthwise else 5
+    shape = (outputs, 1 if depthwise else channels, *kernel)
+    results = [
+        (size[a] + padding[a] + padding[a + 2] - kernel[a]) // strides[a] + 1 for a in (0, 1)
+    ]
+    return Layer(
+        kind=Kind.DEPTHWISE_CONV2D if depthwise else Kind.CONV2D,
+        batch=2,
+        in_channels=channels,
+        in_height=size[0],
+        in_width=size[1],
+        out_channels=outputs,
+        out_height=results[0],
+        out_width=results[1],
+        kernel=kernel,
+        strides=strides,
+        padding=padding,
+        shift=0,
+        relu=False,
+        weights=np.random.default_rng(0).integers(-128, 128, shape).astype("int8"),
+        bias=np.zeros(outputs, "int32"),
+    )
+
+
+def sums(of: Layer, images: Array) -> Array:
+    """The definition of a convolution in numpy, (N, C, H, W) to (N, O, H, W)."""
+    assert of.weights is not None
+    top, left, bottom, right = of.padding
+    padded = np.pad(images.astype("int64"), [(0, 0), (0, 0), (top, bottom), (left, right)])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, of.kernel, (2, 3))
+    windows = windows[:, :, :: of.strides[0], :: of.strides[1]]
+    if of.kind is Kind.DEPTHWISE_CONV2D:
+        return np.einsum("nchwij,cij->nchw", windows, of.weights[:, 0].astype("int64"))
+    return np.einsum("nchwij,ocij->nohw", windows, of.weights.astype("int64"))
+
+
+def images_of(of: Layer) -> Array:
+    shape = (of.batch, of.in_channels, of.in_height, of.in_width)
+    return np.random.default_rng(1).integers(-128, 128, shape).astype("int8")
+
+
+def pairs_of(images: Array) -> Array:
+    """Row i and column j of each pair, of channel c, as channel 4·c + 2·i + j."""
+    _, channels, height, width = images.shape
+    even = np.pad(images, [(0, 0), (0, 0), (0, height % 2), (0, width % 2)])
+    parts = [even[:, c, i::2, j::2] for c in range(channels) for i in (0, 1) for j in (0, 1)]
+    return np.stack(parts, axis=1)
+
+
+@st.composite
+def axes(draw: st.DrawFn) -> tuple[int, int, int, int]:
+    """Size, kernel, zeros before and after along one axis, with at least one result."""
+    kernel = draw(st.integers(1, 11))
+    before, after = draw(st.integers(0, kernel - 1)), draw(st.integers(0, kernel - 1))
+    size = draw(st.integers(max(1, kernel - before - after), 14))
+    return size, kernel, before, after
+
+
+@st.composite
+def layers(draw: st.DrawFn) -> Layer:
+    stride = draw(st.sampled_from((1, 2)))
+    (height, kernel_height, top, bottom), (width, kernel_width, left, right) = (
+        draw(axes()) for _ in range(2)
+    )
+    return layer(
+        (height, width),
+        (kernel_height, kernel_width),
+        (stride, stride),
+        (top, left, bottom, right),
+        channels=draw(st.integers(1, 3)),
+        depthwise=draw(st.booleans()),
+    )
+
+
+@settings(max_examples=300, deadline=None)
+@given(layers())
+def test_every_form_gives_the_same_sums(before: Layer) -> None:
+    images = images_of(before)
+    for form in forms(before):
+        after = form.layer
+        top, left, bottom, right = after.padding
+        assert (top, left) == (bottom, right) == tuple(k // 2 for k in after.kernel)
+        assert set(after.kernel) <= {1, 3, 5, 7}
+        assert np.array_equal(
+            sums(after, pairs_of(images) if form.pairs else images), sums(before, images)
+        )
+
+
+@settings(max_examples=50, deadline=None)
+@given(layers(), st.tuples(*[st.integers(0, 2)] * 4))
+def test_padding_in_front_becomes_the_layers_own(
+    before: Layer, padded: tuple[int, int, int, int]
+) -> None:
+    top, left, bottom, right = padded
+    if before.in_height <= top + bottom or before.in_width <= left + right:
+        return
+    merged = with_padding(before, padded)
+    images = images_of(merged)
+    around = np.pad(images, [(0, 0), (0, 0), (top, bottom), (left, right)])
+    assert np.array_equal(sums(merged, images), sums(before, around))
+
+
+@pytest.mark.parametrize("depthwise", [False, True])
+def test_same_of_tflite_with_stride_2_is_a_wider_kernel(depthwise: bool) -> None:
+    wider = with_wider_kernel(layer((96, 32), (3, 3), (2, 2), (0, 0, 1, 1), depthwise=depthwise))
+    assert wider is not None and wider.weights is not None
+    assert (wider.kernel, wider.padding) == ((5, 5), (2, 2, 2, 2))
+    assert not wider.weights[:, :, :2].any() and not wider.weights[:, :, :, :2].any()
+
+
+def test_first_layer_of_ds_cnn_convolves_pairs() -> None:
+    before = layer((49, 10), (10, 4), (2, 2), (4, 1, 5, 1), channels=1)
+    assert with_wider_kernel(before) is None
+    after = with_pairs_as_channels(before)
+    assert after is not None
+    assert (after.in_channels, after.in_height, after.in_width) == (4, 25, 5)
+    assert (after.kernel, after.padding, after.strides) == ((5, 3), (2, 1, 2, 1), (1, 1))
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        layer((8, 8), (3, 3), (1, 1), (0, 0, 0, 0)),  # fewer results than padding by a half gives
+        layer((8, 8), (10, 10), (1, 1), (4, 4, 5, 5)),  # too large, and nothing moves by pairs
+        layer((16, 16), (16, 3), (2, 2), (7, 0, 7, 1)),  # too large in pairs too
+        layer((16, 16), (8, 8), (2, 2), (3, 3, 3, 3), depthwise=True),  # pairs would mix channels
+        layer((8, 8), (8, 8), (1, 2), (3, 3, 4, 3)),
+    ],
+)
+def test_what_has_no_other_form(before: Layer) -> None:
+    assert not list(forms(before))

@@ -1,0 +1,147 @@
+"""Networks after the rewrites: the same results in TVM's virtual machine, no needless change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+from firmwright.targets.soma_dory.layer import Array, Kind, Layer
+from firmwright.targets.soma_dory.rewrites import rewrite_refused
+from firmwright.transforms.rewriting import (
+    constant_array,
+    main_bindings,
+    operator_name,
+    static_shape,
+)
+
+Zeros = Callable[[relax.Expr], relax.Expr]
+
+
+def network(
+    shape: Sequence[int],
+    kernel: Sequence[int],
+    before: Zeros | None = None,
+    **attributes: Any,
+) -> tvm.IRModule:
+    """One convolution of int8 images by weights (O, I, height, width), and what requantizes it."""
+    values = np.random.default_rng(0).integers(-128, 128, kernel).astype("int8")
+    x = relax.Var("x", relax.TensorType(tuple(shape), "int8"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            image = builder.emit(before(x)) if before else x
+            weights = relax.const(values, "int8")
+            sums = relax.op.nn.conv2d(image, weights, out_dtype="int32", **attributes)
+            shifted = relax.op.right_shift(builder.emit(sums), relax.const(6, "int32"))
+            clipped = builder.emit(relax.op.clip(builder.emit(shifted), -128, 127))
+            result = builder.emit_output(relax.op.astype(clipped, "int8"))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def zeros(
+    top: int, left: int, bottom: int, right: int, value: float = 0
+) -> Callable[[relax.Expr], relax.Expr]:
+    widths = [0, 0, 0, 0, top, bottom, left, right]
+    return lambda x: relax.op.nn.pad(x, widths, "constant", value)
+
+
+def layers_of(module: tvm.IRModule) -> dict[relax.Var, Layer]:
+    """Describe the convolutions of a module."""
+    found = {}
+    for binding in main_bindings(module):
+        if operator_name(binding.value) != "relax.nn.conv2d":
+            continue
+        call, weights = binding.value, constant_array(binding.value.args[1])
+        batch, *image = static_shape(call.args[0])
+        results = static_shape(call)[1:]
+        depthwise = int(call.attrs.groups) > 1
+        top, left, bottom, right = (int(p) for p in call.attrs.padding)
+        down, across = (int(s) for s in call.attrs.strides)
+        found[binding.var] = Layer(
+            Kind.DEPTHWISE_CONV2D if depthwise else Kind.CONV2D,
+            batch, *image, *results, weights.shape[2:], (down, across),
+            (top, left, bottom, right), 6, False, weights, np.zeros(results[0], "int32"),
+        )  # fmt: skip
+    return found
+
+
+def runs_on_diana(layer: Layer) -> bool:
+    """The accelerator's rule: odd kernels of at most 7, half of them on every side."""
+    half = tuple(k // 2 for k in layer.kernel)
+    fits = set(layer.kernel) <= {1, 3, 5, 7} and layer.padding == (*half, *half)
+    return fits and layer.strides in ((1, 1), (2, 2))
+
+
+def rewritten(module: tvm.IRModule) -> tvm.IRModule:
+    return rewrite_refused(module, layers_of(module), runs_on_diana)
+
+
+def run(module: tvm.IRModule, image: Array) -> Array:
+    machine = relax.VirtualMachine(tvm.compile(module, target="llvm"), tvm.cpu())
+    return np.array(machine["main"](tvm.runtime.tensor(image)).numpy())
+
+
+def operators(module: tvm.IRModule) -> list[str]:
+    names = [operator_name(b.value) for b in main_bindings(module)]
+    return [n.removeprefix("relax.") for n in names if n]
+
+
+PLAIN = ["nn.conv2d", "right_shift", "clip", "astype"]
+PAIRS = ["nn.pad", "reshape", "permute_dims", "reshape", *PLAIN]
+
+REWRITTEN = {
+    "TFLite's SAME with stride 2": (
+        network((1, 3, 8, 10), (5, 3, 3, 3), strides=[2, 2], padding=[0, 0, 1, 1]),
+        PLAIN,
+    ),
+    "TFLite's SAME with stride 2, depthwise": (
+        network((2, 3, 8, 10), (3, 1, 3, 3), strides=[2, 2], padding=[0, 0, 1, 1], groups=3),
+        PLAIN,
+    ),
+    "padding in front": (
+        network((1, 2, 8, 8), (4, 2, 3, 3), zeros(1, 1, 1, 1)),
+        PLAIN,
+    ),
+    "uneven padding in front": (
+        network((1, 2, 8, 8), (4, 2, 3, 3), zeros(0, 0, 1, 1), strides=[2, 2]),
+        PLAIN,
+    ),
+    "first layer of DS-CNN": (
+        network((1, 1, 49, 10), (8, 1, 10, 4), strides=[2, 2], padding=[4, 1, 5, 1]),
+        PAIRS,
+    ),
+    "first layer of DS-CNN, padding in front": (
+        network((1, 1, 49, 10), (8, 1, 10, 4), zeros(4, 1, 5, 1), strides=[2, 2]),
+        PAIRS,
+    ),
+}
+
+LEFT_ALONE = {
+    "accepted as it is": network((1, 2, 8, 8), (4, 2, 3, 3), padding=[1, 1, 1, 1]),
+    "accepted behind padding": network((1, 2, 8, 8), (4, 2, 1, 1), zeros(1, 1, 1, 1)),
+    "strides of two sizes": network((1, 2, 8, 8), (4, 2, 3, 3), strides=[1, 2], padding=[1] * 4),
+    "no zeros in front": network((1, 2, 8, 8), (4, 2, 3, 3), zeros(1, 1, 1, 1, value=-128)),
+    "fewer results": network((1, 2, 8, 8), (4, 2, 3, 3)),
+}
+
+
+@pytest.mark.parametrize("case", REWRITTEN)
+def test_a_refused_convolution_becomes_an_accepted_one(case: str) -> None:
+    module, expected = REWRITTEN[case]
+    after = rewritten(module)
+    shape = static_shape(module["main"].params[0])
+    image = np.random.default_rng(1).integers(-128, 128, shape).astype("int8")
+    assert all(runs_on_diana(layer) for layer in layers_of(after).values())
+    assert operators(after) == expected
+    assert np.array_equal(run(after, image), run(module, image))
+
+
+@pytest.mark.parametrize("case", LEFT_ALONE)
+def test_what_is_accepted_or_has_no_other_form_stays(case: str) -> None:
+    tvm.ir.assert_structural_equal(rewritten(LEFT_ALONE[case]), LEFT_ALONE[case])
