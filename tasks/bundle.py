@@ -54,6 +54,8 @@ def collect(job: Job) -> dict[str, bytes]:
     for stage, name in REPORTS.items():
         if job.has(stage):
             contents[name] = (job.folder(stage) / name).read_bytes()
+    if job.has("stats"):
+        contents[f"stats/{job.stats_file}"] = (job.folder("stats") / job.stats_file).read_bytes()
     for path in sorted(p for p in project.rglob("*") if p.is_file() and p.name != INDEX):
         contents[f"src/{path.relative_to(project).as_posix()}"] = path.read_bytes()
     return contents
@@ -76,6 +78,7 @@ def manifest(job: Job, files: tuple[BundledFile, ...]) -> Manifest:
         Source,
     )
     from firmwright.codegen.kernel import Kernels
+    from firmwright.cycles.timeline import Timeline
     from firmwright.models import ModelInterface
     from firmwright.planning import Plan
     from firmwright.planning.batch import BatchChoice
@@ -91,6 +94,7 @@ def manifest(job: Job, files: tuple[BundledFile, ...]) -> Manifest:
     memory = read_record(job.folder("firmware") / "memory.json", MemoryUse)
     record = read_record(job.folder("run") / "run.json", RunRecord)
     boxes = job.folder("run") / "boxes.json"
+    stats = job.folder("stats") / "stats.json"
     compiler = find_compiler(job.build.toolchain, job.platform.architecture)
     return Manifest(
         manifest_version=MANIFEST_VERSION,
@@ -131,6 +135,7 @@ def manifest(job: Job, files: tuple[BundledFile, ...]) -> Manifest:
         detection=read_record(boxes, DetectionReport) if boxes.exists() else None,
         quantization=report(job, "quantized", QuantizationReport),
         accuracy=report(job, "accuracy", AccuracyReport),
+        cycles=read_record(stats, Timeline) if job.has("stats") else None,
     )
 
 
@@ -156,6 +161,7 @@ STAGE = Stage(
         "sources",
         "firmware",
         "run",
+        "stats",
     ),
     code=("bundle", "records.py"),
     options=options,

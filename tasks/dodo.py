@@ -30,6 +30,7 @@ from . import (
     quantized,
     run,
     sources,
+    stats,
 )
 from .freshness import ContentChecker
 from .jobs import Job, build_root, complain, load_jobs, prepared_root
@@ -37,7 +38,7 @@ from .reporter import StageReporter
 
 LINE_OF_WORK = (
     model, calibration, quantized, batch, partition, kernels, accuracy, plan, sources, objects,
-    firmware, run, bundle,
+    firmware, run, stats, bundle,
 )  # fmt: skip
 STAGES = tuple(m.STAGE for m in LINE_OF_WORK)
 

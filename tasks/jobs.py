@@ -33,6 +33,8 @@ VARIABLES = ("recipe", "outdir", *OVERRIDES)
 SHARED_STAGES = frozenset({"partition", "kernels", "accuracy"})
 """Stages whose results do not depend on the platform, unless one of the devices does, or a batch
 is fitted to the platform's memory."""
+COUNTING_EMULATORS = frozenset({"unicorn"})
+"""Emulators that count instructions."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ class Job:
             "quantized": recipe.quantize,
             "accuracy": recipe.evaluate,
         }
+        if stage == "stats":
+            return self.emulator in COUNTING_EMULATORS
         return stage not in asked or asked[stage] is not None
 
     def shared(self, stage: str) -> bool:
@@ -85,6 +89,14 @@ class Job:
         return (
             f"{stage}:{self.recipe.name}" if self.shared(stage) else f"{stage}:{self.bundle_name}"
         )
+
+    @property
+    def emulator(self) -> str:
+        return self.recipe.run.emulator or self.platform.emulators[0]
+
+    @property
+    def stats_file(self) -> str:
+        return f"{self.recipe.name}_stats.yaml"
 
     @property
     def bundle_name(self) -> str:

@@ -42,16 +42,12 @@ def options(job: Job) -> Any:
         "batch": job.has("batch"),
         "samples": spec.samples,
         "seed": spec.seed,
-        "emulator": emulator(job),
+        "emulator": job.emulator,
         "tolerance": [spec.tolerance.absolute, spec.tolerance.relative],
         "inputs": given_inputs(job),
         "detection": job.recipe.canonical().get("detection"),
         "c_prefix": job.recipe.c_prefix,
     }
-
-
-def emulator(job: Job) -> str:
-    return job.recipe.run.emulator or job.platform.emulators[0]
 
 
 def inputs(job: Job) -> list[Path]:
@@ -93,14 +89,17 @@ def run(job: Job, folder: Path) -> None:
     data = columns(job, single, count)
     alone = as_samples(data, count) if data else random_samples(single.inputs, count, spec.seed)
     chosen = joined_samples(alone, layout.size)
+    partition = read_record(job.folder("partition") / "partition.json", Partition)
+    functions = {f"{job.recipe.c_prefix}_{r.name}": r.name for r in partition.regions if not r.view}
     execution = run_firmware(
         job.folder("firmware") / "firmware.elf",
         job.platform,
-        emulator(job),
+        job.emulator,
         encode_samples(interface.inputs, chosen),
         f"{job.recipe.c_prefix}_run",
         job.cache,
         BUDGET,
+        tuple(functions),
     )
     found = decode_outputs(execution.console, interface.outputs, len(chosen), execution.exit_code)
     judge = FORMATS[interface.format].load()
@@ -119,10 +118,11 @@ def run(job: Job, folder: Path) -> None:
         reference=verdict.reference,
         samples=len(chosen),
         batch=layout.size,
-        macs=read_record(job.folder("partition") / "partition.json", Partition).macs,
+        macs=partition.macs,
         instructions=None if total is None else total // len(chosen),
         instructions_total=total,
         instructions_by_function=dict(sorted(execution.by_symbol.items())),
+        instructions_by_region={functions[f]: n for f, n in execution.by_part.items()},
         tolerance=tolerance,
         agreement=compare(interface.outputs, found, expected, tolerance),
     )

@@ -67,7 +67,9 @@ def ran(output: str) -> list[str]:
 
 
 ALL_STAGES = ["model", "partition", "kernels", "plan", "sources", "objects", "firmware", "run",
-              "bundle"]  # fmt: skip
+              "stats", "bundle"]  # fmt: skip
+HOST_STAGES = [stage for stage in ALL_STAGES if stage != "stats"]
+"""A program of this machine runs without an emulator, and nothing counts its instructions."""
 
 DIGITS = """\
 model: digits.onnx

@@ -14,7 +14,7 @@ from firmwright.builder import random_array
 from firmwright.models import Tensor
 from firmwright.verify.samples import random_samples
 
-from .conftest import ALL_STAGES, ROOT, Repository
+from .conftest import HOST_STAGES, ROOT, Repository
 
 Array = npt.NDArray[Any]
 
@@ -81,13 +81,13 @@ def test_a_build_follows_the_modules_of_the_recipes_folder(models: Repository) -
     text = module.read_text(encoding="utf-8")
     text = text.replace("import numpy as np", "import numpy as np\nfrom weights import BITS")
     module.write_text(text.replace("shift_bits=0", "shift_bits=BITS"), encoding="utf-8")
-    assert models.build(*build) == ALL_STAGES
+    assert models.build(*build) == HOST_STAGES
     assert models.build(*build) == []
     with module.open("a", encoding="utf-8") as stream:
         stream.write("# a remark\n")
     assert models.build(*build) == ["model"]  # the same network: the rebuild stops here
     models.write("weights.py", "BITS = 3\n")
-    assert models.build(*build) == ALL_STAGES
+    assert models.build(*build) == HOST_STAGES
     assert sorted(p.name for p in models.folder.iterdir()) == sorted(
         ["README.md", "build", "dodo.py", "networks.py", "weights.py"]
         + [f"{n}.yaml" for n in ("one_conv", "two_convs", "two_convs_with_residual")]

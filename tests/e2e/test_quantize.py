@@ -12,16 +12,16 @@ import onnx
 import pytest
 
 from ..quantize.networks import graph_of, residual_network, samples
-from .conftest import ALL_STAGES, Repository, ran
+from .conftest import HOST_STAGES, Repository, ran
 from .test_mistakes import fail
 
 QUANTISED_STAGES = [
     "model",
     "calibration",
     "quantized",
-    *ALL_STAGES[1:3],
+    *HOST_STAGES[1:3],
     "accuracy",
-    *ALL_STAGES[3:],
+    *HOST_STAGES[3:],
 ]
 RECIPE = """\
 model: float.onnx

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from unicorn.unicorn_const import UC_HOOK_CODE, UC_HOOK_INTR
 
+from firmwright.emulator import run_firmware
 from firmwright.emulator.block_counter import build_library
 from firmwright.emulator.console import Console
 from firmwright.emulator.image import read_firmware
@@ -46,6 +47,22 @@ def test_functions_add_up(build: BuildFirmware, run: RunFirmware, platform: str)
     )
     assert "main" not in execution.by_symbol
     assert list(execution.by_symbol) == sorted(execution.by_symbol)
+
+
+@pytest.mark.parametrize("platform", BARE)
+def test_a_part_counts_with_all_that_it_calls(
+    build: BuildFirmware, cache: Path, platform: str
+) -> None:
+    execution = run_firmware(
+        build("mixed.c", platform), load_platform(platform), "unicorn", b"", "counted", cache,
+        10_000_000, ("floats", "recursion"),
+    )  # fmt: skip
+    assert execution.instructions is not None
+    of = execution.by_symbol
+    assert execution.by_part["recursion"] == of["recursion"] + of["integers"]
+    outside = of["counted"] + of["relay"] + of["fw_hal_write"]
+    outside += of.get("__fixsfsi", 0)  # `counted` itself casts a float, in software on RISC-V
+    assert sum(execution.by_part.values()) == execution.instructions - outside
 
 
 def test_agrees_with_counting_every_instruction(build: BuildFirmware, run: RunFirmware) -> None:
@@ -135,8 +152,6 @@ def test_an_exit_inside_the_counted_function_ends_the_count_there(
 
 
 def test_an_unknown_function_is_refused(build: BuildFirmware, cache: Path) -> None:
-    from firmwright.emulator import run_firmware
-
     elf = build("console.c", "rv32-bare")
     with pytest.raises(UserError, match="no function 'countd'; did you mean 'counted'"):
         run_firmware(elf, load_platform("rv32-bare"), "unicorn", b"", "countd", cache, 1000)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from firmwright.codegen.kernel import FloatOperator
+from firmwright.cycles.timeline import Timeline
 from firmwright.postprocess.report import DetectionReport
 from firmwright.recipe import Tolerance
 from firmwright.records import schema_of
@@ -147,6 +148,7 @@ class Manifest:
     ``recipe.sha256`` is the digest of the resolved recipe (defaults filled in, overrides
     applied), so it does not change with a comment. ``versions`` are those of the tools that
     decided about the bytes. ``detection`` lists the boxes of a recipe with `postprocess`.
+    ``cycles`` is None where the emulator counts no instructions.
     """
 
     manifest_version: int
@@ -164,6 +166,7 @@ class Manifest:
     detection: DetectionReport | None = None
     quantization: QuantizationReport | None = None
     accuracy: AccuracyReport | None = None
+    cycles: Timeline | None = None
 
 
 def published_schema() -> dict[str, Any]:

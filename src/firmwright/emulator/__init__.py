@@ -35,12 +35,14 @@ def run_firmware(
     counted: str,
     scratch: Path,
     budget: int,
+    parts: tuple[str, ...] = (),
 ) -> Execution:
     """Run a firmware from reset to its exit, and return what it did.
 
     ``counted`` names the function whose executed instructions are counted. ``scratch`` is a
     folder that outlives the call; what an emulator builds for itself is kept there. ``budget``
-    is the number of instructions after which a firmware is taken to hang.
+    is the number of instructions after which a firmware is taken to hang. ``parts`` names
+    functions that the counted one calls, whose calls are counted by themselves.
 
     Raises UserError for an unknown or missing emulator, a faulty firmware (with the place of
     the fault), a firmware that wants more input than there is, and one that does not exit.
@@ -49,4 +51,5 @@ def run_firmware(
     if emulator not in known:
         raise UserError(f"unknown emulator '{emulator}'{did_you_mean(emulator, known)}")
     firmware = read_firmware(elf)
-    return known[emulator](Run(firmware, platform, console_input, counted, scratch, budget))
+    run = Run(firmware, platform, console_input, counted, parts, scratch, budget)
+    return known[emulator](run)

@@ -1,6 +1,7 @@
 /*
- * Counts the instructions that one function of a firmware executes, callees included: a hook
- * that unicorn calls whenever it enters a block, which is straight-line code up to a jump.
+ * Counts the instructions that one function of a firmware executes, callees included, and those
+ * of the parts that it calls: a hook that unicorn calls whenever it enters a block, which is
+ * straight-line code up to a jump.
  * In Python the same hook would be a hundred times as slow.
  *
  * Built without a C library; unicorn's functions come in as pointers.
@@ -16,12 +17,26 @@ typedef struct {
     uint64_t counted;      /* instructions executed on behalf of the counted function */
 } block;
 
+/* A call that is under way. */
+typedef struct {
+    uint32_t inside; /* 1 while it is */
+    uint32_t return_address;
+    uint32_t stack_pointer; /* at entry, which tells an inner call's return from the outer one's */
+} call;
+
+/* A function that the counted one calls. Mirrored by _Part in block_counter.py. */
+typedef struct {
+    uint64_t counted; /* instructions executed in its calls, callees included */
+    uint32_t function;
+} part;
+
 /* Mirrored by _Counter in block_counter.py. */
 typedef struct {
     register_reader read_register;
     engine_stopper stop;
     const uint8_t *code; /* a copy of the code from code_start to code_end */
     block *blocks;       /* one for every address that can hold an instruction: each halfword */
+    part *parts;
     uint64_t budget;     /* stop after about that many instructions, counted or not */
     uint64_t executed;   /* instructions since start-up */
     uint32_t code_start;
@@ -30,9 +45,10 @@ typedef struct {
     int32_t thumb;     /* 1: Thumb-2, 0: RISC-V with compressed instructions */
     int32_t link_register;
     int32_t stack_register;
-    uint32_t inside; /* 1 while a call of the counted function is under way */
-    uint32_t return_address;
-    uint32_t stack_pointer; /* at entry, which tells an inner call's return from the outer one's */
+    uint32_t part_count;
+    uint32_t current_part; /* index of the one whose call is under way */
+    call counted_call;
+    call part_call;
     uint32_t last_block;
 } counter;
 
@@ -63,16 +79,36 @@ static uint32_t read_register(const counter *self, void *engine, int32_t id)
     return value;
 }
 
+static void enter_call(const counter *self, void *engine, call *entered)
+{
+    entered->inside = 1;
+    entered->return_address = read_register(self, engine, self->link_register) & ~1u;
+    entered->stack_pointer = read_register(self, engine, self->stack_register);
+}
+
+static void leave_call(const counter *self, void *engine, call *left, uint32_t address)
+{
+    if (left->inside && address == left->return_address &&
+        read_register(self, engine, self->stack_register) == left->stack_pointer) {
+        left->inside = 0;
+    }
+}
+
 static void follow_calls(counter *self, void *engine, uint32_t address)
 {
-    if (self->inside && address == self->return_address &&
-        read_register(self, engine, self->stack_register) == self->stack_pointer) {
-        self->inside = 0;
+    leave_call(self, engine, &self->part_call, address);
+    leave_call(self, engine, &self->counted_call, address);
+    if (!self->counted_call.inside && address == self->function) {
+        enter_call(self, engine, &self->counted_call);
     }
-    if (!self->inside && address == self->function) {
-        self->inside = 1;
-        self->return_address = read_register(self, engine, self->link_register) & ~1u;
-        self->stack_pointer = read_register(self, engine, self->stack_register);
+    if (!self->counted_call.inside || self->part_call.inside) {
+        return;
+    }
+    for (uint32_t i = 0; i < self->part_count; i++) {
+        if (self->parts[i].function == address) {
+            self->current_part = i;
+            enter_call(self, engine, &self->part_call);
+        }
     }
 }
 
@@ -90,8 +126,11 @@ void enter_block(void *engine, uint64_t block_address, uint32_t bytes, void *use
         entered->instructions = count_instructions(self, address, address + bytes);
     }
     follow_calls(self, engine, address);
-    if (self->inside) {
+    if (self->counted_call.inside) {
         entered->counted += entered->instructions;
+    }
+    if (self->part_call.inside) {
+        self->parts[self->current_part].counted += entered->instructions;
     }
     self->last_block = address;
     self->executed += entered->instructions;
@@ -111,9 +150,13 @@ void leave_block(counter *self, uint32_t address)
         return;
     }
     uint32_t rest = left->instructions - count_instructions(self, self->last_block, address) - 1;
-    if (self->inside) {
+    if (self->counted_call.inside) {
         left->counted -= rest;
     }
+    if (self->part_call.inside) {
+        self->parts[self->current_part].counted -= rest;
+    }
     self->executed -= rest;
-    self->inside = 0;
+    self->counted_call.inside = 0;
+    self->part_call.inside = 0;
 }

@@ -9,6 +9,7 @@ import platform
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
@@ -25,12 +26,25 @@ class _Block(ctypes.Structure):
     )
 
 
+class _Call(ctypes.Structure):
+    _fields_ = (
+        ("inside", ctypes.c_uint32),
+        ("return_address", ctypes.c_uint32),
+        ("stack_pointer", ctypes.c_uint32),
+    )
+
+
+class _Part(ctypes.Structure):
+    _fields_ = (("counted", ctypes.c_uint64), ("function", ctypes.c_uint32))
+
+
 class _Counter(ctypes.Structure):
     _fields_ = (
         ("read_register", ctypes.c_void_p),
         ("stop", ctypes.c_void_p),
         ("code", ctypes.c_char_p),
         ("blocks", ctypes.POINTER(_Block)),
+        ("parts", ctypes.POINTER(_Part)),
         ("budget", ctypes.c_uint64),
         ("executed", ctypes.c_uint64),
         ("code_start", ctypes.c_uint32),
@@ -39,9 +53,10 @@ class _Counter(ctypes.Structure):
         ("thumb", ctypes.c_int32),
         ("link_register", ctypes.c_int32),
         ("stack_register", ctypes.c_int32),
-        ("inside", ctypes.c_uint32),
-        ("return_address", ctypes.c_uint32),
-        ("stack_pointer", ctypes.c_uint32),
+        ("part_count", ctypes.c_uint32),
+        ("current_part", ctypes.c_uint32),
+        ("counted_call", _Call),
+        ("part_call", _Call),
         ("last_block", ctypes.c_uint32),
     )
 
@@ -76,6 +91,7 @@ class BlockCounter:
         engine: Engine,
         firmware: Firmware,
         function: int,
+        parts: Mapping[str, int],
         budget: int,
         *,
         thumb: bool,
@@ -85,18 +101,23 @@ class BlockCounter:
     ) -> None:
         """Attach the hook; ``function`` is the counted function's address, without Thumb bit.
 
-        ``budget`` is in instructions since start-up; the engine is stopped soon after it.
+        ``parts`` are addresses of functions that it calls, by name. ``budget`` is in instructions
+        since start-up; the engine is stopped soon after it.
         """
         self._firmware = firmware
         start, code = firmware.code
         # Attributes keep alive what the C side holds pointers to.
         self._library = ctypes.CDLL(str(build_library(scratch).resolve()))
         self._blocks = (_Block * (len(code) // 2 + 1))()
+        self._names = tuple(parts)
+        self._parts = (_Part * len(parts))(*(_Part(0, address) for address in parts.values()))
         self._counter = _Counter(
             read_register=library_function("uc_reg_read"),
             stop=library_function("uc_emu_stop"),
             code=code,
             blocks=self._blocks,
+            parts=self._parts,
+            part_count=len(parts),
             budget=budget,
             code_start=start,
             code_end=start + len(code),
@@ -135,3 +156,7 @@ class BlockCounter:
             if block.counted:
                 counts[self._firmware.symbols.name_at(start + 2 * index)] += block.counted
         return dict(sorted(counts.items()))
+
+    def by_part(self) -> dict[str, int]:
+        """Return the instructions executed in calls of each part, callees included."""
+        return {n: int(p.counted) for n, p in zip(self._names, self._parts, strict=True)}

@@ -42,4 +42,5 @@ def run_program(run: Run, launcher: Sequence[str], emulator: str) -> Execution:
         console=process.stdout,
         instructions=None,
         by_symbol={},
+        by_part={},
     )

@@ -40,6 +40,7 @@ def run_in_qemu(run: Run) -> Execution:
         console=process.stdout,
         instructions=None,
         by_symbol={},
+        by_part={},
     )
 
 

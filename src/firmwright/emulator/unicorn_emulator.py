@@ -53,10 +53,12 @@ class _Session:
         self._machine = MACHINES[run.platform.board](self._console, self._stop)
         self._engine = self._machine.engine
         self._load()
+        address_of = self._firmware.symbols.address_of
         self._counter = BlockCounter(
             self._engine,
             self._firmware,
-            self._firmware.symbols.address_of(run.counted),
+            address_of(run.counted),
+            {name: address_of(name) for name in run.parts},
             run.budget,
             thumb=self._machine.thumb,
             link_register=self._machine.link_register,
@@ -89,6 +91,7 @@ class _Session:
             console=bytes(self._console.output),
             instructions=sum(counts.values()),
             by_symbol=counts,
+            by_part=self._counter.by_part(),
         )
 
     def _emulate(self, start: int) -> None:

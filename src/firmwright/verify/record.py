@@ -14,7 +14,8 @@ class RunRecord:
 
     ``instructions`` were counted inside the network's run function: ``instructions`` is the mean
     of one inference, rounded down, ``instructions_total`` the sum over all samples, by function
-    in ``instructions_by_function``. They are None where the emulator cannot count.
+    in ``instructions_by_function``. ``instructions_by_region`` has those of a region's function
+    and of all that it calls. They are None, or empty, where the emulator cannot count.
     """
 
     emulator: str
@@ -25,5 +26,6 @@ class RunRecord:
     instructions: int | None
     instructions_total: int | None
     instructions_by_function: dict[str, int]
+    instructions_by_region: dict[str, int]
     tolerance: Tolerance
     agreement: Agreement

@@ -1,0 +1,56 @@
+"""stats: when each layer runs, in clock cycles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from .jobs import Job
+from .stage import Stage
+
+
+def options(job: Job) -> Any:
+    return {
+        "name": job.recipe.name,
+        "platform": job.platform.name,
+        "c_prefix": job.recipe.c_prefix,
+    }
+
+
+def run(job: Job, folder: Path) -> None:
+    """Write ``stats.json`` and, for people and their scripts, ``<recipe>_stats.yaml``."""
+    from firmwright.codegen.kernel import Kernels
+    from firmwright.cycles.timeline import HEADER, timeline, write_timeline
+    from firmwright.partition import Partition
+    from firmwright.records import read_record, write_record
+    from firmwright.verify.record import RunRecord
+
+    record = read_record(job.folder("run") / "run.json", RunRecord)
+    found = timeline(
+        read_record(job.folder("partition") / "partition.json", Partition),
+        read_record(job.folder("kernels") / "kernels.json", Kernels),
+        record,
+        f"{job.recipe.c_prefix}_run",
+    )
+    runs = "1 run" if record.samples == 1 else f"{record.samples} runs"
+    header = HEADER.format(
+        name=job.recipe.name, platform=job.platform.name, runs=runs, emulator=record.emulator
+    )
+    write_timeline(folder / job.stats_file, found, header)
+    write_record(folder / "stats.json", found)
+    slowest = max(found.layers, key=lambda layer: layer.cycles)
+    print(
+        f"   {job.recipe.name}: {found.cycles:,} cycles ({found.modelled:,} modelled, "
+        f"{found.counted:,} instructions counted); {slowest.name} takes "
+        f"{100 * slowest.cycles / found.cycles:.1f} % of them"
+    )
+
+
+STAGE = Stage(
+    name="stats",
+    sentence="tell when each layer runs, in clock cycles",
+    needs=("partition", "kernels", "run"),
+    code=("cycles", "records.py"),
+    options=options,
+    run=run,
+)

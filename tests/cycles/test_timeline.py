@@ -1,0 +1,78 @@
+"""The timeline of an inference: contiguous, complete, and every part labelled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from firmwright.codegen.kernel import Cycles, Kernel, Kernels
+from firmwright.cycles.timeline import Timeline, timeline, write_timeline
+from firmwright.errors import UserError
+from firmwright.partition.regions import Partition, Region
+from firmwright.recipe import Tolerance
+from firmwright.verify.compare import Agreement
+from firmwright.verify.record import RunRecord
+
+MODELLED = Cycles(compute=700, transfer=200, stall=30)
+
+
+def region(name: str, device: str = "c", view: bool = False, macs: int = 0) -> Region:
+    return Region(
+        name, device, "", name, (f"{name} in the model",), (name,), (), (), macs, view, ()
+    )
+
+
+def kernel(name: str, cycles: Cycles | None = None) -> Kernel:
+    return Kernel(name, (), (), (), (), "", (), 0, (), cycles=cycles)
+
+
+PARTITION = Partition(
+    (), (), (), (region("conv", "npu", macs=5), region("reshape", view=True), region("softmax"))
+)
+KERNELS = Kernels((kernel("conv", MODELLED), kernel("softmax")))
+
+
+def counted(total: int | None, samples: int = 1, **by_region: int) -> RunRecord:
+    agreement = Agreement(1, 0, 0, samples, 0.0)
+    mean = None if total is None else total // samples
+    return RunRecord("some emulator", "a reference", samples, 1, 5, mean, total, {}, by_region,
+                     Tolerance(0, 0), agreement)  # fmt: skip
+
+
+def found(record: RunRecord) -> Timeline:
+    return timeline(PARTITION, KERNELS, record, "network_run")
+
+
+def test_layers_follow_one_another_and_a_view_takes_no_time() -> None:
+    layers = found(counted(100, conv=20, softmax=70)).layers
+    assert [(x.name, x.start_cycle, x.end_cycle) for x in layers] == [
+        ("conv", 0, 949), ("softmax", 950, 1019), ("network_run", 1020, 1029),
+    ]  # fmt: skip
+    assert (layers[0].modelled, layers[0].counted.cpu, layers[0].macs) == (MODELLED, 20, 5)
+    assert (layers[1].modelled, layers[1].device) == (None, "c")
+
+
+def test_means_of_several_runs_add_up() -> None:
+    whole = found(counted(200, samples=3, conv=50, softmax=100))
+    assert [x.counted.cpu for x in whole.layers] == [16, 34, 16]
+    assert (whole.counted, whole.modelled, whole.cycles) == (66, 930, 996)
+    assert sum(x.cycles for x in whole.layers) == whole.cycles
+
+
+def test_the_file_is_a_mapping_of_layers_numbered_from_1(tmp_path: Path) -> None:
+    path = tmp_path / "some_stats.yaml"
+    write_timeline(path, found(counted(100, conv=20, softmax=70)), "# a header\n")
+    text = path.read_text()
+    assert text.startswith("# a header\n1:\n  name: conv\n  start_cycle: 0\n  end_cycle: 949\n")
+    layers = yaml.safe_load(text)
+    assert list(layers) == [1, 2, 3]
+    assert layers[1]["modelled"] == {"compute": 700, "transfer": 200, "stall": 30}
+    assert layers[1]["counted"] == {"cpu": 20}
+    assert layers[2]["sources"] == ["softmax in the model"]
+
+
+def test_without_counted_instructions_there_is_no_timeline() -> None:
+    with pytest.raises(UserError, match="some emulator counts no instructions"):
+        found(counted(None))
