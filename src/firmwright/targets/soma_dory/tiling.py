@@ -1,0 +1,296 @@
+"""The tiles of a layer that take the fewest modelled cycles, found by OR-tools' CP-SAT.
+
+The objective is the cost model's own number (``cost.py``), taken apart: a tile of rows and
+columns and a tile of channels each contribute terms that depend on one of the two alone, so that
+the cycles are sums of a few products. The solver has one worker and no clock to watch, and of
+equally fast tilings the largest is asked for: every machine finds the same one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from firmwright.codegen.kernel import Cycles
+from firmwright.errors import UserError
+from firmwright.targets.soma_dory.cost import Accelerator, cycles, sample_parts
+from firmwright.targets.soma_dory.device_layout import ROW
+from firmwright.targets.soma_dory.layer import Kind, Layer
+from firmwright.targets.soma_dory.tiles import (
+    LANES,
+    Copy,
+    Tile,
+    as_stored,
+    column_axis,
+    footprint,
+    input_copy,
+    output_copy,
+    plane_bytes,
+    plane_counts,
+    row_axis,
+    sums_channels,
+    weight_bytes,
+)
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """A layer as it is tiled (an addition is one row of bytes), its tiles and their cycles."""
+
+    layer: Layer
+    tile: Tile
+    cycles: Cycles
+
+
+@dataclass(frozen=True)
+class Plane:
+    """A tile of rows and columns: what a sample costs, by what is done with its channels.
+
+    ``load`` and ``store`` are cycles for all channels, of pieces that lie in one channel each;
+    ``load_calls`` and ``store_calls`` count the tiles whose channels are one piece together,
+    which cost ``transfer_overhead`` for each tile of channels. ``bytes_in`` and ``bytes_out``
+    are of one channel.
+    """
+
+    rows: int
+    columns: int
+    jobs: int
+    load: int
+    load_calls: int
+    store: int
+    store_calls: int
+    bytes_in: int
+    bytes_out: int
+
+
+@dataclass(frozen=True)
+class Channels:
+    """A tile of channels: what it costs, with rows and columns whole.
+
+    The input is loaded ``fetches`` times, in ``loads`` transfers; ``jobs`` are run, which fetch
+    weights in ``weights`` cycles. ``planes_in`` and ``planes_out`` are channels in L1.
+    """
+
+    channels: int
+    in_channels: int
+    compute: int
+    weights: int
+    fetches: int
+    loads: int
+    stores: int
+    jobs: int
+    planes_in: int
+    planes_out: int
+
+
+def best_tiling(layer: Layer, accelerator: Accelerator) -> Tiling:
+    """Return the tiling with the fewest modelled cycles.
+
+    Raises UserError where no tile fits, or OR-tools is not installed.
+    """
+    reason = no_tiling_reason(layer, accelerator)
+    if reason is not None:
+        raise UserError(f"no tiling: {reason}")
+    stored = as_stored(layer)
+    channels = channel_options(stored, accelerator)
+    planes = plane_options(stored, accelerator, channels)
+    plane, channel = solve(stored, accelerator, planes, channels)
+    tile = Tile(channel.channels, plane.rows, plane.columns, channel.in_channels)
+    return Tiling(stored, tile, cycles(stored, tile, accelerator))
+
+
+def no_tiling_reason(layer: Layer, accelerator: Accelerator) -> str | None:
+    """Say which memory the layer's smallest tiles exceed; None where they fit. Fast."""
+    stored = as_stored(layer)
+    depths = {stored.in_channels}
+    if accelerator.input_channel_tiling and sums_channels(stored):
+        depths.add(min(LANES, stored.in_channels))
+    channels = min(LANES if sums_channels(stored) else 1, stored.out_channels)
+    columns = min(ROW, stored.out_width)
+    for depth in sorted(depths, reverse=True):
+        needed = footprint(stored, Tile(channels, 1, columns, depth))
+        if needed.weights > accelerator.weights:
+            memory, found, size = "the weight memory", needed.weights, accelerator.weights
+        elif needed.l1 > l1_bytes(accelerator):
+            memory, found, size = "L1", needed.l1, l1_bytes(accelerator)
+        else:
+            return None
+    inputs = f" of {depth} input channels" if sums_channels(stored) else ""
+    return (
+        f"its smallest tile ({channels} x 1 x {columns} results{inputs}) "
+        f"needs {found:,} B of {memory}, which offers {size:,} B"
+    )
+
+
+def l1_bytes(accelerator: Accelerator) -> int:
+    """Return the bytes of L1 that one job may use."""
+    return accelerator.l1 // (2 if accelerator.double_buffering else 1)
+
+
+def plane_options(
+    layer: Layer, accelerator: Accelerator, channels: Sequence[Channels]
+) -> list[Plane]:
+    """Return the tiles of rows and columns that fit with some tile of channels, largest first."""
+    rows = range(layer.out_height, 0, -1)
+    if layer.kind is Kind.ADD:
+        columns = even_sizes(layer.out_width, ROW)
+    else:
+        columns = [layer.out_width, *reversed(range(ROW, layer.out_width, ROW))]
+    needs = {(c.planes_in, c.planes_out) for c in channels}
+    options = []
+    for height, width in product(rows, columns):
+        bytes_in, bytes_out = plane_bytes(layer, height, width)
+        if min(i * bytes_in + o * bytes_out for i, o in needs) <= l1_bytes(accelerator):
+            options.append(plane_option(layer, accelerator, height, width))
+    return options
+
+
+def plane_option(layer: Layer, accelerator: Accelerator, rows: int, columns: int) -> Plane:
+    spans = list(product(row_axis(layer).spans(rows), column_axis(layer).spans(columns)))
+    copies_in = Counter(input_copy(layer, r, c, layer.in_channels) for r, c in spans)
+    copies_out = Counter(output_copy(layer, r, c, layer.out_channels) for r, c in spans)
+    inputs = 2 if layer.kind is Kind.ADD else 1
+    load, load_calls = apart(copies_in, accelerator)
+    store, store_calls = apart(copies_out, accelerator)
+    return Plane(rows, columns, len(spans), inputs * load, inputs * load_calls, store,
+                 store_calls, *plane_bytes(layer, rows, columns))  # fmt: skip
+
+
+def apart(copies: Mapping[Copy, int], accelerator: Accelerator) -> tuple[int, int]:
+    """Return the cycles of so many transfers of all channels, and how many are of one piece.
+
+    The cycles are without the overhead of the latter, which each tile of channels pays anew.
+    """
+    cycles_apart = single = 0
+    for copy, times in copies.items():
+        count, piece = copy.pieces()
+        cycles_apart += times * count * (piece // accelerator.bytes_per_cycle)
+        if count == 1:
+            single += times
+        else:
+            cycles_apart += times * count * accelerator.transfer_overhead
+    return cycles_apart, single
+
+
+def channel_options(layer: Layer, accelerator: Accelerator) -> list[Channels]:
+    """Return the tiles of channels whose weights fit, largest first."""
+    outputs = even_sizes(layer.out_channels, LANES if sums_channels(layer) else 1)
+    inputs = [layer.in_channels]
+    if accelerator.input_channel_tiling and sums_channels(layer):
+        inputs = even_sizes(layer.in_channels, LANES)
+    return [
+        channel_option(layer, accelerator, count, depth)
+        for count, depth in product(outputs, inputs)
+        if weight_bytes(layer, count, depth) <= accelerator.weights
+    ]
+
+
+def channel_option(layer: Layer, accelerator: Accelerator, count: int, depth: int) -> Channels:
+    tile = Tile(count, layer.out_height, layer.out_width, depth)
+    parts = sample_parts(layer, tile, accelerator)
+    tiles = -(-layer.out_channels // count)
+    tiled_input = depth < layer.in_channels
+    loads = parts.jobs if tiled_input or not sums_channels(layer) else 1
+    planes_in, planes_out = plane_counts(layer, count, depth)
+    return Channels(count, depth, parts.compute, parts.weights, tiles if tiled_input else 1,
+                    loads, tiles, parts.jobs, planes_in, planes_out)  # fmt: skip
+
+
+def even_sizes(length: int, multiple: int) -> list[int]:
+    """Return the smallest size for each number of tiles, a multiple or the whole; largest first.
+
+    Only the number matters to the cycles, and the smallest tiles leave most memory.
+    """
+    counts = range(2, -(-length // multiple) + 1)
+    smallest = {-(-length // (count * multiple)) * multiple for count in counts}
+    return [length, *sorted((s for s in smallest if s < length), reverse=True)]
+
+
+def solve(
+    layer: Layer, accelerator: Accelerator, planes: list[Plane], channels: list[Channels]
+) -> tuple[Plane, Channels]:
+    """Choose one plane and one tile of channels."""
+    cp = import_solver()
+    model = cp.CpModel()
+    plane, channel = Choice(model, planes), Choice(model, channels)
+
+    def times(of_plane: str, of_channels: str) -> cp_model.IntVar:
+        factors = [plane[of_plane], channel[of_channels]]
+        low, high = (plane.bounds(of_plane)[i] * channel.bounds(of_channels)[i] for i in (0, 1))
+        result: cp_model.IntVar = model.new_int_var(low, high, f"{of_plane} * {of_channels}")
+        model.add_multiplication_equality(result, factors)
+        return result
+
+    l1 = times("bytes_in", "planes_in") + times("bytes_out", "planes_out")
+    model.add(l1 <= l1_bytes(accelerator))
+    calls = times("load_calls", "loads") + times("store_calls", "stores")
+    moves = times("load", "fetches") + plane["store"] + accelerator.transfer_overhead * calls
+    busy = channel["compute"] + times("jobs", "weights")
+    if layer.kind is Kind.ADD:
+        busy += accelerator.block_overhead * (plane["jobs"] - 1)
+    total = busy + moves
+    if accelerator.double_buffering:
+        total -= hidden_cycles(model, busy, moves, times("jobs", "jobs"))
+    rank = plane.index * len(channels) + channel.index
+    model.minimize(total * (len(planes) * len(channels)) + rank)
+
+    solver = cp.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = 0
+    status = solver.solve(model)
+    if status != cp.OPTIMAL:
+        raise RuntimeError(f"CP-SAT: {solver.status_name(status)}, where the smallest tile fits")
+    return planes[solver.value(plane.index)], channels[solver.value(channel.index)]
+
+
+LARGEST = 2**40
+"""More cycles than any layer takes: CP-SAT wants a bound of what it computes."""
+
+
+class Choice:
+    """One of several options, as CP-SAT sees it: an index, and a variable for each field."""
+
+    def __init__(self, model: cp_model.CpModel, options: Sequence[Plane | Channels]) -> None:
+        self.model, self.options = model, options
+        self.index = model.new_int_var(0, len(options) - 1, "index")
+
+    def __getitem__(self, field: str) -> cp_model.IntVar:
+        chosen = self.model.new_int_var(*self.bounds(field), field)
+        self.model.add_element(self.index, [getattr(o, field) for o in self.options], chosen)
+        return chosen
+
+    def bounds(self, field: str) -> tuple[int, int]:
+        values = [getattr(option, field) for option in self.options]
+        return min(values), max(values)
+
+
+def hidden_cycles(
+    model: cp_model.CpModel,
+    busy: cp_model.LinearExpr,
+    moves: cp_model.LinearExpr,
+    jobs: cp_model.IntVar,
+) -> cp_model.LinearExpr:
+    """Model ``cost.hidden``."""
+    shorter, seen = (model.new_int_var(0, LARGEST, name) for name in ("shorter", "seen"))
+    model.add_min_equality(shorter, [busy, moves])
+    model.add_division_equality(seen, shorter + jobs - 1, jobs)
+    return shorter - seen
+
+
+def import_solver() -> ModuleType:
+    """Import OR-tools' CP-SAT; raises UserError where it is not installed."""
+    try:
+        from ortools.sat.python import cp_model
+    except ImportError as error:
+        raise UserError(
+            "tiles for soma_dory are found by OR-tools, which is not installed: "
+            "pip install 'firmwright[tiling]'"
+        ) from error
+    return cp_model

@@ -1,0 +1,83 @@
+"""Layers of DIANA's accelerator, and platforms like it, made by hand and at random."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from firmwright.targets.soma_dory.cost import Accelerator
+from firmwright.targets.soma_dory.layer import Array, Kind, Layer
+from firmwright.toolchain import load_platform
+
+NUMBERS = load_platform("diana").accelerators["soma_dory"]
+DIANA = Accelerator.of(NUMBERS)
+KERNELS = st.sampled_from([1, 3, 5, 7])
+
+
+def like_diana(**numbers: Any) -> Accelerator:
+    return Accelerator.of({**NUMBERS, **numbers})
+
+
+def conv2d(
+    image: tuple[int, int, int],
+    channels: int,
+    kernel: tuple[int, int] = (3, 3),
+    stride: int = 1,
+    padding: tuple[int, int, int, int] = (1, 1, 1, 1),
+    kind: Kind = Kind.CONV2D,
+    batch: int = 1,
+    seed: int = 0,
+) -> Layer:
+    """A convolution of an image (channels, height, width), with weights that fit ``kind``."""
+    depth, height, width = image
+    out_height = (height + padding[0] + padding[2] - kernel[0]) // stride + 1
+    out_width = (width + padding[1] + padding[3] - kernel[1]) // stride + 1
+    inputs = 1 if kind is Kind.DEPTHWISE_CONV2D else depth
+    weights, bias = parameters((channels, inputs, *kernel), seed)
+    return Layer(kind, batch, *image, channels, out_height, out_width, kernel, (stride, stride),
+                 padding, 5 + seed % 4, bool(seed % 2), weights, bias)  # fmt: skip
+
+
+def depthwise(image: tuple[int, int, int], **options: Any) -> Layer:
+    return conv2d(image, image[0], kind=Kind.DEPTHWISE_CONV2D, **options)
+
+
+def dense(inputs: int, outputs: int, batch: int = 1, seed: int = 0) -> Layer:
+    weights, bias = parameters((outputs, inputs), seed)
+    return Layer(Kind.DENSE, batch, inputs, 1, 1, outputs, 1, 1, (1, 1), (1, 1), (0, 0, 0, 0),
+                 5 + seed % 4, bool(seed % 2), weights, bias)  # fmt: skip
+
+
+def add(image: tuple[int, int, int], batch: int = 1, seed: int = 0) -> Layer:
+    return Layer(Kind.ADD, batch, *image, *image, (1, 1), (1, 1), (0, 0, 0, 0), seed % 3,
+                 bool(seed % 2), None, None)  # fmt: skip
+
+
+def parameters(shape: tuple[int, ...], seed: int) -> tuple[Array, Array]:
+    random = np.random.default_rng(seed)
+    weights = random.integers(-128, 128, shape).astype("int8")
+    return weights, random.integers(-(2**15), 2**15, shape[0]).astype("int32")
+
+
+@st.composite
+def any_layer(draw: st.DrawFn, side: int = 40) -> Layer:
+    """A small layer of any kind: odd sizes, uneven padding, kernels larger than the image."""
+    kind = draw(st.sampled_from(Kind))
+    batch, seed = draw(st.sampled_from([1, 1, 3])), draw(st.integers(0, 1000))
+    depth, channels = draw(st.integers(1, 40)), draw(st.integers(1, 40))
+    if kind is Kind.DENSE:
+        return dense(depth, channels, batch, seed)
+    image = (depth, draw(st.integers(1, 9)), draw(st.integers(1, side)))
+    if kind is Kind.ADD:
+        return add(image, batch, seed)
+    kernel = draw(st.tuples(KERNELS, KERNELS))
+    need = [max(0, kernel[axis] - image[1 + axis]) for axis in (0, 1)]
+    before = [draw(st.integers(need[axis] // 2, kernel[axis] - 1)) for axis in (0, 1)]
+    after = [
+        draw(st.integers(max(0, need[axis] - before[axis]), kernel[axis] - 1)) for axis in (0, 1)
+    ]
+    outputs = depth if kind is Kind.DEPTHWISE_CONV2D else channels
+    return conv2d(image, outputs, kernel, draw(st.sampled_from([1, 2])),
+                  (*before, *after), kind, batch, seed)  # fmt: skip

@@ -1,0 +1,120 @@
+"""Tilings: the best of all, found again and again, and words where there is none."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from firmwright.errors import UserError
+from firmwright.targets.soma_dory.cost import Accelerator, cycles
+from firmwright.targets.soma_dory.layer import Layer
+from firmwright.targets.soma_dory.tiles import Tile, as_stored, footprint, sums_channels
+from firmwright.targets.soma_dory.tiling import best_tiling, no_tiling_reason
+from tests.targets.soma_dory.layers import DIANA, any_layer, conv2d, dense, depthwise, like_diana
+
+SIZES = st.sampled_from([1500, 4000, 9000, 20000, 64000])
+ACCELERATORS = st.builds(
+    like_diana,
+    l1=SIZES,
+    weights=SIZES,
+    double_buffering=st.booleans(),
+    input_channel_tiling=st.booleans(),
+    bytes_per_cycle=st.sampled_from([4, 16]),
+)
+
+
+def every_tile(layer: Layer, accelerator: Accelerator) -> Iterator[Tile]:
+    """Walk all tiles that fit: multiples of 16 where the accelerator works in 16s, else any."""
+
+    def multiples(length: int) -> list[int]:
+        return [*range(16, length, 16), length]
+
+    channels = multiples(layer.out_channels)
+    depths = [layer.in_channels]
+    if not sums_channels(layer):
+        channels = list(range(1, layer.out_channels + 1))
+    elif accelerator.input_channel_tiling:
+        depths = multiples(layer.in_channels)
+    rows = range(1, layer.out_height + 1)
+    l1 = accelerator.l1 // (2 if accelerator.double_buffering else 1)
+    for numbers in product(channels, rows, multiples(layer.out_width), depths):
+        needed = footprint(layer, Tile(*numbers))
+        if needed.l1 <= l1 and needed.weights <= accelerator.weights:
+            yield Tile(*numbers)
+
+
+@settings(deadline=None, max_examples=60)
+@given(any_layer(), ACCELERATORS)
+def test_no_tile_is_faster_than_the_one_found(layer: Layer, accelerator: Accelerator) -> None:
+    stored = as_stored(layer)
+    fastest = min(
+        (cycles(stored, tile, accelerator).total for tile in every_tile(stored, accelerator)),
+        default=None,
+    )
+    reason = no_tiling_reason(layer, accelerator)
+    if fastest is None:
+        assert reason is not None
+        with pytest.raises(UserError, match="no tiling: its smallest tile"):
+            best_tiling(layer, accelerator)
+        return
+    assert reason is None
+    found = best_tiling(layer, accelerator)
+    assert found.tile in list(every_tile(stored, accelerator))
+    assert found.cycles.total == fastest
+
+
+def test_a_layer_that_fits_is_one_tile() -> None:
+    found = best_tiling(conv2d((16, 32, 32), 32), DIANA)
+    assert found.tile == Tile(32, 32, 32, 16)
+
+
+def test_of_equally_fast_tilings_the_largest_is_taken() -> None:
+    layer = dense(640, 128)
+    assert best_tiling(layer, DIANA).tile == Tile(64, 1, 1, 640)
+    even = cycles(layer, Tile(64, 1, 1, 640), DIANA)
+    assert cycles(layer, Tile(80, 1, 1, 640), DIANA) == even, "a tie, with more memory used"
+
+
+def test_the_batch_changes_no_tile() -> None:
+    layer = conv2d((64, 64, 64), 64)
+    one, four = best_tiling(layer, DIANA), best_tiling(replace(layer, batch=4), DIANA)
+    assert one.tile == four.tile
+    assert four.cycles.total == 4 * one.cycles.total
+
+
+REASONS = {
+    "its smallest tile (10 x 1 x 1 results of 5000 input channels) needs 80,384 B of the weight "
+    "memory, which offers 64,000 B": (dense(5000, 10), DIANA),
+    "its smallest tile (16 x 1 x 16 results of 64 input channels) needs 9,472 B of L1, "
+    "which offers 4,000 B": (conv2d((64, 9, 40), 32), like_diana(l1=4000)),
+    "its smallest tile (1 x 1 x 16 results) needs 160 B of L1, which offers 100 B": (
+        depthwise((8, 9, 40)),
+        like_diana(l1=200, double_buffering=True),
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_a_layer_without_tiling_says_which_memory_is_too_small(reason: str) -> None:
+    layer, accelerator = REASONS[reason]
+    assert no_tiling_reason(layer, accelerator) == reason
+
+
+def test_sums_in_parts_fit_where_whole_ones_do_not() -> None:
+    layer = dense(5000, 10)
+    found = best_tiling(layer, like_diana(input_channel_tiling=True))
+    assert found.tile.in_channels < 5000
+
+
+def test_without_ortools_the_user_is_told_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "ortools.sat.python", None)
+    with pytest.raises(UserError, match=r"pip install 'firmwright\[tiling\]'"):
+        best_tiling(dense(16, 16), DIANA)
