@@ -1,0 +1,72 @@
+"""Weights and biases as DIANA's digital accelerator reads them.
+
+Blocks of 16 output channels, each followed by its biases; what 16 does not divide is padded with
+zeros, and bytes are reversed in each 32-bit word, as in activations. Source: DORY's
+``adjust_data_layout``, whose blocks are kept, while its biases of layers with a number of
+channels that 16 does not divide (corrected there in 9e2dbba) are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from firmwright.targets.soma_dory.device_layout import ROW, reversed_words
+from firmwright.targets.soma_dory.layer import Array, Kind, Layer
+from firmwright.targets.soma_dory.tiles import BIAS_BYTES, LANES, aligned
+
+
+def pack_weights(layer: Layer) -> Array:
+    """Return the bytes (uint8) of a layer's weights and biases; a job reads whole blocks of them.
+
+    The layer has weights: it is no addition.
+    """
+    assert layer.weights is not None and layer.bias is not None
+    weights, bias = PACKERS[layer.kind](layer.weights, layer.bias)
+    blocks = np.concatenate([weights.view("uint8"), bias.view("uint8")], axis=1)
+    return reversed_words(blocks.reshape(-1))
+
+
+def conv2d_blocks(weights: Array, bias: Array) -> tuple[Array, Array]:
+    """Return weights (blocks, [input][row][column][lane]) and biases (blocks, [byte][lane])."""
+    padded = pad(weights, 0)
+    blocks = padded.reshape(-1, LANES, *padded.shape[1:]).transpose(0, 2, 3, 4, 1)
+    return blocks.reshape(len(blocks), -1), bias_planes(pad(bias, 0).reshape(-1, LANES))
+
+
+def depthwise_blocks(weights: Array, bias: Array) -> tuple[Array, Array]:
+    """Return a block for each channel, which is the first of 16 lanes."""
+    lanes = [(0, LANES - 1)]
+    blocks = np.pad(weights.reshape(len(weights), -1, 1), [(0, 0), (0, 0), *lanes])
+    planes = bias_planes(np.pad(bias.reshape(-1, 1), [(0, 0), *lanes]))
+    return blocks.reshape(len(blocks), -1), planes
+
+
+def dense_blocks(weights: Array, bias: Array) -> tuple[Array, Array]:
+    """Return weights (blocks, [inputs / 16][output][input]) and 16 bytes of bias an output."""
+    padded = pad(pad(weights, 0), 1)
+    blocks = padded.reshape(-1, LANES, padded.shape[1] // ROW, ROW).transpose(0, 2, 1, 3)
+    words = pad(bias, 0).astype("<i4").view("uint8").reshape(-1, 4)
+    biases = np.pad(words, [(0, 0), (0, BIAS_BYTES[Kind.DENSE] - 4)])
+    return blocks.reshape(len(blocks), -1), biases.reshape(len(blocks), -1)
+
+
+PACKERS: dict[Kind, Callable[[Array, Array], tuple[Array, Array]]] = {
+    Kind.CONV2D: conv2d_blocks,
+    Kind.DEPTHWISE_CONV2D: depthwise_blocks,
+    Kind.DENSE: dense_blocks,
+}
+
+
+def bias_planes(bias: Array) -> Array:
+    """Split biases (blocks, 16) into four planes of bytes, the least significant first."""
+    split = bias.astype("<i4").view("uint8").reshape(*bias.shape, 4)
+    return np.ascontiguousarray(split.transpose(0, 2, 1)).reshape(len(bias), -1)
+
+
+def pad(array: Array, axis: int) -> Array:
+    """Pad an axis with zeros to a multiple of 16."""
+    widths = [(0, 0)] * array.ndim
+    widths[axis] = (0, aligned(array.shape[axis]) - array.shape[axis])
+    return np.pad(array, widths)
