@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 Record = TypeVar("Record")
 IMAGES = ("elf", "bin", "hex", "map")
-REPORTS = {"quantized": "quantization.json", "accuracy": "accuracy.json"}
+REPORTS = {"quantized": "quantization.json", "accuracy": "accuracy.json",
+           "comparison": "comparison.json"}  # fmt: skip
 """Files of stages that not every recipe has."""
 
 
@@ -78,6 +79,7 @@ def manifest(job: Job, files: tuple[BundledFile, ...]) -> Manifest:
         Source,
     )
     from firmwright.codegen.kernel import Kernels
+    from firmwright.cycles.comparison import Comparison
     from firmwright.cycles.timeline import Timeline
     from firmwright.models import ModelInterface
     from firmwright.planning import Plan
@@ -136,6 +138,7 @@ def manifest(job: Job, files: tuple[BundledFile, ...]) -> Manifest:
         quantization=report(job, "quantized", QuantizationReport),
         accuracy=report(job, "accuracy", AccuracyReport),
         cycles=read_record(stats, Timeline) if job.has("stats") else None,
+        comparison=report(job, "comparison", Comparison),
     )
 
 
@@ -162,6 +165,7 @@ STAGE = Stage(
         "firmware",
         "run",
         "stats",
+        "comparison",
     ),
     code=("bundle", "records.py"),
     options=options,

@@ -21,6 +21,7 @@ from . import (
     batch,
     bundle,
     calibration,
+    comparison,
     firmware,
     kernels,
     model,
@@ -38,7 +39,7 @@ from .reporter import StageReporter
 
 LINE_OF_WORK = (
     model, calibration, quantized, batch, partition, kernels, accuracy, plan, sources, objects,
-    firmware, run, stats, bundle,
+    firmware, run, stats, comparison, bundle,
 )  # fmt: skip
 STAGES = tuple(m.STAGE for m in LINE_OF_WORK)
 
@@ -71,8 +72,9 @@ def task_stages() -> Iterator[dict[str, Any]]:
     One creator for all, for doit refuses one of the name task_run: `doit run` is a command.
     The task is there all the same: `doit run run:digits-rv32-bare`.
     """
+    others = [job.other for job in jobs() if job.other]
     for stage in STAGES:
-        yield from stage.tasks(jobs())
+        yield from stage.tasks([*jobs(), *others])
 
 
 def interrupted(_signal: int, _frame: FrameType | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -28,23 +28,30 @@ from firmwright.toolchain import (
 if TYPE_CHECKING:
     from firmwright.data.samples import Place
 
-OVERRIDES = ("platform", "target", "toolchain", "emulator", "samples", "batch")
+OVERRIDES = ("platform", "target", "toolchain", "emulator", "samples", "batch", "compare")
 VARIABLES = ("recipe", "outdir", *OVERRIDES)
 SHARED_STAGES = frozenset({"partition", "kernels", "accuracy"})
 """Stages whose results do not depend on the platform, unless one of the devices does, or a batch
 is fitted to the platform's memory."""
+TARGET_STAGES = frozenset({"batch", "partition", "kernels", "plan", "sources", "objects",
+                           "firmware", "run", "stats"})  # fmt: skip
+"""What a network that is compiled for a second target goes through; the rest it shares."""
 COUNTING_EMULATORS = frozenset({"unicorn"})
 """Emulators that count instructions."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One recipe to build, and where."""
+    """One recipe to build, and where.
+
+    ``origin`` is the job whose network this one compiles for a second target, to be compared.
+    """
 
     recipe: Recipe
     platform: Platform
     build: Build
     outdir: Path
+    origin: Job | None = None
 
     @property
     def network(self) -> str:
@@ -53,6 +60,8 @@ class Job:
 
     def folder(self, stage: str) -> Path:
         """Return a stage's result folder, below the platform's own where it depends on it."""
+        if self.origin and not self.makes(stage):
+            return self.origin.folder(stage)
         if self.shared(stage):
             return self.outdir / stage
         return self.outdir / self.platform.name / stage
@@ -65,10 +74,24 @@ class Job:
             "calibration": recipe.quantize,
             "quantized": recipe.quantize,
             "accuracy": recipe.evaluate,
+            "comparison": recipe.compare or None,
         }
-        if stage == "stats":
-            return self.emulator in COUNTING_EMULATORS
+        if stage in ("stats", "comparison") and self.emulator not in COUNTING_EMULATORS:
+            return False
         return stage not in asked or asked[stage] is not None
+
+    def makes(self, stage: str) -> bool:
+        """Tell whether a stage's results are this job's own, not those of its origin."""
+        return self.origin is None or stage in TARGET_STAGES
+
+    @cached_property
+    def other(self) -> Job | None:
+        """The job that compiles the same network for the recipe's ``compare``."""
+        if not self.recipe.compare:
+            return None
+        name = f"{self.recipe.name}-compared"
+        recipe = replace(self.recipe, name=name, target=self.recipe.compare, compare=())
+        return replace(self, recipe=recipe, outdir=self.outdir / "compared", origin=self)
 
     def shared(self, stage: str) -> bool:
         if stage in SHARED_STAGES:
@@ -109,7 +132,7 @@ class Job:
     @property
     def cache(self) -> Path:
         """A folder for what compilers and emulators keep; never part of a result."""
-        return self.outdir / ".cache"
+        return self.origin.cache if self.origin else self.outdir / ".cache"
 
     @cached_property
     def model_path(self) -> Path | None:
@@ -236,7 +259,7 @@ def installed() -> Catalogue:
 
 
 def make_job(recipe: Recipe, root: Path, several: bool) -> Job:
-    for device in recipe.target:
+    for device in (*recipe.target, *recipe.compare):
         known = load_target(device.name).options
         for option, _ in device.options:
             if option not in known:

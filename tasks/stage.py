@@ -56,7 +56,7 @@ class Stage:
         """Yield the doit task of each job, below a group task of the stage's name."""
         yield {"basename": self.name, "name": None, "doc": self.sentence}
         for job in jobs:
-            if job.has(self.name):
+            if job.has(self.name) and job.makes(self.name):
                 yield self.task(job)
 
     def task(self, job: Job) -> dict[str, Any]:

@@ -22,6 +22,7 @@ VARIABLES = {
     "toolchain": "compile with this toolchain",
     "emulator": "run in this emulator",
     "samples": "run this many samples",
+    "compare": "compare the cycles with those of this target mix",
     "outdir": "build here instead of build/<recipe name>",
 }
 """The task file's variables: options here, and ``name=value`` as for doit."""

@@ -69,6 +69,18 @@ def test_the_cycles_of_the_layers_are_in_the_manifest_and_in_a_file(built: Repos
         assert yaml.safe_load(file) == dict(enumerate(layers, 1))
 
 
+def test_the_cycles_of_another_target_stand_beside_the_recipes(repository: Repository) -> None:
+    again = [s for s in ALL_STAGES if s not in ("model", "bundle")]
+    ran = repository.build("recipe=digits.yaml", "compare=c")
+    assert sorted(ran) == sorted([*ALL_STAGES, *again, "comparison"])
+    comparison = repository.manifest(BUNDLE)["comparison"]
+    assert (comparison["target"], comparison["other_target"]) == ("c", "c")
+    names = [row["sources"][0] for row in comparison["layers"][:-1]]
+    assert names == ["stem", "downsample", "depthwise", "pointwise", "pool", "dense"]
+    assert all(row["own"] == row["other"] for row in comparison["layers"])
+    assert repository.build("recipe=digits.yaml", "compare=c") == []
+
+
 def test_same_bytes_in_another_folder_at_another_time_for_another_user(tmp_path: Path) -> None:
     first, second = new_repository(tmp_path / "a"), new_repository(tmp_path / "b" / "c")
     second.environment |= {

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from firmwright.codegen.kernel import FloatOperator
+from firmwright.cycles.comparison import Comparison
 from firmwright.cycles.timeline import Timeline
 from firmwright.postprocess.report import DetectionReport
 from firmwright.recipe import Tolerance
@@ -148,7 +149,8 @@ class Manifest:
     ``recipe.sha256`` is the digest of the resolved recipe (defaults filled in, overrides
     applied), so it does not change with a comment. ``versions`` are those of the tools that
     decided about the bytes. ``detection`` lists the boxes of a recipe with `postprocess`.
-    ``cycles`` is None where the emulator counts no instructions.
+    ``cycles`` is None where the emulator counts no instructions, ``comparison`` also without
+    the recipe's `compare`.
     """
 
     manifest_version: int
@@ -167,6 +169,7 @@ class Manifest:
     quantization: QuantizationReport | None = None
     accuracy: AccuracyReport | None = None
     cycles: Timeline | None = None
+    comparison: Comparison | None = None
 
 
 def published_schema() -> dict[str, Any]:

@@ -46,12 +46,13 @@ def name_findings(data: Mapping[str, Any], catalogue: Catalogue) -> Iterator[Fin
         hint = did_you_mean(platform, catalogue.platforms)
         yield Finding(("platform",), f"unknown platform {quoted(platform)}{hint}")
 
-    devices, mistakes = read_target(data.get("target"))
-    yield from mistakes
-    for pointer, device in devices:
-        if device.name not in catalogue.devices:
-            hint = did_you_mean(device.name, catalogue.devices)
-            yield Finding(pointer, f"unknown device {quoted(device.name)}{hint}")
+    for key in ("target", "compare"):
+        devices, mistakes = read_target(data.get(key), key)
+        yield from mistakes
+        for pointer, device in devices:
+            if device.name not in catalogue.devices:
+                hint = did_you_mean(device.name, catalogue.devices)
+                yield Finding(pointer, f"unknown device {quoted(device.name)}{hint}")
 
     listed = catalogue.platform_toolchains.get(platform)
     yield from _choice(

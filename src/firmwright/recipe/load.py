@@ -18,7 +18,7 @@ from firmwright.models.formats import FORMATS, OTHER_SUFFIXES
 from firmwright.recipe.cache import cache_key, read_cached, write_cached
 from firmwright.recipe.catalogue import Catalogue, name_findings
 from firmwright.recipe.postprocess import normal_detection
-from firmwright.recipe.recipe import Recipe, is_platform_file
+from firmwright.recipe.recipe import Recipe, is_platform_file, plain_mix
 from firmwright.recipe.target import read_target
 from firmwright.schema_check import Finding, findings, quoted
 from firmwright.yaml_text import Pointer
@@ -30,6 +30,7 @@ _OVERRIDES: Mapping[str, tuple[str, ...]] = {
     "emulator": ("run", "emulator"),
     "samples": ("run", "samples"),
     "batch": ("batch",),
+    "compare": ("compare",),
 }
 _WHOLE_NUMBERS = frozenset({"samples", "batch"})
 """Overrides whose text is a whole number."""
@@ -278,7 +279,7 @@ def _normal_form(data: dict[str, Any], path: Path, catalogue: Catalogue) -> dict
         model["sha256"] = model["sha256"].lower()
     toolchains = catalogue.platform_toolchains.get(platform, ())
     emulators = catalogue.platform_emulators.get(platform, ())
-    devices, _ = read_target(data["target"])
+    mixes = {key: read_target(data[key])[0] for key in ("target", "compare") if key in data}
     batch = data.get("batch")
     quantizing: dict[str, Any] = {}
     if "quantize" in data:
@@ -291,7 +292,7 @@ def _normal_form(data: dict[str, Any], path: Path, catalogue: Catalogue) -> dict
         **{key: value for key, value in data.items() if key != "postprocess"},
         "name": data.get("name", path.stem),
         "model": model,
-        "target": [{"device": d.name, "options": dict(d.options)} for _, d in devices],
+        **{key: plain_mix(tuple(d for _, d in devices)) for key, devices in mixes.items()},
         "rounding": data.get("rounding", _own_rounding(data)),
         "toolchain": data.get("toolchain", next(iter(toolchains), None)),
         "batch": {"size": batch, "require": False} if isinstance(batch, int) else batch,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -117,6 +117,7 @@ class Recipe:
     detection: Detection | None = None
     quantize: QuantizeOptions | None = None
     evaluate: EvaluateOptions | None = None
+    compare: tuple[DeviceSpec, ...] = ()
 
     def resolve(self, path: str) -> Path:
         """Return a path of the recipe (relative to its folder, or absolute) for opening."""
@@ -127,7 +128,10 @@ class Recipe:
         data = asdict(self)
         del data["path"]
         data["inputs"] = {i.name: {"shape": list(i.shape)} for i in self.inputs}
-        data["target"] = [{"device": d.name, "options": dict(d.options)} for d in self.target]
+        data["target"] = plain_mix(self.target)
+        data["compare"] = plain_mix(self.compare)
+        if not self.compare:
+            del data["compare"]
         data["cflags"] = list(self.cflags)
         data["model"]["files"] = list(self.model.files)
         if isinstance(self.run.inputs, tuple):
@@ -155,10 +159,7 @@ class Recipe:
                 for name, entry in sorted(data["inputs"].items())
             ),
             platform=data["platform"],
-            target=tuple(
-                DeviceSpec(entry["device"], tuple(sorted(entry["options"].items())))
-                for entry in data["target"]
-            ),
+            target=read_mix(data["target"]),
             rounding=data["rounding"],
             toolchain=data["toolchain"],
             c_prefix=data["c_prefix"],
@@ -174,6 +175,7 @@ class Recipe:
             detection=Detection.from_dict(detection) if detection else None,
             quantize=QuantizeOptions.from_data(data["quantize"]) if "quantize" in data else None,
             evaluate=EvaluateOptions.from_data(data["evaluate"]) if "evaluate" in data else None,
+            compare=read_mix(data.get("compare", ())),
         )
 
     def canonical(self) -> dict[str, Any]:
@@ -205,6 +207,15 @@ class Recipe:
         """Digest of the canonical form: comments, order and the recipe's folder do not count."""
         text = json.dumps(self.canonical(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def plain_mix(mix: tuple[DeviceSpec, ...]) -> list[dict[str, Any]]:
+    return [{"device": device.name, "options": dict(device.options)} for device in mix]
+
+
+def read_mix(data: Iterable[Mapping[str, Any]]) -> tuple[DeviceSpec, ...]:
+    """Return the mix that ``plain_mix`` wrote."""
+    return tuple(DeviceSpec(d["device"], tuple(sorted(d["options"].items()))) for d in data)
 
 
 def is_platform_file(platform: str) -> bool:

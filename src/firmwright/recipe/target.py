@@ -26,14 +26,16 @@ def parse_target(text: str) -> tuple[DeviceSpec, ...]:
     return tuple(device for _, device in devices)
 
 
-def read_target(value: Any) -> tuple[list[tuple[Pointer, DeviceSpec]], list[Finding]]:
-    """Return the devices of a recipe's ``target`` with their pointers, and its mistakes.
+def read_target(
+    value: Any, key: str = "target"
+) -> tuple[list[tuple[Pointer, DeviceSpec]], list[Finding]]:
+    """Return the devices of a mix, the value of ``key``, with their pointers, and its mistakes.
 
     What is of the wrong type is passed over: the schema has reported it.
     """
     devices: list[tuple[Pointer, DeviceSpec]] = []
     findings: list[Finding] = []
-    for pointer, entry in _entries(value):
+    for pointer, entry in _entries(value, key):
         if isinstance(entry, str):
             device = _parse_device(entry, pointer, findings)
         else:
@@ -46,14 +48,14 @@ def read_target(value: Any) -> tuple[list[tuple[Pointer, DeviceSpec]], list[Find
     return devices, findings
 
 
-def _entries(value: Any) -> Iterator[tuple[Pointer, Any]]:
+def _entries(value: Any, key: str) -> Iterator[tuple[Pointer, Any]]:
     if isinstance(value, str):
         for part in value.split(","):
-            yield ("target",), part
+            yield (key,), part
     elif isinstance(value, list):
         for i, part in enumerate(value):
             named = isinstance(part, Mapping) and "device" in part
-            yield ("target", i, "device") if named else ("target", i), part
+            yield (key, i, "device") if named else (key, i), part
 
 
 def _parse_device(text: str, pointer: Pointer, findings: list[Finding]) -> DeviceSpec | None:

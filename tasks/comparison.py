@@ -1,0 +1,61 @@
+"""comparison: what the recipe's target saves over another one, layer by layer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from firmwright.errors import UserError
+
+from .jobs import Job
+from .stage import INDEX, Stage
+
+
+def other_job(job: Job) -> Job:
+    """Return the job that compiles the same network for the recipe's ``compare``."""
+    assert job.other is not None
+    return job.other
+
+
+def options(job: Job) -> Any:
+    return [job.recipe.name, mix(job), mix(other_job(job))]
+
+
+def mix(job: Job) -> str:
+    return ", ".join(str(device) for device in job.recipe.target)
+
+
+def inputs(job: Job) -> list[Path]:
+    return [other_job(job).folder(stage) / INDEX for stage in ("run", "stats")]
+
+
+def run(job: Job, folder: Path) -> None:
+    """Write ``comparison.json``; UserError where the two run batches of different sizes."""
+    from firmwright.cycles.comparison import compare_timelines, table
+    from firmwright.cycles.timeline import Timeline
+    from firmwright.records import read_record, write_record
+    from firmwright.verify.record import RunRecord
+
+    both = (job, other_job(job))
+    own, other = (read_record(j.folder("stats") / "stats.json", Timeline) for j in both)
+    batch, others = (read_record(j.folder("run") / "run.json", RunRecord).batch for j in both)
+    if batch != others:
+        raise UserError(
+            f"{job.recipe.name}: compare: a batch of {batch} fits with {mix(both[0])} and one of "
+            f"{others} with {mix(both[1])}; ask for a `batch` that fits both"
+        )
+    comparison = compare_timelines(own, mix(both[0]), other, mix(both[1]))
+    write_record(folder / "comparison.json", comparison)
+    print(f"   {job.recipe.name}: clock cycles with {comparison.target}")
+    print("\n".join(f"   {line}" for line in table(comparison).splitlines()))
+
+
+STAGE = Stage(
+    name="comparison",
+    sentence="compare the cycles with those of another target",
+    needs=("run", "stats"),
+    code=("cycles", "records.py"),
+    options=options,
+    inputs=inputs,
+    run=run,
+)
