@@ -86,7 +86,7 @@ def partition_module(
                 macs=sum(multiply_accumulates(b.value) for b in group.bindings),
                 view=is_view(group, outputs),
                 dequantized=tuple(names[v] for v in inputs if v in dequantized),
-                refusals=choices.refusals(anchor_binding(group), device),
+                refusals=choices.refusals(group.bindings, anchor_binding(group), device),
             )
         )
     return tvm.IRModule(functions), Partition(

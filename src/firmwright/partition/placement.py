@@ -53,13 +53,16 @@ class Choices:
         """Return the device of that name; the last one has what none has taken."""
         return next((d for d in self.mix if d.name == name), self.mix[-1])
 
-    def refusals(self, binding: relax.VarBinding, device: Device) -> tuple[Refusal, ...]:
-        """Say why the devices before ``device`` did not take an operator."""
+    def refusals(
+        self, bindings: Sequence[relax.VarBinding], anchor: relax.VarBinding, device: Device
+    ) -> tuple[Refusal, ...]:
+        """Say why the devices before ``device`` did not take a group's operators."""
         found: list[Refusal] = []
         for earlier in self.mix[: self.mix.index(device)]:
             name = earlier.name
-            unknown = Objection("operator", f"{name} has no {short_name(binding.value)}")
-            objections = self.objections[name].get(binding.var, (unknown,))
+            stated = [self.objections[name].get(b.var, ()) for b in (anchor, *bindings)]
+            unknown = (Objection("operator", f"{name} has no {short_name(anchor.value)}"),)
+            objections = next((o for o in stated if o), unknown)
             found += [Refusal(name, o.rule, o.sentence) for o in objections]
         return tuple(found)
 

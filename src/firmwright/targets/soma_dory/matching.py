@@ -93,6 +93,11 @@ class Unmatched:
     def analog(self) -> bool:
         return self.followers[: len(ANALOG)] == ANALOG
 
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The followers that tell what it is: a requantisation has four."""
+        return tuple(name.removeprefix("relax.") for name in self.followers[:4])
+
 
 @dataclass(frozen=True)
 class Addition:

@@ -25,7 +25,8 @@ from firmwright.transforms.rewriting import (
     operator_name,
 )
 
-REMEDY = "`quantize: {scheme: pow2, arithmetic: shift}` makes one"
+FORM = "the accelerator's form is int32 sums, bias, right_shift, clip, int8"
+REMEDY = "which `quantize: {scheme: pow2, arithmetic: shift}` makes"
 
 
 def place_layers(module: tvm.IRModule, context: Context) -> Placement:
@@ -56,23 +57,21 @@ def unmatched_objection(single: Unmatched, values: dict[relax.Var, relax.Expr]) 
     if single.analog:
         return Objection(
             "analog core",
-            "it has the requantisation of DIANA's analog core (a converter's clip, then a batch "
-            "normalisation), which has no device here; the digital core's is int32 sums, bias, "
-            "right_shift, clip, int8",
+            "it is requantised as DIANA's analog core does it, by a converter's clip and a batch "
+            f"normalisation; that core is no device here, and of the digital one {FORM}",
         )
-    return Objection("requantisation", f"{what_is_there(single, values)}; {REMEDY}")
+    return Objection("requantisation", f"{what_is_there(single, values)}; {FORM}, {REMEDY}")
 
 
 def what_is_there(single: Unmatched, values: dict[relax.Var, relax.Expr]) -> str:
     """Describe an operator that has not the accelerator's requantisation."""
-    asked = "DIANA's requantisation (int32 sums, right_shift, clip, int8)"
     scale = odd_scale(single.anchor.value, values)
     if scale is not None:
-        return f"its scale {scale:.6g} is no power of two, so that it has not {asked}"
-    if dtype_of(single.anchor.var) not in ("int32", "uint32"):
-        return f"it computes {dtype_of(single.anchor.var)}; it has not {asked}"
-    behind = single.followers[0].removeprefix("relax.") if single.followers else "nothing alone"
-    return f"{behind} follows its sums, not {asked}"
+        return f"its scale {scale:.6g} is no power of two"
+    dtype = dtype_of(single.anchor.var)
+    if dtype not in ("int32", "uint32"):
+        return f"it computes {dtype}"
+    return f"its sums are followed by {', '.join(single.shown) or 'no operator of their own'}"
 
 
 def odd_scale(call: tvm.ir.Call, values: dict[relax.Var, relax.Expr]) -> float | None:
