@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -57,6 +58,19 @@ def definition(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Expr:
     """Return what a variable is bound to so far; anything else is itself."""
     bound = builder.lookup_binding(value) if isinstance(value, relax.Var) else None
     return value if bound is None else bound
+
+
+def readers(module: tvm.IRModule) -> Counter[relax.Var]:
+    """Count the values of ``main``, and its result, that read each variable."""
+    found: Counter[relax.Var] = Counter()
+
+    def count(part: relax.Expr) -> None:
+        if isinstance(part, relax.Var):
+            found[part] += 1
+
+    for value in [*(b.value for b in main_bindings(module)), module["main"].body.body]:
+        relax.analysis.post_order_visit(value, count)
+    return found
 
 
 def rewrite_calls(

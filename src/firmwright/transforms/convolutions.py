@@ -1,0 +1,166 @@
+"""Convolutions as accelerators take them: equal strides, their own padding, no scale behind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import gcd
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+from tvm import relax
+
+from firmwright.transforms.rewriting import (
+    Constant,
+    constant_array,
+    definition,
+    dtype_of,
+    operator_name,
+    readers,
+    rewrite_calls,
+)
+
+CONV2D = "relax.nn.conv2d"
+
+
+def convolution(call: tvm.ir.Call, data: relax.Expr, weights: relax.Expr, **changed: Any) -> Any:
+    """Return a two-dimensional convolution like ``call`` of other arguments and attributes."""
+    attrs = call.attrs
+    stated = {
+        "strides": [int(s) for s in attrs.strides],
+        "padding": [int(p) for p in attrs.padding],
+        "dilation": [int(d) for d in attrs.dilation],
+        "groups": int(attrs.groups),
+        "data_layout": str(attrs.data_layout),
+        "kernel_layout": str(attrs.kernel_layout),
+        "out_layout": str(attrs.out_layout),
+        "out_dtype": dtype_of(call),
+    }
+    return relax.op.nn.conv2d(data, weights, **{**stated, **changed})
+
+
+def convert_conv_stride(module: tvm.IRModule) -> tvm.IRModule:
+    """Give a convolution equal strides, and pick the wanted rows and columns by a 1x1 max-pool.
+
+    Exact: the elements that are picked are computed as before. It computes more than it keeps,
+    twice as much for a stride of 1x2.
+    """
+
+    def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+        if operator_name(call) != CONV2D:
+            return call
+        strides = [int(s) for s in call.attrs.strides]
+        common = gcd(*strides)
+        if strides[0] == strides[1]:
+            return call
+        whole = builder.emit(convolution(call, *call.args, strides=[common, common]))
+        return relax.op.nn.max_pool2d(
+            whole,
+            pool_size=[1, 1],
+            strides=[s // common for s in strides],
+            layout=str(call.attrs.out_layout),
+        )
+
+    return rewrite_calls(module, rewrite)
+
+
+def merge_pad_layer(module: tvm.IRModule) -> tvm.IRModule:
+    """Let a convolution do the zero padding in front of it, added to its own.
+
+    Only zeros around the image can be merged; rows and columns are found by the data's layout.
+    """
+
+    def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+        if operator_name(call) != CONV2D:
+            return call
+        pad = definition(builder, call.args[0])
+        around = image_padding(pad, str(call.attrs.data_layout))
+        if around is None:
+            return call
+        own = [int(p) for p in call.attrs.padding]
+        padding = [ours + theirs for ours, theirs in zip(own, around, strict=True)]
+        return convolution(call, pad.args[0], call.args[1], padding=padding)
+
+    return rewrite_calls(module, rewrite)
+
+
+def image_padding(pad: relax.Expr, layout: str) -> tuple[int, int, int, int] | None:
+    """Return what a pad adds at the top, left, bottom and right; None if it is more than that."""
+    if operator_name(pad) != "relax.nn.pad" or str(pad.attrs.pad_mode) != "constant":
+        return None
+    if float(pad.attrs.pad_value):
+        return None
+    widths = [int(w) for w in pad.attrs.pad_width]
+    before = dict(zip(layout, widths[::2], strict=True))
+    after = dict(zip(layout, widths[1::2], strict=True))
+    if any(before[axis] or after[axis] for axis in layout if axis not in "HW"):
+        return None
+    return before["H"], before["W"], after["H"], after["W"]
+
+
+def fold_batch_norm(module: tvm.IRModule) -> tvm.IRModule:
+    """Put a batch normalisation behind a float32 convolution into its weights and a bias.
+
+    Equal but for rounding: the weights are multiplied before the sums, not the sums.
+    """
+    uses = readers(module)
+
+    def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+        if operator_name(call) != "relax.nn.batch_norm" or bool(call.attrs.training):
+            return call
+        data, *statistics = call.args
+        numbers = [definition(builder, s) for s in statistics]
+        conv, bias = with_bias(builder, data, uses)
+        weights = definition(builder, conv.args[1]) if conv is not None else None
+        constants = [*numbers, weights]
+        if conv is None or not all(isinstance(c, Constant) for c in constants):
+            return call
+        axis = str(conv.attrs.out_layout).index("C")
+        if int(call.attrs.axis) != axis or dtype_of(conv) != "float32":
+            return call
+        gamma, beta, mean, variance = (constant_array(n).astype("float64") for n in numbers)
+        scale = gamma / np.sqrt(variance + float(call.attrs.epsilon))
+        folded = scaled(constant_array(weights), scale, str(conv.attrs.kernel_layout))
+        sums = builder.emit(convolution(conv, conv.args[0], relax.const(folded)))
+        along = [1] * 4
+        along[axis] = -1
+        offset = ((bias - mean) * scale + beta).astype("float32").reshape(along)
+        return relax.Tuple([builder.emit(relax.op.add(sums, relax.const(offset))), *statistics[2:]])
+
+    return rewrite_calls(module, rewrite)
+
+
+def with_bias(
+    builder: relax.BlockBuilder, value: relax.Expr, uses: Counter[relax.Var]
+) -> tuple[tvm.ir.Call | None, npt.NDArray[Any]]:
+    """Return the convolution that only ``value`` is computed from, and the bias added to it.
+
+    ``value`` has to be read once, for what else reads it needs it as it is.
+    """
+    nothing = np.zeros(1)
+    call = definition(builder, value)
+    if operator_name(call) == CONV2D and uses[value] == 1:
+        return call, nothing
+    if operator_name(call) != "relax.add" or uses[value] != 1:
+        return None, nothing
+    for data, constant in (call.args, reversed(call.args)):
+        conv, bias = definition(builder, data), definition(builder, constant)
+        if operator_name(conv) == CONV2D and isinstance(bias, Constant) and uses[data] == 1:
+            array = constant_array(bias)
+            if along_channels(array, str(conv.attrs.out_layout)):
+                return conv, array.reshape(-1).astype("float64")
+    return None, nothing
+
+
+def along_channels(array: npt.NDArray[Any], layout: str) -> bool:
+    """Tell a constant that adds one number to each channel of ``layout``."""
+    lengths = dict(zip(reversed(layout), reversed(array.shape), strict=False))
+    return all(length == 1 for axis, length in lengths.items() if axis != "C")
+
+
+def scaled(weights: npt.NDArray[Any], scale: npt.NDArray[Any], layout: str) -> npt.NDArray[Any]:
+    """Multiply each output channel's weights by its number."""
+    along = [-1 if axis == "O" else 1 for axis in layout]
+    products: npt.NDArray[Any] = weights.astype("float64") * scale.reshape(along)
+    return products.astype("float32")

@@ -1,0 +1,101 @@
+"""Operators that give back what they are given: a device must not be asked to run them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from firmwright.transforms.rewriting import (
+    Constant,
+    constant_array,
+    definition,
+    dtype_of,
+    operator_name,
+    rewrite_calls,
+    static_shape,
+)
+
+Rewrite = Callable[[relax.BlockBuilder, tvm.ir.Call], relax.Expr]
+
+
+def remove(name: str, is_identity: Callable[[tvm.ir.Call], bool]) -> Callable[..., tvm.IRModule]:
+    """Return the rewrite that puts an operator's first argument in its place."""
+
+    def rewrite(_builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+        return call.args[0] if operator_name(call) == name and is_identity(call) else call
+
+    return lambda module: rewrite_calls(module, rewrite)
+
+
+def remove_multiply_by_one(module: tvm.IRModule) -> tvm.IRModule:
+    """Remove products with a constant one, on either side, that do not widen the other factor."""
+
+    def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+        if operator_name(call) != "relax.multiply":
+            return call
+        for kept, factor in (call.args, reversed(call.args)):
+            factor = definition(builder, factor)
+            one = isinstance(factor, Constant) and bool(np.all(constant_array(factor) == 1))
+            if one and static_shape(kept) == static_shape(call):
+                return kept
+        return call
+
+    return rewrite_calls(module, rewrite)
+
+
+def remove_training_operators(module: tvm.IRModule) -> tvm.IRModule:
+    """Let dropout's input be its result: it only drops something while a network learns."""
+
+    def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+        if operator_name(call) != "relax.nn.dropout":
+            return call
+        mask = relax.TupleGetItem(builder.emit(call), 1)
+        return relax.Tuple([call.args[0], builder.emit(mask)])
+
+    return rewrite_calls(module, rewrite)
+
+
+def pads_nothing(pad: tvm.ir.Call) -> bool:
+    return not any(int(width) for width in pad.attrs.pad_width)
+
+
+def keeps_type(cast: tvm.ir.Call) -> bool:
+    return dtype_of(cast) == dtype_of(cast.args[0])
+
+
+def keeps_shape(reshape: tvm.ir.Call) -> bool:
+    return static_shape(reshape) == static_shape(reshape.args[0])
+
+
+def keeps_size(resize: tvm.ir.Call) -> bool:
+    """Tell a resize to the input's own size in which every element is looked up at its own place.
+
+    Interpolation then multiplies the neighbour by zero: the same for all finite numbers.
+    """
+    attrs = resize.attrs
+    places = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
+    return (
+        str(attrs.method) in ("nearest_neighbor", "linear")
+        and str(attrs.coordinate_transformation_mode) in places
+        and static_shape(resize) == static_shape(resize.args[0])
+        and dtype_of(resize) == dtype_of(resize.args[0])
+    )
+
+
+def clips_nothing(clip: tvm.ir.Call) -> bool:
+    """Tell a clip of integers to limits that no value of their type exceeds."""
+    dtype = dtype_of(clip)
+    if not dtype.startswith(("int", "uint")):
+        return False
+    low, high = (float(limit.value) for limit in clip.args[1:])
+    return low <= np.iinfo(dtype).min and high >= np.iinfo(dtype).max
+
+
+remove_pad_by_zero = remove("relax.nn.pad", pads_nothing)
+remove_copy = remove("relax.astype", keeps_type)
+remove_identity_reshape = remove("relax.reshape", keeps_shape)
+remove_identity_resize = remove("relax.image.resize2d", keeps_size)
+remove_identity_clip = remove("relax.clip", clips_nothing)

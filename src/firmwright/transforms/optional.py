@@ -1,0 +1,90 @@
+"""Rewrites that a device asks for, or a recipe; they run before the canonical ones, in order.
+
+The names are those that users of TI's compiler know. A recipe switches them by ``transforms``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import tvm
+from tvm import relax
+
+from firmwright.transforms import clip_of_limits, convolutions, identities
+from firmwright.transforms.layout_of_constants import fold_layout_of_constants
+from firmwright.transforms.registry import Transform
+from firmwright.transforms.static_shapes import fold_static_shapes
+
+
+def eliminate_common_subexpressions(module: tvm.IRModule) -> tvm.IRModule:
+    return relax.transform.EliminateCommonSubexpr()(module)
+
+
+PREPARING = (
+    Transform("static-shapes", "no operator computes with shapes", fold_static_shapes),
+    Transform(
+        "layout-of-constants",
+        "no operator only reshapes, transposes or casts a constant",
+        fold_layout_of_constants,
+    ),
+)
+"""What the optional ones need to see: lengths and constants as numbers."""
+
+OPTIONAL = (
+    Transform(
+        "RemoveMultiplyByOne", "nothing is multiplied by one", identities.remove_multiply_by_one
+    ),
+    Transform("RemovePadByZero", "no pad adds nothing", identities.remove_pad_by_zero),
+    Transform("RemoveCopy", "no cast keeps the type", identities.remove_copy),
+    Transform(
+        "RemoveIdentityReshape", "no reshape keeps the shape", identities.remove_identity_reshape
+    ),
+    Transform(
+        "RemoveTrainingOperators", "there is no dropout", identities.remove_training_operators
+    ),
+    Transform(
+        "ConvertMaxMinToClip",
+        "a maximum and a minimum with scalars are one clip",
+        clip_of_limits.convert_max_min_to_clip,
+    ),
+    Transform(
+        "RemoveIdentityResize", "no resize keeps the size", identities.remove_identity_resize
+    ),
+    Transform(
+        "ConvertConvStride",
+        "a convolution has the same stride in both directions; a 1x1 max-pool picks the rest",
+        convolutions.convert_conv_stride,
+    ),
+    Transform(
+        "MergePadLayer",
+        "a convolution does the zero padding in front of it",
+        convolutions.merge_pad_layer,
+    ),
+    Transform(
+        "RemoveIdentityClip",
+        "integers are not clipped to limits that they cannot exceed",
+        identities.remove_identity_clip,
+    ),
+    Transform(
+        "EliminateCommonSubexpr", "nothing is computed twice", eliminate_common_subexpressions
+    ),
+    Transform(
+        "FoldBatchNorm",
+        "a float convolution's weights hold the batch normalisation behind it",
+        convolutions.fold_batch_norm,
+    ),
+)
+
+
+def rewritten(module: tvm.IRModule, names: Collection[str]) -> tvm.IRModule:
+    """Apply the rewrites of these names; every name is one of :data:`OPTIONAL`."""
+    for transform in chosen(names):
+        module = transform.apply(module)
+    return module
+
+
+def chosen(names: Collection[str]) -> Iterator[Transform]:
+    """Yield the rewrites of these names in their order, after what prepares for them."""
+    if names:
+        yield from PREPARING
+    yield from (transform for transform in OPTIONAL if transform.name in names)
