@@ -27,7 +27,7 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.codegen.kernel import Kernels
     from firmwright.models import ModelInterface
     from firmwright.partition.outline import partition_module
-    from firmwright.planning import make_plan, ram_needed
+    from firmwright.planning import Program, make_plan, ram_needed
     from firmwright.planning.batch import batched_interface, choose_batch
     from firmwright.records import read_record, write_record
     from firmwright.transforms import CANONICAL
@@ -47,8 +47,9 @@ def run(job: Job, folder: Path) -> None:
             for region in partition.regions
             if not region.view
         ]
-        plan = make_plan(partition, Kernels(tuple(r.kernel for r in lowered)))
-        return ram_needed(plan, ports, job.platform)
+        kernels = Kernels(tuple(r.kernel for r in lowered))
+        plan = make_plan(partition, kernels)
+        return ram_needed(Program(plan, partition, kernels, ports), job.platform)
 
     assert job.recipe.batch is not None
     choice = choose_batch(job.recipe.batch.size, job.recipe.batch.require, job.platform, needed)

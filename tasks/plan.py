@@ -10,8 +10,10 @@ from .stage import Stage
 
 
 def memory_options(job: Job) -> Any:
-    ram = job.platform.memories.get("ram")
-    return {"ram": ram.size if ram else None, "stack": job.platform.stack}
+    platform = job.platform
+    ram = platform.memories.get("ram")
+    code = platform.code if platform.all_in_ram else None
+    return {"ram": ram.size if ram else None, "stack": platform.stack, "code": code}
 
 
 def options(job: Job) -> Any:
@@ -28,14 +30,14 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.codegen.kernel import Kernels
     from firmwright.models import ModelInterface
     from firmwright.partition import Partition
-    from firmwright.planning import check_memory, make_plan
+    from firmwright.planning import Program, check_memory, make_plan
     from firmwright.records import read_record, write_record
 
     interface = read_record(job.folder("partition") / "interface.json", ModelInterface)
     partition = read_record(job.folder("partition") / "partition.json", Partition)
     kernels = read_record(job.folder("kernels") / "kernels.json", Kernels)
     plan = make_plan(partition, kernels)
-    check_memory(plan, partition, interface, job.platform, boxes(job))
+    check_memory(Program(plan, partition, kernels, interface, boxes(job)), job.platform)
     write_record(folder / "plan.json", plan)
 
 

@@ -59,7 +59,7 @@ def choose_batch(
     """
     memory, available = capacity(platform)
     needed = cache(ram_needed)
-    actual = largest(wanted, available, needed, platform.stack)
+    actual = largest(wanted, available, needed)
     choice = BatchChoice(
         desired_batch_size=wanted,
         actual_batch_size=actual,
@@ -81,16 +81,19 @@ def choose_batch(
     return choice
 
 
-def largest(wanted: int, available: int, needed: Callable[[int], int], fixed: int) -> int:
+def largest(wanted: int, available: int, needed: Callable[[int], int]) -> int:
     """Return the largest batch that fits, 0 if none does.
 
-    Memory grows with the batch almost in proportion, so a straight line through one sample comes
-    close; from there every size is tried, for a placement need not be as tight for each.
+    Memory grows with the batch almost in proportion, so a straight line through the first two
+    sizes comes close; from there every size is tried, for a placement need not be as tight for
+    each.
     """
     if needed(1) > available:
         return 0
-    for_one = max(needed(1) - fixed, 1)
-    size = max(1, min(wanted, (available - fixed) // for_one))
+    if wanted == 1:
+        return 1
+    growth = max(needed(2) - needed(1), 1)
+    size = min(wanted, 1 + (available - needed(1)) // growth)
     while size > 1 and needed(size) > available:
         size -= 1
     while size < wanted and needed(size + 1) <= available:

@@ -119,22 +119,18 @@ class Consumer:
     what: str
 
 
-def memory_consumers(
-    plan: Plan, partition: Partition, interface: ModelInterface, stack: int, boxes: int
-) -> list[Consumer]:
-    """Return everything that takes RAM at the same time or in turn, the largest first."""
-    producers = {name: r.name for r in partition.regions for name in r.outputs}
-    consumers = [Consumer(stack, "stack")]
-    if boxes:
-        consumers.append(Consumer(boxes * BOX_BYTES, f"room for {boxes:,} boxes"))
-    consumers += [Consumer(t.bytes, f"input '{t.name}'") for t in interface.inputs]
-    consumers += [Consumer(t.bytes, f"output '{t.name}'") for t in interface.outputs]
-    for buffer in plan.buffers:
-        made_by = producers.get(buffer.name)
-        what = f"result of {made_by}" if made_by else f"working memory {buffer.name}"
-        steps = f"alive from step {buffer.first} to {buffer.last}"
-        consumers.append(Consumer(buffer.bytes, f"{what}, {steps}"))
-    return sorted(consumers, key=lambda c: (-c.bytes, c.what))
+@dataclass(frozen=True)
+class Program:
+    """What shares the platform's memory.
+
+    ``boxes`` is how many candidates a detection has room for.
+    """
+
+    plan: Plan
+    partition: Partition
+    kernels: Kernels
+    interface: ModelInterface
+    boxes: int = 0
 
 
 def capacity(platform: Platform) -> tuple[str, int]:
@@ -143,38 +139,67 @@ def capacity(platform: Platform) -> tuple[str, int]:
     return ("ram", ram.size) if ram else ("32-bit indices", ADDRESSABLE)
 
 
-def ram_needed(plan: Plan, interface: ModelInterface, platform: Platform, boxes: int = 0) -> int:
-    """Return the bytes of RAM that arena, stack and the program's own buffers take together.
+def memory_parts(program: Program, platform: Platform) -> list[Consumer]:
+    """Return what takes RAM together; weights and code only where there is no flash."""
+    interface = program.interface
+    parts = [
+        Consumer(program.plan.arena_bytes, "arena"),
+        Consumer(
+            sum(t.bytes for t in (*interface.inputs, *interface.outputs)), "inputs and outputs"
+        ),
+        Consumer(program.boxes * BOX_BYTES, "boxes"),
+        Consumer(platform.stack, "stack"),
+    ]
+    if platform.all_in_ram:
+        weights = sum(w.bytes for k in program.kernels.kernels for w in k.weights)
+        parts += [Consumer(weights, "weights"), Consumer(platform.code, "code")]
+    return [part for part in parts if part.bytes]
 
-    ``boxes`` is how many candidates a detection has room for.
-    """
-    ports = sum(t.bytes for t in (*interface.inputs, *interface.outputs))
-    return plan.arena_bytes + platform.stack + ports + boxes * BOX_BYTES
+
+def ram_needed(program: Program, platform: Platform) -> int:
+    """Return the bytes of RAM that everything takes together."""
+    return sum(part.bytes for part in memory_parts(program, platform))
 
 
-def check_memory(
-    plan: Plan, partition: Partition, interface: ModelInterface, platform: Platform, boxes: int = 0
-) -> None:
-    """Raise UserError when arena, stack and the program's own buffers exceed the memory.
-
-    ``boxes`` is how many candidates a detection has room for.
-    """
+def check_memory(program: Program, platform: Platform) -> None:
+    """Raise UserError when everything together exceeds the memory."""
     _, available = capacity(platform)
-    needed = ram_needed(plan, interface, platform, boxes)
+    parts = memory_parts(program, platform)
+    needed = sum(part.bytes for part in parts)
     if needed <= available:
         return
-    room = boxes * BOX_BYTES
-    ports = needed - plan.arena_bytes - platform.stack - room
-    parts = [f"{plan.arena_bytes:,} arena", f"{ports:,} inputs and outputs"]
-    parts += [f"{room:,} boxes"] if boxes else []
-    parts += [f"{platform.stack:,} stack"]
-    consumers = memory_consumers(plan, partition, interface, platform.stack, boxes)
+    shares = ", ".join(f"{part.bytes:,} {part.what}" for part in parts)
+    consumers = memory_consumers(program, platform)
     raise UserError(
         "\n".join(
             [
                 f"the network does not fit {platform.name}: it needs {needed:,} bytes of RAM "
-                f"({', '.join(parts)}), {available:,} are available; the largest buffers:",
+                f"({shares}), {available:,} are available; the largest buffers:",
                 *(f"  {c.bytes:>12,} bytes  {c.what}" for c in consumers[:LARGEST_SHOWN]),
             ]
         )
     )
+
+
+def memory_consumers(program: Program, platform: Platform) -> list[Consumer]:
+    """Return every buffer and constant that takes RAM, at the same time or in turn, by size."""
+    interface = program.interface
+    producers = {name: r.name for r in program.partition.regions for name in r.outputs}
+    consumers = [Consumer(platform.stack, "stack")]
+    if program.boxes:
+        consumers.append(Consumer(program.boxes * BOX_BYTES, f"room for {program.boxes:,} boxes"))
+    consumers += [Consumer(t.bytes, f"input '{t.name}'") for t in interface.inputs]
+    consumers += [Consumer(t.bytes, f"output '{t.name}'") for t in interface.outputs]
+    if platform.all_in_ram:
+        consumers.append(Consumer(platform.code, "code, as the platform allows for it"))
+        consumers += [
+            Consumer(w.bytes, f"weights of {k.region}")
+            for k in program.kernels.kernels
+            for w in k.weights
+        ]
+    for buffer in program.plan.buffers:
+        made_by = producers.get(buffer.name)
+        what = f"result of {made_by}" if made_by else f"working memory {buffer.name}"
+        steps = f"alive from step {buffer.first} to {buffer.last}"
+        consumers.append(Consumer(buffer.bytes, f"{what}, {steps}"))
+    return sorted(consumers, key=lambda c: (-c.bytes, c.what))

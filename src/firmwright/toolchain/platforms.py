@@ -54,6 +54,11 @@ class Platform:
     accelerators: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     qemu: Qemu | None = None
 
+    @property
+    def all_in_ram(self) -> bool:
+        """Whether code and constants share the RAM with what the program writes."""
+        return "ram" in self.memories and "flash" not in self.memories
+
 
 def platform_names() -> tuple[str, ...]:
     """Return the names of the platforms that come with firmwright, sorted."""

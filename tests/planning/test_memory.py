@@ -1,0 +1,41 @@
+"""What counts against a platform's memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from firmwright.codegen.kernel import Kernel, Kernels, Parameter
+from firmwright.errors import UserError
+from firmwright.models.interface import ModelInterface
+from firmwright.partition.regions import Partition
+from firmwright.planning import Plan, Program, check_memory, ram_needed
+from firmwright.toolchain import load_platform
+
+RV32, DIANA = load_platform("rv32-bare"), load_platform("diana")
+
+
+def program(weights: int) -> Program:
+    """Return a program with an arena of 100,000 bytes and one region that has weights."""
+    constants = (Parameter("w", "int8", weights, "conv_weights"),)
+    kernel = Kernel("conv", (), constants, (), (), "", (), 0, ())
+    return Program(
+        plan=Plan(100_000, 100_000, (), {}, ()),
+        partition=Partition((), (), (), ()),
+        kernels=Kernels((kernel,)),
+        interface=ModelInterface("relax", "", (), (), ()),
+    )
+
+
+def test_weights_and_code_count_only_where_they_live_in_ram() -> None:
+    assert ram_needed(program(50_000), RV32) == 100_000 + RV32.stack
+    together = 150_000 + DIANA.stack + DIANA.code
+    assert ram_needed(program(50_000), DIANA) == together
+
+
+def test_weights_that_leave_no_room_are_named() -> None:
+    room = DIANA.memories["ram"].size - DIANA.stack - DIANA.code - 100_000
+    check_memory(program(room), DIANA)
+    with pytest.raises(UserError) as caught:
+        check_memory(program(room + 1), DIANA)
+    assert "it needs 512,001 bytes of RAM (100,000 arena, " in str(caught.value)
+    assert f"{room + 1:,} bytes  weights of conv" in str(caught.value)
