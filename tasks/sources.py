@@ -30,7 +30,10 @@ def inputs(job: Job) -> list[Path]:
     from importlib.resources import files
 
     folder = Path(str(files("firmwright.templates")))
-    used = ["network", "application", "runtime", "project", f"boards/{job.platform.board}"]
+    board = job.platform.board
+    used = ["network", "application", "runtime", "project"]
+    used += [f"boards/{b.name}" for b in (folder / "boards").iterdir()]  # they include each other
+    used += [part for d in job.recipe.target for part in (d.name, f"{d.name}/{board}")]
     if not job.build.settings.libc:
         used.append("freestanding")
     if job.recipe.detection:

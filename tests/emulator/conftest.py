@@ -9,6 +9,7 @@ from pathlib import Path
 import jinja2
 import pytest
 
+from firmwright.codegen.project import device_templates
 from firmwright.emulator import Execution, run_firmware
 from firmwright.errors import UserError
 from firmwright.toolchain import (
@@ -86,9 +87,17 @@ def run(cache: Path) -> RunFirmware:
 
 
 def _render_board(platform: Platform, project: Path) -> None:
-    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(str(TEMPLATES)),
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+    )
     board = TEMPLATES.joinpath("boards", platform.board)
-    for template in [*board.iterdir(), TEMPLATES.joinpath("runtime", "fw_hal.h.j2")]:
+    templates = [*board.iterdir(), TEMPLATES.joinpath("runtime", "fw_hal.h.j2")]
+    for device in platform.accelerators:
+        names = device_templates(device, platform.board)
+        templates += [TEMPLATES.joinpath(*name.split("/")) for name in names]
+    for template in templates:
         text = environment.from_string(template.read_text(encoding="utf-8")).render(
             platform=platform, stack_bytes=platform.stack
         )

@@ -20,11 +20,13 @@ EVERYWHERE = [
     ("host", "native"),
     ("rv32-bare", "unicorn"),
     ("rv32-bare", "qemu"),
+    ("diana", "unicorn"),
     ("cortex-m4-bare", "unicorn"),
     ("cortex-m4-bare", "qemu"),
     ("aarch64-linux", "qemu-user"),
 ]
 GCC = [("rv32-bare", "riscv64-unknown-elf-gcc"), ("cortex-m4-bare", "arm-none-eabi-gcc")]
+DIANA_GCC = ("diana", "riscv64-unknown-elf-gcc")
 
 
 def message(data: bytes) -> bytes:
@@ -58,7 +60,9 @@ def test_initial_memory(
     build: BuildFirmware, run: RunFirmware, platform: str, emulator: str, toolchain: str
 ) -> None:
     compiler = (
-        dict([("host", "gcc"), ("aarch64-linux", "zig"), *GCC])[platform] if toolchain else ""
+        dict([("host", "gcc"), ("aarch64-linux", "zig"), *GCC, DIANA_GCC])[platform]
+        if toolchain
+        else ""
     )
     execution = run(build("memory.c", platform, compiler), platform, b"", emulator)
     assert execution.exit_code == 0
@@ -66,7 +70,7 @@ def test_initial_memory(
         assert execution.console == b"\xa5", "RAM must not come up as zeros"
 
 
-@pytest.mark.parametrize(("platform", "toolchain"), GCC)
+@pytest.mark.parametrize(("platform", "toolchain"), [*GCC, DIANA_GCC])
 def test_console_with_gcc(
     build: BuildFirmware, run: RunFirmware, platform: str, toolchain: str
 ) -> None:
@@ -111,6 +115,14 @@ def test_data_that_does_not_fit_is_a_link_error(
     one_byte_too_many = load_platform(platform).memories["ram"].size - 16 * 1024 + 1
     with pytest.raises(UserError, match="ram"):
         build("large.c", platform, toolchain, (f"-DBYTES={one_byte_too_many}",))
+
+
+@pytest.mark.parametrize("toolchain", ["zig", "riscv64-unknown-elf-gcc"])
+def test_without_a_flash_code_takes_its_share_of_ram(build: BuildFirmware, toolchain: str) -> None:
+    diana = load_platform("diana")
+    no_room_for_code = diana.memories["ram"].size - diana.stack
+    with pytest.raises(UserError, match="ram"):
+        build("large.c", "diana", toolchain, (f"-DBYTES={no_room_for_code}",))
 
 
 @pytest.mark.parametrize(("platform", "toolchain"), [(name, "zig") for name in BARE] + GCC)

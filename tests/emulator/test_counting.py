@@ -13,10 +13,11 @@ import pytest
 from unicorn.unicorn_const import UC_HOOK_CODE, UC_HOOK_INTR
 
 from firmwright.emulator import run_firmware
-from firmwright.emulator.block_counter import build_library
 from firmwright.emulator.console import Console
+from firmwright.emulator.execution import Run
 from firmwright.emulator.image import read_firmware
 from firmwright.emulator.machines import MACHINES
+from firmwright.emulator.native_library import build_library
 from firmwright.errors import UserError
 from firmwright.toolchain import load_platform
 
@@ -98,7 +99,8 @@ def count_every_instruction(
     firmware = read_firmware(elf)
     counts: Counter[str] = Counter()
     stops: list[object] = []
-    machine = MACHINES[platform.board](Console(console_input), stops.append)
+    run = Run(firmware, platform, console_input, "counted", (), elf.parent, 0)
+    machine = MACHINES[platform.board](run, Console(console_input), stops.append)
     engine = machine.engine
     for memory in platform.memories.values():
         engine.mem_map(memory.origin, memory.size)
@@ -158,8 +160,9 @@ def test_an_unknown_function_is_refused(build: BuildFirmware, cache: Path) -> No
 
 
 def test_the_native_hook_is_built_once(tmp_path: Path) -> None:
-    first = build_library(tmp_path)
+    source = {"one.c": b"int one(void) { return 1; }"}
+    first = build_library("one", source, tmp_path)
     written = first.stat().st_mtime_ns
-    assert build_library(tmp_path) == first
+    assert build_library("one", source, tmp_path) == first
     assert first.stat().st_mtime_ns == written
     assert sorted(tmp_path.iterdir()) == [first], "nothing else may be left behind"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from firmwright.codegen.templates import (
     render,
     template_folder,
 )
+from firmwright.errors import UserError
 from firmwright.models.interface import ModelInterface, Tensor
 from firmwright.partition.regions import Partition, Region
 from firmwright.planning.plan import Plan
@@ -71,24 +72,31 @@ class Network:
     detector: Detector | None = None
 
 
-def board_templates(board: str) -> list[str]:
-    folder = template_folder().joinpath("boards", board)
-    return [f"boards/{board}/{n}" for n in sorted(e.name for e in folder.iterdir())
-            if n.endswith(SUFFIX)]  # fmt: skip
+def templates_in(name: str) -> list[str]:
+    """Return the templates that lie in this folder itself, sorted; none where it is missing."""
+    folder = template_folder().joinpath(*name.split("/"))
+    if not folder.is_dir():
+        return []
+    return [f"{name}/{n}" for n in sorted(e.name for e in folder.iterdir()) if n.endswith(SUFFIX)]
 
 
-def freestanding_templates() -> list[str]:
-    folder = template_folder().joinpath("freestanding")
-    return [f"freestanding/{n}" for n in sorted(e.name for e in folder.iterdir())
-            if n.endswith(SUFFIX)]  # fmt: skip
+def device_templates(device: str, board: str) -> list[str]:
+    """Return a device's header and its code for the board; none where it is the processor."""
+    common = templates_in(device)
+    own = templates_in(f"{device}/{board}")
+    if common and not own:
+        raise UserError(f"board '{board}' has no code for the device {device}")
+    return common + own
 
 
-def project_templates(build: Build, detection: bool) -> list[str]:
+def project_templates(build: Build, detection: bool, devices: Iterable[str]) -> list[str]:
     """Return every template that this project is rendered from, without the regions'."""
     names = [f"{n}{SUFFIX}" for n in NETWORK + (DETECTION if detection else ())]
-    names += board_templates(build.platform.board)
+    names += templates_in(f"boards/{build.platform.board}")
+    for device in sorted(set(devices)):
+        names += device_templates(device, build.platform.board)
     if not build.settings.libc:
-        names += freestanding_templates()
+        names += templates_in("freestanding")
     return [*names, "network/region.c.j2", "network/alias.h.j2", "project/Makefile.j2"]
 
 
@@ -113,7 +121,8 @@ def write_project(network: Network, build: Build, folder: Path) -> None:
         "byte_values": byte_values(network.interface.outputs) if network.detector else {},
         "functions_by_header": functions_by_header(),
     }
-    for template in project_templates(build, network.detector is not None)[:-3]:
+    devices = {region.device for region in network.partition.regions}
+    for template in project_templates(build, network.detector is not None, devices)[:-3]:
         write(folder / target_name(template), render(env, template, common))
     for step in calls:
         text = render(env, "network/region.c.j2", {**common, "step": step})

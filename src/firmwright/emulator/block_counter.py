@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import importlib.resources
-import platform
-import sys
-import tempfile
 from collections import Counter
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
 
 from firmwright.emulator.engine import Engine, add_native_block_hook, library_function
 from firmwright.emulator.image import Firmware
-from firmwright.toolchain.compilers import run_compiler
+from firmwright.emulator.native_library import build_library
 
 
 class _Block(ctypes.Structure):
@@ -61,26 +56,12 @@ class _Counter(ctypes.Structure):
     )
 
 
-def build_library(scratch: Path) -> Path:
-    """Compile ``block_counter.c`` for this machine into ``scratch``, unless it is there already.
-
-    The file name holds a digest of all that went in, and the file appears by a rename, so
-    several processes may share the folder.
-    """
-    source = importlib.resources.files("firmwright.emulator").joinpath("block_counter.c")
-    content = source.read_bytes()
-    key = "\0".join([version("ziglang"), sys.platform, platform.machine()]).encode() + content
-    library = scratch / f"block_counter-{hashlib.sha256(key).hexdigest()[:16]}.so"
-    if library.exists():
-        return library
-    scratch.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=scratch, prefix="block_counter-") as folder:
-        Path(folder, "block_counter.c").write_bytes(content)
-        command = [sys.executable, "-m", "ziglang", "cc", "-std=c99", "-O2", "-g0", "-fPIC"]
-        command += ["-shared", "-nostdlib", "-o", "block_counter.so", "block_counter.c"]
-        run_compiler(command, Path(folder), cache=Path(folder))
-        Path(folder, "block_counter.so").replace(library)
-    return library
+def load_library(scratch: Path) -> ctypes.CDLL:
+    """Return ``block_counter.c``, compiled for this machine."""
+    source = "block_counter.c"
+    content = importlib.resources.files("firmwright.emulator").joinpath(source).read_bytes()
+    library = build_library("block_counter", {source: content}, scratch)
+    return ctypes.CDLL(str(library.resolve()))
 
 
 class BlockCounter:
@@ -107,7 +88,7 @@ class BlockCounter:
         self._firmware = firmware
         start, code = firmware.code
         # Attributes keep alive what the C side holds pointers to.
-        self._library = ctypes.CDLL(str(build_library(scratch).resolve()))
+        self._library = load_library(scratch)
         self._blocks = (_Block * (len(code) // 2 + 1))()
         self._names = tuple(parts)
         self._parts = (_Part * len(parts))(*(_Part(0, address) for address in parts.values()))

@@ -69,9 +69,10 @@ class Symbols:
 
 @dataclass(frozen=True)
 class Firmware:
-    """An ELF file, read."""
+    """An ELF file, read; ``entry`` is the address where it says that execution begins."""
 
     path: Path
+    entry: int
     segments: tuple[Segment, ...]
     symbols: Symbols
 
@@ -96,7 +97,7 @@ def read_firmware(path: Path) -> Firmware:
                 for segment in elf.iter_segments("PT_LOAD")
                 if segment["p_filesz"]
             )
-            return Firmware(path, segments, _symbols(elf))
+            return Firmware(path, int(elf["e_entry"]), segments, _symbols(elf))
     except OSError as error:
         raise UserError(f"{path}: cannot read the firmware: {error.strerror}") from error
     except ELFError as error:

@@ -22,6 +22,8 @@ _ADDRESS_LIMIT = 1 << 32
 _RAM_PATTERN = b"\xa5"
 _ERASED_FLASH = b"\xff"
 
+_DATA = uc.UC_PROT_READ | uc.UC_PROT_WRITE
+
 _ACCESSES = {
     uc.UC_MEM_READ_UNMAPPED: "read from address {address:#010x}, where there is no memory",
     uc.UC_MEM_WRITE_UNMAPPED: "write to address {address:#010x}, where there is no memory",
@@ -50,7 +52,7 @@ class _Session:
         self._firmware = run.firmware
         self._stopped: Stop | None = None
         self._console = Console(run.console_input)
-        self._machine = MACHINES[run.platform.board](self._console, self._stop)
+        self._machine = MACHINES[run.platform.board](run, self._console, self._stop)
         self._engine = self._machine.engine
         self._load()
         address_of = self._firmware.symbols.address_of
@@ -71,8 +73,8 @@ class _Session:
 
     def execute(self) -> Execution:
         """Run from reset to exit."""
-        start = self._machine.reset(self._run.platform.memories["flash"].origin)
-        self._emulate(start)
+        flash = self._run.platform.memories.get("flash")
+        self._emulate(self._machine.reset(flash.origin if flash else self._firmware.entry))
         stopped = self._stopped
         place = self._firmware.symbols.place
         if stopped is None:
@@ -108,9 +110,10 @@ class _Session:
     def _load(self) -> None:
         """Fill the memories, and copy the segments to their load addresses."""
         memories = self._run.platform.memories
+        data = uc.UC_PROT_ALL if self._run.platform.all_in_ram else _DATA
         fills = {"flash": (_ERASED_FLASH, uc.UC_PROT_READ | uc.UC_PROT_EXEC)}
         for name, memory in sorted(memories.items()):
-            fill, access = fills.get(name, (_RAM_PATTERN, uc.UC_PROT_READ | uc.UC_PROT_WRITE))
+            fill, access = fills.get(name, (_RAM_PATTERN, data))
             size = -(-memory.size // _PAGE) * _PAGE
             self._engine.mem_map(memory.origin, size, access)
             self._engine.mem_write(memory.origin, fill * size)

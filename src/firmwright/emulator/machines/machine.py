@@ -8,6 +8,7 @@ from typing import Protocol
 
 from firmwright.emulator.console import Console
 from firmwright.emulator.engine import Engine
+from firmwright.emulator.execution import Run
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,14 @@ class Machine(Protocol):
     link_register: int
     engine: Engine
 
-    def __init__(self, console: Console, stop: Callable[[Stop], None]) -> None:
+    def __init__(self, run: Run, console: Console, stop: Callable[[Stop], None]) -> None:
         """Create the processor and map the devices."""
 
-    def reset(self, flash_origin: int) -> int:
-        """Set the registers as after a reset; return the address where execution begins."""
+    def reset(self, start: int) -> int:
+        """Set the registers as after a reset; return the address where execution begins.
+
+        ``start`` is the first address of flash; without one, the firmware's entry.
+        """
 
     def interrupt(self, number: int) -> Stop:
         """Return what the processor exception ``number`` of unicorn means."""

@@ -20,6 +20,7 @@ from unicorn.unicorn_const import UC_ARCH_ARM, UC_MODE_MCLASS, UC_MODE_THUMB
 
 from firmwright.emulator.console import Console
 from firmwright.emulator.engine import open_engine
+from firmwright.emulator.execution import Run
 from firmwright.emulator.machines.machine import Stop
 
 _PAGE = 0x1000
@@ -59,7 +60,7 @@ class Mps2An386:
     stack_register = UC_ARM_REG_SP
     link_register = UC_ARM_REG_LR
 
-    def __init__(self, console: Console, stop: Callable[[Stop], None]) -> None:
+    def __init__(self, _run: Run, console: Console, stop: Callable[[Stop], None]) -> None:
         self._console = console
         self._stop = stop
         self._uart_control = 0
@@ -67,9 +68,9 @@ class Mps2An386:
         self.engine.mem_map(_SYSTEM_CONTROL, _SYSTEM_CONTROL_SIZE)
         self.engine.mmio_map(_UART, _PAGE, self._read_uart, None, self._write_uart, None)
 
-    def reset(self, flash_origin: int) -> int:
+    def reset(self, start: int) -> int:
         """Take the stack pointer and the first instruction's address from the vector table."""
-        vectors = self.engine.mem_read(flash_origin, 8)
+        vectors = self.engine.mem_read(start, 8)
         self.engine.reg_write(UC_ARM_REG_SP, int.from_bytes(vectors[:4], "little"))
         return int.from_bytes(vectors[4:], "little")
 

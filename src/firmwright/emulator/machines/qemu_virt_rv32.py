@@ -13,6 +13,7 @@ from unicorn.unicorn_const import UC_ARCH_RISCV, UC_MODE_RISCV32
 
 from firmwright.emulator.console import Console
 from firmwright.emulator.engine import open_engine
+from firmwright.emulator.execution import Run
 from firmwright.emulator.machines.machine import Stop
 
 _PAGE = 0x1000
@@ -49,16 +50,16 @@ class QemuVirtRv32:
     stack_register = UC_RISCV_REG_SP
     link_register = UC_RISCV_REG_RA
 
-    def __init__(self, console: Console, stop: Callable[[Stop], None]) -> None:
+    def __init__(self, _run: Run, console: Console, stop: Callable[[Stop], None]) -> None:
         self._console = console
         self._stop = stop
         self.engine = open_engine(UC_ARCH_RISCV, UC_MODE_RISCV32)
         self.engine.mmio_map(_UART, _PAGE, self._read_uart, None, self._write_uart, None)
         self.engine.mmio_map(_FINISHER, _PAGE, None, None, self._write_finisher, None)
 
-    def reset(self, flash_origin: int) -> int:
-        """Begin at the first address of flash."""
-        return flash_origin
+    def reset(self, start: int) -> int:
+        """Begin there: the core has no vector table."""
+        return start
 
     def interrupt(self, number: int) -> Stop:
         """Every trap is a fault: the firmware uses none."""

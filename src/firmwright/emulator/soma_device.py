@@ -1,0 +1,192 @@
+"""DIANA's digital accelerator as a memory-mapped device of an emulated machine.
+
+The other side is ``templates/soma_dory/diana/fw_soma.c.j2``; what a job computes is the C of
+``templates/soma_dory/posix``, the same that host builds contain.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from firmwright.emulator.engine import Engine
+from firmwright.emulator.execution import Run
+from firmwright.emulator.machines.machine import Stop
+from firmwright.emulator.native_library import build_library
+
+ADDRESS = 0x1A400000
+SIZE = 0x1000
+
+_DESCRIPTION, _L2, _L1_X, _L1_X2, _L1_Y, _CALLER, _COMMAND = range(0x00, 0x1C, 4)
+_COUNTERS = {0x20: "compute", 0x28: "transfer"}
+
+_COMMANDS = ("conv2d", "depthwise_conv2d", "dense", "add", "load", "store")
+_LOAD, _STORE = 4, 5
+
+
+class Copy(ctypes.Structure):
+    """``fw_soma_copy``; the names are those of the header."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_uint32)
+        for name in "l1 planes rows row_bytes l2_plane_stride l2_row_stride l1_plane_stride "
+        "l1_row_stride".split()
+    )
+
+
+class Layer(ctypes.Structure):
+    """``fw_soma_layer``; the names are those of the header."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_uint32)
+        for name in "in_channels in_height in_width out_channels out_height out_width "
+        "kernel_height kernel_width stride pad_top pad_left pad_bottom pad_right skip shift "
+        "relu".split()
+    )
+
+
+class Job(ctypes.Structure):
+    """``soma_job``; ``kind`` is the place in ``_COMMANDS``."""
+
+    _fields_ = (
+        ("kind", ctypes.c_int),
+        ("layer", ctypes.POINTER(Layer)),
+        ("l1_x", ctypes.c_uint32),
+        ("l1_x2", ctypes.c_uint32),
+        ("l1_y", ctypes.c_uint32),
+    )
+
+
+class _Cycles(ctypes.Structure):
+    _fields_ = (("compute", ctypes.c_uint64), ("transfer", ctypes.c_uint64))
+
+
+class _Fault(ctypes.Structure):
+    _fields_ = (
+        ("what", ctypes.c_char_p),
+        ("allowed", ctypes.c_char_p),
+        ("found", ctypes.c_uint64),
+        ("limit", ctypes.c_uint64),
+    )
+
+
+class Model(ctypes.Structure):
+    """``soma_model``."""
+
+    _fields_ = (
+        ("l1", ctypes.c_char_p),
+        ("l1_bytes", ctypes.c_uint32),
+        ("weight_bytes", ctypes.c_uint32),
+        ("block_overhead", ctypes.c_uint32),
+        ("bytes_per_cycle", ctypes.c_uint32),
+        ("transfer_overhead", ctypes.c_uint32),
+        ("cycles", _Cycles),
+        ("fault", _Fault),
+    )
+
+
+def load_library(scratch: Path) -> ctypes.CDLL:
+    """Return the C model, compiled for this machine."""
+    folder = files("firmwright.templates").joinpath("soma_dory")
+    names = ("posix/soma_model.h", "posix/soma_model.c", "posix/soma_limits.c", "fw_soma.h")
+    sources = {Path(n).name: folder.joinpath(f"{n}.j2").read_bytes() for n in names}
+    library = ctypes.CDLL(str(build_library("soma_model", sources, scratch).resolve()))
+    library.soma_copy_bytes.restype = library.soma_weight_bytes.restype = ctypes.c_uint64
+    for name in ("soma_load", "soma_store", "soma_run", "soma_check_copy", "soma_check_job"):
+        getattr(library, name).restype = ctypes.c_bool
+    return library
+
+
+class SomaDevice:
+    """The device's registers and its memory L1."""
+
+    def __init__(self, engine: Engine, run: Run, stop: Callable[[Stop], None]) -> None:
+        """Map the registers; the numbers are those of the platform's ``accelerators``."""
+        numbers = run.platform.accelerators["soma_dory"]
+        self._engine = engine
+        self._stop = stop
+        self._library = load_library(run.scratch)
+        self._l1 = ctypes.create_string_buffer(b"\xa5" * numbers["l1"], numbers["l1"])
+        self._model = Model(
+            l1=ctypes.cast(self._l1, ctypes.c_char_p),
+            l1_bytes=numbers["l1"],
+            weight_bytes=numbers["weights"],
+            block_overhead=numbers["block_overhead"],
+            bytes_per_cycle=numbers["bytes_per_cycle"],
+            transfer_overhead=numbers["transfer_overhead"],
+        )
+        self._ram = run.platform.memories["ram"]
+        self._registers = dict.fromkeys(range(_DESCRIPTION, _COMMAND, 4), 0)
+        engine.mmio_map(ADDRESS, SIZE, self._read, None, self._write, None)
+
+    def _read(self, _engine: Any, offset: int, _size: int, _data: Any) -> int:
+        counter = _COUNTERS.get(offset & ~4)
+        if counter is None:
+            return self._registers.get(offset, 0)
+        cycles = int(getattr(self._model.cycles, counter))
+        return cycles >> 32 if offset & 4 else cycles & 0xFFFFFFFF
+
+    def _write(self, _engine: Any, offset: int, _size: int, value: int, _data: Any) -> None:
+        if offset in self._registers:
+            self._registers[offset] = value
+        elif offset == _COMMAND:
+            self._run(value)
+
+    def _run(self, command: int) -> None:
+        """Do one job from beginning to end, or stop the machine."""
+        if command >= len(_COMMANDS):
+            self._fail("soma_dory", f"command {command} does not exist")
+            return
+        try:
+            if command in (_LOAD, _STORE):
+                self._copy(command)
+            else:
+                self._compute(command)
+        except _FaultError as fault:
+            self._fail(f"fw_soma_{_COMMANDS[command]}", str(fault))
+
+    def _copy(self, command: int) -> None:
+        copy = Copy.from_buffer_copy(self._read_l2(self._registers[_DESCRIPTION], Copy))
+        self._check(self._library.soma_check_copy(ctypes.byref(self._model), ctypes.byref(copy)))
+        address = self._registers[_L2]
+        data = self._read_l2(address, int(self._library.soma_copy_bytes(ctypes.byref(copy))))
+        transfer = self._library.soma_load if command == _LOAD else self._library.soma_store
+        view = (ctypes.c_uint8 * len(data)).from_buffer(data)
+        self._check(transfer(ctypes.byref(self._model), ctypes.byref(copy), view))
+        if command == _STORE:
+            self._engine.mem_write(address, bytes(data))
+
+    def _compute(self, command: int) -> None:
+        layer = Layer.from_buffer_copy(self._read_l2(self._registers[_DESCRIPTION], Layer))
+        places = (self._registers[r] for r in (_L1_X, _L1_X2, _L1_Y))
+        job = Job(command, ctypes.pointer(layer), *places)
+        self._check(self._library.soma_check_job(ctypes.byref(self._model), ctypes.byref(job)))
+        size = int(self._library.soma_weight_bytes(ctypes.byref(job)))
+        weights = bytes(self._read_l2(self._registers[_L2], size)) if size else None
+        self._check(self._library.soma_run(ctypes.byref(self._model), ctypes.byref(job), weights))
+
+    def _read_l2(self, address: int, what: type[ctypes.Structure] | int) -> bytearray:
+        size = what if isinstance(what, int) else ctypes.sizeof(what)
+        if address % 4:
+            raise _FaultError(f"the address in L2 is {address:#010x}; allowed: multiples of 4")
+        first, end = self._ram.origin, self._ram.origin + self._ram.size
+        if address < first or address + size > end:
+            allowed = f"{first:#010x} up to {end:#010x}"
+            raise _FaultError(f"{size} bytes of L2 from {address:#010x} on; allowed: {allowed}")
+        return self._engine.mem_read(address, size)
+
+    def _check(self, done: bool) -> None:
+        if not done:
+            fault = self._model.fault
+            allowed = fault.allowed.decode() + (f" {fault.limit}" if fault.limit else "")
+            raise _FaultError(f"{fault.what.decode()} is {fault.found}; allowed: {allowed}")
+
+    def _fail(self, function: str, sentence: str) -> None:
+        self._stop(Stop(fault=f"{function}: {sentence}", address=self._registers[_CALLER]))
+
+
+class _FaultError(Exception):
+    """What a job may not do, in words."""

@@ -1,0 +1,121 @@
+"""Jobs for DIANA's accelerator: what the console says to ``soma.c``, and numpy's results."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+WEIGHTS = 32768
+"""Offset of the weights in the firmware's buffer; activations are in front of them."""
+
+
+def words(*values: int) -> bytes:
+    return struct.pack(f"<{len(values)}I", *values)
+
+
+def rounded(number: int) -> int:
+    return -(-number // 16) * 16
+
+
+def swapped(data: bytes) -> bytes:
+    """Reverse the bytes within each 32-bit word."""
+    return np.frombuffer(data, "<u4").byteswap().tobytes()
+
+
+def store_at(offset: int, data: bytes) -> bytes:
+    return b"i" + words(offset, len(data)) + data
+
+
+def copy(l1: int, planes: int, rows: int, row_bytes: int, l2_row: int) -> bytes:
+    """Return a copy of rows that lie close together in L1, ``l2_row`` apart in L2."""
+    return words(l1, planes, rows, row_bytes, rows * l2_row, l2_row, rows * row_bytes, row_bytes)
+
+
+@dataclass(frozen=True)
+class Window:
+    """A convolution's geometry; ``padding`` is (top, left, bottom, right)."""
+
+    kernel: tuple[int, int]
+    stride: int
+    padding: tuple[int, int, int, int]
+
+    def results(self, height: int, width: int) -> tuple[int, int]:
+        top, left, bottom, right = self.padding
+        return (
+            (height + top + bottom - self.kernel[0]) // self.stride + 1,
+            (width + left + right - self.kernel[1]) // self.stride + 1,
+        )
+
+
+def requantized(sums: Array, shift: int, relu: bool) -> Array:
+    wrapped = sums.astype(np.int64).astype(np.int32)
+    return np.clip(wrapped >> shift, 0 if relu else -128, 127).astype(np.int8)
+
+
+def convolved(x: Array, weights: Array, bias: Array, window: Window, depthwise: bool) -> Array:
+    """Return the 64-bit sums of a convolution of x (C, H, W) with weights (O, I, KH, KW)."""
+    top, left, bottom, right = window.padding
+    padded = np.pad(x.astype(np.int64), ((0, 0), (top, bottom), (left, right)))
+    rows, columns = window.results(*x.shape[1:])
+    sums = np.tile(bias.astype(np.int64)[:, None, None], (1, rows, columns))
+    step = window.stride
+    for ky in range(window.kernel[0]):
+        for kx in range(window.kernel[1]):
+            seen = padded[:, ky : ky + rows * step : step, kx : kx + columns * step : step]
+            seen = seen[:, :rows, :columns]
+            taps = weights[:, :, ky, kx].astype(np.int64)
+            sums += taps[:, 0, None, None] * seen if depthwise else np.tensordot(taps, seen, 1)
+    return sums
+
+
+def convolution_weights(weights: Array, bias: Array) -> bytes:
+    """Pack weights (O, I, KH, KW) and int32 biases in blocks of 16 outputs."""
+    spare = -len(weights) % 16
+    weights = np.pad(weights, ((0, spare), (0, 0), (0, 0), (0, 0)))
+    bias = np.pad(bias, (0, spare)).astype("<i4")
+    blocks = b""
+    for first in range(0, len(weights), 16):
+        blocks += weights[first : first + 16].transpose(1, 2, 3, 0).tobytes()
+        planes = bias[first : first + 16, None].view(np.uint8)
+        blocks += np.ascontiguousarray(planes.T).tobytes()
+    return swapped(blocks)
+
+
+def depthwise_weights(weights: Array, bias: Array) -> bytes:
+    """Pack weights (C, 1, KH, KW): every channel is a block of its own."""
+    return b"".join(
+        convolution_weights(weights[c : c + 1], bias[c : c + 1]) for c in range(len(weights))
+    )
+
+
+def dense_weights(weights: Array, bias: Array) -> bytes:
+    """Pack weights (O, I), both multiples of 16: blocks of 16 x 16, then 16 bytes a bias."""
+    outputs, inputs = weights.shape
+    blocks = b""
+    for first in range(0, outputs, 16):
+        tiles = weights[first : first + 16].reshape(16, inputs // 16, 16).transpose(1, 0, 2)
+        blocks += tiles.tobytes()
+        wide = np.zeros((16, 4), "<i4")
+        wide[:, 0] = bias[first : first + 16]
+        blocks += wide.tobytes()
+    return swapped(blocks)
+
+
+def image_bytes(image: Array, skip: int, spare: int = 0) -> bytes:
+    """Lay out (C, H, W) with ``skip`` foreign bytes in front of every row, ``spare`` behind."""
+    width = rounded(skip + image.shape[2]) + spare
+    rows = np.full((*image.shape[:2], width), 0x55, np.int8)
+    rows[:, :, skip : skip + image.shape[2]] = image
+    return swapped(rows.tobytes())
+
+
+def image_of(data: bytes, shape: tuple[int, int, int]) -> Array:
+    channels, height, width = shape
+    rows = np.frombuffer(swapped(data), np.int8).reshape(channels, height, rounded(width))
+    return rows[:, :, :width]
