@@ -37,7 +37,12 @@ class SomaDoryTarget:
         return place_layers(module, context)
 
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
-        raise NotImplementedError
+        from firmwright.targets.soma_dory.cost import Accelerator
+        from firmwright.targets.soma_dory.lowering import lower_layer
+        from firmwright.targets.soma_dory.matching import layer_of
+
+        numbers = context.platform.accelerators[self.name]
+        return lower_layer(region, layer_of(module[region.name]), Accelerator.of(numbers))
 
 
 SOMA_DORY = SomaDoryTarget()

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from firmwright.targets.soma_dory.fit import what_does_not_fit
+from firmwright.targets.soma_dory.cost import Accelerator
 from firmwright.targets.soma_dory.layer import Kind, Layer
 from firmwright.targets.soma_dory.matching import INT8, Match, channel_bias, scalar_of
+from firmwright.targets.soma_dory.tiling import no_tiling_reason
 from firmwright.transforms.rewriting import Constant, constant_array, dtype_of, static_shape
 
 
@@ -92,7 +93,7 @@ def layer_facts(layer: Layer, accelerator: Mapping[str, Any]) -> dict[str, Any]:
         "pad_bottom": bottom,
         "pad_right": right,
         "largest_sum": largest_sum(layer),
-        "tiling": what_does_not_fit(layer, accelerator) or "fits",
+        "tiling": no_tiling_reason(layer, Accelerator.of(accelerator)) or "fits",
     }
 
 

@@ -145,11 +145,11 @@ def sums_channels(layer: Layer) -> bool:
 
 
 def as_stored(layer: Layer) -> Layer:
-    """Return the layer as tiles see it: an addition is one row of all its bytes."""
+    """Return the layer as tiles see it: an addition is one row of all bytes of the batch."""
     if layer.kind is not Kind.ADD:
         return layer
-    width = layer.in_channels * layer.in_height * aligned(layer.in_width)
-    return replace(layer, in_channels=1, in_height=1, in_width=width, out_channels=1,
+    width = layer.batch * layer.in_channels * layer.in_height * aligned(layer.in_width)
+    return replace(layer, batch=1, in_channels=1, in_height=1, in_width=width, out_channels=1,
                    out_height=1, out_width=width)  # fmt: skip
 
 

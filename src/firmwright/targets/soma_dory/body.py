@@ -1,0 +1,171 @@
+"""The C of a tiled layer: what its template (``templates/soma_dory/layers``) is told.
+
+Sizes and places of tiles are C expressions: numbers along an axis that is one tile, which has no
+loop, and elsewhere names that the loop declares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from firmwright.codegen.templates import environment, render
+from firmwright.targets.soma_dory.device_layout import ROW
+from firmwright.targets.soma_dory.layer import Kind, Layer
+from firmwright.targets.soma_dory.tiles import (
+    Axis,
+    aligned,
+    column_axis,
+    footprint,
+    jobs,
+    row_axis,
+    sums_channels,
+    weight_bytes,
+)
+from firmwright.targets.soma_dory.tiling import Tiling
+
+TEMPLATES = {
+    Kind.CONV2D: "soma_dory/layers/conv2d.c.j2",
+    Kind.DEPTHWISE_CONV2D: "soma_dory/layers/conv2d.c.j2",
+    Kind.DENSE: "soma_dory/layers/dense.c.j2",
+    Kind.ADD: "soma_dory/layers/add.c.j2",
+}
+
+
+def layer_body(tiling: Tiling) -> str:
+    """Return the statements of a layer's function.
+
+    Its parameters are ``input`` (of an addition ``input_0`` and ``input_1``), ``weights`` and
+    ``output``.
+    """
+    layer, tile = tiling.layer, tiling.tile
+    variables = {
+        "tiling": tiling,
+        "layer": layer,
+        "tile": tile,
+        "jobs": sum(1 for _ in jobs(layer, tile)),
+        "l1": footprint(layer, tile),
+        "samples": Loop("sample", layer.batch, 1),
+        "channels": Loop("channel", layer.out_channels, tile.channels),
+        "rows": Window("row", layer.out_height, tile.rows, row_axis(layer)),
+        "columns": Window("column", layer.out_width, tile.columns, column_axis(layer)),
+        "bytes": Loop("byte", layer.out_width, tile.columns),
+        "sums_channels": sums_channels(layer),
+        "block": block_of_weights(layer),
+        "aligned": aligned,
+        "whole_rows": whole_rows,
+        "place": place,
+    }
+    text = render(environment(), TEMPLATES[layer.kind], variables)
+    return "\n".join(f"    {line}" if line else "" for line in text.rstrip().split("\n"))
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Tiles of ``step`` along an axis of ``length``, walked by the variable ``name``."""
+
+    name: str
+    length: int
+    step: int
+
+    @property
+    def tiled(self) -> bool:
+        return self.step < self.length
+
+    @property
+    def start(self) -> str:
+        return self.name if self.tiled else "0"
+
+    @property
+    def size(self) -> str:
+        """The number of results: a name where the last tile is smaller than the others."""
+        return f"{self.name}s" if self.length % self.step and self.tiled else str(self.largest)
+
+    @property
+    def largest(self) -> int:
+        return min(self.step, self.length)
+
+    def declarations(self) -> Iterator[tuple[str, str]]:
+        """Yield what the loop declares first: names and expressions."""
+        if self.tiled and self.length % self.step:
+            rest = f"{self.length} - {self.name}"
+            yield self.size, f"{rest} < {self.step} ? {rest} : {self.step}"
+
+
+@dataclass(frozen=True)
+class Window(Loop):
+    """Tiles along rows or columns: also which input elements they read, and their padding."""
+
+    axis: Axis
+
+    @property
+    def first(self) -> str:
+        return f"first_{self.name}" if self.tiled else "0"
+
+    @property
+    def read(self) -> str:
+        return f"{self.name}s_read" if self.tiled else str(self.axis.elements)
+
+    @property
+    def before(self) -> str:
+        return self.padding("before")
+
+    @property
+    def after(self) -> str:
+        return self.padding("after")
+
+    def padding(self, side: str) -> str:
+        found = [getattr(span, side) for span in self.axis.spans(self.step)]
+        return f"{self.name}s_{side}" if self.tiled and any(found) else str(found[0])
+
+    @property
+    def skip(self) -> str:
+        skipped = any(span.skip for span in self.axis.spans(self.step))
+        return f"{self.first} % {ROW}" if skipped else "0"
+
+    @property
+    def from_row(self) -> str:
+        """The first element that is loaded: transfers begin at whole rows of 16 bytes."""
+        return self.first if self.skip == "0" else f"{self.first} / {ROW} * {ROW}"
+
+    def declarations(self) -> Iterator[tuple[str, str]]:
+        yield from super().declarations()
+        if not self.tiled:
+            return
+        axis, begin, end = self.axis, times(self.name, self.axis.stride), f"{self.name}s_end"
+        beyond = axis.kernel - axis.padding - axis.stride
+        if self.size == str(self.step):
+            yield end, plus(begin, self.step * axis.stride + beyond)
+        else:
+            yield end, plus(times(f"({self.name} + {self.size})", axis.stride), beyond)
+        padding, elements = axis.padding, axis.elements
+        yield self.first, f"{begin} > {padding} ? {begin} - {padding} : 0" if padding else begin
+        last = f"({end} < {elements} ? {end} : {elements})" if self.after != "0" else end
+        yield self.read, f"{last} - {self.first}"
+        if self.before != "0":
+            yield self.before, f"{begin} < {padding} ? {padding} - {begin} : 0"
+        if self.after != "0":
+            yield self.after, f"{end} > {elements} ? {end} - {elements} : 0"
+
+
+def times(text: str, factor: int) -> str:
+    return text if factor == 1 else f"{text} * {factor}"
+
+
+def plus(text: str, number: int) -> str:
+    return text if number == 0 else f"{text} {'-' if number < 0 else '+'} {abs(number)}"
+
+
+def place(pointer: str, *offsets: tuple[str, int]) -> str:
+    """Return the C of a pointer moved by products of an expression and a number of bytes."""
+    return " + ".join([pointer, *(times(text, size) for text, size in offsets if text != "0")])
+
+
+def whole_rows(size: str) -> str:
+    """Return the C of a size rounded up to whole rows of 16 bytes, or blocks of 16 channels."""
+    return str(aligned(int(size))) if size.isdigit() else f"({size} + {ROW - 1}) / {ROW} * {ROW}"
+
+
+def block_of_weights(layer: Layer) -> int:
+    """Return the bytes of weights and biases from one block of channels to the next."""
+    return weight_bytes(layer, 1, layer.in_channels)

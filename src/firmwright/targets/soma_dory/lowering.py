@@ -1,0 +1,70 @@
+"""A layer of DIANA's accelerator becomes one C function: loops over tiles around jobs.
+
+Transfers and jobs are blocking calls of ``fw_soma.h``, one after the other, with two buffers too:
+a driver that overlaps them keeps the order.
+"""
+
+from __future__ import annotations
+
+from firmwright.codegen.kernel import Kernel, LoweredRegion, Parameter
+from firmwright.errors import UserError
+from firmwright.partition.regions import Region
+from firmwright.targets.soma_dory.body import layer_body
+from firmwright.targets.soma_dory.cost import Accelerator
+from firmwright.targets.soma_dory.layer import Array, Kind, Layer
+from firmwright.targets.soma_dory.tiles import aligned
+from firmwright.targets.soma_dory.tiling import best_tiling
+from firmwright.targets.soma_dory.weights import pack_weights
+
+
+def lower_layer(region: Region, layer: Layer, accelerator: Accelerator) -> LoweredRegion:
+    """Return the region's function, its packed weights, and its modelled cycles.
+
+    Inputs and outputs are int8 in device layout. Raises UserError where no tiling is possible.
+    """
+    tiling = best_tiling(layer, accelerator)
+    if tiling.tile.in_channels < tiling.layer.in_channels:
+        raise UserError(
+            "soma_dory: input_channel_tiling is for comparing platforms by their modelled cycles; "
+            "fw_soma.h has no job that continues sums"
+        )
+    weights: dict[str, Array] = {}
+    if layer.kind is not Kind.ADD:
+        weights[f"{region.name}_weights"] = pack_weights(layer)
+    names = ["input_0", "input_1"] if layer.kind is Kind.ADD else ["input"]
+    # An addition of a tensor to itself has it as one input of the region.
+    tensors = [region.inputs[0], region.inputs[-1]][: len(names)]
+    kernel = Kernel(
+        region=region.name,
+        inputs=tuple(
+            Parameter(name, "int8", input_bytes(layer), tensor)
+            for name, tensor in zip(names, tensors, strict=True)
+        ),
+        weights=tuple(
+            Parameter("weights", "uint8", array.size, name) for name, array in weights.items()
+        ),
+        outputs=(Parameter("output", "int8", output_bytes(layer), region.outputs[0]),),
+        scratch=(),
+        body=layer_body(tiling),
+        functions=(),
+        quantised_operators=0,
+        float_operators=(),
+        headers=("fw_soma.h",),
+        cycles=tiling.cycles,
+    )
+    return LoweredRegion(kernel, weights)
+
+
+def input_bytes(layer: Layer) -> int:
+    """Return the bytes of one input in device layout."""
+    return layer.batch * sample_bytes(layer, layer.in_channels, layer.in_height, layer.in_width)
+
+
+def output_bytes(layer: Layer) -> int:
+    return layer.batch * sample_bytes(layer, layer.out_channels, layer.out_height, layer.out_width)
+
+
+def sample_bytes(layer: Layer, channels: int, height: int, width: int) -> int:
+    if layer.kind is Kind.DENSE:
+        return aligned(channels)
+    return channels * height * aligned(width)
