@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import tvm
 
     from firmwright.codegen.kernel import LoweredRegion
+    from firmwright.partition.layouts import Layout
     from firmwright.partition.placement import Placement
     from firmwright.partition.regions import Region
     from firmwright.targets import Context
@@ -28,15 +29,27 @@ class SomaDoryTarget:
     general = False
     portable = False
 
-    def prepare(self, module: tvm.IRModule, _context: Context, /) -> tvm.IRModule:
-        return module
+    def prepare(self, module: tvm.IRModule, context: Context, /) -> tvm.IRModule:
+        from firmwright.targets.soma_dory.placing import prepare_layers
+
+        return prepare_layers(module, context)
 
     def place(self, module: tvm.IRModule, context: Context, /) -> Placement:
         from firmwright.targets.soma_dory.placing import place_layers
 
         return place_layers(module, context)
 
-    def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
+    def layout(self, _context: Context, /) -> Layout:
+        from firmwright.targets.soma_dory.boundaries import DeviceLayout
+
+        return DeviceLayout()
+
+    def lower(self, region: Region, module: tvm.IRModule, _context: Context, /) -> LoweredRegion:
+        from firmwright.partition.layouts import TRANSFORM
+        from firmwright.targets.soma_dory.transform_lowering import lower_transform
+
+        if region.anchor == TRANSFORM:
+            return lower_transform(region, module)
         raise NotImplementedError
 
 
