@@ -17,6 +17,7 @@ from firmwright.models.interface import (
     is_source_name,
 )
 from firmwright.partition.grouping import Group, group_operators, read_variables
+from firmwright.partition.layouts import place_transforms
 from firmwright.partition.operators import (
     RESHAPES,
     Kind,
@@ -44,6 +45,8 @@ def partition_module(
     The last device takes the rest. Returns a module with one Relax function a region (and the
     TIR functions that they call), and the graph over them.
     """
+    # A rewrite may add multiplications by zero; those that count are the model's own.
+    macs = {b.var: multiply_accumulates(b.value) for b in main_bindings(module)}
     for device in mix:
         module = device.target.prepare(module, device.context)
     choices = ask_devices(module, mix)
@@ -83,18 +86,24 @@ def partition_module(
                 operators=tuple(short_name(b.value) for b in group.bindings),
                 inputs=tuple(names[v] for v in inputs),
                 outputs=tuple(names[v] for v in group.results),
-                macs=sum(multiply_accumulates(b.value) for b in group.bindings),
+                macs=sum(macs.get(b.var, 0) for b in group.bindings),
                 view=is_view(group, outputs),
                 dequantized=tuple(names[v] for v in inputs if v in dequantized),
                 refusals=choices.refusals(group.bindings, anchor_binding(group), device),
             )
         )
-    return tvm.IRModule(functions), Partition(
+    module = tvm.IRModule(functions)
+    partition = Partition(
         inputs=tuple(names[p] for p in main.params),
         outputs=tuple(names[v] for v in outputs),
         tensors=tuple(tensors),
         regions=tuple(regions),
     )
+    for device in mix:
+        layout = device.target.layout(device.context)
+        if layout is not None:
+            module, partition = place_transforms(module, partition, device.name, layout)
+    return module, partition
 
 
 def returned_variables(

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import tvm
 
     from firmwright.codegen.kernel import LoweredRegion
+    from firmwright.partition.layouts import Layout
     from firmwright.partition.placement import Placement
     from firmwright.partition.regions import Region
     from firmwright.recipe import DeviceSpec
@@ -48,13 +49,19 @@ class Target(Protocol):
     """Whether its regions and C are the same on every platform."""
 
     def prepare(self, module: tvm.IRModule, context: Context, /) -> tvm.IRModule:
-        """Return the module after the device's own exact rewrites."""
+        """Return the module after the device's own exact rewrites.
+
+        The variables of sums stay: by them their multiply-accumulates are counted.
+        """
 
     def place(self, module: tvm.IRModule, context: Context, /) -> Placement:
         """Choose what runs here of ``main``, and say why the rest does not.
 
         The last device of a mix is not asked.
         """
+
+    def layout(self, context: Context, /) -> Layout | None:
+        """Return how the tensors of its regions lie in memory, None if plainly."""
 
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
         """Turn a region into C and the constants that it reads.

@@ -10,8 +10,14 @@ import pytest
 import tvm
 from tvm import relax
 
+from firmwright.models.relax import import_model
+from firmwright.partition.outline import partition_module
+from firmwright.recipe import parse_target
+from firmwright.targets import load_mix
 from firmwright.targets.soma_dory.layer import Array, Kind, Layer
+from firmwright.targets.soma_dory.matching import layer_of
 from firmwright.targets.soma_dory.rewrites import rewrite_refused
+from firmwright.toolchain import load_platform
 from firmwright.transforms.rewriting import (
     constant_array,
     main_bindings,
@@ -145,3 +151,14 @@ def test_a_refused_convolution_becomes_an_accepted_one(case: str) -> None:
 @pytest.mark.parametrize("case", LEFT_ALONE)
 def test_what_is_accepted_or_has_no_other_form_stays(case: str) -> None:
     tvm.ir.assert_structural_equal(rewritten(LEFT_ALONE[case]), LEFT_ALONE[case])
+
+
+def test_multiplications_by_the_new_zeros_are_not_counted() -> None:
+    module, _ = REWRITTEN["TFLite's SAME with stride 2"]
+    module, interface = import_model(tvm.ir.save_json(module).encode(), "test", {})
+    mix = load_mix(parse_target("soma_dory, c"), load_platform("diana"), "onnx")
+    outlined, partition = partition_module(module, interface, mix)
+    (region,) = (r for r in partition.regions if r.anchor == "conv2d")
+    layer = layer_of(outlined[region.name])
+    assert region.device == "soma_dory" and layer.kernel == (5, 5)
+    assert region.macs == partition.macs == 5 * 4 * 5 * 3 * 3 * 3

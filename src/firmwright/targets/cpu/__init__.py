@@ -32,6 +32,9 @@ class CpuTarget:
 
         return Placement()
 
+    def layout(self, _context: Context, /) -> None:
+        return None
+
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
         from firmwright.targets.cpu.lowering import lower_region
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import tvm
 
     from firmwright.codegen.kernel import LoweredRegion
+    from firmwright.partition.layouts import Layout
     from firmwright.partition.placement import Placement
     from firmwright.partition.regions import Region
     from firmwright.targets import Context
@@ -28,19 +29,30 @@ class SomaDoryTarget:
     general = False
     portable = False
 
-    def prepare(self, module: tvm.IRModule, _context: Context, /) -> tvm.IRModule:
-        return module
+    def prepare(self, module: tvm.IRModule, context: Context, /) -> tvm.IRModule:
+        from firmwright.targets.soma_dory.placing import prepare_layers
+
+        return prepare_layers(module, context)
 
     def place(self, module: tvm.IRModule, context: Context, /) -> Placement:
         from firmwright.targets.soma_dory.placing import place_layers
 
         return place_layers(module, context)
 
+    def layout(self, _context: Context, /) -> Layout:
+        from firmwright.targets.soma_dory.boundaries import DeviceLayout
+
+        return DeviceLayout()
+
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
+        from firmwright.partition.layouts import TRANSFORM
         from firmwright.targets.soma_dory.cost import Accelerator
         from firmwright.targets.soma_dory.lowering import lower_layer
         from firmwright.targets.soma_dory.matching import layer_of
+        from firmwright.targets.soma_dory.transform_lowering import lower_transform
 
+        if region.anchor == TRANSFORM:
+            return lower_transform(region, module)
         numbers = context.platform.accelerators[self.name]
         return lower_layer(region, layer_of(module[region.name]), Accelerator.of(numbers))
 

@@ -16,6 +16,7 @@ from firmwright.targets.soma_dory.matching import (
     find_layers,
     matched_layer,
 )
+from firmwright.targets.soma_dory.rewrites import rewrite_refused
 from firmwright.targets.soma_dory.rules import broken_by_layer, broken_by_operators
 from firmwright.transforms.rewriting import (
     Constant,
@@ -27,6 +28,14 @@ from firmwright.transforms.rewriting import (
 
 FORM = "the accelerator's form is int32 sums, bias, right_shift, clip, int8"
 REMEDY = "which `quantize: {scheme: pow2, arithmetic: shift}` makes"
+
+
+def prepare_layers(module: tvm.IRModule, context: Context) -> tvm.IRModule:
+    """Write convolutions that break a rule anew where another form of them breaks none."""
+    matches, _ = find_layers(module["main"])
+    layers = {m.sums.anchor.var: matched_layer(m) for m in matches if not broken_by_operators(m)}
+    accelerator = context.platform.accelerators["soma_dory"]
+    return rewrite_refused(module, layers, lambda layer: not broken_by_layer(layer, accelerator))
 
 
 def place_layers(module: tvm.IRModule, context: Context) -> Placement:

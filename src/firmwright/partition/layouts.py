@@ -1,0 +1,171 @@
+"""Where tensors change between the plain layout and a device's own: as rarely as can be.
+
+Regions of a device with a layout of its own read and write that layout, and the network's inputs
+and outputs are plain. A region of another device may not care: it then computes on whichever of
+the two costs least over the whole graph. A tensor is in one layout where it is made; if any
+reader needs the other, one transform serves all of these readers. So a tensor costs one transform
+or none, and the choice of every region's side at the least total cost is a minimum cut.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Protocol
+
+import tvm
+from tvm import relax
+
+from firmwright.models.interface import Tensor
+from firmwright.partition.min_cut import UNCUTTABLE, Node, source_side
+from firmwright.partition.regions import Partition, Region
+
+TRANSFORM = "layout_transform"
+"""The anchor of regions that only change a tensor's layout."""
+
+DEVICE, PLAIN = "the device's layout", "the plain layout"
+
+
+class Layout(Protocol):
+    """How tensors lie in memory that a device reads and writes; its functions return tuples."""
+
+    def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of a tensor of this shape, padding included."""
+
+    def carried(self, function: relax.Function) -> relax.Function | None:
+        """Return a region's function on tensors in this layout; None where it needs plain ones."""
+
+    def transform(self, shape: tuple[int, ...], dtype: str, inward: bool) -> relax.Function:
+        """Return the function from the plain layout to this one, or back."""
+
+
+def place_transforms(
+    module: tvm.IRModule, partition: Partition, device: str, layout: Layout
+) -> tuple[tvm.IRModule, Partition]:
+    """Put the fewest transforms between the regions of ``device`` and the others.
+
+    Of the ways with as few, it is the one that moves the fewest bytes. Tensors in the device's
+    layout have its shapes; the functions of the device's own regions keep the plain ones.
+    """
+    native = {r.name for r in partition.regions if r.device == device}
+    if not native:
+        return module, partition
+    carried = {
+        r.name: function
+        for r in partition.regions
+        if r.name not in native and (function := layout.carried(module[r.name])) is not None
+    }
+    inside = in_device_layout(partition, native, carried, layout)
+    insertion = Insertion(partition, inside, device, layout)
+    for region in partition.regions:
+        insertion.add(region)
+    functions = {v.name_hint: f for v, f in module.functions.items()}
+    new = {**insertion.functions, **{n: carried[n] for n in sorted(inside - native)}}
+    for name, function in new.items():
+        functions[name] = function.with_attr("global_symbol", name)
+    module = tvm.IRModule({tvm.ir.GlobalVar(name): f for name, f in functions.items()})
+    return module, insertion.partition()
+
+
+def in_device_layout(
+    partition: Partition, native: Collection[str], flexible: Collection[str], layout: Layout
+) -> set[str]:
+    """Return the names of the regions whose tensors are in the device's layout.
+
+    Those of ``native`` regions are, those of ``flexible`` ones may be.
+    """
+    edges: list[tuple[Node, Node, int]] = []
+    touching: dict[str, list[str]] = defaultdict(list)
+    for name in (*partition.inputs, *partition.outputs):
+        touching[name].append(PLAIN)
+    for region in partition.regions:
+        if region.name in native:
+            edges.append((DEVICE, region.name, UNCUTTABLE))
+        elif region.name not in flexible:
+            edges.append((region.name, PLAIN, UNCUTTABLE))
+        for name in (*region.inputs, *region.outputs):
+            touching[name].append(region.name)
+    moved = {t.name: in_layout(t, layout).bytes for t in partition.tensors}
+    one_more = sum(moved.values()) + 1
+    for name, count in moved.items():
+        # The only way through a tensor is one edge: it is cut if both sides touch the tensor.
+        entry, end = (name, "entry"), (name, "end")
+        edges.append((entry, end, one_more + count))
+        for node in touching[name]:
+            edges += [(node, entry, UNCUTTABLE), (end, node, UNCUTTABLE)]
+    side = source_side(edges, DEVICE, PLAIN)
+    return {r.name for r in partition.regions if r.name in side}
+
+
+def in_layout(tensor: Tensor, layout: Layout) -> Tensor:
+    return replace(tensor, shape=layout.shape(tensor.shape))
+
+
+class Insertion:
+    """The partition with transforms, region by region; ``functions`` are the transforms'."""
+
+    def __init__(
+        self, partition: Partition, inside: Collection[str], device: str, layout: Layout
+    ) -> None:
+        self.before, self.inside, self.device, self.layout = partition, inside, device, layout
+        self.made_inside = {n for r in partition.regions if r.name in inside for n in r.outputs}
+        self.plain = {t.name: t for t in partition.tensors}
+        self.moved: dict[str, str] = {}
+        self.tensors = [self.plain[n] for n in partition.inputs]
+        self.regions: list[Region] = []
+        self.functions: dict[str, relax.Function] = {}
+
+    def add(self, region: Region) -> None:
+        """Append a region, and the transforms in front of it that its inputs want.
+
+        An output of the network becomes plain at once, so that nothing is kept for it.
+        """
+        inside = region.name in self.inside
+        inputs = tuple(self.wanted(name, inside) for name in region.inputs)
+        self.regions.append(replace(region, inputs=inputs))
+        tensors = [self.plain[name] for name in region.outputs]
+        self.tensors += [in_layout(t, self.layout) if inside else t for t in tensors]
+        for name in region.outputs:
+            if name in self.before.outputs:
+                self.wanted(name, inside=False)
+
+    def wanted(self, name: str, inside: bool) -> str:
+        """Return the name of a tensor in one of the layouts, transformed if need be."""
+        if (name in self.made_inside) == inside:
+            return name
+        if name not in self.moved:
+            self.moved[name] = self.transform(name, inside)
+        return self.moved[name]
+
+    def transform(self, name: str, inward: bool) -> str:
+        """Append the region that transforms a tensor, and return its result's name."""
+        plain = self.plain[name]
+        region = f"{name.removesuffix('_result')}_to_{self.device if inward else 'plain'}"
+        result = replace(plain, name=f"{region}_result")
+        self.tensors.append(in_layout(result, self.layout) if inward else result)
+        self.functions[region] = self.layout.transform(plain.shape, plain.dtype, inward)
+        self.regions.append(
+            Region(
+                name=region,
+                device=self.device,
+                reason="the next region reads another layout",
+                anchor=TRANSFORM,
+                sources=(),
+                operators=(TRANSFORM,),
+                inputs=(name,),
+                outputs=(result.name,),
+                macs=0,
+                view=False,
+                dequantized=(),
+            )
+        )
+        return result.name
+
+    def partition(self) -> Partition:
+        return Partition(
+            inputs=self.before.inputs,
+            outputs=tuple(self.wanted(name, inside=False) for name in self.before.outputs),
+            tensors=tuple(self.tensors),
+            regions=tuple(self.regions),
+        )
