@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from doit import doit_cmd, get_var
 
 from firmwright.errors import Diagnostic, DiagnosticError, UserError, did_you_mean
-from firmwright.recipe import Catalogue, Recipe, load_recipe
+from firmwright.recipe import Catalogue, KnownDevice, Recipe, load_recipe
 from firmwright.targets import Device, load_mix, load_target, target_names
 from firmwright.toolchain import (
     Build,
@@ -105,7 +105,8 @@ class Job:
 
     @cached_property
     def mix(self) -> tuple[Device, ...]:
-        return load_mix(self.recipe.target, self.platform, self.recipe.rounding)
+        recipe = self.recipe
+        return load_mix(recipe.target, self.platform, recipe.rounding, recipe.fuse_layers)
 
     def task(self, stage: str) -> str:
         """Return the name of a stage's task; doit remembers each platform's by itself."""
@@ -249,27 +250,35 @@ def prepared_root() -> Path:
 
 def installed() -> Catalogue:
     platforms = {name: load_platform(name) for name in platform_names()}
+    targets = {name: load_target(name) for name in target_names()}
     return Catalogue(
         platforms=tuple(platforms),
         toolchains=toolchain_names(),
-        devices=target_names(),
+        devices={n: KnownDevice(t.options, t.general) for n, t in targets.items()},
         platform_toolchains={n: p.toolchains for n, p in platforms.items()},
         platform_emulators={n: p.emulators for n, p in platforms.items()},
     )
 
 
 def make_job(recipe: Recipe, root: Path, several: bool) -> Job:
-    for device in (*recipe.target, *recipe.compare):
-        known = load_target(device.name).options
-        for option, _ in device.options:
-            if option not in known:
-                hint = did_you_mean(option, known) or "; it takes none"
-                raise UserError(f"target: device '{device.name}' has no option '{option}'{hint}")
     platform = load_platform(recipe.platform, recipe.path.parent)
+    refuse_missing_devices(recipe, platform)
     toolchain = load_toolchain(recipe.toolchain or platform.toolchains[0])
     build = Build(toolchain, platform, recipe.cflags)
     alone = get_var("outdir") is not None and not several
     return Job(recipe, platform, build, root if alone else root / recipe.name)
+
+
+def refuse_missing_devices(recipe: Recipe, platform: Platform) -> None:
+    """Raise UserError for a device of the mix that the platform does not have."""
+    for device in (*recipe.target, *recipe.compare):
+        if load_target(device.name).portable or device.name in platform.accelerators:
+            continue
+        having = [n for n in platform_names() if device.name in load_platform(n).accelerators]
+        raise UserError(
+            f"target: the platform '{platform.name}' has no '{device.name}'; platforms that have "
+            f"it: {', '.join(having)}"
+        )
 
 
 def refuse_shared_folders(jobs: list[Job]) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from firmwright.errors import UserError
 
+from .explain import explanation, unmet_demands
 from .jobs import Job
 from .partition import mix_options
 from .stage import Stage
@@ -28,6 +29,8 @@ def run(job: Job, folder: Path) -> None:
 
     source = job.folder("partition")
     partition = read_record(source / "partition.json", Partition)
+    if wrong := unmet_demands(job, explanation(job)):
+        raise UserError(wrong)
     module = tvm.ir.load_json((source / "module.json").read_text(encoding="utf-8"))
     devices = {device.name: device for device in job.mix}
     lowered, refused = [], []
@@ -48,6 +51,10 @@ def run(job: Job, folder: Path) -> None:
         print(summary(job, kernels))
 
 
+def options(job: Job) -> Any:
+    return [mix_options(job), job.recipe.allow_fallback, job.recipe.require_offload]
+
+
 def summary(job: Job, kernels: Kernels) -> str:
     """Say which operators on quantised values run in float32."""
     floats = [str(operator) for operator in kernels.float_operators]
@@ -62,7 +69,7 @@ STAGE = Stage(
     name="kernels",
     sentence="lower every region to C",
     needs=("partition",),
-    code=("codegen", "targets", "transforms", "records.py"),
-    options=mix_options,
+    code=("codegen", "partition", "targets", "transforms", "records.py"),
+    options=options,
     run=run,
 )

@@ -18,6 +18,7 @@ def mix_options(job: Job) -> Any:
     return {
         "target": [[d.name, sorted(d.options)] for d in recipe.target],
         "rounding": recipe.rounding,
+        "fuse_layers": recipe.fuse_layers,
         "platform": None if job.portable else asdict(job.platform),
     }
 

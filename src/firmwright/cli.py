@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 
 from firmwright import __version__
 
 COMMANDS = {
     "build": "build the bundle of each recipe",
     "list": "list the tasks of each recipe",
+    "explain": "tell where every operator runs, and why not elsewhere; needs no compiler",
     "info": "show a task of a recipe: its files, and why it would run",
     "clean": "remove what was built",
     "forget": "forget what was built, so that everything runs again",
@@ -29,6 +32,7 @@ VARIABLES = {
 
 TASK_FILE = "firmwright.tasks.dodo"
 """Imported by name: the tasks import firmwright, firmwright does not know them."""
+EXPLAIN = "firmwright.tasks.explain"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -47,6 +51,8 @@ def parser() -> argparse.ArgumentParser:
             command.add_argument(f"--{variable}", help=meaning)
         if name == "build":
             command.add_argument("-n", "--jobs", default="1", help="stages to run side by side")
+        if name == "explain":
+            command.add_argument("--json", action="store_true", help="print JSON, of one recipe")
         if name == "info":
             command.add_argument("--task", default="bundle", help="the stage (default: bundle)")
     return main
@@ -63,6 +69,7 @@ def doit_arguments(options: argparse.Namespace) -> list[str]:
             variables.append(f"{name}={getattr(options, name)}")
     command = {
         "build": ["run", "-n", getattr(options, "jobs", "1"), "build"],
+        "explain": ["run", "--output-file", os.devnull],
         "list": ["list", "--all"],
         "info": ["info"],
         "clean": ["clean", "--clean-all"],
@@ -81,9 +88,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # The tasks read doit's variables while they are imported, so these come first.
     DoitMain.process_args(DoitMain, given)
     tasks = importlib.import_module(TASK_FILE)
+    doit = DoitMain(ModuleTaskLoader(tasks))
+    if options.command == "explain":
+        given += [job.task("partition") for job in tasks.jobs()]
+        with redirect_stdout(sys.stderr):
+            failed = doit.run(given)
+        return int(failed or importlib.import_module(EXPLAIN).explain(tasks.jobs(), options.json))
     if options.command == "info":
         given += [job.task(options.task) for job in tasks.jobs()]
-    return DoitMain(ModuleTaskLoader(tasks)).run(given) or 0
+    return doit.run(given) or 0
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from firmwright.recipe import Catalogue
+from firmwright.recipe import Catalogue, KnownDevice
 
 
 @pytest.fixture(scope="session")
@@ -12,7 +12,11 @@ def catalogue() -> Catalogue:
     return Catalogue(
         platforms=("host", "rv32-bare", "cortex-m4-bare"),
         toolchains=("zig", "gcc", "clang", "riscv64-unknown-elf-gcc", "arm-none-eabi-gcc"),
-        devices=frozenset({"c", "soma_dory", "tidl"}),
+        devices={
+            "c": KnownDevice({"a": (), "mattr": ()}, general=True),
+            "soma_dory": KnownDevice({"layout_transform": ("0", "1")}, general=False),
+            "tidl": KnownDevice({"a": (), "fast": ("0", "1")}, general=False),
+        },
         platform_toolchains={
             "host": ("zig", "gcc", "clang"),
             "rv32-bare": ("zig", "riscv64-unknown-elf-gcc"),

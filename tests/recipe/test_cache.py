@@ -15,8 +15,9 @@ from firmwright.recipe import Catalogue, Recipe, cache, load_recipe
 SCRIPT = """
 import sys
 from pathlib import Path
-from firmwright.recipe import Catalogue, load_recipe
-catalogue = Catalogue(("host",), ("zig",), ("c",), {"host": ("zig",)}, {"host": ("native",)})
+from firmwright.recipe import Catalogue, KnownDevice, load_recipe
+devices = {"c": KnownDevice({}, general=True)}
+catalogue = Catalogue(("host",), ("zig",), devices, {"host": ("zig",)}, {"host": ("native",)})
 recipe = load_recipe(Path(sys.argv[1]), {"platform": "host"}, catalogue, Path(sys.argv[2]))
 print(recipe.sha256, *sorted({"yaml", "jsonschema", "tvm"} & set(sys.modules)))
 """
@@ -63,7 +64,7 @@ def test_every_input_of_the_check_counts(
     other_name = recipe_file.rename(tmp_path / "other.yaml")
     assert load_recipe(other_name, {}, catalogue, folder).name == "other"
 
-    without_c = dataclasses.replace(catalogue, devices=frozenset({"tidl"}))
+    without_c = dataclasses.replace(catalogue, devices={"tidl": catalogue.devices["tidl"]})
     with pytest.raises(DiagnosticError, match="unknown device 'c'"):
         load_recipe(other_name, {}, without_c, folder)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from firmwright.recipe.catalogue import Catalogue
+from firmwright.recipe.catalogue import Catalogue, KnownDevice
 from firmwright.recipe.load import load_recipe
 from firmwright.recipe.recipe import (
     BatchRequest,
@@ -20,6 +20,7 @@ __all__ = [
     "Catalogue",
     "DeviceSpec",
     "InputShape",
+    "KnownDevice",
     "ModelSource",
     "Recipe",
     "RunOptions",

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from firmwright.errors import did_you_mean
-from firmwright.recipe.recipe import is_platform_file
+from firmwright.recipe.recipe import DeviceSpec, is_platform_file
 from firmwright.recipe.target import read_target
 from firmwright.schema_check import Finding, quoted
 from firmwright.yaml_text import Pointer
 
 
 @dataclass(frozen=True)
+class KnownDevice:
+    """A device's options with their values, none for any text; a ``general`` one takes whatever
+    operator it is given."""
+
+    options: Mapping[str, tuple[str, ...]]
+    general: bool
+
+
+@dataclass(frozen=True)
 class Catalogue:
-    """Names of what is installed; by platform, the toolchains and emulators, default first."""
+    """What is installed, by name; by platform, the toolchains and emulators, default first."""
 
     platforms: Collection[str]
     toolchains: Collection[str]
-    devices: Collection[str]
+    devices: Mapping[str, KnownDevice]
     platform_toolchains: Mapping[str, tuple[str, ...]]
     platform_emulators: Mapping[str, tuple[str, ...]]
 
@@ -28,7 +37,7 @@ class Catalogue:
         return [
             sorted(self.platforms),
             sorted(self.toolchains),
-            sorted(self.devices),
+            sorted((n, sorted(d.options.items()), d.general) for n, d in self.devices.items()),
             sorted((name, list(values)) for name, values in self.platform_toolchains.items()),
             sorted((name, list(values)) for name, values in self.platform_emulators.items()),
         ]
@@ -49,10 +58,9 @@ def name_findings(data: Mapping[str, Any], catalogue: Catalogue) -> Iterator[Fin
     for key in ("target", "compare"):
         devices, mistakes = read_target(data.get(key), key)
         yield from mistakes
-        for pointer, device in devices:
-            if device.name not in catalogue.devices:
-                hint = did_you_mean(device.name, catalogue.devices)
-                yield Finding(pointer, f"unknown device {quoted(device.name)}{hint}")
+        yield from _device_findings(devices, catalogue.devices)
+        if not mistakes and all(device.name in catalogue.devices for _, device in devices):
+            yield from _order_findings(devices, catalogue.devices)
 
     listed = catalogue.platform_toolchains.get(platform)
     yield from _choice(
@@ -64,6 +72,44 @@ def name_findings(data: Mapping[str, Any], catalogue: Catalogue) -> Iterator[Fin
     known = {name for names in catalogue.platform_emulators.values() for name in names}
     listed = catalogue.platform_emulators.get(platform)
     yield from _choice(emulator, ("run", "emulator"), known, platform, listed)
+
+
+def _device_findings(
+    devices: Sequence[tuple[Pointer, DeviceSpec]], known: Mapping[str, KnownDevice]
+) -> Iterator[Finding]:
+    for pointer, device in devices:
+        if device.name not in known:
+            hint = did_you_mean(device.name, known)
+            yield Finding(pointer, f"unknown device {quoted(device.name)}{hint}")
+            continue
+        options = known[device.name].options
+        for option, value in device.options:
+            if option not in options:
+                hint = did_you_mean(option, options) or "; it takes none"
+                message = f"the device {quoted(device.name)} has no option {quoted(option)}{hint}"
+                yield Finding(pointer, message)
+            elif options[option] and value not in options[option]:
+                values = " or ".join(options[option])
+                message = f"the option {quoted(option)} of {quoted(device.name)} is {values}"
+                yield Finding(pointer, f"{message}, not {quoted(value)}")
+
+
+def _order_findings(
+    devices: Sequence[tuple[Pointer, DeviceSpec]], known: Mapping[str, KnownDevice]
+) -> Iterator[Finding]:
+    """A mix ends with a device that takes what is left, so that nothing is left behind it."""
+    for place, (pointer, device) in enumerate(devices, 1):
+        last, general = place == len(devices), known[device.name].general
+        if last and not general:
+            general_ones = [name for name, entry in sorted(known.items()) if entry.general]
+            yield Finding(
+                pointer,
+                f"the device {quoted(device.name)} does not run every operator; end the mix with "
+                f"one that does: {', '.join(general_ones)}",
+            )
+        if general and not last:
+            message = f"the device {quoted(device.name)} takes every operator, so it goes last"
+            yield Finding(pointer, message)
 
 
 def _choice(

@@ -295,11 +295,17 @@ def _normal_form(data: dict[str, Any], path: Path, catalogue: Catalogue) -> dict
         **{key: plain_mix(tuple(d for _, d in devices)) for key, devices in mixes.items()},
         "rounding": data.get("rounding", _own_rounding(data)),
         "toolchain": data.get("toolchain", next(iter(toolchains), None)),
+        "require_offload": _percentage(data.get("require_offload")),
         "batch": {"size": batch, "require": False} if isinstance(batch, int) else batch,
         "run": {"emulator": next(iter(emulators), None), **_with_normal_inputs(run)},
         "detection": normal_detection(detection) if detection else None,
         **quantizing,
     }
+
+
+def _percentage(written: str | float | None) -> float | None:
+    """Return 90.0 for ``90 %`` and 90."""
+    return None if written is None else float(str(written).removesuffix("%"))
 
 
 def _with_normal_inputs(holder: Mapping[str, Any]) -> dict[str, Any]:

@@ -114,6 +114,10 @@ class Recipe:
     cflags: tuple[str, ...]
     batch: BatchRequest | None
     run: RunOptions
+    fuse_layers: bool = True
+    allow_fallback: bool = True
+    require_offload: float | None = None
+    """Percentage of multiply-accumulates that the devices in front of the last have to take."""
     detection: Detection | None = None
     quantize: QuantizeOptions | None = None
     evaluate: EvaluateOptions | None = None
@@ -172,6 +176,9 @@ class Recipe:
                 emulator=run["emulator"],
                 tolerance=tolerance,
             ),
+            fuse_layers=data["fuse_layers"],
+            allow_fallback=data["allow_fallback"],
+            require_offload=data["require_offload"],
             detection=Detection.from_dict(detection) if detection else None,
             quantize=QuantizeOptions.from_data(data["quantize"]) if "quantize" in data else None,
             evaluate=EvaluateOptions.from_data(data["evaluate"]) if "evaluate" in data else None,

@@ -42,7 +42,7 @@ class Target(Protocol):
     reason: str
     """Why an operator is placed here, as the explain table says it."""
     options: Mapping[str, tuple[str, ...]]
-    """The options that the target string may give this device, with their values."""
+    """What the target string may set for this device, and the values; none for any text."""
     general: bool
     """Whether it takes whatever it is given; such a device ends a mix, and no other does."""
     portable: bool

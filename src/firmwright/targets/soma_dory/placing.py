@@ -76,7 +76,7 @@ def what_is_there(single: Unmatched, values: dict[relax.Var, relax.Expr]) -> str
     """Describe an operator that has not the accelerator's requantisation."""
     scale = odd_scale(single.anchor.value, values)
     if scale is not None:
-        return f"its scale {scale:.6g} is no power of two"
+        return f"a scale of what it reads, {scale:.6g}, is no power of two"
     dtype = dtype_of(single.anchor.var)
     if dtype not in ("int32", "uint32"):
         return f"it computes {dtype}"

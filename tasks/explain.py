@@ -1,0 +1,53 @@
+"""Where every operator of a recipe runs and why, from the partition stage's result."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .jobs import Job
+
+if TYPE_CHECKING:
+    from firmwright.partition.explanation import Explanation
+
+
+def explain(jobs: Sequence[Job], as_json: bool) -> int:
+    """Print where the operators run; return 1 where that is not what a recipe demands."""
+    import msgspec
+
+    from firmwright.partition.explanation import table
+
+    if as_json and len(jobs) > 1:
+        print("--json takes one recipe", file=sys.stderr)
+        return 2
+    wrong = []
+    for job in jobs:
+        found = explanation(job)
+        if as_json:
+            print(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
+        else:
+            print(f"{job.recipe.name} on {job.platform.name}\n{table(found)}")
+        wrong.append(unmet_demands(job, found))
+    if any(wrong):
+        print("\n".join(filter(None, wrong)), file=sys.stderr)
+    return int(any(wrong))
+
+
+def explanation(job: Job) -> Explanation:
+    """Explain the partition that was made."""
+    from firmwright.partition import Partition
+    from firmwright.partition.explanation import explain
+    from firmwright.records import read_record
+
+    partition = read_record(job.folder("partition") / "partition.json", Partition)
+    return explain(partition, [device.name for device in job.recipe.target])
+
+
+def unmet_demands(job: Job, found: Explanation) -> str:
+    """Say what of ``allow_fallback`` and ``require_offload`` is not met; '' where all is."""
+    from firmwright.partition.gate import failures
+
+    recipe = job.recipe
+    wrong = failures(found, recipe.allow_fallback, recipe.require_offload)
+    return "\n".join(f"{recipe.path}: {failure}" for failure in wrong)
