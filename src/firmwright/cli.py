@@ -11,6 +11,7 @@ from firmwright import __version__
 
 COMMANDS = {
     "build": "build the bundle of each recipe",
+    "lock": "write what a recipe reads to a lock beside it; a build that reads else then fails",
     "list": "list the tasks of each recipe",
     "info": "show a task of a recipe: its files, and why it would run",
     "clean": "remove what was built",
@@ -46,6 +47,8 @@ def parser() -> argparse.ArgumentParser:
             command.add_argument(f"--{variable}", help=meaning)
         if name == "build":
             command.add_argument("-n", "--jobs", default="1", help="stages to run side by side")
+        if name == "lock":
+            command.add_argument("--check", action="store_true", help="compare, write nothing")
         if name == "info":
             command.add_argument("--task", default="bundle", help="the stage (default: bundle)")
     return main
@@ -62,6 +65,7 @@ def doit_arguments(options: argparse.Namespace) -> list[str]:
             variables.append(f"{name}={getattr(options, name)}")
     command = {
         "build": ["run", "-n", getattr(options, "jobs", "1"), "build"],
+        "lock": ["run", "locked" if getattr(options, "check", False) else "lock"],
         "list": ["list", "--all"],
         "info": ["info"],
         "clean": ["clean", "--clean-all"],
