@@ -6,13 +6,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from firmwright import __version__
-
 from .jobs import Job
+from .lock import all_that_is_read, check, user_files
 from .stage import INDEX, Stage
 
 if TYPE_CHECKING:
     from firmwright.bundle.manifest import BundledFile, Manifest
+    from firmwright.lock import Lock
 
 Record = TypeVar("Record")
 IMAGES = ("elf", "bin", "hex", "map")
@@ -25,14 +25,23 @@ def options(job: Job) -> Any:
     return job.recipe.sha256
 
 
+def inputs(job: Job) -> list[Path]:
+    return [*user_files(job), *job.locks]
+
+
 def run(job: Job, folder: Path) -> None:
-    """Write ``manifest.json``, the archive, and the first sample's picture with its boxes."""
+    """Write ``manifest.json``, the archive, and the first sample's picture with its boxes.
+
+    Raises UserError where the build read something else than the recipe's lock says.
+    """
     import hashlib
 
     from firmwright.bundle.archive import write_archive
     from firmwright.bundle.manifest import BundledFile
     from firmwright.records import write_record
 
+    read = all_that_is_read(job)
+    check(job, read)
     for picture in job.boxes_pictures:
         picture_of_run = job.folder("run") / "boxes-0.png"
         (folder / picture.name).write_bytes(picture_of_run.read_bytes())
@@ -41,7 +50,7 @@ def run(job: Job, folder: Path) -> None:
         BundledFile(name, len(data), hashlib.sha256(data).hexdigest())
         for name, data in sorted(contents.items())
     )
-    write_record(folder / "manifest.json", manifest(job, listed))
+    write_record(folder / "manifest.json", manifest(job, listed, read))
     contents["manifest.json"] = (folder / "manifest.json").read_bytes()
     archive = folder / job.bundle.name
     write_archive(archive, job.bundle_name, contents)
@@ -62,15 +71,14 @@ def collect(job: Job) -> dict[str, bytes]:
     return contents
 
 
-def manifest(job: Job, files: tuple[BundledFile, ...]) -> Manifest:
+def manifest(job: Job, files: tuple[BundledFile, ...], read: Lock) -> Manifest:
     """Gather what the earlier stages recorded."""
-    from importlib.metadata import version
-
     from firmwright.bundle.manifest import (
         MANIFEST_VERSION,
         AccuracyReport,
         Arithmetic,
         BatchReport,
+        InputsReport,
         Manifest,
         MemoryReport,
         ModelSource,
@@ -86,7 +94,6 @@ def manifest(job: Job, files: tuple[BundledFile, ...]) -> Manifest:
     from firmwright.planning.batch import BatchChoice
     from firmwright.postprocess.report import DetectionReport
     from firmwright.records import read_record
-    from firmwright.toolchain import find_compiler
     from firmwright.toolchain.image import MemoryUse
     from firmwright.verify.record import RunRecord
 
@@ -97,7 +104,6 @@ def manifest(job: Job, files: tuple[BundledFile, ...]) -> Manifest:
     record = read_record(job.folder("run") / "run.json", RunRecord)
     boxes = job.folder("run") / "boxes.json"
     stats = job.folder("stats") / "stats.json"
-    compiler = find_compiler(job.build.toolchain, job.platform.architecture)
     return Manifest(
         manifest_version=MANIFEST_VERSION,
         name=job.recipe.name,
@@ -129,11 +135,8 @@ def manifest(job: Job, files: tuple[BundledFile, ...]) -> Manifest:
             max_difference=record.agreement.max_difference,
             tolerance=record.tolerance,
         ),
-        versions={
-            "apache-tvm": version("apache-tvm"),
-            "firmwright": __version__,
-            job.build.toolchain.name: compiler.version,
-        },
+        inputs=InputsReport(read.files, read.samples),
+        versions=read.versions,
         detection=read_record(boxes, DetectionReport) if boxes.exists() else None,
         quantization=report(job, "quantized", QuantizationReport),
         accuracy=report(job, "accuracy", AccuracyReport),
@@ -156,6 +159,7 @@ STAGE = Stage(
     sentence="pack firmware, sources and manifest",
     needs=(
         "model",
+        "calibration",
         "quantized",
         "accuracy",
         "batch",
@@ -167,8 +171,9 @@ STAGE = Stage(
         "stats",
         "comparison",
     ),
-    code=("bundle", "records.py"),
+    code=("bundle", "lock.py", "records.py"),
     options=options,
+    inputs=inputs,
     run=run,
     publish=lambda job: [job.bundle, *job.boxes_pictures],
 )

@@ -24,6 +24,7 @@ from . import (
     comparison,
     firmware,
     kernels,
+    lock,
     model,
     objects,
     partition,
@@ -62,8 +63,13 @@ def task_build() -> Iterator[dict[str, Any]]:
             "basename": "build",
             "name": job.recipe.name,
             "actions": None,
-            "task_dep": [job.task("bundle")],
+            "task_dep": [*lock.check_before(job), job.task("bundle")],
         }
+
+
+def task_lock() -> Iterator[dict[str, Any]]:
+    """Yield the tasks that write a recipe's lock, or compare with it: lock:digits-rv32-bare."""
+    yield from lock.tasks(jobs())
 
 
 def task_stages() -> Iterator[dict[str, Any]]:

@@ -15,6 +15,7 @@ from doit import doit_cmd, get_var
 
 from firmwright.errors import Diagnostic, DiagnosticError, UserError, did_you_mean
 from firmwright.recipe import Catalogue, KnownDevice, Recipe, load_recipe
+from firmwright.recipe.recipe import is_platform_file, lock_path
 from firmwright.targets import Device, load_mix, load_target, target_names
 from firmwright.toolchain import (
     Build,
@@ -154,6 +155,18 @@ class Job:
         from firmwright.data.samples import Place
 
         return Place(self.recipe.path.parent, self.cache)
+
+    @property
+    def locks(self) -> list[Path]:
+        """Return the recipe's lock, where there is one."""
+        path = lock_path(self.recipe.path)
+        return [path] if path.exists() else []
+
+    @property
+    def platform_files(self) -> list[Path]:
+        """Return the user's own platform file, where the recipe names one."""
+        platform = self.recipe.platform
+        return [self.recipe.resolve(platform)] if is_platform_file(platform) else []
 
     @property
     def class_files(self) -> list[Path]:

@@ -71,6 +71,7 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.models import FORMATS, ModelInterface
     from firmwright.partition import Partition
     from firmwright.planning.batch import BatchLayout
+    from firmwright.quantize.samples import sample_digest
     from firmwright.records import read_record, write_arrays, write_record
     from firmwright.verify.batches import joined_outputs, joined_samples
     from firmwright.verify.compare import compare
@@ -125,6 +126,7 @@ def run(job: Job, folder: Path) -> None:
         instructions_by_region={functions[f]: n for f, n in execution.by_part.items()},
         tolerance=tolerance,
         agreement=compare(interface.outputs, found, expected, tolerance),
+        inputs=tuple(sample_digest(s) for s in alone) if data else (),
     )
     write_record(folder / "run.json", record)
     print(summary(job, record))
@@ -235,6 +237,7 @@ STAGE = Stage(
             "user_code.py",
             "postprocess",
             "quantize/accuracy.py",
+            "quantize/samples.py",
         ),
         "records.py",
     ),

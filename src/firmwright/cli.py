@@ -13,6 +13,7 @@ from firmwright import __version__
 
 COMMANDS = {
     "build": "build the bundle of each recipe",
+    "lock": "write what a recipe reads to a lock beside it; a build that reads else then fails",
     "list": "list the tasks of each recipe",
     "explain": "tell where every operator runs, and why not elsewhere; needs no compiler",
     "info": "show a task of a recipe: its files, and why it would run",
@@ -53,6 +54,8 @@ def parser() -> argparse.ArgumentParser:
             command.add_argument("-n", "--jobs", default="1", help="stages to run side by side")
         if name == "explain":
             command.add_argument("--json", action="store_true", help="print JSON, of one recipe")
+        if name == "lock":
+            command.add_argument("--check", action="store_true", help="compare, write nothing")
         if name == "info":
             command.add_argument("--task", default="bundle", help="the stage (default: bundle)")
     return main
@@ -70,6 +73,7 @@ def doit_arguments(options: argparse.Namespace) -> list[str]:
     command = {
         "build": ["run", "-n", getattr(options, "jobs", "1"), "build"],
         "explain": ["run", "--output-file", os.devnull],
+        "lock": ["run", "locked" if getattr(options, "check", False) else "lock"],
         "list": ["list", "--all"],
         "info": ["info"],
         "clean": ["clean", "--clean-all"],

@@ -22,8 +22,11 @@ Record = TypeVar("Record")
 
 def write_record(path: Path, record: object) -> None:
     """Write a dataclass as indented JSON: the same bytes for the same value."""
-    text = msgspec.json.format(msgspec.json.encode(record), indent=1)
-    path.write_bytes(text + b"\n")
+    path.write_bytes(record_bytes(record))
+
+
+def record_bytes(record: object) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
 
 
 def read_record(path: Path, kind: type[Record]) -> Record:

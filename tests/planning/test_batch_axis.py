@@ -93,6 +93,31 @@ GRAPHS: dict[str, tuple[list[onnx.NodeProto], list[int], dict[str, Any]]] = {
         [1, 6, 8],
         {"from": np.array([1]), "to": np.array([5]), "axes": np.array([1]), "k": floats(4)},
     ),
+    "channels shuffled, the batch merged with them": (
+        [
+            node("Reshape", "x grouped", "a"),
+            node("Transpose", "a", "b", perm=[1, 0, 2]),
+            node("Reshape", "b apart", "c"),
+            node("Gather", "c second", "y", axis=0),
+        ],
+        [1, 6, 2, 2],
+        {
+            "grouped": np.array([3, 2, 4]),
+            "apart": np.array([2, 1, 3, 2, 2]),
+            "second": np.array(1),
+        },
+    ),
+    "cells of all samples in one axis": (
+        [
+            node("Transpose", "x", "a", perm=[0, 2, 3, 1]),
+            node("Reshape", "a cells", "b"),
+            node("MatMul", "b m", "c"),
+            node("Softmax", "c", "d", axis=1),
+            node("Reshape", "d grid", "y"),
+        ],
+        [1, 5, 2, 3],
+        {"cells": np.array([6, 5]), "m": floats(5, 4), "grid": np.array([1, 2, 3, 4])},
+    ),
     "samples multiplied with themselves": (
         [node("Transpose", "x", "t", perm=[0, 2, 1]), node("MatMul", "x t", "y")],
         [1, 4, 6],
@@ -126,7 +151,20 @@ MIXED: dict[str, tuple[list[onnx.NodeProto], list[int], dict[str, Any], str]] = 
     ),
     "flattened away": (
         [node("Reshape", "x shape", "y")], [1, 4], {"shape": np.array([4])},
-        "leaves no axis for the batch",
+        "an output of shape .* has no axis for the samples alone",
+    ),
+    "samples within an axis": (
+        [node("Transpose", "x", "t", perm=[1, 0]), node("Reshape", "t shape", "y")], [1, 4],
+        {"shape": np.array([2, 2])}, "leaves no axis for the batch",
+    ),
+    "window over merged samples": (
+        [node("Reshape", "x shape", "a"), node("MaxPool", "a", "y", kernel_shape=[2])], [1, 4, 6],
+        {"shape": np.array([4, 1, 6])}, "reads an axis that a reshape merged with the batch",
+    ),
+    "a constant for each merged element": (
+        [node("Reshape", "x shape", "a"), node("Add", "a k", "b"), node("Reshape", "b back", "y")],
+        [1, 4, 6], {"shape": np.array([4, 6]), "k": floats(4, 1), "back": np.array([1, 4, 6])},
+        "spreads a tensor along the batch axis",
     ),
     "each with every other": (
         [node("Transpose", "x", "t", perm=[1, 0]), node("MatMul", "x t", "y")], [1, 4], {},

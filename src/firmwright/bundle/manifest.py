@@ -32,6 +32,14 @@ class ModelSource:
 
 
 @dataclass(frozen=True)
+class InputsReport:
+    """What was read beside the recipe, as its lock has it: see :class:`firmwright.lock.Lock`."""
+
+    files: dict[str, str]
+    samples: dict[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
 class BundledFile:
     """A file of the archive; ``path`` is relative to the archive's one folder."""
 
@@ -101,10 +109,7 @@ class RunReport:
 
 @dataclass(frozen=True)
 class QuantizationReport:
-    """How a float network was quantised; ``samples`` are the calibration samples' digests.
-
-    See :class:`firmwright.quantize.record.QuantizationRecord`.
-    """
+    """How a float network was quantised: :class:`firmwright.quantize.record.QuantizationRecord`."""
 
     engine: str
     scheme: str
@@ -112,7 +117,6 @@ class QuantizationReport:
     weights: str
     per_channel: bool
     method: str
-    samples: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -128,12 +132,11 @@ class RateReport:
 class AccuracyReport:
     """What quantisation costs, see :class:`firmwright.quantize.accuracy.AccuracyRecord`.
 
-    ``samples`` are the digests of the samples that judged, of which the calibration saw
-    ``calibrated``. ``top1`` counts the classes of the labels (``labelled``) or of the float
-    network. ``firmware`` names what compiled the C that was evaluated.
+    Of the samples that judged, the calibration saw ``calibrated``. ``top1`` counts the classes of
+    the labels (``labelled``) or of the float network. ``firmware`` names what compiled the C that
+    was evaluated.
     """
 
-    samples: tuple[str, ...]
     calibrated: int
     labelled: bool
     firmware: str
@@ -164,6 +167,7 @@ class Manifest:
     memory: MemoryReport
     batch: BatchReport | None
     run: RunReport
+    inputs: InputsReport
     versions: dict[str, str]
     detection: DetectionReport | None = None
     quantization: QuantizationReport | None = None

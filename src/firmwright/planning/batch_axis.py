@@ -7,7 +7,7 @@ guessed from its length, from the inputs through every operator; one that mixes 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -21,18 +21,22 @@ from firmwright.transforms.rewriting import main_bindings, operator_name, static
 
 @dataclass(frozen=True)
 class Batched:
-    """An expression of the new module and its batch axis, None where every sample shares it."""
+    """An expression of the new module and its batch axis, None where every sample shares it.
+
+    The axis holds ``inner`` elements of the first sample, then as many of the second and so on:
+    more than one where a reshape has merged the batch with the axis behind it.
+    """
 
     value: relax.Expr
     axis: int | None
+    inner: int = 1
 
 
 class MixedSamplesError(Exception):
     """An operator computes one sample's result from other samples; the text says how."""
 
 
-Result = tuple[relax.Expr, int | None]
-Rule = Callable[[tvm.ir.Call, list[Batched], int], Result]
+Rule = Callable[[tvm.ir.Call, list[Batched], int], Batched]
 """From the call at batch 1, its batched arguments and the batch size to the call at that size."""
 
 
@@ -54,15 +58,26 @@ def with_batch(module: tvm.IRModule, size: int) -> tuple[tvm.IRModule, tuple[int
         with builder.dataflow():
             for variable, value in definitions.items():
                 if value is not result or not isinstance(value, relax.Tuple):
-                    expression, axis = follow(variable, value, values, size)
-                    emitted = builder.emit(expression, name_hint=str(variable.name))
-                    values[variable] = Batched(emitted, axis)
+                    found = follow(variable, value, values, size)
+                    emitted = builder.emit(found.value, name_hint=str(variable.name))
+                    values[variable] = replace(found, value=emitted)
             returned = [batched(o, values) for o in outputs]
+            refuse_merged(returned)
             whole = relax.Tuple([r.value for r in returned])
             single = returned[0].value if len(returned) == 1 else whole
             handed_out = builder.emit_output(single)
         builder.emit_func_output(handed_out)
     return builder.get(), tuple(r.axis for r in returned)
+
+
+def refuse_merged(outputs: list[Batched]) -> None:
+    for output in outputs:
+        if output.inner > 1:
+            shape = list(static_shape(output.value))
+            raise UserError(
+                f"batch: an output of shape {shape} has no axis for the samples alone; "
+                "the model runs with a batch of 1 only"
+            )
 
 
 def lengthened(parameter: relax.Var, size: int) -> relax.Var:
@@ -78,20 +93,22 @@ def lengthened(parameter: relax.Var, size: int) -> relax.Var:
 
 def follow(
     variable: relax.Var, value: relax.Expr, values: dict[relax.Var, Batched], size: int
-) -> Result:
+) -> Batched:
     """Rebuild one binding; UserError where the batch axis is lost."""
     if isinstance(value, relax.Var):
-        return values[value].value, values[value].axis
+        return values[value]
     if not isinstance(value, tvm.ir.Call):
-        return value, None
+        return Batched(value, None)
     arguments = [batched(a, values) for a in value.args]
     if all(a.axis is None for a in arguments):
-        return rebuilt(value, arguments), None
+        return Batched(rebuilt(value, arguments), None)
     name = operator_name(value)
     rule = elementwise if name in ELEMENTWISE else RULES.get(name)
     try:
         if rule is None:
             raise MixedSamplesError("has no rule that tells where its batch axis goes")
+        if rule not in TAKE_MERGED and any(a.inner > 1 for a in arguments):
+            raise MixedSamplesError("reads an axis that a reshape merged with the batch")
         return rule(value, arguments, size)
     except MixedSamplesError as problem:
         raise UserError(
@@ -105,10 +122,10 @@ def batched(argument: relax.Expr, values: dict[relax.Var, Batched]) -> Batched:
         return values[argument]
     if isinstance(argument, relax.Tuple):
         fields = [batched(f, values) for f in argument.fields]
-        axes = {f.axis for f in fields} - {None}
+        axes = {(f.axis, f.inner) for f in fields if f.axis is not None}
         if len(axes) > 1:
             raise UserError("batch: tensors with different batch axes are joined")
-        return Batched(relax.Tuple([f.value for f in fields]), next(iter(axes), None))
+        return Batched(relax.Tuple([f.value for f in fields]), *next(iter(axes), (None, 1)))
     return Batched(argument, None)
 
 
@@ -116,20 +133,25 @@ def rebuilt(call: tvm.ir.Call, arguments: list[Batched]) -> relax.Expr:
     return tvm.ir.Call(call.op, [a.value for a in arguments], call.attrs, call.ty_args)
 
 
-def elementwise(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Result:
-    """Broadcasting aligns axes at the end; a shared tensor must not be longer than one there."""
+def elementwise(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Batched:
+    """Broadcasting aligns axes at the end; a shared tensor must have length 1 along the batch."""
     rank = len(static_shape(call))
-    places = {rank - rank_of(a) + a.axis for a in arguments if a.axis is not None}
+    places = {(rank - rank_of(a) + a.axis, a.inner) for a in arguments if a.axis is not None}
     if len(places) > 1:
         raise MixedSamplesError("combines tensors whose batch axes differ")
-    (axis,) = places
-    if static_shape(call)[axis] != 1:
+    ((axis, inner),) = places
+    if any(a.axis is None and length_at(a, axis - rank) > 1 for a in arguments):
         raise MixedSamplesError("spreads a tensor along the batch axis")
     if operator_name(call) in ("relax.quantize", "relax.dequantize"):
         channels = max(prod(shape) for shape in (static_shape(a) for a in call.args[1:]))
         if channels > 1 and int(call.attrs.axis) % rank == axis:
             raise MixedSamplesError("has a scale for each sample")
-    return rebuilt(call, arguments), axis
+    return Batched(rebuilt(call, arguments), axis, inner)
+
+
+def length_at(argument: Batched, place: int) -> int:
+    """Return the length of an axis counted from the end, 1 where there is none."""
+    return int(static_shape(argument.value)[place]) if rank_of(argument) >= -place else 1
 
 
 def rank_of(argument: Batched) -> int:
@@ -138,7 +160,7 @@ def rank_of(argument: Batched) -> int:
     return len(shape) if shape is not None else 0
 
 
-def windowed(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Result:
+def windowed(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Batched:
     """Convolutions, poolings and resizes name their batch axis ``N`` in the layout."""
     layout = str(getattr(call.attrs, "data_layout", "") or call.attrs.layout)
     if any(a.axis is not None for a in arguments[1:]):
@@ -148,10 +170,10 @@ def windowed(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Result:
             f"reads the batch axis as axis {layout[arguments[0].axis or 0]} of {layout}"
         )
     out_layout = str(getattr(call.attrs, "out_layout", "")) or layout
-    return rebuilt(call, arguments), out_layout.index("N")
+    return Batched(rebuilt(call, arguments), out_layout.index("N"))
 
 
-def matmul(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Result:
+def matmul(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Batched:
     left, right = arguments
     rank = len(static_shape(call))
     for argument, summed in ((left, -1), (right, -2)):
@@ -159,14 +181,15 @@ def matmul(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Result:
         if argument.axis is not None and argument.axis == (own + summed if own > 1 else 0):
             raise MixedSamplesError("sums over the batch axis")
     if right.axis is None:
-        return rebuilt(call, arguments), rank - rank_of(left) + (left.axis or 0)
-    places = {rank - rank_of(a) + a.axis for a in arguments if a.axis is not None}
-    if len(places) > 1 or max(places) >= rank - 2:
+        axis = rank - rank_of(left) + (left.axis or 0)
+        return Batched(rebuilt(call, arguments), axis, left.inner)
+    places = {(rank - rank_of(a) + a.axis, a.inner) for a in arguments if a.axis is not None}
+    if len(places) > 1 or max(places)[0] >= rank - 2:
         raise MixedSamplesError("multiplies each sample with every other")
-    return rebuilt(call, arguments), places.pop()
+    return Batched(rebuilt(call, arguments), *places.pop())
 
 
-def reduction(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Result:
+def reduction(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Batched:
     axis = arguments[0].axis or 0
     rank = rank_of(arguments[0])
     given = call.attrs.axis
@@ -174,40 +197,48 @@ def reduction(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Result
     reduced = None if given is None else {int(a) % rank for a in given}
     if reduced is None or axis in reduced:
         raise MixedSamplesError("reduces over the batch axis")
-    keeps = bool(call.attrs.keepdims)
-    return rebuilt(call, arguments), axis if keeps else axis - sum(a < axis for a in reduced)
+    if not call.attrs.keepdims:
+        axis -= sum(a < axis for a in reduced)
+    return Batched(rebuilt(call, arguments), axis, arguments[0].inner)
 
 
-def along_own_axes(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Result:
+def along_own_axes(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Batched:
     """Softmax, normalisations, sorting and cumulative sums: any axes but the batch axis."""
     axis = arguments[0].axis
     given = getattr(call.attrs, "axes", None) or [call.attrs.axis]
     used = {int(a) % rank_of(arguments[0]) for a in given}
     if axis in used:
         raise MixedSamplesError("computes along the batch axis")
-    return rebuilt(call, arguments), axis
+    return Batched(rebuilt(call, arguments), axis, arguments[0].inner)
 
 
-def reshape(call: tvm.ir.Call, arguments: list[Batched], size: int) -> Result:
-    """The batch axis goes where the same number of elements stands before it."""
-    before = prod(static_shape(call.args[0])[: arguments[0].axis])
+def reshape(call: tvm.ir.Call, arguments: list[Batched], size: int) -> Batched:
+    """The batch axis goes where the same number of elements stands before it.
+
+    That is an axis of length 1, or else one in front of whose elements the samples are put.
+    """
+    source = arguments[0]
+    before = prod(static_shape(call.args[0])[: source.axis])
     target = list(static_shape(call))
-    places = [i for i, d in enumerate(target) if d == 1 and prod(target[:i]) == before]
+    places = [i for i in range(len(target)) if prod(target[:i]) == before]
+    alone = [i for i in places if target[i] == 1]
     if not places:
         raise MixedSamplesError(f"to {target} leaves no axis for the batch")
-    axis = arguments[0].axis if arguments[0].axis in places else places[0]
-    target[axis] = size
-    return relax.op.reshape(arguments[0].value, target), axis
+    axis = source.axis if source.axis in alone else (alone or places)[0]
+    inner = target[axis]
+    target[axis] *= size
+    return Batched(relax.op.reshape(source.value, target), axis, inner)
 
 
-def permute(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Result:
+def permute(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Batched:
     rank = rank_of(arguments[0])
     given = call.attrs.axes
     order = list(range(rank))[::-1] if given is None else [int(a) % rank for a in given]
-    return rebuilt(call, arguments), order.index(arguments[0].axis or 0)
+    axis = order.index(arguments[0].axis or 0)
+    return Batched(rebuilt(call, arguments), axis, arguments[0].inner)
 
 
-def concat(call: tvm.ir.Call, arguments: list[Batched], size: int) -> Result:
+def concat(call: tvm.ir.Call, arguments: list[Batched], size: int) -> Batched:
     """Join along another axis; a part that all samples share is repeated for each."""
     axis = arguments[0].axis or 0
     if int(call.attrs.axis or 0) % len(static_shape(call)) == axis:
@@ -219,45 +250,46 @@ def concat(call: tvm.ir.Call, arguments: list[Batched], size: int) -> Result:
             shape[axis] = size
             part = relax.op.broadcast_to(part, shape)
         parts.append(part)
-    return tvm.ir.Call(call.op, [relax.Tuple(parts)], call.attrs, call.ty_args), axis
+    joined = tvm.ir.Call(call.op, [relax.Tuple(parts)], call.attrs, call.ty_args)
+    return Batched(joined, axis)
 
 
-def strided_slice(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Result:
+def strided_slice(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Batched:
     axis = arguments[0].axis
     axes = [int(a.value) % rank_of(arguments[0]) for a in call.args[1].fields]
     if axis in axes:
         raise MixedSamplesError("cuts the batch axis")
-    return rebuilt(call, arguments), axis
+    return Batched(rebuilt(call, arguments), axis)
 
 
-def pad(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Result:
+def pad(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Batched:
     axis = arguments[0].axis or 0
     if any(int(n) for n in list(call.attrs.pad_width)[2 * axis : 2 * axis + 2]):
         raise MixedSamplesError("pads the batch axis")
-    return rebuilt(call, arguments), axis
+    return Batched(rebuilt(call, arguments), axis)
 
 
-def take(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Result:
+def take(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Batched:
     """Either the table is shared and the indices are the sample's, or the other way round."""
     table, indices = arguments
     if call.attrs.axis is None or (table.axis is not None and indices.axis is not None):
         raise MixedSamplesError("picks elements of one sample by another")
     axis = int(call.attrs.axis) % rank_of(table)
     if table.axis is None:
-        return rebuilt(call, arguments), axis + (indices.axis or 0)
+        return Batched(rebuilt(call, arguments), axis + (indices.axis or 0))
     if table.axis == axis:
         raise MixedSamplesError("picks samples out of the batch")
     moved = table.axis + (rank_of(indices) - 1 if table.axis > axis else 0)
-    return rebuilt(call, arguments), moved
+    return Batched(rebuilt(call, arguments), moved)
 
 
-def broadcast_to(call: tvm.ir.Call, arguments: list[Batched], size: int) -> Result:
+def broadcast_to(call: tvm.ir.Call, arguments: list[Batched], size: int) -> Batched:
     target = list(static_shape(call))
     axis = len(target) - rank_of(arguments[0]) + (arguments[0].axis or 0)
     if target[axis] != 1:
         raise MixedSamplesError("spreads a tensor along the batch axis")
     target[axis] = size
-    return relax.op.broadcast_to(arguments[0].value, target), axis
+    return Batched(relax.op.broadcast_to(arguments[0].value, target), axis)
 
 
 def _table() -> dict[str, Rule]:
@@ -281,3 +313,6 @@ def _table() -> dict[str, Rule]:
 
 RULES = _table()
 """Where the batch axis goes, for operators that are not elementwise."""
+
+TAKE_MERGED = frozenset({elementwise, matmul, reduction, along_own_axes, reshape, permute})
+"""Rules for operators that do not care how many elements of a sample an axis holds."""

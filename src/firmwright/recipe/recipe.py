@@ -225,6 +225,11 @@ def read_mix(data: Iterable[Mapping[str, Any]]) -> tuple[DeviceSpec, ...]:
     return tuple(DeviceSpec(d["device"], tuple(sorted(d["options"].items()))) for d in data)
 
 
+def lock_path(recipe: Path) -> Path:
+    """Return where a recipe's lock lies; see :mod:`firmwright.lock`."""
+    return recipe.with_suffix(".lock")
+
+
 def is_platform_file(platform: str) -> bool:
     """Tell the path of a user's own platform file from the name of a known platform."""
     return "/" in platform or platform.endswith((".yaml", ".yml"))

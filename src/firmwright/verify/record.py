@@ -15,7 +15,8 @@ class RunRecord:
     ``instructions`` were counted inside the network's run function: ``instructions`` is the mean
     of one inference, rounded down, ``instructions_total`` the sum over all samples, by function
     in ``instructions_by_function``. ``instructions_by_region`` has those of a region's function
-    and of all that it calls. They are None, or empty, where the emulator cannot count.
+    and of all that it calls. They are None, or empty, where the emulator cannot count. ``inputs``
+    are the digests of the single samples that the recipe names, none of random ones.
     """
 
     emulator: str
@@ -29,3 +30,4 @@ class RunRecord:
     instructions_by_region: dict[str, int]
     tolerance: Tolerance
     agreement: Agreement
+    inputs: tuple[str, ...]

@@ -1,0 +1,163 @@
+"""The lock beside a recipe: what it holds, and what a build that reads something else says."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+from .conftest import DIGITS, Repository, ran
+from .test_mistakes import fail
+
+RECIPE = DIGITS.replace("inputs: inputs.npz", "inputs: {image: {python: 'scans:some'}}")
+SCANS = """\
+from pathlib import Path
+import numpy as np
+
+def some():
+    return np.load(Path(__file__).with_name("inputs.npz"))["image"][:3]
+"""
+
+
+@pytest.fixture(scope="module")
+def locked(built: Repository, tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    """A built repository with a lock; for tests that only read."""
+    folder = tmp_path_factory.mktemp("locked") / "r"
+    shutil.copytree(built.folder, folder, copy_function=shutil.copy2)
+    repository = Repository(folder)
+    repository.write("digits.yaml", RECIPE)
+    repository.write("scans.py", SCANS)
+    lock(repository)
+    assert repository.build("recipe=digits.yaml") == ["locked-files", "bundle"]
+    return repository
+
+
+@pytest.fixture
+def changed(locked: Repository, tmp_path: Path) -> Repository:
+    shutil.copytree(locked.folder, tmp_path / "copy", copy_function=shutil.copy2)
+    return Repository(tmp_path / "copy")
+
+
+def lock(repository: Repository, *words: str) -> str:
+    done = repository.run("firmwright", "lock", "digits.yaml", *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def content(repository: Repository) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((repository.folder / "digits.lock").read_text())
+    return found
+
+
+def test_lock_has_the_digests_of_files_and_samples(locked: Repository) -> None:
+    found = content(locked)
+    schema = json.loads(files("firmwright").joinpath("lock.schema.json").read_text())
+    jsonschema.validate(found, schema)
+    assert found["files"] == {
+        name: hashlib.sha256((locked.folder / name).read_bytes()).hexdigest()
+        for name in ("digits.onnx", "scans.py")
+    }
+    assert len(found["samples"]["run"]) == len(set(found["samples"]["run"])) == 3
+    assert set(found["versions"]) == {"apache-tvm", "firmwright", "onnx", "onnxruntime", "zig"}
+    manifest = locked.manifest("build/digits/digits-rv32-bare.tar.gz")
+    assert manifest["inputs"] == {"files": found["files"], "samples": found["samples"]}
+    assert manifest["versions"] == found["versions"]
+
+
+def test_nothing_is_written_beside_the_recipe_but_by_the_command(built: Repository) -> None:
+    assert not (built.folder / "digits.lock").exists()
+    done = built.run("firmwright", "lock", "--check", "digits.yaml")
+    assert done.returncode == 1
+    assert "digits.lock: no such file; `firmwright lock digits.yaml` writes it" in done.stderr
+    assert not (built.folder / "digits.lock").exists()
+
+
+def test_nothing_runs_again_under_a_lock(changed: Repository) -> None:
+    assert changed.build("recipe=digits.yaml") == []
+    assert "digits.lock: is as it was" in lock(changed)
+    assert lock(changed, "--check")
+
+
+def test_changed_file_stops_the_build_before_it_starts(changed: Repository) -> None:
+    changed.write("scans.py", SCANS + "# a comment\n")
+    done = changed.doit("build", "recipe=digits.yaml")
+    assert done.returncode == 1
+    assert ran(done.stdout) == ["locked-files"]
+    assert done.stderr.splitlines()[:3] == [
+        "locked-files:digits-rv32-bare: digits.lock: the build reads something else than is "
+        "locked:",
+        "  scans.py has changed",
+        "where that is meant, `firmwright lock digits.yaml` writes the lock anew",
+    ]
+    assert "digits.lock: written" in lock(changed)
+    assert changed.build("recipe=digits.yaml")[-1] == "bundle"
+
+
+def test_changed_samples_of_an_unchanged_function_leave_no_bundle(changed: Repository) -> None:
+    arrays = np.load(changed.folder / "inputs.npz")["image"].copy()
+    arrays[1] += 1
+    np.savez(changed.folder / "inputs.npz", image=arrays)
+    changed.doit("forget", "run:digits-rv32-bare", "recipe=digits.yaml")
+    text = fail(changed, "recipe=digits.yaml")
+    assert "  run: 1 of 3 samples are others (sample 1)" in text
+    assert "bundle:digits-rv32-bare: digits.lock: the build reads something else" in text
+
+
+def test_fewer_samples_of_a_run_will_do_and_more_will_not(changed: Repository) -> None:
+    changed.build("recipe=digits.yaml", "samples=2")
+    edited = content(changed)
+    del edited["samples"]["run"][2]
+    changed.write("digits.lock", json.dumps(edited))
+    assert "run: 3 samples, 2 are locked" in fail(changed, "recipe=digits.yaml")
+
+
+def test_files_that_come_and_go(changed: Repository) -> None:
+    changed.write("digits.yaml", DIGITS)
+    text = fail(changed, "recipe=digits.yaml")
+    assert "  inputs.npz is not in the lock\n" in text
+    assert "  scans.py is locked, and no longer read\n" in text
+
+
+def test_another_version_of_a_tool(changed: Repository) -> None:
+    edited = content(changed)
+    known = edited["versions"]["onnx"]
+    edited["versions"]["onnx"] = "1.0"
+    changed.write("digits.lock", json.dumps(edited))
+    assert f"  onnx is {known}, locked is 1.0\n" in fail(changed, "recipe=digits.yaml")
+
+
+def test_lock_keeps_other_toolchains(changed: Repository) -> None:
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not installed")
+    words = ("toolchain=gcc", "platform=host")
+    text = fail(changed, "recipe=digits.yaml", *words)
+    assert "`firmwright lock digits.yaml platform=host toolchain=gcc` writes the lock anew" in text
+    lock(changed, *words)
+    assert {"gcc", "zig"} < set(content(changed)["versions"])
+    assert changed.build("recipe=digits.yaml") == ["locked-files", "bundle"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<<<<<<< ours\n", "digits.lock: not a lock: JSON is malformed"),
+        ("{}", "digits.lock: not a lock: Object missing required field `lock_version`"),
+        (
+            '{"lock_version": 2, "files": {}, "samples": {}, "versions": {}}',
+            "digits.lock: of version 2, this firmwright reads 1",
+        ),
+    ],
+)
+def test_damaged_lock_is_told_and_replaced(changed: Repository, text: str, message: str) -> None:
+    good = content(changed)
+    changed.write("digits.lock", text)
+    assert message in fail(changed, "recipe=digits.yaml")
+    lock(changed)
+    assert content(changed) == good
