@@ -44,6 +44,8 @@ class Target(Protocol):
     """The options that the target string may give this device, with their values."""
     general: bool
     """Whether it takes whatever it is given; such a device ends a mix, and no other does."""
+    rewrites: Sequence[str]
+    """Names of :data:`firmwright.transforms.optional.OPTIONAL`: what helps it take more."""
     portable: bool
     """Whether its regions and C are the same on every platform."""
 
