@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from .jobs import Job
+from .network import rewrite_files, rewrite_options, rewritten_network
 from .partition import mix_options
 from .plan import memory_options
 from .stage import NETWORK, Stage
@@ -16,27 +17,20 @@ def options(job: Job) -> Any:
     return {
         "batch": [batch.size, batch.require] if batch else None,
         **mix_options(job),
+        **rewrite_options(job),
         **memory_options(job),
     }
 
 
 def run(job: Job, folder: Path) -> None:
     """Write ``batch.json``; UserError where one sample does not fit, or samples are mixed."""
-    import tvm
-
     from firmwright.codegen.kernel import Kernels
-    from firmwright.models import ModelInterface
     from firmwright.partition.outline import partition_module
     from firmwright.planning import Program, make_plan, ram_needed
     from firmwright.planning.batch import batched_interface, choose_batch
-    from firmwright.records import read_record, write_record
-    from firmwright.transforms import CANONICAL
+    from firmwright.records import write_record
 
-    model = job.folder(job.network)
-    interface = read_record(model / "model.json", ModelInterface)
-    module = tvm.ir.load_json((model / "module.json").read_text(encoding="utf-8"))
-    for transform in CANONICAL:
-        module = transform.apply(module)
+    module, interface = rewritten_network(job)
     devices = {device.name: device for device in job.mix}
 
     def needed(size: int) -> int:
@@ -61,7 +55,16 @@ STAGE = Stage(
     name="batch",
     sentence="find the largest batch that fits",
     needs=(NETWORK,),
-    code=("planning", "partition", "transforms", "targets", "codegen", "records.py"),
+    code=(
+        "planning",
+        "partition",
+        "transforms",
+        "targets",
+        "codegen",
+        "user_code.py",
+        "records.py",
+    ),
     options=options,
+    inputs=rewrite_files,
     run=run,
 )

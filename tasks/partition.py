@@ -9,6 +9,7 @@ from typing import Any
 from firmwright.errors import UserError
 
 from .jobs import Job
+from .network import rewrite_files, rewrite_options, rewritten_network
 from .stage import NETWORK, Stage
 
 
@@ -27,18 +28,12 @@ def run(job: Job, folder: Path) -> None:
     """Write ``partition.json``, ``interface.json`` and ``module.json`` (a function a region)."""
     import tvm
 
-    from firmwright.models import ModelInterface
     from firmwright.partition.outline import partition_module
     from firmwright.planning.batch import BatchChoice, BatchLayout, batched_interface
     from firmwright.records import read_record, write_record
-    from firmwright.transforms import CANONICAL
 
-    model = job.folder(job.network)
-    interface = read_record(model / "model.json", ModelInterface)
-    module = tvm.ir.load_json((model / "module.json").read_text(encoding="utf-8"))
     try:
-        for transform in CANONICAL:
-            module = transform.apply(module)
+        module, interface = rewritten_network(job)
         if job.has("batch"):
             choice = read_record(job.folder("batch") / "batch.json", BatchChoice)
             size = choice.actual_batch_size
@@ -56,7 +51,8 @@ STAGE = Stage(
     name="partition",
     sentence="cut the network into regions, each on one device",
     needs=(NETWORK, "batch"),
-    code=("partition", "planning", "transforms", "targets", "records.py"),
-    options=mix_options,
+    code=("partition", "planning", "transforms", "targets", "user_code.py", "records.py"),
+    options=lambda job: {**mix_options(job), **rewrite_options(job)},
+    inputs=rewrite_files,
     run=run,
 )

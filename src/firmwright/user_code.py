@@ -7,6 +7,7 @@ Nothing is written beside it, no stale byte code is read.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import linecache
 import os
@@ -117,6 +118,15 @@ def explained(error: BaseException, reference: str, folder: Path) -> str:
     others = [f for f in frames if f.filename != __file__ and not f.filename.startswith("<frozen")]
     place = (own or others or frames)[-1]
     return f"{shown(place.filename, root, folder)}:{place.lineno}: {what} ({reference})"
+
+
+def place_of(reference: str, folder: Path) -> str:
+    """Return ``file:line:column`` of a function's definition, or its file where it has none."""
+    module, _, function = reference.partition(":")
+    file = folder / Path(*module.split(".")).with_suffix(".py")
+    tree = ast.parse(file.read_bytes()) if file.is_file() else ast.Module([], [])
+    found = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == function]
+    return f"{file}:{found[-1].lineno}:{found[-1].col_offset + 1}" if found else str(file)
 
 
 def shown(filename: str, root: str, folder: Path) -> str:

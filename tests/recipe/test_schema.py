@@ -75,3 +75,9 @@ def test_a_stale_page_is_noticed_and_mended(
     assert page.read_text() == "old"
     assert docs.main([str(page)]) == 0
     assert docs.main(["--check", str(page)]) == 0
+
+
+def test_the_rewrites_that_a_recipe_may_name_are_those_that_exist() -> None:
+    from firmwright.transforms.optional import OPTIONAL
+
+    assert SCHEMA["$defs"]["rewrites"]["items"]["enum"] == [t.name for t in OPTIONAL]

@@ -12,6 +12,7 @@ from firmwright.recipe.recipe import (
     Recipe,
     RunOptions,
     Tolerance,
+    TransformOptions,
 )
 from firmwright.recipe.target import parse_target
 
@@ -25,6 +26,7 @@ __all__ = [
     "Recipe",
     "RunOptions",
     "Tolerance",
+    "TransformOptions",
     "load_recipe",
     "parse_target",
 ]

@@ -135,6 +135,7 @@ def _further_findings(
     yield from _unknown_format(data.get("model"))
     yield from _batch_of_boxes(data)
     yield from _foreign_rounding(data)
+    yield from _switched_twice(data.get("transforms"))
     if "name" not in data and any(findings(path.stem, schema["properties"]["name"])):
         yield Finding(
             ("name",), f"the file's name {quoted(path.stem)} is not fit for one; add the key 'name'"
@@ -167,6 +168,12 @@ def _file_references(data: Mapping[str, Any]) -> Iterator[tuple[Pointer, str, bo
     metric = _value_at(data, ("evaluate", "metric"))
     if isinstance(metric, str) and ":" in metric:
         candidates.append((("evaluate", "metric"), str(module_file(metric, Path()))))
+    extra = _value_at(data, ("transforms", "extra"))
+    candidates += [
+        (("transforms", "extra", i), str(module_file(reference, Path())))
+        for i, reference in enumerate(extra if isinstance(extra, list) else ())
+        if isinstance(reference, str) and ":" in reference
+    ]
     if isinstance(model, dict):
         candidates.append((("model", "path"), model.get("path")))
         files = model.get("files")
@@ -244,6 +251,16 @@ def _foreign_rounding(data: Mapping[str, Any]) -> Iterator[Finding]:
     if _own_rounding(data) == "tflite" and data.get("rounding") == "onnx":
         message = "a TFLite model defines its own rounding; leave the key out, or state tflite"
         yield Finding(("rounding",), message)
+
+
+def _switched_twice(transforms: Any) -> Iterator[Finding]:
+    on, off = _value_at(transforms, ("with",)), _value_at(transforms, ("without",))
+    if not (isinstance(on, list) and isinstance(off, list)):
+        return
+    for index, name in enumerate(off):
+        if name in on:
+            pointer = ("transforms", "without", index)
+            yield Finding(pointer, f"{quoted(str(name))} is switched on and off")
 
 
 def _own_rounding(data: Mapping[str, Any]) -> str:

@@ -80,6 +80,25 @@ class BatchRequest:
 
 
 @dataclass(frozen=True)
+class TransformOptions:
+    """Rewrites by name, switched on and off, and the user's own as ``module:function``."""
+
+    switched_on: tuple[str, ...] = ()
+    switched_off: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, list[str]]:
+        """Return what the recipe's key ``transforms`` says."""
+        on, off = sorted(self.switched_on), sorted(self.switched_off)
+        return {"with": on, "without": off, "extra": list(self.extra)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, list[str]]) -> TransformOptions:
+        """Return the options of a recipe's key ``transforms``, defaults filled in."""
+        return cls(tuple(data["with"]), tuple(data["without"]), tuple(data["extra"]))
+
+
+@dataclass(frozen=True)
 class RunOptions:
     """The run that proves the firmware.
 
@@ -122,6 +141,7 @@ class Recipe:
     quantize: QuantizeOptions | None = None
     evaluate: EvaluateOptions | None = None
     compare: tuple[DeviceSpec, ...] = ()
+    transforms: TransformOptions | None = None
 
     def resolve(self, path: str) -> Path:
         """Return a path of the recipe (relative to its folder, or absolute) for opening."""
@@ -146,12 +166,16 @@ class Recipe:
             del data[key]
             if options is not None:
                 data[key] = plain(options)
+        del data["transforms"]
+        if self.transforms is not None:
+            data["transforms"] = self.transforms.to_dict()
         return data
 
     @classmethod
     def from_dict(cls, path: Path, data: Mapping[str, Any]) -> Recipe:
         """Return the recipe of a normal form."""
         run, detection = data["run"], data.get("detection")
+        transforms = data.get("transforms")
         given = run["inputs"]
         tolerance = Tolerance(**{k: float(v) for k, v in run["tolerance"].items()})
         return cls(
@@ -183,6 +207,7 @@ class Recipe:
             quantize=QuantizeOptions.from_data(data["quantize"]) if "quantize" in data else None,
             evaluate=EvaluateOptions.from_data(data["evaluate"]) if "evaluate" in data else None,
             compare=read_mix(data.get("compare", ())),
+            transforms=TransformOptions.from_dict(transforms) if transforms else None,
         )
 
     def canonical(self) -> dict[str, Any]:

@@ -45,6 +45,8 @@ class Target(Protocol):
     """What the target string may set for this device, and the values; none for any text."""
     general: bool
     """Whether it takes whatever it is given; such a device ends a mix, and no other does."""
+    rewrites: Sequence[str]
+    """Names of :data:`firmwright.transforms.optional.OPTIONAL`: what helps it take more."""
     portable: bool
     """Whether its regions and C are the same on every platform."""
 

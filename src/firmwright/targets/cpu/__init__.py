@@ -22,6 +22,7 @@ class CpuTarget:
     reason = "plain C runs everything"
     options: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     general = True
+    rewrites = ()
     portable = True
 
     def prepare(self, module: tvm.IRModule, _context: Context, /) -> tvm.IRModule:

@@ -27,6 +27,7 @@ class SomaDoryTarget:
         {"layout_transform": SWITCH, "requant_transform": SWITCH}
     )
     general = False
+    rewrites = ()
     portable = False
 
     def prepare(self, module: tvm.IRModule, context: Context, /) -> tvm.IRModule:

@@ -1,0 +1,44 @@
+"""A recipe's own rewrites, from the file to the firmware."""
+
+from __future__ import annotations
+
+from .conftest import Repository
+
+RECIPE = """\
+model: digits.onnx
+platform: host
+run: {inputs: inputs.npz, samples: 2}
+transforms: {with: [RemoveMultiplyByOne], extra: ["own:rewrite"]}
+"""
+DOUBLED = """\
+from tvm import relax
+from firmwright.transforms.rewriting import operator_name, rewrite_calls
+
+def rewrite(module):
+    def twice(builder, call):
+        kind = "relax.nn.conv2d"
+        return relax.op.multiply(call, relax.const(2.0)) if operator_name(call) == kind else call
+
+    return rewrite_calls(module, twice)
+"""
+UNCHANGED = "def rewrite(module):\n    return module\n"
+
+
+def test_a_rewrite_that_changes_the_results_fails_the_run(repository: Repository) -> None:
+    repository.write("digits.yaml", RECIPE)
+    repository.write("own.py", DOUBLED)
+    failed = repository.doit("build", "recipe=digits.yaml")
+    assert failed.returncode != 0
+    assert "differ" in failed.stdout + failed.stderr
+    repository.write("own.py", UNCHANGED)
+    assert "partition" in repository.build("recipe=digits.yaml")
+    assert repository.build("recipe=digits.yaml") == []
+
+
+def test_a_rewrite_that_returns_nothing_is_a_users_mistake(repository: Repository) -> None:
+    repository.write("digits.yaml", RECIPE)
+    repository.write("own.py", "\n\ndef rewrite(module):\n    pass\n")
+    failed = repository.doit("build", "recipe=digits.yaml")
+    output = failed.stdout + failed.stderr
+    assert "own.py:3:1: returned a NoneType; expected a Relax IRModule" in output
+    assert "Traceback" not in output
