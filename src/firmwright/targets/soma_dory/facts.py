@@ -26,6 +26,7 @@ def operator_facts(match: Match) -> dict[str, Any]:
         "other_shape": shapes[-1],
         "input_axes": len(shapes[0]),
         "shift": scalar_of(match.shift),
+        "shift_shown": described(match.shift),
         "clip": [whole(limit) for limit in match.clipped],
         "output_dtype": dtype_of(match.result),
     }
@@ -53,14 +54,18 @@ def weight_facts(match: Match) -> dict[str, Any]:
         "weights_axes": len(static_shape(sums.weights)),
         "weights_range": value_range(sums.weights),
         "sums_dtype": dtype_of(sums.anchor.var),
-        "bias": "by channel" if bias is not None else described_bias(sums.bias),
-        "bias_dtype": "int32" if sums.bias is None else dtype_of(sums.bias),
+        "bias": "by channel" if bias is not None else described(sums.bias),
     }
 
 
-def described_bias(bias: relax.Expr) -> str:
-    shape = list(static_shape(bias))
-    return f"a constant of {shape}" if isinstance(bias, Constant) else "computed by the network"
+def described(operand: relax.Expr) -> str:
+    """Say what is added or shifted by: a number, a constant of a shape, or no constant."""
+    number = scalar_of(operand)
+    if number is not None:
+        return str(number)
+    shape = list(static_shape(operand))
+    kind = "constant" if isinstance(operand, Constant) else "tensor that the network computes"
+    return f"a {kind}, {shape}"
 
 
 def value_range(weights: relax.Expr) -> str:

@@ -225,6 +225,12 @@ class Operators:
             return None
         found, clipped = [shift.var], EVERYTHING
         reader = self.sole_reader(shift.var)
+        count = self.value(shift.value.args[1])
+        if operator_name(count) == "relax.where" and reader is not None:
+            # A count that may be too large is replaced, and the result with it.
+            count = count.args[1]
+            found.append(reader.var)
+            reader = self.sole_reader(reader.var)
         while reader is not None and (bounds := bounds_of(reader.value)):
             found.append(reader.var)
             clipped = within(clipped, bounds)
@@ -243,7 +249,7 @@ class Operators:
         variables = tuple(b.var for b in self.bindings if b.var in inside)
         if any(self.sole_reader(v) is None for v in variables[:-1]):
             return None
-        return Match(sums, variables, shift.value.args[1], clipped)
+        return Match(sums, variables, count, clipped)
 
 
 def is_cast(value: relax.Expr, dtype: str) -> bool:
