@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from firmwright.codegen.templates import environment, render
-from firmwright.targets.soma_dory.device_layout import ROW
+from firmwright.targets.soma_dory.device_layout import ROW, WORD
 from firmwright.targets.soma_dory.layer import Kind, Layer
 from firmwright.targets.soma_dory.tiles import (
     Axis,
@@ -167,5 +167,5 @@ def whole_rows(size: str) -> str:
 
 
 def block_of_weights(layer: Layer) -> int:
-    """Return the bytes of weights and biases from one block of channels to the next."""
-    return weight_bytes(layer, 1, layer.in_channels)
+    """Return the 32-bit words of weights and biases from one block of channels to the next."""
+    return weight_bytes(layer, 1, layer.in_channels) // WORD
