@@ -61,6 +61,38 @@ def parameters(shape: tuple[int, ...], seed: int) -> tuple[Array, Array]:
     return weights, random.integers(-(2**15), 2**15, shape[0]).astype("int32")
 
 
+def activations(layer: Layer, seed: int = 0) -> list[Array]:
+    """Random inputs of a layer, (N, C, H, W) or (N, C)."""
+    random = np.random.default_rng(seed)
+    shape: tuple[int, ...] = (layer.batch, layer.in_channels)
+    if layer.kind is not Kind.DENSE:
+        shape += (layer.in_height, layer.in_width)
+    count = 2 if layer.kind is Kind.ADD else 1
+    return [random.integers(-128, 128, shape).astype("int8") for _ in range(count)]
+
+
+def computed(layer: Layer, *inputs: Array) -> Array:
+    """What a layer computes, in numpy."""
+    wide = [i.astype("int64") for i in inputs]
+    if layer.weights is None or layer.bias is None:
+        sums = wide[0] + wide[1]
+    elif layer.kind is Kind.DENSE:
+        sums = wide[0] @ layer.weights.T.astype("int64") + layer.bias
+    else:
+        sums = convolved(layer, wide[0], layer.weights) + layer.bias.reshape(-1, 1, 1)
+    return np.clip(sums >> layer.shift, 0 if layer.relu else -128, 127).astype("int8")
+
+
+def convolved(layer: Layer, x: Array, weights: Array) -> Array:
+    top, left, bottom, right = layer.padding
+    padded = np.pad(x, [(0, 0), (0, 0), (top, bottom), (left, right)])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, layer.kernel, axis=(2, 3))
+    windows = windows[:, :, :: layer.strides[0], :: layer.strides[1]]
+    how = "nchwij,cij->nchw" if layer.kind is Kind.DEPTHWISE_CONV2D else "nchwij,ocij->nohw"
+    kernels = weights[:, 0] if layer.kind is Kind.DEPTHWISE_CONV2D else weights
+    return np.einsum(how, windows, kernels.astype("int64"))
+
+
 @st.composite
 def any_layer(draw: st.DrawFn, side: int = 40) -> Layer:
     """A small layer of any kind: odd sizes, uneven padding, kernels larger than the image."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from firmwright.codegen.templates import environment, render
-from firmwright.targets.soma_dory.device_layout import ROW
+from firmwright.targets.soma_dory.device_layout import ROW, WORD
 from firmwright.targets.soma_dory.layer import Kind, Layer
 from firmwright.targets.soma_dory.tiles import (
     Axis,
@@ -77,17 +77,17 @@ class Loop:
         return self.name if self.tiled else "0"
 
     @property
-    def size(self) -> str:
-        """The number of results: a name where the last tile is smaller than the others."""
-        return f"{self.name}s" if self.length % self.step and self.tiled else str(self.largest)
+    def ragged(self) -> bool:
+        """Whether the last tile is smaller than the others."""
+        return self.tiled and self.length % self.step != 0
 
     @property
-    def largest(self) -> int:
-        return min(self.step, self.length)
+    def size(self) -> str:
+        return f"{self.name}s" if self.ragged else str(self.step)
 
     def declarations(self) -> Iterator[tuple[str, str]]:
         """Yield what the loop declares first: names and expressions."""
-        if self.tiled and self.length % self.step:
+        if self.ragged:
             rest = f"{self.length} - {self.name}"
             yield self.size, f"{rest} < {self.step} ? {rest} : {self.step}"
 
@@ -134,10 +134,10 @@ class Window(Loop):
             return
         axis, begin, end = self.axis, times(self.name, self.axis.stride), f"{self.name}s_end"
         beyond = axis.kernel - axis.padding - axis.stride
-        if self.size == str(self.step):
-            yield end, plus(begin, self.step * axis.stride + beyond)
+        if self.ragged:
+            yield end, plus(f"{begin} + {times(self.size, axis.stride)}", beyond)
         else:
-            yield end, plus(times(f"({self.name} + {self.size})", axis.stride), beyond)
+            yield end, plus(begin, self.step * axis.stride + beyond)
         padding, elements = axis.padding, axis.elements
         yield self.first, f"{begin} > {padding} ? {begin} - {padding} : 0" if padding else begin
         last = f"({end} < {elements} ? {end} : {elements})" if self.after != "0" else end
@@ -167,5 +167,5 @@ def whole_rows(size: str) -> str:
 
 
 def block_of_weights(layer: Layer) -> int:
-    """Return the bytes of weights and biases from one block of channels to the next."""
-    return weight_bytes(layer, 1, layer.in_channels)
+    """Return the 32-bit words of weights and biases from one block of channels to the next."""
+    return weight_bytes(layer, 1, layer.in_channels) // WORD

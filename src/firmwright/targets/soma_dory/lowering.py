@@ -30,7 +30,8 @@ def lower_layer(region: Region, layer: Layer, accelerator: Accelerator) -> Lower
         )
     weights: dict[str, Array] = {}
     if layer.kind is not Kind.ADD:
-        weights[f"{region.name}_weights"] = pack_weights(layer)
+        # Words, not bytes: the accelerator wants them at multiples of 4.
+        weights[f"{region.name}_weights"] = pack_weights(layer).view("<u4")
     names = ["input_0", "input_1"] if layer.kind is Kind.ADD else ["input"]
     # An addition of a tensor to itself has it as one input of the region.
     tensors = [region.inputs[0], region.inputs[-1]][: len(names)]
@@ -41,7 +42,7 @@ def lower_layer(region: Region, layer: Layer, accelerator: Accelerator) -> Lower
             for name, tensor in zip(names, tensors, strict=True)
         ),
         weights=tuple(
-            Parameter("weights", "uint8", array.size, name) for name, array in weights.items()
+            Parameter("weights", "uint32", array.size, name) for name, array in weights.items()
         ),
         outputs=(Parameter("output", "int8", output_bytes(layer), region.outputs[0]),),
         scratch=(),

@@ -1,0 +1,111 @@
+"""Lowered layers: the C against numpy, bit for bit, and its cycles against the cost model."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from firmwright.errors import UserError
+from firmwright.targets.soma_dory.layer import Layer
+from firmwright.targets.soma_dory.lowering import lower_layer
+from firmwright.targets.soma_dory.tiling import no_tiling_reason
+from tests.targets.soma_dory.layers import (
+    DIANA,
+    activations,
+    add,
+    any_layer,
+    computed,
+    conv2d,
+    dense,
+    depthwise,
+    like_diana,
+)
+from tests.targets.soma_dory.native import Model, Result, a_region
+
+ACCELERATORS = {
+    "diana": DIANA,
+    "small": like_diana(l1=6000, weights=9000),
+    "tiny": like_diana(l1=2500, weights=4000, bytes_per_cycle=4),
+}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("models")
+    return cache(lambda name: Model(ACCELERATORS[name], folder / name))
+
+
+def check(model: Model, layer: Layer, seed: int = 0, compiler: str = "gcc") -> Result:
+    inputs = activations(layer, seed)
+    found = model.run(layer, *inputs, compiler=compiler)
+    np.testing.assert_array_equal(found.output, computed(layer, *inputs))
+    assert found.cycles == found.lowered.kernel.cycles
+    return found
+
+
+LAYERS = {
+    "one tile": (conv2d((3, 32, 32), 16), "diana"),
+    "a kernel larger than the image": (
+        conv2d((5, 3, 4), 9, kernel=(7, 7), padding=(3, 3, 3, 3)), "diana"),
+    "tiles of channels": (conv2d((30, 5, 5), 70, seed=1), "small"),
+    "tiles of rows": (conv2d((8, 40, 16), 16, kernel=(5, 5), padding=(2, 2, 2, 2)), "small"),
+    "tiles of rows, stride 2": (conv2d((8, 41, 15), 16, stride=2, seed=1), "tiny"),
+    "tiles of columns": (
+        conv2d((20, 4, 70), 17, kernel=(3, 7), padding=(1, 3, 1, 3), seed=2), "small"),
+    "tiles of columns, stride 2": (
+        conv2d((4, 7, 83), 5, kernel=(5, 5), stride=2, padding=(2, 2, 2, 2)), "tiny"),
+    "uneven padding": (conv2d((4, 9, 33), 20, stride=2, padding=(0, 0, 1, 1), batch=3), "tiny"),
+    "depthwise, tiles of channels": (depthwise((37, 9, 9), batch=2, seed=1), "small"),
+    "depthwise, tiles of rows": (depthwise((3, 70, 64), stride=2), "tiny"),
+    "dense, tiles of channels": (dense(130, 75, batch=2, seed=1), "tiny"),
+    "add, tiles": (add((5, 9, 21), batch=3, seed=1), "tiny"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_gives_numpys_bits_in_the_modelled_cycles(
+    models: Any, name: str, compiler: str
+) -> None:
+    layer, accelerator = LAYERS[name]
+    found = check(models(accelerator), layer, compiler=compiler)
+    assert ("for (" in found.lowered.kernel.body) == (accelerator != "diana")
+
+
+@settings(deadline=None, max_examples=50)
+@given(any_layer(), st.sampled_from(sorted(ACCELERATORS)))
+def test_any_layer_gives_numpys_bits_in_the_modelled_cycles(
+    models: Any, layer: Layer, name: str
+) -> None:
+    assume(no_tiling_reason(layer, ACCELERATORS[name]) is None)
+    check(models(name), layer)
+
+
+def test_sums_in_parts_have_no_job() -> None:
+    layer, accelerator = dense(5000, 10), like_diana(input_channel_tiling=True)
+    with pytest.raises(UserError, match="no job that continues sums"):
+        lower_layer(a_region(layer), layer, accelerator)
+
+
+def test_weights_are_named_by_their_region() -> None:
+    layer = dense(16, 16)
+    lowered = lower_layer(a_region(layer), layer, DIANA)
+    assert (
+        [w.tensor for w in lowered.kernel.weights] == list(lowered.weights) == ["region_0_weights"]
+    )
+
+
+def test_a_sum_of_a_tensor_and_itself_reads_it_twice() -> None:
+    layer = add((1, 1, 16))
+    region = a_region(layer)
+    twice = type(region)(**{**vars(region), "inputs": ("x",)})
+    lowered = lower_layer(twice, layer, DIANA)
+    assert [(p.name, p.tensor) for p in lowered.kernel.inputs] == [
+        ("input_0", "x"),
+        ("input_1", "x"),
+    ]
