@@ -25,6 +25,7 @@ def options(job: Job) -> Any:
 def run(job: Job, folder: Path) -> None:
     """Write ``batch.json``; UserError where one sample does not fit, or samples are mixed."""
     from firmwright.codegen.kernel import Kernels
+    from firmwright.partition.layouts import stored_interface
     from firmwright.partition.outline import partition_module
     from firmwright.planning import Program, make_plan, ram_needed
     from firmwright.planning.batch import batched_interface, choose_batch
@@ -43,6 +44,7 @@ def run(job: Job, folder: Path) -> None:
         ]
         kernels = Kernels(tuple(r.kernel for r in lowered))
         plan = make_plan(partition, kernels)
+        ports = stored_interface(ports, partition)
         return ram_needed(Program(plan, partition, kernels, ports), job.platform)
 
     assert job.recipe.batch is not None

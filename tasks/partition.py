@@ -28,6 +28,7 @@ def run(job: Job, folder: Path) -> None:
     """Write ``partition.json``, ``interface.json`` and ``module.json`` (a function a region)."""
     import tvm
 
+    from firmwright.partition.layouts import stored_interface
     from firmwright.partition.outline import partition_module
     from firmwright.planning.batch import BatchChoice, BatchLayout, batched_interface
     from firmwright.records import read_record, write_record
@@ -44,7 +45,7 @@ def run(job: Job, folder: Path) -> None:
         raise UserError(f"{job.recipe.name}: {error}") from error
     (folder / "module.json").write_text(tvm.ir.save_json(module), encoding="utf-8")
     write_record(folder / "partition.json", partition)
-    write_record(folder / "interface.json", interface)
+    write_record(folder / "interface.json", stored_interface(interface, partition))
 
 
 STAGE = Stage(

@@ -19,18 +19,34 @@ LARGEST_TENSOR = 2**31 - 1
 
 
 @dataclass(frozen=True)
+class Storage:
+    """How a tensor of bytes lies in memory, where a device has a layout of its own.
+
+    ``shape`` has the padding behind each axis; bytes are reversed within words of ``word`` bytes.
+    """
+
+    shape: tuple[int, ...]
+    word: int
+
+
+@dataclass(frozen=True)
 class Tensor:
-    """A named tensor; ``scale`` and ``zero_point`` only where the model quantises it per tensor."""
+    """A named tensor; ``scale`` and ``zero_point`` only where the model quantises it per tensor.
+
+    ``storage`` is None where its elements lie in their order. ``elements`` and ``bytes`` are what
+    it takes in memory.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     scale: float | None = None
     zero_point: int | None = None
+    storage: Storage | None = None
 
     @property
     def elements(self) -> int:
-        return prod(self.shape)
+        return prod(self.storage.shape if self.storage else self.shape)
 
     @property
     def bytes(self) -> int:

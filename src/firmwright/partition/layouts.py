@@ -17,7 +17,8 @@ from typing import Protocol
 import tvm
 from tvm import relax
 
-from firmwright.models.interface import Tensor
+from firmwright.errors import UserError
+from firmwright.models.interface import ModelInterface, Storage, Tensor
 from firmwright.partition.min_cut import UNCUTTABLE, Node, source_side
 from firmwright.partition.regions import Partition, Region
 
@@ -30,8 +31,12 @@ DEVICE, PLAIN = "the device's layout", "the plain layout"
 class Layout(Protocol):
     """How tensors lie in memory that a device reads and writes; its functions return tuples."""
 
-    def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape of a tensor of this shape, padding included."""
+    @property
+    def transforms(self) -> bool:
+        """Whether tensors may change their layout inside the network."""
+
+    def storage(self, shape: tuple[int, ...]) -> Storage:
+        """Return how a tensor of this shape lies in memory."""
 
     def carried(self, function: relax.Function) -> relax.Function | None:
         """Return a region's function on tensors in this layout; None where it needs plain ones."""
@@ -40,13 +45,15 @@ class Layout(Protocol):
         """Return the function from the plain layout to this one, or back."""
 
 
-def place_transforms(
+def with_layout(
     module: tvm.IRModule, partition: Partition, device: str, layout: Layout
 ) -> tuple[tvm.IRModule, Partition]:
     """Put the fewest transforms between the regions of ``device`` and the others.
 
-    Of the ways with as few, it is the one that moves the fewest bytes. Tensors in the device's
-    layout have its shapes; the functions of the device's own regions keep the plain ones.
+    Of the ways with as few, it is the one that moves the fewest bytes. The functions of regions
+    that carry the layout have its shapes; those of the device's own regions keep the plain ones.
+    Where the layout allows no ``transforms``, all that is connected with a region of the device
+    is in its layout, inputs and outputs of the network too; UserError where a region cannot.
     """
     native = {r.name for r in partition.regions if r.device == device}
     if not native:
@@ -56,16 +63,58 @@ def place_transforms(
         for r in partition.regions
         if r.name not in native and (function := layout.carried(module[r.name])) is not None
     }
-    inside = in_device_layout(partition, native, carried, layout)
-    insertion = Insertion(partition, inside, device, layout)
-    for region in partition.regions:
-        insertion.add(region)
+    new: dict[str, relax.Function] = {}
+    if layout.transforms:
+        inside = in_device_layout(partition, native, carried, layout)
+        insertion = Insertion(partition, inside, device, layout)
+        for region in partition.regions:
+            insertion.add(region)
+        partition, new = insertion.partition(), insertion.functions
+    else:
+        partition, inside = without_transforms(partition, native, carried, layout)
     functions = {v.name_hint: f for v, f in module.functions.items()}
-    new = {**insertion.functions, **{n: carried[n] for n in sorted(inside - native)}}
+    new.update({name: carried[name] for name in sorted(inside - native)})
     for name, function in new.items():
         functions[name] = function.with_attr("global_symbol", name)
-    module = tvm.IRModule({tvm.ir.GlobalVar(name): f for name, f in functions.items()})
-    return module, insertion.partition()
+    return tvm.IRModule({tvm.ir.GlobalVar(name): f for name, f in functions.items()}), partition
+
+
+def stored_interface(interface: ModelInterface, partition: Partition) -> ModelInterface:
+    """Return the interface with the storage of the network's inputs and outputs."""
+    storage = {t.name: t.storage for t in partition.tensors}
+    inputs, outputs = (
+        tuple(replace(t, storage=storage[n]) for t, n in zip(tensors, names, strict=True))
+        for tensors, names in (
+            (interface.inputs, partition.inputs),
+            (interface.outputs, partition.outputs),
+        )
+    )
+    return replace(interface, inputs=inputs, outputs=outputs)
+
+
+def without_transforms(
+    partition: Partition, native: Collection[str], carried: Collection[str], layout: Layout
+) -> tuple[Partition, set[str]]:
+    """Put all that is connected with native regions in the layout; return those regions too."""
+    inside = set(native)
+    reached = {n for r in partition.regions if r.name in native for n in (*r.inputs, *r.outputs)}
+    before = -1
+    while len(reached) > before:
+        before = len(reached)
+        for region in partition.regions:
+            touched = {*region.inputs, *region.outputs}
+            if not touched.isdisjoint(reached):
+                inside.add(region.name)
+                reached |= touched
+    plain = [r for r in partition.regions if r.name in inside - {*native, *carried}]
+    if plain:
+        lines = [f"  {r.anchor} ({', '.join(r.sources)}) on {r.device}" for r in plain]
+        raise UserError(
+            "layout transforms are off, but these operators need plain tensors and are connected "
+            "with an accelerator that has a layout of its own:\n" + "\n".join(lines)
+        )
+    tensors = tuple(in_layout(t, layout) if t.name in reached else t for t in partition.tensors)
+    return replace(partition, tensors=tensors), inside
 
 
 def in_device_layout(
@@ -99,7 +148,7 @@ def in_device_layout(
 
 
 def in_layout(tensor: Tensor, layout: Layout) -> Tensor:
-    return replace(tensor, shape=layout.shape(tensor.shape))
+    return replace(tensor, storage=layout.storage(tensor.shape))
 
 
 class Insertion:

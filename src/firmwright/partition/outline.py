@@ -17,7 +17,7 @@ from firmwright.models.interface import (
     is_source_name,
 )
 from firmwright.partition.grouping import Group, group_operators, read_variables
-from firmwright.partition.layouts import place_transforms
+from firmwright.partition.layouts import with_layout
 from firmwright.partition.operators import (
     RESHAPES,
     Kind,
@@ -102,7 +102,7 @@ def partition_module(
     for device in mix:
         layout = device.target.layout(device.context)
         if layout is not None:
-            module, partition = place_transforms(module, partition, device.name, layout)
+            module, partition = with_layout(module, partition, device.name, layout)
     return module, partition
 
 

@@ -158,6 +158,11 @@ def fit_head(
 
 
 def check_type(tensor: Tensor) -> None:
+    if tensor.storage is not None:
+        raise UserError(
+            f"output '{tensor.name}' is in the layout of an accelerator; boxes are read from plain "
+            "tensors: leave layout transforms on"
+        )
     if tensor.dtype == "float32":
         return
     if tensor.dtype not in QUANTISED or tensor.scale is None:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from firmwright.errors import UserError
 from firmwright.models import Tensor
+from firmwright.models.storage import restored, stored
 from firmwright.postprocess.boxes import Box
 from firmwright.verify.samples import Sample
 
@@ -20,7 +21,7 @@ def encode_samples(inputs: Sequence[Tensor], samples: Sequence[Sample]) -> bytes
     parts = [len(samples).to_bytes(4, "little")]
     for sample in samples:
         for tensor in inputs:
-            array = sample[tensor.name]
+            array = stored(sample[tensor.name], tensor.storage)
             parts.append(array.astype(array.dtype.newbyteorder("<")).tobytes())
     return b"".join(parts)
 
@@ -45,7 +46,7 @@ def decode_outputs(
         if len(data) != tensor.bytes:
             raise UserError(f"output '{tensor.name}': {len(data)} bytes came, not {tensor.bytes}")
         kind = np.dtype(tensor.dtype).newbyteorder("<")
-        found[sample, index] = np.frombuffer(data, kind).reshape(tensor.shape)
+        found[sample, index] = restored(np.frombuffer(data, kind), tensor.storage, tensor.shape)
     missing = [(s, i) for s in range(samples) for i in range(len(outputs)) if (s, i) not in found]
     if missing:
         sample, index = missing[0]

@@ -13,10 +13,17 @@ from hypothesis import strategies as st
 from tvm import relax
 
 from firmwright.builder import Graph
-from firmwright.models.interface import Tensor
-from firmwright.models.relax import import_model
+from firmwright.errors import UserError
+from firmwright.models.interface import ModelInterface, Tensor
+from firmwright.models.relax import import_model, run_reference
+from firmwright.models.storage import stored
 from firmwright.partition import Partition, Region
-from firmwright.partition.layouts import TRANSFORM, Insertion, in_device_layout
+from firmwright.partition.layouts import (
+    TRANSFORM,
+    Insertion,
+    in_device_layout,
+    stored_interface,
+)
 from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
@@ -193,6 +200,32 @@ def test_a_network_in_two_layouts_computes_what_it_did(make: Any, transforms: in
     assert [r.anchor for r in partition.regions].count(TRANSFORM) == transforms
     for ours, theirs in zip(execute(module, partition, inputs), expected, strict=True):
         assert np.array_equal(ours, theirs)
+
+
+def without_transforms(make: Any) -> tuple[tvm.IRModule, ModelInterface, Partition]:
+    module, interface = import_model(tvm.ir.save_json(make()).encode(), "test", {})
+    mix = load_mix(parse_target("soma_dory -layout_transform=0, c"), load_platform("diana"), "onnx")
+    module, partition = partition_module(module, interface, mix)
+    return module, stored_interface(interface, partition), partition
+
+
+@pytest.mark.parametrize("make", [chain, residual, flattened])
+def test_without_transforms_the_network_reads_and_writes_the_devices_layout(make: Any) -> None:
+    data = tvm.ir.save_json(make()).encode()
+    module, interface, partition = without_transforms(make)
+    (tensor,) = interface.inputs
+    image = np.random.default_rng(1).integers(-128, 128, tensor.shape).astype("int8")
+    assert TRANSFORM not in {r.anchor for r in partition.regions}
+    assert tensor.bytes == to_device(image).size
+    (found,) = execute(module, partition, [stored(image, tensor.storage)])
+    ((expected,),) = run_reference(data, [{tensor.name: image}]).outputs
+    assert interface.outputs[0].bytes == found.size
+    assert np.array_equal(from_device(found, expected.shape), expected)
+
+
+def test_without_transforms_what_needs_plain_tensors_is_refused_by_name() -> None:
+    with pytest.raises(UserError, match=r"(?s)transforms are off.*max_pool2d \(pooled\) on c"):
+        without_transforms(joined)
 
 
 def execute(module: tvm.IRModule, partition: Partition, inputs: list[Array]) -> list[Array]:

@@ -40,10 +40,10 @@ class SomaDoryTarget:
 
         return place_layers(module, context)
 
-    def layout(self, _context: Context, /) -> Layout:
+    def layout(self, context: Context, /) -> Layout:
         from firmwright.targets.soma_dory.boundaries import DeviceLayout
 
-        return DeviceLayout()
+        return DeviceLayout(transforms=context.options.get("layout_transform") != "0")
 
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
         from firmwright.partition.layouts import TRANSFORM

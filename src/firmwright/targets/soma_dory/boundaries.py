@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import prod
 
 import tvm
 from tvm import relax
 
-from firmwright.models.interface import ELEMENT_BYTES
+from firmwright.models.interface import ELEMENT_BYTES, Storage
 from firmwright.partition.operators import ELEMENTWISE, RESHAPES
-from firmwright.targets.soma_dory.device_layout import ROW, WORD, device_shape
+from firmwright.targets.soma_dory.device_layout import (
+    ROW,
+    WORD,
+    device_shape,
+    device_storage,
+)
 from firmwright.transforms.rewriting import (
     Constant,
     constant_array,
@@ -20,11 +26,14 @@ from firmwright.transforms.rewriting import (
 )
 
 
+@dataclass(frozen=True)
 class DeviceLayout:
     """See :class:`firmwright.partition.layouts.Layout`."""
 
-    def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        return device_shape(shape)
+    transforms: bool = True
+
+    def storage(self, shape: tuple[int, ...]) -> Storage:
+        return device_storage(shape)
 
     def carried(self, function: relax.Function) -> relax.Function | None:
         """Return the same operators on tensors of the padded shapes, or None.

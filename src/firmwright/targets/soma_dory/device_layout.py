@@ -8,10 +8,8 @@ of a 32-bit word for the last, so that bytes are reversed within each word. Sour
 
 from __future__ import annotations
 
-from math import prod
-
-import numpy as np
-
+from firmwright.models.interface import Storage
+from firmwright.models.storage import restored, stored, with_reversed_words
 from firmwright.targets.soma_dory.layer import Array
 
 ROW = 16
@@ -25,18 +23,19 @@ def device_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (*shape[:-1], -(-shape[-1] // ROW) * ROW)
 
 
+def device_storage(shape: tuple[int, ...]) -> Storage:
+    return Storage(device_shape(shape), WORD)
+
+
 def to_device(array: Array) -> Array:
     """Return an array of bytes in device layout, its padding 0."""
-    padding = device_shape(array.shape)[-1] - array.shape[-1]
-    padded = np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, padding)])
-    return reversed_words(padded)
+    return stored(array, device_storage(array.shape))
 
 
 def from_device(array: Array, shape: tuple[int, ...]) -> Array:
     """Return the array of this shape that lies in an array of bytes in device layout."""
-    padded = reversed_words(array.reshape(device_shape(shape)))
-    return np.ascontiguousarray(padded[..., : shape[-1]])
+    return restored(array, device_storage(shape), shape)
 
 
 def reversed_words(array: Array) -> Array:
-    return array.reshape(prod(array.shape) // WORD, WORD)[:, ::-1].reshape(array.shape)
+    return with_reversed_words(array, WORD)
