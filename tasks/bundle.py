@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -66,9 +67,16 @@ def collect(job: Job) -> dict[str, bytes]:
             contents[name] = (job.folder(stage) / name).read_bytes()
     if job.has("stats"):
         contents[f"stats/{job.stats_file}"] = (job.folder("stats") / job.stats_file).read_bytes()
-    for path in sorted(p for p in project.rglob("*") if p.is_file() and p.name != INDEX):
-        contents[f"src/{path.relative_to(project).as_posix()}"] = path.read_bytes()
+    contents |= {f"src/{name}": data for name, data in files_below(project)}
+    if job.has("demo"):
+        contents |= {f"src/demo/{name}": data for name, data in files_below(job.folder("demo"))}
     return contents
+
+
+def files_below(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield a stage's files with their names below its folder, sorted."""
+    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.name != INDEX):
+        yield path.relative_to(folder).as_posix(), path.read_bytes()
 
 
 def manifest(job: Job, files: tuple[BundledFile, ...], read: Lock) -> Manifest:
@@ -170,6 +178,7 @@ STAGE = Stage(
         "run",
         "stats",
         "comparison",
+        "demo",
     ),
     code=("bundle", "lock.py", "records.py"),
     options=options,

@@ -22,6 +22,7 @@ from . import (
     bundle,
     calibration,
     comparison,
+    demo,
     firmware,
     kernels,
     lock,
@@ -40,7 +41,7 @@ from .reporter import StageReporter
 
 LINE_OF_WORK = (
     model, calibration, quantized, batch, partition, kernels, accuracy, plan, sources, objects,
-    firmware, run, stats, comparison, bundle,
+    firmware, run, stats, comparison, demo, bundle,
 )  # fmt: skip
 STAGES = tuple(m.STAGE for m in LINE_OF_WORK)
 

@@ -76,6 +76,7 @@ class Job:
             "quantized": recipe.quantize,
             "accuracy": recipe.evaluate,
             "comparison": recipe.compare or None,
+            "demo": recipe.demo,
         }
         if stage in ("stats", "comparison") and self.emulator not in COUNTING_EMULATORS:
             return False
@@ -90,8 +91,15 @@ class Job:
         """The job that compiles the same network for the recipe's ``compare``."""
         if not self.recipe.compare:
             return None
-        name = f"{self.recipe.name}-compared"
-        recipe = replace(self.recipe, name=name, target=self.recipe.compare, compare=())
+        recipe = replace(
+            self.recipe,
+            name=f"{self.recipe.name}-compared",
+            target=self.recipe.compare,
+            allow_fallback=True,
+            require_offload=None,
+            compare=(),
+            demo=None,
+        )
         return replace(self, recipe=recipe, outdir=self.outdir / "compared", origin=self)
 
     def shared(self, stage: str) -> bool:

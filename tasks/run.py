@@ -14,6 +14,8 @@ from .samples import read_columns, sample_files
 from .stage import NETWORK, Stage
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from firmwright.data.samples import Column, Sample
     from firmwright.models import ModelInterface
     from firmwright.models.formats import Verdict
@@ -61,7 +63,8 @@ def columns(job: Job, interface: ModelInterface, count: int) -> dict[str, Column
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``run.json`` and the outputs of firmware and reference (``outputs.npz``).
+    """Write ``run.json``, the outputs of firmware and reference (``outputs.npz``), and the
+    firmware's first sample (``sample.npz``).
 
     With a detection also ``boxes.json``, and ``boxes-<sample>.png`` of every sample's picture.
     """
@@ -103,6 +106,7 @@ def run(job: Job, folder: Path) -> None:
         tuple(functions),
     )
     found = decode_outputs(execution.console, interface.outputs, len(chosen), execution.exit_code)
+    write_arrays(folder / "sample.npz", first_sample(interface, chosen[0], found[0]))
     judge = FORMATS[interface.format].load()
     verdict = judge.run_reference((model / f"model.{interface.format}").read_bytes(), alone)
     expected = joined_outputs(verdict.outputs, layout.size, layout.output_axes)
@@ -135,6 +139,14 @@ def run(job: Job, folder: Path) -> None:
         if job.recipe.quantize is not None:
             interface, verdict = float_verdict(job, single, alone)
         judge_boxes(job, folder, data, found_boxes, interface, verdict)
+
+
+def first_sample(
+    interface: ModelInterface, sample: Sample, outputs: Sequence[NDArray[Any]]
+) -> dict[str, NDArray[Any]]:
+    """Return what the firmware read first and what it wrote: ``input_0`` …, ``output_0`` …"""
+    inputs = {f"input_{i}": sample[t.name] for i, t in enumerate(interface.inputs)}
+    return inputs | {f"output_{i}": array for i, array in enumerate(outputs)}
 
 
 def float_verdict(

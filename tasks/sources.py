@@ -22,6 +22,7 @@ def options(job: Job) -> Any:
         "platform": asdict(job.platform),
         "build": job.build_settings,
         "detection": recipe.canonical().get("detection"),
+        "demo": recipe.canonical().get("demo"),
     }
 
 
@@ -74,6 +75,7 @@ def run(job: Job, folder: Path) -> None:
         plan=read_record(job.folder("plan") / "plan.json", Plan),
         weights=read_arrays(job.folder("kernels") / "weights.npz"),
         detector=detector(job, interface),
+        demo=job.recipe.demo,
     )
     write_project(network, job.build, folder)
 

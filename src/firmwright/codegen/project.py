@@ -24,6 +24,7 @@ from firmwright.models.interface import ModelInterface, Tensor
 from firmwright.partition.regions import Partition, Region
 from firmwright.planning.plan import Plan
 from firmwright.postprocess.detector import Detector
+from firmwright.recipe import DemoOptions
 from firmwright.toolchain import Build, makefile_variables
 
 NETWORK = ("network/network.h", "network/network.c", "network/regions.h",
@@ -33,6 +34,9 @@ NETWORK = ("network/network.h", "network/network.c", "network/regions.h",
 
 DETECTION = ("postprocess/detection.h", "postprocess/detection.c")
 """Templates of a project that makes boxes of its outputs."""
+
+PROFILE = f"runtime/fw_profile.h{SUFFIX}"
+"""Template of a project whose demo application measures cycles."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,7 @@ class Network:
     plan: Plan
     weights: Mapping[str, npt.NDArray[Any]]
     detector: Detector | None = None
+    demo: DemoOptions | None = None
 
 
 def templates_in(name: str) -> list[str]:
@@ -89,9 +94,13 @@ def device_templates(device: str, board: str) -> list[str]:
     return common + own
 
 
-def project_templates(build: Build, detection: bool, devices: Iterable[str]) -> list[str]:
+def project_templates(
+    build: Build, detection: bool, profile: bool, devices: Iterable[str]
+) -> list[str]:
     """Return every template that this project is rendered from, without the regions'."""
     names = [f"{n}{SUFFIX}" for n in NETWORK + (DETECTION if detection else ())]
+    if profile:
+        names.append(PROFILE)
     names += templates_in(f"boards/{build.platform.board}")
     for device in sorted(set(devices)):
         names += device_templates(device, build.platform.board)
@@ -120,9 +129,12 @@ def write_project(network: Network, build: Build, folder: Path) -> None:
         "detector": network.detector,
         "byte_values": byte_values(network.interface.outputs) if network.detector else {},
         "functions_by_header": functions_by_header(),
+        "profiled": network.demo is not None and network.demo.profile == "individual",
     }
     devices = {region.device for region in network.partition.regions}
-    for template in project_templates(build, network.detector is not None, devices)[:-3]:
+    detection = network.detector is not None
+    profile = network.demo is not None and network.demo.profile != "none"
+    for template in project_templates(build, detection, profile, devices)[:-3]:
         write(folder / target_name(template), render(env, template, common))
     for step in calls:
         text = render(env, "network/region.c.j2", {**common, "step": step})
@@ -130,8 +142,8 @@ def write_project(network: Network, build: Build, folder: Path) -> None:
     if network.c_prefix != "network":
         write(folder / f"{network.c_prefix}.h", render(env, "network/alias.h.j2", common))
     sources = sorted(p.name for p in folder.iterdir() if p.suffix in (".c", ".S"))
-    makefile = render(env, "project/Makefile.j2", makefile_variables(build, sources))
-    write(folder / "Makefile", makefile)
+    variables = {**makefile_variables(build, sources), "demo": network.demo is not None}
+    write(folder / "Makefile", render(env, "project/Makefile.j2", variables))
 
 
 def target_name(template: str) -> str:

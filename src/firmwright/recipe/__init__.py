@@ -6,6 +6,7 @@ from firmwright.recipe.catalogue import Catalogue, KnownDevice
 from firmwright.recipe.load import load_recipe
 from firmwright.recipe.recipe import (
     BatchRequest,
+    DemoOptions,
     DeviceSpec,
     InputShape,
     ModelSource,
@@ -19,6 +20,7 @@ from firmwright.recipe.target import parse_target
 __all__ = [
     "BatchRequest",
     "Catalogue",
+    "DemoOptions",
     "DeviceSpec",
     "InputShape",
     "KnownDevice",

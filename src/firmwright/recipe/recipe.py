@@ -114,6 +114,18 @@ class RunOptions:
 
 
 @dataclass(frozen=True)
+class DemoOptions:
+    """The demo application: what it measures (``profile``), checks, and whether it ever ends.
+
+    ``profile`` is ``none``, ``global`` (the network) or ``individual`` (each layer as well).
+    """
+
+    profile: str
+    compare: bool
+    indefinite: bool
+
+
+@dataclass(frozen=True)
 class Recipe:
     """One recipe; ``path`` is its file as the user gave it, other paths are as it states them.
 
@@ -142,6 +154,7 @@ class Recipe:
     evaluate: EvaluateOptions | None = None
     compare: tuple[DeviceSpec, ...] = ()
     transforms: TransformOptions | None = None
+    demo: DemoOptions | None = None
 
     def resolve(self, path: str) -> Path:
         """Return a path of the recipe (relative to its folder, or absolute) for opening."""
@@ -154,8 +167,9 @@ class Recipe:
         data["inputs"] = {i.name: {"shape": list(i.shape)} for i in self.inputs}
         data["target"] = plain_mix(self.target)
         data["compare"] = plain_mix(self.compare)
-        if not self.compare:
-            del data["compare"]
+        for key in ("compare", "demo"):
+            if not data[key]:
+                del data[key]
         data["cflags"] = list(self.cflags)
         data["model"]["files"] = list(self.model.files)
         if isinstance(self.run.inputs, tuple):
@@ -208,6 +222,7 @@ class Recipe:
             evaluate=EvaluateOptions.from_data(data["evaluate"]) if "evaluate" in data else None,
             compare=read_mix(data.get("compare", ())),
             transforms=TransformOptions.from_dict(transforms) if transforms else None,
+            demo=DemoOptions(**data["demo"]) if "demo" in data else None,
         )
 
     def canonical(self) -> dict[str, Any]:

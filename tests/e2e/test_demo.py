@@ -1,0 +1,155 @@
+"""The demo application: `make demo` builds it from a bundle, and it shows one inference."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from firmwright.codegen.demo import write_demo
+from firmwright.emulator import run_firmware
+from firmwright.models import ModelInterface
+from firmwright.partition import Partition
+from firmwright.recipe import DemoOptions
+from firmwright.records import read_arrays, read_record
+from firmwright.toolchain import load_platform
+
+from .conftest import DIGITS, Repository, new_repository
+
+STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-DFW_PROFILE")
+LAYERS = ["region_000_conv2d", "region_001_conv2d", "region_002_conv2d", "region_003_conv2d",
+          "region_004_mean", "region_005_matmul"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    """A repository with a demo that was built for the host and for a bare-metal core."""
+    repository = new_repository(tmp_path_factory.mktemp("demo"))
+    repository.write("d.yaml", f"{DIGITS}demo: {{profile: individual}}\n")
+    for platform in ("host", "rv32-bare"):
+        assert "demo" in repository.build("recipe=d.yaml", f"platform={platform}")
+    return repository
+
+
+def unpacked(demo: Repository, platform: str, folder: Path) -> Path:
+    with tarfile.open(demo.folder / f"build/d/d-{platform}.tar.gz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder / f"d-{platform}" / "src"
+
+
+def make(sources: Path) -> Path:
+    command = ["make", "demo", f"PYTHON={sys.executable}"]
+    made = subprocess.run(command, cwd=sources, capture_output=True, text=True)
+    assert made.returncode == 0, made.stdout + made.stderr
+    return sources / "demo.elf"
+
+
+def test_it_tells_that_the_outputs_are_those_of_the_run(demo: Repository, tmp_path: Path) -> None:
+    elf = make(unpacked(demo, "host", tmp_path))
+    ran = subprocess.run([elf], capture_output=True, text=True)
+    lines = ran.stdout.splitlines()
+    assert (ran.returncode, lines[0]) == (0, "scores: 0 of 10 elements differ")
+    assert [line.split(":")[0] for line in lines[1:-1]] == [*LAYERS, "network"]
+    assert lines[-1] == "allocated: 74 bytes, at most 74"  # an 8x8 image and ten scores
+
+
+def test_it_finds_an_output_that_is_not_the_expected_one(demo: Repository, tmp_path: Path) -> None:
+    sources = unpacked(demo, "host", tmp_path)
+    data = sources / "demo" / "demo_data.c"
+    before, _, values = data.read_text().rpartition("= {\n    ")
+    first, _, rest = values.partition(",")
+    data.write_text(f"{before}= {{\n    {int(first) ^ 1},{rest}")
+    ran = subprocess.run([make(sources)], capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout.splitlines()[0]) == (1, "scores: 1 of 10 elements differ")
+
+
+def test_it_runs_on_bare_metal(demo: Repository, tmp_path: Path) -> None:
+    elf = make(unpacked(demo, "rv32-bare", tmp_path))
+    platform = load_platform("rv32-bare")
+    ran = run_firmware(elf, platform, "unicorn", b"", "network_run", tmp_path, 10**9)
+    assert (ran.exit_code, ran.console.splitlines()[0]) == (0, b"scores: 0 of 10 elements differ")
+
+
+def test_make_works_in_the_build_folder_too(demo: Repository, tmp_path: Path) -> None:
+    shutil.copytree(demo.folder / "build/d/host", tmp_path / "host")
+    assert (
+        subprocess.run([make(tmp_path / "host" / "sources")], capture_output=True).returncode == 0
+    )
+
+
+def test_marks_of_layers_change_nothing_in_the_firmware(demo: Repository, tmp_path: Path) -> None:
+    plain = Repository(tmp_path / "plain", dict(os.environ))
+    shutil.copytree(demo.folder, plain.folder)
+    plain.write("d.yaml", DIGITS)
+    marked = (demo.folder / "build/d/host/firmware/firmware.elf").read_bytes()
+    assert plain.build("recipe=d.yaml", "platform=host")[:1] == ["sources"]
+    assert (plain.folder / "build/d/host/firmware/firmware.elf").read_bytes() == marked
+    project = plain.folder / "build/d/host/sources"
+    assert not (project / "fw_profile.h").exists()
+    assert "FW_PROFILE" not in (project / "network.c").read_text()
+    assert "demo" not in (project / "Makefile").read_text()
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_every_variant_is_c99_without_warnings(
+    demo: Repository, tmp_path: Path, compiler: str
+) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    stages = demo.folder / "build/d"
+    interface = read_record(stages / "partition/interface.json", ModelInterface)
+    partition = read_record(stages / "partition/partition.json", Partition)
+    sample = read_arrays(stages / "host/run/sample.npz")
+    for profile, compare, indefinite in product(
+        ("none", "global", "individual"), (True, False), (True, False)
+    ):
+        options = DemoOptions(profile, compare, indefinite)
+        folder = tmp_path / f"{profile}-{compare}-{indefinite}"
+        write_demo("d", "network", options, interface, partition, sample, folder)
+        sources = sorted(folder.glob("*.c"))
+        assert (folder / "profiler.c" in sources) == (profile != "none")
+        check(compiler, "-fsyntax-only", f"-I{stages}/host/sources", *sources)
+
+
+def check(*command: str | Path) -> None:
+    done = subprocess.run([command[0], *STRICT, *command[1:]], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+ALLOCATIONS = """
+#include "malloc_wrapper.h"
+#include <stdint.h>
+#include <stdio.h>
+int main(void)
+{
+    char *image = malloc_wrapper(64);
+    char *scores = malloc_wrapper(10);
+    int aligned = (uintptr_t)image % 16 == 0 && (uintptr_t)scores % 16 == 0;
+    int apart = scores >= image + 64;
+    int full = malloc_wrapper(1) == NULL && malloc_wrapper((size_t)-1) == NULL;
+    free_wrapper(scores);
+    printf("%d %d %d %d ", aligned, apart, full, (int)malloc_wrapper_current());
+    int again = malloc_wrapper(16) == scores;
+    free_wrapper(scores);
+    free_wrapper(image);
+    free_wrapper(NULL);
+    printf("%d %d %d", again, (int)malloc_wrapper_current(), (int)malloc_wrapper_peak());
+    return 0;
+}
+"""
+
+
+def test_the_allocator_counts_and_knows_when_it_is_full(demo: Repository, tmp_path: Path) -> None:
+    folder = demo.folder / "build/d/host/demo"
+    program = tmp_path / "allocations.c"
+    program.write_text(ALLOCATIONS)
+    elf = tmp_path / "allocations"
+    sanitisers = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    check("cc", *sanitisers, f"-I{folder}", "-o", elf, program, folder / "malloc_wrapper.c")
+    assert subprocess.run([elf], capture_output=True, text=True).stdout == "1 1 1 64 1 0 80"
