@@ -12,7 +12,7 @@ from firmwright.errors import UserError
 from firmwright.recipe.quantization import EvaluateOptions
 
 from .jobs import Job
-from .samples import read_samples, sample_files
+from .samples import read_real_samples, sample_files
 from .stage import NETWORK, Stage
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def run(job: Job, folder: Path) -> None:
 
     evaluate = evaluate_options(job)
     source = read_record(job.folder("model") / "model.json", ModelInterface)
-    samples = read_samples(job, source.inputs, evaluate.inputs, evaluate.samples)
+    samples = read_real_samples(job, source.inputs, evaluate.inputs, evaluate.samples)
     labels = None if evaluate.labels is None else job.recipe.resolve(evaluate.labels)
     compiled = network(job)
     layout = BatchLayout(1, tuple(0 for _ in compiled.interface.outputs))

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from firmwright.errors import UserError
 from firmwright.recipe.quantization import QuantizeOptions
 
 from .jobs import Job
-from .samples import read_samples, sample_files
+from .samples import read_real_samples, sample_files
 from .stage import Stage
 
 if TYPE_CHECKING:
-    from firmwright.models import ModelInterface
+    from firmwright.models import ModelInterface, Tensor
+    from firmwright.quantize.ranges import Interval
+
+
+@dataclass(frozen=True)
+class FloatNetwork:
+    """The network as ONNX, and the ranges by tensor that it stated if it was quantised before."""
+
+    data: bytes
+    inputs: Sequence[Tensor]
+    ranges: Mapping[str, Interval] | None
 
 
 def quantize_options(job: Job) -> QuantizeOptions:
@@ -27,6 +40,7 @@ def options(job: Job) -> Any:
         "inputs": job.recipe.canonical()["quantize"]["calibration"]["inputs"],
         "samples": quantize.calibration.samples,
         "equalize": quantize.equalize,
+        "restore": quantize.arithmetic == "shift",
         "sixteen_bit": quantize.sixteen_bit,
     }
 
@@ -35,20 +49,30 @@ def inputs(job: Job) -> list[Path]:
     return sample_files(job, quantize_options(job).calibration.inputs)
 
 
-def float_network(job: Job, interface: ModelInterface) -> bytes:
-    """Return the model as ONNX: the file itself, or what was imported from another format."""
+def float_network(job: Job, interface: ModelInterface) -> FloatNetwork:
+    """Return the model as ONNX: the file itself, or what was imported from another format.
+
+    A quantised model is made a float one first.
+    """
     import tvm
 
     from firmwright.quantize.export import exported
+    from firmwright.quantize.restore import is_quantised, restored
     from firmwright.transforms import CANONICAL
 
     stage = job.folder("model")
-    if interface.format == "onnx":
-        return (stage / "model.onnx").read_bytes()
     module = tvm.ir.load_json((stage / "module.json").read_text(encoding="utf-8"))
+    again = quantize_options(job).arithmetic == "shift" and is_quantised(module)
+    if interface.format == "onnx" and not again:
+        return FloatNetwork((stage / "model.onnx").read_bytes(), interface.inputs, None)
     for transform in CANONICAL:
         module = transform.apply(module)
-    return exported(module, interface)
+    if not again:
+        return FloatNetwork(exported(module, interface), interface.inputs, None)
+    found = restored(module, interface)
+    return FloatNetwork(
+        exported(found.module, found.interface), found.interface.inputs, found.ranges
+    )
 
 
 def run(job: Job, folder: Path) -> None:
@@ -62,20 +86,33 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.quantize.equalisation import equalised
     from firmwright.quantize.graph import INT16_OPSET, PER_CHANNEL_OPSET, prepared
     from firmwright.quantize.samples import sample_digest
+    from firmwright.quantize.stated_ranges import stated_distributions
     from firmwright.records import read_record, write_arrays, write_record
 
     quantize = quantize_options(job)
     interface = read_record(job.folder("model") / "model.json", ModelInterface)
-    data = float_network(job, interface)
+    network = float_network(job, interface)
     opset = INT16_OPSET if quantize.sixteen_bit else PER_CHANNEL_OPSET
-    model = prepared(data, interface.inputs, opset)
+    model = prepared(network.data, network.inputs, opset)
     if quantize.equalize:
         model = equalised(model)
     calibration = quantize.calibration
-    samples = read_samples(job, interface.inputs, calibration.inputs, calibration.samples)
+    samples = []
+    if calibration.inputs is None:
+        if network.ranges is None:
+            raise UserError(
+                "quantize: calibration.method: model: the model is not quantised, so it states no "
+                "ranges; give samples (`calibration: {inputs: …}`)"
+            )
+        found = stated_distributions(model, network.ranges)
+    else:
+        given = calibration.inputs, calibration.samples
+        samples = read_real_samples(job, interface.inputs, *given)
+        found = calibrate(model, samples)
     if len(samples) == 1:
         print("   calibration: a single sample: what it does not show is clamped")
-    found = calibrate(model, samples)
+    if network.ranges is not None:
+        print("   calibration: the model is quantised; its weights are put on other grids")
     (folder / "prepared.onnx").write_bytes(model.SerializeToString(deterministic=True))
     write_arrays(folder / "distributions.npz", stored_distributions(found))
     digests = tuple(sample_digest(s) for s in samples)
@@ -91,6 +128,9 @@ STAGE = Stage(
         "quantize/calibration.py",
         "quantize/equalisation.py",
         "quantize/export.py",
+        "quantize/restore.py",
+        "quantize/stated_ranges.py",
+        "quantize/shift_grids.py",
         "transforms",
         "quantize/samples.py",
         "verify/samples.py",

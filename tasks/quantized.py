@@ -8,7 +8,7 @@ from typing import Any
 
 from .calibration import quantize_options
 from .jobs import Job
-from .samples import read_samples, sample_files
+from .samples import read_real_samples, sample_files
 from .stage import Stage
 
 
@@ -25,7 +25,10 @@ def inputs(job: Job) -> list[Path]:
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``model.onnx`` (QDQ), ``model.json``, ``module.json`` and ``quantization.json``."""
+    """Write ``model.onnx`` (QDQ), ``model.json``, ``module.json`` and ``quantization.json``.
+
+    In shift arithmetic also ``model.relax``, which then is the network's definition.
+    """
     import onnx
     import tvm
 
@@ -35,6 +38,7 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.quantize.engine import quantize
     from firmwright.quantize.integer_io import with_grids, without_float_io
     from firmwright.quantize.record import quantization_record
+    from firmwright.quantize.shift_arithmetic import shift_network
     from firmwright.records import read_arrays, read_record, write_record
 
     wanted = quantize_options(job)
@@ -47,13 +51,17 @@ def run(job: Job, folder: Path) -> None:
     samples = []
     if wanted.bias_correction:
         given = wanted.calibration
-        samples = read_samples(job, source.inputs, given.inputs, given.samples)
+        assert given.inputs is not None
+        samples = read_real_samples(job, source.inputs, given.inputs, given.samples)
     model = quantize(model, distributions, wanted, samples)
     record = quantization_record(model, distributions, calibration, wanted)
     grids = without_float_io(model) if wanted.io == "integer" else {}
     data = model.SerializeToString(deterministic=True)
     module, interface = importer.import_model(data, "the quantised model", {})
     (folder / "model.onnx").write_bytes(data)
+    if wanted.arithmetic == "shift":
+        module, interface = shift_network(module, interface)
+        (folder / "model.relax").write_text(tvm.ir.save_json(module), encoding="utf-8")
     (folder / "module.json").write_text(tvm.ir.save_json(module), encoding="utf-8")
     write_record(folder / "model.json", with_grids(interface, grids))
     write_record(folder / "quantization.json", record)
@@ -65,7 +73,7 @@ STAGE = Stage(
     name="quantized",
     sentence="quantise the network",
     needs=("model", "calibration"),
-    code=("quantize", "models", "records.py"),
+    code=("quantize", "models", "transforms", "records.py"),
     options=options,
     inputs=inputs,
     run=run,

@@ -57,9 +57,23 @@ def inputs(job: Job) -> list[Path]:
 
 
 def columns(job: Job, interface: ModelInterface, count: int) -> dict[str, Column]:
-    """Read ``count`` samples for a batch of 1 from the recipe's data; nothing where it has none."""
+    """Read ``count`` samples for a batch of 1 from the recipe's data; nothing where it has none.
+
+    The recipe's integers are what its model takes. If that was quantised to other grids, they are
+    put on those.
+    """
+    from firmwright.models import ModelInterface
+    from firmwright.records import read_record
+    from firmwright.verify.samples import on_other_grids
+
     given = given_samples(job)
-    return {} if given is None else read_columns(job, interface.inputs, given, count)
+    if given is None:
+        return {}
+    source = read_record(job.folder("model") / "model.json", ModelInterface)
+    if all(t.scale is None for t in source.inputs):
+        return read_columns(job, interface.inputs, given, count)
+    found = read_columns(job, source.inputs, given, count)
+    return on_other_grids(found, source.inputs, interface.inputs)
 
 
 def run(job: Job, folder: Path) -> None:
@@ -156,8 +170,8 @@ def float_verdict(
 
     It sees the recipe's data as real numbers, and random integers by their input's scale.
     """
+    from firmwright.data.arrays import dequantised
     from firmwright.models import FORMATS, ModelInterface
-    from firmwright.quantize.accuracy import dequantised
     from firmwright.records import read_record
     from firmwright.verify.samples import as_samples
 

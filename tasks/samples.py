@@ -48,3 +48,16 @@ def read_samples(
     samples = as_samples(columns, min(len(c.arrays) for c in columns.values()))
     refuse_not_finite(samples, columns)
     return samples
+
+
+def read_real_samples(
+    job: Job, inputs: Sequence[Tensor], given: Inputs, count: int | None
+) -> list[Sample]:
+    """Return samples as real numbers, also those for a quantised model's inputs of integers."""
+    from firmwright.data.arrays import dequantised
+
+    tensors = {t.name: t for t in inputs}
+    return [
+        {name: dequantised(array, tensors[name]) for name, array in sample.items()}
+        for sample in read_samples(job, inputs, given, count)
+    ]

@@ -20,6 +20,7 @@ INPUT = Tensor("x", (1, 3, 8, 8), "float32")
 def options(**changes: Any) -> QuantizeOptions:
     data: dict[str, Any] = {
         "scheme": "affine",
+        "arithmetic": "onnx",
         "activations": "int8",
         "weights": "int8",
         "per_channel": True,

@@ -50,7 +50,7 @@ def test_powers_of_two_are_that_and_cover(reach: float, dtype: str) -> None:
     grid = power_of_two_grid(Interval(-reach, reach / 2), dtype, None)
     assert log2(grid.scale) == int(log2(grid.scale))
     assert grid.zero_point == 0
-    assert grid.scale * grid.limits[1] >= reach * 0.999999
+    assert grid.scale * -grid.limits[0] >= reach * 0.999999
     assert grid.scale / 2 * grid.limits[1] < reach
 
 
@@ -59,7 +59,7 @@ def test_power_of_two_clamps_outliers_where_that_errs_less() -> None:
     counts = np.where(np.abs((edges[:-1] + edges[1:]) / 2) < 1, 1000, 0)
     interval = Interval(-16, 16)
     seen = Distribution(-16, 16, counts, edges)
-    assert power_of_two_grid(interval, "int8", None).scale == 0.25
+    assert power_of_two_grid(interval, "int8", None).scale == 0.125
     assert power_of_two_grid(interval, "int8", seen).scale == 0.25 / 8
 
 

@@ -92,3 +92,10 @@ def on_grid(array: Array, tensor: Tensor) -> Array:
     limits = np.iinfo(tensor.dtype)
     steps = np.rint(array / np.float32(tensor.scale or 1)) + float(tensor.zero_point or 0)
     return np.clip(steps, limits.min, limits.max).astype(tensor.dtype)
+
+
+def dequantised(array: Array, tensor: Tensor) -> Array:
+    """Return a quantised tensor's integers as real numbers (float32); any other as it is."""
+    if tensor.scale is None:
+        return array
+    return np.float32(tensor.scale) * (array.astype("float32") - np.float32(tensor.zero_point or 0))

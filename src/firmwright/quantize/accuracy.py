@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
-from firmwright.data.arrays import on_grid
-from firmwright.models import ModelInterface, Tensor
+from firmwright.data.arrays import dequantised, on_grid
+from firmwright.models import ModelInterface
 from firmwright.quantize.graph import evaluate, float_tensors
 from firmwright.quantize.record import RESULT_SUFFIX
 from firmwright.quantize.samples import Sample
@@ -121,12 +121,6 @@ def real_outputs(interface: ModelInterface, results: Sequence[Sequence[Array]]) 
         tensor.name: np.stack([dequantised(sample[i], tensor) for sample in results])
         for i, tensor in enumerate(interface.outputs)
     }
-
-
-def dequantised(array: Array, tensor: Tensor) -> Array:
-    if tensor.scale is None:
-        return array
-    return np.float32(tensor.scale) * (array.astype("float32") - np.float32(tensor.zero_point or 0))
 
 
 def network_inputs(interface: ModelInterface, samples: Sequence[Sample]) -> list[Sample]:

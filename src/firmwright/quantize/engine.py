@@ -20,6 +20,7 @@ from firmwright.quantize.grids import IntegerGrid, affine_grid, power_of_two_gri
 from firmwright.quantize.layers import LayerChoice, choose_layers
 from firmwright.quantize.ranges import Interval, interval_of
 from firmwright.quantize.samples import Sample
+from firmwright.quantize.shift_grids import AVERAGES, shift_grids
 from firmwright.quantize.weights import find_weights, weight_grids
 from firmwright.recipe.quantization import QuantizeOptions
 
@@ -29,8 +30,6 @@ TYPES = {
     "int16": QuantType.QInt16,
     "uint16": QuantType.QUInt16,
 }
-AVERAGES = ("AveragePool",)
-"""The library gives their result the input's grid, though averages reach less far."""
 SOFTMAX = Interval(0.0, 1.0)
 
 
@@ -59,6 +58,8 @@ def quantize(
     """
     layers = choose_layers(model, options)
     grids = activation_grids(model, distributions, options, layers)
+    if options.arithmetic == "shift":
+        grids = shift_grids(model, grids, list(find_weights(model, layers)))
 
     def on_grids(network: onnx.ModelProto) -> onnx.ModelProto:
         return with_quantisers(network, grids, layers, options)

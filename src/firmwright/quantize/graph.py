@@ -69,7 +69,8 @@ def refuse_quantised(operators: Iterable[str]) -> None:
     if found:
         raise UserError(
             f"quantize: the model is quantised already: it has {' and '.join(found)}; "
-            "leave the key out, or start from the float model"
+            "leave the key out, start from the float model, or state `scheme: pow2` and "
+            "`arithmetic: shift`, which take its ranges and weights to other grids"
         )
 
 

@@ -70,14 +70,16 @@ def power_of_two_grid(
 ) -> IntegerGrid:
     """Return the power of two that covers the interval, or a finer one that errs less.
 
+    A positive end may lie one step beyond the largest integer, and is clamped: signed integers
+    reach that far on the negative side, and probabilities of 1 need no scale twice as large.
     The finer ones clamp the largest values. They are compared by the mean squared error over
     the distribution; without one, the covering grid is taken.
     """
-    largest = int(np.iinfo(dtype).max)
+    steps = int(np.iinfo(dtype).max) + 1
     reach = max(-interval.low, interval.high)
-    if reach / largest <= SMALLEST_SCALE:
+    if reach / steps <= SMALLEST_SCALE:
         return IntegerGrid(dtype, 1.0, 0)
-    covering = IntegerGrid(dtype, covering_power(reach / largest), 0)
+    covering = IntegerGrid(dtype, covering_power(reach / steps), 0)
     if distribution is None:
         return covering
     finer = [IntegerGrid(dtype, covering.scale / 2**n, 0) for n in range(FINER + 1)]

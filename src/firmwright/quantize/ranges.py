@@ -33,7 +33,7 @@ Error = Callable[[Interval, Distribution], float]
 def interval_of(distribution: Distribution, options: CalibrationOptions, error: Error) -> Interval:
     """Choose the interval by the recipe's method."""
     whole = including_zero(distribution.lowest, distribution.highest)
-    if whole.low == whole.high or options.method == "minmax":
+    if whole.low == whole.high or options.method in ("minmax", "model"):
         return whole
     if options.method == "mse":
         candidates = [Interval(whole.low * part, whole.high * part) for part in CLIPPED_PARTS]

@@ -102,8 +102,10 @@ def notes(
         if one.lowest == one.highest:
             yield f"tensor '{name}' was {one.lowest:g} throughout the calibration samples"
             continue
+        if options.calibration.method != "minmax":
+            continue
         ratio = outlier_ratio(one)
-        if ratio >= OUTLIER_RATIO and options.calibration.method == "minmax":
+        if ratio >= OUTLIER_RATIO:
             yield (
                 f"tensor '{name}' reaches {ratio:.0f} times as far as 99.9 % of its values; "
                 "`calibration: {method: percentile}` or mse keeps more of those"

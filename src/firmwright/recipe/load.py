@@ -18,6 +18,7 @@ from firmwright.models.formats import FORMATS, OTHER_SUFFIXES
 from firmwright.recipe.cache import cache_key, read_cached, write_cached
 from firmwright.recipe.catalogue import Catalogue, name_findings
 from firmwright.recipe.postprocess import normal_detection
+from firmwright.recipe.quantization import calibration_findings, shift_findings
 from firmwright.recipe.recipe import Recipe, is_platform_file, plain_mix
 from firmwright.recipe.target import read_target
 from firmwright.schema_check import Finding, findings, quoted
@@ -136,6 +137,10 @@ def _further_findings(
     yield from _batch_of_boxes(data)
     yield from _foreign_rounding(data)
     yield from _switched_twice(data.get("transforms"))
+    quantize = data.get("quantize")
+    if isinstance(quantize, dict):
+        yield from shift_findings(quantize)
+        yield from calibration_findings(quantize)
     if "name" not in data and any(findings(path.stem, schema["properties"]["name"])):
         yield Finding(
             ("name",), f"the file's name {quoted(path.stem)} is not fit for one; add the key 'name'"
@@ -301,7 +306,12 @@ def _normal_form(data: dict[str, Any], path: Path, catalogue: Catalogue) -> dict
     quantizing: dict[str, Any] = {}
     if "quantize" in data:
         calibration = _with_normal_inputs(data["quantize"]["calibration"])
-        quantizing["quantize"] = {**data["quantize"], "calibration": calibration}
+        quantizing["quantize"] = {
+            "per_channel": data["quantize"]["arithmetic"] != "shift",
+            "bias_correction": calibration["inputs"] is not None,
+            **data["quantize"],
+            "calibration": calibration,
+        }
     if "evaluate" in data:
         quantizing["evaluate"] = _with_normal_inputs(data["evaluate"])
     detection = data.get("postprocess", {}).get("detection")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from firmwright.data.sources import Source
+from firmwright.schema_check import Finding
+from firmwright.yaml_text import Pointer
 
 Inputs = str | tuple[tuple[str, Source], ...]
 """Where samples are, as in ``run.inputs``: one file, or (input name, source) pairs."""
@@ -17,9 +19,10 @@ class CalibrationOptions:
     """The samples that show what values each tensor takes, and how its range is chosen.
 
     ``samples`` limits their number; None takes all. ``percentile`` is only for that method.
+    The method ``model`` takes the ranges that a quantised model states: there are no ``inputs``.
     """
 
-    inputs: Inputs
+    inputs: Inputs | None
     samples: int | None
     method: str
     percentile: float
@@ -46,10 +49,12 @@ class KeepFloat:
 class QuantizeOptions:
     """Static post-training quantisation; ``scheme`` is ``affine`` or ``pow2``.
 
+    ``arithmetic`` is ``onnx`` (results are real numbers, rounded to the grid) or ``shift``.
     ``io`` is ``integer`` (the firmware's inputs and outputs are on their grids) or ``float32``.
     """
 
     scheme: str
+    arithmetic: str
     activations: str
     weights: str
     per_channel: bool
@@ -73,10 +78,11 @@ class QuantizeOptions:
         """Return the options of a recipe's key ``quantize``, defaults filled in."""
         calibration = data["calibration"]
         return cls(
-            **{k: data[k] for k in ("scheme", "activations", "weights", "per_channel")},
-            **{k: data[k] for k in ("symmetric", "equalize", "bias_correction", "io")},
+            **{k: data[k] for k in ("scheme", "arithmetic", "activations", "weights")},
+            **{k: data[k] for k in ("per_channel", "symmetric", "equalize")},
+            **{k: data[k] for k in ("bias_correction", "io")},
             calibration=CalibrationOptions(
-                inputs=read_inputs(calibration["inputs"]),
+                inputs=optional_inputs(calibration["inputs"]),
                 samples=calibration.get("samples"),
                 method=calibration["method"],
                 percentile=float(calibration["percentile"]),
@@ -134,6 +140,10 @@ class EvaluateOptions:
         )
 
 
+def optional_inputs(given: Any) -> Inputs | None:
+    return None if given is None else read_inputs(given)
+
+
 def read_inputs(given: Any) -> Inputs:
     """Return what a recipe's normal form says of samples, with the inputs in order."""
     if not isinstance(given, Mapping):
@@ -149,6 +159,51 @@ def plain(options: QuantizeOptions | EvaluateOptions | None) -> dict[str, Any] |
     holder = data if isinstance(options, EvaluateOptions) else data["calibration"]
     if isinstance(holder["inputs"], tuple):
         stated = options if isinstance(options, EvaluateOptions) else options.calibration
-        assert not isinstance(stated.inputs, str)
+        assert stated.inputs is not None and not isinstance(stated.inputs, str)
         holder["inputs"] = {name: asdict(source) for name, source in stated.inputs}
     return data
+
+
+def shift_findings(quantize: Mapping[str, Any]) -> Iterator[Finding]:
+    """Shift arithmetic is one shift a layer, between int8 tensors on grids of powers of two."""
+    if quantize.get("arithmetic") != "shift":
+        return
+    if quantize.get("scheme", "affine") == "affine":
+        message = "`shift` needs scales that are powers of two; add `scheme: pow2`"
+        yield Finding(("quantize", "arithmetic"), message)
+    if quantize.get("per_channel") is True:
+        message = "`arithmetic: shift` has one shift a layer, so one scale for all its weights"
+        yield Finding(("quantize", "per_channel"), message)
+    layers = quantize.get("layers")
+    listed = enumerate(layers if isinstance(layers, list) else ())
+    places: list[tuple[Pointer, Any]] = [(("quantize",), quantize)]
+    places += [(("quantize", "layers", index), entry) for index, entry in listed]
+    for pointer, entry in places:
+        for key in ("activations", "weights") if isinstance(entry, dict) else ():
+            if entry.get(key, "int8") != "int8":
+                yield Finding((*pointer, key), "`arithmetic: shift` is for int8 alone")
+
+
+def calibration_findings(quantize: Mapping[str, Any]) -> Iterator[Finding]:
+    """A calibration has samples, or a quantised model's own ranges, with which not all can go."""
+    calibration = quantize.get("calibration")
+    if not isinstance(calibration, dict):
+        return
+    place = ("quantize", "calibration")
+    if calibration.get("method") != "model":
+        if "inputs" not in calibration:
+            yield Finding(place, "missing key 'inputs': samples that show what values occur")
+        return
+    if "inputs" in calibration:
+        message = "`method: model` takes the model's own ranges, no samples"
+        yield Finding((*place, "inputs"), message)
+    if quantize.get("arithmetic") != "shift":
+        message = "`model` goes with `arithmetic: shift`, which takes a quantised model"
+        yield Finding((*place, "method"), message)
+    reasons = {
+        "equalize": "moves the ranges that `calibration.method: model` takes",
+        "bias_correction": "needs samples, which `calibration.method: model` has not",
+    }
+    for key, reason in reasons.items():
+        if quantize.get(key) is True:
+            yield Finding(("quantize", key), reason)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from firmwright.data import DataFile, Source
+from firmwright.data.arrays import dequantised, on_grid
 from firmwright.data.samples import Column, Place, Sample, read_samples
 from firmwright.errors import UserError
 from firmwright.models import Tensor
 
-__all__ = ["Sample", "as_samples", "random_samples", "stored_columns"]
+__all__ = ["Sample", "as_samples", "on_other_grids", "random_samples", "stored_columns"]
 
 
 def random_samples(inputs: Sequence[Tensor], count: int, seed: int) -> list[Sample]:
@@ -51,3 +53,16 @@ def stored_columns(
 def as_samples(columns: Mapping[str, Column], count: int) -> list[Sample]:
     """Return the arrays of ``columns`` by sample."""
     return [{name: column.arrays[i] for name, column in columns.items()} for i in range(count)]
+
+
+def on_other_grids(
+    columns: Mapping[str, Column], before: Sequence[Tensor], after: Sequence[Tensor]
+) -> dict[str, Column]:
+    """Return the data of inputs, read as ``before`` describes them, as ``after`` does."""
+    result = dict(columns)
+    for old, new in zip(before, after, strict=True):
+        if old != new:
+            real = [dequantised(array, old) for array in columns[old.name].arrays]
+            arrays = real if new.scale is None else [on_grid(array, new) for array in real]
+            result[old.name] = replace(columns[old.name], arrays=arrays)
+    return result

@@ -1,0 +1,242 @@
+"""A quantised network as a float one again, and the ranges that its grids state.
+
+Constants get the real numbers that their integers stand for. Rounding is left out; of the clamping
+stays what is part of the network: a ReLU where the lowest integer stands for 0, and limits that
+are tighter than the integer type. Zero points are gone with the integers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+from tvm import relax
+
+from firmwright.errors import UserError
+from firmwright.models import ModelInterface, Tensor
+from firmwright.models.interface import is_source_name
+from firmwright.partition.operators import short_name
+from firmwright.quantize.ranges import Interval
+from firmwright.transforms.rewriting import (
+    Constant,
+    constant_array,
+    dtype_of,
+    main_bindings,
+    operator_name,
+    static_shape,
+)
+
+Array = npt.NDArray[Any]
+NOT_NEGATIVE = ("relax.nn.relu", "relax.nn.softmax", "relax.sigmoid")
+KEEPING_SIGN = (
+    "relax.nn.avg_pool2d", "relax.nn.max_pool2d", "relax.nn.adaptive_avg_pool2d", "relax.mean",
+    "relax.reshape", "relax.permute_dims", "relax.dequantize", "relax.clip",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Restored:
+    """The float network; ``ranges`` are by the names of variables, inputs and outputs."""
+
+    module: tvm.IRModule
+    interface: ModelInterface
+    ranges: dict[str, Interval]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A tensor's scale and zero point, and the least and largest integer that occur."""
+
+    scale: float
+    zero_point: int
+    low: int
+    high: int
+
+    @property
+    def interval(self) -> Interval:
+        return Interval(self.real(self.low), self.real(self.high))
+
+    def real(self, integer: int) -> float:
+        return self.scale * (integer - self.zero_point)
+
+
+def is_quantised(module: tvm.IRModule) -> bool:
+    return any(operator_name(b.value) == "relax.dequantize" for b in main_bindings(module))
+
+
+def restored(module: tvm.IRModule, interface: ModelInterface) -> Restored:
+    """Return the float network of a QDQ module, with float32 inputs and outputs.
+
+    Raises UserError for an input or output of integers whose scale the model does not state.
+    """
+    return Restorer(module, interface).run()
+
+
+class Restorer:
+    """Builds the float network binding by binding; use :func:`restored`."""
+
+    def __init__(self, module: tvm.IRModule, interface: ModelInterface) -> None:
+        self.main = module["main"]
+        self.bindings = main_bindings(module)
+        self.interface = interface
+        self.builder = relax.BlockBuilder()
+        self.definitions = {b.var: b.value for b in self.bindings}
+        self.values: dict[relax.Var, relax.Expr] = {}
+        self.ranges: dict[str, Interval] = {}
+        self.clips = self.clips_of_quantized()
+        self.names = self.names_of_tensors()
+
+    def clips_of_quantized(self) -> dict[relax.Var, relax.VarBinding]:
+        """Return, by quantised variable, the clip that alone reads it: a fused activation."""
+        uses = Counter(a for b in self.bindings for a in arguments(b.value))
+        return {
+            b.value.args[0]: b
+            for b in self.bindings
+            if operator_name(b.value) == "relax.clip"
+            and operator_name(self.definitions.get(b.value.args[0])) == "relax.quantize"
+            and uses[b.value.args[0]] == 1
+        }
+
+    def names_of_tensors(self) -> dict[relax.Var, str]:
+        """Return what to call each quantised tensor, and the float one it was rounded from."""
+        names: dict[relax.Var, str] = {}
+        for number, binding in enumerate(self.bindings):
+            if operator_name(binding.value) != "relax.quantize":
+                continue
+            rounded = binding.value.args[0]
+            name = str(self.clips.get(binding.var, binding).var.name)
+            if not is_source_name(name):
+                name = f"{short_name(self.definitions.get(rounded, rounded))}_{number}"
+            names[binding.var] = name
+            if not self.adds_limits(binding):
+                names[rounded] = name
+        return names
+
+    def run(self) -> Restored:
+        inputs = [self.parameter(p, t) for p, t in self.tensors_of_parameters()]
+        with self.builder.function("main", inputs):
+            with self.builder.dataflow():
+                for binding in self.bindings:
+                    self.values[binding.var] = self.value_of(binding)
+                result = self.builder.emit_output(self.argument(self.main.body.body))
+            self.builder.emit_func_output(result)
+        module = relax.transform.DeadCodeElimination(["main"])(self.builder.get())
+        outputs = tuple(self.described(t) for t in self.interface.outputs)
+        stated = tuple(self.described(t) for t in self.interface.inputs)
+        interface = replace(self.interface, inputs=stated, outputs=outputs)
+        return Restored(module, interface, self.ranges)
+
+    def tensors_of_parameters(self) -> list[tuple[relax.Var, Tensor]]:
+        return list(zip(self.main.params, self.interface.inputs, strict=True))
+
+    def parameter(self, parameter: relax.Var, tensor: Tensor) -> relax.Var:
+        self.values[parameter] = relax.Var(
+            str(parameter.name), relax.TensorType(tensor.shape, self.described(tensor).dtype)
+        )
+        return self.values[parameter]
+
+    def described(self, tensor: Tensor) -> Tensor:
+        """Return an input or output of the float network, and note its range."""
+        if "int" not in tensor.dtype:
+            return tensor
+        if tensor.scale is None:
+            raise UserError(f"quantize: the model states no scale for '{tensor.name}'")
+        limits = np.iinfo(tensor.dtype)
+        grid = Grid(tensor.scale, tensor.zero_point or 0, int(limits.min), int(limits.max))
+        self.ranges[tensor.name] = grid.interval
+        return replace(tensor, dtype="float32", scale=None, zero_point=None)
+
+    def argument(self, value: relax.Expr) -> relax.Expr:
+        if isinstance(value, relax.Tuple):
+            return relax.Tuple([self.argument(f) for f in value.fields])
+        return self.values.get(value, value) if isinstance(value, relax.Var) else value
+
+    def value_of(self, binding: relax.VarBinding) -> relax.Expr:
+        value, name = binding.value, operator_name(binding.value)
+        if name == "relax.dequantize":
+            if isinstance(value.args[0], Constant):
+                return relax.const(real_numbers(value), "float32")
+            return self.argument(value.args[0])
+        if name == "relax.quantize":
+            return self.limited(binding)
+        if name == "relax.clip" and value.args[0] in self.clips:
+            return self.argument(value.args[0])
+        if not isinstance(value, tvm.ir.Call):
+            return self.argument(value)
+        given = [self.argument(a) for a in value.args]
+        call = tvm.ir.Call(value.op, given, value.attrs, value.ty_args)
+        return self.builder.emit(call, self.names.get(binding.var, str(binding.var.name)))
+
+    def grid_of(self, binding: relax.VarBinding) -> Grid:
+        """Return the grid of a quantize, its integers limited by a fused activation."""
+        scale, zero_point = (constant_array(a).reshape(-1)[0] for a in binding.value.args[1:3])
+        limits = np.iinfo(dtype_of(binding.var))
+        low, high = int(limits.min), int(limits.max)
+        if binding.var in self.clips:
+            stated = [int(a.value) for a in self.clips[binding.var].value.args[1:]]
+            low, high = max(low, stated[0]), min(high, stated[1])
+        return Grid(float(scale), int(zero_point), low, high)
+
+    def adds_limits(self, binding: relax.VarBinding) -> bool:
+        return self.limits(binding) != (None, None)
+
+    def limits(self, binding: relax.VarBinding) -> tuple[float | None, float | None]:
+        """Return what a quantised tensor's clamping adds to the network; None for nothing."""
+        grid, kind = self.grid_of(binding), np.iinfo(dtype_of(binding.var))
+        low = None
+        if grid.low > kind.min or (
+            grid.real(grid.low) == 0 and self.negative(binding.value.args[0])
+        ):
+            low = grid.real(grid.low)
+        return low, grid.real(grid.high) if grid.high < kind.max else None
+
+    def negative(self, value: relax.Expr) -> bool:
+        """Tell whether a result may be negative, as far as operators and grids tell.
+
+        An input is what it is: its grid says what was expected of it.
+        """
+        call = self.definitions.get(value)
+        if call is None:
+            return False
+        if operator_name(call) in KEEPING_SIGN:
+            return self.negative(call.args[0])
+        if operator_name(call) == "relax.quantize":
+            zero_point = constant_array(call.args[2]).reshape(-1)[0]
+            return bool(zero_point > np.iinfo(dtype_of(value)).min)
+        return operator_name(call) not in NOT_NEGATIVE
+
+    def limited(self, binding: relax.VarBinding) -> relax.Expr:
+        name, x = self.names[binding.var], self.argument(binding.value.args[0])
+        self.ranges[name] = self.grid_of(binding).interval
+        low, high = self.limits(binding)
+        if low is None and high is None:
+            return x
+        if low == 0 and high is None:
+            return self.builder.emit(relax.op.nn.relu(x), name)
+        ends = [-np.inf if low is None else low, np.inf if high is None else high]
+        return self.builder.emit(relax.op.clip(x, *ends), name)
+
+
+def arguments(value: relax.Expr) -> list[relax.Expr]:
+    if isinstance(value, tvm.ir.Call):
+        return [f for a in value.args for f in arguments(a)]
+    if isinstance(value, relax.Tuple):
+        return [f for a in value.fields for f in arguments(a)]
+    return [value] if isinstance(value, relax.Var) else []
+
+
+def real_numbers(call: tvm.ir.Call) -> Array:
+    """Return what a dequantize makes of a constant."""
+    array, scale, zero_point = (constant_array(a) for a in call.args[:3])
+    shape = [1] * array.ndim
+    if scale.size > 1:
+        shape[int(call.attrs.axis)] = scale.size
+    along = [
+        v.reshape(shape) if v.size > 1 else v.reshape([1] * array.ndim) for v in (scale, zero_point)
+    ]
+    real: Array = (array.astype("float64") - along[1]) * along[0].astype("float64")
+    return real.reshape(static_shape(call)).astype("float32")

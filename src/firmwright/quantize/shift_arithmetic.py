@@ -1,0 +1,288 @@
+"""A QDQ module on grids of powers of two becomes a module of integers and shifts.
+
+    int8 · int8 -> int32 sum, + int32 bias -> shift to the right -> clip -> int8
+
+This is what DIANA's digital accelerator computes, and any CPU computes the same: sums are exact,
+and the shift rounds towards minus infinity. Half a step of the result is in the bias, so that
+results are rounded to the nearest step, halves upwards. Operators without such a form (a softmax,
+layers that stay float32) keep their dequantize and quantize.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import frexp, log2, prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+from tvm import relax
+
+from firmwright.errors import UserError
+from firmwright.models import ModelInterface
+from firmwright.models import relax as relax_importer
+from firmwright.transforms import CANONICAL
+from firmwright.transforms.rewriting import (
+    Constant,
+    constant_array,
+    definition,
+    operator_name,
+    rewrite_calls,
+    static_shape,
+)
+
+Array = npt.NDArray[Any]
+LOWEST, LARGEST = -128, 127
+LARGEST_SUM = 2**31 - 1
+LARGEST_SHIFT = 31
+PRODUCTS = ("relax.nn.conv2d", "relax.matmul")
+
+
+@dataclass(frozen=True)
+class Steps:
+    """int8 integers that count steps of ``2 ** exponent``."""
+
+    integers: relax.Expr
+    exponent: int
+
+
+@dataclass(frozen=True)
+class Sums:
+    """int32 integers that, shifted to the right, count steps of the result's grid."""
+
+    integers: relax.Expr
+    shift: int
+
+
+class NoShiftFormError(Exception):
+    """This rewrite does not know the operator, or it is not between int8 tensors."""
+
+
+def shift_network(
+    module: tvm.IRModule, interface: ModelInterface
+) -> tuple[tvm.IRModule, ModelInterface]:
+    """Return an imported QDQ graph in shift arithmetic: a Relax model with the same interface."""
+    for transform in CANONICAL:
+        module = transform.apply(module)
+    module = shift_arithmetic(module)
+    data = tvm.ir.save_json(module).encode()
+    _, described = relax_importer.import_model(data, "the quantised model", {})
+    return module, replace(described, inputs=interface.inputs, outputs=interface.outputs)
+
+
+def shift_arithmetic(module: tvm.IRModule) -> tvm.IRModule:
+    """Rewrite every layer of ``main`` between a dequantize and a quantize that has such a form.
+
+    Images are (N, C, H, W), convolutions' weights OIHW. Raises UserError naming every layer where
+    scales are no powers of two or differ by channel, where a shift would not be from 0 to 31, and
+    where a sum could leave int32.
+    """
+    problems: list[str] = []
+
+    def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+        if operator_name(call) != "relax.quantize" or str(call.attrs.out_dtype) != "int8":
+            return call
+        try:
+            return Layer(builder, call).shifted()
+        except UserError as error:  # TVM would make another exception of it
+            problems.append(str(error))
+        except NoShiftFormError:
+            pass
+        return call
+
+    result = rewrite_calls(module, rewrite)
+    if problems:
+        raise UserError("\n".join(problems))
+    return result
+
+
+class Layer:
+    """What one quantize rounds: a sum of products, of two tensors, a mean, a maximum."""
+
+    def __init__(self, builder: relax.BlockBuilder, quantize: tvm.ir.Call) -> None:
+        self.builder = builder
+        self.quantize = quantize
+        self.name = str(getattr(quantize.args[0], "name", "a layer"))
+
+    def shifted(self) -> relax.Expr:
+        value, low, high = self.without_limits(self.of(self.quantize.args[0]))
+        if operator_name(value) == "relax.nn.max_pool2d":
+            return self.maximum(value, low, high)
+        sums = self.sums(value)
+        shift = relax.const(np.array(sums.shift, "int32"), "int32")
+        shifted = self.emit(relax.op.right_shift(sums.integers, shift))
+        return relax.op.astype(self.emit(relax.op.clip(shifted, low, high)), "int8")
+
+    def of(self, value: relax.Expr) -> relax.Expr:
+        return definition(self.builder, value)
+
+    def emit(self, value: relax.Expr) -> relax.Var:
+        return self.builder.emit(value, "lv")
+
+    def without_limits(self, value: relax.Expr) -> tuple[relax.Expr, int, int]:
+        """Return what an activation reads, and the ends it leaves of the result's integers."""
+        if operator_name(value) == "relax.nn.relu":
+            return self.of(value.args[0]), 0, LARGEST
+        if operator_name(value) != "relax.clip":
+            return value, LOWEST, LARGEST
+        step = 2.0 ** self.exponent(self.quantize)
+        limits = np.rint([float(a.value) / step for a in value.args[1:]])
+        low, high = (int(v) for v in limits.clip(LOWEST, LARGEST))
+        return self.of(value.args[0]), low, high
+
+    def sums(self, value: relax.Expr) -> Sums:
+        name = operator_name(value)
+        if name in PRODUCTS:
+            return self.products(value, None)
+        if name == "relax.add":
+            first = self.of(value.args[0])
+            if operator_name(first) in PRODUCTS:
+                return self.products(first, value.args[1])
+            return self.sum_of_two(value)
+        if is_mean_of_image(value):
+            return self.mean(value)
+        raise NoShiftFormError
+
+    def products(self, call: tvm.ir.Call, bias: relax.Expr | None) -> Sums:
+        """Return a convolution's or matrix product's sums with their bias, half a step up."""
+        x, weights = (self.steps(argument) for argument in call.args)
+        if not isinstance(weights.integers, Constant):
+            raise NoShiftFormError
+        array = constant_array(weights.integers)
+        exponent = x.exponent + weights.exponent
+        shift = self.shift(exponent)
+        biases = self.bias(bias, exponent) + half_a_step(shift)
+        by_channel = array if array.ndim == 4 else array.T
+        reach = -LOWEST * np.abs(by_channel.astype("int64")).reshape(len(by_channel), -1).sum(1)
+        self.expect_int32(int((reach + np.abs(biases)).max()))
+        if operator_name(call) == "relax.matmul":
+            total = relax.op.matmul(x.integers, weights.integers, out_dtype="int32")
+        else:
+            a = call.attrs
+            total = relax.op.nn.conv2d(
+                x.integers, weights.integers, strides=list(a.strides), padding=list(a.padding),
+                dilation=list(a.dilation), groups=int(a.groups), out_dtype="int32",
+            )  # fmt: skip
+        across = np.broadcast_to(biases, len(by_channel)).astype("int32")
+        shape = (1, -1, 1, 1) if array.ndim == 4 else (-1,)
+        constant = relax.const(across.reshape(shape), "int32")
+        return Sums(self.emit(relax.op.add(self.emit(total), constant)), shift)
+
+    def bias(self, bias: relax.Expr | None, exponent: int) -> Array:
+        """Return the bias as int64 steps of the sum, by channel; 0 where there is none."""
+        if bias is None:
+            return np.zeros(1, "int64")
+        call = self.of(bias)
+        if operator_name(call) != "relax.dequantize" or not isinstance(call.args[0], Constant):
+            raise NoShiftFormError
+        if set(np.log2(constant_array(call.args[1])).reshape(-1)) != {exponent}:
+            raise UserError(f"{self.name}: the bias does not count steps of the layer's sums")
+        return constant_array(call.args[0]).astype("int64").reshape(-1)
+
+    def sum_of_two(self, call: tvm.ir.Call) -> Sums:
+        """Return the sum of two tensors of one shape and one grid.
+
+        The accelerator adds no half step here, and none is missing: the result is on the same
+        grid too (:mod:`firmwright.quantize.shift_grids`), so that the shift is 0.
+        """
+        first, second = (self.steps(argument) for argument in call.args)
+        if static_shape(first.integers) != static_shape(second.integers):
+            raise NoShiftFormError
+        if first.exponent != second.exponent:
+            raise UserError(f"{self.name}: adds tensors on different grids")
+        wide = [self.emit(relax.op.astype(t.integers, "int32")) for t in (first, second)]
+        return Sums(self.emit(relax.op.add(*wide)), self.shift(first.exponent))
+
+    def mean(self, call: tvm.ir.Call) -> Sums:
+        """Return the sum over each channel's image, times a factor where no shift divides by it."""
+        x = self.steps(call.args[0])
+        count = prod(static_shape(x.integers)[2:])
+        ratio = 2.0 ** (x.exponent - self.exponent(self.quantize)) / count
+        wide = self.emit(relax.op.astype(x.integers, "int32"))
+        total = self.emit(relax.op.sum(wide, [2, 3], keepdims=True))
+        fraction, power = frexp(ratio)
+        shift = 1 - power
+        if fraction != 0.5 or shift not in range(LARGEST_SHIFT + 1):
+            # As many bits as leave room for the largest sum, and for the half step.
+            shift = int(log2(LARGEST_SUM / (-LOWEST * count * ratio + 1)))
+            factor = relax.const(np.array(round(ratio * 2**shift), "int32"), "int32")
+            total = self.emit(relax.op.multiply(total, factor))
+        half = relax.const(np.array(half_a_step(shift), "int32"), "int32")
+        return Sums(self.emit(relax.op.add(total, half)), shift)
+
+    def maximum(self, call: tvm.ir.Call, low: int, high: int) -> relax.Expr:
+        """Return the largest of each window: integers are in the order of what they count."""
+        x, a = self.steps(call.args[0]), call.attrs
+        if x.exponent != self.exponent(self.quantize) or str(a.layout) != "NCHW":
+            raise NoShiftFormError
+        largest = relax.op.nn.max_pool2d(
+            x.integers, pool_size=list(a.pool_size), strides=list(a.strides),
+            padding=list(a.padding), dilation=list(a.dilation), ceil_mode=bool(a.ceil_mode),
+        )  # fmt: skip
+        if (low, high) == (LOWEST, LARGEST):
+            return largest
+        return relax.op.clip(self.emit(largest), low, high)
+
+    def steps(self, value: relax.Expr) -> Steps:
+        """Return the int8 integers that a tensor was dequantized from."""
+        call = self.of(value)
+        if operator_name(call) != "relax.dequantize":
+            raise NoShiftFormError
+        if str(call.args[0].ty.dtype) != "int8":
+            raise NoShiftFormError
+        return Steps(call.args[0], self.exponent(call))
+
+    def exponent(self, call: tvm.ir.Call) -> int:
+        """Return the power of two of a quantize's or dequantize's grid."""
+        scales, zero_points = (constant_array(a).reshape(-1) for a in call.args[1:3])
+        if len(set(scales)) > 1:
+            raise UserError(
+                f"{self.name}: its weights have a scale a channel, and there is one shift a layer; "
+                "quantize with `per_channel: false`"
+            )
+        fraction, power = frexp(float(scales[0]))
+        if fraction != 0.5 or zero_points.any():
+            raise UserError(
+                f"{self.name}: scale {scales[0]:g} and zero point {zero_points[0]}: shifts take "
+                "scales that are powers of two, and zero points of 0"
+            )
+        return power - 1
+
+    def shift(self, exponent: int) -> int:
+        """Return the shift from steps of a sum to those of the result."""
+        shift = self.exponent(self.quantize) - exponent
+        if not 0 <= shift <= LARGEST_SHIFT:
+            raise UserError(
+                f"{self.name}: needs a shift of {shift}, possible are 0 to {LARGEST_SHIFT}; its "
+                "weights or results may be zero throughout: keep the layer float32 "
+                "(`quantize.keep_float.layers`)"
+            )
+        return shift
+
+    def expect_int32(self, reach: int) -> None:
+        if reach > LARGEST_SUM:
+            raise UserError(
+                f"{self.name}: a sum can reach {reach}, which int32 cannot hold; keep the layer "
+                "float32 (`quantize.keep_float.layers`)"
+            )
+
+
+def half_a_step(shift: int) -> int:
+    """Return what makes a shift, which rounds down, round to the nearest."""
+    return 1 << shift - 1 if shift else 0
+
+
+def is_mean_of_image(call: relax.Expr) -> bool:
+    """Tell whether a call averages each channel over the whole image and keeps four axes."""
+    name = operator_name(call)
+    if name == "relax.mean":
+        axes = call.attrs.axis
+        return axes is not None and [int(a) for a in axes] == [2, 3] and bool(call.attrs.keepdims)
+    if name == "relax.nn.avg_pool2d":
+        a = call.attrs
+        whole = list(static_shape(call.args[0])[2:]) == [int(n) for n in a.pool_size]
+        return whole and str(a.layout) == "NCHW" and not any(int(p) for p in a.padding)
+    if name == "relax.nn.adaptive_avg_pool2d":
+        return str(call.attrs.layout) == "NCHW" and list(static_shape(call)[2:]) == [1, 1]
+    return False

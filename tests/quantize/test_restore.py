@@ -1,0 +1,77 @@
+"""Quantised networks as float ones: weights, activations, ranges; and with them shifts."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from firmwright.errors import UserError
+from firmwright.models import onnx as importer
+from firmwright.quantize.calibration import calibrate
+from firmwright.quantize.engine import quantize
+from firmwright.quantize.export import exported
+from firmwright.quantize.graph import PER_CHANNEL_OPSET, evaluate, prepared
+from firmwright.quantize.integer_io import with_grids, without_float_io
+from firmwright.quantize.restore import Restored, is_quantised, restored
+from firmwright.quantize.stated_ranges import stated_distributions
+from firmwright.transforms import CANONICAL
+
+from .networks import Array, options, ready, residual_network, samples
+
+
+def quantised_and_restored() -> tuple[onnx.ModelProto, Restored]:
+    """Return the affine int8 network with float32 inputs, and what its integers restore to."""
+    model = ready(residual_network())
+    fake = quantize(model, calibrate(model, samples(24)), options())
+    inner = onnx.ModelProto()
+    inner.CopyFrom(fake)
+    grids = without_float_io(inner)
+    module, interface = importer.import_model(inner.SerializeToString(), "network", {})
+    for transform in CANONICAL:
+        module = transform.apply(module)
+    assert is_quantised(module)
+    return fake, restored(module, with_grids(interface, grids))
+
+
+def as_onnx(found: Restored) -> onnx.ModelProto:
+    data = exported(found.module, found.interface)
+    return prepared(data, found.interface.inputs, PER_CHANNEL_OPSET)
+
+
+def results(model: onnx.ModelProto, given: list[dict[str, Array]]) -> Array:
+    return np.stack([found["y"] for found in evaluate(model, given)])
+
+
+def test_restored_network_lacks_nothing_but_roundings() -> None:
+    fake, found = quantised_and_restored()
+    assert not is_quantised(found.module)
+    assert [t.dtype for t in found.interface.inputs + found.interface.outputs] == ["float32"] * 2
+    given = samples(24, seed=7)
+    wanted, mine = results(fake, given), results(as_onnx(found), given)
+    assert 10 * np.log10(np.square(wanted).sum() / np.square(mine - wanted).sum()) > 30
+
+
+def test_what_a_zero_point_rectified_is_a_relu() -> None:
+    # The affine graph has no Relu: grids that begin at 0 do its work.
+    fake, found = quantised_and_restored()
+    assert "Relu" not in {n.op_type for n in fake.graph.node}
+    assert [n.op_type for n in as_onnx(found).graph.node].count("Relu") == 2
+
+
+def test_ranges_are_those_of_the_grids() -> None:
+    _, found = quantised_and_restored()
+    model = as_onnx(found)
+    stated = stated_distributions(model, found.ranges)
+    seen = calibrate(model, samples(24))
+    assert set(stated) == set(seen)
+    for name, one in stated.items():
+        maker = next((n.op_type for n in model.graph.node if name in n.output), "")
+        if maker not in ("Conv", "Add"):  # in front of a ReLU, less is seen than computed
+            assert one.highest == pytest.approx(seen[name].highest, rel=0.2, abs=0.1), name
+
+
+def test_missing_ranges_are_named() -> None:
+    _, found = quantised_and_restored()
+    with pytest.raises(UserError, match=r"no range for .*y; give samples"):
+        stated_distributions(as_onnx(found), {})
