@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from firmwright.errors import UserError
@@ -16,6 +16,7 @@ from firmwright.targets.soma_dory.cost import Accelerator, cycles
 from firmwright.targets.soma_dory.layer import Layer
 from firmwright.targets.soma_dory.tiles import Tile, as_stored, footprint, sums_channels
 from firmwright.targets.soma_dory.tiling import best_tiling, no_tiling_reason
+from tests.benchmarks.dory_tiles import dory_tile
 from tests.targets.soma_dory.layers import DIANA, any_layer, conv2d, dense, depthwise, like_diana
 
 SIZES = st.sampled_from([1500, 4000, 9000, 20000, 64000])
@@ -67,6 +68,17 @@ def test_no_tile_is_faster_than_the_one_found(layer: Layer, accelerator: Acceler
     found = best_tiling(layer, accelerator)
     assert found.tile in list(every_tile(stored, accelerator))
     assert found.cycles.total == fastest
+
+
+@settings(deadline=None, max_examples=60)
+@given(any_layer(), st.sampled_from([DIANA, like_diana(l1=9000, weights=9000)]))
+def test_dorys_tile_is_never_faster(layer: Layer, accelerator: Accelerator) -> None:
+    theirs = dory_tile(layer, accelerator)
+    assume(theirs is not None)  # and whether it fits with blocks of 16 channels it does not ask
+    needed = footprint(layer, theirs)
+    assume(needed.l1 <= accelerator.l1 and needed.weights <= accelerator.weights)
+    ours = best_tiling(layer, accelerator).cycles
+    assert ours.total <= cycles(layer, theirs, accelerator).total
 
 
 def test_a_layer_that_fits_is_one_tile() -> None:

@@ -244,6 +244,7 @@ def solve(
     solver = cp.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0
+    solver.parameters.cp_model_probing_level = 0  # two choices: probing costs more than it saves
     status = solver.solve(model)
     if status != cp.OPTIMAL:
         raise RuntimeError(f"CP-SAT: {solver.status_name(status)}, where the smallest tile fits")
