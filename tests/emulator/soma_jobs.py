@@ -88,10 +88,10 @@ def convolution_weights(weights: Array, bias: Array) -> bytes:
 
 
 def depthwise_weights(weights: Array, bias: Array) -> bytes:
-    """Pack weights (C, 1, KH, KW): every channel is a block of its own."""
-    return b"".join(
-        convolution_weights(weights[c : c + 1], bias[c : c + 1]) for c in range(len(weights))
-    )
+    """Pack weights (C, 1, KH, KW): three outputs of zeros behind every channel."""
+    spaced = [np.zeros((4 * len(a), *a.shape[1:]), a.dtype) for a in (weights, bias)]
+    spaced[0][::4], spaced[1][::4] = weights, bias
+    return convolution_weights(*spaced)
 
 
 def dense_weights(weights: Array, bias: Array) -> bytes:

@@ -184,7 +184,7 @@ CASES = (
         "tiling",
         (dense(x=(1, 3968), weights=ones(3968, 16)),),
         (
-            (dense(x=(1, 4000), weights=ones(4000, 16)), "bytes of the weight memory"),
+            (dense(x=(1, 4000), weights=ones(4000, 16)), "B of the weight memory"),
             (
                 Form(x=(1, 16000, 8, 16), weights=ones(16, 16000, 1, 1), padding=(0, 0, 0, 0)),
                 "bytes",
@@ -204,7 +204,7 @@ def cases() -> Iterator[tuple[str, Form, str]]:
         yield from ((case.rule, form, sentence) for form, sentence in case.refused)
 
 
-@pytest.mark.parametrize(("rule", "form", "sentence"), cases())
+@pytest.mark.parametrize(("rule", "form", "sentence"), [*cases()])
 def test_rule(rule: str, form: Form, sentence: str) -> None:
     placement = placed(form)
     if not sentence:

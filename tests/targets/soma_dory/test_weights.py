@@ -43,7 +43,7 @@ def weight_and_bias(layer: Layer, data: list[int], out: int, place: tuple[int, .
         bias = [start + inputs * 256 + lane * 16 + byte for byte in range(4)]
     else:
         if layer.kind is Kind.DEPTHWISE_CONV2D:
-            block, lane, depth = out, 0, 1
+            block, lane, depth = out // 4, out % 4 * 4, 1
         start = block * (depth * height * width * 16 + 64)
         weight = start + ((place[0] * height + place[1]) * width + place[2]) * 16 + lane
         bias = [start + depth * height * width * 16 + byte * 16 + lane for byte in range(4)]

@@ -15,6 +15,7 @@ from firmwright.targets.soma_dory.layer import Kind, Layer
 from firmwright.targets.soma_dory.tiles import (
     Axis,
     aligned,
+    channels_a_block,
     column_axis,
     footprint,
     jobs,
@@ -52,6 +53,7 @@ def layer_body(tiling: Tiling) -> str:
         "bytes": Loop("byte", layer.out_width, tile.columns),
         "sums_channels": sums_channels(layer),
         "block": block_of_weights(layer),
+        "channels_a_block": channels_a_block(layer),
         "aligned": aligned,
         "whole_rows": whole_rows,
         "place": place,

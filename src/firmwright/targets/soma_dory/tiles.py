@@ -18,8 +18,11 @@ from firmwright.targets.soma_dory.layer import Kind, Layer
 LANES = 16
 """Output channels in a block of weights, and of results in L1."""
 
-BIAS_BYTES = {Kind.CONV2D: 4, Kind.DEPTHWISE_CONV2D: 64, Kind.DENSE: 16}
-"""Bytes of bias an output channel; a depthwise channel has a block of 16 lanes to itself."""
+SPACING = 4
+"""A depthwise channel has the first of four lanes; the others are zeros, as in DORY."""
+
+BIAS_BYTES = {Kind.CONV2D: 4, Kind.DEPTHWISE_CONV2D: 4, Kind.DENSE: 16}
+"""Bytes of bias a lane."""
 
 
 def aligned(count: int) -> int:
@@ -153,6 +156,11 @@ def as_stored(layer: Layer) -> Layer:
                    out_height=1, out_width=width)  # fmt: skip
 
 
+def channels_a_block(layer: Layer) -> int:
+    """Return how many channels of results have their weights in one block of 16 lanes."""
+    return LANES // SPACING if layer.kind is Kind.DEPTHWISE_CONV2D else LANES
+
+
 def sizes(length: int, size: int) -> list[int]:
     """Return the sizes of the tiles along an axis of channels."""
     return [min(size, length - start) for start in range(0, length, size)]
@@ -196,7 +204,7 @@ def weight_bytes(layer: Layer, channels: int, in_channels: int) -> int:
         return 0
     area = layer.kernel[0] * layer.kernel[1]
     if layer.kind is Kind.DEPTHWISE_CONV2D:
-        return channels * (LANES * area + BIAS_BYTES[layer.kind])
+        return aligned(channels * SPACING) * (area + BIAS_BYTES[layer.kind])
     depth = aligned(in_channels) if layer.kind is Kind.DENSE else in_channels
     return aligned(channels) * (depth * area + BIAS_BYTES[layer.kind])
 

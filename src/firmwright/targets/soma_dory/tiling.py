@@ -25,6 +25,7 @@ from firmwright.targets.soma_dory.tiles import (
     Copy,
     Tile,
     as_stored,
+    channels_a_block,
     column_axis,
     footprint,
     input_copy,
@@ -112,7 +113,7 @@ def no_tiling_reason(layer: Layer, accelerator: Accelerator) -> str | None:
     depths = {stored.in_channels}
     if accelerator.input_channel_tiling and sums_channels(stored):
         depths.add(min(LANES, stored.in_channels))
-    channels = min(LANES if sums_channels(stored) else 1, stored.out_channels)
+    channels = min(channels_a_block(stored), stored.out_channels)
     columns = min(ROW, stored.out_width)
     for depth in sorted(depths, reverse=True):
         needed = footprint(stored, Tile(channels, 1, columns, depth))
@@ -181,7 +182,7 @@ def apart(copies: Mapping[Copy, int], accelerator: Accelerator) -> tuple[int, in
 
 def channel_options(layer: Layer, accelerator: Accelerator) -> list[Channels]:
     """Return the tiles of channels whose weights fit, largest first."""
-    outputs = even_sizes(layer.out_channels, LANES if sums_channels(layer) else 1)
+    outputs = even_sizes(layer.out_channels, channels_a_block(layer))
     inputs = [layer.in_channels]
     if accelerator.input_channel_tiling and sums_channels(layer):
         inputs = even_sizes(layer.in_channels, LANES)

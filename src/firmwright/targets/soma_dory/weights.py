@@ -14,7 +14,7 @@ import numpy as np
 
 from firmwright.targets.soma_dory.device_layout import ROW, reversed_words
 from firmwright.targets.soma_dory.layer import Array, Kind, Layer
-from firmwright.targets.soma_dory.tiles import BIAS_BYTES, LANES, aligned
+from firmwright.targets.soma_dory.tiles import BIAS_BYTES, LANES, SPACING, aligned
 
 
 def pack_weights(layer: Layer) -> Array:
@@ -36,11 +36,8 @@ def conv2d_blocks(weights: Array, bias: Array) -> tuple[Array, Array]:
 
 
 def depthwise_blocks(weights: Array, bias: Array) -> tuple[Array, Array]:
-    """Return a block for each channel, which is the first of 16 lanes."""
-    lanes = [(0, LANES - 1)]
-    blocks = np.pad(weights.reshape(len(weights), -1, 1), [(0, 0), (0, 0), *lanes])
-    planes = bias_planes(np.pad(bias.reshape(-1, 1), [(0, 0), *lanes]))
-    return blocks.reshape(len(blocks), -1), planes
+    """Return a block for each four channels, which have every fourth of its 16 lanes."""
+    return conv2d_blocks(spaced(weights), spaced(bias))
 
 
 def dense_blocks(weights: Array, bias: Array) -> tuple[Array, Array]:
@@ -63,6 +60,13 @@ def bias_planes(bias: Array) -> Array:
     """Split biases (blocks, 16) into four planes of bytes, the least significant first."""
     split = bias.astype("<i4").view("uint8").reshape(*bias.shape, 4)
     return np.ascontiguousarray(split.transpose(0, 2, 1)).reshape(len(bias), -1)
+
+
+def spaced(array: Array) -> Array:
+    """Put zeros behind each element of the first axis, three for each."""
+    result = np.zeros((len(array) * SPACING, *array.shape[1:]), array.dtype)
+    result[::SPACING] = array
+    return result
 
 
 def pad(array: Array, axis: int) -> Array:
