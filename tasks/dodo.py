@@ -64,7 +64,7 @@ def task_build() -> Iterator[dict[str, Any]]:
             "basename": "build",
             "name": job.recipe.name,
             "actions": None,
-            "task_dep": [*lock.check_before(job), job.task("bundle")],
+            "task_dep": [*lock.check_before(job), job.task(job.last_stage)],
         }
 
 

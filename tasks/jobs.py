@@ -41,6 +41,10 @@ COUNTING_EMULATORS = frozenset({"unicorn"})
 """Emulators that count instructions."""
 
 
+FIRMWARE_STAGES = frozenset({"objects", "firmware", "run", "stats", "comparison", "bundle"})
+"""Stages that a platform without an emulator does without: its SDK builds the project."""
+
+
 @dataclass(frozen=True)
 class Job:
     """One recipe to build, and where.
@@ -78,6 +82,8 @@ class Job:
             "comparison": recipe.compare or None,
             "demo": recipe.demo,
         }
+        if stage in FIRMWARE_STAGES and not self.platform.emulators:
+            return False
         if stage in ("stats", "comparison") and self.emulator not in COUNTING_EMULATORS:
             return False
         return stage not in asked or asked[stage] is not None
@@ -143,6 +149,11 @@ class Job:
     def cache(self) -> Path:
         """A folder for what compilers and emulators keep; never part of a result."""
         return self.origin.cache if self.origin else self.outdir / ".cache"
+
+    @property
+    def last_stage(self) -> str:
+        """The stage whose result the user wants."""
+        return "bundle" if self.has("bundle") else "sources"
 
     @cached_property
     def model_path(self) -> Path | None:

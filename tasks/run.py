@@ -53,7 +53,16 @@ def options(job: Job) -> Any:
 
 
 def inputs(job: Job) -> list[Path]:
+    """Return the files of the samples and of the classes."""
     return [*sample_files(job, given_samples(job)), *job.class_files]
+
+
+def accelerators(job: Job) -> list[Path]:
+    """Return the C of the accelerators that an emulator compiles for itself."""
+    from importlib.resources import files
+
+    folder = Path(str(files("firmwright.templates")))
+    return [p for d in job.platform.accelerators for p in sorted((folder / d).rglob("*.j2"))]
 
 
 def columns(job: Job, interface: ModelInterface, count: int) -> dict[str, Column]:
@@ -268,6 +277,6 @@ STAGE = Stage(
         "records.py",
     ),
     options=options,
-    inputs=inputs,
+    inputs=lambda job: [*inputs(job), *accelerators(job)],
     run=run,
 )

@@ -78,6 +78,9 @@ def run(job: Job, folder: Path) -> None:
         demo=job.recipe.demo,
     )
     write_project(network, job.build, folder)
+    if not job.platform.emulators:
+        project, platform = job.folder("sources"), job.platform.name
+        print(f"   {job.recipe.name}: {platform} has no emulator; {project}/Makefile builds it")
 
 
 STAGE = Stage(

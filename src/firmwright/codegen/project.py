@@ -94,6 +94,12 @@ def device_templates(device: str, board: str) -> list[str]:
     return common + own
 
 
+def makefile_template(board: str) -> str:
+    """Return the board's own Makefile, where another build system compiles for it."""
+    own = f"boards/{board}/Makefile{SUFFIX}"
+    return own if own in templates_in(f"boards/{board}") else f"project/Makefile{SUFFIX}"
+
+
 def project_templates(
     build: Build, detection: bool, profile: bool, devices: Iterable[str]
 ) -> list[str]:
@@ -101,12 +107,13 @@ def project_templates(
     names = [f"{n}{SUFFIX}" for n in NETWORK + (DETECTION if detection else ())]
     if profile:
         names.append(PROFILE)
-    names += templates_in(f"boards/{build.platform.board}")
+    makefile = makefile_template(build.platform.board)
+    names += [n for n in templates_in(f"boards/{build.platform.board}") if n != makefile]
     for device in sorted(set(devices)):
         names += device_templates(device, build.platform.board)
     if not build.settings.libc:
         names += templates_in("freestanding")
-    return [*names, "network/region.c.j2", "network/alias.h.j2", "project/Makefile.j2"]
+    return [*names, "network/region.c.j2", "network/alias.h.j2", makefile]
 
 
 def write_project(network: Network, build: Build, folder: Path) -> None:
@@ -143,7 +150,8 @@ def write_project(network: Network, build: Build, folder: Path) -> None:
         write(folder / f"{network.c_prefix}.h", render(env, "network/alias.h.j2", common))
     sources = sorted(p.name for p in folder.iterdir() if p.suffix in (".c", ".S"))
     variables = {**makefile_variables(build, sources), "demo": network.demo is not None}
-    write(folder / "Makefile", render(env, "project/Makefile.j2", variables))
+    makefile = makefile_template(build.platform.board)
+    write(folder / "Makefile", render(env, makefile, variables))
 
 
 def target_name(template: str) -> str:

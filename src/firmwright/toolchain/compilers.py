@@ -109,8 +109,12 @@ def _output(command: tuple[str, ...]) -> str:
 
 def _missing(toolchain: Toolchain, architecture: str) -> str:
     wanted = toolchain.program or f"the Python module {toolchain.python_module}"
-    install = {"debian": "apt-get install", "pip": "python -m pip install"}
-    ways = [f"'{install[kind]} {' '.join(names)}'" for kind, names in toolchain.packages.items()]
+    install = {
+        "debian": "'apt-get install {}'",
+        "pip": "'python -m pip install {}'",
+        "source": "building {}",
+    }
+    ways = [install[kind].format(" ".join(names)) for kind, names in toolchain.packages.items()]
     others = [
         name
         for name in toolchain_names()

@@ -34,6 +34,7 @@ def makefile_variables(build: Build, sources: Sequence[str]) -> dict[str, object
         "link_flags": _lines(_quote(link_flags(build, "firmware.map"))),
         "linker_script": LINKER_SCRIPT if "{script}" in settings.link_flags else "",
         "libraries": _quote(settings.libraries),
+        "sources": _lines(sources),
         "objects": _lines([*objects, *([RUNTIME_OBJECT] if runtime else [])]),
         "runtime": _lines([*runtime, *_quote(settings.flags)]) if runtime else [],
         "runtime_object": RUNTIME_OBJECT,

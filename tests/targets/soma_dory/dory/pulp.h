@@ -1,0 +1,2 @@
+/* Stands for the SDK's header in tests. */
+#include <stddef.h>
