@@ -43,7 +43,7 @@ def without_float_io(model: onnx.ModelProto) -> dict[str, IntegerGrid]:
 
 def first_reader(graph: onnx.GraphProto, name: str) -> onnx.NodeProto | None:
     """Return the only node that reads a tensor, past those that only move its elements."""
-    readers = [n for n in graph.node if name in n.input]
+    readers: list[onnx.NodeProto] = [n for n in graph.node if name in n.input]
     if len(readers) != 1:
         return None
     if readers[0].op_type in MOVING:
@@ -56,12 +56,12 @@ def first_maker(graph: onnx.GraphProto, name: str, readers: int) -> onnx.NodePro
 
     Each tensor on the way has just the one reader, and the last one ``readers``.
     """
-    maker = next((n for n in graph.node if name in n.output), None)
-    if maker is None or sum(name in n.input for n in graph.node) != readers:
+    makers: list[onnx.NodeProto] = [n for n in graph.node if name in n.output]
+    if not makers or sum(name in n.input for n in graph.node) != readers:
         return None
-    if maker.op_type in MOVING:
-        return first_maker(graph, maker.input[0], readers=1)
-    return maker
+    if makers[0].op_type in MOVING:
+        return first_maker(graph, makers[0].input[0], readers=1)
+    return makers[0]
 
 
 def rename(graph: onnx.GraphProto, before: str, after: str) -> None:
