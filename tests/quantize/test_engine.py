@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx import helper
 
 from firmwright.errors import UserError
 from firmwright.quantize.calibration import calibrate
@@ -17,7 +18,7 @@ from firmwright.quantize.integer_io import with_grids, without_float_io
 from firmwright.quantize.layers import choose_layers
 from firmwright.recipe.quantization import QuantizeOptions
 
-from .networks import Array, options, ready, residual_network, samples
+from .networks import Array, graph_of, options, ready, residual_network, samples
 
 
 def quantised(chosen: QuantizeOptions, data: bytes | None = None) -> onnx.ModelProto:
@@ -198,3 +199,23 @@ def test_grids_reach_the_interface() -> None:
     stated = with_grids(interface, grids)
     assert (stated.inputs[0].dtype, stated.inputs[0].scale) == ("int8", grids["x"].scale)
     assert stated.outputs[0].zero_point == grids["y"].zero_point
+
+
+def test_inputs_and_outputs_that_are_only_moved_are_integers_too() -> None:
+    node = helper.make_node
+    nodes = [
+        node("Transpose", ["x"], ["last"], "to_last", perm=[0, 2, 3, 1]),
+        node("Transpose", ["last"], ["first"], "to_first", perm=[0, 3, 1, 2]),
+        node("Conv", ["first", "w"], ["sums"], "conv"),
+        node("Flatten", ["sums"], ["y"], "flatten"),
+    ]
+    weights = np.random.default_rng(1).normal(0, 1, (2, 3, 8, 8)).astype("float32")
+    model = quantised(options(), graph_of(nodes, {"w": weights}, 2))
+    wanted = results(model)
+    grids = without_float_io(model)
+    assert set(grids) == {"x", "y"}
+    x, y = grids["x"], grids["y"]
+    given = [(np.rint(s["x"] / x.scale) + x.zero_point).clip(-128, 127) for s in samples(16, 7)]
+    found = evaluate(model, [{"x": g.astype("int8")} for g in given])
+    real = np.stack([(f["y"].astype("float32") - y.zero_point) * y.scale for f in found])
+    np.testing.assert_allclose(real, wanted, rtol=1e-5)

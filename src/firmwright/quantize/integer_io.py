@@ -10,6 +10,8 @@ import onnx
 from firmwright.models import ModelInterface, Tensor
 from firmwright.quantize.grids import IntegerGrid
 
+MOVING = ("Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze")
+
 
 def without_float_io(model: onnx.ModelProto) -> dict[str, IntegerGrid]:
     """Take the quantize behind each input and the dequantize before each output out of a graph.
@@ -20,24 +22,46 @@ def without_float_io(model: onnx.ModelProto) -> dict[str, IntegerGrid]:
     graph = model.graph
     grids = {}
     for value in graph.input:
-        readers = [n for n in graph.node if value.name in n.input]
-        if len(readers) == 1 and readers[0].op_type == "QuantizeLinear":
-            grids[value.name] = grid_of(readers[0], model)
-            graph.node.remove(readers[0])
-            rename(graph, readers[0].output[0], value.name)
+        quantize = first_reader(graph, value.name)
+        if quantize is not None and quantize.op_type == "QuantizeLinear":
+            grids[value.name] = grid_of(quantize, model)
+            graph.node.remove(quantize)
+            rename(graph, quantize.output[0], quantize.input[0])
     for value in graph.output:
-        maker = next((n for n in graph.node if value.name in n.output), None)
-        read = any(value.name in n.input for n in graph.node)
-        if maker is not None and maker.op_type == "DequantizeLinear" and not read:
-            grids[value.name] = grid_of(maker, model)
-            graph.node.remove(maker)
-            rename(graph, maker.input[0], value.name)
+        dequantize = first_maker(graph, value.name, readers=0)
+        if dequantize is not None and dequantize.op_type == "DequantizeLinear":
+            grids[value.name] = grid_of(dequantize, model)
+            graph.node.remove(dequantize)
+            rename(graph, dequantize.input[0], dequantize.output[0])
     for value in (*graph.input, *graph.output):
         if value.name in grids:
             kind = onnx.helper.np_dtype_to_tensor_dtype(grids[value.name].numpy)
             value.type.tensor_type.elem_type = kind
     del graph.value_info[:]
     return grids
+
+
+def first_reader(graph: onnx.GraphProto, name: str) -> onnx.NodeProto | None:
+    """Return the only node that reads a tensor, past those that only move its elements."""
+    readers: list[onnx.NodeProto] = [n for n in graph.node if name in n.input]
+    if len(readers) != 1:
+        return None
+    if readers[0].op_type in MOVING:
+        return first_reader(graph, readers[0].output[0])
+    return readers[0]
+
+
+def first_maker(graph: onnx.GraphProto, name: str, readers: int) -> onnx.NodeProto | None:
+    """Return the node that makes a tensor, before those that only move its elements.
+
+    Each tensor on the way has just the one reader, and the last one ``readers``.
+    """
+    makers: list[onnx.NodeProto] = [n for n in graph.node if name in n.output]
+    if not makers or sum(name in n.input for n in graph.node) != readers:
+        return None
+    if makers[0].op_type in MOVING:
+        return first_maker(graph, makers[0].input[0], readers=1)
+    return makers[0]
 
 
 def rename(graph: onnx.GraphProto, before: str, after: str) -> None:

@@ -192,7 +192,7 @@ def calibration_findings(quantize: Mapping[str, Any]) -> Iterator[Finding]:
     place = ("quantize", "calibration")
     if calibration.get("method") != "model":
         if "inputs" not in calibration:
-            yield Finding(place, "missing key 'inputs': samples that show what values occur")
+            yield Finding(place, "the key 'inputs' is missing: samples that show what values occur")
         return
     if "inputs" in calibration:
         message = "`method: model` takes the model's own ranges, no samples"

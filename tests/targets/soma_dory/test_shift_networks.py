@@ -1,0 +1,41 @@
+"""MLPerf Tiny's networks in shift arithmetic: the CPU's C equals numpy bit for bit."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+
+from firmwright.transforms.rewriting import main_bindings, operator_name
+
+from ..firmware import run_generated
+from ..test_tflite_networks import NETWORKS
+from .networks import network_samples, shifted_network
+from .reference import evaluated
+
+COUNT = 12
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+@pytest.mark.parametrize("network", NETWORKS)
+def test_c_equals_numpy(network: str, tmp_path: Path) -> None:
+    module, _, _ = shifted_network(network)
+    samples = network_samples(network, COUNT)
+    found = run_generated(tvm.ir.save_json(module).encode(), samples, tmp_path, (), "relax")
+    for sample, outputs in zip(samples, found, strict=True):
+        np.testing.assert_array_equal(outputs[0], evaluated(module, sample)[0])
+    assert len({outputs[0].tobytes() for outputs in found}) > 2
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_every_layer_shifts(network: str) -> None:
+    module, _, _ = shifted_network(network)
+    float_operators = [
+        operator_name(b.value)
+        for b in main_bindings(module)
+        if "float" in str(getattr(b.var.ty, "dtype", ""))
+    ]
+    assert float_operators in ([], ["relax.dequantize", "relax.nn.softmax"])
