@@ -35,10 +35,20 @@ KERNELS = Kernels((kernel("conv", MODELLED), kernel("softmax")))
 
 
 def counted(total: int | None, samples: int = 1, **by_region: int) -> RunRecord:
-    agreement = Agreement(1, 0, 0, samples, 0.0)
-    mean = None if total is None else total // samples
-    return RunRecord("some emulator", "a reference", samples, 1, 5, mean, total, {}, by_region,
-                     Tolerance(0, 0), agreement)  # fmt: skip
+    return RunRecord(
+        emulator="some emulator",
+        reference="a reference",
+        samples=samples,
+        batch=1,
+        macs=5,
+        instructions=None if total is None else total // samples,
+        instructions_total=total,
+        instructions_by_function={},
+        instructions_by_region=by_region,
+        inputs=(),
+        tolerance=Tolerance(0, 0),
+        agreement=Agreement(1, 0, 0, samples, 0.0),
+    )
 
 
 def found(record: RunRecord) -> Timeline:
