@@ -289,6 +289,7 @@ def installed() -> Catalogue:
         devices={n: KnownDevice(t.options, t.general) for n, t in targets.items()},
         platform_toolchains={n: p.toolchains for n, p in platforms.items()},
         platform_emulators={n: p.emulators for n, p in platforms.items()},
+        platform_aliases={a: n for n, p in platforms.items() for a in p.aliases},
     )
 
 

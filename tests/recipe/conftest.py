@@ -27,4 +27,5 @@ def catalogue() -> Catalogue:
             "rv32-bare": ("unicorn", "qemu"),
             "cortex-m4-bare": ("unicorn", "qemu"),
         },
+        platform_aliases={"M4": "cortex-m4-bare"},
     )

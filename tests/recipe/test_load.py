@@ -151,6 +151,15 @@ def test_paths_are_relative_to_the_recipe(load: Load, tmp_path: Path) -> None:
     assert recipe.resolve("/elsewhere/net.onnx") == Path("/elsewhere/net.onnx")
 
 
+def test_an_alias_is_the_platform_that_it_stands_for(load: Load) -> None:
+    by_alias = load("{model: net.onnx, platform: M4}")
+    assert by_alias == load("{model: net.onnx, platform: cortex-m4-bare}")
+    assert (by_alias.platform, by_alias.run.emulator) == ("cortex-m4-bare", "unicorn")
+    assert load("model: net.onnx", platform="M4") == by_alias
+    with pytest.raises(DiagnosticError, match="the platform 'cortex-m4-bare' does not list"):
+        load("{model: net.onnx, platform: M4, toolchain: gcc}")
+
+
 def test_a_platform_file_of_the_user(load: Load, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").touch()
     recipe = load("model: net.onnx\nplatform: mine.yaml")

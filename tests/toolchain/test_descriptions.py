@@ -44,7 +44,8 @@ def own_file(kind: DescriptionKind, name: str) -> Path:
 
 def test_platforms_and_toolchains_are_there() -> None:
     assert platform_names() == (
-        *("aarch64-linux", "cortex-m4-bare", "diana", "diana-chip", "host", "rv32-bare"),
+        *("aarch64-linux", "am62a", "am67a", "cortex-m4-bare", "diana", "diana-chip", "host"),
+        *("j721e", "j721s2", "j784s4", "rv32-bare"),
     )
     assert toolchain_names() == (
         *("arm-none-eabi-gcc", "clang", "gcc", "pulp-gcc", "riscv64-unknown-elf-gcc", "zig"),
@@ -146,6 +147,20 @@ def test_an_accelerator_has_its_numbers_and_another_platform_may_emulate_it() ->
     assert (numbers["l1"], numbers["weights"]) == (256_000, 64_000)
     assert load_platform("host").accelerators["soma_dory"] == numbers
     assert load_platform("rv32-bare").accelerators == {}
+
+
+def test_a_name_or_an_alias_means_one_platform() -> None:
+    every = [name for own in platform_names() for name in (own, *load_platform(own).aliases)]
+    assert len(every) == len(set(every))
+    assert {"J7", "am68pa", "am68a", "am69a", "AM62A", "J722S"} < set(every)
+
+
+def test_what_no_page_of_the_vendor_confirms_is_marked() -> None:
+    am62a = load_platform("am62a").accelerators["tidl"]
+    assert (am62a["silicon"], am62a["l2"], am62a["msmc"]) == (7504, 224 * 1024, 1024 * 1024)
+    for name in platform_names():
+        facts = load_platform(name).accelerators.get("tidl", {"unverified": []})
+        assert set(facts["unverified"]) <= set(facts), name
 
 
 def test_an_accelerator_of_a_platform_without_it_is_refused(tmp_path: Path) -> None:

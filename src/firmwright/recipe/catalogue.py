@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from firmwright.errors import did_you_mean
@@ -24,13 +24,21 @@ class KnownDevice:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """What is installed, by name; by platform, the toolchains and emulators, default first."""
+    """What is installed, by name; by platform, the toolchains and emulators, default first.
+
+    ``platform_aliases`` has by other names of platforms their own.
+    """
 
     platforms: Collection[str]
     toolchains: Collection[str]
     devices: Mapping[str, KnownDevice]
     platform_toolchains: Mapping[str, tuple[str, ...]]
     platform_emulators: Mapping[str, tuple[str, ...]]
+    platform_aliases: Mapping[str, str] = field(default_factory=dict)
+
+    def platform_name(self, name: str) -> str:
+        """Return the platform's own name for an alias of it; any other is itself."""
+        return self.platform_aliases.get(name, name)
 
     def as_data(self) -> list[Any]:
         """Return everything that may change what a recipe means, as plain data."""
@@ -40,6 +48,7 @@ class Catalogue:
             sorted((n, sorted(d.options.items()), d.general) for n, d in self.devices.items()),
             sorted((name, list(values)) for name, values in self.platform_toolchains.items()),
             sorted((name, list(values)) for name, values in self.platform_emulators.items()),
+            sorted(self.platform_aliases.items()),
         ]
 
 
@@ -49,10 +58,9 @@ def name_findings(data: Mapping[str, Any], catalogue: Catalogue) -> Iterator[Fin
     What is of the wrong type is passed over: the schema has reported it.
     """
     platform = data.get("platform")
-    if not isinstance(platform, str):
-        platform = ""
-    elif not is_platform_file(platform) and platform not in catalogue.platforms:
-        hint = did_you_mean(platform, catalogue.platforms)
+    platform = catalogue.platform_name(platform) if isinstance(platform, str) else ""
+    if platform and not is_platform_file(platform) and platform not in catalogue.platforms:
+        hint = did_you_mean(platform, [*catalogue.platforms, *catalogue.platform_aliases])
         yield Finding(("platform",), f"unknown platform {quoted(platform)}{hint}")
 
     for key in ("target", "compare"):

@@ -294,7 +294,7 @@ def _suffix(file: str) -> str:
 
 def _normal_form(data: dict[str, Any], path: Path, catalogue: Catalogue) -> dict[str, Any]:
     """Return valid data in the one spelling that Recipe.from_dict takes."""
-    platform, run = data["platform"], data["run"]
+    platform, run = catalogue.platform_name(data["platform"]), data["run"]
     model = _model_source(data["model"])
     model["files"] = model["files"] or []
     if model["sha256"]:
@@ -318,6 +318,7 @@ def _normal_form(data: dict[str, Any], path: Path, catalogue: Catalogue) -> dict
     return {
         **{key: value for key, value in data.items() if key != "postprocess"},
         "name": data.get("name", path.stem),
+        "platform": platform,
         "model": model,
         **{key: plain_mix(tuple(d for _, d in devices)) for key, devices in mixes.items()},
         "rounding": data.get("rounding", _own_rounding(data)),

@@ -53,6 +53,7 @@ class Platform:
     code: int = 0
     accelerators: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     qemu: Qemu | None = None
+    aliases: tuple[str, ...] = ()
 
     @property
     def all_in_ram(self) -> bool:
@@ -87,6 +88,7 @@ def load_platform(name_or_path: str, relative_to: Path | None = None) -> Platfor
             device: _accelerator(device, entry)
             for device, entry in data.get("accelerators", {}).items()
         },
+        aliases=tuple(data.get("aliases", ())),
         qemu=Qemu(qemu["program"], tuple(qemu.get("arguments", ()))) if qemu else None,
     )
 
