@@ -31,8 +31,13 @@ class SomaDoryTarget:
     portable = False
 
     def prepare(self, module: tvm.IRModule, context: Context, /) -> tvm.IRModule:
+        from firmwright.targets.soma_dory.narrow import with_int8_operands
         from firmwright.targets.soma_dory.placing import prepare_layers
+        from firmwright.targets.soma_dory.requantisation import shifts_for_divisions
 
+        module = with_int8_operands(module)
+        if context.options.get("requant_transform") != "0":
+            module = shifts_for_divisions(module)
         return prepare_layers(module, context)
 
     def place(self, module: tvm.IRModule, context: Context, /) -> Placement:
