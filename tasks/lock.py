@@ -19,6 +19,7 @@ from firmwright.recipe.recipe import lock_path
 from . import accuracy, calibration, model, run
 from .freshness import digest
 from .jobs import OVERRIDES, Job
+from .network import rewrite_files
 from .stage import INDEX
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ SENTENCES = {
 
 def user_files(job: Job) -> list[Path]:
     """Return every file of the user's that decides about the bundle, but the recipe."""
-    files = [*model.inputs(job), *run.inputs(job), *job.platform_files]
+    files = [*model.inputs(job), *rewrite_files(job), *run.inputs(job), *job.platform_files]
     if job.has("calibration"):
         files += calibration.inputs(job)
     if job.has("accuracy"):

@@ -90,8 +90,8 @@ def test_bundle_tells_what_was_done_and_what_it_cost(quantised: Repository) -> N
     quantization, accuracy = manifest["quantization"], manifest["accuracy"]
     assert quantization["engine"].startswith("onnxruntime ")
     assert quantization["scheme"] == "affine"
-    assert len(set(quantization["samples"])) == 24
-    assert len(accuracy["samples"]) == 40
+    assert len(set(manifest["inputs"]["samples"]["calibration"])) == 24
+    assert len(manifest["inputs"]["samples"]["evaluate"]) == 40
     assert accuracy["calibrated"] == 0
     assert accuracy["top1"]["float32"] == 100
     assert accuracy["top1"]["firmware"] >= 90
@@ -175,7 +175,7 @@ def test_metric_of_the_users(changed: Repository) -> None:
     assert 40 < found["float32"] < 60
     assert found["firmware"] == pytest.approx(found["float32"], rel=0.02)
     changed.write("metrics.py", metric + "    # the module decides about the result\n")
-    assert ran(changed.doit("build", "recipe=r.yaml").stdout) == ["accuracy"]
+    assert ran(changed.doit("build", "recipe=r.yaml").stdout) == ["accuracy", "bundle"]
     changed.write("metrics.py", "def largest(outputs, labels):\n    return outputs['z']\n")
     assert "metrics.py:2: KeyError: 'z'" in fail(changed, "recipe=r.yaml")
     changed.write("metrics.py", "def lagest(outputs, labels):\n    return 1\n")
@@ -258,7 +258,7 @@ def test_recipes_that_will_not_do(tmp_path: Path, case: str) -> None:
 
 def test_samples_from_python_and_raw_files(changed: Repository) -> None:
     arrays = np.load(changed.folder / "calibration.npy")
-    before = changed.manifest("build/r/r-host.tar.gz")["quantization"]
+    before = changed.manifest("build/r/r-host.tar.gz")["inputs"]["samples"]
     (changed.folder / "raw").mkdir()
     for index, array in enumerate(arrays):
         array.tofile(changed.folder / "raw" / f"{index:03}.bin")
@@ -273,7 +273,7 @@ def test_samples_from_python_and_raw_files(changed: Repository) -> None:
             "r.yaml", RECIPE.replace("{inputs: calibration.npy}", f"{{inputs: {source}}}")
         )
         changed.build("recipe=r.yaml")
-        assert changed.manifest("build/r/r-host.tar.gz")["quantization"] == before
+        assert changed.manifest("build/r/r-host.tar.gz")["inputs"]["samples"] == before
 
 
 def test_pytorch_network(tmp_path: Path) -> None:

@@ -30,4 +30,4 @@ class RunRecord:
     instructions_by_region: dict[str, int]
     tolerance: Tolerance
     agreement: Agreement
-    inputs: tuple[str, ...]
+    inputs: tuple[str, ...] = ()
