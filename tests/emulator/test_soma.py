@@ -206,7 +206,7 @@ def test_cycles_are_those_of_the_cost_model(build: BuildFirmware, run: RunFirmwa
         3 * 8 * 32 // 16 + 23,
         0,
     ]
-    weights = [2 * (27 * 16 + 64), 3 * (9 * 16 + 64), 2 * (64 * 16 + 256)]
+    weights = [2 * (27 * 16 + 64), 9 * 16 + 64, 2 * (64 * 16 + 256)]
     transfer = [3 * 8 * (70 + 2), *(70 + size // 16 for size in weights), 0, 70 + 32 * 8 * 32 // 16]
     np.testing.assert_array_equal(np.diff(counters, axis=0, prepend=0).T, [compute, transfer])
 

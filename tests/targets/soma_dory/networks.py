@@ -1,57 +1,103 @@
-"""MLPerf Tiny's int8 networks in shift arithmetic, made once a session."""
+"""Networks of one layer in DIANA's form, of which any part can be made another."""
 
 from __future__ import annotations
 
-import functools
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tvm
+from tvm import relax
 
-from firmwright.data.arrays import dequantised, on_grid
-from firmwright.models import ModelInterface, Tensor, tflite
-from firmwright.models import onnx as onnx_importer
-from firmwright.quantize.engine import quantize
-from firmwright.quantize.export import exported
-from firmwright.quantize.graph import PER_CHANNEL_OPSET, prepared
-from firmwright.quantize.integer_io import with_grids, without_float_io
-from firmwright.quantize.restore import restored
-from firmwright.quantize.shift_arithmetic import shift_network
-from firmwright.quantize.stated_ranges import stated_distributions
+from firmwright.builder import Graph
 from firmwright.transforms import CANONICAL
 
-from ...quantize.networks import options
-from ..firmware import Sample
-from ..test_tflite_networks import NETWORKS, mirrored, real_inputs
-
-OPTIONS = options(
-    scheme="pow2", arithmetic="shift", per_channel=False, calibration={"method": "model"}
-)
+Array = npt.NDArray[Any]
 
 
-@functools.cache
-def shifted_network(name: str) -> tuple[tvm.IRModule, ModelInterface, Tensor]:
-    """Return one of NETWORKS, quantised by its own ranges, and the input of the original."""
-    data = mirrored(NETWORKS[name]).read_bytes()
-    module, interface = tflite.import_model(data, name, {})
-    for transform in CANONICAL:
-        module = transform.apply(module)
-    found = restored(module, interface)
-    model = prepared(
-        exported(found.module, found.interface), found.interface.inputs, PER_CHANNEL_OPSET
+def ones(*shape: int, dtype: str = "int8") -> Array:
+    return np.ones(shape, dtype)
+
+
+@dataclass(frozen=True)
+class Form:
+    """The parts of a layer; None leaves one out, a shape makes it an input of the network.
+
+    ``kind`` is conv2d, dense or add; weights are OIHW, or (inputs, outputs).
+    """
+
+    kind: str = "conv2d"
+    x: tuple[int, ...] = (1, 16, 8, 8)
+    other: tuple[int, ...] = (1, 16, 8, 8)
+    dtype: str = "int8"
+    weights: Array | tuple[int, ...] = field(default_factory=lambda: ones(16, 16, 3, 3))
+    strides: tuple[int, int] = (1, 1)
+    padding: tuple[int, ...] = (1, 1, 1, 1)
+    dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
+    layouts: tuple[str, str] = ("NCHW", "OIHW")
+    sums: str = "int32"
+    bias: Array | tuple[int, ...] | None = field(
+        default_factory=lambda: ones(16, 1, 1, dtype="int32")
     )
-    quantised = quantize(model, stated_distributions(model, found.ranges), OPTIONS)
-    grids = without_float_io(quantised)
-    module, described = onnx_importer.import_model(quantised.SerializeToString(), name, {})
-    return *shift_network(module, with_grids(described, grids)), interface.inputs[0]
+    shift: int | Array | tuple[int, ...] | None = 7
+    clip: tuple[float, float] | None = (-128, 127)
+    result: str = "int8"
+    last_clip: tuple[float, float] | None = None
+
+    def module(self) -> tvm.IRModule:
+        """Return the network as the partition stage gets it."""
+        graph = Graph()
+        operands = iter(f"given{i}" for i in range(9))
+
+        def emit(expression: relax.Expr) -> relax.Var:
+            return graph.emit(expression, f"step_{next(steps)}")
+
+        def operand(value: int | Array | tuple[int, ...], dtype: str) -> relax.Expr:
+            if isinstance(value, tuple):
+                return graph.input(next(operands), value, dtype)
+            array = np.asarray(value, None if isinstance(value, np.ndarray) else dtype)
+            return relax.const(array, str(array.dtype))
+
+        steps = iter(range(20))
+        x = graph.input("x", self.x, self.dtype)
+        if self.kind == "conv2d":
+            result = emit(
+                relax.op.nn.conv2d(
+                    x, operand(self.weights, "int8"), list(self.strides), list(self.padding),
+                    list(self.dilation), self.groups, *self.layouts, out_dtype=self.sums,
+                )
+            )  # fmt: skip
+        elif self.kind == "dense":
+            result = emit(relax.op.matmul(x, operand(self.weights, "int8"), out_dtype=self.sums))
+        else:
+            other = graph.input("other", self.other, self.dtype)
+            wide = [emit(relax.op.astype(tensor, "int32")) for tensor in (x, other)]
+            result = emit(relax.op.add(*wide))
+        if self.bias is not None and self.kind != "add":
+            result = emit(relax.op.add(result, operand(self.bias, "int32")))
+        if self.shift is not None:
+            result = emit(relax.op.right_shift(result, operand(self.shift, self.sums)))
+        if self.clip is not None:
+            result = emit(relax.op.clip(result, *self.clip))
+        result = emit(relax.op.astype(result, self.result))
+        if self.last_clip is not None:
+            result = emit(relax.op.clip(result, *self.last_clip))
+        module = graph.output(result).module()
+        for transform in CANONICAL:
+            module = transform.apply(module)
+        return module
 
 
-def network_samples(name: str, count: int) -> list[Sample]:
-    """Return real inputs on the network's grid; random ones where nobody has recorded any."""
-    _, interface, original = shifted_network(name)
-    (tensor,) = interface.inputs
-    real = real_inputs(name)[:count]
-    if real:
-        given = [dequantised(array.reshape(tensor.shape), original) for array in real]
-        return [{tensor.name: on_grid(array, tensor)} for array in given]
-    make = np.random.default_rng(1)
-    return [{tensor.name: make.integers(-128, 128, tensor.shape, "int8")} for _ in range(count)]
+def dense(**parts: Any) -> Form:
+    given: dict[str, Any] = {"x": (1, 64), "weights": ones(64, 16)}
+    return Form(**{"kind": "dense", "bias": ones(16, dtype="int32"), **given, **parts})
+
+
+def add(**parts: Any) -> Form:
+    return Form(**{"kind": "add", **parts})
+
+
+def depthwise(**parts: Any) -> Form:
+    return Form(**{"weights": ones(16, 1, 3, 3), "groups": 16, **parts})

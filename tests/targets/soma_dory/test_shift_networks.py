@@ -13,8 +13,8 @@ from firmwright.transforms.rewriting import main_bindings, operator_name
 
 from ..firmware import run_generated
 from ..test_tflite_networks import NETWORKS
-from .networks import network_samples, shifted_network
 from .reference import evaluated
+from .shift_networks import network_samples, shifted_network
 
 COUNT = 12
 

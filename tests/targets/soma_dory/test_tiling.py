@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from firmwright.errors import UserError
 from firmwright.targets.soma_dory.cost import Accelerator, cycles
-from firmwright.targets.soma_dory.layer import Layer
+from firmwright.targets.soma_dory.layer import Kind, Layer
 from firmwright.targets.soma_dory.tiles import Tile, as_stored, footprint, sums_channels
 from firmwright.targets.soma_dory.tiling import best_tiling, no_tiling_reason
 from tests.benchmarks.dory_tiles import dory_tile
@@ -31,15 +31,15 @@ ACCELERATORS = st.builds(
 
 
 def every_tile(layer: Layer, accelerator: Accelerator) -> Iterator[Tile]:
-    """Walk all tiles that fit: multiples of 16 where the accelerator works in 16s, else any."""
+    """Walk all tiles that fit: of whole blocks where the accelerator works in blocks, else any."""
 
-    def multiples(length: int) -> list[int]:
-        return [*range(16, length, 16), length]
+    def multiples(length: int, of: int = 16) -> list[int]:
+        return [*range(of, length, of), length]
 
     channels = multiples(layer.out_channels)
     depths = [layer.in_channels]
     if not sums_channels(layer):
-        channels = list(range(1, layer.out_channels + 1))
+        channels = multiples(layer.out_channels, 4 if layer.kind is Kind.DEPTHWISE_CONV2D else 1)
     elif accelerator.input_channel_tiling:
         depths = multiples(layer.in_channels)
     rows = range(1, layer.out_height + 1)
@@ -105,9 +105,9 @@ REASONS = {
     "memory, which offers 64,000 B": (dense(5000, 10), DIANA),
     "its smallest tile (16 x 1 x 16 results of 64 input channels) needs 9,472 B of L1, "
     "which offers 4,000 B": (conv2d((64, 9, 40), 32), like_diana(l1=4000)),
-    "its smallest tile (1 x 1 x 16 results) needs 160 B of L1, which offers 100 B": (
+    "its smallest tile (4 x 1 x 16 results) needs 640 B of L1, which offers 400 B": (
         depthwise((8, 9, 40)),
-        like_diana(l1=200, double_buffering=True),
+        like_diana(l1=800, double_buffering=True),
     ),
 }
 
