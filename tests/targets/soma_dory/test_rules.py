@@ -187,7 +187,7 @@ CASES = (
             (dense(x=(1, 4000), weights=ones(4000, 16)), "B of the weight memory"),
             (
                 Form(x=(1, 16000, 8, 16), weights=ones(16, 16000, 1, 1), padding=(0, 0, 0, 0)),
-                "B of L1",
+                "B of the weight memory",
             ),
         ),
     ),
