@@ -27,7 +27,7 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.codegen.kernel import Kernels
     from firmwright.partition.layouts import stored_interface
     from firmwright.partition.outline import partition_module
-    from firmwright.planning import Program, make_plan, ram_needed
+    from firmwright.planning import Program, check_memory, make_plan, ram_needed
     from firmwright.planning.batch import batched_interface, choose_batch
     from firmwright.records import write_record
 
@@ -45,7 +45,10 @@ def run(job: Job, folder: Path) -> None:
         kernels = Kernels(tuple(r.kernel for r in lowered))
         plan = make_plan(partition, kernels)
         ports = stored_interface(ports, partition)
-        return ram_needed(Program(plan, partition, kernels, ports), job.platform)
+        program = Program(plan, partition, kernels, ports)
+        if size == 1:
+            check_memory(program, job.platform)
+        return ram_needed(program, job.platform)
 
     assert job.recipe.batch is not None
     choice = choose_batch(job.recipe.batch.size, job.recipe.batch.require, job.platform, needed)

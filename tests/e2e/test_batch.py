@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from .conftest import ROOT, Repository
+from .test_mistakes import fail
 
 PLATFORM = yaml.safe_load((ROOT / "toolchains" / "platforms" / "rv32-bare.yaml").read_text())
 
@@ -44,6 +45,14 @@ def test_require_is_a_gate(repository: Repository) -> None:
     assert done.returncode != 0
     assert "batch 16 wanted, 6 fits" in done.stderr
     assert "requires all 16" in done.stderr
+
+
+def test_not_even_one_sample_fits(repository: Repository) -> None:
+    small(repository, "17 KiB")
+    repository.write("batch.yaml", "model: digits.onnx\nplatform: small.yaml\nbatch: 16\n")
+    text = fail(repository, "recipe=batch.yaml")
+    assert "batch:batch-small: the network does not fit small: it needs " in text
+    assert text.count(" bytes  ") == 5
 
 
 def test_a_batch_on_the_command_line(repository: Repository) -> None:

@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from .conftest import Repository
+from .conftest import ROOT, Repository
 
 FLOAT = TensorProto.FLOAT
 
@@ -119,9 +119,30 @@ def test_arena_larger_than_ram_names_the_largest_buffers(repository: Repository)
     # Two buffers of 1 MiB in the arena, the input, four output floats, and the stack.
     needed = 2 * 1048576 + 1048576 + 16 + 16384
     assert f"does not fit rv32-bare: it needs {needed:,} bytes of RAM" in text
-    assert "1,048,576 are available" in text
+    assert f"1,048,576 are available, {needed - 1048576:,} too few" in text
     assert "1,048,576 bytes  input 'x'" in text
     assert text.count(" bytes  ") == 5
+
+
+def test_model_of_several_samples_is_told_how_many_fit(repository: Repository) -> None:
+    nodes = [helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[4, 4], strides=[4, 4])]
+    save(repository.folder / "m.onnx", nodes, [8, 4, 256, 256], [8, 4, 64, 64])
+    text = fail_with(repository, "model: m.onnx\n")
+    # A sample takes 1 MiB + 64 KiB, next to the stack.
+    assert "the model takes 8 samples at once, of which about 0 would fit" in text
+    save(repository.folder / "m.onnx", nodes, [8, 1, 256, 256], [8, 1, 64, 64])
+    text = fail_with(repository, "model: m.onnx\n")
+    assert "of which about 3 would fit: export it with a batch of 3" in text
+
+
+def test_weights_larger_than_flash_are_named(repository: Repository) -> None:
+    platform = (ROOT / "toolchains/platforms/rv32-bare.yaml").read_text(encoding="utf-8")
+    platform = platform.replace("size: 4 MiB", "size: 2 KiB").replace("rv32-bare", "small", 1)
+    repository.write("small.yaml", platform)
+    text = fail_with(repository, "model: digits.onnx\nplatform: small.yaml\n")
+    assert "does not fit small: its weights take " in text
+    assert " bytes of flash, 2,048 are available; the largest:" in text
+    assert text.count(" bytes  weights of region_") == 5
 
 
 def test_arena_larger_than_addresses_is_refused_where_memory_has_no_end(

@@ -57,11 +57,6 @@ def test_fewer_than_required_fails() -> None:
         choose_batch(16, True, RV32, linear)
 
 
-def test_not_even_one() -> None:
-    with pytest.raises(UserError, match="a single sample needs 2,000,000 bytes of RAM"):
-        choose_batch(16, False, RV32, lambda size: 2_000_000 * size)
-
-
 def test_without_memories_the_width_of_an_index_is_the_limit() -> None:
     host = replace(RV32, memories={}, stack=0)
     choice = choose_batch(10**9, False, host, lambda size: 1000 * size)

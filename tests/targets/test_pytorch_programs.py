@@ -306,3 +306,10 @@ def test_without_torch_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> N
         UserError, match=r"needs the package torch: pip install 'firmwright\[torch\]'"
     ):
         FORMATS["pt2"].load()
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_sixteen_bit_convolution_is_refused_with_a_way_out(kind: Any) -> None:
+    data = exported(nn.Conv2d(1, 2, 3).to(kind), torch.zeros(1, 1, 5, 5, dtype=kind))
+    with pytest.raises(UserError, match=r"cannot import .* export model.float\(\)"):
+        FORMATS["pt2"].load().import_model(data, "m.pt2", {})

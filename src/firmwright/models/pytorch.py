@@ -48,7 +48,10 @@ def import_model(
     def convert() -> tvm.IRModule:
         return importer.from_exported_program(core, False, True, False, None)
 
-    module = imported(name, convert)
+    try:
+        module = imported(name, convert)
+    except UserError as error:
+        raise UserError(f"{error}{advice_on_types(program)}") from None
     variables = {
         str(value.name): labels[node.name]
         for node, value in importer.env.items()
@@ -69,6 +72,14 @@ def import_model(
         ),
     )
     return module, interface
+
+
+def advice_on_types(program: torch.export.ExportedProgram) -> str:
+    """TVM 0.27 takes the results of convolutions and products for float32, whatever goes in."""
+    types = {t.dtype for t in program.state_dict.values()}
+    if types & {torch.float16, torch.bfloat16}:
+        return "; 16-bit floats come as ONNX, or export model.float()"
+    return ""
 
 
 def load_program(data: bytes, name: str) -> torch.export.ExportedProgram:

@@ -18,13 +18,13 @@ from firmwright.transforms.rewriting import dtype_of
 
 
 class Importer(ExportedProgramImporter):  # type: ignore[misc]
-    """Converts a program in core operators; ``arrays`` are its weights by placeholder name."""
+    """Converts a program in core operators; ``stored`` has its tensors by placeholder name."""
 
     def __init__(self, program: torch.export.ExportedProgram) -> None:
         super().__init__()
         stored = {**program.state_dict, **program.constants}
-        self.arrays = {
-            spec.arg.name: stored[spec.target].detach().numpy()
+        self.stored = {
+            spec.arg.name: stored[spec.target].detach()
             for spec in program.graph_signature.input_specs
             if spec.target in stored
         }
@@ -57,9 +57,9 @@ class Importer(ExportedProgramImporter):  # type: ignore[misc]
     def dequantize_per_channel(self, node: torch.fx.Node) -> relax.Var:
         """Import ``dequantize_per_channel(x, scales, zero points, axis, …)``."""
         x, scales, zero_points, axis = node.args[:4]
-        scale = self.arrays[scales.name].astype("float32")
-        zeros = np.zeros(len(scale)) if zero_points is None else self.arrays[zero_points.name]
-        grid = [relax.const(scale, "float32"), relax.const(zeros.astype("int32"), "int32")]
+        scale = self.stored[scales.name].float().numpy()
+        zeros = np.zeros(len(scale)) if zero_points is None else self.stored[zero_points.name]
+        grid = [relax.const(scale, "float32"), relax.const(np.asarray(zeros, "int32"), "int32")]
         return self.block_builder.emit(relax.op.dequantize(self.env[x], *grid, axis))
 
     def _select(self, node: torch.fx.Node) -> relax.Var:

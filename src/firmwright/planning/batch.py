@@ -55,7 +55,7 @@ def choose_batch(
 ) -> BatchChoice:
     """Find the largest batch up to ``wanted``; ``ram_needed`` gives the bytes for a batch size.
 
-    Raises UserError where not even one sample fits, or fewer than wanted with ``require``.
+    A single sample has to fit. Raises UserError where fewer than wanted do, with ``require``.
     """
     memory, available = capacity(platform)
     needed = cache(ram_needed)
@@ -65,14 +65,9 @@ def choose_batch(
         actual_batch_size=actual,
         memory=memory,
         capacity=available,
-        needs=needed(max(actual, 1)),
+        needs=needed(actual),
         next_needs=None if actual == wanted else needed(actual + 1),
     )
-    if actual == 0:
-        raise UserError(
-            f"batch: a single sample needs {choice.needs:,} bytes of RAM, {platform.name} has "
-            f"{available:,}"
-        )
     if require and actual < wanted:
         raise UserError(
             f"batch: {choice}; the recipe requires all {wanted:,}: lower `batch`, drop `require`, "
@@ -82,14 +77,12 @@ def choose_batch(
 
 
 def largest(wanted: int, available: int, needed: Callable[[int], int]) -> int:
-    """Return the largest batch that fits, 0 if none does.
+    """Return the largest batch that fits; one sample does.
 
     Memory grows with the batch almost in proportion, so a straight line through the first two
     sizes comes close; from there every size is tried, for a placement need not be as tight for
     each.
     """
-    if needed(1) > available:
-        return 0
     if wanted == 1:
         return 1
     growth = max(needed(2) - needed(1), 1)

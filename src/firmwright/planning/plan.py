@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from firmwright.codegen.kernel import Kernels
@@ -15,6 +16,9 @@ LARGEST_SHOWN = 5
 
 ADDRESSABLE = 2**31 - 1
 """Bytes; the generated C indexes with 32-bit integers, and a host's linker places no more."""
+
+ARENA, PORTS = "arena", "inputs and outputs"
+GROW_WITH_BATCH = (ARENA, PORTS)
 
 BOX_BYTES = 24
 """Of an object that a detection found: five floats and its class (``detection.h``)."""
@@ -143,10 +147,8 @@ def memory_parts(program: Program, platform: Platform) -> list[Consumer]:
     """Return what takes RAM together; weights and code only where there is no flash."""
     interface = program.interface
     parts = [
-        Consumer(program.plan.arena_bytes, "arena"),
-        Consumer(
-            sum(t.bytes for t in (*interface.inputs, *interface.outputs)), "inputs and outputs"
-        ),
+        Consumer(program.plan.arena_bytes, ARENA),
+        Consumer(sum(t.bytes for t in (*interface.inputs, *interface.outputs)), PORTS),
         Consumer(program.boxes * BOX_BYTES, "boxes"),
         Consumer(platform.stack, "stack"),
     ]
@@ -162,7 +164,12 @@ def ram_needed(program: Program, platform: Platform) -> int:
 
 
 def check_memory(program: Program, platform: Platform) -> None:
-    """Raise UserError when everything together exceeds the memory."""
+    """Raise UserError when everything together exceeds the RAM, or the weights the flash.
+
+    The message has the largest consumers, and where the model itself takes several samples at
+    once, how many would fit.
+    """
+    check_flash(program, platform)
     _, available = capacity(platform)
     parts = memory_parts(program, platform)
     needed = sum(part.bytes for part in parts)
@@ -174,11 +181,54 @@ def check_memory(program: Program, platform: Platform) -> None:
         "\n".join(
             [
                 f"the network does not fit {platform.name}: it needs {needed:,} bytes of RAM "
-                f"({shares}), {available:,} are available; the largest buffers:",
+                f"({shares}), {available:,} are available, "
+                f"{needed - available:,} too few; the largest buffers:",
                 *(f"  {c.bytes:>12,} bytes  {c.what}" for c in consumers[:LARGEST_SHOWN]),
+                *smaller_batch(program.interface, parts, available),
             ]
         )
     )
+
+
+def check_flash(program: Program, platform: Platform) -> None:
+    """Raise UserError where already the weights do not fit; of the code the linker tells."""
+    flash = platform.memories.get("flash")
+    weights = {
+        w.tensor: Consumer(w.bytes, f"weights of {k.region}")
+        for k in program.kernels.kernels
+        for w in k.weights
+    }
+    needed = sum(w.bytes for w in weights.values())
+    if flash is None or platform.all_in_ram or needed <= flash.size:
+        return
+    largest = sorted(weights.values(), key=lambda c: (-c.bytes, c.what))[:LARGEST_SHOWN]
+    raise UserError(
+        "\n".join(
+            [
+                f"the network does not fit {platform.name}: its weights take {needed:,} bytes of "
+                f"flash, {flash.size:,} are available; the largest:",
+                *(f"  {c.bytes:>12,} bytes  {c.what}" for c in largest),
+            ]
+        )
+    )
+
+
+def smaller_batch(
+    interface: ModelInterface, parts: list[Consumer], available: int
+) -> Iterator[str]:
+    """Say how many samples would fit, where the model itself takes several at once.
+
+    That is, where all inputs and outputs have the same length along their first axis. Buffers
+    grow with it almost in proportion.
+    """
+    lengths = {t.shape[:1] for t in (*interface.inputs, *interface.outputs)}
+    size = lengths.pop()[0] if len(lengths) == 1 and () not in lengths else 1
+    if size > 1:
+        growing = sum(p.bytes for p in parts if p.what in GROW_WITH_BATCH)
+        left = available - sum(p.bytes for p in parts) + growing
+        fits = max(0, left) * size // growing
+        advice = f"export it with a batch of {fits}" if fits else "not even one of them fits"
+        yield f"the model takes {size} samples at once, of which about {fits} would fit: {advice}"
 
 
 def memory_consumers(program: Program, platform: Platform) -> list[Consumer]:
