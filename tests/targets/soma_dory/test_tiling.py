@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from firmwright.errors import UserError
 from firmwright.targets.soma_dory.cost import Accelerator, cycles
-from firmwright.targets.soma_dory.layer import Kind, Layer
+from firmwright.targets.soma_dory.layer import Layer
 from firmwright.targets.soma_dory.tiles import Tile, as_stored, footprint, sums_channels
 from firmwright.targets.soma_dory.tiling import best_tiling, no_tiling_reason
 from tests.benchmarks.dory_tiles import dory_tile
@@ -105,7 +105,7 @@ REASONS = {
     "memory, which offers 64,000 B": (dense(5000, 10), DIANA),
     "its smallest tile (16 x 1 x 16 results of 64 input channels) needs 9,472 B of L1, "
     "which offers 4,000 B": (conv2d((64, 9, 40), 32), like_diana(l1=4000)),
-    "its smallest tile (4 x 1 x 16 results) needs 640 B of L1, which offers 100 B": (
+    "its smallest tile (4 x 1 x 16 results) needs 640 B of L1, which offers 400 B": (
         depthwise((8, 9, 40)),
         like_diana(l1=800, double_buffering=True),
     ),
