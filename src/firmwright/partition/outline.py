@@ -19,6 +19,8 @@ from firmwright.models.interface import (
 from firmwright.partition.grouping import Group, group_operators, read_variables
 from firmwright.partition.layouts import with_layout
 from firmwright.partition.operators import (
+    ELEMENTWISE,
+    LAYOUT,
     RESHAPES,
     Kind,
     kinds_in,
@@ -35,6 +37,11 @@ from firmwright.transforms.rewriting import (
     operator_name,
     static_shape,
 )
+
+FINISHING = frozenset(
+    f"relax.{name}" for name in ("quantize", "dequantize", "right_shift", "clip", "astype")
+)
+"""Operators that go with another one, which a region is named after."""
 
 
 def partition_module(
@@ -247,13 +254,19 @@ def anchor_of(group: Group) -> str:
 
 
 def anchor_binding(group: Group) -> relax.VarBinding:
-    """Return the operator that the group is about: the costliest, else the last that computes."""
+    """Return the operator that the group is about.
+
+    That is the costliest, else the last that sums up or compares many elements, else the last
+    that computes at all.
+    """
     by_cost = max(group.bindings, key=lambda b: multiply_accumulates(b.value))
     if multiply_accumulates(by_cost.value):
         return by_cost
-    silent = ("quantize", "dequantize", "right_shift", "clip", "astype")
-    telling = [b for b in group.bindings if short_name(b.value) not in silent]
-    return telling[-1] if telling else group.bindings[-1]
+    for passed_over in (ELEMENTWISE | LAYOUT, FINISHING):
+        telling = [b for b in group.bindings if operator_name(b.value) not in passed_over]
+        if telling:
+            return telling[-1]
+    return group.bindings[-1]
 
 
 def region_name(index: int, group: Group) -> str:
