@@ -51,11 +51,13 @@ def test_recipe_page_is_fresh() -> None:
     run("firmwright.recipe.docs", "--check")
 
 
-def test_published_manifest_schema_is_fresh() -> None:
-    from firmwright.bundle.manifest import published_schema
+def test_published_schemas_are_fresh() -> None:
+    from firmwright.bundle import manifest
+    from firmwright.partition import explanation
 
-    stored = files("firmwright.bundle").joinpath("manifest.schema.json").read_text()
-    assert json.loads(stored) == published_schema()
+    for module, name in ((manifest, "manifest"), (explanation, "explanation")):
+        stored = files(module.__package__ or "").joinpath(f"{name}.schema.json").read_text()
+        assert json.loads(stored) == module.published_schema()
 
 
 def test_every_package_is_in_the_wheel() -> None:

@@ -1,4 +1,4 @@
-"""Three integer networks for DIANA's digital accelerator, built by hand; one recipe each."""
+"""Integer networks for DIANA's digital accelerator, built by hand; a recipe each."""
 
 from __future__ import annotations
 
@@ -25,6 +25,11 @@ def two_convs(strides: tuple[int, int] = (1, 1)) -> Graph:
     weights = random_array((8, 32, 3, 3), seed=2)
     x = graph.conv2d(x, "conv2", weights, np.ones(8, "int32"), strides=strides, shift_bits=4)
     return graph.output(x)
+
+
+def two_convs_with_strides() -> Graph:
+    """Two convolutions; the accelerator has not the second one's strides."""
+    return two_convs(strides=(1, 2))
 
 
 def two_convs_with_residual() -> Graph:

@@ -1,0 +1,176 @@
+"""examples/diana: the graphs as firmware, what explains them, what makes a build of them stale."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from firmwright.builder import random_array
+from firmwright.models import Tensor
+from firmwright.verify.samples import random_samples
+
+from .conftest import HOST_STAGES, ROOT, Repository
+
+Array = npt.NDArray[Any]
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Repository:
+    folder = tmp_path / "diana"
+    shutil.copytree(ROOT / "examples" / "diana", folder)
+    repository = Repository(folder)
+    repository.write("dodo.py", "from firmwright.tasks.dodo import *\n")
+    return repository
+
+
+def conv(x: Array, weights: Array, bias: Array, act: bool, shift_bits: int) -> Array:
+    """Convolve in int64 with a border of one zero, shift, clip."""
+    padded = np.pad(x.astype("int64"), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
+    total = np.einsum("nchwij,ocij->nohw", windows, weights.astype("int64"))
+    shifted = (total + bias.reshape(-1, 1, 1)) >> shift_bits
+    return np.clip(shifted, 0 if act else -128, 127).astype("int8")
+
+
+def one_conv(x: Array) -> Array:
+    weights = random_array((5, 3, 3, 3), seed=1, low=-10, high=10)
+    bias = random_array((5,), "int32", seed=2, low=-10, high=10)
+    return conv(x, weights, bias, True, 0)
+
+
+def two_convs(x: Array) -> Array:
+    x = conv(x, random_array((32, 3, 3, 3), seed=1), np.ones(32, "int32"), True, 4)
+    return conv(x, random_array((8, 32, 3, 3), seed=2), np.ones(8, "int32"), False, 4)
+
+
+def two_convs_with_strides(x: Array) -> Array:
+    return two_convs(x)[..., ::2]
+
+
+def two_convs_with_residual(x: Array) -> Array:
+    y = conv(x, random_array((16, 32, 3, 3), seed=1), np.ones(16, "int32"), True, 4)
+    y = conv(y, random_array((32, 16, 3, 3), seed=2), np.ones(32, "int32"), False, 4)
+    return np.clip(x.astype("int32") + y, -128, 127).astype("int8")
+
+
+NETWORKS = {
+    "one_conv": (one_conv, 3),
+    "two_convs": (two_convs, 3),
+    "two_convs_with_residual": (two_convs_with_residual, 32),
+    "two_convs_with_strides": (two_convs_with_strides, 3),
+    "two_convs_without_fusion": (two_convs_with_strides, 3),
+}
+
+
+@pytest.mark.parametrize(
+    ("names", "platform", "options"),
+    [
+        (tuple(NETWORKS), "diana", ()),
+        (("two_convs_with_residual",), "host", ()),
+        (("two_convs",), "cortex-m4-bare", ("target=c",)),
+    ],
+)
+def test_the_graphs_equal_numpy(
+    models: Repository, names: tuple[str, ...], platform: str, options: tuple[str, ...]
+) -> None:
+    recipes = ",".join(f"{name}.yaml" for name in names)
+    models.build(f"recipe={recipes}", f"platform={platform}", *options)
+    for name in names:
+        network, channels = NETWORKS[name]
+        given = random_samples([Tensor("input", (1, channels, 32, 32), "int8")], 2, 0)
+        wanted = np.stack([network(np.asarray(sample["input"])) for sample in given])
+        with np.load(models.folder / "build" / name / platform / "run" / "outputs.npz") as found:
+            np.testing.assert_array_equal(found["firmware_0"], wanted)
+            np.testing.assert_array_equal(found["reference_0"], wanted)
+        assert len(np.unique(wanted)) > 10
+        run = models.manifest(f"build/{name}/{name}-{platform}.tar.gz")["run"]
+        assert "Relax virtual machine" in run["reference"]
+        assert run["differences"] == 0
+
+
+def explain(models: Repository, recipe: str, *options: str) -> subprocess.CompletedProcess[str]:
+    return models.run(sys.executable, "-m", "firmwright.cli", "explain", recipe, *options)
+
+
+def test_explain_needs_no_compiler_and_names_the_rule(models: Repository) -> None:
+    models.environment["PATH"] = ""
+    done = explain(models, "two_convs_with_strides.yaml", "--toolchain", "riscv64-unknown-elf-gcc")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    refused = lines.index(
+        "    soma_dory: strides: its strides are [1, 2]; they may be [1, 1] or [2, 2]"
+    )
+    assert lines[refused - 1].split()[-2:] == ["c", "conv2"]
+    assert lines[-1] == "42.9 % of MACs on soma_dory, 2 boundaries, 1 CPU operator"
+    assert not (models.folder / "build" / "two_convs_with_strides" / "diana" / "kernels").exists()
+
+
+def test_explained_json_is_what_its_schema_says(models: Repository) -> None:
+    done = explain(models, "two_convs_with_strides.yaml", "--json")
+    explained = json.loads(done.stdout)
+    name = "explanation.schema.json"
+    schema = json.loads(files("firmwright.partition").joinpath(name).read_text())
+    jsonschema.validate(explained, schema)
+    second = next(o for o in explained["operators"] if o["name"] == "conv2")
+    assert (second["kind"], second["device"], second["macs"]) == ("conv2d", "c", 1179648)
+    assert [r["rule"] for r in second["refusals"]] == ["strides"]
+    summary = explained["summary"]
+    assert summary["macs_by_device"] == {"soma_dory": 884736, "c": 1179648}
+    assert summary["macs"] == sum(summary["macs_by_device"].values())
+
+
+@pytest.mark.parametrize("demand", ["allow_fallback: false", "require_offload: 50 %"])
+def test_a_demand_that_is_not_met_fails_the_build(models: Repository, demand: str) -> None:
+    recipe = models.folder / "two_convs_with_strides.yaml"
+    recipe.write_text(recipe.read_text(encoding="utf-8") + demand + "\n", encoding="utf-8")
+    explained = explain(models, recipe.name)
+    built = models.doit("build", f"recipe={recipe.name}")
+    for done in (explained, built):
+        assert done.returncode == 1
+        assert f"{recipe.name}: {demand}" in done.stderr
+        assert "conv2d ('conv2'), 1,179,648 MACs\n    soma_dory: strides: " in done.stderr
+        assert "Traceback" not in done.stderr
+    assert "42.9 % of MACs on soma_dory" in explained.stdout
+    assert (
+        models.doit("build", f"recipe={recipe.name}", "target=c", "platform=host").returncode == 0
+    )
+
+
+def test_a_build_follows_the_modules_of_the_recipes_folder(models: Repository) -> None:
+    build = ("recipe=one_conv.yaml", "platform=host", "target=c")
+    models.write("weights.py", "BITS = 0\n")
+    module = models.folder / "networks.py"
+    text = module.read_text(encoding="utf-8")
+    text = text.replace("import numpy as np", "import numpy as np\nfrom weights import BITS")
+    module.write_text(text.replace("shift_bits=0", "shift_bits=BITS"), encoding="utf-8")
+    assert models.build(*build) == HOST_STAGES
+    assert models.build(*build) == []
+    with module.open("a", encoding="utf-8") as stream:
+        stream.write("# a remark\n")
+    assert models.build(*build) == ["model"]  # the same network: the rebuild stops here
+    models.write("weights.py", "BITS = 3\n")
+    assert models.build(*build) == HOST_STAGES
+    assert sorted(p.name for p in models.folder.iterdir()) == sorted(
+        ["README.md", "build", "dodo.py", "networks.py", "weights.py"]
+        + [f"{name}.yaml" for name in NETWORKS]
+    )
+
+
+def test_the_users_error_reaches_the_terminal_without_a_traceback(models: Repository) -> None:
+    models.write("networks.py", "def one_conv():\n    raise ValueError('no such layer')\n")
+    done = models.doit("build", "recipe=one_conv.yaml", "platform=host")
+    assert done.returncode == 1
+    assert (
+        "networks.py:2: ValueError: no such layer (networks:one_conv)" in done.stdout + done.stderr
+    )
+    assert "Traceback" not in done.stdout + done.stderr
