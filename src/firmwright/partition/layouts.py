@@ -108,7 +108,7 @@ def without_transforms(
                 reached |= touched
     plain = [r for r in partition.regions if r.name in inside - {*native, *carried}]
     if plain:
-        lines = [f"  {r.anchor} ({', '.join(r.sources)}) on {r.device}" for r in plain]
+        lines = [f"  {r.anchor} ('{', '.join(r.sources) or r.name}') on {r.device}" for r in plain]
         raise UserError(
             "layout transforms are off, but these operators need plain tensors and are connected "
             "with an accelerator that has a layout of its own:\n" + "\n".join(lines)

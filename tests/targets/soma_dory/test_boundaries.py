@@ -224,7 +224,7 @@ def test_without_transforms_the_network_reads_and_writes_the_devices_layout(make
 
 
 def test_without_transforms_what_needs_plain_tensors_is_refused_by_name() -> None:
-    with pytest.raises(UserError, match=r"(?s)transforms are off.*max_pool2d \(pooled\) on c"):
+    with pytest.raises(UserError, match=r"(?s)transforms are off.*max_pool2d \('pooled'\) on c"):
         without_transforms(joined)
 
 

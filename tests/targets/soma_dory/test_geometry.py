@@ -14,6 +14,8 @@ from firmwright.targets.soma_dory.geometry import (
     with_wider_kernel,
 )
 from firmwright.targets.soma_dory.layer import Array, Kind, Layer
+from firmwright.targets.soma_dory.rules import broken_by_layer
+from firmwright.toolchain import load_platform
 
 
 def layer(
@@ -105,8 +107,9 @@ def test_every_form_gives_the_same_sums(before: Layer) -> None:
     for form in forms(before):
         after = form.layer
         top, left, bottom, right = after.padding
-        assert (top, left) == (bottom, right) == tuple(k // 2 for k in after.kernel)
-        assert set(after.kernel) <= {1, 3, 5, 7}
+        width = after.kernel[1]
+        assert left == right == width // 2 and width in (1, 3, 5, 7)
+        assert (top, bottom) == (before.padding[0], before.padding[2]) or top == bottom
         assert np.array_equal(
             sums(after, pairs_of(images) if form.pairs else images), sums(before, images)
         )
@@ -128,15 +131,18 @@ def test_padding_in_front_becomes_the_layers_own(
 
 @pytest.mark.parametrize("depthwise", [False, True])
 def test_same_of_tflite_with_stride_2_is_a_wider_kernel(depthwise: bool) -> None:
-    wider = with_wider_kernel(layer((96, 32), (3, 3), (2, 2), (0, 0, 1, 1), depthwise=depthwise))
-    assert wider is not None and wider.weights is not None
-    assert (wider.kernel, wider.padding) == ((5, 5), (2, 2, 2, 2))
-    assert not wider.weights[:, :, :2].any() and not wider.weights[:, :, :, :2].any()
+    before = layer((96, 32), (3, 3), (2, 2), (0, 0, 1, 1), depthwise=depthwise)
+    columns, both = (form.layer for form in forms(before) if not form.pairs)
+    assert columns.weights is not None and both.weights is not None
+    assert (columns.kernel, columns.padding) == ((3, 5), (0, 2, 1, 2))
+    assert not columns.weights[:, :, :, :2].any()
+    assert (both.kernel, both.padding) == ((5, 5), (2, 2, 2, 2))
+    assert not both.weights[:, :, :2].any()
 
 
 def test_first_layer_of_ds_cnn_convolves_pairs() -> None:
     before = layer((49, 10), (10, 4), (2, 2), (4, 1, 5, 1), channels=1)
-    assert with_wider_kernel(before) is None
+    assert with_wider_kernel(before, (0, 1)) is None
     after = with_pairs_as_channels(before)
     assert after is not None
     assert (after.in_channels, after.in_height, after.in_width) == (4, 25, 5)
@@ -146,12 +152,13 @@ def test_first_layer_of_ds_cnn_convolves_pairs() -> None:
 @pytest.mark.parametrize(
     "before",
     [
-        layer((8, 8), (3, 3), (1, 1), (0, 0, 0, 0)),  # fewer results than padding by a half gives
-        layer((8, 8), (10, 10), (1, 1), (4, 4, 5, 5)),  # too large, and nothing moves by pairs
+        layer((8, 8), (3, 3), (1, 1), (0, 0, 0, 0)),  # fewer columns than padding by a half gives
+        layer((8, 8), (9, 9), (1, 1), (4, 4, 4, 4)),  # too large, and nothing moves by pairs
         layer((16, 16), (16, 3), (2, 2), (7, 0, 7, 1)),  # too large in pairs too
         layer((16, 16), (8, 8), (2, 2), (3, 3, 3, 3), depthwise=True),  # pairs would mix channels
         layer((8, 8), (8, 8), (1, 2), (3, 3, 4, 3)),
     ],
 )
-def test_what_has_no_other_form(before: Layer) -> None:
-    assert not list(forms(before))
+def test_what_has_no_form_for_the_accelerator(before: Layer) -> None:
+    numbers = load_platform("diana").accelerators["soma_dory"]
+    assert all(broken_by_layer(form.layer, numbers) for form in forms(before))

@@ -17,6 +17,7 @@ from firmwright.targets import load_mix
 from firmwright.targets.soma_dory.layer import Array, Kind, Layer
 from firmwright.targets.soma_dory.matching import layer_of
 from firmwright.targets.soma_dory.rewrites import rewrite_refused
+from firmwright.targets.soma_dory.rules import broken_by_layer
 from firmwright.toolchain import load_platform
 from firmwright.transforms.rewriting import (
     constant_array,
@@ -78,10 +79,7 @@ def layers_of(module: tvm.IRModule) -> dict[relax.Var, Layer]:
 
 
 def runs_on_diana(layer: Layer) -> bool:
-    """The accelerator's rule: odd kernels of at most 7, half of them on every side."""
-    half = tuple(k // 2 for k in layer.kernel)
-    fits = set(layer.kernel) <= {1, 3, 5, 7} and layer.padding == (*half, *half)
-    return fits and layer.strides in ((1, 1), (2, 2))
+    return not broken_by_layer(layer, load_platform("diana").accelerators["soma_dory"])
 
 
 def rewritten(module: tvm.IRModule) -> tvm.IRModule:
@@ -160,5 +158,5 @@ def test_multiplications_by_the_new_zeros_are_not_counted() -> None:
     outlined, partition = partition_module(module, interface, mix)
     (region,) = (r for r in partition.regions if r.anchor == "conv2d")
     layer = layer_of(outlined[region.name])
-    assert region.device == "soma_dory" and layer.kernel == (5, 5)
+    assert region.device == "soma_dory" and layer.kernel == (3, 5)
     assert region.macs == partition.macs == 5 * 4 * 5 * 3 * 3 * 3

@@ -157,17 +157,25 @@ CASES = (
         tuple((Form(strides=s), f"its strides are {[*s]}") for s in ((3, 3), (1, 2), (2, 1))),
     ),
     Case(
-        "symmetric padding",
-        (Form(),),
-        ((Form(strides=(2, 2), padding=(0, 0, 1, 1)), "it pads by [0, 0, 1, 1]"),),
+        "padding of rows",
+        (
+            Form(),
+            Form(padding=(0, 1, 0, 1)),
+            Form(padding=(0, 1, 1, 1)),
+            Form(strides=(2, 2), padding=(0, 1, 1, 1)),
+        ),
+        (
+            (Form(padding=(2, 1, 0, 1)), "it pads rows by 2 and 0"),
+            (Form(padding=(0, 1, 2, 1)), "a kernel of 3 x 3 by up to 1, half of the kernel"),
+        ),
     ),
     Case(
-        "padding",
+        "padding of columns",
         (Form(padding=(1, 1, 1, 1)),),
         (
-            (Form(padding=(0, 0, 0, 0)), "it pads a kernel of 3 x 3 by 0 and 0"),
-            # HTVM's own test lets a layer pass that keeps the size along one axis only.
-            (Form(padding=(1, 0, 1, 0)), "it pads a kernel of 3 x 3 by 1 and 0"),
+            (Form(padding=(0, 0, 0, 0)), "it pads columns by 0 and 0"),
+            (Form(strides=(2, 2), padding=(0, 0, 1, 1)), "it pads columns by 0 and 1"),
+            (Form(padding=(1, 2, 1, 2)), "a kernel of 3 x 3 by 1, half of the kernel"),
         ),
     ),
     Case(

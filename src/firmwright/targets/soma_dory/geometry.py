@@ -1,7 +1,7 @@
 """Convolutions that the accelerator cannot run, as convolutions of the same sums that it can.
 
-It pads both sides of an image alike, by half of an odd kernel of at most 7. Weights of zero make
-other kernels look so; no result changes, because a weight of zero adds nothing.
+Its kernels are odd and of at most 7, and it pads columns by half of them on both sides. Weights of
+zero make other kernels look so; no result changes, because a weight of zero adds nothing.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from firmwright.targets.soma_dory.layer import Array, Kind, Layer
+from firmwright.targets.soma_dory.layer import Kind, Layer
 
 KERNELS = (1, 3, 5, 7)
+
+COLUMNS, ROWS_AND_COLUMNS = (1,), (0, 1)
 
 
 @dataclass(frozen=True)
@@ -40,10 +42,11 @@ def forms(layer: Layer, padded: tuple[int, int, int, int] | None = None) -> Iter
     if padded is not None:
         starts.insert(0, Form(with_padding(layer, padded), unpadded=True))
         yield starts[0]
-    for start in starts:
-        wider = with_wider_kernel(start.layer)
-        if wider is not None:
-            yield replace(start, layer=wider)
+    for axes in (COLUMNS, ROWS_AND_COLUMNS):
+        for start in starts:
+            wider = with_wider_kernel(start.layer, axes)
+            if wider is not None:
+                yield replace(start, layer=wider)
     for start in starts:
         paired = with_pairs_as_channels(start.layer)
         if paired is not None:
@@ -62,22 +65,30 @@ def with_padding(layer: Layer, padded: tuple[int, int, int, int]) -> Layer:
     )
 
 
-def with_wider_kernel(layer: Layer) -> Layer | None:
-    """Return the layer with an odd kernel and half of it as padding, or None if there is none.
+def with_wider_kernel(layer: Layer, axes: tuple[int, ...]) -> Layer | None:
+    """Return the layer with an odd kernel and half of it as padding along ``axes``, None if none.
 
-    The kernel keeps its place over the image: TFLite's SAME of a 3 x 3 kernel with stride 2 on an
-    even image pads (0, 1), which is a 5 x 5 kernel with padding 2 whose first two rows and
-    columns are zeros.
+    Axis 0 is that of rows, 1 that of columns. The kernel keeps its place over the image: TFLite's
+    SAME of a kernel of 3 columns with stride 2 on an even image pads (0, 1), which is a kernel of
+    5 columns with padding 2 whose first two columns are zeros.
     """
     if layer.weights is None:
         return None
-    places = [odd_kernel(layer, axis) for axis in (0, 1)]
-    if None in places:
-        return None
-    (height, row), (width, column) = (place for place in places if place is not None)
-    weights = np.zeros((*layer.weights.shape[:2], height, width), "int8")
-    weights[:, :, row : row + layer.kernel[0], column : column + layer.kernel[1]] = layer.weights
-    return with_kernel(layer, weights)
+    kernel, padding, place = list(layer.kernel), list(layer.padding), [0, 0]
+    for axis in axes:
+        found = odd_kernel(layer, axis)
+        if found is None:
+            return None
+        kernel[axis], place[axis] = found
+        padding[axis] = padding[axis + 2] = kernel[axis] // 2
+    weights = np.zeros((*layer.weights.shape[:2], *kernel), "int8")
+    over_rows, over_columns = (slice(p, p + k) for p, k in zip(place, layer.kernel, strict=True))
+    weights[:, :, over_rows, over_columns] = layer.weights
+    height, width = kernel
+    top, left, bottom, right = padding
+    return replace(
+        layer, weights=weights, kernel=(height, width), padding=(top, left, bottom, right)
+    )
 
 
 def odd_kernel(layer: Layer, axis: int) -> tuple[int, int] | None:
@@ -102,7 +113,7 @@ def with_pairs_as_channels(layer: Layer) -> Layer | None:
         return None
     if not (keeps_size(layer, 0) and keeps_size(layer, 1)):
         return None
-    reach = [reach_in_pairs(layer, axis) for axis in (0, 1)]
+    reach = reach_in_pairs(layer, 0), reach_in_pairs(layer, 1)
     kernel = [2 * r + 1 for r in reach]
     if not set(kernel) <= set(KERNELS):
         return None
@@ -113,14 +124,16 @@ def with_pairs_as_channels(layer: Layer) -> Layer | None:
     single[:, :, row : row + layer.kernel[0], column : column + layer.kernel[1]] = layer.weights
     pairs = single.reshape(outputs, channels, kernel[0], 2, kernel[1], 2)
     weights = pairs.transpose(0, 1, 3, 5, 2, 4).reshape(outputs, 4 * channels, *kernel)
-    halved = replace(
+    return replace(
         layer,
         in_channels=4 * channels,
         in_height=layer.out_height,
         in_width=layer.out_width,
+        kernel=(kernel[0], kernel[1]),
         strides=(1, 1),
+        padding=(*reach, *reach),
+        weights=np.ascontiguousarray(weights),
     )
-    return with_kernel(halved, np.ascontiguousarray(weights))
 
 
 def reach_in_pairs(layer: Layer, axis: int) -> int:
@@ -134,10 +147,3 @@ def keeps_size(layer: Layer, axis: int) -> bool:
     size = (layer.in_height, layer.in_width)[axis]
     results = (layer.out_height, layer.out_width)[axis]
     return results == -(-size // layer.strides[axis])
-
-
-def with_kernel(layer: Layer, weights: Array) -> Layer:
-    """Return the layer with these weights (O, I, height, width) and half of them as padding."""
-    height, width = weights.shape[2:]
-    half = (height // 2, width // 2)
-    return replace(layer, weights=weights, kernel=(height, width), padding=(*half, *half))
