@@ -83,7 +83,7 @@ def test_the_whole_network_runs_on_one_device_without_a_reason() -> None:
 
 
 def test_the_explanation_counts_macs_boundaries_and_operators() -> None:
-    _, _, explanation = partitioned(network(), mix_of("soma_dory -layout_transform=0, c"))
+    _, _, explanation = partitioned(network(), mix_of("soma_dory, c"))
     first, second, scores = 147456, 73728, 2560
     summary = explanation.summary
     assert summary.macs_by_device == {"soma_dory": first + scores, "c": second}
