@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -228,3 +229,9 @@ def test_every_rule_has_cases() -> None:
     named = {rule.name for rule in (*rules().operators, *rules().layer)}
     assert named == {case.rule for case in CASES}
     assert all(case.accepted and case.refused for case in CASES)
+
+
+def test_the_page_lists_every_rule() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "diana.md").read_text(encoding="utf-8")
+    for rule in (*rules().operators, *rules().layer):
+        assert f"| {rule.name} |" in page
