@@ -33,19 +33,21 @@ TEMPLATES = {
 }
 
 
-def layer_body(tiling: Tiling) -> str:
+def layer_body(tiling: Tiling, double_buffering: bool) -> str:
     """Return the statements of a layer's function.
 
     Its parameters are ``input`` (of an addition ``input_0`` and ``input_1``), ``weights`` and
     ``output``.
     """
     layer, tile = tiling.layer, tiling.tile
+    needed, count = footprint(layer, tile), sum(1 for _ in jobs(layer, tile))
+    several = count * layer.batch > 1
     variables = {
         "tiling": tiling,
         "layer": layer,
         "tile": tile,
-        "jobs": sum(1 for _ in jobs(layer, tile)),
-        "l1": footprint(layer, tile),
+        "jobs": count,
+        "places": Places(needed.inputs, needed.outputs, double_buffering and several),
         "samples": Loop("sample", layer.batch, 1),
         "channels": Loop("channel", layer.out_channels, tile.channels),
         "rows": Window("row", layer.out_height, tile.rows, row_axis(layer)),
@@ -60,6 +62,33 @@ def layer_body(tiling: Tiling) -> str:
     }
     text = render(environment(), TEMPLATES[layer.kind], variables)
     return "\n".join(f"    {line}" if line else "" for line in text.rstrip().split("\n"))
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where tiles lie in L1: inputs first, then results, by turns in ``two`` places each."""
+
+    inputs: int
+    outputs: int
+    two: bool
+
+    @property
+    def x(self) -> str:
+        return "x_at" if self.two else "0"
+
+    @property
+    def y(self) -> str:
+        return "y_at" if self.two else str(self.first_y)
+
+    @property
+    def first_y(self) -> int:
+        return self.inputs * (2 if self.two else 1)
+
+    @property
+    def second_x(self) -> str:
+        """Where the second tensor of an addition lies: in the second half of the inputs."""
+        half = self.inputs // 2
+        return f"x_at + {half}" if self.two else str(half)
 
 
 @dataclass(frozen=True)

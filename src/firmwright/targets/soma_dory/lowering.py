@@ -1,7 +1,8 @@
 """A layer of DIANA's accelerator becomes one C function: loops over tiles around jobs.
 
-Transfers and jobs are blocking calls of ``fw_soma.h``, one after the other, with two buffers too:
-a driver that overlaps them keeps the order.
+Transfers and jobs are calls of ``fw_soma.h``, which wait. Where a platform has double buffering,
+tiles take turns in two places of L1, so that a driver may start the next load during a job; no
+driver here does, and the cycles are those of one that does.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def lower_layer(region: Region, layer: Layer, accelerator: Accelerator) -> Lower
         ),
         outputs=(Parameter("output", "int8", output_bytes(layer), region.outputs[0]),),
         scratch=(),
-        body=layer_body(tiling),
+        body=layer_body(tiling, accelerator.double_buffering),
         functions=(),
         quantised_operators=0,
         float_operators=(),

@@ -1,0 +1,170 @@
+"""Build MLPerf Tiny's networks for DIANA; table what runs where, and our tiles beside DORY's.
+
+    FIRMWRIGHT_MIRROR=… python -m tests.benchmarks.diana_tiling [--outdir DIR]
+
+Cycles are those of the published cost model, for both tilings. A tile of DORY's that does not fit
+when channels come in blocks of 16, which its constraints leave out, is tabled all the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from math import exp, log
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+from firmwright.partition import Partition
+from firmwright.partition.layouts import TRANSFORM
+from firmwright.records import read_record
+from firmwright.targets.soma_dory.cost import Accelerator, cycles
+from firmwright.targets.soma_dory.layer import Kind, Layer
+from firmwright.targets.soma_dory.matching import layer_of
+from firmwright.targets.soma_dory.tiles import Tile, footprint
+from firmwright.targets.soma_dory.tiling import Tiling, best_tiling
+from firmwright.toolchain import load_platform
+from tests.benchmarks.dory_tiles import dory_tile
+from tests.targets.soma_dory.layers import add, conv2d, dense, depthwise
+
+ROOT = Path(__file__).parents[2]
+NETWORKS = ("resnet8", "kws", "vww", "ad")
+PEAK = 256
+"""Multiply-accumulates a cycle."""
+
+LARGE = {
+    "conv2d 3x3, 64x64x64 to 64": conv2d((64, 64, 64), 64),
+    "conv2d 3x3 / 2, 3x224x224 to 16": conv2d((3, 224, 224), 16, stride=2, padding=(1, 1, 1, 1)),
+    "conv2d 7x7, 16x96x96 to 16": conv2d((16, 96, 96), 16, (7, 7), padding=(3, 3, 3, 3)),
+    "conv2d 1x1, 8x112x112 to 48": conv2d((8, 112, 112), 48, (1, 1), padding=(0, 0, 0, 0)),
+    "conv2d 1x1, 128x28x28 to 256": conv2d((128, 28, 28), 256, (1, 1), padding=(0, 0, 0, 0)),
+    "conv2d 3x3, 64x7x7 to 512": conv2d((64, 7, 7), 512),
+    "depthwise 3x3, 64x64x64": depthwise((64, 64, 64)),
+    "depthwise 5x5 / 2, 48x56x56": depthwise((48, 56, 56), kernel=(5, 5), stride=2,
+                                             padding=(2, 2, 2, 2)),
+    "dense, 1024 to 256": dense(1024, 256),
+    "add, 64x40x48": add((64, 40, 48)),
+}  # fmt: skip
+"""Layers that need several tiles, beside the networks' own."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One layer, tiled by us and by DORY."""
+
+    name: str
+    layer: Layer
+    ours: Tiling
+    theirs: Tile
+    their_cycles: int
+
+    @property
+    def ratio(self) -> float:
+        return self.their_cycles / self.ours.cycles.total
+
+    def row(self, accelerator: Accelerator) -> str:
+        needed = footprint(self.layer, self.theirs)
+        fits = needed.l1 <= accelerator.l1 and needed.weights <= accelerator.weights
+        cells = [self.name, shown(self.layer, self.ours.tile), f"{self.ours.cycles.total:,}",
+                 shown(self.layer, self.theirs) + ("" if fits else " (does not fit)"),
+                 f"{self.their_cycles:,}", f"{self.ratio:.3f}"]  # fmt: skip
+        return f"| {' | '.join(cells)} |"
+
+
+def compared(name: str, layer: Layer, accelerator: Accelerator) -> Compared:
+    ours, theirs = best_tiling(layer, accelerator), dory_tile(layer, accelerator)
+    assert theirs is not None, f"{name}: DORY has no tile"
+    result = Compared(name, layer, ours, theirs, cycles(layer, theirs, accelerator).total)
+    assert result.ratio >= 1, f"{name}: DORY's tile {theirs} is faster than ours, {ours.tile}"
+    return result
+
+
+def shown(layer: Layer, tile: Tile) -> str:
+    if layer.kind is Kind.ADD and tile.channels == 1:
+        return f"{tile.columns:,} bytes"
+    return f"{tile.channels} x {tile.rows} x {tile.columns}"
+
+
+def geometric_mean(layers: list[Compared]) -> float:
+    return exp(sum(log(c.ratio) for c in layers) / len(layers))
+
+
+def build(network: str, outdir: Path) -> Path:
+    """Build a network for the accelerator; return the platform's folder."""
+    subprocess.run(
+        [sys.executable, "-m", "doit", "build", f"recipe=recipes/{network}-diana.yaml",
+         "platform=diana", "target=soma_dory, c", "samples=2", f"outdir={outdir}"],
+        cwd=ROOT, check=True, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    return outdir / "diana"
+
+
+def network_layers(folder: Path, accelerator: Accelerator) -> list[Compared]:
+    """Tile every layer that the partition gave to the accelerator."""
+    partition = read_record(folder / "partition" / "partition.json", Partition)
+    module = tvm.ir.load_json((folder / "partition" / "module.json").read_text("utf-8"))
+    return [
+        compared(region.name, layer_of(module[region.name]), accelerator)
+        for region in partition.regions
+        if region.device == "soma_dory" and region.anchor != TRANSFORM
+    ]
+
+
+def network_row(network: str, folder: Path, layers: list[Compared]) -> str:
+    partition = read_record(folder / "partition" / "partition.json", Partition)
+    manifest: dict[str, Any] = json.loads((folder / "bundle" / "manifest.json").read_text("utf-8"))
+    offloaded = sum(r.macs for r in partition.regions if r.device == "soma_dory")
+    compute = sum(c.ours.cycles.compute for c in layers)
+    transfer = sum(c.ours.cycles.transfer for c in layers)
+    assert compute + transfer == manifest["cycles"]["modelled"]
+    memory = manifest["memory"]
+    cells = [
+        network,
+        f"{100 * offloaded / partition.macs:.2f}",
+        len(layers),
+        f"{compute:,}",
+        f"{transfer:,}",
+        f"{offloaded / (compute + transfer):.1f}",
+        f"{100 * offloaded / (compute + transfer) / PEAK:.1f}",
+        sum(r.anchor == TRANSFORM for r in partition.regions),
+        f"{memory['flash_bytes'] + memory['ram_bytes']:,}",
+        f"{manifest['run']['differences']} of {manifest['run']['values']}",
+        sum(c.ratio > 1 for c in layers),
+        f"{geometric_mean(layers):.3f}",
+    ]
+    return f"| {' | '.join(str(c) for c in cells)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--outdir", default=tempfile.mkdtemp())
+    options = parser.parse_args()
+    accelerator = Accelerator.of(load_platform("diana").accelerators["soma_dory"])
+    print("| network | MACs offloaded, % | layers | computing, cycles | moving data, cycles "
+          "| MAC a cycle | of 256, % | layout transforms | L2, B | values that differ "
+          "| layers faster than with DORY's tiles | geometric mean |")  # fmt: skip
+    print("|---" * 12 + "|")
+    networks: list[Compared] = []
+    for network in NETWORKS:
+        folder = build(network, Path(options.outdir) / network)
+        layers = network_layers(folder, accelerator)
+        print(network_row(network, folder, layers), flush=True)
+        networks += layers
+    large = [compared(name, layer, accelerator) for name, layer in LARGE.items()]
+    print("\n| layer | our tile | cycles | DORY's tile | cycles | DORY's / ours |")
+    print("|---" * 6 + "|")
+    for layer in (*(c for c in networks if c.ratio > 1), *large):
+        print(layer.row(accelerator))
+    multiplying = [c for c in large if c.layer.kind is not Kind.ADD]
+    groups = {"networks": networks, "large layers": large, "without the addition": multiplying}
+    for name, group in groups.items():
+        print(f"\n{name}: {len(group)} layers, geometric mean {geometric_mean(group):.3f}")
+
+
+if __name__ == "__main__":
+    main()
