@@ -1,0 +1,30 @@
+"""How much of MLPerf Tiny's networks the accelerator computes, and how often layouts change."""
+
+from __future__ import annotations
+
+import pytest
+
+from firmwright.partition.layouts import TRANSFORM
+from firmwright.partition.outline import partition_module
+from firmwright.recipe import parse_target
+from firmwright.targets import load_mix
+from firmwright.toolchain import load_platform
+from firmwright.transforms import CANONICAL
+
+from ..test_tflite_networks import NETWORKS
+from .shift_networks import shifted_network
+
+TRANSFORMS = {"ad": 2}
+"""Into device layout and back; of the others once more, around the average in front of the end."""
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_all_products_run_on_the_accelerator(network: str) -> None:
+    module, interface, _ = shifted_network(network)
+    for transform in CANONICAL:
+        module = transform.apply(module)
+    mix = load_mix(parse_target("soma_dory, c"), load_platform("diana"), "onnx")
+    _, partition = partition_module(module, interface, mix)
+    assert [r.name for r in partition.regions if r.macs and r.device != "soma_dory"] == []
+    anchors = [r.anchor for r in partition.regions]
+    assert anchors.count(TRANSFORM) == TRANSFORMS.get(network, 4)
