@@ -2,8 +2,9 @@
 
     python tests/benchmarks/quantisation.py FOLDER [--outdir DIR] [--only NETWORK …]
 
-FOLDER holds resnet8_float.onnx, vww_96_float.onnx, ic_160.npz, and in ``diana/`` the trained
-float weights and inputs of DS-CNN and MobileNetV1. Every fifth sample calibrates, all judge.
+FOLDER holds resnet8_float.onnx, vww_96_float.onnx, ic_160.npz, and in ``diana/`` inputs of the
+networks of examples/diana/trained, which find their weights through FIRMWRIGHT_MIRROR. Every fifth
+sample calibrates, all judge.
 """
 
 from __future__ import annotations
@@ -20,21 +21,25 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from onnx import TensorProto, helper, numpy_helper
+import onnx
+import tvm
+
+from firmwright.models import relax
+from firmwright.quantize.export import exported
+from firmwright.quantize.graph import evaluate
+from firmwright.transforms import CANONICAL
+from firmwright.user_code import user_function
 
 ROOT = Path(__file__).parents[2]
 Array = npt.NDArray[Any]
 SCHEMES = {
     "affine": "scheme: affine",
-    "affine, per tensor": "scheme: affine\n  per_channel: false",
     "pow2": "scheme: pow2",
-    "pow2, per tensor": "scheme: pow2\n  per_channel: false",
-    "pow2, equalised, percentile": "scheme: pow2\n  equalize: true",
+    "pow2, shifts": "scheme: pow2\n  arithmetic: shift",
+    "pow2, shifts, equalised": "scheme: pow2\n  arithmetic: shift\n  equalize: true",
 }
-METHODS = {"pow2, equalised, percentile": "percentile"}
-MOBILENET_STRIDES = {3: 2, 5: 2, 11: 2}
-"""Of the depthwise layers, by position; the weights do not tell. Of all ways to stride three of
-the thirteen, this one classifies most of the pictures."""
+RECORDED = {"resnet8_diana": "resnet8", "ds_cnn": "dscnn"}
+"""Networks for whose inputs the outputs of the original flow to DIANA were recorded."""
 HEADER = (
     "| network | grids | samples | labels | float32, % | quantised, % | firmware, % "
     "| same class as float (quantised, firmware), % | SNR, dB | firmware in the emulator |\n"
@@ -52,52 +57,6 @@ class Network:
     labels: Array | None
 
 
-def convolutions(weights: Mapping[str, Array], strides: list[Any], pads: list[Any]) -> bytes:
-    """Return convolution, batch normalisation, ReLU … average, product: PyTorch's names."""
-    order = sorted((int(n.split(".")[1]), n) for n in weights if n.endswith(".weight"))
-    layers = [index for index, name in order if weights[name].ndim == 4]
-    dense = next(index for index, name in order if weights[name].ndim == 2)
-    nodes, constants, tensor = [], {}, "input"
-    for index, stride, pad in zip(layers, strides, pads, strict=True):
-        kernel = weights[f"net.{index}.weight"]
-        group = kernel.shape[0] if kernel.shape[1] == 1 and index else 1
-        constants[f"w{index}"] = kernel
-        names = [f"{n}{index}" for n in ("weight", "bias", "running_mean", "running_var")]
-        for name in names:
-            constants[name] = weights[f"net.{index + 1}.{name.removesuffix(str(index))}"]
-        nodes += [
-            helper.make_node("Conv", [tensor, f"w{index}"], [f"c{index}"], f"conv{index}",
-                             strides=stride, pads=[*pad, *pad], group=group),
-            helper.make_node("BatchNormalization", [f"c{index}", *names], [f"n{index}"],
-                             f"bn{index}"),
-            helper.make_node("Relu", [f"n{index}"], [f"r{index}"], f"relu{index}"),
-        ]  # fmt: skip
-        tensor = f"r{index}"
-    constants["dense_w"], constants["dense_b"] = (
-        weights[f"net.{dense}.{n}"] for n in ("weight", "bias")
-    )
-    nodes += [
-        helper.make_node("GlobalAveragePool", [tensor], ["mean"], "pool"),
-        helper.make_node("Flatten", ["mean"], ["flat"], "flatten"),
-        helper.make_node("Gemm", ["flat", "dense_w", "dense_b"], ["scores"], "dense", transB=1),
-    ]
-    shape = [1, *INPUT_SHAPES[len(layers)]]
-    graph = helper.make_graph(
-        nodes,
-        "network",
-        [helper.make_tensor_value_info("input", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("scores", TensorProto.FLOAT, [1, 12])],
-        [numpy_helper.from_array(a, n) for n, a in constants.items()],
-    )
-    opsets = [helper.make_opsetid("", 17)]
-    data: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
-    return data
-
-
-INPUT_SHAPES = {9: (1, 10, 49), 27: (3, 32, 32)}
-"""By the number of convolutions: DS-CNN and MobileNetV1."""
-
-
 def arrays(path: Path) -> dict[str, Array]:
     with np.load(path) as stored:
         return dict(stored)
@@ -110,22 +69,51 @@ def resnet8(folder: Path) -> Network:
     return Network("ResNet8 (MLPerf Tiny)", model, inputs, pictures["labels"])
 
 
+def trained(function: str) -> Any:
+    """Return what a function of examples/diana/trained makes; a network as ONNX."""
+    with user_function(f"networks:{function}", ROOT / "examples/diana/trained") as make:
+        made = make()
+    if isinstance(made, np.ndarray):
+        return made
+    module, interface = relax.import_model(tvm.ir.save_json(made).encode(), function, {})
+    for transform in CANONICAL:
+        module = transform.apply(module)
+    return exported(module, interface)
+
+
+def resnet8_diana(folder: Path) -> Network:
+    inputs = arrays(folder / "diana" / "image_classification_inputs.npz")["data"]
+    labels = arrays(folder / "ic_160.npz")["labels"]
+    return Network("ResNet8 (DIANA)", trained("resnet8"), inputs, labels)
+
+
 def ds_cnn(folder: Path) -> Network:
-    weights = arrays(folder / "diana" / "dscnn_weights.npz")
     inputs = arrays(folder / "diana" / "keyword_spotting_inputs.npz")["data"]
-    strides = [[2, 2], *[[1, 1]] * 8]
-    pads = [[5, 1], *([[1, 1], [0, 0]] * 4)]
-    return Network("DS-CNN (DIANA)", convolutions(weights, strides, pads), inputs, None)
+    return Network("DS-CNN (DIANA)", trained("ds_cnn"), inputs, None)
 
 
 def mobilenet(folder: Path) -> Network:
-    weights = arrays(folder / "diana" / "mobilenetv1_weights.npz")
-    inputs = arrays(folder / "diana" / "image_classification_inputs.npz")["data"]
-    steps = [MOBILENET_STRIDES.get(i, 1) for i in range(13)]
-    strides = [[1, 1], *(s for n in steps for s in ([n, n], [1, 1]))]
-    pads = [[1, 1], *([[1, 1], [0, 0]] * 13)]
     labels = arrays(folder / "ic_160.npz")["labels"]
-    return Network("MobileNetV1 (DIANA)", convolutions(weights, strides, pads), inputs, labels)
+    pictures = trained("enlarged_pictures")
+    return Network("MobileNetV1 (DIANA)", trained("mobilenetv1"), pictures, labels)
+
+
+def recorded(make: Callable[[Path], Network], folder: Path) -> str:
+    """Return the row of what the original flow to DIANA answered."""
+    network = make(folder)
+    name = RECORDED[make.__name__]
+    found = arrays(folder / "diana" / f"{name}_expected_outputs.npz")["data"].argmax(axis=1)
+    model = onnx.load_model_from_string(network.model)
+    outputs = evaluate(model, [{"data": x[None]} for x in network.inputs])
+    float32 = np.array([next(iter(o.values())).argmax() for o in outputs])
+    labels = float32 if network.labels is None else network.labels
+    rates = [100 * float(np.mean(answer == labels)) for answer in (float32, found)]
+    same = 100 * float(np.mean(found == float32))
+    told = "float's" if network.labels is None else "yes"
+    return (
+        f"| {network.name} | the original flow's answers | {len(found)} | {told} | {rates[0]:.2f} "
+        f"| {rates[1]:.2f} | — | {same:.1f} | — | — |"
+    )
 
 
 def visual_wake_words(folder: Path) -> Network:
@@ -136,16 +124,22 @@ def visual_wake_words(folder: Path) -> Network:
     return Network("MobileNetV1 0.25 (MLPerf Tiny)", model, inputs, None)
 
 
-NETWORKS: tuple[Callable[[Path], Network], ...] = (resnet8, ds_cnn, mobilenet, visual_wake_words)
+NETWORKS: tuple[Callable[[Path], Network], ...] = (
+    resnet8,
+    resnet8_diana,
+    ds_cnn,
+    mobilenet,
+    visual_wake_words,
+)
 
 
-def recipe(scheme: str, method: str, labels: bool) -> str:
+def recipe(scheme: str, labels: bool) -> str:
     return f"""\
 model: model.onnx
 platform: rv32-bare
 quantize:
   {scheme}
-  calibration: {{inputs: calibration.npy, method: {method}}}
+  calibration: {{inputs: calibration.npy}}
 evaluate:
   inputs: inputs.npy
 {"  labels: labels.npy" if labels else ""}
@@ -193,7 +187,7 @@ def main() -> int:
                 np.save(folder / "labels.npy", network.labels)
             for index, (name, scheme) in enumerate(SCHEMES.items()):
                 file = folder / f"r{index}.yaml"
-                file.write_text(recipe(scheme, METHODS.get(name, "minmax"), labelled))
+                file.write_text(recipe(scheme, labelled))
                 command = [sys.executable, "-m", "doit", "build", f"recipe={file.name}"]
                 done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
                 if done.returncode:
@@ -202,6 +196,8 @@ def main() -> int:
                 built = folder / "build" / file.stem
                 run = json.loads((built / "rv32-bare" / "run" / "run.json").read_text())
                 print(row(network, name, built, run["agreement"]), flush=True)
+            if make.__name__ in RECORDED:
+                print(recorded(make, options.folder), flush=True)
     return 0
 
 

@@ -305,7 +305,11 @@ def _normal_form(data: dict[str, Any], path: Path, catalogue: Catalogue) -> dict
     batch = data.get("batch")
     quantizing: dict[str, Any] = {}
     if "quantize" in data:
-        calibration = _with_normal_inputs(data["quantize"]["calibration"])
+        method = "mse" if data["quantize"]["scheme"] == "pow2" else "minmax"
+        calibration = {
+            "method": method,
+            **_with_normal_inputs(data["quantize"]["calibration"]),
+        }
         quantizing["quantize"] = {
             "per_channel": data["quantize"]["arithmetic"] != "shift",
             "bias_correction": calibration["inputs"] is not None,
