@@ -17,7 +17,7 @@ import jsonschema
 import pytest
 import yaml
 
-from .conftest import ALL_STAGES, HOST_STAGES, MLPERF_TINY, OTHERS, ROOT, Repository, new_repository
+from .conftest import ALL_STAGES, HOST_STAGES, MLPERF_TINY, OTHERS, ROOT, Repository, new_repository, ran
 
 BUNDLE = "build/digits/digits-rv32-bare.tar.gz"
 
@@ -71,14 +71,23 @@ def test_the_cycles_of_the_layers_are_in_the_manifest_and_in_a_file(built: Repos
 
 def test_the_cycles_of_another_target_stand_beside_the_recipes(repository: Repository) -> None:
     again = [s for s in ALL_STAGES if s not in ("model", "bundle")]
-    ran = repository.build("recipe=digits.yaml", "compare=c")
-    assert sorted(ran) == sorted([*ALL_STAGES, *again, "comparison"])
+    stages = repository.build("recipe=digits.yaml", "compare=c")
+    assert sorted(stages) == sorted([*ALL_STAGES, *again, "comparison"])
     comparison = repository.manifest(BUNDLE)["comparison"]
     assert (comparison["target"], comparison["other_target"]) == ("c", "c")
     names = [row["sources"][0] for row in comparison["layers"][:-1]]
     assert names == ["stem", "downsample", "depthwise", "pointwise", "pool", "dense"]
     assert all(row["own"] == row["other"] for row in comparison["layers"])
     assert repository.build("recipe=digits.yaml", "compare=c") == []
+
+
+def test_where_nothing_is_counted_nothing_is_compared(repository: Repository) -> None:
+    done = repository.doit("build", "recipe=digits.yaml", "platform=host", "compare=c")
+    assert done.returncode == 0, done.stderr
+    assert "digits: nothing to compare, for native counts no instructions" in done.stdout
+    assert ran(done.stdout) == HOST_STAGES
+    manifest = repository.manifest("build/digits/digits-host.tar.gz")
+    assert (manifest["cycles"], manifest["comparison"]) == (None, None)
 
 
 def test_same_bytes_in_another_folder_at_another_time_for_another_user(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from firmwright.recipe import DemoOptions
 from firmwright.records import read_arrays, read_record
 from firmwright.toolchain import load_platform
 
-from .conftest import DIGITS, Repository, new_repository
+from .conftest import DIGITS, ROOT, Repository, new_repository
 
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-DFW_PROFILE")
 LAYERS = ["region_000_conv2d", "region_001_conv2d", "region_002_conv2d", "region_003_conv2d",
@@ -37,10 +37,11 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     return repository
 
 
-def unpacked(demo: Repository, platform: str, folder: Path) -> Path:
-    with tarfile.open(demo.folder / f"build/d/d-{platform}.tar.gz") as archive:
+def unpacked(demo: Repository, platform: str, folder: Path, recipe: str = "d") -> Path:
+    name = f"{recipe}-{platform}"
+    with tarfile.open(demo.folder / "build" / recipe / f"{name}.tar.gz") as archive:
         archive.extractall(folder, filter="data")
-    return folder / f"d-{platform}" / "src"
+    return folder / name / "src"
 
 
 def make(sources: Path) -> Path:
@@ -74,6 +75,38 @@ def test_it_runs_on_bare_metal(demo: Repository, tmp_path: Path) -> None:
     platform = load_platform("rv32-bare")
     ran = run_firmware(elf, platform, "unicorn", b"", "network_run", tmp_path, 10**9)
     assert (ran.exit_code, ran.console.splitlines()[0]) == (0, b"scores: 0 of 10 elements differ")
+
+
+CLOCK_READING = 60
+"""Instructions around a layer's call that the profiler counts with the layer, at most."""
+
+
+def test_on_diana_the_profile_is_the_timeline(tmp_path: Path) -> None:
+    """What the accelerator's device measures is what the cost model said of each layer."""
+    shutil.copytree(ROOT / "examples" / "python_models", tmp_path / "models")
+    models = Repository(tmp_path / "models")
+    models.write("dodo.py", "from firmwright.tasks.dodo import *\n")
+    recipe = (models.folder / "two_convs.yaml").read_text()
+    models.write("d.yaml", f"{recipe}demo: {{profile: individual}}\n")
+    models.build("recipe=d.yaml", "platform=diana", "target=soma_dory, c", "compare=c")
+    elf = make(unpacked(models, "diana", tmp_path))
+    ran = run_firmware(elf, load_platform("diana"), "unicorn", b"", "network_run", tmp_path, 10**9)
+    profile = {
+        name.decode(): int(value.split()[0])
+        for name, value in (line.split(b": ") for line in ran.console.splitlines()[1:-2])
+    }
+    manifest = models.manifest("build/d/d-diana.tar.gz")
+    *layers, _ = manifest["cycles"]["layers"]
+    assert list(profile) == [layer["name"] for layer in layers]
+    assert any(layer["modelled"] for layer in layers)
+    for layer in layers:
+        length = layer["end_cycle"] - layer["start_cycle"] + 1
+        assert 0 < profile[layer["name"]] - length < CLOCK_READING, layer["name"]
+    total = manifest["comparison"]["total"]
+    assert (total["own"]["modelled"], total["other"]["modelled"]) == (
+        manifest["cycles"]["modelled"], 0,
+    )  # fmt: skip
+    assert total["speed_up"] > 10
 
 
 def test_make_works_in_the_build_folder_too(demo: Repository, tmp_path: Path) -> None:

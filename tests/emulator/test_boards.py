@@ -78,6 +78,13 @@ def test_console_with_gcc(
     assert run(elf, platform, message(b"gcc\x00")).console == b"gcc\x00"
 
 
+@pytest.mark.parametrize(("platform", "toolchain"), [*((p, "zig") for p in BARE), *GCC])
+def test_buffers_larger_than_the_stack_are_copied(
+    build: BuildFirmware, run: RunFirmware, platform: str, toolchain: str
+) -> None:
+    assert run(build("copies.c", platform, toolchain), platform).exit_code == 0
+
+
 @pytest.mark.parametrize("platform", BARE)
 @pytest.mark.parametrize("strictness", ["-Wpedantic", "-Wconversion", "-Wshadow", "-Os", "-O0"])
 def test_board_code_has_no_warnings(build: BuildFirmware, platform: str, strictness: str) -> None:

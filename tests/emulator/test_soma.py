@@ -273,3 +273,9 @@ def test_a_host_build_tells_the_same_faults(build: BuildFirmware, run: RunFirmwa
         execution = run(elf, "host", job + b"q")
         assert execution.exit_code == EXIT_TRAP
         assert re.search(f"@fault .*{sentence}", execution.console.decode())
+
+
+def test_the_clock_counts_instructions_and_jobs(build: BuildFirmware, run: RunFirmware) -> None:
+    between, around = map(int, run(build("clock.c", "diana"), "diana").console.split())
+    assert 0 < between < 50  # instructions
+    assert 80 < around - between < 80 + 50  # 70 + 160 / 16 cycles of the transfer, and the call

@@ -101,7 +101,7 @@ def share_of(layers: Sequence[LayerCycles]) -> Share:
 
 def table(comparison: Comparison) -> str:
     """Return the comparison as lines of text, the names to the left and numbers to the right."""
-    rows = [(x.sources[0] if x.sources else "between layers", x) for x in comparison.layers]
+    rows = [(x.sources[0] if x.sources else "other", x) for x in comparison.layers]
     lines = [
         ("layer", "cycles", "modelled", "counted", f"with {comparison.other_target}", "speed-up"),
         *(cells(name, row) for name, row in (*rows, ("total", comparison.total))),

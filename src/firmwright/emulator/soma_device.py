@@ -122,6 +122,11 @@ class SomaDevice:
         self._registers = dict.fromkeys(range(_DESCRIPTION, _COMMAND, 4), 0)
         engine.mmio_map(ADDRESS, SIZE, self._read, None, self._write, None)
 
+    @property
+    def cycles(self) -> int:
+        """Clock cycles of all jobs since start-up, as the cost model gives them."""
+        return int(self._model.cycles.compute) + int(self._model.cycles.transfer)
+
     def _read(self, _engine: Any, offset: int, _size: int, _data: Any) -> int:
         counter = _COUNTERS.get(offset & ~4)
         if counter is None:

@@ -67,6 +67,7 @@ class _Session:
             stack_register=self._machine.stack_register,
             scratch=run.scratch,
         )
+        self._machine.executed = lambda: self._counter.executed
         self._engine.hook_add(uc.UC_HOOK_INTR, self._on_interrupt)
         self._engine.hook_add(uc.UC_HOOK_MEM_INVALID, self._on_invalid_access)
         self._engine.hook_add(uc.UC_HOOK_INSN_INVALID, self._on_invalid_instruction)

@@ -32,6 +32,7 @@ class Machine(Protocol):
     stack_register: int
     link_register: int
     engine: Engine
+    executed: Callable[[], int]  # instructions since start-up; set by what counts them
 
     def __init__(self, run: Run, console: Console, stop: Callable[[Stop], None]) -> None:
         """Create the processor and map the devices."""

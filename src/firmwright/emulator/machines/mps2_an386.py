@@ -59,6 +59,7 @@ class Mps2An386:
     program_counter = UC_ARM_REG_PC
     stack_register = UC_ARM_REG_SP
     link_register = UC_ARM_REG_LR
+    executed: Callable[[], int]
 
     def __init__(self, _run: Run, console: Console, stop: Callable[[Stop], None]) -> None:
         self._console = console

@@ -49,6 +49,7 @@ class QemuVirtRv32:
     program_counter = UC_RISCV_REG_PC
     stack_register = UC_RISCV_REG_SP
     link_register = UC_RISCV_REG_RA
+    executed: Callable[[], int]
 
     def __init__(self, _run: Run, console: Console, stop: Callable[[Stop], None]) -> None:
         self._console = console
