@@ -17,6 +17,8 @@ from .stage import NETWORK, Stage
 
 if TYPE_CHECKING:
     from firmwright.codegen.project import Network
+    from firmwright.models import ModelInterface
+    from firmwright.quantize.boxes import BoxJudge
 
 
 def evaluate_options(job: Job) -> EvaluateOptions:
@@ -27,7 +29,8 @@ def evaluate_options(job: Job) -> EvaluateOptions:
 
 def options(job: Job) -> Any:
     evaluate = evaluate_options(job)
-    return {**asdict(evaluate), **job.recipe.canonical()["evaluate"]}
+    canonical = job.recipe.canonical()
+    return {**asdict(evaluate), **canonical["evaluate"], "detection": canonical.get("detection")}
 
 
 def inputs(job: Job) -> list[Path]:
@@ -39,7 +42,7 @@ def inputs(job: Job) -> list[Path]:
         files.append(job.recipe.resolve(evaluate.labels))
     if evaluate.metric is not None:
         files.append(module_file(evaluate.metric, job.recipe.path.parent))
-    return files
+    return [*files, *job.class_files]
 
 
 def network(job: Job) -> Network:
@@ -63,6 +66,26 @@ def network(job: Job) -> Network:
     )
 
 
+def box_judge(
+    job: Job, quantised: ModelInterface, labels: Path | None, count: int
+) -> BoxJudge | None:
+    """Return what compares boxes, for a recipe with a detection."""
+    from firmwright.postprocess.classes import class_names
+    from firmwright.postprocess.report import AGREEMENT
+    from firmwright.quantize.boxes import BoxJudge, read_labels, real_detector
+
+    detection = job.recipe.detection
+    if detection is None:
+        return None
+    names = class_names(detection.classes, job.place)
+    limits = evaluate_options(job).thresholds.boxes
+    right = None
+    if labels is not None and labels.suffix == ".json":
+        right = read_labels(labels, names, count)
+    detector = real_detector(detection, len(names), quantised)
+    return BoxJudge(detector, limits.iou if limits else AGREEMENT, right)
+
+
 def run(job: Job, folder: Path) -> None:
     """Write ``accuracy.json``; UserError naming the worst layers where a threshold is not met."""
     import onnx
@@ -80,6 +103,7 @@ def run(job: Job, folder: Path) -> None:
     source = read_record(job.folder("model") / "model.json", ModelInterface)
     samples = read_real_samples(job, source.inputs, evaluate.inputs, evaluate.samples)
     labels = None if evaluate.labels is None else job.recipe.resolve(evaluate.labels)
+    quantised = read_record(job.folder(job.network) / "model.json", ModelInterface)
     compiled = network(job)
     layout = BatchLayout(1, tuple(0 for _ in compiled.interface.outputs))
     if job.has("batch"):
@@ -93,11 +117,12 @@ def run(job: Job, folder: Path) -> None:
         record = judge(
             onnx.load(job.folder("calibration") / "prepared.onnx"),
             onnx.load(job.folder("quantized") / "model.onnx"),
-            read_record(job.folder(job.network) / "model.json", ModelInterface),
+            quantised,
             samples,
             lambda given: run_on_host(compiled, layout, given, scratch, job.cache),
-            labels,
+            labels if labels and labels.suffix == ".npy" else None,
             metric,
+            box_judge(job, quantised, labels, len(samples)),
             evaluate.thresholds,
             read_record(job.folder("quantized") / "quantization.json", QuantizationRecord).samples,
         )
@@ -115,6 +140,7 @@ STAGE = Stage(
     needs=("model", "calibration", NETWORK, "partition", "kernels"),
     code=(
         "quantize",
+        "postprocess",
         "verify",
         "codegen",
         "planning",

@@ -129,6 +129,26 @@ class RateReport:
 
 
 @dataclass(frozen=True)
+class BoxRateReport:
+    """Boxes that a network found; see :class:`firmwright.quantize.boxes.BoxRates`."""
+
+    found: int
+    recall: float
+    precision: float
+
+
+@dataclass(frozen=True)
+class BoxReport:
+    """Boxes of the three networks; see :class:`firmwright.quantize.boxes.BoxAccuracy`."""
+
+    iou: float
+    right: int
+    float32: BoxRateReport
+    quantised: BoxRateReport
+    firmware: BoxRateReport
+
+
+@dataclass(frozen=True)
 class AccuracyReport:
     """What quantisation costs, see :class:`firmwright.quantize.accuracy.AccuracyRecord`.
 
@@ -143,6 +163,7 @@ class AccuracyReport:
     top1: RateReport
     agreement: RateReport
     metric: RateReport | None
+    boxes: BoxReport | None
 
 
 @dataclass(frozen=True)

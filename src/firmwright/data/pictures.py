@@ -29,7 +29,7 @@ Part = tuple[float, float, float, float]
 
 def open_picture(data: bytes, label: str) -> Image.Image:
     """Decode a picture to 8-bit RGB, upright as its camera's orientation tag says."""
-    from PIL import Image, ImageOps
+    from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
         with Image.open(io.BytesIO(data)) as picture:
@@ -39,6 +39,8 @@ def open_picture(data: bytes, label: str) -> Image.Image:
             return ImageOps.exif_transpose(picture).convert("RGB")
     except UserError:
         raise
+    except UnidentifiedImageError:
+        raise UserError(f"{label}: not a picture that can be read: no format that Pillow knows") from None
     except Exception as error:  # decoders raise OSError, SyntaxError, ValueError, struct.error …
         raise UserError(f"{label}: not a picture that can be read: {first_line(error)}") from None
 

@@ -13,14 +13,13 @@ import onnx
 
 from firmwright.data.arrays import dequantised, on_grid
 from firmwright.models import ModelInterface
+from firmwright.quantize.boxes import BoxAccuracy, Outputs
 from firmwright.quantize.graph import evaluate, float_tensors
 from firmwright.quantize.record import RESULT_SUFFIX
 from firmwright.quantize.samples import Sample
 from firmwright.recipe.quantization import Thresholds
 
 Array = npt.NDArray[Any]
-Outputs = dict[str, Array]
-"""Outputs by name, as real numbers, with a leading sample axis."""
 Metric = Callable[[Outputs, Array | None], float]
 
 
@@ -76,7 +75,8 @@ class AccuracyRecord:
 
     ``samples`` are their digests, ``calibrated`` how many of them the calibration saw too.
     ``top1`` counts the labels' classes, or, without labels, the float network's. ``firmware``
-    names what compiled the network's C for the machine that built it.
+    names what compiled the network's C for the machine that built it. ``boxes`` are those of a
+    recipe with a detection.
     """
 
     samples: tuple[str, ...]
@@ -88,6 +88,7 @@ class AccuracyRecord:
     top1: Rates
     agreement: Rates
     metric: Rates | None
+    boxes: BoxAccuracy | None
     thresholds: Thresholds
 
 

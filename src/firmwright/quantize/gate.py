@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from firmwright.quantize.accuracy import AccuracyRecord, LayerAccuracy, Signal
+from firmwright.quantize.boxes import BoxAccuracy, BoxRates
 
 WORST = 5
 """Layers that a failed gate names."""
@@ -28,6 +29,7 @@ def failures(record: AccuracyRecord) -> list[str]:
                     f"metric of the {who} network is {value:g} (float {record.metric.float32:g}); "
                     f"thresholds.metric asks for {limits.metric:g}"
                 )
+        found += box_failures(record, who)
         for output in record.outputs:
             signal: Signal = getattr(output, who)
             if limits.snr is not None and signal.snr is not None and signal.snr < limits.snr:
@@ -41,6 +43,27 @@ def failures(record: AccuracyRecord) -> list[str]:
                     f"thresholds.cosine asks for {limits.cosine:g}"
                 )
     return found
+
+
+def box_failures(record: AccuracyRecord, who: str) -> Iterator[str]:
+    limits, boxes = record.thresholds.boxes, record.boxes
+    if limits is None or boxes is None:
+        return
+    rates: BoxRates = getattr(boxes, who)
+    missed = round((1 - rates.recall) * boxes.right)
+    if limits.recall is not None and rates.recall < limits.recall:
+        yield (
+            f"{missed} of {boxes.right} boxes are not among those of the {who} network (recall "
+            f"{rates.recall:.3f} at an overlap of {boxes.iou:g}); thresholds.boxes.recall asks "
+            f"for {limits.recall:g}"
+        )
+    extra = round((1 - rates.precision) * rates.found)
+    if limits.precision is not None and rates.precision < limits.precision:
+        yield (
+            f"{extra} of {rates.found} boxes of the {who} network are not right (precision "
+            f"{rates.precision:.3f} at an overlap of {boxes.iou:g}); thresholds.boxes.precision "
+            f"asks for {limits.precision:g}"
+        )
 
 
 def worst_layers(record: AccuracyRecord) -> list[LayerAccuracy]:
@@ -68,7 +91,9 @@ def failure_message(record: AccuracyRecord) -> str:
 def summary(record: AccuracyRecord) -> Iterator[str]:
     """Yield the lines of a table: float, quantised, firmware."""
     yield f"   accuracy on {len(record.samples)} samples   float32  quantised   firmware"
-    rows = [("top-1, %" if record.labelled else "same class as float, %", record.top1)]
+    rows = []
+    if record.boxes is None:
+        rows.append(("top-1, %" if record.labelled else "same class as float, %", record.top1))
     if record.labelled:
         rows.append(("same class as float, %", record.agreement))
     if record.metric is not None:
@@ -76,9 +101,18 @@ def summary(record: AccuracyRecord) -> Iterator[str]:
     for label, rates in rows:
         values = f"{rates.float32:9.2f}  {rates.quantised:9.2f}  {rates.firmware:9.2f}"
         yield f"   {label:<24} {values}"
+    if record.boxes is not None:
+        yield from box_lines(record.boxes)
     for output in record.outputs:
         quantised, firmware = output.quantised, output.firmware
         yield (
             f"   output '{output.name}': SNR {decibels(quantised)}, cosine {quantised.cosine:.5f}"
             f" (firmware {decibels(firmware)}, {firmware.cosine:.5f})"
         )
+
+
+def box_lines(boxes: BoxAccuracy) -> Iterator[str]:
+    for name in ("recall", "precision"):
+        three = (getattr(r, name) for r in (boxes.float32, boxes.quantised, boxes.firmware))
+        values = "  ".join(f"{value:9.3f}" for value in three)
+        yield f"   {f'{name}, {boxes.right} boxes':<24} {values}"

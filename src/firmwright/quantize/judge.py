@@ -17,7 +17,6 @@ from firmwright.quantize.accuracy import (
     AccuracyRecord,
     Metric,
     OutputAccuracy,
-    Outputs,
     Rates,
     classes,
     compare_layers,
@@ -26,6 +25,7 @@ from firmwright.quantize.accuracy import (
     percentage,
     real_outputs,
 )
+from firmwright.quantize.boxes import BoxJudge, Outputs
 from firmwright.quantize.graph import evaluate
 from firmwright.quantize.samples import Sample, sample_digest
 from firmwright.recipe.quantization import Thresholds
@@ -42,6 +42,7 @@ def judge(
     compiled: Compiled,
     label_file: Path | None,
     metric: Metric | None,
+    boxes: BoxJudge | None,
     thresholds: Thresholds,
     calibrated: Sequence[str],
 ) -> AccuracyRecord:
@@ -77,6 +78,7 @@ def judge(
         top1=rates(lambda outputs: percentage(classes(outputs), right)),
         agreement=rates(lambda outputs: percentage(classes(outputs), predicted)),
         metric=None if metric is None else rates(lambda o: measured(metric, o, labels)),
+        boxes=None if boxes is None else boxes.compare(three),
         thresholds=thresholds,
     )
 

@@ -135,6 +135,7 @@ def _further_findings(
     yield from _missing_files(data, path)
     yield from _unknown_format(data.get("model"))
     yield from _batch_of_boxes(data)
+    yield from _boxes_without_detection(data)
     yield from _foreign_rounding(data)
     yield from _switched_twice(data.get("transforms"))
     quantize = data.get("quantize")
@@ -249,6 +250,18 @@ def _batch_of_boxes(data: Mapping[str, Any]) -> Iterator[Finding]:
     size = batch.get("size") if isinstance(batch, dict) else batch
     if isinstance(size, int) and size > 1 and data.get("postprocess"):
         yield Finding(("batch",), "`postprocess.detection` takes one sample at a time")
+
+
+def _boxes_without_detection(data: Mapping[str, Any]) -> Iterator[Finding]:
+    labels = _value_at(data, ("evaluate", "labels"))
+    stated = {
+        ("evaluate", "labels"): isinstance(labels, str) and labels.endswith(".json"),
+        ("evaluate", "thresholds", "boxes"): _value_at(data, ("evaluate", "thresholds", "boxes")),
+    }
+    if not _value_at(data, ("postprocess", "detection")):
+        for pointer, present in stated.items():
+            if present:
+                yield Finding(pointer, "boxes are found by `postprocess.detection`; add that key")
 
 
 def _foreign_rounding(data: Mapping[str, Any]) -> Iterator[Finding]:

@@ -98,6 +98,20 @@ class QuantizeOptions:
 
 
 @dataclass(frozen=True)
+class BoxThresholds:
+    """Boxes are the same from an overlap of ``iou`` on; None is no limit."""
+
+    iou: float
+    recall: float | None
+    precision: float | None
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> BoxThresholds:
+        limits = {k: data.get(k) for k in ("recall", "precision")}
+        return cls(float(data["iou"]), **{k: v and float(v) for k, v in limits.items()})
+
+
+@dataclass(frozen=True)
 class Thresholds:
     """What fails the build; None is no limit.
 
@@ -109,13 +123,14 @@ class Thresholds:
     snr: float | None
     cosine: float | None
     metric: float | None
+    boxes: BoxThresholds | None = None
 
 
 @dataclass(frozen=True)
 class EvaluateOptions:
     """The samples that judge the quantised network.
 
-    ``labels`` is an ``.npy`` of class numbers, or ``file.npz:array``; ``metric`` is
+    ``labels`` is an ``.npy`` of class numbers, or a ``.json`` of boxes; ``metric`` is
     ``module:function`` of a module beside the recipe.
     """
 
@@ -129,6 +144,7 @@ class EvaluateOptions:
     def from_data(cls, data: Mapping[str, Any]) -> EvaluateOptions:
         """Return the options of a recipe's key ``evaluate``."""
         limits = data["thresholds"]
+        boxes = limits.get("boxes")
         names = ("top1_loss", "snr", "cosine", "metric")
         values = {n: None if limits.get(n) is None else float(limits[n]) for n in names}
         return cls(
@@ -136,7 +152,9 @@ class EvaluateOptions:
             samples=data.get("samples"),
             labels=data.get("labels"),
             metric=data.get("metric"),
-            thresholds=Thresholds(**values),
+            thresholds=Thresholds(
+                **values, boxes=BoxThresholds.from_data(boxes) if boxes is not None else None
+            ),
         )
 
 

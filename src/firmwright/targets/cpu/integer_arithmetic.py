@@ -148,14 +148,13 @@ class IntegerArithmetic:
         return self.plain(self.value(argument))
 
     def centred(self, value: Quantised) -> relax.Expr:
-        """Return data - zero point as int32."""
-        data = value.data
-        if dtype_of(data) != "int32":
-            data = self.emit(relax.op.astype(data, "int32"))
+        """Return data - zero point as int32; as int64 what is a sum of that width."""
+        dtype = "int64" if dtype_of(value.data) == "int64" else "int32"
+        data = self.as_type(value.data, dtype)
         if not value.zero_point.any():
             return data
-        zero_point = value.along_axis(value.zero_point).astype("int32")
-        return self.emit(relax.op.subtract(data, relax.const(zero_point, "int32")))
+        zero_point = value.along_axis(value.zero_point).astype(dtype)
+        return self.emit(relax.op.subtract(data, relax.const(zero_point, dtype)))
 
     def as_type(self, data: relax.Expr, dtype: str) -> relax.Expr:
         return data if dtype_of(data) == dtype else self.emit(relax.op.astype(data, dtype))

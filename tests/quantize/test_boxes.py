@@ -1,0 +1,94 @@
+"""Boxes of three networks compared: with the float network's, and with labelled ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from firmwright.errors import UserError
+from firmwright.postprocess.boxes import Box
+from firmwright.quantize import gate
+from firmwright.quantize.accuracy import AccuracyRecord, Rates
+from firmwright.quantize.boxes import BoxAccuracy, BoxJudge, BoxRates, Outputs, read_labels
+from firmwright.recipe.quantization import BoxThresholds, Thresholds
+
+from ..postprocess.compiled import list_detector
+
+DETECTOR = list_detector()
+NAMES = ("cat", "dog", "owl")
+CAT = [0, 0, 16, 16, 1, 0.9, 0, 0]
+DOG = [32, 0, 48, 16, 1, 0, 0.8, 0]
+SHIFTED_DOG = [40, 0, 56, 16, 1, 0, 0.8, 0]
+NOTHING = [0.0] * 8
+
+
+def outputs(*samples: list[list[float]]) -> Outputs:
+    """Return the list of cells of each sample, filled up with empty ones."""
+    cells = [[*rows, *[NOTHING] * (6 - len(rows))] for rows in samples]
+    (tensor,) = DETECTOR.outputs
+    return {tensor.name: np.array(cells, "float32").reshape(len(samples), *tensor.shape)}
+
+
+def test_float_network_is_right_without_labels() -> None:
+    three = [outputs([CAT, DOG], [CAT]), outputs([CAT, DOG], []), outputs([CAT, SHIFTED_DOG], [])]
+    found = BoxJudge(DETECTOR, 0.9, None).compare(three)
+    assert found == BoxAccuracy(
+        0.9, 3, BoxRates(3, 1, 1), BoxRates(2, 2 / 3, 1), BoxRates(2, 1 / 3, 1 / 2)
+    )
+
+
+def test_overlap_is_the_recipes() -> None:
+    three = [outputs([DOG])] * 2 + [outputs([SHIFTED_DOG])]  # they overlap by a third
+    assert BoxJudge(DETECTOR, 0.3, None).compare(three).firmware.recall == 1
+    assert BoxJudge(DETECTOR, 0.4, None).compare(three).firmware.recall == 0
+
+
+def test_labels_judge_the_float_network_too(tmp_path: Path) -> None:
+    path = tmp_path / "boxes.json"
+    path.write_text('[[{"class": "cat", "box": [0, 0, 0.25, 0.5]},'
+                    ' {"class": 2, "box": [0, 0, 1, 1]}], []]')  # fmt: skip
+    labels = read_labels(path, NAMES, 1)
+    assert labels == [[Box(0, 0, 0.25, 0.5, 1, 0), Box(0, 0, 1, 1, 1, 2)]]
+    found = BoxJudge(DETECTOR, 0.9, labels).compare([outputs([CAT, DOG])] * 3)
+    assert (found.right, found.float32) == (2, BoxRates(2, 0.5, 0.5))
+
+
+def test_nothing_to_find_and_nothing_found() -> None:
+    found = BoxJudge(DETECTOR, 0.9, None).compare([outputs([])] * 3)
+    assert found.firmware == BoxRates(0, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[[", "boxes.json: not a list of boxes for each sample"),
+        ('[[{"class": "cat"}]]', "missing required field `box`"),
+        ('[[{"class": "cta", "box": [0, 0, 1, 1]}]]', "no class 'cta'; did you mean 'cat'"),
+        ('[[{"class": 3, "box": [0, 0, 1, 1]}]]', "class 3; there are 3, from 0 on"),
+        ('[[{"class": 0, "box": [0.5, 0, 0.5, 1]}]]', "has no area"),
+        ("[]", "boxes of 0 samples for 1 samples"),
+    ],
+)
+def test_labels_that_will_not_do(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "boxes.json"
+    path.write_text(text)
+    with pytest.raises(UserError, match=r"boxes\.json") as raised:
+        read_labels(path, NAMES, 1)
+    assert message in str(raised.value)
+
+
+def test_gate_counts_the_boxes() -> None:
+    boxes = BoxAccuracy(0.9, 3, BoxRates(3, 1, 1), BoxRates(3, 1, 1), BoxRates(2, 1 / 3, 1 / 2))
+    rates = Rates(100, 100, 100)
+    thresholds = Thresholds(None, None, None, None, BoxThresholds(0.9, 1.0, 0.6))
+    record = AccuracyRecord(
+        (), 0, False, "a compiler", (), (), rates, rates, None, boxes, thresholds
+    )
+    assert gate.failures(record) == [
+        "2 of 3 boxes are not among those of the firmware network (recall 0.333 at an overlap of "
+        "0.9); thresholds.boxes.recall asks for 1",
+        "1 of 2 boxes of the firmware network are not right (precision 0.500 at an overlap of "
+        "0.9); thresholds.boxes.precision asks for 0.6",
+    ]
