@@ -26,7 +26,7 @@ def run(job: Job, folder: Path) -> None:
     link_firmware(job.build, compiler, job.folder("sources"), objects, elf, job.cache)
     write_bin(elf, folder / "firmware.bin")
     write_hex(elf, folder / "firmware.hex")
-    write_record(folder / "memory.json", memory_use(elf))
+    write_record(folder / "memory.json", memory_use(elf, job.platform.all_in_ram))
     for left_over in folder.glob("*.o"):
         left_over.unlink()
 

@@ -1,9 +1,10 @@
 """Table which batch fits which memory, and that one more would not.
 
-    FIRMWRIGHT_MIRROR=… python tests/benchmarks/batches.py
+    FIRMWRIGHT_MIRROR=… python tests/benchmarks/batches.py [RECIPE …]
 
-Platforms are rv32-bare and cortex-m4-bare with other sizes of RAM; every firmware is built, run
-on one batch of random samples, and compared with the reference.
+Platforms are rv32-bare and cortex-m4-bare with other sizes of RAM, and DIANA, whose L2 also
+holds code and weights; every firmware is built, run on one batch of random samples, and compared
+with the reference.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).parents[2]
-RECIPES = ("resnet8", "kws")
-PLATFORMS = ("rv32-bare", "cortex-m4-bare")
-MEMORIES = ("256 KiB", "1 MiB")
+BARE = [(platform, ram) for platform in ("rv32-bare", "cortex-m4-bare")
+        for ram in ("256 KiB", "1 MiB")]  # fmt: skip
+DIANA = [("diana", "512000 B")]
+RECIPES = {"resnet8": BARE, "kws": BARE, "resnet8-diana": DIANA, "kws-diana": DIANA}
+TARGETS = {"diana": "soma_dory, c"}
 WANTED = (1, 4, 16, 64)
 HEADER = (
     "| network | platform | RAM | wanted | fits | peak, B | linked, B | one more would need, B "
@@ -57,24 +60,25 @@ def row(network: str, platform: str, ram: str, manifest: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    argparse.ArgumentParser(description=__doc__).parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("recipes", nargs="*", metavar="RECIPE", default=[*RECIPES])
     print(HEADER)
     with tempfile.TemporaryDirectory() as name:
-        for network in RECIPES:
-            for platform in PLATFORMS:
-                for ram in MEMORIES:
-                    path = with_memory(platform, ram, Path(name))
-                    for wanted in WANTED:
-                        outdir = Path(name) / network
-                        subprocess.run(
-                            [sys.executable, "-m", "doit", "build",
-                             f"recipe=recipes/{network}.yaml", f"platform={path}",
-                             f"batch={wanted}", "samples=1", f"outdir={outdir}"],
-                            cwd=ROOT, check=True, stdout=subprocess.DEVNULL,
-                        )  # fmt: skip
-                        manifest = outdir / path.stem / "bundle" / "manifest.json"
-                        found = json.loads(manifest.read_text("utf-8"))
-                        print(row(network, platform, ram, found), flush=True)
+        for network in parser.parse_args().recipes:
+            for platform, ram in RECIPES[network]:
+                path = with_memory(platform, ram, Path(name))
+                for wanted in WANTED:
+                    outdir = Path(name) / network
+                    subprocess.run(
+                        [sys.executable, "-m", "doit", "build",
+                         f"recipe=recipes/{network}.yaml", f"platform={path}",
+                         f"target={TARGETS.get(platform, 'c')}",
+                         f"batch={wanted}", "samples=1", f"outdir={outdir}"],
+                        cwd=ROOT, check=True, stdout=subprocess.DEVNULL,
+                    )  # fmt: skip
+                    manifest = outdir / path.stem / "bundle" / "manifest.json"
+                    found = json.loads(manifest.read_text("utf-8"))
+                    print(row(network, platform, ram, found), flush=True)
 
 
 if __name__ == "__main__":

@@ -93,6 +93,11 @@ def test_objcopy_gives_the_same_images(tmp_path: Path, compiler_cache: Path) -> 
     assert own.todict() == theirs.todict()
 
 
+def test_without_a_flash_everything_counts_as_ram(tmp_path: Path, compiler_cache: Path) -> None:
+    use = memory_use(link(tmp_path, compiler_cache), all_in_ram=True)
+    assert use.ram_bytes == sum(use.sections.values()) > use.flash_bytes
+
+
 def test_memory_use_counts_initial_values_in_both_memories(
     tmp_path: Path, compiler_cache: Path
 ) -> None:

@@ -40,8 +40,11 @@ class Segment:
     content: bytes
 
 
-def memory_use(elf: Path) -> MemoryUse:
-    """Return what the firmware needs of flash and RAM."""
+def memory_use(elf: Path, all_in_ram: bool = False) -> MemoryUse:
+    """Return what the firmware needs of flash and RAM.
+
+    With ``all_in_ram`` what is stored stays in RAM, and counts there whether it is writable or not.
+    """
     flash = ram = 0
     sections = {}
     with elf.open("rb") as stream:
@@ -55,7 +58,7 @@ def memory_use(elf: Path) -> MemoryUse:
             sections[section.name] = size
             stored = section["sh_type"] != "SHT_NOBITS"
             # LLD does not mark a reserved section such as the stack as writable.
-            writable = section["sh_flags"] & SH_FLAGS.SHF_WRITE or not stored
+            writable = all_in_ram or section["sh_flags"] & SH_FLAGS.SHF_WRITE or not stored
             flash += size if stored else 0
             ram += size if writable else 0
     return MemoryUse(flash, ram, sections)
