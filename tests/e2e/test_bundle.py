@@ -17,7 +17,16 @@ import jsonschema
 import pytest
 import yaml
 
-from .conftest import ALL_STAGES, HOST_STAGES, MLPERF_TINY, OTHERS, ROOT, Repository, new_repository, ran
+from .conftest import (
+    ALL_STAGES,
+    HOST_STAGES,
+    MLPERF_TINY,
+    OTHERS,
+    ROOT,
+    Repository,
+    new_repository,
+    ran,
+)
 
 BUNDLE = "build/digits/digits-rv32-bare.tar.gz"
 

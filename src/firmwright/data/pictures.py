@@ -40,7 +40,9 @@ def open_picture(data: bytes, label: str) -> Image.Image:
     except UserError:
         raise
     except UnidentifiedImageError:
-        raise UserError(f"{label}: not a picture that can be read: no format that Pillow knows") from None
+        raise UserError(
+            f"{label}: not a picture that can be read: no format that Pillow knows"
+        ) from None
     except Exception as error:  # decoders raise OSError, SyntaxError, ValueError, struct.error …
         raise UserError(f"{label}: not a picture that can be read: {first_line(error)}") from None
 
