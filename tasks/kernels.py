@@ -42,7 +42,7 @@ def run(job: Job, folder: Path) -> None:
         except UserError as error:
             refused.append(f"  {error}")
     if refused:
-        raise UserError("\n".join(["operators that cannot be compiled:", *refused]))
+        raise UserError("\n".join(["operators that cannot be compiled:", *dict.fromkeys(refused)]))
     weights = {name: array for region in lowered for name, array in region.weights.items()}
     write_arrays(folder / "weights.npz", weights)
     kernels = Kernels(tuple(region.kernel for region in lowered))
