@@ -36,10 +36,9 @@ EVERYTHING = (-math.inf, math.inf)
 RANGES = (INT8, (0.0, 127.0))
 """What the accelerator clips its results to: all of int8, or with ReLU its positive half."""
 
-ANALOG = tuple(
-    f"relax.{name}" for name in ("astype", "divide", "floor", "clip", "astype", "multiply")
-)
-"""What follows a convolution on DIANA's analog core: its converter, then a batch normalisation."""
+ANALOG = tuple(f"relax.{name}" for name in "divide floor multiply add right_shift".split())
+"""What follows a convolution on DIANA's analog core, between casts and clips: its converter, then
+a batch normalisation."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,8 @@ class Unmatched:
 
     @property
     def analog(self) -> bool:
-        return self.followers[: len(ANALOG)] == ANALOG
+        telling = tuple(f for f in self.followers if f not in ("relax.astype", "relax.clip"))
+        return telling[: len(ANALOG)] == ANALOG
 
     @property
     def shown(self) -> tuple[str, ...]:
