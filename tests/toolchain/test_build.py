@@ -113,7 +113,7 @@ def test_the_makefile_gives_the_same_firmware(
     expected = build_project(build, compiler, tmp_path / "stages", compiler_cache)
     project = tmp_path / "by hand"
     sources = write_project(build, project)
-    makefile = render("project/Makefile.j2", **makefile_variables(build, sources))
+    makefile = render("project/Makefile.j2", demo=False, **makefile_variables(build, sources))
     (project / "Makefile").write_text(makefile)
     assert not any(line.endswith(" ") for line in makefile.splitlines())
     before = sorted(project.rglob("*"))

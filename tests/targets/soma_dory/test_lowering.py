@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from firmwright.errors import UserError
 from firmwright.targets.soma_dory.layer import Layer
 from firmwright.targets.soma_dory.lowering import lower_layer
-from firmwright.targets.soma_dory.tiling import no_tiling_reason
+from firmwright.targets.soma_dory.tiling import best_tiling, no_tiling_reason
 from tests.targets.soma_dory.layers import (
     DIANA,
     activations,
@@ -95,9 +95,10 @@ def test_any_layer_gives_numpys_bits_in_the_modelled_cycles(
     check(models(name), layer)
 
 
-def test_sums_in_parts_have_no_job() -> None:
+def test_generated_code_has_no_job_that_continues_sums() -> None:
     layer, accelerator = dense(5000, 10), like_diana(input_channel_tiling=True)
-    with pytest.raises(UserError, match="no job that continues sums"):
+    assert best_tiling(layer, accelerator).tile.in_channels < 5000
+    with pytest.raises(UserError, match="no tiling: its smallest tile"):
         lower_layer(a_region(layer), layer, accelerator)
 
 

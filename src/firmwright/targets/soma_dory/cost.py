@@ -10,7 +10,7 @@ piece. The cycles of an addition are our assumption: 16 bytes a cycle, and 23 fo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from firmwright.codegen.kernel import Cycles
@@ -52,6 +52,10 @@ class Accelerator:
     def of(cls, numbers: Mapping[str, Any]) -> Accelerator:
         """Read a platform's mapping, which may hold more than these."""
         return cls(**{field.name: numbers[field.name] for field in fields(cls)})
+
+    def as_driven(self) -> Accelerator:
+        """Return what generated code uses of it: no job of ``fw_soma.h`` continues sums."""
+        return replace(self, input_channel_tiling=False)
 
 
 @dataclass(frozen=True)

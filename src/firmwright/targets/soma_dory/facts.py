@@ -98,7 +98,7 @@ def layer_facts(layer: Layer, accelerator: Mapping[str, Any]) -> dict[str, Any]:
         "pad_bottom": bottom,
         "pad_right": right,
         "largest_sum": largest_sum(layer),
-        "tiling": no_tiling_reason(layer, Accelerator.of(accelerator)) or "fits",
+        "tiling": no_tiling_reason(layer, Accelerator.of(accelerator).as_driven()) or "fits",
     }
 
 

@@ -8,7 +8,6 @@ driver here does, and the cycles are those of one that does.
 from __future__ import annotations
 
 from firmwright.codegen.kernel import Kernel, LoweredRegion, Parameter
-from firmwright.errors import UserError
 from firmwright.partition.regions import Region
 from firmwright.targets.soma_dory.body import layer_body
 from firmwright.targets.soma_dory.cost import Accelerator
@@ -23,12 +22,7 @@ def lower_layer(region: Region, layer: Layer, accelerator: Accelerator) -> Lower
 
     Inputs and outputs are int8 in device layout. Raises UserError where no tiling is possible.
     """
-    tiling = best_tiling(layer, accelerator)
-    if tiling.tile.in_channels < tiling.layer.in_channels:
-        raise UserError(
-            "soma_dory: input_channel_tiling is for comparing platforms by their modelled cycles; "
-            "fw_soma.h has no job that continues sums"
-        )
+    tiling = best_tiling(layer, accelerator.as_driven())
     weights: dict[str, Array] = {}
     if layer.kind is not Kind.ADD:
         # Words, not bytes: the accelerator wants them at multiples of 4.
