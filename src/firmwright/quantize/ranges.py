@@ -17,6 +17,10 @@ ENTROPY_BINS = 512
 CLIPPED_PARTS = np.linspace(1.0, 0.3, 71)
 """What the mean-squared-error method tries: these parts of the whole interval."""
 
+CLAMPED = 2**-0.5
+"""Part of a range that a model states which a power of two has to cover: that power is nearest to
+the range then. Values at a range's ends are rare, and a coarser grid costs all others."""
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -33,8 +37,10 @@ Error = Callable[[Interval, Distribution], float]
 def interval_of(distribution: Distribution, options: CalibrationOptions, error: Error) -> Interval:
     """Choose the interval by the recipe's method."""
     whole = including_zero(distribution.lowest, distribution.highest)
-    if whole.low == whole.high or options.method in ("minmax", "model"):
+    if whole.low == whole.high or options.method == "minmax":
         return whole
+    if options.method == "model":
+        return Interval(whole.low * CLAMPED, whole.high * CLAMPED)
     if options.method == "mse":
         candidates = [Interval(whole.low * part, whole.high * part) for part in CLIPPED_PARTS]
         return min(candidates, key=lambda candidate: error(candidate, distribution))
