@@ -53,9 +53,10 @@ def partition_module(
     TIR functions that they call), and the graph over them.
     """
     # A rewrite may add multiplications by zero; those that count are the model's own.
-    macs = {b.var: multiply_accumulates(b.value) for b in main_bindings(module)}
+    own_macs = products(module).values()
     for device in mix:
         module = device.target.prepare(module, device.context)
+    macs = dict(zip(products(module), own_macs, strict=True))
     choices = ask_devices(module, mix)
     main = module["main"]
     bindings = main_bindings(module)
@@ -111,6 +112,12 @@ def partition_module(
         if layout is not None:
             module, partition = with_layout(module, partition, device.name, layout)
     return module, partition
+
+
+def products(module: tvm.IRModule) -> dict[relax.Var, int]:
+    """Return the multiply-accumulates of the operators that have any, in order of execution."""
+    counts = {b.var: multiply_accumulates(b.value) for b in main_bindings(module)}
+    return {variable: count for variable, count in counts.items() if count}
 
 
 def returned_variables(

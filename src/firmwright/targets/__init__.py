@@ -53,7 +53,8 @@ class Target(Protocol):
     def prepare(self, module: tvm.IRModule, context: Context, /) -> tvm.IRModule:
         """Return the module after the device's own exact rewrites.
 
-        The variables of sums stay: by them their multiply-accumulates are counted.
+        Convolutions and products stay in their order: by it the model's own multiply-accumulates
+        are counted.
         """
 
     def place(self, module: tvm.IRModule, context: Context, /) -> Placement:

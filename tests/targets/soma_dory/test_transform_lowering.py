@@ -18,6 +18,8 @@ from firmwright.targets.soma_dory.layer import Array
 from firmwright.targets.soma_dory.transform_lowering import lower_transform
 from firmwright.toolchain.build import SANITISERS
 
+SHAPES = [(2, 3, 5, 7), (1, 2, 3, 16), (1, 1, 2, 33), (1, 2, 3, 12), (3, 10), (2, 2)]
+
 PROGRAM = """
 #include <stdint.h>
 #include <stdio.h>
@@ -54,7 +56,9 @@ def run_transform(shape: tuple[int, ...], array: Array, inward: bool, folder: Pa
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
-@pytest.mark.parametrize("shape", [(2, 3, 5, 7), (1, 2, 3, 16), (1, 1, 2, 33), (3, 10)])
+@pytest.mark.parametrize(
+    "shape", [(2, 3, 5, 7), (1, 2, 3, 16), (1, 1, 2, 33), (1, 2, 3, 12), (3, 10), (2, 2)]
+)
 def test_transforms_in_c(shape: tuple[int, ...], tmp_path: Path) -> None:
     array = np.random.default_rng(0).integers(-128, 128, shape).astype("int8")
     inside = run_transform(shape, array, True, tmp_path)

@@ -10,14 +10,18 @@ from tvm import relax
 
 from firmwright.partition.placement import Composite, Objection, Placement
 from firmwright.targets import Context
+from firmwright.targets.soma_dory.cost import Accelerator, cycles
+from firmwright.targets.soma_dory.layer import Layer
 from firmwright.targets.soma_dory.matching import (
     Match,
     Unmatched,
     find_layers,
     matched_layer,
 )
+from firmwright.targets.soma_dory.orientation import lay_on_side
 from firmwright.targets.soma_dory.rewrites import rewrite_refused
 from firmwright.targets.soma_dory.rules import broken_by_layer, broken_by_operators
+from firmwright.targets.soma_dory.tiles import Tile
 from firmwright.transforms.rewriting import (
     Constant,
     constant_array,
@@ -31,11 +35,32 @@ REMEDY = "which `quantize: {scheme: pow2, arithmetic: shift}` makes"
 
 
 def prepare_layers(module: tvm.IRModule, context: Context) -> tvm.IRModule:
-    """Write convolutions that break a rule anew where another form of them breaks none."""
+    """Write convolutions anew where another form of them breaks no rule, or takes less time."""
+    numbers = context.platform.accelerators["soma_dory"]
+    accelerator = Accelerator.of(numbers)
+
+    def accepted(layer: Layer) -> bool:
+        return not broken_by_layer(layer, numbers)
+
+    layers = layers_by_match(module)
+    sums = {match.sums.anchor.var: layer for match, layer in layers.items()}
+    module = rewrite_refused(module, sums, accepted)
+    taken = {m: layer for m, layer in layers_by_match(module).items() if accepted(layer)}
+    return lay_on_side(
+        module, taken, accepted, lambda layer: cycles_in_one_tile(layer, accelerator)
+    )
+
+
+def layers_by_match(module: tvm.IRModule) -> dict[Match, Layer]:
+    """Return what breaks no rule for operators; its geometry may be any."""
     matches, _ = find_layers(module["main"])
-    layers = {m.sums.anchor.var: matched_layer(m) for m in matches if not broken_by_operators(m)}
-    accelerator = context.platform.accelerators["soma_dory"]
-    return rewrite_refused(module, layers, lambda layer: not broken_by_layer(layer, accelerator))
+    return {m: matched_layer(m) for m in matches if not broken_by_operators(m)}
+
+
+def cycles_in_one_tile(layer: Layer, accelerator: Accelerator) -> int:
+    """Return the cycles of a layer whose memories are large enough for it."""
+    tile = Tile(layer.out_channels, layer.out_height, layer.out_width, layer.in_channels)
+    return cycles(layer, tile, accelerator).total
 
 
 def place_layers(module: tvm.IRModule, context: Context) -> Placement:
