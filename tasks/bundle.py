@@ -56,9 +56,7 @@ def run(job: Job, folder: Path) -> None:
     archive = folder / job.bundle.name
     write_archive(archive, job.bundle_name, contents)
     if job.recipe.compare and not job.has("comparison"):
-        print(
-            f"   {job.recipe.name}: nothing to compare, for {job.emulator} counts no instructions"
-        )
+        print(f"   {job.recipe.name}: nothing to compare: {job.emulator} counts no instructions")
     print(f"   {job.bundle}: {archive.stat().st_size:,} bytes, {len(contents)} files")
 
 

@@ -3,32 +3,44 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from . import run as run_stage
 from .jobs import Job
-from .stage import Stage
+from .stage import NETWORK, Stage
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 def options(job: Job) -> Any:
     canonical = job.recipe.canonical()
-    return {key: canonical[key] for key in ("name", "c_prefix", "demo")}
+    return {
+        **{key: canonical[key] for key in ("name", "c_prefix", "demo")},
+        "sample": None if job.has("run") else [run_stage.given_inputs(job), job.recipe.run.seed],
+    }
 
 
-def inputs(_job: Job) -> list[Path]:
-    """Return the templates that the application is rendered from."""
+def inputs(job: Job) -> list[Path]:
+    """Return the templates that the application is rendered from, and where the samples are."""
     from importlib.resources import files
 
     folder = Path(str(files("firmwright.templates")))
-    return [*sorted((folder / "demo").glob("*.j2")), folder / "application" / "console.j2"]
+    templates = [*sorted((folder / "demo").glob("*.j2")), folder / "application" / "console.j2"]
+    return templates if job.has("run") else [*templates, *run_stage.inputs(job)]
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write the application's C files, its data those of the run's first sample."""
+    """Write the application's C files, its data those of the run's first sample.
+
+    Where no emulator runs the firmware, the outputs are those of the reference.
+    """
     from firmwright.codegen.demo import write_demo
     from firmwright.models import ModelInterface
     from firmwright.partition import Partition
     from firmwright.records import read_arrays, read_record
 
+    sample = job.folder("run") / "sample.npz"
     assert job.recipe.demo is not None
     write_demo(
         job.recipe.name,
@@ -36,16 +48,32 @@ def run(job: Job, folder: Path) -> None:
         job.recipe.demo,
         read_record(job.folder("partition") / "interface.json", ModelInterface),
         read_record(job.folder("partition") / "partition.json", Partition),
-        read_arrays(job.folder("run") / "sample.npz"),
+        read_arrays(sample) if job.has("run") else reference_sample(job),
         folder,
     )
+
+
+def reference_sample(job: Job) -> dict[str, NDArray[Any]]:
+    """Return the inputs of one inference and what the model's reference makes of them."""
+    from firmwright.models import ModelInterface
+    from firmwright.records import read_record
+    from firmwright.verify.batches import joined_outputs, joined_samples
+
+    single = read_record(job.folder(job.network) / "model.json", ModelInterface)
+    interface = read_record(job.folder("partition") / "interface.json", ModelInterface)
+    layout = run_stage.batch_layout(job, interface)
+    _, alone = run_stage.samples(job, single, layout.size)
+    verdict = run_stage.judged_by_reference(job, interface, alone)
+    (outputs,) = joined_outputs(verdict.outputs, layout.size, layout.output_axes)
+    (chosen,) = joined_samples(alone, layout.size)
+    return run_stage.first_sample(interface, chosen, outputs)
 
 
 STAGE = Stage(
     name="demo",
     sentence="write the demo application",
-    needs=("partition", "run"),
-    code=("codegen", "records.py"),
+    needs=("model", NETWORK, "partition", "sources", "run"),
+    code=("codegen", *run_stage.STAGE.code),
     options=options,
     inputs=inputs,
     run=run,

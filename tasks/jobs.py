@@ -153,7 +153,9 @@ class Job:
     @property
     def last_stage(self) -> str:
         """The stage whose result the user wants."""
-        return "bundle" if self.has("bundle") else "sources"
+        if self.has("bundle"):
+            return "bundle"
+        return "demo" if self.has("demo") else "sources"
 
     @cached_property
     def model_path(self) -> Path | None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from firmwright.data.samples import Column, Sample
     from firmwright.models import ModelInterface
     from firmwright.models.formats import Verdict
+    from firmwright.planning.batch import BatchLayout
     from firmwright.postprocess.boxes import Box
     from firmwright.verify.record import RunRecord
 
@@ -94,27 +95,20 @@ def run(job: Job, folder: Path) -> None:
     import numpy as np
 
     from firmwright.emulator import run_firmware
-    from firmwright.models import FORMATS, ModelInterface
+    from firmwright.models import ModelInterface
     from firmwright.partition import Partition
-    from firmwright.planning.batch import BatchLayout
     from firmwright.quantize.samples import sample_digest
     from firmwright.records import read_record, write_arrays, write_record
     from firmwright.verify.batches import joined_outputs, joined_samples
     from firmwright.verify.compare import compare
     from firmwright.verify.protocol import decode_boxes, decode_outputs, encode_samples
     from firmwright.verify.record import RunRecord
-    from firmwright.verify.samples import as_samples, random_samples
 
-    model = job.folder(job.network)
     spec = job.recipe.run
-    single = read_record(model / "model.json", ModelInterface)
+    single = read_record(job.folder(job.network) / "model.json", ModelInterface)
     interface = read_record(job.folder("partition") / "interface.json", ModelInterface)
-    layout = BatchLayout(1, tuple(0 for _ in interface.outputs))
-    if job.has("batch"):
-        layout = read_record(job.folder("partition") / "batch.json", BatchLayout)
-    count = spec.samples * layout.size
-    data = columns(job, single, count)
-    alone = as_samples(data, count) if data else random_samples(single.inputs, count, spec.seed)
+    layout = batch_layout(job, interface)
+    data, alone = samples(job, single, spec.samples * layout.size)
     chosen = joined_samples(alone, layout.size)
     partition = read_record(job.folder("partition") / "partition.json", Partition)
     functions = {f"{job.recipe.c_prefix}_{r.name}": r.name for r in partition.regions if not r.view}
@@ -130,8 +124,7 @@ def run(job: Job, folder: Path) -> None:
     )
     found = decode_outputs(execution.console, interface.outputs, len(chosen), execution.exit_code)
     write_arrays(folder / "sample.npz", first_sample(interface, chosen[0], found[0]))
-    judge = FORMATS[interface.format].load()
-    verdict = judge.run_reference((model / f"model.{interface.format}").read_bytes(), alone)
+    verdict = judged_by_reference(job, interface, alone)
     expected = joined_outputs(verdict.outputs, layout.size, layout.output_axes)
     arrays = {
         f"{side}_{i}": np.stack([outputs[i] for outputs in results])
@@ -162,6 +155,34 @@ def run(job: Job, folder: Path) -> None:
         if job.recipe.quantize is not None:
             interface, verdict = float_verdict(job, single, alone)
         judge_boxes(job, folder, data, found_boxes, interface, verdict)
+
+
+def batch_layout(job: Job, interface: ModelInterface) -> BatchLayout:
+    """Return how many samples an inference takes, and along which axis each output holds them."""
+    from firmwright.planning.batch import BatchLayout
+    from firmwright.records import read_record
+
+    if job.has("batch"):
+        return read_record(job.folder("partition") / "batch.json", BatchLayout)
+    return BatchLayout(1, tuple(0 for _ in interface.outputs))
+
+
+def samples(job: Job, single: ModelInterface, count: int) -> tuple[dict[str, Column], list[Sample]]:
+    """Return ``count`` samples for a batch of 1, and the recipe's data if they are of it."""
+    from firmwright.verify.samples import as_samples, random_samples
+
+    data = columns(job, single, count)
+    if data:
+        return data, as_samples(data, count)
+    return data, random_samples(single.inputs, count, job.recipe.run.seed)
+
+
+def judged_by_reference(job: Job, interface: ModelInterface, alone: Sequence[Sample]) -> Verdict:
+    """Return what the model's own reference runtime makes of samples."""
+    from firmwright.models import FORMATS
+
+    model = job.folder(job.network) / f"model.{interface.format}"
+    return FORMATS[interface.format].load().run_reference(model.read_bytes(), alone)
 
 
 def first_sample(

@@ -81,14 +81,21 @@ CLOCK_READING = 60
 """Instructions around a layer's call that the profiler counts with the layer, at most."""
 
 
-def test_on_diana_the_profile_is_the_timeline(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    """A repository with a demo that was built for DIANA's accelerator."""
+    folder = tmp_path_factory.mktemp("diana") / "models"
+    shutil.copytree(ROOT / "examples" / "diana", folder)
+    repository = Repository(folder)
+    repository.write("dodo.py", "from firmwright.tasks.dodo import *\n")
+    recipe = (folder / "two_convs.yaml").read_text()
+    repository.write("d.yaml", f"{recipe}demo: {{profile: individual}}\n")
+    repository.build("recipe=d.yaml", "platform=diana", "target=soma_dory, c", "compare=c")
+    return repository
+
+
+def test_on_diana_the_profile_is_the_timeline(models: Repository, tmp_path: Path) -> None:
     """What the accelerator's device measures is what the cost model said of each layer."""
-    shutil.copytree(ROOT / "examples" / "python_models", tmp_path / "models")
-    models = Repository(tmp_path / "models")
-    models.write("dodo.py", "from firmwright.tasks.dodo import *\n")
-    recipe = (models.folder / "two_convs.yaml").read_text()
-    models.write("d.yaml", f"{recipe}demo: {{profile: individual}}\n")
-    models.build("recipe=d.yaml", "platform=diana", "target=soma_dory, c", "compare=c")
     elf = make(unpacked(models, "diana", tmp_path))
     ran = run_firmware(elf, load_platform("diana"), "unicorn", b"", "network_run", tmp_path, 10**9)
     profile = {
@@ -107,6 +114,27 @@ def test_on_diana_the_profile_is_the_timeline(tmp_path: Path) -> None:
         manifest["cycles"]["modelled"], 0,
     )  # fmt: skip
     assert total["speed_up"] > 10
+
+
+def test_without_an_emulator_the_reference_gives_the_outputs(
+    models: Repository, tmp_path: Path
+) -> None:
+    stages = models.build("recipe=d.yaml", "platform=diana-chip", "target=soma_dory, c")
+    assert stages[-1] == "demo"
+    builds = models.folder / "build" / "d"
+    data = [(builds / p / "demo" / "demo_data.c").read_bytes() for p in ("diana", "diana-chip")]
+    assert data[0] == data[1]
+    for name, text in (
+        ("install/rules/pulp.mk", "sources:\n\t@echo $(PULP_APP_SRCS) $(PULP_CFLAGS)\n"),
+        ("include/dory.h", ""),
+    ):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(text)
+    command = ["make", "DEMO=1", f"PULP_SDK_HOME={tmp_path}", f"DORY_HAL={tmp_path}"]
+    sources = builds / "diana-chip" / "sources"
+    words = subprocess.run(command, cwd=sources, capture_output=True, text=True).stdout.split()
+    assert {"network.c", "../demo/demo.c", "../demo/profiler.c", "-DFW_PROFILE"} <= set(words)
+    assert "main.c" not in words
 
 
 def test_make_works_in_the_build_folder_too(demo: Repository, tmp_path: Path) -> None:
