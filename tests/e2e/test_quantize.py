@@ -305,6 +305,21 @@ def test_quantised_model_is_not_quantised_again(repository: Repository) -> None:
     assert "the model is quantised already" in fail(repository, "recipe=r.yaml")
 
 
+def test_sixteen_bit_floats_are_not_quantised(tmp_path: Path) -> None:
+    repository = float_repository(tmp_path / "r")
+    model = onnx.load(repository.folder / "float.onnx")
+    for constant in model.graph.initializer:
+        if constant.data_type == onnx.TensorProto.FLOAT:
+            half = onnx.numpy_helper.to_array(constant).astype("float16")
+            constant.CopyFrom(onnx.numpy_helper.from_array(half, constant.name))
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
+    onnx.save(model, repository.folder / "float.onnx")
+    text = fail(repository, "recipe=r.yaml")
+    assert "quantize: the model has 16-bit floats (" in text
+    assert "quantisation starts from float32" in text
+
+
 def test_one_sample_will_do_but_is_remarked(tmp_path: Path) -> None:
     repository = float_repository(tmp_path / "r")
     text = RECIPE[: RECIPE.index("evaluate:")].replace(

@@ -28,6 +28,9 @@ QUANTISERS = frozenset(("QuantizeLinear", "DequantizeLinear", "quantize", "dequa
 """ONNX's and Relax's names."""
 
 
+SIXTEEN_BITS = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
+
+
 def prepared(data: bytes, inputs: Sequence[Tensor], opset: int) -> onnx.ModelProto:
     """Return the graph with constants and batch normalisations folded, and every shape inferred.
 
@@ -37,6 +40,7 @@ def prepared(data: bytes, inputs: Sequence[Tensor], opset: int) -> onnx.ModelPro
     """
     model = onnx.load_model_from_string(data)
     refuse_quantised(n.op_type for n in model.graph.node)
+    refuse_sixteen_bits(model.graph)
     importer.name_nodes(model.graph)
     fix_shapes(model.graph, inputs)
     options = session_options()
@@ -71,6 +75,22 @@ def refuse_quantised(operators: Iterable[str]) -> None:
             f"quantize: the model is quantised already: it has {' and '.join(found)}; "
             "leave the key out, start from the float model, or state `scheme: pow2` and "
             "`arithmetic: shift`, which take its ranges and weights to other grids"
+        )
+
+
+def refuse_sixteen_bits(graph: onnx.GraphProto) -> None:
+    """Raise UserError for constants and inputs of 16-bit floats.
+
+    ONNX Runtime would compute them in float32 behind casts, which hide weights from the quantiser.
+    """
+    types = {i.name: i.data_type for i in graph.initializer}
+    types |= {i.name: i.type.tensor_type.elem_type for i in graph.input}
+    found = sorted(name for name, kind in types.items() if kind in SIXTEEN_BITS)
+    if found:
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        raise UserError(
+            f"quantize: the model has 16-bit floats ('{found[0]}'{more}); quantisation starts from "
+            "float32: export the model so"
         )
 
 
