@@ -119,7 +119,7 @@ def run(job: Job, folder: Path) -> None:
             onnx.load(job.folder("quantized") / "model.onnx"),
             quantised,
             samples,
-            lambda given: run_on_host(compiled, layout, given, scratch, job.cache),
+            lambda given: run_on_host(compiled, job.platform, layout, given, scratch, job.cache),
             labels if labels and labels.suffix == ".npy" else None,
             metric,
             box_judge(job, quantised, labels, len(samples)),

@@ -19,6 +19,14 @@ SHOWN = 12
 """Operators that are named on the terminal; the manifest has all."""
 
 
+def layer_templates(job: Job) -> list[Path]:
+    """Return the templates that the devices of the mix make functions of."""
+    from importlib.resources import files
+
+    folder = Path(str(files("firmwright.templates")))
+    return sorted(p for d in job.recipe.target for p in (folder / d.name / "layers").glob("*.j2"))
+
+
 def run(job: Job, folder: Path) -> None:
     """Write ``kernels.json`` and ``weights.npz``."""
     import tvm
@@ -71,5 +79,6 @@ STAGE = Stage(
     needs=("partition",),
     code=("codegen", "partition", "targets", "transforms", "records.py"),
     options=options,
+    inputs=layer_templates,
     run=run,
 )

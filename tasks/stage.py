@@ -27,6 +27,9 @@ PACKAGE = Path(firmwright.__file__).parent
 INDEX = "stage.json"
 """Lists a stage's files with their digests; what later stages depend on."""
 
+CODE = frozenset({".c", ".py", ".yaml"})
+"""Suffixes of the files in a package that decide about results: rules are YAML."""
+
 NETWORK = "network"
 """Among a stage's needs: whichever stage gives the network as it is compiled."""
 
@@ -139,7 +142,7 @@ def code_digest(places: tuple[Path, ...]) -> str:
     """Digest the sources that a stage runs, so that changing them runs it again."""
     total = hashlib.sha256()
     for place in places:
-        found = [place] if place.is_file() else [*place.rglob("*.py"), *place.rglob("*.c")]
-        for source in sorted(found):
+        found = [place] if place.is_file() else place.rglob("*")
+        for source in sorted(p for p in found if p.suffix in CODE):
             total.update(source.read_bytes())
     return total.hexdigest()

@@ -232,3 +232,16 @@ def test_command_line_tool_builds_without_a_task_file(repository: Repository) ->
     assert all(f"{stage}:digits" in listed for stage in ALL_STAGES)
     info = repository.run(tool, "info", "digits.yaml", "--task", "plan", "--platform", "host")
     assert "up-to-date" in info.stdout
+
+
+def test_a_changed_rule_counts_as_changed_code(tmp_path: Path) -> None:
+    from firmwright.tasks.stage import code_digest
+
+    (tmp_path / "rules.yaml").write_text("operators: []\n")
+    before = code_digest((tmp_path,))
+    code_digest.cache_clear()
+    (tmp_path / "notes.txt").write_text("no code\n")
+    assert code_digest((tmp_path,)) == before
+    code_digest.cache_clear()
+    (tmp_path / "rules.yaml").write_text("operators: [1]\n")
+    assert code_digest((tmp_path,)) != before

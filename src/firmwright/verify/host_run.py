@@ -7,6 +7,7 @@ what a network computes in float32 may differ in the last digits between two C l
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from firmwright.emulator import run_firmware
 from firmwright.planning.batch import BatchLayout
 from firmwright.toolchain import (
     Build,
+    Platform,
     compile_object,
     find_compiler,
     link_firmware,
@@ -32,14 +34,20 @@ BUDGET = 10**13
 
 
 def run_on_host(
-    network: Network, layout: BatchLayout, samples: Sequence[Sample], folder: Path, cache: Path
+    network: Network,
+    target: Platform,
+    layout: BatchLayout,
+    samples: Sequence[Sample],
+    folder: Path,
+    cache: Path,
 ) -> tuple[str, list[list[npt.NDArray[Any]]]]:
     """Compile the network for this machine and run it; return the compiler and every output.
 
+    ``target`` is the platform that the network was compiled for: its accelerators are emulated.
     ``samples`` and outputs are of a batch of 1, ``layout`` is the network's own. ``folder``
     receives sources and objects; ``cache`` is what the compiler keeps.
     """
-    platform = load_platform("host")
+    platform = replace(load_platform("host"), accelerators=target.accelerators)
     toolchain = load_toolchain(platform.toolchains[0])
     build = Build(toolchain, platform, ())
     write_project(network, build, folder / "sources")
