@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from firmwright.errors import UserError
 from firmwright.targets.soma_dory.layer import Layer
 from firmwright.targets.soma_dory.lowering import lower_layer
+from firmwright.targets.soma_dory.tiles import footprint
 from firmwright.targets.soma_dory.tiling import best_tiling, no_tiling_reason
 from tests.targets.soma_dory.layers import (
     DIANA,
@@ -100,6 +101,17 @@ def test_generated_code_has_no_job_that_continues_sums() -> None:
     assert best_tiling(layer, accelerator).tile.in_channels < 5000
     with pytest.raises(UserError, match="no tiling: its smallest tile"):
         lower_layer(a_region(layer), layer, accelerator)
+
+
+def test_two_buffers_lie_apart() -> None:
+    layer, accelerator = conv2d((8, 20, 33), 40), ACCELERATORS["two buffers"]
+    tile = best_tiling(layer, accelerator).tile
+    needed = footprint(layer, tile)
+    body = lower_layer(a_region(layer), layer, accelerator).kernel.body
+    first, second = 2 * needed.inputs, 2 * needed.inputs + needed.outputs
+    assert f"x_at = {needed.inputs} - x_at;" in body
+    assert f"y_at = {first};" in body and f"y_at = {first + second} - y_at;" in body
+    assert second + needed.outputs <= accelerator.l1
 
 
 def test_weights_are_named_by_their_region() -> None:

@@ -15,7 +15,13 @@ from firmwright.errors import UserError
 from firmwright.targets.soma_dory.cost import Accelerator, cycles
 from firmwright.targets.soma_dory.layer import Layer
 from firmwright.targets.soma_dory.tiles import Tile, as_stored, footprint, sums_channels
-from firmwright.targets.soma_dory.tiling import best_tiling, no_tiling_reason
+from firmwright.targets.soma_dory.tiling import (
+    best_tiling,
+    channel_options,
+    no_tiling_reason,
+    plane_options,
+    solve,
+)
 from tests.benchmarks.dory_tiles import dory_tile
 from tests.targets.soma_dory.layers import DIANA, any_layer, conv2d, dense, depthwise, like_diana
 
@@ -86,11 +92,20 @@ def test_a_layer_that_fits_is_one_tile() -> None:
     assert found.tile == Tile(32, 32, 32, 16)
 
 
-def test_of_equally_fast_tilings_the_largest_is_taken() -> None:
+def test_of_equally_fast_tilings_one_is_taken_whatever_the_solver_does() -> None:
+    layer = dense(16, 64)
+    channels = channel_options(layer, DIANA)
+    (plane,) = plane_options(layer, DIANA, channels)
+    tied = [replace(channels[0], channels=n) for n in (48, 32, 16, 64)]
+    for options in (tied, tied[::-1]):
+        assert solve(layer, DIANA, [plane], options)[1] is options[0]
+
+
+def test_tiles_of_channels_are_even() -> None:
     layer = dense(640, 128)
     assert best_tiling(layer, DIANA).tile == Tile(64, 1, 1, 640)
     even = cycles(layer, Tile(64, 1, 1, 640), DIANA)
-    assert cycles(layer, Tile(80, 1, 1, 640), DIANA) == even, "a tie, with more memory used"
+    assert cycles(layer, Tile(80, 1, 1, 640), DIANA) == even, "as fast, with more memory used"
 
 
 def test_the_batch_changes_no_tile() -> None:
