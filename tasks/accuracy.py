@@ -90,7 +90,7 @@ def run(job: Job, folder: Path) -> None:
     """Write ``accuracy.json``; UserError naming the worst layers where a threshold is not met."""
     import onnx
 
-    from firmwright.models import ModelInterface
+    from firmwright.models import FORMATS, ModelInterface
     from firmwright.planning.batch import BatchLayout
     from firmwright.quantize import gate
     from firmwright.quantize.judge import judge
@@ -104,6 +104,8 @@ def run(job: Job, folder: Path) -> None:
     samples = read_real_samples(job, source.inputs, evaluate.inputs, evaluate.samples)
     labels = None if evaluate.labels is None else job.recipe.resolve(evaluate.labels)
     quantised = read_record(job.folder(job.network) / "model.json", ModelInterface)
+    reference = FORMATS[quantised.format].load()
+    definition = (job.folder(job.network) / f"model.{quantised.format}").read_bytes()
     compiled = network(job)
     layout = BatchLayout(1, tuple(0 for _ in compiled.interface.outputs))
     if job.has("batch"):
@@ -119,6 +121,7 @@ def run(job: Job, folder: Path) -> None:
             onnx.load(job.folder("quantized") / "model.onnx"),
             quantised,
             samples,
+            lambda given: reference.run_reference(definition, given).outputs,
             lambda given: run_on_host(compiled, job.platform, layout, given, scratch, job.cache),
             labels if labels and labels.suffix == ".npy" else None,
             metric,
@@ -139,6 +142,7 @@ STAGE = Stage(
     sentence="compare the quantised network with the float one",
     needs=("model", "calibration", NETWORK, "partition", "kernels"),
     code=(
+        "models",
         "quantize",
         "postprocess",
         "verify",

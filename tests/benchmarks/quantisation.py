@@ -36,7 +36,6 @@ SCHEMES = {
     "affine": "scheme: affine",
     "pow2": "scheme: pow2",
     "pow2, shifts": "scheme: pow2\n  arithmetic: shift",
-    "pow2, shifts, equalised": "scheme: pow2\n  arithmetic: shift\n  equalize: true",
 }
 RECORDED = {"resnet8_diana": "resnet8", "ds_cnn": "dscnn"}
 """Networks for whose inputs the outputs of the original flow to DIANA were recorded."""

@@ -31,6 +31,7 @@ from firmwright.quantize.samples import Sample, sample_digest
 from firmwright.recipe.quantization import Thresholds
 
 Array = npt.NDArray[Any]
+Defined = Callable[[Sequence[Sample]], list[list[Array]]]
 Compiled = Callable[[Sequence[Sample]], tuple[str, list[list[Array]]]]
 
 
@@ -39,6 +40,7 @@ def judge(
     quantised: onnx.ModelProto,
     interface: ModelInterface,
     samples: Sequence[Sample],
+    defined: Defined,
     compiled: Compiled,
     label_file: Path | None,
     metric: Metric | None,
@@ -49,14 +51,16 @@ def judge(
     """Evaluate all three networks and compare them.
 
     ``model`` is the float graph, ``quantised`` the QDQ graph whose inputs and outputs
-    ``interface`` describes, ``compiled`` runs its C and names what compiled it. ``calibrated``
+    ``interface`` describes; layers are compared in it. ``defined`` evaluates the quantised
+    network's definition, which in shift arithmetic is another one than that graph; ``compiled``
+    runs its C and names what compiled it. ``boxes`` compares a detector's boxes. ``calibrated``
     are the digests of the calibration's samples. Raises UserError for labels that do not fit.
     """
     labels = None if label_file is None else read_labels(label_file, len(samples))
     given = network_inputs(interface, samples)
     names = [t.name for t in interface.outputs]
     wanted = by_name(names, [list(o.values()) for o in evaluate(model, samples)])
-    fake = real_outputs(interface, [list(o.values()) for o in evaluate(quantised, given)])
+    fake = real_outputs(interface, defined(given))
     compiler, results = compiled(given)
     firmware = real_outputs(interface, results)
     three = (wanted, fake, firmware)
