@@ -146,6 +146,7 @@ def manifest(job: Job, files: tuple[BundledFile, ...], read: Lock) -> Manifest:
             tolerance=record.tolerance,
         ),
         inputs=InputsReport(read.files, read.samples),
+        stand_ins={k.region: k.stand_in for k in kernels.kernels if k.stand_in},
         versions=read.versions,
         detection=read_record(boxes, DetectionReport) if boxes.exists() else None,
         quantization=report(job, "quantized", QuantizationReport),

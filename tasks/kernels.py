@@ -55,6 +55,9 @@ def run(job: Job, folder: Path) -> None:
     write_arrays(folder / "weights.npz", weights)
     kernels = Kernels(tuple(region.kernel for region in lowered))
     write_record(folder / "kernels.json", kernels)
+    for stand_in in sorted({k.stand_in for k in kernels.kernels if k.stand_in}):
+        regions = [k.region for k in kernels.kernels if k.stand_in == stand_in]
+        print(f"   {job.recipe.name}: {', '.join(regions)}: a stand-in for {stand_in}")
     if kernels.float_operators:
         print(summary(job, kernels))
 

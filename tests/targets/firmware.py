@@ -45,11 +45,12 @@ def run_generated(
     cflags: tuple[str, ...] = (),
     format_name: str | None = None,
     rounding: str | None = None,
+    target: str = "c",
 ) -> Outputs:
     """Generate, compile with gcc, run; one list of outputs a sample."""
     platform = load_platform("host")
     build = Build(load_toolchain("gcc"), platform, cflags)
-    network = lowered(data, format_name, rounding)
+    network = lowered(data, format_name, rounding, target)
     sources = folder / "sources"
     write_project(network, build, sources)
     compiler = find_compiler(build.toolchain, platform.architecture)
@@ -82,16 +83,22 @@ def assert_exact(data: bytes, folder: Path, samples: list[Sample] | None = None)
     return found
 
 
-def lowered(data: bytes, format_name: str | None = None, rounding: str | None = None) -> Network:
-    """Import, partition, lower and plan a model for the CPU; the rounding is its format's own."""
+def lowered(
+    data: bytes,
+    format_name: str | None = None,
+    rounding: str | None = None,
+    target: str = "c",
+) -> Network:
+    """Import, partition, lower and plan a model; the rounding is its format's own."""
     format_name = format_name or format_of(data)
     rounding = rounding or ("tflite" if format_name == "tflite" else "onnx")
     module, interface = FORMATS[format_name].load().import_model(data, "test model", {})
     for transform in CANONICAL:
         module = transform.apply(module)
-    mix = load_mix(parse_target("c"), load_platform("host"), rounding)
+    mix = load_mix(parse_target(target), load_platform("host"), rounding)
+    devices = {device.name: device for device in mix}
     module, partition = partition_module(module, interface, mix)
-    regions = [mix[0].lower(region, module) for region in partition.regions if not region.view]
+    regions = [devices[r.device].lower(r, module) for r in partition.regions if not r.view]
     kernels = Kernels(tuple(region.kernel for region in regions))
     weights = {name: array for region in regions for name, array in region.weights.items()}
     plan = make_plan(partition, kernels)

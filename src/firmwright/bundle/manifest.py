@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from firmwright.codegen.kernel import FloatOperator
@@ -174,7 +174,7 @@ class Manifest:
     applied), so it does not change with a comment. ``versions`` are those of the tools that
     decided about the bytes. ``detection`` lists the boxes of a recipe with `postprocess`.
     ``cycles`` is None where the emulator counts no instructions, ``comparison`` also without
-    the recipe's `compare`.
+    the recipe's `compare`. ``stand_ins`` has by region what its code stands in for.
     """
 
     manifest_version: int
@@ -195,6 +195,7 @@ class Manifest:
     accuracy: AccuracyReport | None = None
     cycles: Timeline | None = None
     comparison: Comparison | None = None
+    stand_ins: dict[str, str] = field(default_factory=dict)
 
 
 def published_schema() -> dict[str, Any]:

@@ -68,7 +68,8 @@ class Kernel:
     ``quantised_operators`` counts the operators on values that were dequantized;
     ``float_operators`` are those of them that have no integer form here. ``headers`` names
     those of the project that the body needs. ``cycles`` are those that the device's cost model
-    gives, None where it has none.
+    gives, None where it has none. ``stand_in`` says of code that stands in for a closed tool's
+    result whose it is, and is '' otherwise.
     """
 
     region: str
@@ -82,6 +83,7 @@ class Kernel:
     float_operators: tuple[FloatOperator, ...]
     headers: tuple[str, ...] = ()
     cycles: Cycles | None = None
+    stand_in: str = ""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ quadratic time, so that a region of thousands would end in a stack overflow afte
 class Group:
     """Bindings that run as one function; ``items`` take the last one's several results apart.
 
-    ``device`` is the one that took them as a ``composite``.
+    ``device`` is the one that took them as a ``composite``; ``read_outside`` are then the results.
     """
 
     bindings: list[relax.VarBinding] = field(default_factory=list)
@@ -38,6 +38,7 @@ class Group:
     alone: bool = False
     device: str = ""
     composite: Composite | None = None
+    read_outside: list[relax.Var] = field(default_factory=list)
 
     @property
     def root(self) -> relax.Var:
@@ -45,7 +46,7 @@ class Group:
 
     @property
     def results(self) -> list[relax.Var]:
-        return [item.var for item in self.items] or [self.root]
+        return [item.var for item in self.items] or self.read_outside or [self.root]
 
     @property
     def cheap(self) -> bool:
@@ -96,9 +97,39 @@ def group_operators(
         group.bindings.append(binding)
         for member in group.bindings:
             group_of[member.var] = group
-    unique = {id(g): g for g in group_of.values()}
+    find_results(bindings, kept, group_of)
+    return in_order(bindings, group_of)
+
+
+def find_results(
+    bindings: list[relax.VarBinding], outputs: set[relax.Var], group_of: Mapping[relax.Var, Group]
+) -> None:
+    """Note which variables of a composite others read, or the network returns."""
+    read = set(outputs)
+    for binding in bindings:
+        own = group_of[binding.var]
+        read.update(v for v in read_variables(binding.value) if group_of.get(v) is not own)
+    for group in {id(g): g for g in group_of.values() if g.composite}.values():
+        group.read_outside = [b.var for b in group.bindings if b.var in read]
+
+
+def in_order(bindings: list[relax.VarBinding], group_of: Mapping[relax.Var, Group]) -> list[Group]:
+    """Return the groups so that each stands behind those that it reads, else by their roots."""
     order = {b.var: i for i, b in enumerate(bindings)}
-    return sorted(unique.values(), key=lambda g: order[g.root])
+    groups = {id(g): g for g in group_of.values()}
+    waiting = sorted(groups.values(), key=lambda g: order[g.root])
+    reads: dict[int, set[int]] = {number: set() for number in groups}
+    for binding in bindings:
+        own = id(group_of[binding.var])
+        read = {id(group_of[v]) for v in read_variables(binding.value) if v in group_of}
+        reads[own] |= read - {own}
+    ordered: list[Group] = []
+    done: set[int] = set()
+    while waiting:
+        ready = next(i for i, g in enumerate(waiting) if reads[id(g)] <= done)
+        ordered.append(waiting.pop(ready))
+        done.add(id(ordered[-1]))
+    return ordered
 
 
 def read_variables(value: relax.Expr) -> list[relax.Var]:

@@ -59,11 +59,8 @@ def partition_module(
     macs = dict(zip(products(module), own_macs, strict=True))
     choices = ask_devices(module, mix)
     main = module["main"]
-    bindings = main_bindings(module)
-    outputs, constants = returned_variables(main, bindings)
-    bindings = [b for b in bindings if computes(b.value)]
+    bindings, outputs = graph_of(module)
     refuse_uncompilable(bindings, interface)
-    bindings += constants
     dequantized = dequantized_values(bindings)
     kind = kind_of_binding(module, dequantized, mix[-1].context.fuse_layers)
     groups = group_operators(bindings, outputs, kind, choices.taken)
@@ -88,7 +85,7 @@ def partition_module(
             Region(
                 name=name,
                 device=device.name,
-                reason=device.target.reason,
+                reason=(group.composite and group.composite.reason) or device.target.reason,
                 anchor=anchor_of(group),
                 sources=source_names(group, named_outputs),
                 operators=tuple(short_name(b.value) for b in group.bindings),
@@ -118,6 +115,16 @@ def products(module: tvm.IRModule) -> dict[relax.Var, int]:
     """Return the multiply-accumulates of the operators that have any, in order of execution."""
     counts = {b.var: multiply_accumulates(b.value) for b in main_bindings(module)}
     return {variable: count for variable, count in counts.items() if count}
+
+
+def graph_of(module: tvm.IRModule) -> tuple[list[relax.VarBinding], list[relax.Var]]:
+    """Return the operators of ``main``, in order, and what it returns, a variable an output.
+
+    An output that is a constant is bound to a variable behind the operators.
+    """
+    bindings = main_bindings(module)
+    outputs, constants = returned_variables(module["main"], bindings)
+    return [*(b for b in bindings if computes(b.value)), *constants], outputs
 
 
 def returned_variables(
@@ -233,16 +240,18 @@ def outline(group: Group) -> tuple[relax.Function, list[relax.Var]]:
         for v in dict.fromkeys(v for b in bindings for v in read_variables(b.value))
         if v not in inside
     ]
-    results = set(group.results)
-    block = relax.DataflowBlock([as_output(b) if b.var in results else b for b in bindings])
-    returned = relax.Tuple([b.var for b in block.bindings[-len(results) :]])
+    # A dataflow block hands out plain variables only.
+    handed_out = {v: relax.Var(v.name, v.ty) for v in group.results}
+    read_inside = {v for b in bindings for v in read_variables(b.value)}
+    renamed = [
+        b if b.var in read_inside else relax.VarBinding(handed_out.get(b.var, b.var), b.value)
+        for b in bindings
+    ]
+    renamed += [relax.VarBinding(new, v) for v, new in handed_out.items() if v in read_inside]
+    returned = relax.Tuple(list(handed_out.values()))
+    block = relax.DataflowBlock(renamed)
     function = relax.Function(outside, relax.SeqExpr([block], returned), returned.ty)
     return relax.utils.copy_with_new_vars(function), outside
-
-
-def as_output(binding: relax.VarBinding) -> relax.VarBinding:
-    """A dataflow block hands out plain variables only."""
-    return relax.VarBinding(relax.Var(binding.var.name, binding.var.ty), binding.value)
 
 
 def result_names(region: str, count: int) -> list[str]:

@@ -17,12 +17,13 @@ from firmwright.targets import Device
 class Composite:
     """Operators that a device runs as one; nothing else joins them.
 
-    ``variables`` are what they are bound to, in order of execution. Only the last one is read by
-    other operators or returned.
+    ``variables`` are what they are bound to, in order of execution. No operator outside lies on a
+    way from one of them to another. ``reason`` says more than the device does why it is one.
     """
 
     kind: str
     variables: tuple[relax.Var, ...]
+    reason: str = ""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from firmwright.schema_check import Finding, quoted
 from firmwright.yaml_text import Pointer
 
 _DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-_OPTION = re.compile(r"--?([A-Za-z_][A-Za-z0-9_-]*)=(\S+)")
+_OPTION = re.compile(r"--?([A-Za-z_][A-Za-z0-9_:-]*)=(\S+)")
 
 
 def parse_target(text: str) -> tuple[DeviceSpec, ...]:

@@ -26,13 +26,15 @@ class Context:
 
     ``rounding`` names the rules by which real values become integers, "tflite" or "onnx";
     ``options`` are the device's own, from the target string; without ``fuse_layers`` every
-    operator is a function of its own.
+    operator is a function of its own. ``rest`` is the device of the mix that takes what the
+    others leave; it has none itself.
     """
 
     platform: Platform
     rounding: str
     options: Mapping[str, str]
     fuse_layers: bool = True
+    rest: Device | None = None
 
 
 class Target(Protocol):
@@ -92,10 +94,14 @@ def load_mix(
     specs: Sequence[DeviceSpec], platform: Platform, rounding: str, fuse_layers: bool = True
 ) -> tuple[Device, ...]:
     """Import the devices of a target string, in its order."""
-    return tuple(
-        Device(load_target(spec.name), Context(platform, rounding, dict(spec.options), fuse_layers))
-        for spec in specs
-    )
+
+    def device(spec: DeviceSpec, rest: Device | None) -> Device:
+        context = Context(platform, rounding, dict(spec.options), fuse_layers, rest)
+        return Device(load_target(spec.name), context)
+
+    *offered, last = specs
+    rest = device(last, None)
+    return (*(device(spec, rest) for spec in offered), rest)
 
 
 def target_names() -> tuple[str, ...]:

@@ -1,0 +1,50 @@
+"""Merges what a device takes into as few regions as can run one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TypeVar
+
+Node = TypeVar("Node", bound=Hashable)
+
+
+def merge_acyclic(
+    nodes: Sequence[Node], reads: Mapping[Node, Sequence[Node]], taken: set[Node]
+) -> list[list[Node]]:
+    """Return the taken nodes as regions, each in the order of ``nodes``.
+
+    ``nodes`` are in an order of execution; ``reads`` has those whose results each one reads. Two
+    regions become one where one reads the other and nothing outside lies on a way between them:
+    else either would have to wait for the other.
+    """
+    region_of = {node: {node} for node in nodes}
+    for node in nodes:
+        for producer in reads[node]:
+            first, second = region_of[producer], region_of[node]
+            if not {node, producer} <= taken or first is second:
+                continue
+            if not detour(first, second, region_of, reads):
+                first |= second
+                region_of.update(dict.fromkeys(second, first))
+    order = {node: place for place, node in enumerate(nodes)}
+    unique = {id(region_of[node]): region_of[node] for node in nodes if node in taken}
+    return [sorted(region, key=order.__getitem__) for region in unique.values()]
+
+
+def detour(
+    first: set[Node],
+    second: set[Node],
+    region_of: Mapping[Node, set[Node]],
+    reads: Mapping[Node, Sequence[Node]],
+) -> bool:
+    """Tell whether a way leads from ``first`` to ``second`` through a third region."""
+    waiting = [p for node in second for p in reads[node] if p not in first and p not in second]
+    seen: set[int] = set()
+    while waiting:
+        region = region_of[waiting.pop()]
+        if region is first:
+            return True
+        if region is not second and id(region) not in seen:
+            seen.add(id(region))
+            waiting += [p for node in region for p in reads[node]]
+    return False

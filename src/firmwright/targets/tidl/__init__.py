@@ -1,0 +1,54 @@
+"""Device ``tidl``: TI's deep-learning library on a C7x with its matrix multiplier.
+
+TI's tools are closed. Without them a region runs as the bit-exact stand-in that the device behind
+makes of it, and says so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from firmwright.targets.tidl.options import VALUES
+
+if TYPE_CHECKING:
+    import tvm
+
+    from firmwright.codegen.kernel import LoweredRegion
+    from firmwright.partition.placement import Placement
+    from firmwright.partition.regions import Region
+    from firmwright.targets import Context
+
+
+class TidlTarget:
+    """TIDL, as TI's own compilers place operators on it."""
+
+    name = "tidl"
+    reason = "TIDL takes every operator of it"
+    options = VALUES
+    general = False
+    rewrites = (
+        *("RemoveMultiplyByOne", "RemovePadByZero", "RemoveCopy", "RemoveIdentityReshape"),
+        *("RemoveTrainingOperators", "ConvertMaxMinToClip", "RemoveIdentityResize"),
+        *("ConvertConvStride", "MergePadLayer", "RemoveIdentityClip", "EliminateCommonSubexpr"),
+        "FoldBatchNorm",
+    )
+    portable = False
+
+    def prepare(self, module: tvm.IRModule, _context: Context, /) -> tvm.IRModule:
+        return module
+
+    def place(self, module: tvm.IRModule, context: Context, /) -> Placement:
+        from firmwright.targets.tidl.placing import place_regions
+
+        return place_regions(module, context)
+
+    def layout(self, _context: Context, /) -> None:
+        return None
+
+    def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
+        from firmwright.targets.tidl.lowering import lower_stand_in
+
+        return lower_stand_in(region, module, context)
+
+
+TIDL = TidlTarget()

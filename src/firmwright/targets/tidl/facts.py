@@ -1,0 +1,203 @@
+"""What the rules may ask about: plain values by name, read from an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from firmwright.partition.operators import short_name
+from firmwright.transforms.rewriting import Constant, dtype_of, static_shape
+
+Values = Mapping[relax.Var, relax.Expr]
+Facts = dict[str, Any]
+
+
+def operator_facts(call: tvm.ir.Call, values: Values) -> Facts:
+    """Return what an operator is like, by its kind; every kind has ``kind`` and ``axes``."""
+    kind = kind_of(call)
+    shape = static_shape(first_tensor(call))
+    facts: Facts = {"kind": kind, "axes": len(shape), "batch": shape[0] if shape else 1}
+    describe = BY_KIND.get(kind)
+    return {**facts, **(describe(call, values) if describe else {})}
+
+
+def kind_of(call: tvm.ir.Call) -> str:
+    """Return the operator's name in the rules: Relax's, but for convolutions of single channels.
+
+    A value that no operator computes is a ``constant``.
+    """
+    name = short_name(call).removeprefix("image.")
+    if name == "conv2d" and 1 < int(call.attrs.groups) == channels(call):
+        return "depthwise_conv2d"
+    return name
+
+
+def channels(call: tvm.ir.Call) -> int:
+    return static_shape(call.args[0])[str(call.attrs.data_layout).index("C")]
+
+
+def first_tensor(call: tvm.ir.Call) -> relax.Expr:
+    first = call.args[0]
+    return first.fields[0] if isinstance(first, relax.Tuple) else first
+
+
+def is_constant(value: relax.Expr, values: Values) -> bool:
+    """Tell a constant, also one that is dequantized."""
+    value = values.get(value, value) if isinstance(value, relax.Var) else value
+    if isinstance(value, tvm.ir.Call) and short_name(value) == "dequantize":
+        return is_constant(value.args[0], values)
+    return isinstance(value, Constant)
+
+
+def numbers(values: Any) -> list[int]:
+    return [int(v) for v in values]
+
+
+def convolution(call: tvm.ir.Call, values: Values) -> Facts:
+    attrs = call.attrs
+    weights = dict(zip(str(attrs.kernel_layout), static_shape(call.args[1]), strict=True))
+    width = static_shape(call.args[0])[str(attrs.data_layout).index("W")]
+    kernel, strides, padding = [weights["H"], weights["W"]], numbers(attrs.strides), attrs.padding
+    return {
+        "layout": str(attrs.data_layout),
+        "kernel": kernel,
+        "largest_side": max(kernel),
+        "strides": strides,
+        "stride_height": strides[0],
+        "stride_width": strides[1],
+        "padding": numbers(padding),
+        "padding_exceeds_input": max(numbers(padding)[1::2]) > width,
+        "width": width,
+        "groups": int(attrs.groups),
+        "weights": "constant" if is_constant(call.args[1], values) else "computed",
+    }
+
+
+def pooling(call: tvm.ir.Call, _values: Values) -> Facts:
+    attrs, shape = call.attrs, static_shape(call.args[0])
+    layout = str(attrs.layout)
+    image = [shape[layout.index("H")], shape[layout.index("W")]]
+    return {
+        "layout": layout,
+        "kernel": numbers(attrs.pool_size),
+        "strides": numbers(attrs.strides),
+        "dilation": numbers(attrs.dilation),
+        "whole_image": "avg" in short_name(call) and numbers(attrs.pool_size) == image,
+        "plane": image[0] * image[1],
+    }
+
+
+def adaptive_pooling(call: tvm.ir.Call, _values: Values) -> Facts:
+    shape, result = static_shape(call.args[0]), static_shape(call)
+    return {
+        "whole_image": list(result[2:]) == [1, 1],
+        "plane": shape[2] * shape[3],
+        "reduced": f"windows that make {list(result[2:])} of {list(shape[2:])}",
+    }
+
+
+def reduction(call: tvm.ir.Call, _values: Values) -> Facts:
+    shape = static_shape(call.args[0])
+    stated = call.attrs.axis
+    axes = list(range(len(shape))) if stated is None else numbers(stated)
+    axes = sorted(axis % len(shape) for axis in axes)
+    plane = shape[2] * shape[3] if len(shape) == 4 else 0
+    whole = len(shape) == 4 and axes == [2, 3]
+    keeps = bool(call.attrs.keepdims)
+    return {"reduced": axes, "keeps_axes": keeps, "whole_image": whole, "plane": plane}
+
+
+def along_axis(call: tvm.ir.Call, _values: Values) -> Facts:
+    count = len(static_shape(first_tensor(call)))
+    axis = int(call.attrs.axis or 0) % count
+    keeps = bool(getattr(call.attrs, "keepdims", True))
+    return {"axis": axis, "axis_from_end": count - axis, "keeps_axes": keeps}
+
+
+def product(call: tvm.ir.Call, values: Values) -> Facts:
+    return {"weights": "constant" if is_constant(call.args[1], values) else "computed"}
+
+
+def slicing(call: tvm.ir.Call, values: Values) -> Facts:
+    before, after = static_shape(call.args[0]), static_shape(call)
+    given = call.args[4] if len(call.args) > 4 else relax.Tuple([])
+    given = values.get(given, given) if isinstance(given, relax.Var) else given
+    strides = [int(getattr(s, "value", 1)) for s in getattr(given, "fields", [])]
+    sliced = sum(a != b for a, b in zip(before, after, strict=True))
+    return {"sliced_axes": sliced, "slice_strides": strides}
+
+
+def resize(call: tvm.ir.Call, _values: Values) -> Facts:
+    layout = str(call.attrs.layout)
+    before, after = static_shape(call.args[0]), static_shape(call)
+    height, width = (after[layout.index(a)] / before[layout.index(a)] for a in "HW")
+    return {
+        "layout": layout,
+        "scale_height": height,
+        "scale_width": width,
+        "method": str(call.attrs.method),
+        "coordinates": str(call.attrs.coordinate_transformation_mode),
+    }
+
+
+def clipping(call: tvm.ir.Call, _values: Values) -> Facts:
+    low, high = (float(limit.value) for limit in call.args[1:])
+    return {"low": low, "high": high, "low_is_positive": low > 0, "high_is_positive": high > 0}
+
+
+def binary(call: tvm.ir.Call, values: Values) -> Facts:
+    constant = [is_constant(a, values) for a in call.args]
+    shapes = [static_shape(a) for a in call.args]
+    if not any(constant):
+        same = shapes[0] == shapes[1]
+        return {"other": "a tensor of the same shape" if same else f"a tensor of {list(shapes[1])}"}
+    other = shapes[constant.index(True)]
+    long = [len(other) - axis for axis, length in enumerate(other) if length > 1]
+    channel = 3 if len(static_shape(call)) == 4 else 1
+    if not long:
+        return {"other": "a constant"}
+    by_channel = long == [channel]
+    return {
+        "other": "a constant for each channel" if by_channel else f"a constant of {list(other)}"
+    }
+
+
+def bits_of(dtype: str) -> int | None:
+    """Return the bits of an element that TIDL may hold, None for another type."""
+    known = {"int8": 8, "uint8": 8, "int16": 16, "uint16": 16, "float32": 32}
+    return known.get(dtype)
+
+
+def element_facts(result: relax.Var, tensor_bits: int) -> Facts:
+    """Return what a layer's result is made of."""
+    dtype = dtype_of(result)
+    bits = bits_of(dtype)
+    fits = bits is not None and bits <= tensor_bits
+    return {"dtype": dtype, "bits": bits, "tensor_bits": tensor_bits, "fits_tensor_bits": fits}
+
+
+BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
+
+BY_KIND: Mapping[str, Callable[[tvm.ir.Call, Values], Facts]] = {
+    "conv2d": convolution,
+    "depthwise_conv2d": convolution,
+    "conv2d_transpose": convolution,
+    "max_pool2d": pooling,
+    "avg_pool2d": pooling,
+    "adaptive_avg_pool2d": adaptive_pooling,
+    "mean": reduction,
+    "max": reduction,
+    "min": reduction,
+    "sum": reduction,
+    "softmax": along_axis,
+    "concat": along_axis,
+    "argmax": along_axis,
+    "matmul": product,
+    "strided_slice": slicing,
+    "resize2d": resize,
+    "clip": clipping,
+    **dict.fromkeys(BINARY, binary),
+}

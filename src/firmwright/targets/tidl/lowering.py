@@ -1,0 +1,41 @@
+"""A region without TI's tools: a bit-exact stand-in, in C, of the device behind ``tidl``."""
+
+from __future__ import annotations
+
+import tvm
+from tvm import relax
+
+from firmwright.codegen.joined import joined_kernel
+from firmwright.codegen.kernel import LoweredRegion
+from firmwright.models.interface import ModelInterface, Tensor
+from firmwright.partition.outline import partition_module
+from firmwright.partition.regions import Region
+from firmwright.targets import Context
+from firmwright.transforms.rewriting import dtype_of, static_shape
+
+STAND_IN = "TIDL, without TI's tools: the network's own arithmetic in C, not TI's"
+
+
+def lower_stand_in(region: Region, module: tvm.IRModule, context: Context) -> LoweredRegion:
+    """Cut the region into layers of the device that takes the rest, and join what that makes.
+
+    What TIDL itself would compute depends on its calibration; the stand-in computes what the
+    quantised network says.
+    """
+    assert context.rest is not None  # a mix ends with a device that takes the rest
+    functions = {g: f for g, f in module.functions.items() if isinstance(f, tvm.tirx.PrimFunc)}
+    main = module[region.name].without_attr("global_symbol")
+    whole = tvm.IRModule({**functions, tvm.ir.GlobalVar("main"): main})
+    inner, partition = partition_module(whole, interface_of(main), (context.rest,))
+    layers = [context.rest.lower(r, inner) for r in partition.regions if not r.view]
+    return joined_kernel(region, partition, layers, STAND_IN)
+
+
+def interface_of(main: relax.Function) -> ModelInterface:
+    """Describe a region's inputs and outputs by the names of their variables."""
+    inputs, outputs = ([described(v) for v in vs] for vs in (main.params, main.body.body.fields))
+    return ModelInterface("relax", "", tuple(inputs), tuple(outputs), ())
+
+
+def described(variable: relax.Var) -> Tensor:
+    return Tensor(str(variable.name), static_shape(variable), dtype_of(variable))

@@ -1,0 +1,106 @@
+"""Layers become regions, the user's lists and limits decide too, and regions run as a whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+from firmwright.errors import UserError
+from firmwright.models.relax import run_reference
+from tests.targets.firmware import lowered, run_generated
+
+from .networks import names, network, placed, sentences, values
+
+op = relax.op
+
+
+def named(builder: relax.BlockBuilder, expression: relax.Expr, name: str) -> relax.Var:
+    return builder.emit(expression, name)
+
+
+def branches(builder: relax.BlockBuilder, x: relax.Var) -> list[relax.Expr]:
+    """A convolution, what TIDL has not made of it, and the sum of both; another branch leaves."""
+    a = named(builder, op.nn.conv2d(x, values(4, 4, 3, 3), padding=1), "a")
+    odd = named(builder, op.sign(a), "odd")
+    b = named(builder, op.nn.max_pool2d(a, [2, 2], [2, 2]), "b")
+    c = named(builder, op.nn.max_pool2d(op.nn.relu(op.add(a, odd)), [2, 2], [2, 2]), "c")
+    return [op.add(b, c), op.nn.softmax(b, -1)]
+
+
+def line(builder: relax.BlockBuilder, x: relax.Var) -> list[relax.Expr]:
+    a = named(builder, op.nn.conv2d(x, values(8, 4, 3, 3), padding=1), "a")
+    odd = named(builder, op.sign(a), "odd")
+    b = named(builder, op.nn.max_pool2d(odd, [2, 2], [2, 2]), "b")
+    return [op.nn.conv2d(b, values(4, 8, 1, 1))]
+
+
+def test_neighbours_are_one_region_with_several_results() -> None:
+    module = network(branches)
+    (first, second) = names(placed(module))
+    assert "a" in first
+    assert "b" in first
+    assert "c" in second
+    reasons = [c.reason for c in placed(module).composites]
+    assert reasons[0] == "TIDL takes all 3 layers of it"
+    assert reasons[1] == (
+        "TIDL takes all 2 layers of it; it is a region of its own because of sign ('odd') before "
+        "it: TIDL has no sign"
+    )
+
+
+@pytest.mark.parametrize("build", [branches, line], ids=["branches", "line"])
+@pytest.mark.parametrize("target", ["tidl -tensor_bits=32, c", "c"])
+def test_the_regions_compute_what_the_network_says(build: Any, target: str, tmp_path: Path) -> None:
+    data = tvm.ir.save_json(network(build)).encode()
+    # Small whole numbers: every sum is exact, in any order.
+    given = np.random.default_rng(3).integers(-4, 5, (1, 4, 8, 8)).astype("float32")
+    samples = [{"x": given}]
+    found = run_generated(data, samples, tmp_path, format_name="relax", target=target)
+    expected = run_reference(data, samples).outputs
+    for ours, theirs in zip(found[0], expected[0], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+    kernels = lowered(data, "relax", target=target).kernels.kernels
+    stand_ins = [k.region for k in kernels if "TIDL" in k.stand_in]
+    assert len(stand_ins) == (0 if target == "c" else 2)
+
+
+def test_regions_of_few_multiplications_stay_behind() -> None:
+    placement = placed(network(line), max_num_subgraphs="1")
+    assert names(placement) == [["a"]]
+    assert sentences(placement)["max_num_subgraphs"] == (
+        "1 regions have more than the 512 multiply-accumulates of its region"
+    )
+    placement = placed(network(line), min_macs="513")
+    assert names(placement) == [["a"]]
+    assert "512 multiply-accumulates, less than 513" in sentences(placement)["min_macs"]
+
+
+def test_the_users_lists_decide() -> None:
+    denied = placed(network(line), deny_list__layer_type="max_pool2d")
+    assert names(denied) == [["a"], ["gv"]]
+    assert names(placed(network(line), deny_list__layer_name="a, b")) == [["gv"]]
+    allowed = placed(network(line), allow_list__layer_name="b")
+    assert names(allowed) == [["b"]]
+    assert "does not name it" in sentences(allowed)["allow_list:layer_name"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"deny_list__layer_name": "aa"}, "deny_list:layer_name: the network has no 'aa'"),
+        ({"deny_list__layer_type": "maxpool2d"}, "no 'maxpool2d'; did you mean 'max_pool2d'"),
+        ({"max_num_subgraphs": "few"}, "max_num_subgraphs is a whole number, not 'few'"),
+        (
+            {"deny_list__layer_name": "a", "allow_list__layer_name": "b"},
+            "an allow_list or deny_lists, not both",
+        ),
+    ],
+)
+def test_options_that_make_no_sense(options: dict[str, str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        placed(network(line), **options)

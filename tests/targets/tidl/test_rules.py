@@ -1,0 +1,212 @@
+"""Each rule of TIDL: what it just accepts, and what it refuses in which words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from tvm import relax
+
+from firmwright.targets.tidl.placing import tidl_rules
+
+from .networks import network, placed, sentences, values
+
+op = relax.op
+
+
+@dataclass(frozen=True)
+class Form:
+    """One operator on an input, and the chip that is asked."""
+
+    build: Callable[[relax.Var], relax.Expr]
+    shape: tuple[int, ...] = (1, 4, 8, 8)
+    platform: str = "am62a"
+    bits: str = "32"
+
+
+def conv(
+    *kernel: int, shape: tuple[int, ...] = (1, 4, 16, 16), platform: str = "am62a", **a: Any
+) -> Form:
+    return Form(lambda x: op.nn.conv2d(x, values(6, 4, *kernel), **a), shape, platform)
+
+
+def depthwise(*kernel: int, **a: Any) -> Form:
+    return Form(lambda x: op.nn.conv2d(x, values(4, 1, *kernel), groups=4, **a), (1, 4, 16, 16))
+
+
+def transposed(*kernel: int, **a: Any) -> Form:
+    return Form(lambda x: op.nn.conv2d_transpose(x, values(4, 6, *kernel), **a))
+
+
+def pool(*window: int, shape: tuple[int, ...] = (1, 4, 8, 8), **a: Any) -> Form:
+    return Form(lambda x: op.nn.max_pool2d(x, pool_size=list(window), **a), shape)
+
+
+def average(*window: int, shape: tuple[int, ...]) -> Form:
+    return Form(lambda x: op.nn.avg_pool2d(x, pool_size=list(window)), shape)
+
+
+def resized(height: int, width: int, **a: str) -> Form:
+    chosen = {"method": "linear", "coordinate_transformation_mode": "half_pixel", **a}
+    return Form(lambda x: op.image.resize2d(x, (height, width), layout="NCHW", **chosen))
+
+
+def form(
+    build: Callable[[relax.Var], relax.Expr], shape: tuple[int, ...] = (1, 4, 8, 8), **a: Any
+) -> Form:
+    return Form(build, shape, **a)
+
+
+def sliced(axes: list[int], step: int = 1) -> Form:
+    ends, steps = [4] * len(axes), [step] * len(axes)
+    return form(lambda x: op.strided_slice(x, axes, [0] * len(axes), ends, steps))
+
+
+CASES: dict[str, tuple[tuple[Form, ...], tuple[tuple[Form, str], ...]]] = {
+    "tensor bits": (
+        (form(op.nn.relu),),
+        ((form(op.nn.relu, bits="8"), "its results are float32, and tensor_bits is 8"),),
+    ),
+    "axes": (
+        (form(op.nn.relu, (1, 1, 1, 1, 2, 3)),),
+        ((form(op.nn.relu, (1, 1, 1, 1, 1, 2, 3)), "has 7 axes"),),
+    ),
+    "batch": ((conv(3, 3),), ((conv(3, 3, shape=(2, 4, 16, 16)), "takes 2 samples"),)),
+    "image axes": (
+        (pool(2, 2),),
+        ((pool(2, 2, layout="NHWC"), "4 axes in the layout NHWC"),),
+    ),
+    "weights": (
+        (form(lambda x: op.matmul(x, values(4, 2)), (3, 4)),),
+        ((form(lambda x: op.matmul(x, op.permute_dims(x)), (3, 4)), "weights are computed"),),
+    ),
+    "equal strides": (
+        (conv(3, 3, strides=[2, 2]),),
+        ((conv(3, 3, strides=[1, 2]), "its strides are [1, 2]"),),
+    ),
+    "strides": (
+        (conv(1, 1, strides=[2, 2]),),
+        ((conv(1, 1, strides=[5, 5]), "its strides are [5, 5]"),),
+    ),
+    "stride 2 of a large kernel": (
+        (conv(7, 7, strides=[2, 2]), conv(9, 9)),
+        ((conv(9, 9, strides=[2, 2]), "its kernel is [9, 9] with stride 2"),),
+    ),
+    "stride 3": (
+        (conv(3, 3, strides=[3, 3], platform="j721e"),),
+        (
+            (conv(3, 3, strides=[3, 3]), "not on every chip"),
+            (conv(5, 5, strides=[3, 3], platform="j721e"), "kernel [5, 5] and stride 3"),
+        ),
+    ),
+    "stride 4": (
+        (conv(11, 11, strides=[4, 4]),),
+        ((conv(7, 7, strides=[4, 4]), "11 x 11 only"),),
+    ),
+    "depthwise kernel": (
+        (depthwise(3, 3), depthwise(7, 7, strides=[2, 2])),
+        ((depthwise(1, 1), "kernel is [1, 1]"), (depthwise(3, 3, strides=[3, 3]), "[3, 3]")),
+    ),
+    "padding": (
+        (
+            conv(3, 9, shape=(1, 4, 8, 4), padding=[1, 4, 1, 4]),
+            conv(3, 9, shape=(1, 4, 8, 4), padding=[1, 5, 1, 5], platform="j721s2"),
+        ),
+        ((conv(3, 9, shape=(1, 4, 8, 4), padding=[1, 5, 1, 5]), "by [1, 5, 1, 5] (top"),),
+    ),
+    "transposed convolution": (
+        (transposed(2, 2, strides=[2, 2]), transposed(4, 4, strides=[2, 2])),
+        ((transposed(3, 3, strides=[2, 2]), "kernel [3, 3]"), (transposed(2, 2), "[1, 1] and 1")),
+    ),
+    "pooling": (
+        (pool(3, 3, strides=[2, 2]), pool(1, 1, strides=[2, 2])),
+        ((pool(1, 1, strides=[1, 2]), "[1, 1] with strides [1, 2]"), (pool(4, 4), "is [4, 4]")),
+    ),
+    "average of an image": (
+        (form(lambda x: op.mean(x, [2, 3], True), (1, 4, 32, 32)),),
+        (
+            (form(lambda x: op.mean(x, [2, 3], True), (1, 4, 32, 33)), "1056 elements"),
+            (average(32, 33, shape=(1, 4, 32, 33)), "1056 elements"),
+        ),
+    ),
+    "averaged axes": (
+        (form(lambda x: op.nn.adaptive_avg_pool2d(x, [1, 1])),),
+        (
+            (form(lambda x: op.mean(x, [1])), "averages over [1]"),
+            (form(lambda x: op.nn.adaptive_avg_pool2d(x, [2, 2])), "windows that make [2, 2]"),
+        ),
+    ),
+    "softmax axis": (
+        (form(lambda x: op.nn.softmax(x, -1)), form(lambda x: op.nn.softmax(x, 2))),
+        ((form(lambda x: op.nn.softmax(x, 1)), "along axis 1 of 4"),),
+    ),
+    "concatenation axis": (
+        (form(lambda x: op.concat([x, op.nn.relu(x)], 1)),),
+        ((form(lambda x: op.concat([x, op.nn.relu(x)], 0)), "joins along axis 0 of 4"),),
+    ),
+    "slice": ((sliced([2]),), ((sliced([2, 3]), "slices 2 axes"), (sliced([2], 2), "[2]"))),
+    "argmax axis": (
+        (form(lambda x: op.nn.relu(x)),),
+        ((form(lambda x: op.argmax(x, 2, True)), "along axis 2 of 4"),),
+    ),
+    "resize": (
+        (resized(16, 16), resized(32, 32, method="nearest_neighbor")),
+        (
+            (resized(16, 32), "by 2.0 and 4.0"),
+            (resized(24, 24), "by 3.0 and 3.0"),
+            (resized(16, 16, coordinate_transformation_mode="align_corners"), "align_corners"),
+        ),
+    ),
+    "clip": (
+        (form(lambda x: op.clip(x, -1, 1)),),
+        ((form(lambda x: op.clip(x, 1, 2)), "clips to 1.0 and 2.0"),),
+    ),
+    "reduced axis": (
+        (form(lambda x: op.max(x, [2], True)),),
+        ((form(lambda x: op.max(x, [1], True)), "reduces axes [1]"),),
+    ),
+    "operands": (
+        (
+            form(lambda x: op.add(x, op.nn.relu(x))),
+            form(lambda x: op.multiply(x, values(4, 1, 1))),
+            form(lambda x: op.add(x, values(1))),
+        ),
+        (
+            (form(lambda x: op.add(x, values(8, 8))), "a constant of [8, 8]"),
+            (form(lambda x: op.add(x, op.max(x, [2], True))), "a tensor of [1, 4, 1, 8]"),
+        ),
+    ),
+    "tanh": (
+        (form(op.tanh, platform="j784s4"),),
+        ((form(op.tanh), "no lookup tables"),),
+    ),
+}
+
+
+def cases() -> Iterator[tuple[str, Form, str]]:
+    for rule, (accepted, refused) in CASES.items():
+        yield from ((rule, form, "") for form in accepted)
+        yield from ((rule, form, sentence) for form, sentence in refused)
+
+
+@pytest.mark.parametrize(("rule", "form", "sentence"), cases())
+def test_rule(rule: str, form: Form, sentence: str) -> None:
+    module = network(lambda builder, x: [builder.normalize(form.build(x))], form.shape)
+    placement = placed(module, form.platform, tensor_bits=form.bits)
+    if sentence:
+        assert sentence in sentences(placement)[rule]
+    else:
+        assert not placement.objections
+
+
+def test_every_rule_has_cases() -> None:
+    # Only what is quantised can have 16 bits; the rule has a test with such networks.
+    elsewhere = {"transposed convolution of 16 bits"}
+    assert {rule.name for rule in tidl_rules().rules} == set(CASES) | elsewhere
+
+
+def test_an_operator_that_tidl_has_not_is_named() -> None:
+    module = network(lambda builder, x: [builder.emit(op.sign(x))])
+    assert sentences(placed(module))["operator"] == "TIDL has no sign"
