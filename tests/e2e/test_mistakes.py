@@ -212,6 +212,10 @@ def test_compiler_refusal_is_shown(repository: Repository) -> None:
         (["recipe=digits.yaml", "platform=hst"], "unknown platform 'hst'; did you mean 'host'?"),
         (["recipe=digits.yaml", "samples=0"], "samples=0: expected at least 1"),
         (["recipe=digits.yaml", "target=c -fast=1"], "device 'c' has no option 'fast'"),
+        (
+            ["recipe=digits.yaml", "platform=rv32-bare", "target=soma_dory, c"],
+            "the platform 'rv32-bare' has no 'soma_dory'; platforms that have it: diana, ",
+        ),
         (["recipe=digits.yaml", "outdir=digits.yaml/x"], "cannot make the build folder"),
         (["recipe="], "recipe=: a value is missing"),
         (["recipe=digits.yaml", "samples=65"], "holds 64 samples, the recipe asks for 65"),

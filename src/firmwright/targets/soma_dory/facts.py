@@ -92,7 +92,6 @@ def layer_facts(layer: Layer, accelerator: Mapping[str, Any]) -> dict[str, Any]:
         "half_kernel_height": height // 2,
         "half_kernel_width": width // 2,
         "strides": list(layer.strides),
-        "padding": list(layer.padding),
         "pad_top": top,
         "pad_left": left,
         "pad_bottom": bottom,
