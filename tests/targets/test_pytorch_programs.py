@@ -18,6 +18,8 @@ from firmwright.models import FORMATS
 from .firmware import lowered, run_generated
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch")
+# Defines the operators that quantised programs consist of.
+pytest.importorskip("torch.ao.quantization.fx._decomposed")
 nn = torch.nn
 
 
