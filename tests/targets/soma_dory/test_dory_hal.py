@@ -126,7 +126,8 @@ def make(folder: Path, *variables: str) -> subprocess.CompletedProcess[str]:
         pytest.skip("make is not installed")
     build = Build(load_toolchain("pulp-gcc"), CHIP, ())
     template = makefile_template(CHIP.board)
-    text = render(environment(), template, makefile_variables(build, ["main.c", "network.c"]))
+    written = {**makefile_variables(build, ["main.c", "network.c"]), "demo": False}
+    text = render(environment(), template, written)
     (folder / "Makefile").write_text(text)
     return subprocess.run(["make", *variables], cwd=folder, capture_output=True, text=True)
 
