@@ -122,7 +122,6 @@ def network_row(network: str, folder: Path, layers: list[Compared]) -> str:
     compute = sum(c.ours.cycles.compute for c in layers)
     transfer = sum(c.ours.cycles.transfer for c in layers)
     assert compute + transfer == manifest["cycles"]["modelled"]
-    memory = manifest["memory"]
     cells = [
         network,
         f"{100 * offloaded / partition.macs:.2f}",
@@ -132,7 +131,7 @@ def network_row(network: str, folder: Path, layers: list[Compared]) -> str:
         f"{offloaded / (compute + transfer):.1f}",
         f"{100 * offloaded / (compute + transfer) / PEAK:.1f}",
         sum(r.anchor == TRANSFORM for r in partition.regions),
-        f"{memory['flash_bytes'] + memory['ram_bytes']:,}",
+        f"{manifest['memory']['ram_bytes']:,}",
         f"{manifest['run']['differences']} of {manifest['run']['values']}",
         sum(c.ratio > 1 for c in layers),
         f"{geometric_mean(layers):.3f}",
