@@ -21,12 +21,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnx
 import tvm
 
 from firmwright.models import relax
 from firmwright.quantize.export import exported
-from firmwright.quantize.graph import evaluate
 from firmwright.transforms import CANONICAL
 from firmwright.user_code import user_function
 
@@ -37,8 +35,6 @@ SCHEMES = {
     "pow2": "scheme: pow2",
     "pow2, shifts": "scheme: pow2\n  arithmetic: shift",
 }
-RECORDED = {"resnet8_diana": "resnet8", "ds_cnn": "dscnn"}
-"""Networks for whose inputs the outputs of the original flow to DIANA were recorded."""
 HEADER = (
     "| network | grids | samples | labels | float32, % | quantised, % | firmware, % "
     "| same class as float (quantised, firmware), % | SNR, dB | firmware in the emulator |\n"
@@ -95,24 +91,6 @@ def mobilenet(folder: Path) -> Network:
     labels = arrays(folder / "ic_160.npz")["labels"]
     pictures = trained("enlarged_pictures")
     return Network("MobileNetV1 (DIANA)", trained("mobilenetv1"), pictures, labels)
-
-
-def recorded(make: Callable[[Path], Network], folder: Path) -> str:
-    """Return the row of what the original flow to DIANA answered."""
-    network = make(folder)
-    name = RECORDED[make.__name__]
-    found = arrays(folder / "diana" / f"{name}_expected_outputs.npz")["data"].argmax(axis=1)
-    model = onnx.load_model_from_string(network.model)
-    outputs = evaluate(model, [{"data": x[None]} for x in network.inputs])
-    float32 = np.array([next(iter(o.values())).argmax() for o in outputs])
-    labels = float32 if network.labels is None else network.labels
-    rates = [100 * float(np.mean(answer == labels)) for answer in (float32, found)]
-    same = 100 * float(np.mean(found == float32))
-    told = "float's" if network.labels is None else "yes"
-    return (
-        f"| {network.name} | the original flow's answers | {len(found)} | {told} | {rates[0]:.2f} "
-        f"| {rates[1]:.2f} | — | {same:.1f} | — | — |"
-    )
 
 
 def visual_wake_words(folder: Path) -> Network:
@@ -195,8 +173,6 @@ def main() -> int:
                 built = folder / "build" / file.stem
                 run = json.loads((built / "rv32-bare" / "run" / "run.json").read_text())
                 print(row(network, name, built, run["agreement"]), flush=True)
-            if make.__name__ in RECORDED:
-                print(recorded(make, options.folder), flush=True)
     return 0
 
 

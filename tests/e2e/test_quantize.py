@@ -128,6 +128,19 @@ def test_another_grid_does_not_calibrate_again(changed: Repository) -> None:
     assert "quantized" in again
 
 
+def test_shifts_are_one_network_by_definition_and_in_c(changed: Repository) -> None:
+    recipe = (changed.folder / "r.yaml").read_text()
+    recipe = recipe.replace("quantize:\n", "quantize:\n  scheme: pow2\n  arithmetic: shift\n")
+    changed.write(
+        "r.yaml", recipe.replace("absolute: 1", "absolute: 0").replace("snr: 20", "snr: 15")
+    )
+    changed.build("recipe=r.yaml")
+    manifest = changed.manifest("build/r/r-host.tar.gz")
+    assert manifest["run"]["mismatches"] == 0
+    top1 = manifest["accuracy"]["top1"]
+    assert top1["firmware"] == top1["quantised"] >= 85
+
+
 def test_another_platform_shares_the_network(changed: Repository) -> None:
     again = rewrite(changed, "platform: host", "platform: rv32-bare")
     assert again == sorted(["plan", "sources", "objects", "firmware", "run", "bundle"])

@@ -71,6 +71,15 @@ def test_ranges_are_those_of_the_grids() -> None:
             assert one.highest == pytest.approx(seen[name].highest, rel=0.2, abs=0.1), name
 
 
+def test_integers_without_a_scale_are_refused() -> None:
+    model = ready(residual_network())
+    inner = quantize(model, calibrate(model, samples(4)), options())
+    without_float_io(inner)
+    module, interface = importer.import_model(inner.SerializeToString(), "network", {})
+    with pytest.raises(UserError, match="what the integers of 'x' stand for"):
+        restored(module, interface)
+
+
 def test_missing_ranges_are_named() -> None:
     _, found = quantised_and_restored()
     with pytest.raises(UserError, match=r"no range for .*y; give samples"):

@@ -144,7 +144,10 @@ class Restorer:
         if "int" not in tensor.dtype:
             return tensor
         if tensor.scale is None:
-            raise UserError(f"quantize: the model states no scale for '{tensor.name}'")
+            raise UserError(
+                f"quantize: the model does not say what the integers of '{tensor.name}' stand for; "
+                "start from the float model, or from one with float32 inputs and outputs"
+            )
         limits = np.iinfo(tensor.dtype)
         grid = Grid(tensor.scale, tensor.zero_point or 0, int(limits.min), int(limits.max))
         self.ranges[tensor.name] = grid.interval

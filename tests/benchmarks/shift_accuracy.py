@@ -1,0 +1,115 @@
+"""Top-1 of networks in shift arithmetic, beside the float network's and the original DIANA flow's.
+
+    FIRMWRIGHT_MIRROR=FOLDER python -m tests.benchmarks.shift_accuracy FOLDER
+
+FOLDER is that of ``quantisation.py``. The definition of the network, a module of integers, is
+evaluated by TVM's virtual machine; that firmware computes the same bits is what tests show. Every
+fifth sample calibrates, all judge.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import tvm
+
+from firmwright.data.arrays import on_grid
+from firmwright.models import onnx as importer
+from firmwright.models import relax
+from firmwright.quantize.calibration import calibrate
+from firmwright.quantize.engine import quantize
+from firmwright.quantize.equalisation import equalised
+from firmwright.quantize.graph import PER_CHANNEL_OPSET, evaluate, prepared
+from firmwright.quantize.integer_io import with_grids, without_float_io
+from firmwright.quantize.shift_arithmetic import shift_network
+from firmwright.recipe.quantization import QuantizeOptions
+
+from ..quantize.networks import options
+from .quantisation import Network, arrays, ds_cnn, mobilenet, resnet8, resnet8_diana
+
+Classes = npt.NDArray[Any]
+Samples = list[dict[str, npt.NDArray[Any]]]
+RECORDED = {resnet8_diana: "resnet8", ds_cnn: "dscnn"}
+"""Networks for whose inputs the outputs of the original flow were recorded."""
+HEADER = (
+    "| network | samples | labels | float32, % | affine int8, % | shifts, % "
+    "| shifts, equalised, % | same class as float (affine, shifts), % | original flow, % |\n"
+    "|---|---|---|---|---|---|---|---|---|"
+)
+
+
+SHIFTING = options(
+    scheme="pow2",
+    arithmetic="shift",
+    per_channel=False,
+    bias_correction=True,
+    calibration={"method": "mse"},
+)
+
+
+def classes(model: onnx.ModelProto, samples: Samples) -> Classes:
+    return np.array([next(iter(o.values())).argmax() for o in evaluate(model, samples)])
+
+
+def fake_quantised(model: onnx.ModelProto, samples: Samples, chosen: QuantizeOptions) -> Any:
+    seen = samples[::5]
+    return quantize(model, calibrate(model, seen), chosen, seen)
+
+
+def shifted_classes(model: onnx.ModelProto, samples: Samples) -> Classes:
+    """Return the classes that the module of integers gives."""
+    quantised = fake_quantised(model, samples, SHIFTING)
+    grids = without_float_io(quantised)
+    module, interface = importer.import_model(quantised.SerializeToString(), "network", {})
+    module, interface = shift_network(module, with_grids(interface, grids))
+    (tensor,) = interface.inputs
+    given = [{tensor.name: on_grid(s[tensor.name], tensor)} for s in samples]
+    found = relax.run_reference(tvm.ir.save_json(module).encode(), given).outputs
+    return np.array([outputs[0].argmax() for outputs in found])
+
+
+def row(network: Network, recorded: Classes | None) -> str:
+    _, interface = importer.import_model(network.model, network.name, {})
+    (tensor,) = interface.inputs
+    samples = [{tensor.name: x.reshape(tensor.shape)} for x in network.inputs]
+    model = prepared(network.model, interface.inputs, PER_CHANNEL_OPSET)
+    float32 = classes(model, samples)
+    affine = classes(fake_quantised(model, samples, options(bias_correction=True)), samples)
+    shifts = shifted_classes(model, samples)
+    right = float32 if network.labels is None else network.labels
+
+    def rate(found: Classes, wanted: Classes = right) -> str:
+        return f"{100 * float(np.mean(found == wanted)):.2f}"
+
+    cells = [
+        network.name,
+        str(len(samples)),
+        "float's" if network.labels is None else "yes",
+        *(rate(found) for found in (float32, affine, shifts)),
+        rate(shifted_classes(equalised(model), samples)),
+        f"{rate(affine, float32)}, {rate(shifts, float32)}",
+        "—" if recorded is None else rate(recorded),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder
+    print(HEADER)
+    for make in (resnet8, resnet8_diana, ds_cnn, mobilenet):
+        recorded = None
+        if make in RECORDED:
+            file = folder / "diana" / f"{RECORDED[make]}_expected_outputs.npz"
+            recorded = arrays(file)["data"].argmax(axis=1)
+        print(row(make(folder), recorded), flush=True)
+
+
+if __name__ == "__main__":
+    main()
