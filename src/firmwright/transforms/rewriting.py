@@ -111,6 +111,22 @@ def rename_variables(module: tvm.IRModule, names: Mapping[str, str]) -> tvm.IRMo
     return updated
 
 
+def rewrite_bindings(
+    module: tvm.IRModule, rewrite: Callable[[relax.VarBinding], list[relax.VarBinding]]
+) -> tvm.IRModule:
+    """Put other bindings in place of each one of ``main``; they bind whatever others read of it."""
+    main = module["main"]
+    blocks = [
+        type(block)([new for binding in block.bindings for new in rewrite(binding)])
+        for block in main.body.blocks
+    ]
+    body = relax.SeqExpr(blocks, main.body.body)
+    function = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
+    updated = tvm.IRModule(dict(module.functions.items()))
+    updated.update_func(module.get_global_var("main"), function)
+    return tidied(updated)
+
+
 def tidied(module: tvm.IRModule) -> tvm.IRModule:
     """Drop what nothing reads, and variables that are only other names of something."""
     module = relax.transform.CanonicalizeBindings()(module)

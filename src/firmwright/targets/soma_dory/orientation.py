@@ -18,7 +18,12 @@ from tvm import relax
 from firmwright.partition.grouping import read_variables
 from firmwright.targets.soma_dory.layer import Kind, Layer
 from firmwright.targets.soma_dory.matching import Match
-from firmwright.transforms.rewriting import main_bindings, operator_name, static_shape, tidied
+from firmwright.transforms.rewriting import (
+    main_bindings,
+    operator_name,
+    rewrite_bindings,
+    static_shape,
+)
 
 CYCLES_A_BYTE = 10
 """What the core takes to put a byte elsewhere: the most that the emulator counted."""
@@ -48,20 +53,13 @@ def lay_on_side(
             turned.update((v, m) for m in component for v in m.variables)
     if not turned:
         return module
-    main = module["main"]
     sideways: dict[relax.Var, relax.Var] = {}
-    blocks = []
-    for block in main.body.blocks:
-        bindings: list[relax.VarBinding] = []
-        for binding in block.bindings:
-            match = turned.get(binding.var)
-            bindings += [binding] if match is None else on_side(binding, match, layers, sideways)
-        blocks.append(type(block)(bindings))
-    updated = tvm.IRModule(dict(module.functions.items()))
-    body = relax.SeqExpr(blocks, main.body.body)
-    function = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
-    updated.update_func(module.get_global_var("main"), function)
-    return tidied(updated)
+
+    def rewrite(binding: relax.VarBinding) -> list[relax.VarBinding]:
+        match = turned.get(binding.var)
+        return [binding] if match is None else on_side(binding, match, layers, sideways)
+
+    return rewrite_bindings(module, rewrite)
 
 
 def connected(matches: list[Match]) -> list[list[Match]]:

@@ -12,8 +12,8 @@ from firmwright.targets.soma_dory.layer import Kind, Layer
 from firmwright.transforms.rewriting import (
     main_bindings,
     operator_name,
+    rewrite_bindings,
     static_shape,
-    tidied,
 )
 
 Padding = tuple[int, int, int, int]
@@ -38,21 +38,12 @@ def rewrite_refused(
         form = next((f for f in forms(layer, padded) if accepted(f.layer)), None)
         if form is not None:
             chosen[variable] = form
-    main = module["main"]
-    blocks = []
-    for block in main.body.blocks:
-        bindings: list[relax.VarBinding] = []
-        for binding in block.bindings:
-            form = chosen.get(binding.var)
-            bindings += [binding] if form is None else rewritten(binding, form, values)
-        blocks.append(type(block)(bindings))
-    body = relax.SeqExpr(blocks, main.body.body)
-    updated = tvm.IRModule(dict(module.functions.items()))
-    updated.update_func(
-        module.get_global_var("main"),
-        relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs),
-    )
-    return tidied(updated)
+
+    def rewrite(binding: relax.VarBinding) -> list[relax.VarBinding]:
+        form = chosen.get(binding.var)
+        return [binding] if form is None else rewritten(binding, form, values)
+
+    return rewrite_bindings(module, rewrite)
 
 
 def zeros_around(value: relax.Expr | None) -> Padding | None:
