@@ -11,6 +11,9 @@ from typing import Any
 from firmwright.partition.regions import Partition, Refusal
 from firmwright.records import schema_of
 
+LONGEST_NAME = 80
+"""Characters of an operator's name on the terminal."""
+
 
 @dataclass(frozen=True)
 class OperatorPlacement:
@@ -106,20 +109,33 @@ def boundaries(partition: Partition, last: str) -> int:
 
 
 def table(explanation: Explanation) -> str:
-    """Return the explanation for a terminal: a line an operator, its refusals below it."""
+    """Return the explanation for a terminal: a line an operator, its refusals below it.
+
+    Why a device took something is told where it is told for the first time.
+    """
     rows = [("kind", "shape", "MACs", "device", "operator")]
     for o in explanation.operators:
         shape = " x ".join(map(str, o.shape)) or "scalar"
-        rows.append((o.kind, shape, f"{o.macs:,}", "no code" if o.view else o.device, o.name))
+        device = "no code" if o.view else o.device
+        rows.append((o.kind, shape, f"{o.macs:,}", device, shortened(o.name)))
     kinds, shapes, macs, devices, _ = (max(map(len, c)) for c in zip(*rows, strict=True))
     form = f"{{:{kinds}}}  {{:{shapes}}}  {{:>{macs}}}  {{:{devices}}}  {{}}"
     head, *lines = (form.format(*row) for row in rows)
     told = [head]
+    last = [*explanation.summary.macs_by_device][-1]
     for operator, line in zip(explanation.operators, lines, strict=True):
         told.append(line)
+        why = f"    {operator.device}: {operator.reason}"
+        if operator.device != last and why not in told:
+            told.append(why)
         if not operator.view:
             told += [f"    {r.device}: {r.rule}: {r.sentence}" for r in operator.refusals]
     return "\n".join([*told, summary_line(explanation.summary)])
+
+
+def shortened(name: str) -> str:
+    """Return what fits a line of the names of a region's operators."""
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 2]} …"
 
 
 def summary_line(summary: Summary) -> str:

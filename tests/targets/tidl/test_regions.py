@@ -12,6 +12,8 @@ from tvm import relax
 
 from firmwright.errors import UserError
 from firmwright.models.relax import run_reference
+from firmwright.targets.tidl import TIDL
+from firmwright.transforms.optional import rewritten
 from tests.targets.firmware import lowered, run_generated
 
 from .networks import names, network, placed, sentences, values
@@ -104,3 +106,17 @@ def test_the_users_lists_decide() -> None:
 def test_options_that_make_no_sense(options: dict[str, str], message: str) -> None:
     with pytest.raises(UserError, match=message):
         placed(network(line), **options)
+
+
+def test_a_convolution_of_stride_1x2_is_taken_after_the_rewrite(tmp_path: Path) -> None:
+    module = network(lambda _, x: [op.nn.conv2d(x, values(8, 4, 3, 3), strides=[1, 2], padding=1)])
+    assert "its strides are [1, 2]" in sentences(placed(module))["equal strides"]
+    after = rewritten(module, TIDL.rewrites)
+    assert len(placed(after).composites) == 1
+    assert "[1, 1] with strides [1, 2]" in sentences(placed(after))["pooling"]
+    samples = [{"x": np.random.default_rng(3).normal(0, 1, (1, 4, 8, 8)).astype("float32")}]
+    target = "tidl -tensor_bits=32, c"
+    data = tvm.ir.save_json(after).encode()
+    found = run_generated(data, samples, tmp_path, format_name="relax", target=target)
+    expected = run_reference(tvm.ir.save_json(module).encode(), samples).outputs
+    np.testing.assert_allclose(found[0][0], expected[0][0], rtol=1e-5, atol=1e-5)

@@ -1,0 +1,38 @@
+"""Target ``tidl, c`` without TI's tools: what stands in for them runs, and says so."""
+
+from __future__ import annotations
+
+import json
+
+from .conftest import Repository
+
+RECIPE = """\
+model: digits.onnx
+platform: host
+target: tidl, c
+run: {inputs: inputs.npz, samples: 3}
+"""
+
+
+def test_a_stand_in_is_exact_and_is_named_everywhere(repository: Repository) -> None:
+    repository.write("digits.yaml", RECIPE)
+    built = repository.doit("build", "recipe=digits.yaml")
+    assert built.returncode == 0, built.stdout + built.stderr
+    assert "a stand-in for TIDL, without TI's tools" in built.stdout
+    manifest = repository.manifest("build/digits/digits-host.tar.gz")
+    assert manifest["run"]["differences"] == 0
+    (region,) = manifest["stand_ins"]
+    source = repository.folder / "build/digits/host/sources" / f"{region}.c"
+    assert "A stand-in for TIDL" in source.read_text()
+    told = repository.run("firmwright", "explain", "recipe=digits.yaml", "--json")
+    operators = json.loads(told.stdout)["operators"]
+    assert "tidl" in [o["device"] for o in operators]
+    shown = repository.run("firmwright", "explain", "recipe=digits.yaml").stdout
+    assert "tidl: TIDL takes all" in shown
+
+
+def test_a_region_of_little_work_stays_on_the_processor(repository: Repository) -> None:
+    repository.write("digits.yaml", RECIPE.replace("tidl, c", "tidl -min_macs=1000000000, c"))
+    told = repository.run("firmwright", "explain", "recipe=digits.yaml")
+    assert "tidl: min_macs: its region has" in told.stdout
+    assert "0.0 % of MACs on tidl" in told.stdout
