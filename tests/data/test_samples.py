@@ -144,6 +144,19 @@ def test_file_by_digest_from_the_mirror_is_kept(
     ]
 
 
+def test_arrays_by_digest_are_read_as_their_name_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = np.random.default_rng(0).random((2, 1, 3, 2, 4)).astype("float32")
+    mirror = tmp_path / "mirror"
+    mirror.mkdir()
+    np.savez(mirror / "inputs.npz", x=data)
+    digest = hashlib.sha256((mirror / "inputs.npz").read_bytes()).hexdigest()
+    monkeypatch.setenv("FIRMWRIGHT_MIRROR", str(mirror))
+    source = Source("arrays", (DataFile(sha256=digest, name="inputs.npz"),))
+    np.testing.assert_array_equal(np.stack(read(tmp_path, source).arrays), data)
+
+
 def test_arrays_raw_tensors_and_functions_hold_the_same(tmp_path: Path) -> None:
     data = np.random.default_rng(0).random((3, 1, 3, 2, 4)).astype("float32")
     np.save(tmp_path / "first.npy", data[:2])

@@ -150,7 +150,7 @@ def read_file(path: Path, label: str, tensor: Tensor, source: Source) -> Array:
         return result
     if source.kind == "raw":
         return load_raw(path, tensor)
-    if path.suffix == ".npz":
+    if Path(label).suffix == ".npz":  # a fetched file is kept without its name
         return load_npz(path, [tensor.name])[tensor.name]
     return load_npy(path)
 

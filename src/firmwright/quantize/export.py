@@ -280,6 +280,9 @@ class Exporter:
         axes = range(rank) if call.attrs.axis is None else numbers(call.attrs.axis)
         axes = [axis % rank for axis in axes]
         source, kept = self.value(call.args[0]), int(call.attrs.keepdims)
+        image = [1, 2] if source.channels_first else [2, 3]
+        if rank == 4 and kept and sorted(axes) == image:  # this one ONNX Runtime quantises
+            return Value(self.emit("GlobalAveragePool", [source.name]), source.channels_first)
         if source.channels_first and (kept or sorted(axes) == [1, 2]):
             axes = [TO_CHANNELS_FIRST.index(axis) for axis in axes]
             result = self.emit("ReduceMean", [source.name], axes=sorted(axes), keepdims=kept)
