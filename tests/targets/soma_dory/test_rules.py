@@ -172,11 +172,11 @@ CASES = (
     ),
     Case(
         "padding of columns",
-        (Form(padding=(1, 1, 1, 1)),),
+        (Form(padding=(1, 1, 1, 1)), Form(padding=(1, 1, 1, 0))),
         (
             (Form(padding=(0, 0, 0, 0)), "it pads columns by 0 and 0"),
             (Form(strides=(2, 2), padding=(0, 0, 1, 1)), "it pads columns by 0 and 1"),
-            (Form(padding=(1, 2, 1, 2)), "a kernel of 3 x 3 by 1, half of the kernel"),
+            (Form(padding=(1, 2, 1, 2)), "a kernel of 3 x 3 by 1 on the left"),
         ),
     ),
     Case(

@@ -111,11 +111,11 @@ def with_pairs_as_channels(layer: Layer) -> Layer | None:
     """
     if layer.weights is None or layer.kind is not Kind.CONV2D or layer.strides != (2, 2):
         return None
-    if not (keeps_size(layer, 0) and keeps_size(layer, 1)):
-        return None
     reach = reach_in_pairs(layer, 0), reach_in_pairs(layer, 1)
     kernel = [2 * r + 1 for r in reach]
-    if not set(kernel) <= set(KERNELS):
+    rows, columns = pairs_along(layer, 0), pairs_along(layer, 1)
+    behind = layer.out_height - rows + reach[0], layer.out_width - columns + reach[1]
+    if not set(kernel) <= set(KERNELS) or min(behind) < 0:
         return None
     # Over single rows and columns the kernel is twice as large; the layer's has its place there.
     outputs, channels = layer.weights.shape[:2]
@@ -127,13 +127,19 @@ def with_pairs_as_channels(layer: Layer) -> Layer | None:
     return replace(
         layer,
         in_channels=4 * channels,
-        in_height=layer.out_height,
-        in_width=layer.out_width,
+        in_height=rows,
+        in_width=columns,
         kernel=(kernel[0], kernel[1]),
         strides=(1, 1),
-        padding=(*reach, *reach),
+        padding=(*reach, *behind),
         weights=np.ascontiguousarray(weights),
     )
+
+
+def pairs_along(layer: Layer, axis: int) -> int:
+    """Return the pairs of the image along an axis, with pairs of zeros if results are more."""
+    size = (layer.in_height, layer.in_width)[axis]
+    return max(-(-size // 2), (layer.out_height, layer.out_width)[axis])
 
 
 def reach_in_pairs(layer: Layer, axis: int) -> int:

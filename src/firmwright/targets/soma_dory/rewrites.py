@@ -72,7 +72,7 @@ def rewritten(
     call, layer = binding.value, form.layer
     image = values[call.args[0]].args[0] if form.unpadded else call.args[0]
     if form.pairs:
-        image = pairs_as_channels(image, bind)
+        image = pairs_as_channels(image, (layer.in_height, layer.in_width), bind)
     convolution = relax.op.nn.conv2d(
         image,
         relax.const(layer.weights, "int8"),
@@ -85,16 +85,18 @@ def rewritten(
     return [*bindings, relax.VarBinding(binding.var, value)]
 
 
-def pairs_as_channels(image: relax.Var, bind: Callable[[relax.Expr], relax.Var]) -> relax.Var:
-    """Turn (N, C, H, W) to (N, 4·C, ceil(H / 2), ceil(W / 2)); zeros make odd lengths even.
+def pairs_as_channels(
+    image: relax.Var, pairs: tuple[int, int], bind: Callable[[relax.Expr], relax.Var]
+) -> relax.Var:
+    """Turn (N, C, H, W) to (N, 4·C, *pairs), with zeros below and to the right where it is less.
 
     Padding, reshaping and permuting make one region: elements are moved once.
     """
     batch, channels, height, width = static_shape(image)
-    odd = (height % 2, width % 2)
-    if any(odd):
-        image = bind(relax.op.nn.pad(image, [0, 0, 0, 0, 0, odd[0], 0, odd[1]]))
-    rows, columns = (height + 1) // 2, (width + 1) // 2
+    rows, columns = pairs
+    missing = (2 * rows - height, 2 * columns - width)
+    if any(missing):
+        image = bind(relax.op.nn.pad(image, [0, 0, 0, 0, 0, missing[0], 0, missing[1]]))
     split = bind(relax.op.reshape(image, (batch, channels, rows, 2, columns, 2)))
     moved = bind(relax.op.permute_dims(split, [0, 1, 3, 5, 2, 4]))
     return bind(relax.op.reshape(moved, (batch, 4 * channels, rows, columns)))
