@@ -24,7 +24,8 @@ def ones(*shape: int, dtype: str = "int8") -> Array:
 class Form:
     """The parts of a layer; None leaves one out, a shape makes it an input of the network.
 
-    ``kind`` is conv2d, dense or add; weights are OIHW, or (inputs, outputs).
+    ``kind`` is conv2d, dense or add; weights are OIHW, or (inputs, outputs). ``platform`` is the
+    one whose accelerator is asked.
     """
 
     kind: str = "conv2d"
@@ -45,6 +46,7 @@ class Form:
     clip: tuple[float, float] | None = (-128, 127)
     result: str = "int8"
     last_clip: tuple[float, float] | None = None
+    platform: str = "diana"
 
     def module(self) -> tvm.IRModule:
         """Return the network as the partition stage gets it."""

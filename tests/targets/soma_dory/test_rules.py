@@ -17,8 +17,6 @@ from firmwright.toolchain import load_platform
 
 from .networks import Form, add, dense, depthwise, ones
 
-CONTEXT = Context(load_platform("diana"), "onnx", {})
-
 
 @dataclass(frozen=True)
 class Case:
@@ -180,6 +178,11 @@ CASES = (
         ),
     ),
     Case(
+        "ReLU of sums",
+        (add(), add(clip=(0, 127), platform="diana")),
+        ((add(clip=(0, 127), platform="diana-chip"), "it has a ReLU; sums of the platform's"),),
+    ),
+    Case(
         "range of sums",
         (Form(bias=np.full((16, 1, 1), 2**31 - 1 - 128 * 144, "int32")),),
         (
@@ -204,7 +207,7 @@ CASES = (
 
 
 def placed(form: Form) -> Placement:
-    return place_layers(form.module(), CONTEXT)
+    return place_layers(form.module(), Context(load_platform(form.platform), "onnx", {}))
 
 
 def cases() -> Iterator[tuple[str, Form, str]]:

@@ -97,6 +97,8 @@ def layer_facts(layer: Layer, accelerator: Mapping[str, Any]) -> dict[str, Any]:
         "pad_bottom": bottom,
         "pad_right": right,
         "largest_sum": largest_sum(layer),
+        "relu": layer.relu,
+        "relu_of_sums": accelerator["relu_of_sums"],
         "tiling": no_tiling_reason(layer, Accelerator.of(accelerator).as_driven()) or "fits",
     }
 
