@@ -157,7 +157,7 @@ def test_a_build_follows_the_modules_of_the_recipes_folder(models: Repository) -
     models.write("weights.py", "BITS = 3\n")
     assert models.build(*build) == HOST_STAGES
     assert sorted(p.name for p in models.folder.iterdir()) == sorted(
-        ["README.md", "build", "dodo.py", "networks.py", "weights.py"]
+        ["README.md", "build", "dodo.py", "networks.py", "trained", "weights.py"]
         + [f"{name}.yaml" for name in NETWORKS]
     )
 
