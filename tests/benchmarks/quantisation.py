@@ -32,7 +32,9 @@ ROOT = Path(__file__).parents[2]
 Array = npt.NDArray[Any]
 SCHEMES = {
     "affine": "scheme: affine",
+    "affine, equalised": "scheme: affine\n  equalize: true",
     "pow2": "scheme: pow2",
+    "pow2, equalised": "scheme: pow2\n  equalize: true",
     "pow2, shifts": "scheme: pow2\n  arithmetic: shift",
 }
 HEADER = (
