@@ -65,6 +65,7 @@ STAGE = Stage(
         "partition",
         "transforms",
         "targets",
+        "lowering",
         "codegen",
         "user_code.py",
         "records.py",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from firmwright.targets.cpu.fixed_point import quantise_multiplier
+from firmwright.lowering.fixed_point import quantise_multiplier
 from firmwright.toolchain.build import SANITISERS
 
 PROGRAM = """

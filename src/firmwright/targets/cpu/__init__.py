@@ -37,7 +37,7 @@ class CpuTarget:
         return None
 
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
-        from firmwright.targets.cpu.lowering import lower_region
+        from firmwright.lowering.region import lower_region
 
         return lower_region(region, module, context.rounding)
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from tvm import relax
 
 from firmwright.codegen.kernel import FloatOperator
+from firmwright.lowering.quantised import Quantised, Value
 from firmwright.models.interface import is_source_name
 from firmwright.partition.grouping import read_variables
 from firmwright.partition.operators import short_name
 from firmwright.partition.regions import Region
-from firmwright.targets.cpu.quantised import Quantised, Value
 from firmwright.transforms.rewriting import operator_name
 
 CONVERSIONS = frozenset({"relax.quantize", "relax.dequantize"})

@@ -9,13 +9,13 @@ import numpy.typing as npt
 import tvm
 from tvm import relax
 
-from firmwright.targets.cpu.moves import quantize_before_moving
-from firmwright.targets.cpu.quantised import Grid, Nearest, Quantised
-from firmwright.targets.cpu.requantization import quantize_real
-from firmwright.targets.cpu.tables import function_table
+from firmwright.lowering.moves import quantize_before_moving
+from firmwright.lowering.quantised import Grid, Nearest, Quantised
+from firmwright.lowering.requantization import quantize_real
+from firmwright.lowering.tables import function_table
 
 if TYPE_CHECKING:
-    from firmwright.targets.cpu.integer_arithmetic import IntegerArithmetic
+    from firmwright.lowering.integer_arithmetic import IntegerArithmetic
 
 
 class Rounding(Protocol):

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import tvm
 from tvm import relax, te
 
-from firmwright.targets.cpu.fixed_point import (
+from firmwright.lowering.fixed_point import (
     Integer,
     call,
     factors_of,
@@ -25,13 +25,13 @@ from firmwright.targets.cpu.fixed_point import (
     quantise_multiplier,
     scaled,
 )
-from firmwright.targets.cpu.quantised import Grid, Quantised, smallest_integer
-from firmwright.targets.cpu.requantization import immediates, stored
-from firmwright.targets.cpu.softmax_wide import softmax_wide
+from firmwright.lowering.quantised import Grid, Quantised, smallest_integer
+from firmwright.lowering.requantization import immediates, stored
+from firmwright.lowering.softmax_wide import softmax_wide
 from firmwright.transforms.rewriting import static_shape
 
 if TYPE_CHECKING:
-    from firmwright.targets.cpu.integer_arithmetic import IntegerArithmetic
+    from firmwright.lowering.integer_arithmetic import IntegerArithmetic
 
 DIFFERENCE_INTEGER_BITS = 5
 SUM_INTEGER_BITS = 12

@@ -19,15 +19,15 @@ from firmwright.codegen.c_library import unknown_functions
 from firmwright.codegen.c_source import c_function
 from firmwright.codegen.kernel import Kernel, LoweredRegion, Parameter
 from firmwright.errors import UserError, first_line
+from firmwright.lowering.integer_arithmetic import with_integer_arithmetic
+from firmwright.lowering.rounding import OnnxRounding, Rounding
+from firmwright.lowering.schedule import schedule_region
+from firmwright.lowering.selection import LEGALIZATIONS
+from firmwright.lowering.sixteen_bit_floats import stored_bits, with_stored_bits
+from firmwright.lowering.tflite_rounding import TfliteRounding
+from firmwright.lowering.wrapped_integers import with_wrapping_casts
 from firmwright.partition.operators import short_name
 from firmwright.partition.regions import Region
-from firmwright.targets.cpu.integer_arithmetic import with_integer_arithmetic
-from firmwright.targets.cpu.rounding import OnnxRounding, Rounding
-from firmwright.targets.cpu.schedule import schedule_region
-from firmwright.targets.cpu.selection import LEGALIZATIONS
-from firmwright.targets.cpu.sixteen_bit_floats import stored_bits, with_stored_bits
-from firmwright.targets.cpu.tflite_rounding import TfliteRounding
-from firmwright.targets.cpu.wrapped_integers import with_wrapping_casts
 from firmwright.transforms.rewriting import (
     Constant,
     constant_array,

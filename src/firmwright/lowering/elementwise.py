@@ -10,14 +10,14 @@ import numpy as np
 import tvm
 from tvm import relax, te
 
+from firmwright.lowering.fixed_point import Integer, call, factors_of, scaled
+from firmwright.lowering.quantised import Grid, Quantised
+from firmwright.lowering.requantization import immediates, stored
 from firmwright.models.interface import ELEMENT_BYTES
-from firmwright.targets.cpu.fixed_point import Integer, call, factors_of, scaled
-from firmwright.targets.cpu.quantised import Grid, Quantised
-from firmwright.targets.cpu.requantization import immediates, stored
 from firmwright.transforms.rewriting import dtype_of, static_shape
 
 if TYPE_CHECKING:
-    from firmwright.targets.cpu.integer_arithmetic import IntegerArithmetic
+    from firmwright.lowering.integer_arithmetic import IntegerArithmetic
 
 HEADROOM_BITS = {1: 20, 2: 15}
 """Bits that both terms of a sum are shifted left before they are scaled to a common grid.

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import tvm
 from tvm import relax, te
 
-from firmwright.targets.cpu.fixed_point import Integer, call
-from firmwright.targets.cpu.quantised import Grid, Quantised, on_grid
-from firmwright.targets.cpu.requantization import clamped
+from firmwright.lowering.fixed_point import Integer, call
+from firmwright.lowering.quantised import Grid, Quantised, on_grid
+from firmwright.lowering.requantization import clamped
 from firmwright.transforms.rewriting import dtype_of, static_shape
 
 if TYPE_CHECKING:
-    from firmwright.targets.cpu.integer_arithmetic import IntegerArithmetic
+    from firmwright.lowering.integer_arithmetic import IntegerArithmetic
 
 FRACTION_BITS = 10
 """Places in the source are fixed-point numbers with so many fraction bits."""

@@ -13,8 +13,8 @@ import numpy as np
 import tvm
 from tvm import relax, te
 
-from firmwright.targets.cpu.fixed_point import Integer, call, factors_of, scaled
-from firmwright.targets.cpu.interpolation import (
+from firmwright.lowering.fixed_point import Integer, call, factors_of, scaled
+from firmwright.lowering.interpolation import (
     INT16_MAX,
     INT16_MIN,
     Q15,
@@ -22,12 +22,12 @@ from firmwright.targets.cpu.interpolation import (
     interpolation_table,
     sixteen_bit_source,
 )
-from firmwright.targets.cpu.quantised import Grid
-from firmwright.targets.cpu.requantization import immediates, stored
+from firmwright.lowering.quantised import Grid
+from firmwright.lowering.requantization import immediates, stored
 from firmwright.transforms.rewriting import static_shape
 
 if TYPE_CHECKING:
-    from firmwright.targets.cpu.integer_arithmetic import IntegerArithmetic
+    from firmwright.lowering.integer_arithmetic import IntegerArithmetic
 
 RANGE = INT16_MAX - INT16_MIN
 FARTHEST = 10.0

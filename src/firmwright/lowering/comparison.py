@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import tvm
 from tvm import relax, te, tirx
 
-from firmwright.targets.cpu.elementwise import centred, eight_bit_operands
-from firmwright.targets.cpu.fixed_point import Integer, factors_of, scaled
-from firmwright.targets.cpu.requantization import immediates
+from firmwright.lowering.elementwise import centred, eight_bit_operands
+from firmwright.lowering.fixed_point import Integer, factors_of, scaled
+from firmwright.lowering.requantization import immediates
 from firmwright.transforms.rewriting import operator_name, static_shape
 
 if TYPE_CHECKING:
-    from firmwright.targets.cpu.integer_arithmetic import IntegerArithmetic
+    from firmwright.lowering.integer_arithmetic import IntegerArithmetic
 
 HEADROOM_BITS = 8
 """Bits that both sides are shifted left before they are scaled to units of 1/256."""

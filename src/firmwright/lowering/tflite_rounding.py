@@ -10,7 +10,7 @@ import numpy.typing as npt
 import tvm
 from tvm import relax
 
-from firmwright.targets.cpu.activations import (
+from firmwright.lowering.activations import (
     absolute,
     exponential,
     gelu,
@@ -20,26 +20,26 @@ from firmwright.targets.cpu.activations import (
     logarithm,
     reciprocal_root,
 )
-from firmwright.targets.cpu.comparison import COMPARISONS, compare
-from firmwright.targets.cpu.elementwise import (
+from firmwright.lowering.comparison import COMPARISONS, compare
+from firmwright.lowering.elementwise import (
     add,
     multiply,
     prelu,
     squared_difference,
     subtract,
 )
-from firmwright.targets.cpu.interpolation import hyperbolic_tangent, logistic
-from firmwright.targets.cpu.moves import quantize_before_moving
-from firmwright.targets.cpu.pooling import average_pool, mean, total
-from firmwright.targets.cpu.quantised import Grid, Nearest, Quantised
-from firmwright.targets.cpu.requantization import quantize_real, requantize
-from firmwright.targets.cpu.resize import resize_bilinear
-from firmwright.targets.cpu.softmax import softmax
-from firmwright.targets.cpu.tables import concatenation, function_table, half_away
+from firmwright.lowering.interpolation import hyperbolic_tangent, logistic
+from firmwright.lowering.moves import quantize_before_moving
+from firmwright.lowering.pooling import average_pool, mean, total
+from firmwright.lowering.quantised import Grid, Nearest, Quantised
+from firmwright.lowering.requantization import quantize_real, requantize
+from firmwright.lowering.resize import resize_bilinear
+from firmwright.lowering.softmax import softmax
+from firmwright.lowering.tables import concatenation, function_table, half_away
 from firmwright.transforms.rewriting import operator_name
 
 if TYPE_CHECKING:
-    from firmwright.targets.cpu.integer_arithmetic import IntegerArithmetic
+    from firmwright.lowering.integer_arithmetic import IntegerArithmetic
 
 Kernel = Callable[["IntegerArithmetic", tvm.ir.Call, Grid], relax.Expr | None]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from firmwright.targets.cpu.fixed_point import high_product
+from firmwright.lowering.fixed_point import high_product
 
 HALF_ROOT_OF_TWO = 1518500250
 """sqrt(2) / 2 in Q0.31."""

@@ -9,14 +9,14 @@ import numpy as np
 import tvm
 from tvm import relax, te
 
-from firmwright.targets.cpu.fixed_point import Factors, Integer, call, factors_of, scaled
-from firmwright.targets.cpu.quantised import LARGEST_INT32, Grid, Quantised, on_grid
-from firmwright.targets.cpu.requantization import clamped, immediates, stored
-from firmwright.targets.cpu.windows import window_sums, windows_of
+from firmwright.lowering.fixed_point import Factors, Integer, call, factors_of, scaled
+from firmwright.lowering.quantised import LARGEST_INT32, Grid, Quantised, on_grid
+from firmwright.lowering.requantization import clamped, immediates, stored
+from firmwright.lowering.windows import window_sums, windows_of
 from firmwright.transforms.rewriting import operator_name, static_shape
 
 if TYPE_CHECKING:
-    from firmwright.targets.cpu.integer_arithmetic import IntegerArithmetic
+    from firmwright.lowering.integer_arithmetic import IntegerArithmetic
 
 
 def average_pool(region: IntegerArithmetic, operator: tvm.ir.Call, grid: Grid) -> relax.Expr | None:

@@ -8,7 +8,7 @@ from typing import Any
 import tvm
 from tvm import te
 
-from firmwright.targets.cpu.fixed_point import Integer
+from firmwright.lowering.fixed_point import Integer
 from firmwright.transforms.rewriting import static_shape
 
 

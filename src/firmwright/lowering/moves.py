@@ -12,18 +12,18 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from firmwright.targets.cpu.quantised import (
+from firmwright.lowering.quantised import (
     Grid,
     Quantised,
     largest_integer,
     on_grid,
     smallest_integer,
 )
-from firmwright.targets.cpu.tables import constant_values, table_of
+from firmwright.lowering.tables import constant_values, table_of
 from firmwright.transforms.rewriting import dtype_of, operator_name
 
 if TYPE_CHECKING:
-    from firmwright.targets.cpu.integer_arithmetic import IntegerArithmetic
+    from firmwright.lowering.integer_arithmetic import IntegerArithmetic
 
 MOVES = frozenset(
     f"relax.{name}"

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from tvm import relax, te, tirx
 
-from firmwright.targets.cpu.fixed_point import (
+from firmwright.lowering.fixed_point import (
     Factors,
     Integer,
     factors_of,
@@ -18,11 +18,11 @@ from firmwright.targets.cpu.fixed_point import (
     shortened,
     ties_of,
 )
-from firmwright.targets.cpu.quantised import PRODUCT_OF_STACKS, Grid, Quantised
+from firmwright.lowering.quantised import PRODUCT_OF_STACKS, Grid, Quantised
 from firmwright.transforms.rewriting import dtype_of
 
 if TYPE_CHECKING:
-    from firmwright.targets.cpu.integer_arithmetic import IntegerArithmetic
+    from firmwright.lowering.integer_arithmetic import IntegerArithmetic
 
 ROUNDED_ONCE = frozenset({"relax.matmul"})
 """Operators whose sums are scaled with one rounding.

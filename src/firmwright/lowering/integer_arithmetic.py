@@ -3,7 +3,7 @@
 A dequantized tensor is scale · (data - zero point). Convolutions and matrix products are linear,
 so they run on the integers and only their sum is scaled; max-pooling, ReLU and layout changes
 commute with a positive scale. How the scaled sum is rounded is the model format's business
-(:mod:`firmwright.targets.cpu.rounding`).
+(:mod:`firmwright.lowering.rounding`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ import tvm
 from tvm import relax, te, tirx
 
 from firmwright.codegen.names import c_identifier
-from firmwright.partition.regions import Region
-from firmwright.targets.cpu.float_use import ArithmeticUse, FloatUse
-from firmwright.targets.cpu.quantised import (
+from firmwright.lowering.float_use import ArithmeticUse, FloatUse
+from firmwright.lowering.quantised import (
     LARGEST_INT32,
     PRODUCT_OF_STACKS,
     Grid,
@@ -34,7 +33,8 @@ from firmwright.targets.cpu.quantised import (
     on_grid,
     smallest_integer,
 )
-from firmwright.targets.cpu.rounding import Rounding
+from firmwright.lowering.rounding import Rounding
+from firmwright.partition.regions import Region
 from firmwright.transforms.rewriting import (
     Constant,
     constant_array,

@@ -11,12 +11,12 @@ import numpy.typing as npt
 import tvm
 from tvm import relax, te
 
-from firmwright.targets.cpu.fixed_point import Integer, call
-from firmwright.targets.cpu.quantised import Grid, Quantised
-from firmwright.targets.cpu.requantization import stored
+from firmwright.lowering.fixed_point import Integer, call
+from firmwright.lowering.quantised import Grid, Quantised
+from firmwright.lowering.requantization import stored
 
 if TYPE_CHECKING:
-    from firmwright.targets.cpu.integer_arithmetic import IntegerArithmetic
+    from firmwright.lowering.integer_arithmetic import IntegerArithmetic
 
 STEPS = 512
 INT16_MIN, INT16_MAX = -(2**15), 2**15 - 1

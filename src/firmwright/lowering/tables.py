@@ -10,7 +10,7 @@ import numpy.typing as npt
 import tvm
 from tvm import relax, te
 
-from firmwright.targets.cpu.quantised import (
+from firmwright.lowering.quantised import (
     Grid,
     Quantised,
     Value,
@@ -18,11 +18,11 @@ from firmwright.targets.cpu.quantised import (
     on_grid,
     smallest_integer,
 )
-from firmwright.targets.cpu.real_functions import can_evaluate, evaluate
+from firmwright.lowering.real_functions import can_evaluate, evaluate
 from firmwright.transforms.rewriting import Constant, constant_array, dtype_of, static_shape
 
 if TYPE_CHECKING:
-    from firmwright.targets.cpu.integer_arithmetic import IntegerArithmetic
+    from firmwright.lowering.integer_arithmetic import IntegerArithmetic
 
 Whole = Callable[[npt.NDArray[np.float32], np.float32], npt.NDArray[np.float32]]
 """From real numbers and a scale to whole numbers of steps."""
@@ -34,7 +34,7 @@ def function_table(
     """Look up what a chain of elementwise operators makes of one stored 8-bit tensor.
 
     None where there is no such chain. The table holds the chain's float32 results (see
-    :mod:`firmwright.targets.cpu.real_functions`), made whole steps of the grid by ``whole``.
+    :mod:`firmwright.lowering.real_functions`), made whole steps of the grid by ``whole``.
     """
     sources = stored_sources(region, argument)
     if not sources or not all(s.data.same_as(sources[0].data) for s in sources):

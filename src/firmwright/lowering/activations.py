@@ -13,18 +13,18 @@ import numpy as np
 import tvm
 from tvm import relax, te
 
-from firmwright.targets.cpu import real_functions
-from firmwright.targets.cpu.fixed_point import Integer, factors_of, half_away, multiplied, scaled
-from firmwright.targets.cpu.fixed_point import quantise_multiplier as quantise
-from firmwright.targets.cpu.interpolation import interpolated, sixteen_bit_source
-from firmwright.targets.cpu.inverse_root import inverse_root
-from firmwright.targets.cpu.quantised import Grid, Quantised
-from firmwright.targets.cpu.requantization import immediates, stored
-from firmwright.targets.cpu.tables import eight_bit_source, integer_table
+from firmwright.lowering import real_functions
+from firmwright.lowering.fixed_point import Integer, factors_of, half_away, multiplied, scaled
+from firmwright.lowering.fixed_point import quantise_multiplier as quantise
+from firmwright.lowering.interpolation import interpolated, sixteen_bit_source
+from firmwright.lowering.inverse_root import inverse_root
+from firmwright.lowering.quantised import Grid, Quantised
+from firmwright.lowering.requantization import immediates, stored
+from firmwright.lowering.tables import eight_bit_source, integer_table
 from firmwright.transforms.rewriting import Constant, constant_array
 
 if TYPE_CHECKING:
-    from firmwright.targets.cpu.integer_arithmetic import IntegerArithmetic
+    from firmwright.lowering.integer_arithmetic import IntegerArithmetic
 
 INT16_MIN, INT16_MAX = -(2**15), 2**15 - 1
 
