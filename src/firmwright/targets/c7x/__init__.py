@@ -1,0 +1,48 @@
+"""Device ``c7x``: TI's digital signal processor itself. Takes every operator that TVM can lower.
+
+A mix that ends with it runs as a whole on the C7x; the Arm cores make one call an inference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import tvm
+
+    from firmwright.codegen.kernel import LoweredRegion
+    from firmwright.partition.placement import Placement
+    from firmwright.partition.regions import Region
+    from firmwright.targets import Context
+
+
+class C7xTarget:
+    """The C7x as a core that runs C."""
+
+    name = "c7x"
+    reason = "the C7x runs everything that C runs"
+    options: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    general = True
+    rewrites = ()
+    portable = False
+
+    def prepare(self, module: tvm.IRModule, _context: Context, /) -> tvm.IRModule:
+        return module
+
+    def place(self, _module: tvm.IRModule, _context: Context, /) -> Placement:
+        from firmwright.partition.placement import Placement
+
+        return Placement()
+
+    def layout(self, _context: Context, /) -> None:
+        return None
+
+    def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
+        from firmwright.lowering.region import lower_region
+
+        return lower_region(region, module, context.rounding)
+
+
+C7X = C7xTarget()

@@ -1,0 +1,43 @@
+"""A network on the C7x computes, bit for bit, what the same network computes on the Arm cores."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from firmwright.recipe import parse_target
+from firmwright.targets import load_target
+from firmwright.toolchain import load_platform, platform_names
+from tests.targets.firmware import SANITIZERS, run_generated
+from tests.targets.qdq_operators import random_graph
+
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+
+
+@pytest.mark.parametrize("target", ["c7x", "tidl, c7x"])
+def test_every_operator_is_exact_to_the_cpu(target: str, tmp_path: Path) -> None:
+    graph = random_graph(7, each=2)
+    data, samples = graph.build(), graph.samples(2, seed=1)
+    on_c = run_generated(data, samples, tmp_path / "c", (), "onnx", "onnx", "c")
+    found = run_generated(data, samples, tmp_path / "c7x", SANITIZERS, "onnx", "onnx", target)
+    for ours, theirs in zip(found, on_c, strict=True):
+        for array, expected in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(array, expected)
+
+
+def test_only_platforms_with_a_c7x_have_its_numbers() -> None:
+    having = {n for n in platform_names() if "c7x" in load_platform(n).accelerators}
+    assert having == {"am62a", "am67a", "host", "j721e", "j721s2", "j784s4"}
+    for name in having:
+        facts = load_platform(name).accelerators["c7x"]
+        assert set(facts["unverified"]) <= set(facts), name
+    assert load_platform("am67a").accelerators["c7x"]["silicon"] == 7524
+
+
+def test_it_ends_a_mix_and_depends_on_the_platform() -> None:
+    names = [d.name for d in parse_target("tidl, c7x")]
+    assert [load_target(n).general for n in names] == [False, True]
+    assert not load_target("c7x").portable
