@@ -22,6 +22,7 @@ from firmwright.toolchain import (
     Platform,
     load_platform,
     load_toolchain,
+    on_host,
     platform_names,
     toolchain_names,
 )
@@ -29,7 +30,8 @@ from firmwright.toolchain import (
 if TYPE_CHECKING:
     from firmwright.data.samples import Place
 
-OVERRIDES = ("platform", "target", "toolchain", "emulator", "samples", "batch", "compare")
+OVERRIDES = ("platform", "compile_for_device", "target", "toolchain", "emulator", "samples",
+             "batch", "compare")  # fmt: skip
 VARIABLES = ("recipe", "outdir", *OVERRIDES)
 SHARED_STAGES = frozenset({"partition", "kernels", "accuracy"})
 """Stages whose results do not depend on the platform, unless one of the devices does, or a batch
@@ -292,11 +294,14 @@ def installed() -> Catalogue:
         platform_toolchains={n: p.toolchains for n, p in platforms.items()},
         platform_emulators={n: p.emulators for n, p in platforms.items()},
         platform_aliases={a: n for n, p in platforms.items() for a in p.aliases},
+        platform_hosts={n: p.host for n, p in platforms.items() if p.host},
     )
 
 
 def make_job(recipe: Recipe, root: Path, several: bool) -> Job:
     platform = load_platform(recipe.platform, recipe.path.parent)
+    if not recipe.compile_for_device:
+        platform = on_host(platform)
     refuse_missing_devices(recipe, platform)
     toolchain = load_toolchain(recipe.toolchain or platform.toolchains[0])
     build = Build(toolchain, platform, recipe.cflags)

@@ -22,6 +22,7 @@ COMMANDS = {
 }
 VARIABLES = {
     "platform": "build for this platform instead of the recipe's",
+    "compile_for_device": "true, or false: build for the platform's host, by the platform's rules",
     "target": 'this target mix instead, e.g. "soma_dory, c"',
     "toolchain": "compile with this toolchain",
     "emulator": "run in this emulator",

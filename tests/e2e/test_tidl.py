@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from .conftest import Repository
+from .conftest import Repository, ran
 
 RECIPE = """\
 model: digits.onnx
@@ -29,6 +29,20 @@ def test_a_stand_in_is_exact_and_is_named_everywhere(repository: Repository) -> 
     assert "tidl" in [o["device"] for o in operators]
     shown = repository.run("firmwright", "explain", "recipe=digits.yaml").stdout
     assert "tidl: TIDL takes all" in shown
+
+
+def test_a_chips_network_is_built_for_the_host_beside_the_one_for_the_chip(
+    repository: Repository,
+) -> None:
+    repository.write("digits.yaml", RECIPE.replace("platform: host", "platform: J7"))
+    repository.build("recipe=digits.yaml", "compile_for_device=false")
+    manifest = repository.manifest("build/digits/digits-j721e-host.tar.gz")
+    assert (manifest["platform"], manifest["run"]["differences"]) == ("j721e-host", 0)
+    assert manifest["run"]["emulator"].startswith("native")
+    done = repository.doit("run", "recipe=digits.yaml", "sources:digits-j721e")
+    assert ran(done.stdout) == ["partition", "kernels", "plan", "sources"]
+    folder = repository.folder / "build/digits"
+    assert {p.name for p in folder.glob("j721e*")} == {"j721e", "j721e-host"}
 
 
 def test_a_region_of_little_work_stays_on_the_processor(repository: Repository) -> None:

@@ -28,4 +28,5 @@ def catalogue() -> Catalogue:
             "cortex-m4-bare": ("unicorn", "qemu"),
         },
         platform_aliases={"M4": "cortex-m4-bare"},
+        platform_hosts={"cortex-m4-bare": "host"},
     )

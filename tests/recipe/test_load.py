@@ -160,6 +160,16 @@ def test_an_alias_is_the_platform_that_it_stands_for(load: Load) -> None:
         load("{model: net.onnx, platform: M4, toolchain: gcc}")
 
 
+def test_a_platforms_host_lends_its_toolchains_and_emulators(load: Load) -> None:
+    on_host = load("{model: net.onnx, platform: M4, compile_for_device: false, toolchain: gcc}")
+    assert (on_host.platform, on_host.compile_for_device) == ("cortex-m4-bare", False)
+    assert on_host.run.emulator == "native"
+    text = "{model: net.onnx, platform: M4, toolchain: gcc}"
+    assert load(text, compile_for_device="false") == on_host
+    with pytest.raises(DiagnosticError, match="'cortex-m4-bare' does not list the toolchain 'gcc'"):
+        load(text, compile_for_device="true")
+
+
 def test_a_platform_file_of_the_user(load: Load, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").touch()
     recipe = load("model: net.onnx\nplatform: mine.yaml")

@@ -15,6 +15,7 @@ from firmwright.toolchain import (
     Memory,
     load_platform,
     load_toolchain,
+    on_host,
     platform_names,
     toolchain_names,
 )
@@ -167,6 +168,22 @@ def test_an_accelerator_of_a_platform_without_it_is_refused(tmp_path: Path) -> N
     (tmp_path / "mine.yaml").write_text(f"{PLATFORM}accelerators: {{soma_dory: rv32-bare}}\n")
     with pytest.raises(UserError, match="platform 'rv32-bare' has no soma_dory"):
         load_platform("mine.yaml", relative_to=tmp_path)
+
+
+def test_a_host_stands_in_with_the_accelerators_of_the_platform() -> None:
+    chip, machine = load_platform("j721s2"), load_platform("host")
+    stand_in = on_host(chip)
+    assert stand_in.name == "j721s2-host"
+    assert stand_in.accelerators == chip.accelerators != machine.accelerators
+    assert (stand_in.architecture, stand_in.toolchains, stand_in.emulators, stand_in.qemu) == (
+        *("native", machine.toolchains, ("native",), None),
+    )
+
+
+def test_a_platform_without_a_host_is_not_built_for_one(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(PLATFORM)
+    with pytest.raises(UserError, match="compile_for_device: the platform 'mine' names no `host:`"):
+        on_host(load_platform("mine.yaml", relative_to=tmp_path))
 
 
 def test_an_unknown_architecture_names_the_known_ones() -> None:

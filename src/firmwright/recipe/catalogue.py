@@ -26,7 +26,8 @@ class KnownDevice:
 class Catalogue:
     """What is installed, by name; by platform, the toolchains and emulators, default first.
 
-    ``platform_aliases`` has by other names of platforms their own.
+    ``platform_aliases`` has by other names of platforms their own, ``platform_hosts`` by platform
+    the one that stands in for it.
     """
 
     platforms: Collection[str]
@@ -35,10 +36,15 @@ class Catalogue:
     platform_toolchains: Mapping[str, tuple[str, ...]]
     platform_emulators: Mapping[str, tuple[str, ...]]
     platform_aliases: Mapping[str, str] = field(default_factory=dict)
+    platform_hosts: Mapping[str, str] = field(default_factory=dict)
 
     def platform_name(self, name: str) -> str:
         """Return the platform's own name for an alias of it; any other is itself."""
         return self.platform_aliases.get(name, name)
+
+    def built_platform(self, platform: str, for_device: bool) -> str:
+        """Return the platform whose toolchains and emulators serve: itself or its host."""
+        return platform if for_device else self.platform_hosts.get(platform, platform)
 
     def as_data(self) -> list[Any]:
         """Return everything that may change what a recipe means, as plain data."""
@@ -49,6 +55,7 @@ class Catalogue:
             sorted((name, list(values)) for name, values in self.platform_toolchains.items()),
             sorted((name, list(values)) for name, values in self.platform_emulators.items()),
             sorted(self.platform_aliases.items()),
+            sorted(self.platform_hosts.items()),
         ]
 
 
@@ -62,6 +69,12 @@ def name_findings(data: Mapping[str, Any], catalogue: Catalogue) -> Iterator[Fin
     if platform and not is_platform_file(platform) and platform not in catalogue.platforms:
         hint = did_you_mean(platform, [*catalogue.platforms, *catalogue.platform_aliases])
         yield Finding(("platform",), f"unknown platform {quoted(platform)}{hint}")
+    elif data.get("compile_for_device") is False:
+        if platform in catalogue.platforms and platform not in catalogue.platform_hosts:
+            having = ", ".join(sorted(catalogue.platform_hosts))
+            message = f"the platform {quoted(platform)} has no host to be built for instead"
+            yield Finding(("compile_for_device",), f"{message}; platforms that have one: {having}")
+        platform = catalogue.built_platform(platform, False)
 
     for key in ("target", "compare"):
         devices, mistakes = read_target(data.get(key), key)

@@ -27,8 +27,8 @@ _PAGE = """\
 {example}```
 
 The first line gives an editor completion and checks, by `recipes/recipe.schema.json`.
-`platform=`, `target=`, `toolchain=`, `emulator=`, `samples=`, `batch=` and `compare=` on the
-command line replace what the recipe says.
+`platform=`, `compile_for_device=`, `target=`, `toolchain=`, `emulator=`, `samples=`, `batch=` and
+`compare=` on the command line replace what the recipe says.
 Every mistake is reported with file, line and column, all of them at once.
 
 | key | type | default | meaning | example |

@@ -26,6 +26,7 @@ from firmwright.yaml_text import Pointer
 
 _OVERRIDES: Mapping[str, tuple[str, ...]] = {
     "platform": ("platform",),
+    "compile_for_device": ("compile_for_device",),
     "target": ("target",),
     "toolchain": ("toolchain",),
     "emulator": ("run", "emulator"),
@@ -36,6 +37,9 @@ _OVERRIDES: Mapping[str, tuple[str, ...]] = {
 _WHOLE_NUMBERS = frozenset({"samples", "batch"})
 """Overrides whose text is a whole number."""
 _WHOLE_NUMBER = re.compile("-?[0-9]{1,18}")
+_SWITCHES = frozenset({"compile_for_device"})
+"""Overrides whose text is true or false."""
+_SWITCH = {"true": True, "false": False}
 _INPUTS: tuple[Pointer, ...] = (
     ("run", "inputs"),
     ("quantize", "calibration", "inputs"),
@@ -113,7 +117,11 @@ def _apply_overrides(
         part: Any = schema
         for parent in parents:
             holder, part = holder.get(parent), part["properties"][parent]
-        value = int(text) if name in _WHOLE_NUMBERS and _WHOLE_NUMBER.fullmatch(text) else text
+        value: Any = text
+        if name in _WHOLE_NUMBERS and _WHOLE_NUMBER.fullmatch(text):
+            value = int(text)
+        elif name in _SWITCHES:
+            value = _SWITCH.get(text, text)
         for finding in findings(value, part["properties"][last]):
             yield Diagnostic(label, 0, 0, finding.message)
         if isinstance(holder, dict):  # else the schema has reported it
@@ -312,8 +320,9 @@ def _normal_form(data: dict[str, Any], path: Path, catalogue: Catalogue) -> dict
     model["files"] = model["files"] or []
     if model["sha256"]:
         model["sha256"] = model["sha256"].lower()
-    toolchains = catalogue.platform_toolchains.get(platform, ())
-    emulators = catalogue.platform_emulators.get(platform, ())
+    built = catalogue.built_platform(platform, data["compile_for_device"])
+    toolchains = catalogue.platform_toolchains.get(built, ())
+    emulators = catalogue.platform_emulators.get(built, ())
     mixes = {key: read_target(data[key])[0] for key in ("target", "compare") if key in data}
     batch = data.get("batch")
     quantizing: dict[str, Any] = {}

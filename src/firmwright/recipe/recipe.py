@@ -145,6 +145,8 @@ class Recipe:
     cflags: tuple[str, ...]
     batch: BatchRequest | None
     run: RunOptions
+    compile_for_device: bool = True
+    """Without, the platform's host stands in for it."""
     fuse_layers: bool = True
     allow_fallback: bool = True
     require_offload: float | None = None
@@ -214,6 +216,7 @@ class Recipe:
                 emulator=run["emulator"],
                 tolerance=tolerance,
             ),
+            compile_for_device=data["compile_for_device"],
             fuse_layers=data["fuse_layers"],
             allow_fallback=data["allow_fallback"],
             require_offload=data["require_offload"],

@@ -9,7 +9,14 @@ from __future__ import annotations
 from firmwright.toolchain.build import Build, compile_object, link_firmware
 from firmwright.toolchain.compilers import Compiler, find_compiler
 from firmwright.toolchain.makefile import makefile_variables
-from firmwright.toolchain.platforms import Memory, Platform, Qemu, load_platform, platform_names
+from firmwright.toolchain.platforms import (
+    Memory,
+    Platform,
+    Qemu,
+    load_platform,
+    on_host,
+    platform_names,
+)
 from firmwright.toolchain.toolchains import (
     ArchitectureSettings,
     Toolchain,
@@ -31,6 +38,7 @@ __all__ = [
     "load_platform",
     "load_toolchain",
     "makefile_variables",
+    "on_host",
     "platform_names",
     "toolchain_names",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,8 @@ class Platform:
     accelerators: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     qemu: Qemu | None = None
     aliases: tuple[str, ...] = ()
+    host: str | None = None
+    """The platform that stands in for it where a recipe does not compile for the device."""
 
     @property
     def all_in_ram(self) -> bool:
@@ -90,6 +92,26 @@ def load_platform(name_or_path: str, relative_to: Path | None = None) -> Platfor
         },
         aliases=tuple(data.get("aliases", ())),
         qemu=Qemu(qemu["program"], tuple(qemu.get("arguments", ()))) if qemu else None,
+        host=data.get("host"),
+    )
+
+
+def on_host(platform: Platform) -> Platform:
+    """Return the platform's stand-in: the processor of its ``host``, its own accelerators.
+
+    Raises UserError for a platform that names no host.
+    """
+    if platform.host is None:
+        raise UserError(
+            f"compile_for_device: the platform '{platform.name}' names no `host:` to be built for "
+            "instead"
+        )
+    host = load_platform(platform.host)
+    return replace(
+        host,
+        name=f"{platform.name}-{host.name}",
+        description=f"{platform.description} Stood in for by: {host.description}",
+        accelerators=platform.accelerators,
     )
 
 
