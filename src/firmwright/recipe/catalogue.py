@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from firmwright.errors import did_you_mean
+from firmwright.recipe.device_options import Values, shown, takes
 from firmwright.recipe.recipe import DeviceSpec, is_platform_file
 from firmwright.recipe.target import read_target
 from firmwright.schema_check import Finding, quoted
@@ -15,10 +16,9 @@ from firmwright.yaml_text import Pointer
 
 @dataclass(frozen=True)
 class KnownDevice:
-    """A device's options with their values, none for any text; a ``general`` one takes whatever
-    operator it is given."""
+    """A device's options; a ``general`` one takes whatever operator it is given."""
 
-    options: Mapping[str, tuple[str, ...]]
+    options: Mapping[str, Values]
     general: bool
 
 
@@ -51,12 +51,16 @@ class Catalogue:
         return [
             sorted(self.platforms),
             sorted(self.toolchains),
-            sorted((n, sorted(d.options.items()), d.general) for n, d in self.devices.items()),
+            sorted((n, options_data(d.options), d.general) for n, d in self.devices.items()),
             sorted((name, list(values)) for name, values in self.platform_toolchains.items()),
             sorted((name, list(values)) for name, values in self.platform_emulators.items()),
             sorted(self.platform_aliases.items()),
             sorted(self.platform_hosts.items()),
         ]
+
+
+def options_data(options: Mapping[str, Values]) -> list[list[str]]:
+    return sorted([name, shown(values)] for name, values in options.items())
 
 
 def name_findings(data: Mapping[str, Any], catalogue: Catalogue) -> Iterator[Finding]:
@@ -109,8 +113,8 @@ def _device_findings(
                 hint = did_you_mean(option, options) or "; it takes none"
                 message = f"the device {quoted(device.name)} has no option {quoted(option)}{hint}"
                 yield Finding(pointer, message)
-            elif options[option] and value not in options[option]:
-                values = " or ".join(options[option])
+            elif not takes(options[option], value):
+                values = shown(options[option])
                 message = f"the option {quoted(option)} of {quoted(device.name)} is {values}"
                 yield Finding(pointer, f"{message}, not {quoted(value)}")
 

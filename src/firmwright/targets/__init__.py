@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from firmwright.partition.placement import Placement
     from firmwright.partition.regions import Region
     from firmwright.recipe import DeviceSpec
+    from firmwright.recipe.device_options import Values
     from firmwright.toolchain import Platform
 
 GROUP = "firmwright.targets"
@@ -43,14 +44,16 @@ class Target(Protocol):
     name: str
     reason: str
     """Why an operator is placed here, as the explain table says it."""
-    options: Mapping[str, tuple[str, ...]]
-    """What the target string may set for this device, and the values; none for any text."""
     general: bool
     """Whether it takes whatever it is given; such a device ends a mix, and no other does."""
     rewrites: Sequence[str]
     """Names of :data:`firmwright.transforms.optional.OPTIONAL`: what helps it take more."""
     portable: bool
     """Whether its regions and C are the same on every platform."""
+
+    @property
+    def options(self) -> Mapping[str, Values]:
+        """What the target string may set for this device, and the values that it takes."""
 
     def prepare(self, module: tvm.IRModule, context: Context, /) -> tvm.IRModule:
         """Return the module after the device's own exact rewrites.

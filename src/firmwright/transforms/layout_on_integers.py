@@ -12,6 +12,7 @@ from firmwright.transforms.rewriting import (
     constant_array,
     definition,
     dtype_of,
+    emit_named,
     operator_name,
     rewrite_calls,
 )
@@ -26,16 +27,18 @@ def keep_layout_on_integers(module: tvm.IRModule) -> tvm.IRModule:
     def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
         if operator_name(call) != "relax.quantize":
             return call
-        chain: list[tvm.ir.Call] = []
+        chain: list[tuple[relax.Var, tvm.ir.Call]] = []
         source = definition(builder, call.args[0])
+        reader = call
         while operator_name(source) in SELECTING:
-            chain.append(source)
-            source = definition(builder, source.args[0])
+            chain.append((reader.args[0], source))
+            reader, source = source, definition(builder, source.args[0])
         if not chain or operator_name(source) != "relax.dequantize" or not same_grid(source, call):
             return call
         value = source.args[0]
-        for moved in reversed(chain):
-            value = builder.emit(tvm.ir.Call(moved.op, [value, *moved.args[1:]], moved.attrs))
+        for variable, moved in reversed(chain):
+            on_integers = tvm.ir.Call(moved.op, [value, *moved.args[1:]], moved.attrs)
+            value = emit_named(builder, on_integers, str(variable.name))
         return value
 
     return rewrite_calls(module, rewrite)

@@ -60,6 +60,14 @@ def definition(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Expr:
     return value if bound is None else bound
 
 
+def emit_named(builder: relax.BlockBuilder, value: relax.Expr, name: str) -> relax.Var:
+    """Bind a value to a variable of this very name, also where another one had it so far."""
+    value = builder.normalize(value)
+    variable = relax.DataflowVar(name, value.ty)
+    builder.emit_normalized(relax.VarBinding(variable, value))
+    return variable
+
+
 def readers(module: tvm.IRModule) -> Counter[relax.Var]:
     """Count the values of ``main``, and its result, that read each variable."""
     found: Counter[relax.Var] = Counter()

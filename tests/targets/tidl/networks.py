@@ -34,6 +34,31 @@ def network(build: Build, shape: tuple[int, ...] = (1, 4, 8, 8), dtype: Any = "f
     return builder.get()
 
 
+def quantised_convolution(
+    results: str, weights: str, behind: Callable[[relax.Expr], relax.Expr] | None = None
+) -> tvm.IRModule:
+    """Return a convolution ``conv`` in QDQ form, and what is ``behind`` it by that name."""
+    scale = relax.const(np.float32(0.25))
+
+    def zero(dtype: str) -> relax.Expr:
+        return relax.const(np.zeros((), dtype))
+
+    def dequantized(x: relax.Expr, dtype: str) -> relax.Expr:
+        return relax.op.dequantize(x, scale, zero(dtype))
+
+    def build(builder: relax.BlockBuilder, x: relax.Var) -> list[relax.Expr]:
+        kernel = relax.const((np.arange(4 * 4 * 9) % 7 - 3).reshape(4, 4, 3, 3).astype(weights))
+        arguments = [dequantized(x, "int8"), dequantized(kernel, weights)]
+        conv = builder.emit(relax.op.nn.conv2d(*arguments, padding=1), "conv")
+        found = builder.emit(relax.op.quantize(conv, scale, zero(results), out_dtype=results))
+        if behind is None:
+            return [found]
+        last = builder.emit(behind(dequantized(found, results)), "behind")
+        return [relax.op.quantize(last, scale, zero(results), out_dtype=results)]
+
+    return network(build, dtype="int8")
+
+
 def placed(module: tvm.IRModule, platform: str = "am62a", **options: str) -> Placement:
     """Ask TIDL what it takes; it takes floats unless the options say otherwise."""
     for transform in CANONICAL:

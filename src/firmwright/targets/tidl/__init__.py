@@ -6,9 +6,10 @@ makes of it, and says so.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from firmwright.targets.tidl.options import VALUES
+from firmwright.targets.tidl.option_table import OPTIONS
 
 if TYPE_CHECKING:
     import tvm
@@ -24,7 +25,7 @@ class TidlTarget:
 
     name = "tidl"
     reason = "TIDL takes every operator of it"
-    options = VALUES
+    options = MappingProxyType({option.name: option.values for option in OPTIONS})
     general = False
     rewrites = (
         *("RemoveMultiplyByOne", "RemovePadByZero", "RemoveCopy", "RemoveIdentityReshape"),

@@ -72,7 +72,7 @@ def convolution(call: tvm.ir.Call, values: Values) -> Facts:
         "padding_exceeds_input": max(numbers(padding)[1::2]) > width,
         "width": width,
         "groups": int(attrs.groups),
-        "weights": "constant" if is_constant(call.args[1], values) else "computed",
+        **weight_facts(call, values),
     }
 
 
@@ -115,10 +115,6 @@ def along_axis(call: tvm.ir.Call, _values: Values) -> Facts:
     axis = int(call.attrs.axis or 0) % count
     keeps = bool(getattr(call.attrs, "keepdims", True))
     return {"axis": axis, "axis_from_end": count - axis, "keeps_axes": keeps}
-
-
-def product(call: tvm.ir.Call, values: Values) -> Facts:
-    return {"weights": "constant" if is_constant(call.args[1], values) else "computed"}
 
 
 def slicing(call: tvm.ir.Call, values: Values) -> Facts:
@@ -171,14 +167,29 @@ def bits_of(dtype: str) -> int | None:
     return known.get(dtype)
 
 
-def element_facts(result: relax.Var, tensor_bits: int) -> Facts:
+def element_facts(result: relax.Var) -> Facts:
     """Return what a layer's result is made of."""
-    dtype = dtype_of(result)
-    bits = bits_of(dtype)
-    fits = bits is not None and bits <= tensor_bits
-    return {"dtype": dtype, "bits": bits, "tensor_bits": tensor_bits, "fits_tensor_bits": fits}
+    return {"dtype": dtype_of(result), "bits": bits_of(dtype_of(result))}
 
 
+def weights_dtype(call: tvm.ir.Call, values: Values) -> str | None:
+    """Return the type in which a convolution's or product's constant weights are stored."""
+    kind = kind_of(call)
+    if kind not in WEIGHTED or not is_constant(call.args[1], values):
+        return None
+    stored = call.args[1]
+    while not isinstance(stored, Constant):
+        stored = values[stored] if isinstance(stored, relax.Var) else stored.args[0]
+    return dtype_of(stored)
+
+
+def weight_facts(call: tvm.ir.Call, values: Values) -> Facts:
+    dtype = weights_dtype(call, values)
+    known = "computed" if dtype is None else "constant"
+    return {"weights": known, "weight_bits": dtype and bits_of(dtype)}
+
+
+WEIGHTED = ("conv2d", "depthwise_conv2d", "conv2d_transpose", "matmul")
 BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
 
 BY_KIND: Mapping[str, Callable[[tvm.ir.Call, Values], Facts]] = {
@@ -195,7 +206,7 @@ BY_KIND: Mapping[str, Callable[[tvm.ir.Call, Values], Facts]] = {
     "softmax": along_axis,
     "concat": along_axis,
     "argmax": along_axis,
-    "matmul": product,
+    "matmul": weight_facts,
     "strided_slice": slicing,
     "resize2d": resize,
     "clip": clipping,

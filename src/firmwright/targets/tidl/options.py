@@ -1,59 +1,94 @@
-"""The options of ``tidl`` in the target string, under the names that TI gives them."""
+"""The options of ``tidl`` in the target string, with what TI's sources fill in."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from firmwright.errors import UserError
+from firmwright.errors import UserError, did_you_mean
+from firmwright.partition.rules import objections
+from firmwright.recipe.device_options import Numbers, shown, takes
+from firmwright.targets import Context
+from firmwright.targets.tidl.option_table import OPTIONS, PRESETS, Option, Value
+from firmwright.targets.tidl.rules import tidl_rules
 
-VALUES: Mapping[str, tuple[str, ...]] = {
-    "tensor_bits": ("8", "16", "32"),
-    "max_num_subgraphs": (),
-    "min_macs": (),
-    "deny_list:layer_type": (),
-    "deny_list:layer_name": (),
-    "allow_list:layer_name": (),
-}
+WIDE_RESULTS = "advanced_options:output_feature_16bit_names_list"
+WIDE_WEIGHTS = "advanced_options:params_16bit_names_list"
 
 
 @dataclass(frozen=True)
 class TidlOptions:
-    """What is offloaded: ``tensor_bits`` of an element at most, 32 for floats.
+    """What is asked of TIDL: by name the value of every option of the table, stated or not."""
 
-    Of the regions, the ``max_num_subgraphs`` with most multiply-accumulates stay, and of those
-    the ones with ``min_macs`` or more. The lists hold operator types as Relax names them, and
-    layer names of the model.
+    values: Mapping[str, Value]
+
+    @property
+    def imported(self) -> dict[str, Value]:
+        """What TI's import tool is told, in the order of the table."""
+        return {option.name: self.values[option.name] for option in OPTIONS if option.imported}
+
+    def number(self, name: str) -> int:
+        """Return the value of an option that is a whole number."""
+        value = self.values[name]
+        assert isinstance(value, int)
+        return value
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """Return the entries of an option that is a list."""
+        value = self.values[name]
+        assert isinstance(value, tuple)
+        return value
+
+    def widths(self, names: Collection[str]) -> dict[str, int]:
+        """Return the bits of an element at most, in the results and weights of a layer."""
+        bits = self.number("tensor_bits")
+        wide = {
+            fact: any(name in self.names(option) for name in names)
+            for fact, option in (("result_limit", WIDE_RESULTS), ("weight_limit", WIDE_WEIGHTS))
+        }
+        return {"tensor_bits": bits, **{f: max(16, bits) if w else bits for f, w in wide.items()}}
+
+
+def read_options(context: Context) -> TidlOptions:
+    """Read the target string's options and complete them.
+
+    Raises UserError for an option or a value that TIDL does not have, for options that do not go
+    together, and for those that the platform's chip cannot follow.
     """
-
-    tensor_bits: int = 8
-    max_num_subgraphs: int = 16
-    min_macs: int = 0
-    denied_types: tuple[str, ...] = ()
-    denied_names: tuple[str, ...] = ()
-    allowed_names: tuple[str, ...] = ()
-
-
-def read_options(given: Mapping[str, str]) -> TidlOptions:
-    """Read the target string's options; UserError for a number that is none, or both lists."""
-    if "allow_list:layer_name" in given and any(k.startswith("deny_list") for k in given):
+    table = {option.name: option for option in OPTIONS}
+    stated: dict[str, Value] = {}
+    for name, text in context.options.items():
+        if name not in table:
+            raise UserError(f"target: tidl: no option '{name}'{did_you_mean(name, table)}")
+        stated[name] = value_of(table[name], text)
+    if "allow_list:layer_name" in stated and any(k.startswith("deny_list") for k in stated):
         raise UserError("target: tidl takes an allow_list or deny_lists, not both")
-    return TidlOptions(
-        tensor_bits=whole_number(given, "tensor_bits", 8),
-        max_num_subgraphs=whole_number(given, "max_num_subgraphs", 16),
-        min_macs=whole_number(given, "min_macs", 0),
-        denied_types=listed(given, "deny_list:layer_type"),
-        denied_names=listed(given, "deny_list:layer_name"),
-        allowed_names=listed(given, "allow_list:layer_name"),
-    )
+    chip = context.platform.accelerators["tidl"]
+    tensor_bits = stated.get("tensor_bits", table["tensor_bits"].default)
+    rest = context.rest.name if context.rest else ""
+    facts = {**chip, "tensor_bits": tensor_bits, "rest": rest}
+    values = {option.name: option.default for option in OPTIONS}
+    for defaults in PRESETS[str(stated.get("preset", values["preset"]))]:
+        if all(facts[fact] in wanted for fact, wanted in defaults.where.items()):
+            values.update(defaults.values)
+    values.update(stated)
+    found = {**chip, **{name.rpartition(":")[2]: as_fact(v) for name, v in values.items()}}
+    for objection in objections(tidl_rules().options, found):
+        raise UserError(f"target: tidl: {objection.sentence}")
+    return TidlOptions(values)
 
 
-def whole_number(given: Mapping[str, str], name: str, default: int) -> int:
-    text = given.get(name, str(default))
-    if not text.isascii() or not text.isdigit():
-        raise UserError(f"target: tidl: {name} is a whole number, not '{text}'")
-    return int(text)
+def value_of(option: Option, text: str) -> Value:
+    """Return an option's value; UserError for a text that is none."""
+    if not takes(option.values, text):
+        raise UserError(f"target: tidl: {option.name} is {shown(option.values)}, not '{text}'")
+    if isinstance(option.default, tuple):
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+    if isinstance(option.default, str):
+        return text
+    decimal = isinstance(option.values, Numbers) and option.values.decimal
+    return float(text) if decimal else int(text)
 
 
-def listed(given: Mapping[str, str], name: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in given.get(name, "").split(",") if part.strip())
+def as_fact(value: Value) -> int | float | str | list[str]:
+    return list(value) if isinstance(value, tuple) else value

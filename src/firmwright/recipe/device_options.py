@@ -1,0 +1,46 @@
+"""What an option of a device may be: one of several texts, a number, or any text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Numbers from ``least`` to ``most``, None for no end; whole ones unless ``decimal``.
+
+    ``besides`` are other texts that stand for something.
+    """
+
+    least: int
+    most: int | None = None
+    decimal: bool = False
+    besides: tuple[str, ...] = ()
+
+    def __contains__(self, text: str) -> bool:
+        if text in self.besides:
+            return True
+        if not NUMBER.fullmatch(text) or ("." in text and not self.decimal):
+            return False
+        return self.least <= float(text) and (self.most is None or float(text) <= self.most)
+
+    def __str__(self) -> str:
+        kind = "a number" if self.decimal else "a whole number"
+        end = "on" if self.most is None else f"to {self.most}"
+        return " or ".join([*self.besides, f"{kind} from {self.least} {end}"])
+
+
+Values = tuple[str, ...] | Numbers
+"""The values that an option takes; an empty tuple for any text."""
+
+
+def shown(values: Values) -> str:
+    """Return the values as a sentence lists them."""
+    return str(values) if isinstance(values, Numbers) else " or ".join(values)
+
+
+def takes(values: Values, text: str) -> bool:
+    return values == () or text in values

@@ -1,0 +1,73 @@
+"""The layers of a network: the groups of operators that TIDL takes or leaves as one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from tvm import relax
+
+from firmwright.partition.grouping import Group, read_variables
+from firmwright.partition.operators import multiply_accumulates, short_name
+
+CONVERSIONS = frozenset({"quantize", "dequantize", "astype"})
+
+
+@dataclass
+class Layers:
+    """Layers numbered in order of execution; ``outputs`` are what the network returns."""
+
+    groups: Sequence[Group]
+    outputs: Sequence[relax.Var]
+
+    @cached_property
+    def home(self) -> Mapping[relax.Var, int]:
+        return {b.var: i for i, g in enumerate(self.groups) for b in (*g.bindings, *g.items)}
+
+    @cached_property
+    def reads(self) -> Mapping[int, Sequence[int]]:
+        return {
+            i: sorted({self.home[v] for v in read_by(g) if v in self.home} - {i})
+            for i, g in enumerate(self.groups)
+        }
+
+    @cached_property
+    def uses(self) -> Counter[relax.Var]:
+        """How many layers read each variable, and whether the network returns it."""
+        used = Counter(v for g in self.groups for v in set(read_by(g)))
+        used.update(set(self.outputs))
+        return used
+
+    def inputs_of(self, numbers: Sequence[int]) -> set[relax.Var]:
+        """Return what the layers read that none of them computes."""
+        read = {v for number in numbers for v in read_by(self.groups[number])}
+        return {v for v in read if self.home.get(v) not in numbers}
+
+    def results_of(self, numbers: Sequence[int]) -> set[relax.Var]:
+        """Return what the layers compute that others read, or the network returns."""
+        inside = Counter(v for number in numbers for v in set(read_by(self.groups[number])))
+        own = {v for v, number in self.home.items() if number in numbers}
+        return {v for v in own if self.uses[v] > inside[v]}
+
+    def macs(self, numbers: Sequence[int]) -> int:
+        bindings = [b for i in numbers for b in self.groups[i].bindings]
+        return sum(multiply_accumulates(b.value) for b in bindings)
+
+    def shown(self, number: int) -> str:
+        """Return a layer as a sentence names it: its last operator that computes, its name."""
+        computing = computing_operators(self.groups[number]) or self.groups[number].bindings
+        return f"{short_name(computing[-1].value)} ('{computing[-1].var.name}')"
+
+
+def read_by(group: Group) -> list[relax.Var]:
+    return [v for b in group.bindings for v in read_variables(b.value)]
+
+
+def computing_operators(group: Group) -> list[relax.VarBinding]:
+    return [b for b in group.bindings if short_name(b.value) not in CONVERSIONS]
+
+
+def names_of(bindings: Sequence[relax.VarBinding]) -> set[str]:
+    return {str(b.var.name) for b in bindings}

@@ -1,0 +1,81 @@
+"""The user's lists of layers: what stays behind, and what has 16 bits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tvm import relax
+
+from firmwright.errors import UserError, did_you_mean
+from firmwright.partition.grouping import Group
+from firmwright.partition.placement import Objection
+from firmwright.targets.tidl.facts import bits_of, kind_of, weights_dtype
+from firmwright.targets.tidl.layers import computing_operators, names_of
+from firmwright.targets.tidl.option_table import OPTIONS
+from firmwright.targets.tidl.options import WIDE_RESULTS, WIDE_WEIGHTS, TidlOptions
+from firmwright.transforms.rewriting import dtype_of
+
+DENIED_TYPES, DENIED, ALLOWED = (
+    *("deny_list:layer_type", "deny_list:layer_name"),
+    "allow_list:layer_name",
+)
+
+
+def denied_by_name(options: TidlOptions, names: set[str]) -> Objection | None:
+    """Return what the user's lists say against a layer that goes by these names."""
+    denied = [name for name in options.names(DENIED) if name in names]
+    if denied:
+        return denied_by_list(DENIED, denied[0])
+    if options.names(ALLOWED) and names.isdisjoint(options.names(ALLOWED)):
+        return Objection(ALLOWED, f"the target's {ALLOWED} does not name it")
+    return None
+
+
+def denied_by_type(options: TidlOptions, kind: str) -> Objection | None:
+    return denied_by_list(DENIED_TYPES, kind) if kind in options.names(DENIED_TYPES) else None
+
+
+def denied_by_list(rule: str, entry: str) -> Objection:
+    return Objection(rule, f"the target's {rule} names '{entry}'")
+
+
+def check_lists(
+    options: TidlOptions, bindings: Sequence[relax.VarBinding], groups: Sequence[Group]
+) -> None:
+    """Raise UserError for a list's entry that nothing in the network is called.
+
+    Also for a layer that is to have 16 bits and has not: how the network is quantised is said in
+    one place, which these lists have to agree with.
+    """
+    types, names = {kind_of(b.value) for b in bindings}, names_of(bindings)
+    for option in OPTIONS:
+        if not isinstance(option.default, tuple):
+            continue
+        known = types if option.name == DENIED_TYPES else names
+        for entry in options.names(option.name):
+            if entry not in known:
+                hint = did_you_mean(entry, known)
+                raise UserError(f"target: tidl: {option.name}: the network has no '{entry}'{hint}")
+    values = {b.var: b.value for b in bindings}
+    for group in groups:
+        check_widths(options, group, values)
+
+
+def check_widths(
+    options: TidlOptions, group: Group, values: Mapping[relax.Var, relax.Expr]
+) -> None:
+    names = names_of(group.bindings)
+    weights = [weights_dtype(b.value, values) for b in computing_operators(group)]
+    for option, what, key, dtypes in (
+        (WIDE_RESULTS, "results", "activations", [dtype_of(group.root)]),
+        (WIDE_WEIGHTS, "weights", "weights", [dtype for dtype in weights if dtype]),
+    ):
+        for entry in sorted(names.intersection(options.names(option))):
+            if not dtypes:
+                raise UserError(f"target: tidl: {option}: '{entry}' has no {what}")
+            if all(bits_of(dtype) != 16 for dtype in dtypes):
+                raise UserError(
+                    f"target: tidl: {option}: the {what} of '{entry}' are {dtypes[0]} in the "
+                    f"network; `quantize: {{layers: [{{match: {entry}, {key}: int16}}]}}` makes "
+                    "them so wide"
+                )

@@ -1,0 +1,174 @@
+"""Every option of ``tidl`` as data, under TI's names, and the defaults of TI's several sources.
+
+Sources: the option tables of edgeai-tidl-tools (release 11_00_06_00), whose defaults are the ones
+here; ``compile_relay`` of TI's TVM; the configurations of TI's tidlrunner (tools 11_02_16_00) and
+the page on ``tvmc`` of TI's TVM. They do not agree with each other: see :data:`PRESETS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from firmwright.recipe.device_options import Numbers, Values
+
+Value = int | float | str | tuple[str, ...]
+"""A list's entries are separated by commas where it is written."""
+
+SWITCH = ("0", "1")
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option; ``imported`` where TI's import tool is told, not only the placing of layers."""
+
+    name: str
+    default: Value
+    values: Values
+    meaning: str
+    imported: bool = True
+
+
+def advanced(name: str, default: Value, values: Values, meaning: str) -> Option:
+    return Option(f"advanced_options:{name}", default, values, meaning)
+
+
+OPTIONS: Sequence[Option] = (
+    Option(
+        "preset",
+        "tidl-tools",
+        ("tidl-tools", "compile_relay", "tidlrunner", "tvmc"),
+        "whose defaults those options have that are not stated",
+        imported=False,
+    ),
+    Option(
+        "tensor_bits",
+        8,
+        ("8", "16", "32"),
+        "bits of an element at most; 32 takes floats, which TI's own tools run on a PC alone. What "
+        "the stand-in computes with, the recipe's `quantize` says",
+    ),
+    Option(
+        "accuracy_level",
+        1,
+        ("0", "1", "2", "9"),
+        "how TIDL calibrates: 0 simply, 1 with corrected biases, 2 by least and greatest values, 9 "
+        "as the options on clipping, biases and channels say",
+    ),
+    Option("debug_level", 0, Numbers(0, 6), "how much TI's tools tell"),
+    Option(
+        "max_num_subgraphs",
+        16,
+        Numbers(1),
+        "regions that stay, those with most multiply-accumulates",
+        imported=False,
+    ),
+    Option(
+        "min_macs",
+        0,
+        Numbers(0),
+        "multiply-accumulates that a region has at least (not one of TI's)",
+        imported=False,
+    ),
+    Option(
+        "deny_list:layer_type",
+        (),
+        (),
+        "operators that stay behind, as `explain` names them",
+        imported=False,
+    ),
+    Option("deny_list:layer_name", (), (), "layers that stay behind", imported=False),
+    Option("allow_list:layer_name", (), (), "the only layers that do not", imported=False),
+    advanced("calibration_frames", 20, Numbers(1), "samples that TIDL calibrates with"),
+    advanced("calibration_iterations", 50, Numbers(1), "rounds of its calibration"),
+    advanced(
+        "quantization_scale_type",
+        0,
+        ("0", "1", "3", "4"),
+        "scales: 0 any, 1 powers of two, 3 those of a quantised TFLite model, 4 with a zero point "
+        "and by channel (not on every chip)",
+    ),
+    advanced("activation_clipping", 1, SWITCH, "clip activations (`accuracy_level` 9)"),
+    advanced("weight_clipping", 1, SWITCH, "clip weights (`accuracy_level` 9)"),
+    advanced("bias_calibration", 1, SWITCH, "correct biases (`accuracy_level` 9)"),
+    advanced(
+        "channel_wise_quantization", 0, SWITCH, "a scale for each channel (`accuracy_level` 9)"
+    ),
+    advanced(
+        "output_feature_16bit_names_list", (), (), "layers whose results have 16 bits, not 8"
+    ),
+    advanced("params_16bit_names_list", (), (), "layers whose weights have 16 bits, not 8"),
+    advanced(
+        "mixed_precision_factor",
+        -1,
+        Numbers(1, decimal=True, besides=("-1",)),
+        "how many times as long as with 8 bits a network may take for TIDL to choose layers of 16 "
+        "bits itself; -1 for none. The stand-in does not follow that choice",
+    ),
+    advanced(
+        "prequantized_model", 0, SWITCH, "take scales from the model, without a calibration"
+    ),
+    advanced("add_data_convert_ops", 0, ("0", "1", "2", "3"), "TIDL converts 1 inputs, 2 outputs, "
+             "3 both"),
+    advanced(
+        "inference_mode", 0, ("0", "1", "2"), "0 one core, 1 for throughput, 2 for low latency"
+    ),
+    advanced("num_cores", 1, Numbers(1, 8), "C7x cores of the chip that share the network"),
+    advanced("single_core_layers_names_list", (), (), "layers that one core computes alone"),
+    advanced("high_resolution_optimization", 0, SWITCH, "compute large images piece by piece"),
+    advanced("pre_batchnorm_fold", 1, SWITCH, "fold a normalisation in front of a convolution"),
+    advanced("batch_mode", 0, SWITCH, "join the samples of a batch along the width"),
+    advanced("packetize_mode", 0, SWITCH, "pack weights that are mostly zero"),
+    advanced("partial_init_during_compile", 0, SWITCH, "prepare for the chip while compiling"),
+    advanced("network_name", "Subgraph", (), "beginning of the names in TI's artifacts"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """Values by option; they count where every fact of ``where`` has one of the values listed.
+
+    Facts are the numbers of the platform's ``tidl``, the effective ``tensor_bits``, and ``rest``,
+    the device that takes what TIDL leaves.
+    """
+
+    values: Mapping[str, Value]
+    where: Mapping[str, Sequence[Value]]
+
+
+def by_accuracy(level: int, iterations: int) -> Mapping[str, Value]:
+    return {"accuracy_level": level, "advanced_options:calibration_iterations": iterations}
+
+
+PRESETS: Mapping[str, Sequence[Defaults]] = {
+    "tidl-tools": (),
+    "compile_relay": (
+        Defaults(by_accuracy(1, 3), {"tensor_bits": (8,)}),
+        Defaults(by_accuracy(0, 1), {"tensor_bits": (16, 32)}),
+        Defaults({"max_num_subgraphs": 64}, {"rest": ("c7x",)}),
+    ),
+    "tidlrunner": (
+        Defaults(
+            {
+                "advanced_options:calibration_frames": 12,
+                "advanced_options:calibration_iterations": 12,
+                "advanced_options:quantization_scale_type": 4,
+                "advanced_options:add_data_convert_ops": 3,
+            },
+            {},
+        ),
+        Defaults(
+            {"advanced_options:quantization_scale_type": 1}, {"asymmetric_per_channel": (False,)}
+        ),
+    ),
+    "tvmc": (
+        Defaults(
+            {
+                "advanced_options:calibration_frames": 2,
+                "advanced_options:calibration_iterations": 5,
+            },
+            {},
+        ),
+    ),
+}
+"""What TI's sources set otherwise than its option tables; of several that count, the last does."""

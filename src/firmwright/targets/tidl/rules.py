@@ -1,0 +1,22 @@
+"""The operators that TIDL has and what it asks of them, from ``rules.yaml``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from firmwright.partition.rules import Rule, read_rules
+
+
+@dataclass(frozen=True)
+class Rules:
+    """``operators`` by Relax's names; rules on operators, and on the target's options."""
+
+    operators: tuple[str, ...]
+    rules: tuple[Rule, ...]
+    options: tuple[Rule, ...]
+
+
+@cache
+def tidl_rules() -> Rules:
+    return read_rules("firmwright.targets.tidl", Rules)

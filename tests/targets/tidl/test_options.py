@@ -1,0 +1,182 @@
+"""What the target string says of TIDL, what TI's sources fill in, and what does not go together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tvm import relax
+
+from firmwright.errors import UserError
+from firmwright.recipe.device_options import shown, takes
+from firmwright.targets import Context, Device, load_target
+from firmwright.targets.tidl.option_table import OPTIONS, PRESETS, Option, Value
+from firmwright.targets.tidl.options import TidlOptions, read_options
+from firmwright.toolchain import load_platform
+
+from .networks import names, placed, quantised_convolution, sentences
+
+ADVANCED = "advanced_options:"
+DOCS = Path(__file__).parents[3] / "docs" / "tidl.md"
+
+
+def read(platform: str = "am62a", rest: str = "c", **given: str) -> TidlOptions:
+    chip = load_platform(platform)
+    behind = Device(load_target(rest), Context(chip, "onnx", {}))
+    options = {key.replace("__", ":"): value for key, value in given.items()}
+    return read_options(Context(chip, "onnx", options, rest=behind))
+
+
+def written(value: Value) -> str:
+    return ", ".join(value) if isinstance(value, tuple) else str(value)
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_every_default_is_a_value_and_documented(option: Option) -> None:
+    assert takes(option.values, written(option.default))
+    values = shown(option.values) or ("a list" if option.default == () else "a text")
+    default = f"`{option.default}`" if option.default != () else ""
+    row = f"| `{option.name}` | {default} | {values} | {option.meaning} |"
+    assert row in DOCS.read_text("utf-8")
+
+
+def test_presets_set_options_that_exist_to_values_they_take() -> None:
+    table = {option.name: option for option in OPTIONS}
+    assert set(PRESETS) == set(table["preset"].values)
+    for defaults in (d for preset in PRESETS.values() for d in preset):
+        for name, value in defaults.values.items():
+            assert takes(table[name].values, written(value))
+
+
+@pytest.mark.parametrize(
+    ("given", "frames", "iterations", "accuracy", "regions"),
+    [
+        ({}, 20, 50, 1, 16),
+        ({"preset": "compile_relay"}, 20, 3, 1, 16),
+        ({"preset": "compile_relay", "tensor_bits": "16"}, 20, 1, 0, 16),
+        ({"preset": "compile_relay", "max_num_subgraphs": "2"}, 20, 3, 1, 2),
+        ({"preset": "tidlrunner"}, 12, 12, 1, 16),
+        ({"preset": "tvmc"}, 2, 5, 1, 16),
+        ({"preset": "tvmc", "advanced_options__calibration_frames": "4"}, 4, 5, 1, 16),
+    ],
+)
+def test_a_preset_fills_in_what_is_not_stated(
+    given: dict[str, str], frames: int, iterations: int, accuracy: int, regions: int
+) -> None:
+    options = read(**given)
+    names = (ADVANCED + "calibration_frames", ADVANCED + "calibration_iterations")
+    found = [options.number(n) for n in (*names, "accuracy_level", "max_num_subgraphs")]
+    assert found == [frames, iterations, accuracy, regions]
+
+
+def test_a_preset_knows_what_the_chip_has_not() -> None:
+    scales = ADVANCED + "quantization_scale_type"
+    assert read("am62a", preset="tidlrunner").values[scales] == 4
+    assert read("j721e", preset="tidlrunner").values[scales] == 1
+
+
+def test_the_import_tool_is_told_everything_but_what_places_layers() -> None:
+    told = read(advanced_options__mixed_precision_factor="1.25", min_macs="5").imported
+    assert told[ADVANCED + "mixed_precision_factor"] == 1.25
+    assert told["tensor_bits"] == 8
+    assert not {"min_macs", "max_num_subgraphs", "preset", "deny_list:layer_type"} & set(told)
+
+
+@pytest.mark.parametrize(
+    ("platform", "given", "message"),
+    [
+        ("am62a", {"debug_level": "7"}, "debug_level is a whole number from 0 to 6, not '7'"),
+        ("am62a", {"accuracy_level": "3"}, "accuracy_level is 0 or 1 or 2 or 9, not '3'"),
+        ("am62a", {"calibration_frames": "3"}, "mean 'advanced_options:calibration_frames'"),
+        (
+            "am62a",
+            {"advanced_options__calibration_frames": "0"},
+            "advanced_options:calibration_frames is a whole number from 1 on, not '0'",
+        ),
+        (
+            "am62a",
+            {"advanced_options__mixed_precision_factor": "0.5"},
+            "mixed_precision_factor is -1 or a number from 1 on, not '0.5'",
+        ),
+        (
+            "j721e",
+            {"advanced_options__quantization_scale_type": "4"},
+            "which this chip does not have; take 0 or 1",
+        ),
+        (
+            "am62a",
+            {"tensor_bits": "16", "advanced_options__params_16bit_names_list": "a"},
+            "tensor_bits is 16, and the lists of layers with 16 bits go with 8",
+        ),
+        (
+            "am62a",
+            {"tensor_bits": "16", "advanced_options__mixed_precision_factor": "1.5"},
+            "mixed_precision_factor goes with 8",
+        ),
+        ("am62a", {"advanced_options__num_cores": "2"}, "num_cores is 2; the chip has 1 C7x"),
+    ],
+)
+def test_what_does_not_fit_is_refused(platform: str, given: dict[str, str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        read(platform, **given)
+
+
+def test_several_cores_are_for_chips_that_have_them() -> None:
+    assert read("j784s4", advanced_options__num_cores="4").number(ADVANCED + "num_cores") == 4
+
+
+WIDE: dict[str, Any] = {
+    "advanced_options__output_feature_16bit_names_list": "conv",
+    "tensor_bits": "8",
+}
+WIDE_WEIGHTS: dict[str, Any] = {
+    "advanced_options__params_16bit_names_list": "conv",
+    "tensor_bits": "8",
+}
+
+
+@pytest.mark.parametrize(
+    ("results", "weights", "options", "rule"),
+    [
+        ("int8", "int8", {"tensor_bits": "8"}, ""),
+        ("int16", "int8", {"tensor_bits": "8"}, "tensor bits"),
+        ("int16", "int8", {"tensor_bits": "16"}, ""),
+        ("int16", "int8", WIDE, ""),
+        ("int8", "int16", {"tensor_bits": "8"}, "weight bits"),
+        ("int8", "int16", WIDE_WEIGHTS, ""),
+        ("int16", "int16", WIDE_WEIGHTS, "tensor bits"),
+    ],
+)
+def test_16_bits_have_to_be_asked_for(
+    results: str, weights: str, options: dict[str, str], rule: str
+) -> None:
+    placement = placed(quantised_convolution(results, weights), **options)
+    assert set(sentences(placement)) == ({rule} if rule else set())
+    assert len(names(placement)) == (0 if rule else 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            WIDE,
+            "output_feature_16bit_names_list: the results of 'conv' are int8 in the network; "
+            r"`quantize: {layers: \[{match: conv, activations: int16}\]}` makes them so wide",
+        ),
+        (WIDE_WEIGHTS, r"the weights of 'conv' are int8 .*\[{match: conv, weights: int16}"),
+        (
+            {**WIDE, "advanced_options__output_feature_16bit_names_list": "convv"},
+            "output_feature_16bit_names_list: the network has no 'convv'; did you mean 'conv'",
+        ),
+        (
+            {**WIDE_WEIGHTS, "advanced_options__params_16bit_names_list": "behind"},
+            "params_16bit_names_list: 'behind' has no weights",
+        ),
+    ],
+)
+def test_lists_of_16_bits_agree_with_how_the_network_is_quantised(
+    options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        placed(quantised_convolution("int8", "int8", relax.op.sigmoid), **options)
