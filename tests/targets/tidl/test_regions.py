@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,41 @@ def test_regions_of_few_multiplications_stay_behind() -> None:
     placement = placed(network(line), min_macs="513")
     assert names(placement) == [["a"]]
     assert "512 multiply-accumulates, less than 513" in sentences(placement)["min_macs"]
+
+
+def fan(count: int) -> Any:
+    """Return a network of one region that hands on ``count`` results."""
+
+    def build(builder: relax.BlockBuilder, x: relax.Var) -> list[relax.Expr]:
+        a = named(builder, op.nn.conv2d(x, values(4, 4, 3, 3)), "a")
+        return [op.clip(a, -1, 1 + i) for i in range(count)]
+
+    return network(build)
+
+
+def sum_of(count: int) -> Any:
+    """Return a network of one region that reads ``count`` results of what TIDL has not."""
+
+    def build(builder: relax.BlockBuilder, x: relax.Var) -> list[relax.Expr]:
+        signs = [named(builder, op.sign(x), "sign")]
+        for _ in range(1, count):
+            signs.append(named(builder, op.sign(signs[-1]), "sign"))
+        return [reduce(op.add, signs)]
+
+    return network(build)
+
+
+@pytest.mark.parametrize(
+    ("build", "rule", "verb"),
+    [(fan, "outputs of a region", "hand on"), (sum_of, "inputs of a region", "read")],
+)
+def test_a_region_has_32_inputs_and_outputs_at_most(build: Any, rule: str, verb: str) -> None:
+    most = placed(build(32))
+    assert rule not in sentences(most)
+    assert len(names(most)) == 1
+    one_more = placed(build(33))
+    assert sentences(one_more)[rule] == f"its region would {verb} 33 tensors; TIDL takes 32"
+    assert not names(one_more)
 
 
 def test_the_users_lists_decide() -> None:

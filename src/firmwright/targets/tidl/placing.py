@@ -133,7 +133,7 @@ def reason(
 ) -> str:
     """Say what a region is, and what keeps it apart from those in front of it."""
     region = regions[number]
-    text = f"TIDL takes all {len(region)} layers of it"
+    text = f"TIDL takes all {len(region)} layers of it" if region[1:] else "TIDL takes it"
     between = separating_layer(region, {i for r in regions[:number] for i in r}, layers)
     if between is None:
         return text if number == 0 else f"{text}; it reads nothing of another region's"
