@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Record = TypeVar("Record")
 IMAGES = ("elf", "bin", "hex", "map")
 REPORTS = {"quantized": "quantization.json", "accuracy": "accuracy.json",
-           "comparison": "comparison.json"}  # fmt: skip
+           "comparison": "comparison.json", "mapping": "mapping.json"}  # fmt: skip
 """Files of stages that not every recipe has."""
 
 
@@ -55,8 +55,11 @@ def run(job: Job, folder: Path) -> None:
     contents["manifest.json"] = (folder / "manifest.json").read_bytes()
     archive = folder / job.bundle.name
     write_archive(archive, job.bundle_name, contents)
-    if job.recipe.compare and not job.has("comparison"):
-        print(f"   {job.recipe.name}: nothing to compare: {job.emulator} counts no instructions")
+    if job.recipe.compare and not job.has("comparison") and not job.has("mapping"):
+        print(
+            f"   {job.recipe.name}: nothing to compare: {job.emulator} counts no instructions, and "
+            f"{job.platform.name} states no `timing`"
+        )
     print(f"   {job.bundle}: {archive.stat().st_size:,} bytes, {len(contents)} files")
 
 
@@ -98,6 +101,7 @@ def manifest(job: Job, files: tuple[BundledFile, ...], read: Lock) -> Manifest:
     )
     from firmwright.codegen.kernel import Kernels
     from firmwright.cycles.comparison import Comparison
+    from firmwright.cycles.mappings import Mappings
     from firmwright.cycles.timeline import Timeline
     from firmwright.models import ModelInterface
     from firmwright.planning import Plan
@@ -153,6 +157,7 @@ def manifest(job: Job, files: tuple[BundledFile, ...], read: Lock) -> Manifest:
         accuracy=report(job, "accuracy", AccuracyReport),
         cycles=read_record(stats, Timeline) if job.has("stats") else None,
         comparison=report(job, "comparison", Comparison),
+        mapping=report(job, "mapping", Mappings),
     )
 
 
@@ -181,6 +186,7 @@ STAGE = Stage(
         "run",
         "stats",
         "comparison",
+        "mapping",
         "demo",
     ),
     code=("bundle", "lock.py", "records.py"),

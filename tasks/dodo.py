@@ -26,6 +26,7 @@ from . import (
     firmware,
     kernels,
     lock,
+    mapping,
     model,
     objects,
     partition,
@@ -41,7 +42,7 @@ from .reporter import StageReporter
 
 LINE_OF_WORK = (
     model, calibration, quantized, batch, partition, kernels, accuracy, plan, sources, objects,
-    firmware, run, stats, comparison, demo, bundle,
+    firmware, run, stats, comparison, mapping, demo, bundle,
 )  # fmt: skip
 STAGES = tuple(m.STAGE for m in LINE_OF_WORK)
 

@@ -43,7 +43,8 @@ COUNTING_EMULATORS = frozenset({"unicorn"})
 """Emulators that count instructions."""
 
 
-FIRMWARE_STAGES = frozenset({"objects", "firmware", "run", "stats", "comparison", "bundle"})
+FIRMWARE_STAGES = frozenset({"objects", "firmware", "run", "stats", "comparison", "mapping",
+                             "bundle"})  # fmt: skip
 """Stages that a platform without an emulator does without: its SDK builds the project."""
 
 
@@ -82,11 +83,14 @@ class Job:
             "quantized": recipe.quantize,
             "accuracy": recipe.evaluate,
             "comparison": recipe.compare or None,
+            "mapping": recipe.compare or None,
             "demo": recipe.demo,
         }
         if stage in FIRMWARE_STAGES and not self.platform.emulators:
             return False
         if stage in ("stats", "comparison") and self.emulator not in COUNTING_EMULATORS:
+            return False
+        if stage == "mapping" and self.platform.timing is None:
             return False
         return stage not in asked or asked[stage] is not None
 

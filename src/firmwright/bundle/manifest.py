@@ -8,6 +8,7 @@ from typing import Any
 
 from firmwright.codegen.kernel import FloatOperator
 from firmwright.cycles.comparison import Comparison
+from firmwright.cycles.mappings import Mappings
 from firmwright.cycles.timeline import Timeline
 from firmwright.postprocess.report import DetectionReport
 from firmwright.recipe import Tolerance
@@ -174,7 +175,8 @@ class Manifest:
     applied), so it does not change with a comment. ``versions`` are those of the tools that
     decided about the bytes. ``detection`` lists the boxes of a recipe with `postprocess`.
     ``cycles`` is None where the emulator counts no instructions, ``comparison`` also without
-    the recipe's `compare`. ``stand_ins`` has by region what its code stands in for.
+    the recipe's `compare`; with it, ``mapping`` has modelled costs where the platform states its
+    `timing`. ``stand_ins`` has by region what its code stands in for.
     """
 
     manifest_version: int
@@ -195,6 +197,7 @@ class Manifest:
     accuracy: AccuracyReport | None = None
     cycles: Timeline | None = None
     comparison: Comparison | None = None
+    mapping: Mappings | None = None
     stand_ins: dict[str, str] = field(default_factory=dict)
 
 

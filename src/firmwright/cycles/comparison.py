@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Protocol, TypeVar
 
 from firmwright.cycles.timeline import LayerCycles, Timeline
+
+
+class Named(Protocol):
+    """Anything that says which operators of the model it computes."""
+
+    @property
+    def sources(self) -> tuple[str, ...]: ...
+
+
+Layer = TypeVar("Layer", bound=Named)
 
 
 @dataclass(frozen=True)
@@ -58,8 +69,8 @@ def compare_timelines(own: Timeline, target: str, other: Timeline, other_target:
 
 
 def stretches(
-    own: Sequence[LayerCycles], other: Sequence[LayerCycles]
-) -> list[tuple[Sequence[LayerCycles], Sequence[LayerCycles]]]:
+    own: Sequence[Layer], other: Sequence[Layer]
+) -> list[tuple[Sequence[Layer], Sequence[Layer]]]:
     """Cut both sequences wherever the same operators have been executed in both."""
     common = sources_of(own) & sources_of(other)
     reached, others_reached = milestones(own, common), milestones(other, common)
@@ -68,7 +79,7 @@ def stretches(
     return [(own[a:b], other[x:y]) for (a, x), (b, y) in pairwise(cuts) if b > a or y > x]
 
 
-def milestones(layers: Sequence[LayerCycles], common: set[str]) -> dict[frozenset[str], int]:
+def milestones(layers: Sequence[Named], common: set[str]) -> dict[frozenset[str], int]:
     """Map every set of operators that is executed at some time to the layers that it takes."""
     found: dict[frozenset[str], int] = {}
     done: frozenset[str] = frozenset()
@@ -79,7 +90,7 @@ def milestones(layers: Sequence[LayerCycles], common: set[str]) -> dict[frozense
     return found
 
 
-def sources_of(layers: Sequence[LayerCycles]) -> set[str]:
+def sources_of(layers: Sequence[Named]) -> set[str]:
     return {source for layer in layers for source in layer.sources}
 
 
@@ -100,12 +111,17 @@ def share_of(layers: Sequence[LayerCycles]) -> Share:
 
 
 def table(comparison: Comparison) -> str:
-    """Return the comparison as lines of text, the names to the left and numbers to the right."""
+    """Return the comparison as lines of text."""
     rows = [(x.sources[0] if x.sources else "other", x) for x in comparison.layers]
     lines = [
         ("layer", "cycles", "modelled", "counted", f"with {comparison.other_target}", "speed-up"),
         *(cells(name, row) for name, row in (*rows, ("total", comparison.total))),
     ]
+    return aligned(lines)
+
+
+def aligned(lines: Sequence[tuple[str, ...]]) -> str:
+    """Return a table as text: the first column to the left, numbers to the right."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(cell.rjust(w) if i else cell.ljust(w) for i, (cell, w) in enumerate(pairs))

@@ -10,6 +10,7 @@ from typing import Any
 
 from firmwright.errors import UserError
 from firmwright.toolchain.descriptions import DescriptionKind
+from firmwright.toolchain.timing import Timing, read_timing
 
 PLATFORMS = DescriptionKind("platform", "platforms", "platform.schema.json")
 
@@ -56,6 +57,7 @@ class Platform:
     aliases: tuple[str, ...] = ()
     host: str | None = None
     """The platform that stands in for it where a recipe does not compile for the device."""
+    timing: Timing | None = None
 
     @property
     def all_in_ram(self) -> bool:
@@ -93,6 +95,7 @@ def load_platform(name_or_path: str, relative_to: Path | None = None) -> Platfor
         aliases=tuple(data.get("aliases", ())),
         qemu=Qemu(qemu["program"], tuple(qemu.get("arguments", ()))) if qemu else None,
         host=data.get("host"),
+        timing=read_timing(data["timing"]) if "timing" in data else None,
     )
 
 
@@ -112,6 +115,7 @@ def on_host(platform: Platform) -> Platform:
         name=f"{platform.name}-{host.name}",
         description=f"{platform.description} Stood in for by: {host.description}",
         accelerators=platform.accelerators,
+        timing=platform.timing,
     )
 
 

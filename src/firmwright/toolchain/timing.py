@@ -1,0 +1,54 @@
+"""What a platform's modelled times are made of: its ``timing``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from firmwright.errors import UserError
+
+
+@dataclass(frozen=True)
+class Engine:
+    """How fast a device works, and the ``core`` that it works on.
+
+    ``macs_per_cycle`` and ``macs_per_cycle_16_bit`` are multiply-accumulates of 8 and of 16 bits
+    that it achieves in a cycle of ``clock_mhz``, ``bytes_per_cycle`` what it reads and writes.
+    """
+
+    core: str
+    clock_mhz: float
+    macs_per_cycle: float
+    macs_per_cycle_16_bit: float
+    bytes_per_cycle: float
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The engines by device, and the microseconds that a call from one core to another takes.
+
+    ``processor`` is the device whose core calls the network. ``unverified`` names the numbers
+    that we assume.
+    """
+
+    call_us: float
+    processor: str
+    engines: Mapping[str, Engine]
+    unverified: tuple[str, ...]
+
+    def engine(self, device: str) -> Engine:
+        """Return how fast a device works; UserError where the platform does not say."""
+        if device not in self.engines:
+            raise UserError(f"timing: the platform states no engine for '{device}'")
+        return self.engines[device]
+
+
+def read_timing(data: Mapping[str, Any]) -> Timing:
+    """Read what ``platform.schema.json`` has checked."""
+    return Timing(
+        call_us=data["call_us"],
+        processor=data["processor"],
+        engines={device: Engine(**numbers) for device, numbers in data["engines"].items()},
+        unverified=tuple(data["unverified"]),
+    )

@@ -1,0 +1,67 @@
+"""mapping: what the recipe's target and another one are modelled to cost; nothing is measured."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .comparison import mix, other_job
+from .jobs import Job
+from .stage import INDEX, Stage
+
+if TYPE_CHECKING:
+    from firmwright.cycles.modelled import ModelledLayer
+
+
+def options(job: Job) -> Any:
+    assert job.platform.timing is not None
+    return [job.recipe.name, mix(job), mix(other_job(job)), asdict(job.platform.timing)]
+
+
+def inputs(job: Job) -> list[Path]:
+    return [other_job(job).folder(stage) / INDEX for stage in ("partition", "kernels", "run")]
+
+
+def run(job: Job, folder: Path) -> None:
+    """Write ``mapping.json``."""
+    from firmwright.cycles.mappings import ORIGIN, compare_mappings, table
+    from firmwright.records import write_record
+
+    assert job.platform.timing is not None
+    other = other_job(job)
+    found = compare_mappings(
+        layers(job), mix(job), layers(other), mix(other), job.platform.timing.unverified
+    )
+    write_record(folder / "mapping.json", found)
+    print(f"   {job.recipe.name} on {job.platform.name}: {ORIGIN}")
+    print("\n".join(f"   {line}" for line in table(found).splitlines()))
+    if found.unverified:
+        print(f"   assumed: {', '.join(found.unverified)}")
+
+
+def layers(job: Job) -> tuple[ModelledLayer, ...]:
+    from firmwright.codegen.kernel import Kernels
+    from firmwright.cycles.modelled import modelled_layers
+    from firmwright.partition import Partition
+    from firmwright.records import read_record
+
+    assert job.platform.timing is not None
+    return modelled_layers(
+        read_record(job.folder("partition") / "partition.json", Partition),
+        read_record(job.folder("kernels") / "kernels.json", Kernels),
+        job.platform.timing,
+        job.recipe.target[-1].name,
+        f"{job.recipe.c_prefix}_run",
+    )
+
+
+STAGE = Stage(
+    name="mapping",
+    sentence="model what the target and another one cost",
+    needs=("partition", "kernels", "run"),
+    code=("cycles", "toolchain/timing.py", "records.py"),
+    options=options,
+    inputs=inputs,
+    run=run,
+)
