@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
@@ -20,6 +21,8 @@ from firmwright.targets import Device, load_mix, load_target, target_names
 from firmwright.toolchain import (
     Build,
     Platform,
+    Toolchain,
+    compiler_folder,
     load_platform,
     load_toolchain,
     on_host,
@@ -208,6 +211,8 @@ class Job:
         toolchain = self.build.toolchain
         if toolchain.python_module:
             return [toolchain.python_module, version(toolchain.python_module)]
+        if toolchain.variable:
+            return folder_identity(toolchain, self.platform.architecture)
         program = which(toolchain.program)
         if program is None:
             return [toolchain.program]
@@ -224,6 +229,14 @@ class Job:
             "compile": self.build.toolchain.compile,
             "identity": self.toolchain_identity,
         }
+
+
+def folder_identity(toolchain: Toolchain, architecture: str) -> list[Any]:
+    """Return what tells one installed folder from another; one that is incomplete has none."""
+    with suppress(UserError):  # the stage that calls the compiler says so
+        folder = compiler_folder(toolchain, architecture)
+        return folder.status if folder else []
+    return []
 
 
 def build_root() -> Path:

@@ -49,7 +49,8 @@ def test_platforms_and_toolchains_are_there() -> None:
         *("j721e", "j721s2", "j784s4", "rv32-bare"),
     )
     assert toolchain_names() == (
-        *("arm-none-eabi-gcc", "clang", "gcc", "pulp-gcc", "riscv64-unknown-elf-gcc", "zig"),
+        *("arm-none-eabi-gcc", "arm64-gcc", "clang", "gcc", "pulp-gcc"),
+        *("riscv64-unknown-elf-gcc", "zig"),
     )
 
 

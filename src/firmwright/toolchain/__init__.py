@@ -7,7 +7,7 @@ Images of the linked firmware are the business of :mod:`firmwright.toolchain.ima
 from __future__ import annotations
 
 from firmwright.toolchain.build import Build, compile_object, link_firmware
-from firmwright.toolchain.compilers import Compiler, find_compiler
+from firmwright.toolchain.compilers import Compiler, compiler_folder, find_compiler
 from firmwright.toolchain.makefile import makefile_variables
 from firmwright.toolchain.platforms import (
     Memory,
@@ -33,6 +33,7 @@ __all__ = [
     "Qemu",
     "Toolchain",
     "compile_object",
+    "compiler_folder",
     "find_compiler",
     "link_firmware",
     "load_platform",

@@ -8,11 +8,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from firmwright.errors import UserError
+from firmwright.toolchain.tool_folder import ToolFolder, find_tool_folder
 from firmwright.toolchain.toolchains import Toolchain, load_toolchain, toolchain_names
 
 # All that a compiler sees of the environment: variables such as CPATH, CFLAGS or LANG would
@@ -35,13 +37,27 @@ class Compiler:
 def find_compiler(toolchain: Toolchain, architecture: str) -> Compiler:
     """Return the toolchain's compiler, or raise a UserError that says how to install it.
 
-    ``architecture`` serves the message: it names the other toolchains that would do.
+    The message names the other toolchains that would do for ``architecture``. The version of one
+    that comes as a folder has the digest of its files.
     """
-    command = _command(toolchain)
+    folder = compiler_folder(toolchain, architecture)
+    command = _command(toolchain, folder)
     if command is None:
         raise UserError(_missing(toolchain, architecture))
     library = _module_folder("ziglang") / "lib" if toolchain.python_module == "ziglang" else ""
-    return Compiler(command, _version(toolchain, command), str(library))
+    digest = f", sha256 {folder.digest}" if folder else ""
+    return Compiler(command, _version(toolchain, command) + digest, str(library))
+
+
+def compiler_folder(toolchain: Toolchain, architecture: str) -> ToolFolder | None:
+    """Return the folder of a toolchain that comes as one, None where its variable is not set.
+
+    Raises UserError where a file that a build for the architecture needs is missing in it.
+    """
+    if not toolchain.variable:
+        return None
+    files = (toolchain.program, *toolchain.files, *toolchain.settings(architecture).files)
+    return find_tool_folder(toolchain.variable, files)
 
 
 def run_compiler(command: Sequence[str], folder: Path, cache: Path) -> str:
@@ -74,7 +90,9 @@ def _environment(cache: Path) -> Mapping[str, str]:
     }
 
 
-def _command(toolchain: Toolchain) -> tuple[str, ...] | None:
+def _command(toolchain: Toolchain, folder: ToolFolder | None) -> tuple[str, ...] | None:
+    if toolchain.variable:
+        return (str(folder.path / toolchain.program),) if folder else None
     if toolchain.python_module:
         present = find_spec(toolchain.python_module) is not None
         return (sys.executable, "-m", toolchain.python_module) if present else None
@@ -113,19 +131,24 @@ def _missing(toolchain: Toolchain, architecture: str) -> str:
         "debian": "'apt-get install {}'",
         "pip": "'python -m pip install {}'",
         "source": "building {}",
+        "vendor": "installing {}",
     }
     ways = [install[kind].format(" ".join(names)) for kind, names in toolchain.packages.items()]
+    way = f"{wanted} is not installed; get it by {' or '.join(ways)}"
+    if toolchain.variable:
+        way = f"{toolchain.variable} is not set; set it to a folder with {wanted}, got by {ways[0]}"
     others = [
         name
         for name in toolchain_names()
         if name != toolchain.name and _supports(load_toolchain(name), architecture)
     ]
     instead = f"; present instead, as 'toolchain:' in the recipe: {', '.join(others)}"
-    return (
-        f"toolchain '{toolchain.name}': {wanted} is not installed; get it by "
-        f"{' or '.join(ways)}{instead if others else ''}"
-    )
+    return f"toolchain '{toolchain.name}': {way}{instead if others else ''}"
 
 
 def _supports(toolchain: Toolchain, architecture: str) -> bool:
-    return architecture in toolchain.architectures and _command(toolchain) is not None
+    if architecture not in toolchain.architectures:
+        return False
+    with suppress(UserError):  # half installed
+        return _command(toolchain, compiler_folder(toolchain, architecture)) is not None
+    return False

@@ -21,6 +21,8 @@ def makefile_variables(build: Build, sources: Sequence[str]) -> dict[str, object
     toolchain, settings = build.toolchain, build.settings
     module = toolchain.python_module
     command = f"$(PYTHON) -m {module}" if module else toolchain.program
+    if toolchain.variable:
+        command = f"$({toolchain.variable})/{command}"
     objects = [PurePath(source).with_suffix(".o").as_posix() for source in sources]
     runtime = [word.format(zig_library="$(ZIG_LIBRARY)") for word in settings.runtime]
     return {

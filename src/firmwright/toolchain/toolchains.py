@@ -23,6 +23,7 @@ class ArchitectureSettings:
     Without a C library (``libc``) the project's own ``freestanding/`` headers and ``fw_math.c``
     step in. Without a ``linker`` the compiler's driver links. ``runtime`` is the command, behind
     the compiler's own, that builds ``compiler_rt.o``; empty where the linker finds its own.
+    ``files`` are those of the toolchain's folder that only this architecture needs.
     """
 
     flags: tuple[str, ...] = ()
@@ -31,11 +32,16 @@ class ArchitectureSettings:
     link_flags: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     runtime: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Toolchain:
-    """One compiler, as its YAML file describes it; exactly one of program and module is set."""
+    """One compiler, as its YAML file describes it; exactly one of program and module is set.
+
+    The program is found on PATH, or where there is a ``variable`` of the environment, in the
+    folder that it names; ``files`` lie there too.
+    """
 
     name: str
     description: str
@@ -43,6 +49,8 @@ class Toolchain:
     python_module: str
     packages: Mapping[str, tuple[str, ...]]
     versions: Mapping[str, tuple[str, ...]]
+    variable: str = ""
+    files: tuple[str, ...] = ()
     compile: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     architectures: Mapping[str, ArchitectureSettings] = field(default_factory=dict)
@@ -85,6 +93,8 @@ def load_toolchain(name_or_path: str, relative_to: Path | None = None) -> Toolch
         python_module=data["command"].get("python_module", ""),
         packages=_tuples(data["packages"]),
         versions=_tuples(data["versions"]),
+        variable=data["command"].get("variable", ""),
+        files=tuple(data["command"].get("files", ())),
         compile=tuple(data.get("compile", ())),
         flags=tuple(data.get("flags", ())),
         architectures={name: _settings(entry) for name, entry in data["architectures"].items()},

@@ -1,0 +1,56 @@
+"""Tools that come as a folder, which an environment variable names: Arm's and TI's compilers."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from firmwright.errors import UserError
+
+
+@dataclass(frozen=True)
+class ToolFolder:
+    """An installed folder of tools, and those of its files that a build calls or links."""
+
+    path: Path
+    files: tuple[str, ...]
+
+    @property
+    def status(self) -> list[list[object]]:
+        """Return what tells one installation from another without reading it."""
+        found = [(self.path / name).stat() for name in self.files]
+        return [
+            [name, status.st_size, status.st_mtime_ns]
+            for name, status in zip(self.files, found, strict=True)
+        ]
+
+    @property
+    def digest(self) -> str:
+        """Return the first 16 digits of the SHA-256 over the files, in their order."""
+        total = hashlib.sha256()
+        for name in self.files:
+            total.update(hashlib.sha256((self.path / name).read_bytes()).digest())
+        return total.hexdigest()[:16]
+
+
+def find_tool_folder(variable: str, files: Sequence[str]) -> ToolFolder | None:
+    """Return the folder that an environment variable names, None where it is not set.
+
+    ``files`` are what it has to hold, by their paths in it. Raises UserError that names those it
+    does not hold: what is half installed is not taken for what is not there.
+    """
+    stated = os.environ.get(variable)
+    if not stated:
+        return None
+    folder = Path(stated).expanduser().absolute()
+    missing = [name for name in files if not (folder / name).is_file()]
+    if missing:
+        what = "is no folder" if not folder.is_dir() else f"has no file {', '.join(missing)}"
+        raise UserError(
+            f"{variable}={stated} {what}; set {variable} to the folder of the whole installation, "
+            "or leave it unset"
+        )
+    return ToolFolder(folder, tuple(files))
