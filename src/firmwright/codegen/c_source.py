@@ -25,7 +25,7 @@ from firmwright.models.interface import ELEMENT_BYTES
 LARGEST_LOCAL = 64
 """Bytes of a temporary that may live on the stack; larger ones are scratch in the arena."""
 
-PASSES = (
+FLATTENING = (
     schedulable.CanonicalizeLoop(),
     schedulable.LowerInitBlock(),
     schedulable.PlanAndUpdateBufferAllocationLocation(),
@@ -34,6 +34,11 @@ PASSES = (
     schedulable.LowerMatchBuffer(),
     schedulable.LowerOpaqueBlock(),
     lowered.FlattenBuffer(),
+)
+"""From blocks to plain loops over arrays of one axis."""
+
+PASSES = (
+    *FLATTENING,
     lowered.NarrowDataType(32),
     schedulable.LoopPartition(),
     lowered.VectorizeLoop(False),
@@ -90,6 +95,14 @@ def c_function(function: tirx.PrimFunc, names: Sequence[str]) -> CFunction:
         body=text,
         functions=called_functions(text),
     )
+
+
+def flattened(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Return plain loops over arrays of one axis, for a target that goes on from there."""
+    module = tvm.IRModule({"kernel": function.with_attr("global_symbol", "kernel")})
+    for step in FLATTENING:
+        module = step(module)
+    return module["kernel"]
 
 
 def lift_temporaries(body: tirx.Stmt) -> tuple[tirx.Stmt, list[tuple[tirx.Var, str, int]]]:
@@ -177,8 +190,10 @@ RENAMED = (
     (r"\bcse_v(\d+)\b", r"common_\1"),
     (r"\bcondval(_\d+)?\b", r"chosen\1"),
     (r"\bv_(?:_(\d+))?(?!\w)", lambda m: f"value_{m[1] or 0}"),
+    (r"(?m)^(\s*[A-Z][A-Z_]+\(\d+\));$", r"\1"),
+    (r"\(&\((\w+\[[^][]*\])\)\)", r"&\1"),
 )
-"""Names that TVM makes, and what a reader gets instead."""
+"""What TVM prints, and what a reader gets instead: names, macros in front of loops, addresses."""
 
 
 def tidy(body: str) -> str:

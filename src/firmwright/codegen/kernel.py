@@ -69,7 +69,7 @@ class Kernel:
     ``float_operators`` are those of them that have no integer form here. ``headers`` names
     those of the project that the body needs. ``cycles`` are those that the device's cost model
     gives, None where it has none. ``stand_in`` says of code that stands in for a closed tool's
-    result whose it is, and is '' otherwise.
+    result whose it is, and is '' otherwise. ``remark`` says what the device chose for its loops.
     """
 
     region: str
@@ -84,6 +84,7 @@ class Kernel:
     headers: tuple[str, ...] = ()
     cycles: Cycles | None = None
     stand_in: str = ""
+    remark: str = ""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -21,7 +22,7 @@ from firmwright.codegen.kernel import Kernel, LoweredRegion, Parameter
 from firmwright.errors import UserError, first_line
 from firmwright.lowering.integer_arithmetic import with_integer_arithmetic
 from firmwright.lowering.rounding import OnnxRounding, Rounding
-from firmwright.lowering.schedule import schedule_region
+from firmwright.lowering.schedule import Scheduled, schedule_region
 from firmwright.lowering.selection import LEGALIZATIONS
 from firmwright.lowering.sixteen_bit_floats import stored_bits, with_stored_bits
 from firmwright.lowering.tflite_rounding import TfliteRounding
@@ -45,32 +46,43 @@ ConstantKey = tuple[str, tuple[int, ...], bytes]
 ROUNDINGS: dict[str, Rounding] = {"onnx": OnnxRounding(), "tflite": TfliteRounding()}
 
 
-def lower_region(region: Region, module: tvm.IRModule, rounding: str) -> LoweredRegion:
+Scheduler = Callable[[tirx.PrimFunc], Scheduled]
+
+
+def lower_region(
+    region: Region, module: tvm.IRModule, rounding: str, scheduler: Scheduler = schedule_region
+) -> LoweredRegion:
     """Lower one region to a C function body; ``rounding`` is a key of :data:`ROUNDINGS`.
+
+    ``scheduler`` gives the loops their structure; a device may have one of its own.
 
     Raises UserError, naming the operators, where TVM has no C for one of them.
     """
     try:
-        return lower_with_tvm(region, module, rounding)
+        return lower_with_tvm(region, module, rounding, scheduler)
     except (ArithmeticError, RuntimeError, TypeError, ValueError) as error:  # TVM's among them
         operators = ", ".join(region.operators)
         sources = "', '".join(region.sources)
         raise UserError(f"{operators} ('{sources}'): {first_line(error)}") from error
 
 
-def lower_with_tvm(region: Region, module: tvm.IRModule, rounding: str) -> LoweredRegion:
+def lower_with_tvm(
+    region: Region, module: tvm.IRModule, rounding: str, scheduler: Scheduler
+) -> LoweredRegion:
     module, use = with_integer_arithmetic(region, module, ROUNDINGS[rounding])
     module = relax.transform.LegalizeOps(LEGALIZATIONS)(module)
     refuse_unlowered(module[region.name])
     module, constants = lift_constants(module, region.name)
     function = with_wrapping_casts(with_infinite_starts(fuse(module, region.name)))
-    scheduled = schedule_region(with_stored_bits(function))
+    scheduled = scheduler(with_stored_bits(function))
 
     roles = [name for name, _ in constants]
     input_names = numbered("input", len(region.inputs))
     output_names = numbered("output", len(region.outputs))
-    result = c_function(scheduled, [*input_names, *roles, *output_names])
-    unknown = unknown_functions(result.functions)
+    pointers = [p.name for p in scheduled.pointers]
+    result = c_function(scheduled.function, [*input_names, *roles, *output_names, *pointers])
+    functions = tuple(f for f in result.functions if f not in scheduled.functions)
+    unknown = unknown_functions(functions)
     if unknown:
         raise ValueError(f"it calls '{unknown[0]}', which C's library does not have")
     parameters = module[region.name].params
@@ -95,12 +107,18 @@ def lower_with_tvm(region: Region, module: tvm.IRModule, rounding: str) -> Lower
             Parameter(name, dtype, elements, f"{region.name}_{name}")
             for name, dtype, elements in result.scratch
         ),
-        body=mark_unused([*input_names, *roles], result.body),
-        functions=result.functions,
+        body=mark_unused([*input_names, *roles], declared(scheduled) + result.body),
+        functions=functions,
         quantised_operators=use.quantised_operators,
         float_operators=use.float_operators,
+        headers=scheduled.headers,
+        remark=scheduled.remark,
     )
     return LoweredRegion(kernel, weights)
+
+
+def declared(scheduled: Scheduled) -> str:
+    return "".join(f"    {pointer.declaration}\n" for pointer in scheduled.pointers)
 
 
 def refuse_unlowered(function: relax.Function) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 import tvm
@@ -17,7 +18,30 @@ WRAPPED = "wrapped_"
 CHEAP_CALLS = frozenset({"prim.if_then_else", "prim.likely"})
 
 
-def schedule_region(function: tirx.PrimFunc) -> tirx.PrimFunc:
+@dataclass(frozen=True)
+class Pointer:
+    """A pointer that a region's C declares for itself, by this declaration."""
+
+    name: str
+    declaration: str
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A region's loops, and what the C around them needs.
+
+    Behind the region's own parameters the function takes ``pointers``. ``functions`` are those of
+    the ``headers`` that it calls. ``remark`` says what was chosen and why, for the C file.
+    """
+
+    function: tirx.PrimFunc
+    pointers: tuple[Pointer, ...] = ()
+    functions: frozenset[str] = frozenset()
+    headers: tuple[str, ...] = ()
+    remark: str = ""
+
+
+def schedule_region(function: tirx.PrimFunc) -> Scheduled:
     """Inline what comes before the reduction, and finish each sum where it was computed."""
     schedule = Schedule(tvm.IRModule({"main": function}))
     for block in blocks(schedule):
@@ -27,7 +51,7 @@ def schedule_region(function: tirx.PrimFunc) -> tirx.PrimFunc:
         finish_in_place(schedule, block)
     for block in blocks(schedule):
         start_before_reduction(schedule, block)
-    return schedule.mod["main"]
+    return Scheduled(schedule.mod["main"])
 
 
 def blocks(schedule: Schedule) -> list[SBlockRV]:

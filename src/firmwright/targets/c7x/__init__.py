@@ -40,9 +40,9 @@ class C7xTarget:
         return None
 
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
-        from firmwright.lowering.region import lower_region
+        from firmwright.targets.c7x.lowering import lower_for_c7x
 
-        return lower_region(region, module, context.rounding)
+        return lower_for_c7x(region, module, context)
 
 
 C7X = C7xTarget()

@@ -1,4 +1,4 @@
-"""A region without TI's tools: a bit-exact stand-in, in C, of the device behind ``tidl``."""
+"""A region without TI's tools: a bit-exact stand-in in plain C."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from tvm import relax
 
 from firmwright.codegen.joined import joined_kernel
 from firmwright.codegen.kernel import LoweredRegion
+from firmwright.lowering.region import lower_region
 from firmwright.models.interface import ModelInterface, Tensor
 from firmwright.partition.outline import partition_module
 from firmwright.partition.regions import Region
@@ -17,7 +18,7 @@ STAND_IN = "TIDL, without TI's tools: the network's own arithmetic in C, not TI'
 
 
 def lower_stand_in(region: Region, module: tvm.IRModule, context: Context) -> LoweredRegion:
-    """Cut the region into layers of the device that takes the rest, and join what that makes.
+    """Cut the region into layers as for the device that takes the rest, and join their C.
 
     What TIDL itself would compute depends on its calibration; the stand-in computes what the
     quantised network says.
@@ -27,7 +28,9 @@ def lower_stand_in(region: Region, module: tvm.IRModule, context: Context) -> Lo
     main = module[region.name].without_attr("global_symbol")
     whole = tvm.IRModule({**functions, tvm.ir.GlobalVar("main"): main})
     inner, partition = partition_module(whole, interface_of(main), (context.rest,))
-    layers = [context.rest.lower(r, inner) for r in partition.regions if not r.view]
+    # In plain loops, not in those of the device behind: they are not its work.
+    regions = [r for r in partition.regions if not r.view]
+    layers = [lower_region(r, inner, context.rounding) for r in regions]
     return joined_kernel(region, partition, layers, STAND_IN)
 
 

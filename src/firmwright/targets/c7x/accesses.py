@@ -1,0 +1,104 @@
+"""Which elements a region's only loop nest reads for each element that it writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import tvm
+from tvm import tirx
+from tvm.s_tir import Schedule
+from tvm.s_tir.schedule import SBlockRV
+from tvm_ffi import structural_walk
+
+from firmwright.codegen.c_library import functions_by_header
+from firmwright.lowering.schedule import blocks, called, is_reduction
+from firmwright.models.interface import ELEMENT_BYTES
+
+OPERATORS = frozenset(
+    "prim.likely prim.shift_left prim.shift_right prim.bitwise_and prim.bitwise_or "
+    "prim.bitwise_xor prim.bitwise_not".split()
+)
+"""Calls of TIR that are operators of C."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """A buffer that is read; ``follows`` tells for each axis of the output whether its index
+    moves along. ``place`` is where it stands among the block's reads.
+    """
+
+    place: int
+    shape: tuple[int, ...]
+    dtype: str
+    follows: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class Elementwise:
+    """One loop nest that makes each element of those at its own place, or broadcast to it.
+
+    ``tables`` tells whether it reads by value, ``calls`` are the functions that it calls.
+    """
+
+    block: SBlockRV
+    extents: tuple[int, ...]
+    dtype: str
+    inputs: tuple[Input, ...]
+    tables: bool
+    calls: tuple[str, ...]
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of the largest element that is read or written."""
+        return max(ELEMENT_BYTES[d] for d in (self.dtype, *(i.dtype for i in self.inputs)))
+
+
+def elementwise(schedule: Schedule) -> Elementwise | str:
+    """Describe a region's loops, or say why they are no elementwise ones."""
+    found = blocks(schedule)
+    if any(is_reduction(schedule, block) for block in found):
+        return "it sums or compares along an axis"
+    if len(found) != 1:
+        return f"it takes {len(found)} loop nests"
+    body = schedule.get(found[0])
+    variables = [v.var for v in body.iter_vars]
+    if [r.min for r in body.writes[0].region] != variables:
+        return "it does not write one element after the other"
+    inputs, tables = [], False
+    for place, read in enumerate(body.reads):
+        follows = followed(read, variables)
+        if follows is not None:
+            shape = tuple(int(d) for d in read.source.shape)
+            inputs.append(Input(place, shape, str(read.source.dtype), follows))
+        elif len(read.source.shape) == 1:
+            tables = True
+        else:
+            return f"it does not read {read.source.name} element by element"
+    extents = tuple(int(v.dom.extent) for v in body.iter_vars)
+    dtype = str(body.writes[0].source.dtype)
+    return Elementwise(found[0], extents, dtype, tuple(inputs), tables, called_functions(body))
+
+
+def followed(read: tvm.ir.TensorRegion, variables: list[tirx.Var]) -> tuple[bool, ...] | None:
+    """Return, for each axis of the output, whether the read's index is that axis's.
+
+    A shorter shape is aligned at its end, as numpy broadcasts; None for any other way to read.
+    """
+    missing = len(variables) - len(read.region)
+    follows = [False] * len(variables)
+    for axis, (index, extent) in enumerate(zip(read.region, read.source.shape, strict=True)):
+        if int(index.extent) != 1 or missing < 0:
+            return None
+        if index.min.same_as(variables[missing + axis]):
+            follows[missing + axis] = True
+        elif int(extent) != 1:
+            return None
+    return tuple(follows)
+
+
+def called_functions(body: tirx.SBlock) -> tuple[str, ...]:
+    """Return what is called, without the inline arithmetic of the project's own headers."""
+    own = OPERATORS.union(*functions_by_header().values())
+    names: set[str] = set()
+    structural_walk(body.body, (tvm.ir.Call, lambda call: names.add(called(call))))
+    return tuple(sorted(n.rpartition(".")[2] for n in names if n not in own))

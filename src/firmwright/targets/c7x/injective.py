@@ -1,0 +1,171 @@
+"""TI's schedule for elementwise regions: blocks in local memory, whole vectors in the inner loop.
+
+A region that computes each element of those at its own place, or broadcast to it, is cut into
+blocks of at most 16 KiB. While one is computed the DMA brings the next and takes the last away.
+The innermost loop has as many steps as a vector has elements. Everything else keeps the default
+loops, as in TI's own compiler, which has no other schedule for the C7x. Source of the rules and
+numbers: TI's C7x backend for TVM, as its open sources and documentation describe it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+import tvm
+from tvm import tirx
+from tvm.s_tir import Schedule
+
+from firmwright.codegen.c_source import flattened
+from firmwright.lowering.schedule import Scheduled, schedule_region
+from firmwright.models.interface import ELEMENT_BYTES
+from firmwright.targets.c7x.accesses import Elementwise, Input, elementwise
+from firmwright.targets.c7x.transfers import (
+    DMA,
+    HEADER,
+    LOCAL,
+    VECTOR_LOOP,
+    with_hints,
+    with_transfers,
+)
+
+BLOCK = 16 * 1024
+"""Bytes of a block at most, counted in the region's largest elements."""
+VECTOR = 64
+"""Bytes that the innermost loop makes; a core with shorter vectors takes several of them."""
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """An axis, cut into ``count`` equal parts; axes before it take one index a block."""
+
+    axis: int
+    count: int
+
+
+def schedule_for_c7x(function: tirx.PrimFunc, local_memory: int) -> Scheduled:
+    """Schedule a region; ``local_memory`` is what its blocks may take, in bytes."""
+    default = schedule_region(function)
+    schedule = Schedule(tvm.IRModule({"main": default.function}))
+    found = elementwise(schedule)
+    if isinstance(found, str):
+        return replace(default, remark=f"Default loops: {found}.")
+    split = find_split(found.extents, found.element_bytes)
+    moved = moved_inputs(found, split)
+    refusal = refused(found, split, moved, local_memory)
+    if split is None or refusal:
+        remark = f"No blocks: {refusal}. {make_vectors(schedule, found, 0)}"
+        function = with_hints(flattened(schedule.mod["main"]))
+        return Scheduled(function, headers=(HEADER,), remark=remark)
+    make_blocks(schedule, found, split, moved)
+    vectors = make_vectors(schedule, found, 1)
+    made = with_transfers(with_hints(flattened(schedule.mod["main"])))
+    return replace(made, remark=f"{described(found, split)} {vectors}")
+
+
+def find_split(extents: tuple[int, ...], element_bytes: int) -> Blocks | None:
+    """Return the axis at which a block is cut and into how many, None where it all fits one.
+
+    From the innermost axis outwards, the first with which a block would be too large is cut into
+    the fewest equal parts that are small enough.
+    """
+    size = element_bytes
+    for axis in reversed(range(len(extents))):
+        size *= extents[axis]
+        if size > BLOCK:
+            fewest = -(-size // BLOCK)
+            counts = range(fewest, extents[axis] + 1)
+            return Blocks(axis, next(n for n in counts if extents[axis] % n == 0))
+    return None
+
+
+def moved_inputs(found: Elementwise, split: Blocks | None) -> tuple[Input, ...]:
+    """Return what comes block by block: inputs of several axes that differ from one to the next."""
+    if split is None:
+        return ()
+    outer = split.axis + 1
+    return tuple(i for i in found.inputs if len(i.shape) > 1 and any(i.follows[:outer]))
+
+
+def refused(
+    found: Elementwise, split: Blocks | None, moved: tuple[Input, ...], local_memory: int
+) -> str:
+    """Say why there are no blocks, '' where there are."""
+    if split is None:
+        return f"all of it fits {BLOCK:,} bytes"
+    if not moved:
+        return "no input of several axes comes with them"
+    if block_elements(found, split) < VECTOR // found.element_bytes:
+        return "an even cut leaves less than a vector"
+    needed = 2 * BLOCK * (len(moved) + 1)
+    if needed > local_memory:
+        return f"two of each buffer may take {needed:,} bytes of {local_memory:,} in local memory"
+    return ""
+
+
+def block_elements(found: Elementwise, split: Blocks) -> int:
+    return prod(found.extents[split.axis :]) // split.count
+
+
+def described(found: Elementwise, split: Blocks) -> str:
+    count = prod(found.extents[: split.axis]) * split.count
+    size = block_elements(found, split) * ELEMENT_BYTES[found.dtype]
+    return f"{count} blocks of {size:,} bytes, which the DMA moves beside the computation."
+
+
+def make_blocks(
+    schedule: Schedule, found: Elementwise, split: Blocks, moved: tuple[Input, ...]
+) -> None:
+    """Cut the loops, and copy what a block reads and writes where the DMA will."""
+    reads = [schedule.cache_read(found.block, i.place, f"{LOCAL}{n}") for n, i in enumerate(moved)]
+    write = schedule.cache_write(found.block, 0, f"{LOCAL}{len(moved)}")
+    loops = schedule.get_loops(found.block)
+    outer, _ = schedule.split(loops[split.axis], [split.count, None])
+    block = schedule.fuse(*loops[: split.axis], outer)
+    for read in reads:
+        schedule.compute_at(read, block, preserve_unit_loops=True)
+    schedule.reverse_compute_at(write, block, preserve_unit_loops=True)
+    for copy in (*reads, write):
+        piece = schedule.fuse(*schedule.get_loops(copy)[1:])
+        schedule.annotate(piece, DMA, 1)
+
+
+def make_vectors(schedule: Schedule, found: Elementwise, outer: int) -> str:
+    """Make the innermost loop one vector long; return what was done, or why not.
+
+    Axes are joined as far as all inputs move along them in the same way.
+    """
+    if found.calls:
+        return f"No vectors: it calls {', '.join(found.calls)}."
+    if found.tables:
+        return "No vectors: it reads a table by value."
+    loops = schedule.get_loops(found.block)[outer:]
+    joined = min(joined_axes(found), len(loops))
+    inner = schedule.fuse(*loops[len(loops) - joined :]) if joined > 1 else loops[-1]
+    length = int(schedule.get(inner).extent)
+    factor = VECTOR // found.element_bytes
+    if length < factor:
+        return f"No vectors: the inner loop has {length} steps, a vector {factor}."
+    if length % factor:
+        return f"No vectors: the inner loop's {length} steps are not whole vectors of {factor}."
+    vectors, vector = schedule.split(inner, [None, factor])
+    schedule.annotate(vectors, VECTOR_LOOP, 0)
+    schedule.annotate(vector, VECTOR_LOOP, factor)
+    return f"The innermost loop is a vector of {factor}."
+
+
+def joined_axes(found: Elementwise) -> int:
+    """Return how many of the last axes are one for every input."""
+    ways = [
+        tuple(i.follows[axis] for i in found.inputs)
+        for axis, extent in enumerate(found.extents)
+        if extent > 1
+    ]
+    last = ways[-1] if ways else ()
+    joined = 0
+    for axis in reversed(range(len(found.extents))):
+        way = tuple(i.follows[axis] for i in found.inputs)
+        if found.extents[axis] > 1 and way != last:
+            break
+        joined += 1
+    return joined

@@ -1,0 +1,195 @@
+"""Copies between memories become transfers of the DMA that run beside the computation.
+
+Every local buffer has two halves. While one block is computed from one half, the next arrives in
+the other; a result leaves while the next is computed. Each buffer has a DMA channel of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import tvm
+from tvm import tirx
+from tvm_ffi import structural_map
+
+from firmwright.codegen.kernel import C_TYPES
+from firmwright.lowering.schedule import Pointer, Scheduled
+from firmwright.models.interface import ELEMENT_BYTES
+
+LOCAL = "local"
+"""Scope of what lies in local memory; a number follows, so that no two buffers share it."""
+DMA = "fw_dma"
+"""Annotation of a loop that copies one block."""
+VECTOR_LOOP = "fw_vector"
+"""Annotation of a loop: the steps of one that is a vector, 0 of the one over vectors."""
+FUNCTIONS = frozenset({"fw_dma_start", "fw_dma_wait"})
+HEADER = "fw_c7x.h"
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A loop that copies one block between local memory and ``outside``, and its channel."""
+
+    channel: int
+    loop: tirx.For
+
+    @property
+    def arrives(self) -> bool:
+        return str(self.loop.body.buffer.scope()).startswith(LOCAL)
+
+    @property
+    def local(self) -> tirx.Buffer:
+        store = self.loop.body
+        return store.buffer if self.arrives else store.value.source
+
+    @property
+    def outside(self) -> tvm.ir.TensorLoad:
+        """The element outside, by the loops' variables."""
+        store = self.loop.body
+        return store.value if self.arrives else tirx.BufferLoad(store.buffer, store.indices)
+
+    @property
+    def elements(self) -> int:
+        return int(self.loop.extent)
+
+    @property
+    def bytes(self) -> int:
+        return self.elements * ELEMENT_BYTES[str(self.local.dtype)]
+
+
+def with_transfers(function: tirx.PrimFunc) -> Scheduled:
+    """Replace the copies of a flattened function; its block loop is cut as make_blocks cuts it.
+
+    The function that comes back takes pointers to local memory behind its own parameters.
+    """
+    pointers: list[tuple[tirx.Buffer, Pointer]] = []
+
+    def block_loop(loop: tirx.For) -> tirx.Stmt:
+        statements = list(getattr(loop.body, "seq", ()))
+        copying = [s for s in statements if is_copy(s)]
+        if not copying:
+            return loop
+        copies = [Copy(channel, copy) for channel, copy in enumerate(copying)]
+        halves = [two_halves(copy) for copy in copies]
+        pointers.extend((half, pointer(half, halves[:n])) for n, half in enumerate(halves))
+        rest = [s for s in statements if not is_copy(s) and not isinstance(s, tirx.AllocBuffer)]
+        return pipelined(loop, copies, halves, rest)
+
+    body = structural_map(function.body, (tirx.For, block_loop))
+    parameters = [*function.params, *(buffer for buffer, _ in pointers)]
+    made = tirx.PrimFunc(parameters, body, function.ret_type, attrs=function.attrs)
+    return Scheduled(made, tuple(p for _, p in pointers), FUNCTIONS, (HEADER,))
+
+
+def is_copy(statement: tirx.Stmt) -> bool:
+    return isinstance(statement, tirx.For) and DMA in statement.annotations
+
+
+def two_halves(copy: Copy) -> tirx.Buffer:
+    name = f"local_{copy.channel}"
+    return tirx.decl_buffer((2 * copy.elements,), copy.local.dtype, name)
+
+
+def pointer(buffer: tirx.Buffer, before: Sequence[tirx.Buffer]) -> Pointer:
+    """Declare a local buffer behind those before it."""
+    kind, size = C_TYPES[str(buffer.dtype)], aligned_bytes(buffer)
+    offset = sum(aligned_bytes(b) for b in before)
+    name = str(buffer.name)
+    return Pointer(name, f"{kind} *restrict {name} = fw_local({offset}, {size});")
+
+
+def aligned_bytes(buffer: tirx.Buffer) -> int:
+    """Return a buffer's bytes, rounded up so that what follows begins with a vector."""
+    size = int(buffer.shape[0]) * ELEMENT_BYTES[str(buffer.dtype)]
+    return -(-size // 64) * 64
+
+
+def pipelined(
+    loop: tirx.For, copies: Sequence[Copy], halves: Sequence[tirx.Buffer], rest: list[tirx.Stmt]
+) -> tirx.Stmt:
+    """Return the loop in which the next block arrives while one is computed."""
+    block = tirx.Var("block", loop.loop_var.ty)
+    both = list(zip(copies, halves, strict=True))
+    arriving = [(c, h) for c, h in both if c.arrives]
+    leaving = [(c, h) for c, h in both if not c.arrives]
+    first = tirx.const(0, "int64")
+    coming = seq([start(c, h, loop, block + 1) for c, h in arriving])
+    steps = [
+        *(wait(c) for c, _ in arriving),
+        tirx.IfThenElse(block + 1 < loop.extent, coming, None),
+        *(in_halves(replaced(s, loop.loop_var, block), both, block) for s in rest),
+        *(wait(c) for c, _ in leaving),
+        *(start(c, h, loop, block) for c, h in leaving),
+    ]
+    return seq(
+        [
+            *(start(c, h, loop, first) for c, h in arriving),
+            tirx.For(block, loop.min, loop.extent, loop.kind, seq(steps)),
+            *(wait(c) for c, _ in leaving),
+        ]
+    )
+
+
+def seq(statements: Sequence[tirx.Stmt]) -> tirx.Stmt:
+    found = list(statements)
+    return found[0] if len(found) == 1 else tirx.SeqStmt(found)
+
+
+def replaced(part: tirx.Stmt | tirx.Expr, old: tirx.Var, new: tirx.Expr) -> tirx.Stmt | tirx.Expr:
+    return structural_map(part, (tvm.ir.Var, lambda v: new if v.same_as(old) else v))
+
+
+def start(copy: Copy, half: tirx.Buffer, loop: tirx.For, block: tirx.Expr) -> tirx.Stmt:
+    """Start the transfer of one block, which takes the half of its number."""
+    outside = copy.outside
+    here = tirx.BufferLoad(half, [block % 2 * copy.elements])
+    index = replaced(outside.indices[0], copy.loop.loop_var, tirx.const(0, "int64"))
+    there = tirx.BufferLoad(outside.source, [replaced(index, loop.loop_var, block)])
+    ends = (here, there) if copy.arrives else (there, here)
+    addresses = [tirx.address_of(end) for end in ends]
+    return evaluated("fw_dma_start", copy.channel, *addresses, copy.bytes)
+
+
+def wait(copy: Copy) -> tirx.Stmt:
+    return evaluated("fw_dma_wait", copy.channel)
+
+
+def evaluated(name: str, *arguments: object) -> tirx.Stmt:
+    return tirx.Evaluate(tirx.call_extern("int32", name, *arguments))
+
+
+def in_halves(
+    statement: tirx.Stmt, both: Sequence[tuple[Copy, tirx.Buffer]], block: tirx.Expr
+) -> tirx.Stmt:
+    """Let a statement use the half of the block's number."""
+    halves = {copy.local: (half, block % 2 * copy.elements) for copy, half in both}
+
+    def load(load: tvm.ir.TensorLoad) -> tvm.ir.TensorLoad:
+        if load.source not in halves:
+            return load
+        half, first = halves[load.source]
+        return tirx.BufferLoad(half, [first + load.indices[0]])
+
+    def store(store: tirx.BufferStore) -> tirx.BufferStore:
+        if store.buffer not in halves:
+            return store
+        half, first = halves[store.buffer]
+        return tirx.BufferStore(half, store.value, [first + store.indices[0]])
+
+    return structural_map(statement, [(tvm.ir.TensorLoad, load), (tirx.BufferStore, store)])
+
+
+def with_hints(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Name the loops over vectors and in one, and put the macro in front of the latter."""
+
+    def hinted(loop: tirx.For) -> tirx.Stmt:
+        if VECTOR_LOOP not in loop.annotations:
+            return loop
+        steps = int(loop.annotations[VECTOR_LOOP])
+        variable = tirx.Var("lane" if steps else "vector", loop.loop_var.ty)
+        body = replaced(loop.body, loop.loop_var, variable)
+        plain = tirx.For(variable, loop.min, loop.extent, loop.kind, body)
+        return tirx.SeqStmt([evaluated("FW_VECTOR_LOOP", steps), plain]) if steps else plain
+
+    return function.with_body(structural_map(function.body, (tirx.For, hinted)))

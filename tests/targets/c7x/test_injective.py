@@ -1,0 +1,131 @@
+"""Elementwise regions in blocks: the cut, the choice, the C that runs, and what it must not do."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from math import prod
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tvm import relax
+
+from firmwright.models.relax import run_reference
+from firmwright.targets.c7x.injective import BLOCK, find_split
+from tests.targets.firmware import SANITIZERS, lowered, run_generated
+
+from .graphs import network, numbers, samples
+
+op = relax.op
+needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+
+SHAPES: dict[tuple[int, ...], tuple[int, ...]] = {
+    (1, 64, 56, 56): (1, 64, 1, 1),  # a constant for each channel, in blocks of one channel
+    (1, 56, 56, 64): (64,),  # channels last
+    (1, 3, 97, 61): (1, 3, 97, 61),  # prime lengths
+    (2, 6, 40, 50): (1, 1, 40, 50),  # a picture for all channels
+    (1, 8, 8, 8): (1, 8, 8, 8),  # all of it fits one block
+    (1, 50021): (1, 50021),  # no even cut but into single elements
+    (128, 128): (128, 1),
+}
+"""The input's shape and the constant's."""
+
+
+def formula(x: relax.Expr, constant: relax.Expr) -> relax.Expr:
+    return op.nn.relu(op.subtract(op.multiply(x, constant), x))
+
+
+def remarks(data: bytes, target: str = "c7x") -> list[str]:
+    return [k.remark for k in lowered(data, "relax", target=target).kernels.kernels]
+
+
+@given(
+    st.lists(st.integers(1, 97), min_size=1, max_size=4).map(tuple), st.sampled_from([1, 2, 4, 8])
+)
+def test_a_cut_is_the_fewest_even_parts_of_the_first_axis_that_is_too_long(
+    extents: tuple[int, ...], element: int
+) -> None:
+    cut = find_split(extents, element)
+    if cut is None:
+        assert prod(extents) * element <= BLOCK
+        return
+    inside = prod(extents[cut.axis + 1 :]) * element
+    assert inside <= BLOCK < inside * extents[cut.axis]
+    smaller = [n for n in range(1, cut.count) if extents[cut.axis] % n == 0]
+    assert extents[cut.axis] % cut.count == 0
+    assert extents[cut.axis] // cut.count * inside <= BLOCK
+    assert all(extents[cut.axis] // n * inside > BLOCK for n in smaller)
+
+
+def test_what_was_chosen_is_said() -> None:
+    chosen = remarks(network({s: (formula, numbers(1, *c)) for s, c in SHAPES.items()}))
+    assert chosen == [
+        "64 blocks of 12,544 bytes, which the DMA moves beside the computation. The innermost "
+        "loop is a vector of 16.",
+        "56 blocks of 14,336 bytes, which the DMA moves beside the computation. The innermost "
+        "loop is a vector of 16.",
+        "291 blocks of 244 bytes, which the DMA moves beside the computation. No vectors: the "
+        "inner loop's 61 steps are not whole vectors of 16.",
+        "6 blocks of 16,000 bytes, which the DMA moves beside the computation. The innermost "
+        "loop is a vector of 16.",
+        "No blocks: all of it fits 16,384 bytes. The innermost loop is a vector of 16.",
+        "No blocks: an even cut leaves less than a vector. No vectors: the inner loop's 50021 "
+        "steps are not whole vectors of 16.",
+        "4 blocks of 16,384 bytes, which the DMA moves beside the computation. The innermost "
+        "loop is a vector of 16.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda x, _: op.exp(x), "6 blocks of 16,000 bytes.* No vectors: it calls exp."),
+        (lambda x, _: op.permute_dims(x, [0, 2, 3, 1]), "Default loops: it does not read"),
+        (lambda x, _: op.strided_slice(x, [3], [1], [50]), "Default loops: it does not read"),
+        (lambda x, _: op.concat([x, x], 1), "Default loops: "),
+        (lambda x, _: op.sum(x, [1]), "Default loops: it sums or compares along an axis"),
+    ],
+    ids=["exp", "permute", "slice", "concat", "sum"],
+)
+def test_what_is_not_elementwise_keeps_the_default_loops(made: object, said: str) -> None:
+    (found,) = remarks(network({(2, 6, 40, 50): (made, numbers(1, 1))}))  # type: ignore[dict-item]
+    assert re.search(said, found), found
+
+
+@needs_gcc
+def test_blocks_compute_what_the_reference_says(tmp_path: Path) -> None:
+    data = network({s: (formula, numbers(1, *c)) for s, c in SHAPES.items()})
+    given_samples = samples(list(SHAPES))
+    found = run_generated(data, given_samples, tmp_path, SANITIZERS, "relax", target="c7x")
+    for ours, theirs in zip(found, run_reference(data, given_samples).outputs, strict=True):
+        for array, expected in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(array, expected)
+
+
+@needs_gcc
+@settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 3), st.integers(1, 40), st.integers(8, 40), st.integers(8, 64)),
+        min_size=4,
+        max_size=4,
+        unique=True,
+    ),
+    st.lists(st.booleans(), min_size=4, max_size=4),
+)
+def test_any_shapes(
+    tmp_path_factory: pytest.TempPathFactory, shapes: list[tuple[int, ...]], kept: list[bool]
+) -> None:
+    """Each constant has the axes that are ``kept``; the others are broadcast."""
+    constants = [tuple(d if k else 1 for d, k in zip(s, kept, strict=True)) for s in shapes]
+    graph = {s: (formula, numbers(1, *c)) for s, c in zip(shapes, constants, strict=True)}
+    data, given_samples = network(graph), samples(shapes, 1)
+    folder = tmp_path_factory.mktemp("any")
+    found = run_generated(data, given_samples, folder, SANITIZERS, "relax", target="c7x")
+    for array, expected in zip(
+        found[0], run_reference(data, given_samples).outputs[0], strict=True
+    ):
+        np.testing.assert_array_equal(array, expected)
