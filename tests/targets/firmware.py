@@ -88,6 +88,7 @@ def lowered(
     format_name: str | None = None,
     rounding: str | None = None,
     target: str = "c",
+    platform: str = "host",
 ) -> Network:
     """Import, partition, lower and plan a model; the rounding is its format's own."""
     format_name = format_name or format_of(data)
@@ -95,7 +96,7 @@ def lowered(
     module, interface = FORMATS[format_name].load().import_model(data, "test model", {})
     for transform in CANONICAL:
         module = transform.apply(module)
-    mix = load_mix(parse_target(target), load_platform("host"), rounding)
+    mix = load_mix(parse_target(target), load_platform(platform), rounding)
     devices = {device.name: device for device in mix}
     module, partition = partition_module(module, interface, mix)
     regions = [devices[r.device].lower(r, module) for r in partition.regions if not r.view]

@@ -112,6 +112,7 @@ def lower_with_tvm(
         quantised_operators=use.quantised_operators,
         float_operators=use.float_operators,
         headers=scheduled.headers,
+        cycles=scheduled.cycles,
         remark=scheduled.remark,
     )
     return LoweredRegion(kernel, weights)

@@ -11,6 +11,8 @@ from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import SBlockRV, ScheduleError
 from tvm_ffi import structural_walk
 
+from firmwright.codegen.kernel import Cycles
+
 SPATIAL = 0
 WRAPPED = "wrapped_"
 """First part of the names in wrapped_integers.h, whose functions cost nothing."""
@@ -31,7 +33,8 @@ class Scheduled:
     """A region's loops, and what the C around them needs.
 
     Behind the region's own parameters the function takes ``pointers``. ``functions`` are those of
-    the ``headers`` that it calls. ``remark`` says what was chosen and why, for the C file.
+    the ``headers`` that it calls. ``remark`` says what was chosen and why, for the C file;
+    ``cycles`` are those that the device's cost model gives.
     """
 
     function: tirx.PrimFunc
@@ -39,6 +42,7 @@ class Scheduled:
     functions: frozenset[str] = frozenset()
     headers: tuple[str, ...] = ()
     remark: str = ""
+    cycles: Cycles | None = None
 
 
 def schedule_region(function: tirx.PrimFunc) -> Scheduled:

@@ -62,20 +62,17 @@ def test_a_cut_is_the_fewest_even_parts_of_the_first_axis_that_is_too_long(
 
 def test_what_was_chosen_is_said() -> None:
     chosen = remarks(network({s: (formula, numbers(1, *c)) for s, c in SHAPES.items()}))
+    moves = "which the DMA moves beside the computation. The innermost loop is one vector."
     assert chosen == [
-        "64 blocks of 12,544 bytes, which the DMA moves beside the computation. The innermost "
-        "loop is a vector of 16.",
-        "56 blocks of 14,336 bytes, which the DMA moves beside the computation. The innermost "
-        "loop is a vector of 16.",
+        f"64 blocks of 12,544 bytes, {moves}",
+        f"56 blocks of 14,336 bytes, {moves}",
         "291 blocks of 244 bytes, which the DMA moves beside the computation. No vectors: the "
         "inner loop's 61 steps are not whole vectors of 16.",
-        "6 blocks of 16,000 bytes, which the DMA moves beside the computation. The innermost "
-        "loop is a vector of 16.",
-        "No blocks: all of it fits 16,384 bytes. The innermost loop is a vector of 16.",
+        f"6 blocks of 16,000 bytes, {moves}",
+        "No blocks: all of it fits 16,384 bytes. The innermost loop is one vector.",
         "No blocks: an even cut leaves less than a vector. No vectors: the inner loop's 50021 "
         "steps are not whole vectors of 16.",
-        "4 blocks of 16,384 bytes, which the DMA moves beside the computation. The innermost "
-        "loop is a vector of 16.",
+        f"4 blocks of 16,384 bytes, {moves}",
     ]
 
 

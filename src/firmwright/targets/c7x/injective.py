@@ -10,6 +10,7 @@ numbers: TI's C7x backend for TVM, as its open sources and documentation describ
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from math import prod
 
 import tvm
@@ -17,9 +18,10 @@ from tvm import tirx
 from tvm.s_tir import Schedule
 
 from firmwright.codegen.c_source import flattened
-from firmwright.lowering.schedule import Scheduled, schedule_region
+from firmwright.lowering.schedule import Scheduled, blocks, iterations, schedule_region
 from firmwright.models.interface import ELEMENT_BYTES
 from firmwright.targets.c7x.accesses import Elementwise, Input, elementwise
+from firmwright.targets.c7x.cost import Core, modelled_cycles
 from firmwright.targets.c7x.transfers import (
     DMA,
     HEADER,
@@ -43,24 +45,29 @@ class Blocks:
     count: int
 
 
-def schedule_for_c7x(function: tirx.PrimFunc, local_memory: int) -> Scheduled:
-    """Schedule a region; ``local_memory`` is what its blocks may take, in bytes."""
+def schedule_for_c7x(function: tirx.PrimFunc, core: Core) -> Scheduled:
+    """Give a region's loops TI's structure for this core."""
     default = schedule_region(function)
     schedule = Schedule(tvm.IRModule({"main": default.function}))
+    steps = sum(iterations(schedule, block) for block in blocks(schedule))
     found = elementwise(schedule)
     if isinstance(found, str):
-        return replace(default, remark=f"Default loops: {found}.")
+        cycles = modelled_cycles(core, function, steps)
+        return replace(default, remark=f"Default loops: {found}.", cycles=cycles)
     split = find_split(found.extents, found.element_bytes)
     moved = moved_inputs(found, split)
-    refusal = refused(found, split, moved, local_memory)
+    refusal = refused(found, split, moved, core.local_memory)
     if split is None or refusal:
-        remark = f"No blocks: {refusal}. {make_vectors(schedule, found, 0)}"
-        function = with_hints(flattened(schedule.mod["main"]))
-        return Scheduled(function, headers=(HEADER,), remark=remark)
-    make_blocks(schedule, found, split, moved)
-    vectors = make_vectors(schedule, found, 1)
-    made = with_transfers(with_hints(flattened(schedule.mod["main"])))
-    return replace(made, remark=f"{described(found, split)} {vectors}")
+        why_not, said = make_vectors(schedule, found, 0), f"No blocks: {refusal}."
+        made = Scheduled(with_hints(flattened(schedule.mod["main"])), headers=(HEADER,))
+    else:
+        make_blocks(schedule, found, split, moved)
+        why_not, said = make_vectors(schedule, found, 1), described(found, split)
+        made = with_transfers(with_hints(flattened(schedule.mod["main"])))
+    lanes = 0 if why_not else core.vector // found.element_bytes
+    vectors = f"No vectors: {why_not}." if why_not else "The innermost loop is one vector."
+    cycles = modelled_cycles(core, function, steps, lanes, bool(made.pointers))
+    return replace(made, remark=f"{said} {vectors}", cycles=cycles)
 
 
 def find_split(extents: tuple[int, ...], element_bytes: int) -> Blocks | None:
@@ -131,41 +138,32 @@ def make_blocks(
 
 
 def make_vectors(schedule: Schedule, found: Elementwise, outer: int) -> str:
-    """Make the innermost loop one vector long; return what was done, or why not.
+    """Make the innermost loop one vector long, or say why not; '' where it is.
 
-    Axes are joined as far as all inputs move along them in the same way.
+    Behind the ``outer`` loops, axes are joined as far as all inputs move along them alike.
     """
     if found.calls:
-        return f"No vectors: it calls {', '.join(found.calls)}."
+        return f"it calls {', '.join(found.calls)}"
     if found.tables:
-        return "No vectors: it reads a table by value."
+        return "it reads a table by value"
     loops = schedule.get_loops(found.block)[outer:]
-    joined = min(joined_axes(found), len(loops))
-    inner = schedule.fuse(*loops[len(loops) - joined :]) if joined > 1 else loops[-1]
-    length = int(schedule.get(inner).extent)
-    factor = VECTOR // found.element_bytes
-    if length < factor:
-        return f"No vectors: the inner loop has {length} steps, a vector {factor}."
+    if not loops:
+        return "it is one element"
+    inner = schedule.fuse(*loops[-min(joined_axes(found), len(loops)) :])
+    length, factor = int(schedule.get(inner).extent), VECTOR // found.element_bytes
     if length % factor:
-        return f"No vectors: the inner loop's {length} steps are not whole vectors of {factor}."
+        return f"the inner loop's {length} steps are not whole vectors of {factor}"
     vectors, vector = schedule.split(inner, [None, factor])
     schedule.annotate(vectors, VECTOR_LOOP, 0)
     schedule.annotate(vector, VECTOR_LOOP, factor)
-    return f"The innermost loop is a vector of {factor}."
+    return ""
 
 
 def joined_axes(found: Elementwise) -> int:
-    """Return how many of the last axes are one for every input."""
+    """Return how many of the last axes are one for every input; axes of length 1 always are."""
     ways = [
-        tuple(i.follows[axis] for i in found.inputs)
+        tuple(i.follows[axis] for i in found.inputs) if extent > 1 else ()
         for axis, extent in enumerate(found.extents)
-        if extent > 1
     ]
-    last = ways[-1] if ways else ()
-    joined = 0
-    for axis in reversed(range(len(found.extents))):
-        way = tuple(i.follows[axis] for i in found.inputs)
-        if found.extents[axis] > 1 and way != last:
-            break
-        joined += 1
-    return joined
+    last = next((way for way in reversed(ways) if way), ())
+    return sum(1 for _ in takewhile(lambda way: way in ((), last), reversed(ways)))

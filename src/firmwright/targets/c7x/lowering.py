@@ -10,11 +10,11 @@ from firmwright.codegen.kernel import LoweredRegion
 from firmwright.lowering.region import lower_region
 from firmwright.partition.regions import Region
 from firmwright.targets import Context
+from firmwright.targets.c7x.cost import core_of
 from firmwright.targets.c7x.injective import schedule_for_c7x
 
 
 def lower_for_c7x(region: Region, module: tvm.IRModule, context: Context) -> LoweredRegion:
     """Lower one region for the platform's C7x."""
-    local_memory = context.platform.accelerators["c7x"]["l2"]
-    scheduler = partial(schedule_for_c7x, local_memory=local_memory)
+    scheduler = partial(schedule_for_c7x, core=core_of(context.platform))
     return lower_region(region, module, context.rounding, scheduler)

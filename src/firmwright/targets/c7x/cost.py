@@ -1,0 +1,63 @@
+"""How many cycles a region takes on a C7x: a simple model, not a measurement.
+
+Vectors finish as many elements a cycle as a register holds of the largest. Every other loop takes
+its steps at the rate of compiled loops, which the platform's ``timing`` states for one
+multiply-accumulate. Inputs, weights and outputs pass once between external memory and the core;
+what the DMA moves beside the computation counts only where it takes longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil, prod
+from typing import Any
+
+from tvm import tirx
+
+from firmwright.codegen.kernel import Cycles
+from firmwright.models.interface import ELEMENT_BYTES
+from firmwright.toolchain import Platform
+
+
+@dataclass(frozen=True)
+class Core:
+    """One C7x: ``vector`` and ``local_memory`` are bytes.
+
+    ``steps_per_cycle`` are those of compiled loops, ``bytes_per_cycle`` of external memory; None
+    where the platform states no times.
+    """
+
+    vector: int
+    local_memory: int
+    steps_per_cycle: float | None = None
+    bytes_per_cycle: float | None = None
+
+
+def core_of(platform: Platform) -> Core:
+    """Read the numbers of a platform's C7x."""
+    numbers: Mapping[str, Any] = platform.accelerators["c7x"]
+    core = Core(numbers["vector"], numbers["l2"])
+    if platform.timing is None:
+        return core
+    engine = platform.timing.engine("c7x")
+    return Core(core.vector, core.local_memory, engine.macs_per_cycle, engine.bytes_per_cycle)
+
+
+def modelled_cycles(
+    core: Core, function: tirx.PrimFunc, steps: int, lanes: int = 0, beside: bool = False
+) -> Cycles | None:
+    """Return the cycles of a region's ``steps``, None where the platform states no times.
+
+    ``lanes`` are the elements of a vector, 0 without vectors. ``beside`` tells whether transfers
+    run beside the computation; ``transfer`` is then what is left of them.
+    """
+    if core.steps_per_cycle is None or core.bytes_per_cycle is None:
+        return None
+    compute = ceil(steps / (lanes or core.steps_per_cycle))
+    transfer = ceil(sum(buffer_bytes(p) for p in function.params) / core.bytes_per_cycle)
+    return Cycles(compute, max(transfer - compute * beside, 0), 0)
+
+
+def buffer_bytes(buffer: tirx.Buffer) -> int:
+    return prod(int(d) for d in buffer.shape) * ELEMENT_BYTES[str(buffer.dtype)]
