@@ -35,6 +35,7 @@ from firmwright.transforms.rewriting import (
     dtype_of,
     main_bindings,
     operator_name,
+    rename_variables,
     static_shape,
 )
 
@@ -52,6 +53,7 @@ def partition_module(
     The last device takes the rest. Returns a module with one Relax function a region (and the
     TIR functions that they call), and the graph over them.
     """
+    module = with_output_names(module, interface)
     # A rewrite may add multiplications by zero; those that count are the model's own.
     own_macs = products(module).values()
     for device in mix:
@@ -65,11 +67,7 @@ def partition_module(
     kind = kind_of_binding(module, dequantized, mix[-1].context.fuse_layers)
     groups = group_operators(bindings, outputs, kind, choices.taken)
 
-    makers = {tensor: o.name for o in interface.operators for tensor in o.results}
-    named_outputs = {
-        variable: makers.get(tensor.name, tensor.name)
-        for variable, tensor in zip(outputs, interface.outputs, strict=True)
-    }
+    named_outputs = dict(zip(outputs, output_names(interface), strict=True))
     names = {p: f"input_{i}" for i, p in enumerate(main.params)}
     tensors = [described(names[p], p) for p in main.params]
     functions = {v: f for v, f in module.functions.items() if isinstance(f, tvm.tirx.PrimFunc)}
@@ -109,6 +107,20 @@ def partition_module(
         if layout is not None:
             module, partition = with_layout(module, partition, device.name, layout)
     return module, partition
+
+
+def output_names(interface: ModelInterface) -> list[str]:
+    """Return for each output the name of the source operator that makes it, else its own."""
+    makers = {tensor: o.name for o in interface.operators for tensor in o.results}
+    return [makers.get(tensor.name, tensor.name) for tensor in interface.outputs]
+
+
+def with_output_names(module: tvm.IRModule, interface: ModelInterface) -> tvm.IRModule:
+    """Name what ``main`` returns as the source model does: importers have no name for it."""
+    _, outputs = graph_of(module)
+    named = zip(outputs, output_names(interface), strict=True)
+    own = {str(v.name): name for v, name in named if not is_source_name(str(v.name))}
+    return rename_variables(module, own) if own else module
 
 
 def products(module: tvm.IRModule) -> dict[relax.Var, int]:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import tvm
 from tvm import relax
 
+from firmwright.transforms.pick_behind_quantize import pick_behind_quantize
 from firmwright.transforms.rewriting import (
     Constant,
     constant_array,
@@ -18,6 +19,7 @@ from firmwright.transforms.rewriting import (
     dtype_of,
     operator_name,
     readers,
+    rewrite_bindings,
     rewrite_calls,
 )
 
@@ -44,25 +46,33 @@ def convert_conv_stride(module: tvm.IRModule) -> tvm.IRModule:
     """Give a convolution equal strides, and pick the wanted rows and columns by a 1x1 max-pool.
 
     Exact: the elements that are picked are computed as before. It computes more than it keeps,
-    twice as much for a stride of 1x2.
+    twice as much for a stride of 1x2. In a quantised network the integers are picked.
     """
 
-    def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+    builder = relax.BlockBuilder()
+
+    def rewrite(binding: relax.VarBinding) -> list[relax.VarBinding]:
+        call = binding.value
         if operator_name(call) != CONV2D:
-            return call
+            return [binding]
         strides = [int(s) for s in call.attrs.strides]
         common = gcd(*strides)
         if strides[0] == strides[1]:
-            return call
-        whole = builder.emit(convolution(call, *call.args, strides=[common, common]))
-        return relax.op.nn.max_pool2d(
-            whole,
+            return [binding]
+        whole = builder.normalize(convolution(call, *call.args, strides=[common, common]))
+        computed = relax.DataflowVar(str(binding.var.name), whole.ty)
+        picked = relax.op.nn.max_pool2d(
+            computed,
             pool_size=[1, 1],
             strides=[s // common for s in strides],
             layout=str(call.attrs.out_layout),
         )
+        return [
+            relax.VarBinding(computed, whole),
+            relax.VarBinding(binding.var, builder.normalize(picked)),
+        ]
 
-    return rewrite_calls(module, rewrite)
+    return pick_behind_quantize(rewrite_bindings(module, rewrite))
 
 
 def merge_pad_layer(module: tvm.IRModule) -> tvm.IRModule:

@@ -16,6 +16,7 @@ from firmwright.models.relax import run_reference
 from firmwright.targets.tidl import TIDL
 from firmwright.transforms.optional import rewritten
 from tests.targets.firmware import lowered, run_generated
+from tests.targets.onnx_models import graph, node, value
 
 from .networks import names, network, placed, sentences, values
 
@@ -156,3 +157,29 @@ def test_a_convolution_of_stride_1x2_is_taken_after_the_rewrite(tmp_path: Path) 
     found = run_generated(data, samples, tmp_path, format_name="relax", target=target)
     expected = run_reference(tvm.ir.save_json(module).encode(), samples).outputs
     np.testing.assert_allclose(found[0][0], expected[0][0], rtol=1e-5, atol=1e-5)
+
+
+def named_model() -> bytes:
+    """Return an ONNX model of two convolutions with what TIDL has not between them."""
+    weights = (np.arange(36) % 5 - 2).reshape(2, 2, 3, 3).astype("float32")
+    nodes = [
+        node("Conv", ["x", "w"], ["a"], name="first", pads=[1, 1, 1, 1]),
+        node("Sign", ["a"], ["b"], name="between"),
+        node("Conv", ["b", "w"], ["c"], name="second", pads=[1, 1, 1, 1]),
+    ]
+    shape = [1, 2, 4, 4]
+    made = graph(nodes, [value("x", shape)], [value("c", shape)], {"w": weights})
+    return made.SerializeToString()
+
+
+def test_an_outputs_layer_goes_by_the_models_name() -> None:
+    partition = lowered(named_model(), "onnx", target="tidl -tensor_bits=32, c").partition
+    assert [region.sources for region in partition.regions] == [
+        ("first",),
+        ("between",),
+        ("second",),
+    ]
+    assert "because of sign ('between') before it" in partition.regions[2].reason
+    target = "tidl -tensor_bits=32 -deny_list:layer_name=second, c"
+    partition = lowered(named_model(), "onnx", target=target).partition
+    assert [region.device for region in partition.regions] == ["tidl", "c", "c"]
