@@ -1,4 +1,4 @@
-"""A region without TI's tools: a bit-exact stand-in, in C, of the device behind ``tidl``."""
+"""A region of many layers, lowered by another device: the layers one by one, joined again."""
 
 from __future__ import annotations
 
@@ -10,25 +10,24 @@ from firmwright.codegen.kernel import LoweredRegion
 from firmwright.models.interface import ModelInterface, Tensor
 from firmwright.partition.outline import partition_module
 from firmwright.partition.regions import Region
-from firmwright.targets import Context
+from firmwright.targets import Device
 from firmwright.transforms.rewriting import dtype_of, static_shape
 
-STAND_IN = "TIDL, without TI's tools: the network's own arithmetic in C, not TI's"
 
+def lower_in_layers(
+    region: Region, module: tvm.IRModule, device: Device | None, stand_in: str = ""
+) -> LoweredRegion:
+    """Cut the region into layers of ``device``, and join what that makes of them to one kernel.
 
-def lower_stand_in(region: Region, module: tvm.IRModule, context: Context) -> LoweredRegion:
-    """Cut the region into layers of the device that takes the rest, and join what that makes.
-
-    What TIDL itself would compute depends on its calibration; the stand-in computes what the
-    quantised network says.
+    ``device`` takes every operator, as the last of a mix does. ``stand_in`` is the kernel's.
     """
-    assert context.rest is not None  # a mix ends with a device that takes the rest
+    assert device is not None  # a mix ends with a device that takes the rest
     functions = {g: f for g, f in module.functions.items() if isinstance(f, tvm.tirx.PrimFunc)}
     main = module[region.name].without_attr("global_symbol")
     whole = tvm.IRModule({**functions, tvm.ir.GlobalVar("main"): main})
-    inner, partition = partition_module(whole, interface_of(main), (context.rest,))
-    layers = [context.rest.lower(r, inner) for r in partition.regions if not r.view]
-    return joined_kernel(region, partition, layers, STAND_IN)
+    inner, partition = partition_module(whole, interface_of(main), (device,))
+    layers = [device.lower(r, inner) for r in partition.regions if not r.view]
+    return joined_kernel(region, partition, layers, stand_in)
 
 
 def interface_of(main: relax.Function) -> ModelInterface:
