@@ -69,7 +69,7 @@ class Kernel:
     ``float_operators`` are those of them that have no integer form here. ``headers`` names
     those of the project that the body needs. ``cycles`` are those that the device's cost model
     gives, None where it has none. ``stand_in`` says of code that stands in for a closed tool's
-    result whose it is, and is '' otherwise.
+    result whose it is, and is '' otherwise. ``definitions`` is C in front of the function.
     """
 
     region: str
@@ -84,6 +84,11 @@ class Kernel:
     headers: tuple[str, ...] = ()
     cycles: Cycles | None = None
     stand_in: str = ""
+    definitions: str = ""
+
+    @property
+    def code(self) -> str:
+        return self.definitions + self.body
 
 
 @dataclass(frozen=True)
