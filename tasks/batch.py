@@ -71,6 +71,6 @@ STAGE = Stage(
         "records.py",
     ),
     options=options,
-    inputs=rewrite_files,
+    inputs=lambda job: [*rewrite_files(job), *job.device_files],
     run=run,
 )

@@ -17,7 +17,8 @@ from doit import doit_cmd, get_var
 from firmwright.errors import Diagnostic, DiagnosticError, UserError, did_you_mean
 from firmwright.recipe import Catalogue, KnownDevice, Recipe, load_recipe
 from firmwright.recipe.recipe import is_platform_file, lock_path
-from firmwright.targets import Device, load_mix, load_target, target_names
+from firmwright.targets import Device, Target, load_mix, load_target, target_names
+from firmwright.targets.own import load_own_target, template_folder
 from firmwright.toolchain import (
     Build,
     Platform,
@@ -130,7 +131,8 @@ class Job:
     @cached_property
     def mix(self) -> tuple[Device, ...]:
         recipe = self.recipe
-        return load_mix(recipe.target, self.platform, recipe.rounding, recipe.fuse_layers)
+        own = own_targets(recipe)
+        return load_mix(recipe.target, self.platform, recipe.rounding, recipe.fuse_layers, own)
 
     def task(self, stage: str) -> str:
         """Return the name of a stage's task; doit remembers each platform's by itself."""
@@ -197,6 +199,23 @@ class Job:
         """Return the user's own platform file, where the recipe names one."""
         platform = self.recipe.platform
         return [self.recipe.resolve(platform)] if is_platform_file(platform) else []
+
+    @property
+    def device_templates(self) -> dict[str, Path]:
+        """Return the folder of templates of each device that the recipe brings along."""
+        folder = self.recipe.path.parent
+        return {name: template_folder(ref, folder) for name, ref in self.recipe.devices}
+
+    @property
+    def device_files(self) -> list[Path]:
+        """Return the files of the devices that the recipe brings along: modules and templates."""
+        from firmwright.models.python_source import source_files
+
+        modules = [reference.partition(":")[0] for _, reference in self.recipe.devices]
+        files = {file for m in modules for file in source_files(m, self.recipe.path.parent)}
+        for name, folder in self.device_templates.items():
+            files.update((folder / name).rglob("*.j2"))
+        return sorted(files)
 
     @property
     def class_files(self) -> list[Path]:
@@ -326,10 +345,18 @@ def make_job(recipe: Recipe, root: Path, several: bool) -> Job:
     return Job(recipe, platform, build, root if alone else root / recipe.name)
 
 
+def own_targets(recipe: Recipe) -> dict[str, Target]:
+    """Import the devices that the recipe brings along."""
+    folder = recipe.path.parent
+    return {name: load_own_target(name, reference, folder) for name, reference in recipe.devices}
+
+
 def refuse_missing_devices(recipe: Recipe, platform: Platform) -> None:
     """Raise UserError for a device of the mix that the platform does not have."""
+    own = own_targets(recipe)
     for device in (*recipe.target, *recipe.compare):
-        if load_target(device.name).portable or device.name in platform.accelerators:
+        target = own.get(device.name) or load_target(device.name)
+        if target.portable or device.name in platform.accelerators:
             continue
         having = [n for n in platform_names() if device.name in load_platform(n).accelerators]
         raise UserError(

@@ -20,11 +20,12 @@ SHOWN = 12
 
 
 def layer_templates(job: Job) -> list[Path]:
-    """Return the templates that the devices of the mix make functions of."""
+    """Return what the devices of the mix make functions of: templates, and files of the user's."""
     from importlib.resources import files
 
     folder = Path(str(files("firmwright.templates")))
-    return sorted(p for d in job.recipe.target for p in (folder / d.name / "layers").glob("*.j2"))
+    layers = sorted(p for d in job.recipe.target for p in (folder / d.name / "layers").glob("*.j2"))
+    return [*layers, *job.device_files]
 
 
 def run(job: Job, folder: Path) -> None:

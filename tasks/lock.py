@@ -38,6 +38,7 @@ SENTENCES = {
 def user_files(job: Job) -> list[Path]:
     """Return every file of the user's that decides about the bundle, but the recipe."""
     files = [*model.inputs(job), *rewrite_files(job), *run.inputs(job), *job.platform_files]
+    files += job.device_files
     if job.has("calibration"):
         files += calibration.inputs(job)
     if job.has("accuracy"):

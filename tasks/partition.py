@@ -20,6 +20,7 @@ def mix_options(job: Job) -> Any:
         "target": [[d.name, sorted(d.options)] for d in recipe.target],
         "rounding": recipe.rounding,
         "fuse_layers": recipe.fuse_layers,
+        "devices": recipe.devices,
         "platform": None if job.portable else asdict(job.platform),
     }
 
@@ -54,6 +55,6 @@ STAGE = Stage(
     needs=(NETWORK, "batch"),
     code=("partition", "planning", "transforms", "targets", "user_code.py", "records.py"),
     options=lambda job: {**mix_options(job), **rewrite_options(job)},
-    inputs=rewrite_files,
+    inputs=lambda job: [*rewrite_files(job), *job.device_files],
     run=run,
 )

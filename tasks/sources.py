@@ -40,7 +40,7 @@ def inputs(job: Job) -> list[Path]:
     if job.recipe.detection:
         used.append("postprocess")
     templates = sorted(p for name in used for p in (folder / name).glob("*.j2"))
-    return [*templates, *job.class_files]
+    return [*templates, *job.device_files, *job.class_files]
 
 
 def detector(job: Job, interface: ModelInterface) -> Detector | None:
@@ -77,7 +77,7 @@ def run(job: Job, folder: Path) -> None:
         detector=detector(job, interface),
         demo=job.recipe.demo,
     )
-    write_project(network, job.build, folder)
+    write_project(network, job.build, folder, tuple(job.device_templates.values()))
     if not job.platform.emulators:
         project, platform = job.folder("sources"), job.platform.name
         print(f"   {job.recipe.name}: {platform} has no emulator; {project}/Makefile builds it")

@@ -16,14 +16,14 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from types import ModuleType
 from typing import Any
 
 from firmwright.errors import UserError, did_you_mean, first_line
 
-ONE_AT_A_TIME = Lock()
-"""Python has one ``sys.path`` and one ``sys.modules``."""
+ONE_AT_A_TIME = RLock()
+"""Python has one ``sys.path`` and one ``sys.modules``. User's code may be called by other such."""
 
 
 @contextmanager
@@ -116,7 +116,9 @@ def explained(error: BaseException, reference: str, folder: Path) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if f.filename.startswith(root + os.sep)]
     others = [f for f in frames if f.filename != __file__ and not f.filename.startswith("<frozen")]
-    place = (own or others or frames)[-1]
+    if not own + others:
+        return f"{place_of(reference, folder)}: {what} ({reference})"
+    place = (own or others)[-1]
     return f"{shown(place.filename, root, folder)}:{place.lineno}: {what} ({reference})"
 
 
@@ -125,7 +127,8 @@ def place_of(reference: str, folder: Path) -> str:
     module, _, function = reference.partition(":")
     file = folder / Path(*module.split(".")).with_suffix(".py")
     tree = ast.parse(file.read_bytes()) if file.is_file() else ast.Module([], [])
-    found = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == function]
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    found = [n for n in tree.body if isinstance(n, kinds) and n.name == function]
     return f"{file}:{found[-1].lineno}:{found[-1].col_offset + 1}" if found else str(file)
 
 

@@ -92,6 +92,19 @@ def test_topk_keeps_the_order_of_equal_elements(
     check(data, samples, tmp_path)
 
 
+def test_topk_reads_a_part_of_a_tensor_in_the_same_region(tmp_path: Path) -> None:
+    data = model(
+        [
+            node("Slice", ["x", "start", "end"], ["part"], name="part"),
+            node("TopK", ["part", "k"], ["v", "i"], name="top"),
+        ],
+        [("x", FLOAT, [5, 16])],
+        [("v", FLOAT, [2, 4]), ("i", INT64, [2, 4])],
+        {n: np.array([v], "int64") for n, v in (("start", 1), ("end", 3), ("k", 4))},
+    )
+    check(data, [{"x": coarse([5, 16], "float32", s)} for s in range(3)], tmp_path)
+
+
 @pytest.mark.parametrize("largest", [0, 1])
 def test_topk_puts_infinities_first_and_nan_last(tmp_path: Path, largest: int) -> None:
     data = model(

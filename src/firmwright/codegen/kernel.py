@@ -70,6 +70,7 @@ class Kernel:
     those of the project that the body needs. ``cycles`` are those that the device's cost model
     gives, None where it has none. ``stand_in`` says of code that stands in for a closed tool's
     result whose it is, and is '' otherwise. ``remark`` says what the device chose for its loops.
+    ``definitions`` is C in front of the function.
     """
 
     region: str
@@ -85,6 +86,11 @@ class Kernel:
     cycles: Cycles | None = None
     stand_in: str = ""
     remark: str = ""
+    definitions: str = ""
+
+    @property
+    def code(self) -> str:
+        return self.definitions + self.body
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from firmwright.codegen.templates import (
     SUFFIX,
     environment,
     render,
-    template_folder,
+    template_places,
 )
 from firmwright.errors import UserError
 from firmwright.models.interface import ModelInterface, Tensor
@@ -77,21 +77,19 @@ class Network:
     demo: DemoOptions | None = None
 
 
-def templates_in(name: str) -> list[str]:
+def templates_in(name: str, own: Sequence[Path] = ()) -> list[str]:
     """Return the templates that lie in this folder itself, sorted; none where it is missing."""
-    folder = template_folder().joinpath(*name.split("/"))
-    if not folder.is_dir():
-        return []
-    return [f"{name}/{n}" for n in sorted(e.name for e in folder.iterdir()) if n.endswith(SUFFIX)]
+    entries = [e.name for folder in template_places(name, own) for e in folder.iterdir()]
+    return [f"{name}/{n}" for n in sorted(entries) if n.endswith(SUFFIX)]
 
 
-def device_templates(device: str, board: str) -> list[str]:
+def device_templates(device: str, board: str, own: Sequence[Path] = ()) -> list[str]:
     """Return a device's header and its code for the board; none where it is the processor."""
-    common = templates_in(device)
-    own = templates_in(f"{device}/{board}")
-    if common and not own:
+    common = templates_in(device, own)
+    specific = templates_in(f"{device}/{board}", own)
+    if common and not specific:
         raise UserError(f"board '{board}' has no code for the device {device}")
-    return common + own
+    return common + specific
 
 
 def makefile_template(board: str) -> str:
@@ -101,7 +99,7 @@ def makefile_template(board: str) -> str:
 
 
 def project_templates(
-    build: Build, detection: bool, profile: bool, devices: Iterable[str]
+    build: Build, detection: bool, profile: bool, devices: Iterable[str], own: Sequence[Path]
 ) -> list[str]:
     """Return every template that this project is rendered from, without the regions'."""
     names = [f"{n}{SUFFIX}" for n in NETWORK + (DETECTION if detection else ())]
@@ -110,15 +108,15 @@ def project_templates(
     makefile = makefile_template(build.platform.board)
     names += [n for n in templates_in(f"boards/{build.platform.board}") if n != makefile]
     for device in sorted(set(devices)):
-        names += device_templates(device, build.platform.board)
+        names += device_templates(device, build.platform.board, own)
     if not build.settings.libc:
         names += templates_in("freestanding")
     return [*names, "network/region.c.j2", "network/alias.h.j2", makefile]
 
 
-def write_project(network: Network, build: Build, folder: Path) -> None:
-    """Render all files of the project into ``folder``."""
-    env = environment()
+def write_project(network: Network, build: Build, folder: Path, own: tuple[Path, ...] = ()) -> None:
+    """Render all files of the project into ``folder``; ``own`` has a user's devices' templates."""
+    env = environment(own)
     inputs = ports(network.interface.inputs)
     outputs = ports(network.interface.outputs)
     calls = steps(network, inputs, outputs)
@@ -141,7 +139,7 @@ def write_project(network: Network, build: Build, folder: Path) -> None:
     devices = {region.device for region in network.partition.regions}
     detection = network.detector is not None
     profile = network.demo is not None and network.demo.profile != "none"
-    for template in project_templates(build, detection, profile, devices)[:-3]:
+    for template in project_templates(build, detection, profile, devices, own)[:-3]:
         write(folder / target_name(template), render(env, template, common))
     for step in calls:
         text = render(env, "network/region.c.j2", {**common, "step": step})

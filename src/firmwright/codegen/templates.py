@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jinja2
@@ -26,15 +27,30 @@ def template_folder() -> Traversable:
     return files("firmwright.templates")
 
 
+def template_places(name: str, own: Sequence[Path] = ()) -> list[Traversable]:
+    """Return a template or a folder of them, e.g. ``network``, wherever there is one.
+
+    ``own`` are folders of templates beside the package's.
+    """
+    parts = name.split("/")
+    places = [root.joinpath(*parts) for root in (template_folder(), *own)]
+    return [place for place in places if place.is_file() or place.is_dir()]
+
+
 def template_text(name: str) -> str:
     return template_folder().joinpath(*name.split("/")).read_text(encoding="utf-8")
 
 
 @cache
-def environment() -> jinja2.Environment:
+def environment(own: tuple[Path, ...] = ()) -> jinja2.Environment:
     """Return the environment of all templates, which are parsed once; undefined is an error."""
+
+    def text(name: str) -> str | None:
+        places = template_places(name, own)
+        return places[0].read_text(encoding="utf-8") if places else None
+
     env = jinja2.Environment(
-        loader=jinja2.FunctionLoader(template_text),
+        loader=jinja2.FunctionLoader(text),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

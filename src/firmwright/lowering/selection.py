@@ -41,8 +41,9 @@ class Selection:
             [selected, selected],
             [data],
             lambda ins, outs: self.statement(ins[0], outs[0], outs[1], shape),
-            in_buffers=[tirx.decl_buffer(data.shape, element)],
-            out_buffers=[tirx.decl_buffer(selected, d) for d in (element, self.index)],
+            # Without a layout, as TVM's own operators have it: else nothing fuses with this one.
+            in_buffers=[tirx.decl_buffer(data.shape, element, layout=None)],
+            out_buffers=[tirx.decl_buffer(selected, d, layout=None) for d in (element, self.index)],
             dtype=[element, self.index],
             name="selected",
         )

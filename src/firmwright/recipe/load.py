@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from stat import S_ISDIR
@@ -17,6 +18,7 @@ from firmwright.errors import Diagnostic, DiagnosticError, did_you_mean
 from firmwright.models.formats import FORMATS, OTHER_SUFFIXES
 from firmwright.recipe.cache import cache_key, read_cached, write_cached
 from firmwright.recipe.catalogue import Catalogue, name_findings
+from firmwright.recipe.devices import own_devices
 from firmwright.recipe.postprocess import normal_detection
 from firmwright.recipe.quantization import calibration_findings, shift_findings
 from firmwright.recipe.recipe import Recipe, is_platform_file, plain_mix
@@ -74,7 +76,8 @@ def load_recipe(
     )
     if cache:
         known = read_cached(cache, key, path)
-        if known and not any(_missing_files(known.to_dict(), path)):
+        # What a device of the user's own takes may have changed without the recipe.
+        if known and not known.devices and not any(_missing_files(known.to_dict(), path)):
             return known
     recipe = _check(path, content, json.loads(schema_text), overrides, catalogue)
     if cache:
@@ -139,7 +142,13 @@ def _further_findings(
     data: Mapping[str, Any], path: Path, schema: Mapping[str, Any], catalogue: Catalogue
 ) -> Iterator[Finding]:
     """Yield what the schema cannot know; parts of the wrong type are passed over."""
-    yield from name_findings(data, catalogue)
+    own, mistakes = own_devices(data.get("devices"), path.parent, catalogue.devices)
+    yield from mistakes
+    devices = {**catalogue.devices, **own}
+    # Of a device that cannot be had nothing can be said where the target names it.
+    unknown = {*(data.get("devices") or ())} - {*own}
+    named = {**data, "target": None, "compare": None} if unknown else data
+    yield from name_findings(named, replace(catalogue, devices=devices))
     yield from _missing_files(data, path)
     yield from _unknown_format(data.get("model"))
     yield from _batch_of_boxes(data)
@@ -186,6 +195,12 @@ def _file_references(data: Mapping[str, Any]) -> Iterator[tuple[Pointer, str, bo
     candidates += [
         (("transforms", "extra", i), str(module_file(reference, Path())))
         for i, reference in enumerate(extra if isinstance(extra, list) else ())
+        if isinstance(reference, str) and ":" in reference
+    ]
+    devices = data.get("devices")
+    candidates += [
+        (("devices", name), str(module_file(reference, Path())))
+        for name, reference in (devices.items() if isinstance(devices, dict) else ())
         if isinstance(reference, str) and ":" in reference
     ]
     if isinstance(model, dict):

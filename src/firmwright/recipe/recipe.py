@@ -155,6 +155,8 @@ class Recipe:
     quantize: QuantizeOptions | None = None
     evaluate: EvaluateOptions | None = None
     compare: tuple[DeviceSpec, ...] = ()
+    devices: tuple[tuple[str, str], ...] = ()
+    """Devices of the user's own by name, each as ``module:function``."""
     transforms: TransformOptions | None = None
     demo: DemoOptions | None = None
 
@@ -169,7 +171,8 @@ class Recipe:
         data["inputs"] = {i.name: {"shape": list(i.shape)} for i in self.inputs}
         data["target"] = plain_mix(self.target)
         data["compare"] = plain_mix(self.compare)
-        for key in ("compare", "demo"):
+        data["devices"] = dict(self.devices)
+        for key in ("compare", "demo", "devices"):
             if not data[key]:
                 del data[key]
         data["cflags"] = list(self.cflags)
@@ -224,6 +227,7 @@ class Recipe:
             quantize=QuantizeOptions.from_data(data["quantize"]) if "quantize" in data else None,
             evaluate=EvaluateOptions.from_data(data["evaluate"]) if "evaluate" in data else None,
             compare=read_mix(data.get("compare", ())),
+            devices=tuple(sorted(data.get("devices", {}).items())),
             transforms=TransformOptions.from_dict(transforms) if transforms else None,
             demo=DemoOptions(**data["demo"]) if "demo" in data else None,
         )

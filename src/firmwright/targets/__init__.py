@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
@@ -39,38 +41,46 @@ class Context:
 
 
 class Target(Protocol):
-    """What a device's package offers. Importing it imports neither tvm nor numpy."""
+    """What a device's package offers. Importing it imports neither tvm nor numpy.
+
+    A class derived from this one states only what differs from the defaults.
+    """
 
     name: str
     reason: str
     """Why an operator is placed here, as the explain table says it."""
-    general: bool
+    general: bool = False
     """Whether it takes whatever it is given; such a device ends a mix, and no other does."""
-    rewrites: Sequence[str]
+    rewrites: Sequence[str] = ()
     """Names of :data:`firmwright.transforms.optional.OPTIONAL`: what helps it take more."""
-    portable: bool
+    portable: bool = False
     """Whether its regions and C are the same on every platform."""
 
     @property
     def options(self) -> Mapping[str, Values]:
         """What the target string may set for this device, and the values that it takes."""
+        return {}
 
-    def prepare(self, module: tvm.IRModule, context: Context, /) -> tvm.IRModule:
+    def prepare(self, module: tvm.IRModule, _context: Context, /) -> tvm.IRModule:
         """Return the module after the device's own exact rewrites.
 
         Convolutions and products stay in their order: by it the model's own multiply-accumulates
         are counted.
         """
+        return module
 
+    @abstractmethod
     def place(self, module: tvm.IRModule, context: Context, /) -> Placement:
         """Choose what runs here of ``main``, and say why the rest does not.
 
         The last device of a mix is not asked.
         """
 
-    def layout(self, context: Context, /) -> Layout | None:
+    def layout(self, _context: Context, /) -> Layout | None:
         """Return how the tensors of its regions lie in memory, None if plainly."""
+        return None
 
+    @abstractmethod
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
         """Turn a region into C and the constants that it reads.
 
@@ -94,13 +104,17 @@ class Device:
 
 
 def load_mix(
-    specs: Sequence[DeviceSpec], platform: Platform, rounding: str, fuse_layers: bool = True
+    specs: Sequence[DeviceSpec],
+    platform: Platform,
+    rounding: str,
+    fuse_layers: bool = True,
+    own: Mapping[str, Target] = MappingProxyType({}),
 ) -> tuple[Device, ...]:
-    """Import the devices of a target string, in its order."""
+    """Import the devices of a target string, in its order; ``own`` are those of the recipe."""
 
     def device(spec: DeviceSpec, rest: Device | None) -> Device:
         context = Context(platform, rounding, dict(spec.options), fuse_layers, rest)
-        return Device(load_target(spec.name), context)
+        return Device(own.get(spec.name) or load_target(spec.name), context)
 
     *offered, last = specs
     rest = device(last, None)

@@ -1,4 +1,4 @@
-"""A region without TI's tools: a bit-exact stand-in in plain C."""
+"""A region of many layers in plain C: the layers one by one, joined again."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ from firmwright.partition.regions import Region
 from firmwright.targets import Context
 from firmwright.transforms.rewriting import dtype_of, static_shape
 
-STAND_IN = "TIDL, without TI's tools: the network's own arithmetic in C, not TI's"
 
-
-def lower_stand_in(region: Region, module: tvm.IRModule, context: Context) -> LoweredRegion:
+def lower_in_layers(
+    region: Region, module: tvm.IRModule, context: Context, stand_in: str = ""
+) -> LoweredRegion:
     """Cut the region into layers as for the device that takes the rest, and join their C.
 
-    What TIDL itself would compute depends on its calibration; the stand-in computes what the
-    quantised network says.
+    The loops are plain ones, not those of the device behind: they are not its work. ``stand_in``
+    is the kernel's.
     """
     assert context.rest is not None  # a mix ends with a device that takes the rest
     functions = {g: f for g, f in module.functions.items() if isinstance(f, tvm.tirx.PrimFunc)}
     main = module[region.name].without_attr("global_symbol")
     whole = tvm.IRModule({**functions, tvm.ir.GlobalVar("main"): main})
     inner, partition = partition_module(whole, interface_of(main), (context.rest,))
-    # In plain loops, not in those of the device behind: they are not its work.
     regions = [r for r in partition.regions if not r.view]
     layers = [lower_region(r, inner, context.rounding) for r in regions]
-    return joined_kernel(region, partition, layers, STAND_IN)
+    return joined_kernel(region, partition, layers, stand_in)
 
 
 def interface_of(main: relax.Function) -> ModelInterface:

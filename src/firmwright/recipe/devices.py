@@ -1,0 +1,39 @@
+"""Devices of the user's own: the key ``devices`` of a recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from firmwright.data.sources import module_file
+from firmwright.errors import UserError
+from firmwright.recipe.catalogue import KnownDevice
+from firmwright.schema_check import Finding, quoted
+from firmwright.targets.own import load_own_target
+
+
+def own_devices(
+    devices: Any, folder: Path, installed: Collection[str]
+) -> tuple[dict[str, KnownDevice], list[Finding]]:
+    """Import the devices of a recipe in ``folder``; return them by name, and what is wrong.
+
+    What is of the wrong type, and a file that is missing, is passed over: others report it.
+    """
+    found: dict[str, KnownDevice] = {}
+    mistakes: list[Finding] = []
+    for name, reference in devices.items() if isinstance(devices, dict) else ():
+        pointer = ("devices", name)
+        if not isinstance(reference, str) or ":" not in reference:
+            continue
+        if name in installed:
+            message = f"the name {quoted(name)} is that of an installed device; choose another"
+            mistakes.append(Finding(pointer, message, key=True))
+        elif module_file(reference, folder).is_file():
+            try:
+                target = load_own_target(name, reference, folder)
+            except UserError as error:
+                mistakes.append(Finding(pointer, str(error)))
+            else:
+                found[name] = KnownDevice(target.options, target.general)
+    return found, mistakes

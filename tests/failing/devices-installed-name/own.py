@@ -1,0 +1,1 @@
+"""Never imported: the name is taken."""
