@@ -112,8 +112,7 @@ def copy_of_built(built: Repository, tmp_path: Path) -> Repository:
 MLPERF_TINY = ("resnet8", "kws", "vww", "ad")
 OTHERS = (("resnet8-qdq", "rv32-bare"), ("kws-qdq", "cortex-m4-bare"), ("kws-match", "rv32-bare"),
           ("ad-match", "rv32-bare"), ("dscnn-nemo", "cortex-m4-bare"),
-          ("fastestdet", "host"), ("mobilenet-am62a", "host"),
-          ("resnet8-j721s2", "host"))  # fmt: skip
+          ("fastestdet", "host"))  # fmt: skip
 
 
 @pytest.fixture

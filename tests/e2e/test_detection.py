@@ -191,22 +191,23 @@ def test_fastestdet_finds_what_onnx_runtime_finds(
 
 
 @pytest.mark.parametrize(
-    ("platform", "name"),
+    ("platform", "name", "target"),
     [
-        ("host", "host"),
-        ("aarch64-linux", "aarch64-linux"),
-        (str(ROOT / "examples" / "yolo" / "rv32-2mib.yaml"), "rv32-2mib"),
+        ("host", "host", "c"),
+        ("j721s2", "j721s2", "tidl, c7x"),
+        (str(ROOT / "examples" / "yolo" / "rv32-2mib.yaml"), "rv32-2mib", "c"),
     ],
 )
 def test_quantised_firmware_finds_what_the_float_network_finds(
-    tmp_path: Path, mirror: Callable[[str], None], platform: str, name: str
+    tmp_path: Path, mirror: Callable[[str], None], platform: str, name: str, target: str
 ) -> None:
     mirror("yolo")
-    if name == "aarch64-linux" and shutil.which("qemu-aarch64") is None:
+    if name == "j721s2" and shutil.which("qemu-aarch64") is None:
         pytest.skip("qemu-aarch64 is not installed")
     repository = Repository(tmp_path)
     repository.write("dodo.py", "from firmwright.tasks.dodo import *\n")
-    repository.build(f"recipe={ROOT / 'recipes' / 'yolo.yaml'}", f"platform={platform}")
+    recipe = f"recipe={ROOT / 'recipes' / 'yolo.yaml'}"
+    repository.build(recipe, f"platform={platform}", f"target={target}")
     report = repository.manifest(f"build/yolo/yolo-{name}.tar.gz")["detection"]
     assert report["judge"].startswith("the float network in onnxruntime")
     (sample,) = report["samples"]

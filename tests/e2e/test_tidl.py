@@ -1,10 +1,15 @@
-"""Target ``tidl, c`` without TI's tools: what stands in for them runs, and says so."""
+"""Targets ``tidl, c`` and ``tidl, c7x`` without TI's tools: what stands in runs, and says so."""
 
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
 
-from .conftest import Repository, ran
+import pytest
+
+from .conftest import ROOT, Repository, ran
 
 RECIPE = """\
 model: digits.onnx
@@ -50,3 +55,67 @@ def test_a_region_of_little_work_stays_on_the_processor(repository: Repository) 
     told = repository.run("firmwright", "explain", "recipe=digits.yaml")
     assert "tidl: min_macs: its region has" in told.stdout
     assert "0.0 % of MACs on tidl" in told.stdout
+
+
+def test_both_mappings_run_and_their_calls_are_compared(repository: Repository) -> None:
+    mix = "tidl -deny_list:layer_type=depthwise_conv2d"
+    recipe = RECIPE.replace("platform: host", "platform: am62a").replace("tidl", mix)
+    repository.write("digits.yaml", f"{recipe}compare: {mix}, c7x\n")
+    done = repository.doit("build", "recipe=digits.yaml", "compile_for_device=false")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "digits on am62a-host: modelled, not measured" in done.stdout
+    mapping = repository.manifest("build/digits/digits-am62a-host.tar.gz")["mapping"]
+    assert (mapping["target"], mapping["other_target"]) == (f"{mix}, c", f"{mix}, c7x")
+    assert mapping["origin"] == "modelled, not measured"
+    arm, c7x = mapping["total"]["own"], mapping["total"]["other"]
+    assert (arm["crossings"], c7x["crossings"]) == (4, 2)  # two regions; one network
+    assert arm["calls_us"] == 2 * c7x["calls_us"] > 0
+    outputs = repository.folder / "build/digits/compared/am62a-host/run/run.json"
+    assert json.loads(outputs.read_text())["agreement"]["differences"] == 0
+
+
+def test_a_platform_that_does_not_state_a_devices_speed_is_told_so(repository: Repository) -> None:
+    platform = (
+        (ROOT / "toolchains/platforms/am62a.yaml").read_text().replace("    c7x: {", "    x: {")
+    )
+    repository.write("mine.yaml", platform.replace("name: am62a", "name: mine"))
+    recipe = RECIPE.replace("platform: host", "platform: ./mine.yaml")
+    repository.write("digits.yaml", f"{recipe}compare: tidl, c7x\n")
+    done = repository.doit("build", "recipe=digits.yaml", "compile_for_device=false")
+    assert done.returncode != 0
+    assert "timing: the platform states no engine for 'c7x'" in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("recipe", "platform", "crossings"),
+    [
+        ("resnet8-j721s2", "j721s2-host", (2, 2)),
+        ("mobilenet-am62a", "am62a", (2, 2)),
+        ("fastestdet-am62a", "am62a", (28, 2)),
+    ],
+)
+def test_a_ready_recipe_agrees_with_its_reference_in_both_mappings(
+    tmp_path: Path,
+    mirror: Callable[[str], None],
+    recipe: str,
+    platform: str,
+    crossings: tuple[int, int],
+) -> None:
+    mirror(recipe)
+    for_device = not platform.endswith("-host")
+    if for_device and shutil.which("qemu-aarch64") is None:
+        pytest.skip("qemu-aarch64 is not installed")
+    repository = Repository(tmp_path)
+    repository.write("dodo.py", "from firmwright.tasks.dodo import *\n")
+    path = ROOT / "recipes" / f"{recipe}.yaml"
+    repository.build(f"recipe={path}", f"compile_for_device={str(for_device).lower()}")
+    total = repository.manifest(f"build/{recipe}/{recipe}-{platform}.tar.gz")["mapping"]["total"]
+    assert (total["own"]["crossings"], total["other"]["crossings"]) == crossings
+    assert total["other"]["bytes"] <= total["own"]["bytes"]
+    for folder in ("", "compared"):
+        run = repository.folder / "build" / recipe / folder / platform / "run"
+        assert json.loads((run / "run.json").read_text())["agreement"]["mismatches"] == 0
+        if recipe == "fastestdet-am62a":
+            (sample,) = json.loads((run / "boxes.json").read_text())["samples"]
+            assert len(sample["boxes"]) == 4
