@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 Record = TypeVar("Record")
 IMAGES = ("elf", "bin", "hex", "map")
 REPORTS = {"quantized": "quantization.json", "accuracy": "accuracy.json",
-           "comparison": "comparison.json", "mapping": "mapping.json"}  # fmt: skip
+           "comparison": "comparison.json", "mapping": "mapping.json",
+           "artifacts": "artifacts.json"}  # fmt: skip
 """Files of stages that not every recipe has."""
 
 
@@ -73,9 +74,26 @@ def collect(job: Job) -> dict[str, bytes]:
     if job.has("stats"):
         contents[f"stats/{job.stats_file}"] = (job.folder("stats") / job.stats_file).read_bytes()
     contents |= {f"src/{name}": data for name, data in files_below(project)}
+    if job.has("artifacts"):
+        contents |= artifacts(job)
     if job.has("demo"):
         contents |= {f"src/demo/{name}": data for name, data in files_below(job.folder("demo"))}
     return contents
+
+
+def artifacts(job: Job) -> dict[str, bytes]:
+    """Return the artifacts of the regions by name.
+
+    Calibration tensors stay in the build folder: they are the user's data, and large; the
+    manifest has their digests.
+    """
+    folders = (p for p in job.folder("artifacts").iterdir() if p.is_dir())
+    return {
+        f"artifacts/{folder.name}/{name}": data
+        for folder in folders
+        for name, data in files_below(folder)
+        if not Path(name).name.startswith("calib_raw_data")
+    }
 
 
 def files_below(folder: Path) -> Iterator[tuple[str, bytes]]:
@@ -90,6 +108,7 @@ def manifest(job: Job, files: tuple[BundledFile, ...], read: Lock) -> Manifest:
         MANIFEST_VERSION,
         AccuracyReport,
         Arithmetic,
+        ArtifactsReport,
         BatchReport,
         InputsReport,
         Manifest,
@@ -158,6 +177,7 @@ def manifest(job: Job, files: tuple[BundledFile, ...], read: Lock) -> Manifest:
         cycles=read_record(stats, Timeline) if job.has("stats") else None,
         comparison=report(job, "comparison", Comparison),
         mapping=report(job, "mapping", Mappings),
+        artifacts=report(job, "artifacts", ArtifactsReport),
     )
 
 
@@ -179,6 +199,7 @@ STAGE = Stage(
         "quantized",
         "accuracy",
         "batch",
+        "artifacts",
         "kernels",
         "plan",
         "sources",

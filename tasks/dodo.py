@@ -18,6 +18,7 @@ from firmwright.errors import UserError
 
 from . import (
     accuracy,
+    artifacts,
     batch,
     bundle,
     calibration,
@@ -41,8 +42,8 @@ from .jobs import Job, build_root, complain, load_jobs, prepared_root
 from .reporter import StageReporter
 
 LINE_OF_WORK = (
-    model, calibration, quantized, batch, partition, kernels, accuracy, plan, sources, objects,
-    firmware, run, stats, comparison, mapping, demo, bundle,
+    model, calibration, quantized, batch, partition, artifacts, kernels, accuracy, plan, sources,
+    objects, firmware, run, stats, comparison, mapping, demo, bundle,
 )  # fmt: skip
 STAGES = tuple(m.STAGE for m in LINE_OF_WORK)
 

@@ -40,8 +40,8 @@ VARIABLES = ("recipe", "outdir", *OVERRIDES)
 SHARED_STAGES = frozenset({"partition", "kernels", "accuracy"})
 """Stages whose results do not depend on the platform, unless one of the devices does, or a batch
 is fitted to the platform's memory."""
-TARGET_STAGES = frozenset({"batch", "partition", "kernels", "plan", "sources", "objects",
-                           "firmware", "run", "stats"})  # fmt: skip
+TARGET_STAGES = frozenset({"batch", "partition", "artifacts", "kernels", "plan", "sources",
+                           "objects", "firmware", "run", "stats"})  # fmt: skip
 """What a network that is compiled for a second target goes through; the rest it shares."""
 COUNTING_EMULATORS = frozenset({"unicorn"})
 """Emulators that count instructions."""
@@ -83,6 +83,7 @@ class Job:
         recipe = self.recipe
         asked: dict[str, object] = {
             "batch": recipe.batch,
+            "artifacts": any(d.name == "tidl" for d in recipe.target) or None,
             "calibration": recipe.quantize,
             "quantized": recipe.quantize,
             "accuracy": recipe.evaluate,

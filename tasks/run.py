@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from firmwright.recipe.quantization import Inputs
 
 from .jobs import Job
-from .samples import read_columns, sample_files
+from .samples import columns_on_grid, sample_files
 from .stage import NETWORK, Stage
 
 if TYPE_CHECKING:
@@ -67,23 +67,9 @@ def accelerators(job: Job) -> list[Path]:
 
 
 def columns(job: Job, interface: ModelInterface, count: int) -> dict[str, Column]:
-    """Read ``count`` samples for a batch of 1 from the recipe's data; nothing where it has none.
-
-    The recipe's integers are what its model takes. If that was quantised to other grids, they are
-    put on those.
-    """
-    from firmwright.models import ModelInterface
-    from firmwright.records import read_record
-    from firmwright.verify.samples import on_other_grids
-
+    """Read ``count`` samples for a batch of 1 from the recipe's data; nothing where it has none."""
     given = given_samples(job)
-    if given is None:
-        return {}
-    source = read_record(job.folder("model") / "model.json", ModelInterface)
-    if all(t.scale is None for t in source.inputs):
-        return read_columns(job, interface.inputs, given, count)
-    found = read_columns(job, source.inputs, given, count)
-    return on_other_grids(found, source.inputs, interface.inputs)
+    return {} if given is None else columns_on_grid(job, interface, given, count)
 
 
 def run(job: Job, folder: Path) -> None:

@@ -12,7 +12,7 @@ from .jobs import Job
 
 if TYPE_CHECKING:
     from firmwright.data.samples import Column, Sample
-    from firmwright.models import Tensor
+    from firmwright.models import ModelInterface, Tensor
 
 
 def sample_files(job: Job, given: Inputs | None) -> list[Path]:
@@ -35,6 +35,25 @@ def read_columns(
 
     stated = given if isinstance(given, str) else dict(given)
     return stored_columns(inputs, stated, job.place, count)
+
+
+def columns_on_grid(
+    job: Job, interface: ModelInterface, given: Inputs, count: int | None
+) -> dict[str, Column]:
+    """Return samples as the network takes them that is compiled, for a batch of 1.
+
+    The recipe's integers are what its model takes. If that was quantised to other grids, they are
+    put on those.
+    """
+    from firmwright.models import ModelInterface
+    from firmwright.records import read_record
+    from firmwright.verify.samples import on_other_grids
+
+    source = read_record(job.folder("model") / "model.json", ModelInterface)
+    if all(t.scale is None for t in source.inputs):
+        return read_columns(job, interface.inputs, given, count)
+    found = read_columns(job, source.inputs, given, count)
+    return on_other_grids(found, source.inputs, interface.inputs)
 
 
 def read_samples(

@@ -103,10 +103,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Repository:
 
 @pytest.fixture
 def copy_of_built(built: Repository, tmp_path: Path) -> Repository:
-    """A copy of the built repository, times and all, to be changed."""
-    folder = tmp_path / "copy"
-    shutil.copytree(built.folder, folder, copy_function=shutil.copy2)
-    return Repository(folder)
+    return copy_of(built, tmp_path)
+
+
+def copy_of(built: Repository, folder: Path) -> Repository:
+    """Return a copy of a repository, times and all, to be changed."""
+    shutil.copytree(built.folder, folder / "copy", copy_function=shutil.copy2)
+    return Repository(folder / "copy", built.environment)
 
 
 MLPERF_TINY = ("resnet8", "kws", "vww", "ad")

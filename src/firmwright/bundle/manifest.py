@@ -168,6 +168,38 @@ class AccuracyReport:
 
 
 @dataclass(frozen=True)
+class RegionArtifacts:
+    """What an accelerator's own tools are given of a region.
+
+    ``bits`` are those of its integers, ``calibration_sha256`` digests the tensors that it reads
+    for all samples of the calibration. ``prequantised`` regions state their grids themselves.
+    """
+
+    number: int
+    region: str
+    bits: int
+    prequantised: bool
+    macs: int
+    calibration_sha256: str
+
+
+@dataclass(frozen=True)
+class ArtifactsReport:
+    """What the archive's ``artifacts/<folder>`` was made from and by, as its name does not say.
+
+    ``model`` is the model file's digest, ``samples`` are those of the ``frames`` that the tools
+    calibrate with, ``tools`` their version, null where none were there.
+    """
+
+    folder: str
+    model: str
+    frames: int
+    samples: tuple[str, ...]
+    tools: str | None
+    regions: tuple[RegionArtifacts, ...]
+
+
+@dataclass(frozen=True)
 class Manifest:
     """The file ``manifest.json`` of a bundle.
 
@@ -176,7 +208,8 @@ class Manifest:
     decided about the bytes. ``detection`` lists the boxes of a recipe with `postprocess`.
     ``cycles`` is None where the emulator counts no instructions, ``comparison`` also without
     the recipe's `compare`; with it, ``mapping`` has modelled costs where the platform states its
-    `timing`. ``stand_ins`` has by region what its code stands in for.
+    `timing`. ``stand_ins`` has by region what its code stands in for, ``artifacts`` what an
+    accelerator's own tools are given; None for a target without such.
     """
 
     manifest_version: int
@@ -199,6 +232,7 @@ class Manifest:
     comparison: Comparison | None = None
     mapping: Mappings | None = None
     stand_ins: dict[str, str] = field(default_factory=dict)
+    artifacts: ArtifactsReport | None = None
 
 
 def published_schema() -> dict[str, Any]:

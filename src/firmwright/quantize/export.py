@@ -78,6 +78,9 @@ def exported(module: tvm.IRModule, interface: ModelInterface) -> bytes:
 class Exporter:
     """Builds the graph binding by binding; use :func:`exported`."""
 
+    refusal = "quantize: operators that cannot be quantised:"
+    opset = OPSET
+
     def __init__(self, module: tvm.IRModule, interface: ModelInterface) -> None:
         self.main = module["main"]
         self.bindings = main_bindings(module)
@@ -108,7 +111,7 @@ class Exporter:
                 self.values[binding.var] = Value(self.layer)
         if refused:
             lines = sorted(set(refused))
-            raise UserError("\n".join(["quantize: operators that cannot be quantised:", *lines]))
+            raise UserError("\n".join([self.refusal, *lines]))
         outputs, constants = returned_variables(self.main, self.bindings)
         for binding in constants:
             self.values[binding.var] = self.value(binding.value)
@@ -124,7 +127,7 @@ class Exporter:
             for tensors in (self.interface.inputs, self.interface.outputs)
         )
         graph = helper.make_graph(self.nodes, "network", inputs, outputs, self.constants)
-        opsets = [helper.make_opsetid("", OPSET)]
+        opsets = [helper.make_opsetid("", self.opset)]
         made = helper.make_model(graph, opset_imports=opsets, ir_version=8)
         data: bytes = made.SerializeToString(deterministic=True)
         return data
@@ -200,20 +203,23 @@ class Exporter:
 
     def convolution(self, call: tvm.ir.Call) -> Value:
         a = call.attrs
-        layout, kernel_layout = str(a.data_layout), str(a.kernel_layout)
-        if not isinstance(call.args[1], Constant):
-            raise NotExportableError
-        order = [kernel_layout.index(letter) for letter in "OIHW"]
-        kernel = self.constant(constant_array(call.args[1]).transpose(order))
+        layout = str(a.data_layout)
+        order = [str(a.kernel_layout).index(letter) for letter in "OIHW"]
         result = self.emit(
             "Conv",
-            [self.in_layout(call.args[0], layout), kernel],
+            [self.in_layout(call.args[0], layout), self.kernel(call.args[1], order)],
             strides=numbers(a.strides),
             pads=numbers(a.padding),
             dilations=numbers(a.dilation),
             group=int(a.groups),
         )
         return Value(result, layout == "NHWC")
+
+    def kernel(self, weights: relax.Expr, order: list[int]) -> str:
+        """Return a convolution's weights with their axes in another order."""
+        if not isinstance(weights, Constant):
+            raise NotExportableError
+        return self.constant(constant_array(weights).transpose(order))
 
     def pool(self, call: tvm.ir.Call) -> Value:
         a, kind = call.attrs, POOLS[operator_name(call)]
@@ -245,7 +251,7 @@ class Exporter:
     def elementwise(self, call: tvm.ir.Call) -> Value:
         kind = ELEMENTWISE[operator_name(call)]
         if kind == "Clip":
-            limits = [np.array(float(a.value), "float32") for a in call.args[1:]]
+            limits = [np.array(float(a.value)).astype(dtype_of(call)) for a in call.args[1:]]
             source = self.value(call.args[0])
             names = [source.name, *(self.constant(limit) for limit in limits)]
             return Value(self.emit(kind, names), source.channels_first)
@@ -315,7 +321,7 @@ class Exporter:
         if source.channels_first:
             widths = widths[list(TO_CHANNELS_FIRST)]
         amount = self.constant(widths.T.reshape(-1))
-        filler = self.constant(np.array(float(call.attrs.pad_value), "float32"))
+        filler = self.constant(np.array(float(call.attrs.pad_value)).astype(dtype_of(call)))
         return Value(self.emit("Pad", [source.name, amount, filler]), source.channels_first)
 
 

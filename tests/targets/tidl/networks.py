@@ -9,6 +9,9 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from firmwright.models.relax import run_reference
+from firmwright.partition.grouping import Group
+from firmwright.partition.outline import graph_of, outline
 from firmwright.partition.placement import Placement
 from firmwright.targets import Context
 from firmwright.targets.tidl.placing import place_regions
@@ -74,3 +77,22 @@ def names(placement: Placement) -> list[list[str]]:
 def sentences(placement: Placement) -> dict[str, str]:
     """Return what is said of the layers that TIDL does not take, by rule."""
     return {o.rule: o.sentence for found in placement.objections.values() for o in found}
+
+
+def region_of(module: tvm.IRModule) -> relax.Function:
+    """Return the whole network as the function of a region: it returns a tuple."""
+    bindings, outputs = graph_of(module)
+    group = Group(bindings, read_outside=outputs)
+    return outline(group)[0]
+
+
+def saved(module: tvm.IRModule) -> bytes:
+    data: bytes = tvm.ir.save_json(module).encode()
+    return data
+
+
+def vm_outputs(module: tvm.IRModule, *inputs: Any) -> list[Any]:
+    """Return what TVM's virtual machine makes of the inputs."""
+    names = [str(p.name) for p in module["main"].params]
+    sample = dict(zip(names, inputs, strict=True))
+    return run_reference(saved(module), [sample]).outputs[0]

@@ -1,0 +1,262 @@
+"""What TI's tools need of each region, in a folder laid out as their users know it.
+
+For the N-th region of TIDL, in ``tempDir``: ``subgraph<N>.onnx``, ``tidl_import_subgraph<N>.txt``,
+``calib_raw_data<N>.bin`` and ``subgraph<N>.layer_info.txt``; for all of them ``relay.nfo`` and
+``allowedNode.txt``. No file has a clock's time or an absolute path in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import tvm
+from tvm import relax
+
+from firmwright.models.interface import is_source_name
+from firmwright.partition import Partition, Region
+from firmwright.partition.operators import short_name
+from firmwright.partition.values import tensor_values
+from firmwright.targets.tidl.boundary import boundary_grids
+from firmwright.targets.tidl.import_config import RegionImport, import_config
+from firmwright.targets.tidl.options import TidlOptions
+from firmwright.targets.tidl.submodel import SubModel, sub_model
+from firmwright.transforms.rewriting import dtype_of, main_bindings
+
+CONVERSIONS = frozenset({"quantize", "dequantize", "astype", "constant"})
+TEMPORARY = "tempDir"
+"""TI's compilers put there what is not deployed itself."""
+
+
+@dataclass(frozen=True)
+class BoundaryTensor:
+    """A tensor that a region hands over; ``name`` in its sub-model, ``tensor`` in the partition.
+
+    A real number is ``scale`` times (integer - ``zero_point``); floats have 1 and 0.
+    """
+
+    name: str
+    tensor: str
+    shape: tuple[int, ...]
+    dtype: str
+    scale: float
+    zero_point: int
+
+
+@dataclass(frozen=True)
+class RegionArtifacts:
+    """One region's files; ``calibration_sha256`` digests its calibration tensors.
+
+    ``region`` is its name in the partition, and ``operators`` counts its sub-model's.
+    """
+
+    number: int
+    region: str
+    inputs: tuple[BoundaryTensor, ...]
+    outputs: tuple[BoundaryTensor, ...]
+    bits: int
+    prequantised: bool
+    macs: int
+    operators: dict[str, int]
+    calibration_sha256: str
+
+
+@dataclass(frozen=True)
+class Artifacts:
+    """All regions of a network (file ``artifacts/artifacts.json``).
+
+    ``folder`` is named as TI names it. TI leaves out what decides about the contents: the digest of
+    ``model``, the bits of a region, ``frames`` and digests (``samples``) of the calibration, and
+    the version of the tools, None where only stand-ins were built.
+    """
+
+    folder: str
+    model: str
+    frames: int
+    samples: tuple[str, ...]
+    tools: str | None
+    regions: tuple[RegionArtifacts, ...]
+
+
+@dataclass(frozen=True)
+class Network:
+    """A partitioned network, with what the import of its regions depends on.
+
+    ``samples`` are the frames that TIDL calibrates with, each with an array for every input of the
+    network in its order. ``options`` are those of the target.
+    """
+
+    module: tvm.IRModule
+    partition: Partition
+    samples: Sequence[Mapping[str, npt.NDArray[Any]]]
+    options: TidlOptions
+
+    @property
+    def regions(self) -> list[Region]:
+        return [r for r in self.partition.regions if r.device == "tidl"]
+
+    def function(self, region: Region) -> relax.Function:
+        return self.module[region.name]
+
+
+@dataclass(frozen=True)
+class Written:
+    """One region as it was written: its sub-model, what TI's tool is told, its grids."""
+
+    region: Region
+    model: SubModel
+    imported: RegionImport
+
+
+def write_artifacts(network: Network, folder: Path) -> list[RegionArtifacts]:
+    """Write everything but what TI's tools make of it into ``folder``, which is empty.
+
+    Raises UserError for an operator that has no form in a sub-model.
+    """
+    written = [
+        write_region(network, region, number, folder)
+        for number, region in enumerate(network.regions)
+    ]
+    digests = write_calibration(network, written, folder)
+    write_text(folder / "relay.nfo", json.dumps(nfo(network, written), indent=1) + "\n")
+    write_text(folder / "allowedNode.txt", allowed_nodes(network))
+    return [described(network, one, digest) for one, digest in zip(written, digests, strict=True)]
+
+
+def write_region(network: Network, region: Region, number: int, folder: Path) -> Written:
+    """Write a region's sub-model, its layers and what TI's tool is told."""
+    function = network.function(region)
+    model = sub_model(function, number)
+    types = {dtype_of(b.var) for b in bindings_of(function)}
+    bits = network.options.number("tensor_bits")
+    prequantised = any(short_name(b.value) == "quantize" for b in bindings_of(function))
+    imported = RegionImport(
+        number,
+        model.inputs,
+        model.outputs,
+        boundary_grids(function),
+        (16 if types & {"int16", "uint16"} else 8) if prequantised else bits,
+        prequantised,
+    )
+    (folder / f"{imported.stem}.onnx").write_bytes(model.data)
+    write_text(folder / f"{imported.stem}.layer_info.txt", layer_info(model))
+    told = import_config(imported, network.options.values, len(network.samples))
+    write_text(folder / imported.config_file, told)
+    return Written(region, model, imported)
+
+
+def bindings_of(function: relax.Function) -> list[relax.VarBinding]:
+    return main_bindings(tvm.IRModule({"main": function}))
+
+
+def write_calibration(network: Network, written: Sequence[Written], folder: Path) -> list[str]:
+    """Write each region's inputs, sample after sample; return the files' digests.
+
+    A sample's inputs follow each other; elements are in the order of their axes, little-endian.
+    """
+    if not written:
+        return []
+    wanted = list(dict.fromkeys(t for one in written for t in one.region.inputs))
+    files = [folder / one.imported.calibration_file for one in written]
+    digests = [hashlib.sha256() for _ in files]
+    for file in files:
+        file.touch()
+    for values in tensor_values(network.module, network.partition, network.samples, wanted):
+        for one, file, total in zip(written, files, digests, strict=True):
+            frame = b"".join(raw_bytes(values[tensor]) for tensor in one.region.inputs)
+            total.update(frame)
+            with file.open("ab") as stream:
+                stream.write(frame)
+    return [total.hexdigest() for total in digests]
+
+
+def raw_bytes(array: npt.NDArray[Any]) -> bytes:
+    return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
+
+
+def layer_info(model: SubModel) -> str:
+    """Return a line a layer: its number, its ONNX operator, its name."""
+    nodes = onnx.load_model_from_string(model.data).graph.node
+    return "".join(f"{i} {n.op_type} {n.name or n.output[0]}\n" for i, n in enumerate(nodes))
+
+
+def allowed_nodes(network: Network) -> str:
+    """Return a line an operator: where it runs, its kind, and its name if the model gave it one."""
+    numbers = {region.name: number for number, region in enumerate(network.regions)}
+    lines = []
+    for region in network.partition.regions:
+        number = numbers.get(region.name)
+        place = region.device if number is None else f"subgraph{number}"
+        for binding in bindings_of(network.function(region)):
+            if short_name(binding.value) not in CONVERSIONS:
+                name = binding.var.name if is_source_name(str(binding.var.name)) else "-"
+                lines.append(f"{place} {short_name(binding.value)} {name}\n")
+    return "".join(lines)
+
+
+def nfo(network: Network, written: Sequence[Written]) -> dict[str, Any]:
+    """Return what TI's compilers write to ``relay.nfo``, under its names.
+
+    Zero points and inverse scales are those of the inputs, then of the outputs.
+    """
+    others = [r for r in network.partition.regions if r.device != "tidl"]
+    return {
+        "tvm": {
+            "is_nchw": 1,
+            "macs": sum(r.macs for r in others),
+            "nodes": counted([network.function(r) for r in others]),
+        },
+        "subgraphs": [
+            {
+                "name": f"tidl_{one.imported.number}",
+                "is_nchw": 1,
+                "macs": one.region.macs,
+                "ninputs": len(one.model.inputs),
+                "noutputs": len(one.model.outputs),
+                "inouts_zp": [g.zero_point for g in one.imported.grids],
+                "inouts_scale_inv": [1 / g.scale for g in one.imported.grids],
+                "nodes": counted([network.function(one.region)]),
+            }
+            for one in written
+        ],
+    }
+
+
+def counted(functions: Sequence[relax.Function]) -> dict[str, int]:
+    """Count operators by their name."""
+    names = [short_name(b.value) for f in functions for b in bindings_of(f)]
+    return dict(sorted(Counter(n for n in names if n != "constant").items()))
+
+
+def described(network: Network, one: Written, digest: str) -> RegionArtifacts:
+    """Return what the record says of a region."""
+    imported, inputs = one.imported, len(one.model.inputs)
+    tensors = [*zip(one.model.inputs, one.region.inputs, strict=True),
+               *zip(one.model.outputs, one.region.outputs, strict=True)]  # fmt: skip
+    sides = [
+        BoundaryTensor(t.name, name, t.shape, t.dtype, grid.scale, grid.zero_point)
+        for (t, name), grid in zip(tensors, imported.grids, strict=True)
+    ]
+    return RegionArtifacts(
+        number=imported.number,
+        region=one.region.name,
+        inputs=tuple(sides[:inputs]),
+        outputs=tuple(sides[inputs:]),
+        bits=imported.bits,
+        prequantised=imported.prequantised,
+        macs=one.region.macs,
+        operators=counted([network.function(one.region)]),
+        calibration_sha256=digest,
+    )
+
+
+def write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", newline="\n")

@@ -1,0 +1,63 @@
+"""The grids of the integers that a region reads and hands over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import tvm
+from tvm import relax
+
+from firmwright.partition.grouping import read_variables
+from firmwright.partition.operators import LAYOUT
+from firmwright.transforms.rewriting import constant_array, main_bindings, operator_name
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A real number is ``scale`` times (integer - ``zero_point``); a float is itself."""
+
+    scale: float = 1.0
+    zero_point: int = 0
+
+
+def boundary_grids(function: relax.Function) -> list[Grid]:
+    """Return the grids of a region's inputs, then of its outputs.
+
+    An input has that of the dequantize that reads it, an output that of the quantize that makes
+    it, also where elements are moved in between.
+    """
+    bindings = main_bindings(tvm.IRModule({"main": function}))
+    makers = {b.var: b.value for b in bindings}
+    return [
+        *(grid_read(v, bindings) for v in function.params),
+        *(grid_made(v, makers) for v in function.body.body.fields),
+    ]
+
+
+def grid_read(tensor: relax.Var, bindings: Sequence[relax.VarBinding]) -> Grid:
+    """Return the grid by which a tensor's first reader that is a dequantize takes it."""
+    same = {tensor}
+    for binding in bindings:
+        if same.isdisjoint(read_variables(binding.value)):
+            continue
+        name = operator_name(binding.value)
+        if name == "relax.dequantize":
+            return grid_of(binding.value)
+        if name in LAYOUT:
+            same.add(binding.var)
+    return Grid()
+
+
+def grid_made(tensor: relax.Var, makers: Mapping[relax.Var, relax.Expr]) -> Grid:
+    """Return the grid of the quantize that a tensor comes from."""
+    value = makers.get(tensor)
+    while operator_name(value) in LAYOUT:
+        value = makers.get(read_variables(value)[0])
+    return grid_of(value) if operator_name(value) == "relax.quantize" else Grid()
+
+
+def grid_of(call: tvm.ir.Call) -> Grid:
+    """Return the one grid of a quantize or dequantize of activations."""
+    scale, zero_point = (constant_array(a).reshape(-1)[0] for a in call.args[1:3])
+    return Grid(float(scale), int(zero_point))

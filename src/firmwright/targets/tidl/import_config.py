@@ -1,0 +1,179 @@
+"""What TI's import tool is told of a region: its text file of ``key = value``.
+
+The keys and their numbers are those that the tool prints for ``--help``, that TI's user guide lists
+(TIDL-RT importer, 08_02 and later) and that ``itidl_ti.h`` defines; what accompanies raw data is
+that of the importer in TI's TVM. Nobody publishes in which order a file of raw data has several
+inputs, nor whether a graph with its own quantize may start with integers: unverified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from firmwright.errors import UserError
+from firmwright.models import Tensor
+from firmwright.targets.tidl.boundary import Grid
+from firmwright.targets.tidl.option_table import OPTIONS, Value
+
+ONNX_MODEL = 2
+RAW_DATA = 1
+NCHW = 0
+ELEMENT_TYPES = {"uint8": 0, "int8": 1, "uint16": 2, "int16": 3, "float32": 6}
+AXES = ("numBatches", "inDIM1", "inDIM2", "inNumChannels", "inHeight", "inWidth")
+
+QUANTIZATION_STYLES = {0: 2, 1: 3, 3: 5, 4: 6}
+"""``quantizationStyle`` by the option ``quantization_scale_type``."""
+CALIBRATION_OPTIONS = {0: 64, 1: 7, 2: 0}
+"""``calibrationOption`` by ``accuracy_level``: ranges of biases; clipping and biases; neither."""
+CALIBRATION_BITS = {
+    "activation_clipping": 1,
+    "weight_clipping": 2,
+    "bias_calibration": 4,
+    "channel_wise_quantization": 8,
+}
+"""What ``accuracy_level`` 9 sums up."""
+KEYS = {
+    "debug_level": "debugTraceLevel",
+    "advanced_options:calibration_iterations": "biasCalibrationIterations",
+    "advanced_options:output_feature_16bit_names_list": "outputFeature16bitNamesList",
+    "advanced_options:params_16bit_names_list": "params16bitNamesList",
+    "advanced_options:mixed_precision_factor": "mixedPrecisionFactor",
+    "advanced_options:inference_mode": "inferenceMode",
+    "advanced_options:num_cores": "numCores",
+    "advanced_options:single_core_layers_names_list": "singleCoreLayersNames",
+    "advanced_options:high_resolution_optimization": "enableHighResOptimization",
+    "advanced_options:pre_batchnorm_fold": "foldPreBnConv2D",
+    "advanced_options:packetize_mode": "packetizeMode",
+}
+"""Options that the tool takes as they are."""
+WITHOUT_KEY = tuple(
+    f"advanced_options:{name}"
+    for name in ("batch_mode", "partial_init_during_compile", "network_name")
+)
+"""Options of TI's runtimes for which the tool's own file has no published key."""
+
+
+@dataclass(frozen=True)
+class RegionImport:
+    """A region as the tool sees it; ``grids`` are those of inputs, then outputs.
+
+    ``prequantised`` tells that the sub-model has its own quantize and dequantize.
+    """
+
+    number: int
+    inputs: Sequence[Tensor]
+    outputs: Sequence[Tensor]
+    grids: Sequence[Grid]
+    bits: int
+    prequantised: bool
+
+    @property
+    def stem(self) -> str:
+        return f"subgraph{self.number}"
+
+    @property
+    def config_file(self) -> str:
+        return f"tidl_import_{self.stem}.txt"
+
+    @property
+    def calibration_file(self) -> str:
+        return f"calib_raw_data{self.number}.bin"
+
+    @property
+    def results(self) -> tuple[str, str]:
+        """Names of the network and of its description of inputs and outputs."""
+        return f"{self.stem}_net.bin", f"{self.stem}_params_1.bin"
+
+
+def import_config(region: RegionImport, options: Mapping[str, Value], frames: int) -> str:
+    """Return the file's text; every path in it is relative to the file's folder.
+
+    ``options`` are those of the target, ``frames`` the number of calibration samples.
+    """
+    inputs, outputs = region.inputs, region.outputs
+    grids = region.grids[: len(inputs)], region.grids[len(inputs) :]
+    style = int(str(options["advanced_options:quantization_scale_type"]))
+    values: dict[str, object] = {
+        "modelType": ONNX_MODEL,
+        "inputNetFile": f'"{region.stem}.onnx"',
+        "outputNetFile": f'"{region.results[0]}"',
+        "outputParamsFile": f'"{region.stem}_params_"',
+        "numParamBits": region.bits,
+        "numFeatureBits": region.bits,
+        "preQuantizedModel": int(region.prequantised),
+        "quantizationStyle": QUANTIZATION_STYLES[style],
+        "calibrationOption": 0 if region.prequantised else calibration_option(options),
+        "numFrames": frames,
+        "numFramesBiasCalibration": frames,
+        "inFileFormat": RAW_DATA,
+        "inData": f'"{region.calibration_file}"',
+        "inDataNamesList": names(t.name for t in inputs),
+        "outDataNamesList": names(t.name for t in outputs),
+        # The firmware hands over what the processor computes with, not what TIDL would like.
+        "addDataConvertToNet": 3,
+        **numbered("in", inputs, grids[0]),
+        "rawDataInElementType": listed(element_type(t) for t in inputs),
+        **{axis: listed(lengths) for axis, lengths in zip(AXES, shapes(inputs), strict=True)},
+        **numbered("out", outputs, grids[1]),
+        **taken_over(options),
+    }
+    return "".join(f"{key} = {value}\n" for key, value in values.items())
+
+
+def calibration_option(options: Mapping[str, Value]) -> int:
+    level = int(str(options["accuracy_level"]))
+    if level in CALIBRATION_OPTIONS:
+        return CALIBRATION_OPTIONS[level]
+    return sum(
+        bit for name, bit in CALIBRATION_BITS.items() if options[f"advanced_options:{name}"] == 1
+    )
+
+
+def taken_over(options: Mapping[str, Value]) -> dict[str, object]:
+    """Return what the tool is told in the words of TI's options."""
+    stated = {KEYS[name]: value for name, value in options.items() if name in KEYS and value != ()}
+    return {k: names(v) if isinstance(v, tuple) else v for k, v in stated.items()}
+
+
+def untold(options: Mapping[str, Value]) -> list[str]:
+    """Return the options that were set and that the tool cannot be told."""
+    defaults = {option.name: option.default for option in OPTIONS}
+    return [name for name in WITHOUT_KEY if options[name] != defaults[name]]
+
+
+def names(listed: Iterable[str]) -> str:
+    return f'"{",".join(listed)}"'
+
+
+def numbered(side: str, tensors: Sequence[Tensor], grids: Sequence[Grid]) -> Mapping[str, str]:
+    """Return what inputs (``in``) and outputs (``out``) have alike, a number a tensor."""
+    return {
+        f"{side}ElementType": listed(element_type(t) for t in tensors),
+        f"{side}TensorScale": listed(1 / g.scale for g in grids),
+        f"{side}ZeroPoint": listed(g.zero_point for g in grids),
+        f"{side}Layout": listed(NCHW for _ in tensors),
+    }
+
+
+def listed(numbers: Iterable[float]) -> str:
+    return " ".join(f"{number:.9g}" for number in numbers)
+
+
+def element_type(tensor: Tensor) -> int:
+    if tensor.dtype not in ELEMENT_TYPES:
+        known = ", ".join(ELEMENT_TYPES)
+        raise UserError(f"tidl: a region hands over {tensor.dtype}; TIDL's tool takes {known}")
+    return ELEMENT_TYPES[tensor.dtype]
+
+
+def shapes(tensors: Sequence[Tensor]) -> list[list[int]]:
+    """Return the lengths of TIDL's six axes, each of all tensors; short shapes are at the end.
+
+    The first of four axes or more is the batch, which is 1 for shapes of fewer.
+    """
+    rows = []
+    for tensor in tensors:
+        whole = tensor.shape if len(tensor.shape) > 3 else (1, *tensor.shape)
+        rows.append([whole[0], *(1,) * (len(AXES) - len(whole)), *whole[1:]])
+    return [list(column) for column in zip(*rows, strict=True)]

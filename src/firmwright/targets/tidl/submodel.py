@@ -1,0 +1,231 @@
+"""A region as an ONNX graph of its own, for TI's import tool: quantised as it is, or float."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import tvm
+from onnx import helper
+from tvm import relax
+
+from firmwright.models import ModelInterface, Tensor
+from firmwright.models.interface import ELEMENT_BYTES
+from firmwright.quantize.export import (
+    ELEMENTWISE,
+    TO_CHANNELS_FIRST,
+    Exporter,
+    NotExportableError,
+    Value,
+    numbers,
+)
+from firmwright.quantize.graph import INT16_OPSET
+from firmwright.targets.tidl.lowering import described
+from firmwright.transforms.rewriting import (
+    constant_array,
+    dtype_of,
+    main_bindings,
+    operator_name,
+    static_shape,
+)
+
+MORE_ELEMENTWISE = {
+    "relax.acos": "Acos", "relax.asin": "Asin", "relax.asinh": "Asinh", "relax.atan": "Atan",
+    "relax.cos": "Cos", "relax.cosh": "Cosh", "relax.sin": "Sin", "relax.sinh": "Sinh",
+    "relax.tan": "Tan",
+}  # fmt: skip
+REDUCTIONS = {"relax.max": "ReduceMax", "relax.min": "ReduceMin", "relax.sum": "ReduceSum"}
+RESIZE_ROUNDING = {"round": "round_prefer_floor", "floor": "floor", "ceil": "ceil"}
+
+
+@dataclass(frozen=True)
+class SubModel:
+    """An ONNX graph whose ``inputs`` and ``outputs`` are the region's boundary, in its order.
+
+    They are called ``tidl_<number>_i0`` … and ``tidl_<number>_o0`` …, as TI's compilers call
+    them, and have the boundary's shapes and types: integers stay integers.
+    """
+
+    data: bytes
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+
+def sub_model(function: relax.Function, number: int) -> SubModel:
+    """Write the ``number``-th region's function as ONNX.
+
+    Raises UserError listing the operators that have no form here.
+    """
+    module = tvm.IRModule({"main": function.without_attr("global_symbol")})
+    sides = []
+    for letter, variables in (("i", function.params), ("o", function.body.body.fields)):
+        tensors = [described(v) for v in variables]
+        sides.append(
+            tuple(
+                Tensor(f"tidl_{number}_{letter}{index}", t.shape, t.dtype)
+                for index, t in enumerate(tensors)
+            )
+        )
+    inputs, outputs = sides
+    exporter = RegionExporter(module, ModelInterface("relax", "", inputs, outputs, ()))
+    return SubModel(exporter.run(), inputs, outputs)
+
+
+class RegionExporter(Exporter):
+    """Also writes what the quantiser does not: quantised tensors, and more of TIDL's operators."""
+
+    refusal = "tidl: operators that have no form in a sub-model:"
+
+    def __init__(self, module: tvm.IRModule, interface: ModelInterface) -> None:
+        super().__init__(module, interface)
+        computed = {dtype_of(b.var) for b in main_bindings(module)}
+        if computed.union(t.dtype for t in interface.inputs) & {"int16", "uint16"}:
+            self.opset = INT16_OPSET
+
+    def converter(self, name: str) -> Callable[[tvm.ir.Call], Value]:
+        more: dict[str, Callable[[tvm.ir.Call], Value]] = {
+            "relax.quantize": self.quantize,
+            "relax.dequantize": self.dequantize,
+            "relax.astype": self.cast,
+            "relax.argmax": self.argmax,
+            "relax.nn.conv2d_transpose": self.transposed_convolution,
+            "relax.nn.layer_norm": self.layer_norm,
+            "relax.nn.gelu": self.gelu,
+            "relax.image.resize2d": self.resize,
+            "relax.strided_slice": self.slice,
+            **dict.fromkeys(MORE_ELEMENTWISE, self.function),
+            **dict.fromkeys(REDUCTIONS, self.reduction),
+            **dict.fromkeys(("relax.maximum", "relax.minimum"), self.extreme),
+        }
+        return more[name] if name in more else super().converter(name)
+
+    def quantize(self, call: tvm.ir.Call) -> Value:
+        return self.on_grid("QuantizeLinear", call, dtype_of(call))
+
+    def dequantize(self, call: tvm.ir.Call) -> Value:
+        return self.on_grid("DequantizeLinear", call, dtype_of(call.args[0]))
+
+    def on_grid(self, kind: str, call: tvm.ir.Call, integers: str) -> Value:
+        """Write a quantize or dequantize; ``integers`` is the type on the quantised side."""
+        scale, zero_point = (constant_array(a) for a in call.args[1:3])
+        source = self.value(call.args[0])
+        if scale.size == 1:
+            grid = [scale.reshape(()), zero_point.reshape(-1)[0].reshape(())]
+            names = [self.constant(grid[0]), self.constant(grid[1].astype(integers))]
+            return Value(self.emit(kind, [source.name, *names]), source.channels_first)
+        zero_points = np.broadcast_to(zero_point.reshape(-1), scale.reshape(-1).shape)
+        grids = [scale.reshape(-1), zero_points.astype(integers)]
+        names = [self.plain(source), *(self.constant(g) for g in grids)]
+        return Value(self.emit(kind, names, axis=int(call.attrs.axis)))
+
+    def cast(self, call: tvm.ir.Call) -> Value:
+        source = self.value(call.args[0])
+        kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype_of(call)))
+        return Value(self.emit("Cast", [source.name], to=kind), source.channels_first)
+
+    def function(self, call: tvm.ir.Call) -> Value:
+        source = self.value(call.args[0])
+        kind = MORE_ELEMENTWISE[operator_name(call)]
+        return Value(self.emit(kind, [source.name]), source.channels_first)
+
+    def extreme(self, call: tvm.ir.Call) -> Value:
+        """Write a maximum or minimum; of 8-bit integers, which ONNX Runtime has not, in int32."""
+        integers = dtype_of(call)
+        if integers == "float32":
+            return self.elementwise(call)
+        if ELEMENT_BYTES[integers] >= 4 or "int" not in integers:
+            raise NotExportableError
+        wide, narrow = (helper.np_dtype_to_tensor_dtype(np.dtype(t)) for t in ("int32", integers))
+        names = [self.emit("Cast", [self.plain(self.value(a))], to=wide) for a in call.args]
+        result = self.emit(ELEMENTWISE[operator_name(call)], names)
+        return Value(self.emit("Cast", [result], to=narrow))
+
+    def argmax(self, call: tvm.ir.Call) -> Value:
+        source = self.plain(self.value(call.args[0]))
+        kept = int(call.attrs.keepdims)
+        return Value(self.emit("ArgMax", [source], axis=int(call.attrs.axis), keepdims=kept))
+
+    def reduction(self, call: tvm.ir.Call) -> Value:
+        kind, attrs = REDUCTIONS[operator_name(call)], call.attrs
+        rank = len(static_shape(call.args[0]))
+        axes = list(range(rank)) if attrs.axis is None else numbers(attrs.axis)
+        source, kept = self.plain(self.value(call.args[0])), int(attrs.keepdims)
+        if kind == "ReduceSum" or self.opset >= 18:  # the axes became an input
+            stated = self.constant(np.array(axes, "int64"))
+            return Value(self.emit(kind, [source, stated], keepdims=kept))
+        return Value(self.emit(kind, [source], axes=axes, keepdims=kept))
+
+    def mean(self, call: tvm.ir.Call) -> Value:
+        """Write a mean; the axes became an input in operator set 18."""
+        if self.opset < 18:
+            return super().mean(call)
+        rank = len(static_shape(call.args[0]))
+        axes = range(rank) if call.attrs.axis is None else numbers(call.attrs.axis)
+        stated = self.constant(np.array([axis % rank for axis in axes], "int64"))
+        source, kept = self.plain(self.value(call.args[0])), int(call.attrs.keepdims)
+        return Value(self.emit("ReduceMean", [source, stated], keepdims=kept))
+
+    def kernel(self, weights: relax.Expr, order: list[int]) -> str:
+        """Return weights that may be dequantized, which the quantiser's may not."""
+        name = self.plain(self.value(weights))
+        return name if order == sorted(order) else self.transposed(name, tuple(order))
+
+    def transposed_convolution(self, call: tvm.ir.Call) -> Value:
+        a = call.attrs
+        layout = str(a.data_layout)
+        order = [str(a.kernel_layout).index(letter) for letter in "IOHW"]
+        result = self.emit(
+            "ConvTranspose",
+            [self.in_layout(call.args[0], layout), self.kernel(call.args[1], order)],
+            strides=numbers(a.strides),
+            pads=numbers(a.padding),
+            output_padding=numbers(a.output_padding),
+            dilations=numbers(a.dilation),
+            group=int(a.groups),
+        )
+        return Value(result, layout == "NHWC")
+
+    def layer_norm(self, call: tvm.ir.Call) -> Value:
+        rank = len(static_shape(call))
+        axes = sorted(axis % rank for axis in numbers(call.attrs.axes))
+        if axes != list(range(axes[0], rank)):
+            raise NotExportableError
+        names = [self.plain(self.value(a)) for a in call.args]
+        epsilon = float(call.attrs.epsilon)
+        return Value(self.emit("LayerNormalization", names, axis=axes[0], epsilon=epsilon))
+
+    def gelu(self, call: tvm.ir.Call) -> Value:
+        """Write x / 2 * (1 + erf(x / sqrt(2))): ONNX has Gelu since operator set 20."""
+        x = self.value(call.args[0])
+        half, one, root = (self.constant(np.array(c, "float32")) for c in (0.5, 1.0, np.sqrt(2)))
+        erf = self.emit("Erf", [self.emit("Div", [x.name, root])])
+        product = self.emit("Mul", [x.name, self.emit("Add", [erf, one])])
+        return Value(self.emit("Mul", [product, half]), x.channels_first)
+
+    def resize(self, call: tvm.ir.Call) -> Value:
+        a = call.attrs
+        layout, method = str(a.layout), str(a.method)
+        if method not in ("nearest_neighbor", "linear"):
+            raise NotExportableError
+        shape = [static_shape(call)[layout.index(axis)] for axis in "NCHW"]
+        size = self.constant(np.array(shape, "int64"))
+        nearest = {"nearest_mode": RESIZE_ROUNDING[str(a.rounding_method) or "round"]}
+        result = self.emit(
+            "Resize",
+            [self.in_layout(call.args[0], layout), "", "", size],
+            mode="nearest" if method == "nearest_neighbor" else "linear",
+            coordinate_transformation_mode=str(a.coordinate_transformation_mode),
+            **(nearest if method == "nearest_neighbor" else {}),
+        )
+        return Value(result, layout == "NHWC")
+
+    def slice(self, call: tvm.ir.Call) -> Value:
+        axes, begins, ends, *strides = ([int(n.value) for n in part] for part in call.args[1:])
+        steps = strides[0] if strides else [1] * len(axes)
+        source = self.value(call.args[0])
+        if source.channels_first:
+            rank = len(TO_CHANNELS_FIRST)
+            axes = [TO_CHANNELS_FIRST.index(axis % rank) for axis in axes]
+        stated = [self.constant(np.array(n, "int64")) for n in (begins, ends, axes, steps)]
+        return Value(self.emit("Slice", [source.name, *stated]), source.channels_first)

@@ -1,0 +1,176 @@
+"""artifacts: what TI's tools need of each region that TIDL takes, and what they make of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from firmwright.errors import UserError
+from firmwright.recipe.quantization import Inputs
+
+from . import run as run_stage
+from .jobs import Job
+from .partition import mix_options
+from .samples import columns_on_grid, sample_files
+from .stage import NETWORK, Stage
+
+if TYPE_CHECKING:
+    from firmwright.data.samples import Sample
+    from firmwright.targets.tidl.artifacts import Network
+
+FRAMES = "advanced_options:calibration_frames"
+NO_SAMPLES = (
+    "target: tidl: there are no samples to calibrate with, and TI's tools would take random "
+    "numbers; state `quantize: {calibration: {inputs: …}}`, or `run: {inputs: …}` for a model that "
+    "is quantised already"
+)
+
+
+def calibration_inputs(job: Job) -> tuple[Inputs, int | None, str]:
+    """Return where the samples are that TIDL calibrates with, how many, and the recipe's key.
+
+    Raises UserError where the recipe names none.
+    """
+    quantize = job.recipe.quantize
+    if quantize and quantize.calibration.inputs is not None:
+        return quantize.calibration.inputs, quantize.calibration.samples, "quantize.calibration"
+    given = run_stage.given_samples(job)
+    if given is None:
+        raise UserError(NO_SAMPLES)
+    return given, None, "run" if job.recipe.run.inputs is not None else "evaluate"
+
+
+def inputs(job: Job) -> list[Path]:
+    quantize = job.recipe.quantize
+    calibration = quantize.calibration.inputs if quantize else None
+    return sample_files(job, calibration or run_stage.given_samples(job))
+
+
+def options(job: Job) -> Any:
+    """Return the mix, and where samples come from."""
+    canonical = job.recipe.canonical()
+    quantize = canonical.get("quantize") or {}
+    return {
+        "mix": mix_options(job),
+        "name": artifacts_name(job),
+        "calibration": quantize.get("calibration"),
+        "inputs": run_stage.given_inputs(job),
+    }
+
+
+def artifacts_name(job: Job, batch: int = 0) -> str:
+    """Return the folder's name as TI composes it: ``resnet8_J721S2_target_tidl_noc7x``."""
+    from firmwright.recipe.recipe import is_platform_file
+    from firmwright.toolchain import load_platform
+
+    recipe = job.recipe
+    platform = job.platform
+    if not is_platform_file(recipe.platform):
+        platform = load_platform(recipe.platform)
+    name = platform.aliases[0] if platform.aliases else platform.name
+    built_for = "target" if recipe.compile_for_device and platform.name != "host" else "host"
+    devices = [device.name for device in recipe.target]
+    c7x = "c7x" if "c7x" in devices else "noc7x"
+    size = f"_bs{batch}" if batch else ""
+    return f"{recipe.name}_{name}_{built_for}_tidl_{c7x}{size}"
+
+
+def run(job: Job, folder: Path) -> None:
+    """Write ``artifacts.json`` and the folder of artifacts."""
+    from firmwright.models import ModelInterface
+    from firmwright.quantize.samples import sample_digest
+    from firmwright.records import read_record, write_record
+    from firmwright.targets.tidl.artifacts import TEMPORARY, Artifacts, write_artifacts
+
+    model = read_record(job.folder("model") / "model.json", ModelInterface)
+    size = batch_size(job)
+    network = partitioned_network(job, size)
+    name = artifacts_name(job, size)
+    temporary = folder / name / TEMPORARY
+    temporary.mkdir(parents=True)
+    regions = write_artifacts(network, temporary)
+    record = Artifacts(
+        folder=name,
+        model=model.sha256,
+        frames=len(network.samples),
+        samples=tuple(sample_digest(s) for s in network.samples),
+        tools=None,
+        regions=tuple(regions),
+    )
+    write_record(folder / "artifacts.json", record)
+
+
+def batch_size(job: Job) -> int:
+    """Return the samples of an inference where the recipe asks for several, else 0."""
+    from firmwright.planning.batch import BatchLayout
+    from firmwright.records import read_record
+
+    if not job.has("batch"):
+        return 0
+    return read_record(job.folder("partition") / "batch.json", BatchLayout).size
+
+
+def partitioned_network(job: Job, batch: int) -> Network:
+    """Read the regions, and the samples for them."""
+    import tvm
+
+    from firmwright.partition import Partition
+    from firmwright.records import read_record
+    from firmwright.targets.tidl.artifacts import Network
+    from firmwright.targets.tidl.options import read_options
+
+    source = job.folder("partition")
+    (device,) = (d for d in job.mix if d.name == "tidl")
+    options = read_options(device.context)
+    partition = read_record(source / "partition.json", Partition)
+    offloads = any(region.device == "tidl" for region in partition.regions)
+    frames = options.number(FRAMES)
+    stated = FRAMES in device.context.options
+    samples = calibration_samples(job, batch or 1, frames, stated) if offloads else []
+    return Network(
+        module=tvm.ir.load_json((source / "module.json").read_text(encoding="utf-8")),
+        partition=partition,
+        samples=samples,
+        options=options,
+    )
+
+
+def calibration_samples(job: Job, batch: int, frames: int, stated: bool) -> list[Sample]:
+    """Return the frames that TIDL calibrates with, of ``batch`` samples each.
+
+    There are ``frames`` of them, or fewer where the recipe did not state their number. Raises
+    UserError, naming the recipe's key, for data that does not fit or is too little.
+    """
+    from firmwright.models import ModelInterface
+    from firmwright.records import read_record
+    from firmwright.verify.batches import joined_samples
+    from firmwright.verify.samples import as_samples
+
+    given, limit, key = calibration_inputs(job)
+    interface = read_record(job.folder(job.network) / "model.json", ModelInterface)
+    try:
+        columns = columns_on_grid(job, interface, given, limit)
+    except UserError as error:
+        raise UserError(f"target: tidl: {key}.inputs, to calibrate with: {error}") from error
+    held = min(len(c.arrays) for c in columns.values())
+    if held < (frames if stated else 1) * batch:
+        wanted = f"{FRAMES}={frames}" if stated else "a calibration"
+        each = f" of {batch} samples each" if batch > 1 else ""
+        raise UserError(
+            f"target: tidl: {key}.inputs gives {held} samples; {wanted} takes "
+            f"{frames if stated else 1} frames{each}"
+        )
+    frames = min(frames, held // batch)
+    return joined_samples(as_samples(columns, frames * batch), batch)
+
+
+STAGE = Stage(
+    name="artifacts",
+    sentence="write what TI's tools need of each region",
+    needs=("model", NETWORK, "batch", "partition"),
+    code=("targets/tidl", "partition", "quantize", "data", "verify", "transforms", "user_code.py",
+          "records.py"),
+    options=options,
+    inputs=inputs,
+    run=run,
+)  # fmt: skip
