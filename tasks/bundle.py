@@ -61,6 +61,12 @@ def run(job: Job, folder: Path) -> None:
             f"   {job.recipe.name}: nothing to compare: {job.emulator} counts no instructions, and "
             f"{job.platform.name} states no `timing`"
         )
+    if job.module and not job.has("module"):
+        makefile = job.folder("sources") / job.recipe.target[-1].name / "Makefile"
+        print(
+            f"   {job.recipe.name}: {job.module.toolchain.variable} is not set: no module for the "
+            f"chip was built; {makefile} does"
+        )
     print(f"   {job.bundle}: {archive.stat().st_size:,} bytes, {len(contents)} files")
 
 
@@ -73,6 +79,9 @@ def collect(job: Job) -> dict[str, bytes]:
             contents[name] = (job.folder(stage) / name).read_bytes()
     if job.has("stats"):
         contents[f"stats/{job.stats_file}"] = (job.folder("stats") / job.stats_file).read_bytes()
+    if job.has("module"):
+        contents |= {f"module/{name}": data for name, data in files_below(job.folder("module"))
+                     if not name.endswith(".obj")}  # fmt: skip
     contents |= {f"src/{name}": data for name, data in files_below(project)}
     if job.has("artifacts"):
         contents |= artifacts(job)
@@ -203,6 +212,7 @@ STAGE = Stage(
         "kernels",
         "plan",
         "sources",
+        "module",
         "firmware",
         "run",
         "stats",

@@ -29,6 +29,7 @@ from . import (
     lock,
     mapping,
     model,
+    module,
     objects,
     partition,
     plan,
@@ -43,7 +44,7 @@ from .reporter import StageReporter
 
 LINE_OF_WORK = (
     model, calibration, quantized, batch, partition, artifacts, kernels, accuracy, plan, sources,
-    objects, firmware, run, stats, comparison, mapping, demo, bundle,
+    module, objects, firmware, run, stats, comparison, mapping, demo, bundle,
 )  # fmt: skip
 STAGES = tuple(m.STAGE for m in LINE_OF_WORK)
 

@@ -22,10 +22,10 @@ from firmwright.targets.own import load_own_target, template_folder
 from firmwright.toolchain import (
     Build,
     Platform,
-    Toolchain,
     compiler_folder,
     load_platform,
     load_toolchain,
+    module_build,
     on_host,
     platform_names,
     toolchain_names,
@@ -91,6 +91,8 @@ class Job:
             "mapping": recipe.compare or None,
             "demo": recipe.demo,
         }
+        if stage == "module":
+            return self.module is not None and bool(os.environ.get(self.module.toolchain.variable))
         if stage in FIRMWARE_STAGES and not self.platform.emulators:
             return False
         if stage in ("stats", "comparison") and self.emulator not in COUNTING_EMULATORS:
@@ -134,6 +136,11 @@ class Job:
         recipe = self.recipe
         own = own_targets(recipe)
         return load_mix(recipe.target, self.platform, recipe.rounding, recipe.fuse_layers, own)
+
+    @cached_property
+    def module(self) -> Build | None:
+        """What builds the part of the network that the last device's own core loads."""
+        return module_build(self.platform, self.recipe.target[-1].name)
 
     def task(self, stage: str) -> str:
         """Return the name of a stage's task; doit remembers each platform's by itself."""
@@ -225,38 +232,43 @@ class Job:
         file = detection.classes.file if detection else None
         return [] if file is None or file.path is None else [self.recipe.resolve(file.path)]
 
-    @cached_property
-    def toolchain_identity(self) -> list[Any]:
-        """Return what tells one installed compiler from another, without starting it."""
-        toolchain = self.build.toolchain
-        if toolchain.python_module:
-            return [toolchain.python_module, version(toolchain.python_module)]
-        if toolchain.variable:
-            return folder_identity(toolchain, self.platform.architecture)
-        program = which(toolchain.program)
-        if program is None:
-            return [toolchain.program]
-        status = Path(program).stat()
-        return [toolchain.program, status.st_size, status.st_mtime_ns]
+    @property
+    def builds(self) -> list[Build]:
+        """Return what compiles: the platform's toolchain, and a module's where one is built."""
+        return [self.build, *([self.module] if self.module and self.has("module") else [])]
 
     @cached_property
     def build_settings(self) -> dict[str, Any]:
         """Return everything of platform and toolchain that decides about objects and firmware."""
-        return {
-            "toolchain": self.build.toolchain.name,
-            "settings": asdict(self.build.settings),
-            "flags": self.build.compile_flags,
-            "compile": self.build.toolchain.compile,
-            "identity": self.toolchain_identity,
-        }
+        return settings_of(self.build)
 
 
-def folder_identity(toolchain: Toolchain, architecture: str) -> list[Any]:
-    """Return what tells one installed folder from another; one that is incomplete has none."""
-    with suppress(UserError):  # the stage that calls the compiler says so
-        folder = compiler_folder(toolchain, architecture)
-        return folder.status if folder else []
-    return []
+def settings_of(build: Build) -> dict[str, Any]:
+    """Return everything of a platform and a toolchain that decides about what they build."""
+    return {
+        "toolchain": build.toolchain.name,
+        "settings": asdict(build.settings),
+        "flags": build.compile_flags,
+        "compile": build.toolchain.compile,
+        "identity": identity(build),
+    }
+
+
+def identity(build: Build) -> list[Any]:
+    """Return what tells one installed compiler from another, without starting it."""
+    toolchain = build.toolchain
+    if toolchain.python_module:
+        return [toolchain.python_module, version(toolchain.python_module)]
+    if toolchain.variable:
+        with suppress(UserError):  # incomplete: the stage that calls it says so
+            folder = compiler_folder(toolchain, build.platform.architecture)
+            return folder.status if folder else []
+        return []
+    program = which(toolchain.program)
+    if program is None:
+        return [toolchain.program]
+    status = Path(program).stat()
+    return [toolchain.program, status.st_size, status.st_mtime_ns]
 
 
 def build_root() -> Path:

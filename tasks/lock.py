@@ -18,7 +18,7 @@ from firmwright.recipe.recipe import lock_path
 
 from . import accuracy, calibration, model, run
 from .freshness import digest
-from .jobs import OVERRIDES, Job
+from .jobs import OVERRIDES, Job, identity
 from .network import rewrite_files
 from .stage import INDEX
 
@@ -74,14 +74,16 @@ def files_and_versions(job: Job) -> Lock:
     from firmwright.lock import LOCK_VERSION, Lock, named_files
     from firmwright.toolchain import find_compiler
 
-    toolchain = job.build.toolchain
     files = named_files(user_files(job), job.recipe.path.parent)
-    compiler = find_compiler(toolchain, job.platform.architecture)
+    compilers = {
+        b.toolchain.name: find_compiler(b.toolchain, b.platform.architecture).version
+        for b in job.builds
+    }
     return Lock(
         LOCK_VERSION,
         {name: digest(path) for name, path in sorted(files.items())},
         {},
-        dict(sorted({**versions(job), toolchain.name: compiler.version}.items())),
+        dict(sorted({**versions(job), **compilers}.items())),
     )
 
 
@@ -177,7 +179,7 @@ def tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
         yield task(job, "locked", check_all, read, False)
         if job.locks:
             files = [str(path) for path in (*user_files(job), *job.locks)]
-            tools = [versions(job), job.toolchain_identity]
+            tools = [versions(job), *map(identity, job.builds)]
             yield task(job, "locked-files", check_files, files, config_changed({"tools": tools}))
 
 

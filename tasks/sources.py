@@ -21,6 +21,7 @@ def options(job: Job) -> Any:
         "c_prefix": recipe.c_prefix,
         "platform": asdict(job.platform),
         "build": job.build_settings,
+        "module": asdict(job.module) if job.module else None,
         "detection": recipe.canonical().get("detection"),
         "demo": recipe.canonical().get("demo"),
     }
@@ -39,6 +40,8 @@ def inputs(job: Job) -> list[Path]:
         used.append("freestanding")
     if job.recipe.detection:
         used.append("postprocess")
+    if job.module:
+        used += ["module", f"{job.recipe.target[-1].name}/{job.module.toolchain.name}"]
     templates = sorted(p for name in used for p in (folder / name).glob("*.j2"))
     return [*templates, *job.device_files, *job.class_files]
 
@@ -59,6 +62,7 @@ def detector(job: Job, interface: ModelInterface) -> Detector | None:
 def run(job: Job, folder: Path) -> None:
     """Write the project: C sources, headers, linker script, Makefile."""
     from firmwright.codegen.kernel import Kernels
+    from firmwright.codegen.module import write_module
     from firmwright.codegen.project import Network, write_project
     from firmwright.models import ModelInterface
     from firmwright.partition import Partition
@@ -77,7 +81,9 @@ def run(job: Job, folder: Path) -> None:
         detector=detector(job, interface),
         demo=job.recipe.demo,
     )
-    write_project(network, job.build, folder, tuple(job.device_templates.values()))
+    variables = write_project(network, job.build, folder, tuple(job.device_templates.values()))
+    if job.module:
+        write_module(variables, job.module, job.recipe.target[-1].name, folder)
     if not job.platform.emulators:
         project, platform = job.folder("sources"), job.platform.name
         print(f"   {job.recipe.name}: {platform} has no emulator; {project}/Makefile builds it")

@@ -27,9 +27,11 @@ from firmwright.postprocess.detector import Detector
 from firmwright.recipe import DemoOptions
 from firmwright.toolchain import Build, makefile_variables
 
+PROGRAM = ("network/weights.c", "application/main.c", "runtime/fw_hal.h")
+"""Templates of a project that make a program of the network."""
+
 NETWORK = ("network/network.h", "network/network.c", "network/regions.h",
-           *(f"network/{h}" for h in HEADERS), "network/weights.h", "network/weights.c",
-           "application/main.c", "runtime/fw_hal.h")  # fmt: skip
+           *(f"network/{h}" for h in HEADERS), "network/weights.h", *PROGRAM)  # fmt: skip
 """Templates that every project has; boards and toolchains add theirs."""
 
 DETECTION = ("postprocess/detection.h", "postprocess/detection.c")
@@ -114,8 +116,13 @@ def project_templates(
     return [*names, "network/region.c.j2", "network/alias.h.j2", makefile]
 
 
-def write_project(network: Network, build: Build, folder: Path, own: tuple[Path, ...] = ()) -> None:
-    """Render all files of the project into ``folder``; ``own`` has a user's devices' templates."""
+def write_project(
+    network: Network, build: Build, folder: Path, own: tuple[Path, ...] = ()
+) -> dict[str, Any]:
+    """Render all files of the project into ``folder``; ``own`` has a user's devices' templates.
+
+    Returns the variables of the templates.
+    """
     env = environment(own)
     inputs = ports(network.interface.inputs)
     outputs = ports(network.interface.outputs)
@@ -150,6 +157,7 @@ def write_project(network: Network, build: Build, folder: Path, own: tuple[Path,
     variables = {**makefile_variables(build, sources), "demo": network.demo is not None}
     makefile = makefile_template(build.platform.board)
     write(folder / "Makefile", render(env, makefile, variables))
+    return common
 
 
 def target_name(template: str) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 SUFFIX = ".j2"
 COLUMNS = 96
+BYTES_OF_A_LINE = 16
 
 
 def template_folder() -> Traversable:
@@ -60,6 +61,7 @@ def environment(own: tuple[Path, ...] = ()) -> jinja2.Environment:
     env.filters["shape"] = lambda shape: "x".join(str(d) for d in shape) or "scalar"
     env.filters["comment"] = in_comment
     env.filters["values"] = c_values
+    env.filters["byte_lines"] = byte_lines
     env.filters["c_float"] = lambda number: c_value(np.float32(number))
     env.filters["wrapped"] = wrapped_comment
     return env
@@ -85,6 +87,13 @@ def c_values(array: npt.NDArray[Any]) -> str:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def byte_lines(array: npt.NDArray[Any]) -> str:
+    """Write an array's bytes, as they lie in memory, as directives of TI's assembler."""
+    data = array.astype(array.dtype.newbyteorder("<")).tobytes()
+    rows = (data[i : i + BYTES_OF_A_LINE] for i in range(0, len(data), BYTES_OF_A_LINE))
+    return "\n".join(f"        .byte   {', '.join(map(str, row))}" for row in rows)
 
 
 def c_value(value: np.generic) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from firmwright.toolchain.build import Build, compile_object, link_firmware
 from firmwright.toolchain.compilers import Compiler, compiler_folder, find_compiler
 from firmwright.toolchain.makefile import makefile_variables
+from firmwright.toolchain.module import build_module, module_build
 from firmwright.toolchain.platforms import (
     Memory,
     Platform,
@@ -32,6 +33,7 @@ __all__ = [
     "Platform",
     "Qemu",
     "Toolchain",
+    "build_module",
     "compile_object",
     "compiler_folder",
     "find_compiler",
@@ -39,6 +41,7 @@ __all__ = [
     "load_platform",
     "load_toolchain",
     "makefile_variables",
+    "module_build",
     "on_host",
     "platform_names",
     "toolchain_names",

@@ -11,7 +11,7 @@ import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,14 +58,23 @@ def compile_command(build: Build, compiler: Compiler, source: str, output: str) 
     return (
         *compiler.command,
         *build.toolchain.compile,
-        *build.compile_flags,
-        *("-c", "-o", output, source),
+        *in_folder(build.compile_flags, compiler.folder),
+        *(word.format(output=output) for word in build.toolchain.output),
+        source,
     )
 
 
-def link_flags(build: Build, map_file: str) -> tuple[str, ...]:
-    """Return the linker's own flags, with the names of the linker script and the map filled in."""
-    names = {"script": LINKER_SCRIPT, "map": map_file}
+def in_folder(words: Iterable[str], folder: str) -> tuple[str, ...]:
+    """Fill in the folder of the compiler's installation."""
+    return tuple(word.replace("{folder}", folder) for word in words)
+
+
+def link_flags(build: Build, map_file: str, folder: str = "") -> tuple[str, ...]:
+    """Return the linker's own flags.
+
+    The names of the linker script, the map and the installation's folder are filled in.
+    """
+    names = {"script": LINKER_SCRIPT, "map": map_file, "folder": folder}
     return tuple(flag.format(**names) for flag in build.settings.link_flags)
 
 
@@ -79,7 +88,7 @@ def link_command(
     return (
         *compiler.command,
         *(build.settings.linker or driver),
-        *link_flags(build, _beside(elf, f"{Path(elf).stem}.map")),
+        *link_flags(build, _beside(elf, f"{Path(elf).stem}.map"), compiler.folder),
         *("-o", elf),
         *objects,
         *runtime,
@@ -101,10 +110,16 @@ def compile_object(
     ``cache`` is a folder for the compiler's own cache. Raises UserError with the compiler's
     output and the command line when it fails.
     """
-    project = source.parent
+    compile_from(source.parent, build, compiler, source.name, output, cache)
+
+
+def compile_from(
+    project: Path, build: Build, compiler: Compiler, source: str, output: Path, cache: Path
+) -> None:
+    """Compile a source by its path from the folder in which the compiler runs."""
     output.parent.mkdir(parents=True, exist_ok=True)
-    command = compile_command(build, compiler, source.name, _relative(output, project))
-    _run(command, project, cache, f"{source.name}: the compiler refused it")
+    command = compile_command(build, compiler, source, relative(output, project))
+    run_tool(command, project, cache, f"{source}: the compiler refused it")
 
 
 def link_firmware(
@@ -120,10 +135,10 @@ def link_firmware(
     elf.parent.mkdir(parents=True, exist_ok=True)
     if build.settings.runtime:
         shutil.copyfile(_runtime(build, compiler, cache), elf.with_name(RUNTIME_OBJECT))
-    names = [_relative(path, project) for path in objects]
-    command = link_command(build, compiler, names, _relative(elf, project))
+    names = [relative(path, project) for path in objects]
+    command = link_command(build, compiler, names, relative(elf, project))
     try:
-        _run(command, project, cache, f"{elf.name}: the linker failed")
+        run_tool(command, project, cache, f"{elf.name}: the linker failed")
     except UserError:
         # LLD leaves its unfinished output under a random name.
         for unfinished in elf.parent.glob(f"{elf.name}.tmp*"):
@@ -145,12 +160,13 @@ def _runtime(build: Build, compiler: Compiler, cache: Path) -> Path:
         cache.mkdir(parents=True, exist_ok=True)
         unfinished = built.with_suffix(f".{os.getpid()}")
         command = runtime_command(build, compiler, unfinished.name)
-        _run(command, cache, cache, "the compiler's run-time library does not build")
+        run_tool(command, cache, cache, "the compiler's run-time library does not build")
         unfinished.replace(built)
     return built
 
 
-def _run(command: Sequence[str], folder: Path, cache: Path, failure: str) -> None:
+def run_tool(command: Sequence[str], folder: Path, cache: Path, failure: str) -> None:
+    """Run a compiler or linker in a folder; UserError with its output and the command line."""
     try:
         run_compiler(command, folder, cache)
     except subprocess.CalledProcessError as error:
@@ -158,7 +174,8 @@ def _run(command: Sequence[str], folder: Path, cache: Path, failure: str) -> Non
         raise UserError(f"{failure}:\n{error.stdout.rstrip()}\ncommand: {shown}") from error
 
 
-def _relative(path: Path, folder: Path) -> str:
+def relative(path: Path, folder: Path) -> str:
+    """Return a path as seen from a folder."""
     # Resolved first: `..` out of a folder that is a symbolic link leads elsewhere.
     return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
 

@@ -26,38 +26,44 @@ _PASSED_ON = ("HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONHOME", "PYTHONPATH", "TM
 class Compiler:
     """A compiler that is present: how its command line begins, and its version.
 
-    ``zig_library`` is the folder of zig's library sources, empty for other compilers.
+    ``zig_library`` is the folder of zig's library sources, ``folder`` that of an installation
+    which a variable names; empty for other compilers.
     """
 
     command: tuple[str, ...]
     version: str
     zig_library: str = ""
+    folder: str = ""
 
 
 def find_compiler(toolchain: Toolchain, architecture: str) -> Compiler:
     """Return the toolchain's compiler, or raise a UserError that says how to install it.
 
-    The message names the other toolchains that would do for ``architecture``. The version of one
-    that comes as a folder has the digest of its files.
+    The message names the other toolchains that would do for ``architecture``; a version that does
+    not know it is refused. The version of one that comes as a folder has the digest of its files.
     """
-    folder = compiler_folder(toolchain, architecture)
-    command = _command(toolchain, folder)
+    command = _command(toolchain)
     if command is None:
         raise UserError(_missing(toolchain, architecture))
+    version = _version(toolchain, command)
+    _check_version(toolchain, version, architecture)
     library = _module_folder("ziglang") / "lib" if toolchain.python_module == "ziglang" else ""
-    digest = f", sha256 {folder.digest}" if folder else ""
-    return Compiler(command, _version(toolchain, command) + digest, str(library))
+    folder = compiler_folder(toolchain, architecture)
+    if folder is None:
+        return Compiler(command, version, str(library))
+    return Compiler(command, f"{version}, sha256 {folder.digest}", folder=str(folder.path))
 
 
-def compiler_folder(toolchain: Toolchain, architecture: str) -> ToolFolder | None:
+def compiler_folder(toolchain: Toolchain, architecture: str | None = None) -> ToolFolder | None:
     """Return the folder of a toolchain that comes as one, None where its variable is not set.
 
-    Raises UserError where a file that a build for the architecture needs is missing in it.
+    Raises UserError where a file is missing in it that every build needs, or one for the
+    architecture.
     """
     if not toolchain.variable:
         return None
-    files = (toolchain.program, *toolchain.files, *toolchain.settings(architecture).files)
-    return find_tool_folder(toolchain.variable, files)
+    own = toolchain.settings(architecture).files if architecture else ()
+    return find_tool_folder(toolchain.variable, (toolchain.program, *toolchain.files, *own))
 
 
 def run_compiler(command: Sequence[str], folder: Path, cache: Path) -> str:
@@ -90,8 +96,9 @@ def _environment(cache: Path) -> Mapping[str, str]:
     }
 
 
-def _command(toolchain: Toolchain, folder: ToolFolder | None) -> tuple[str, ...] | None:
+def _command(toolchain: Toolchain) -> tuple[str, ...] | None:
     if toolchain.variable:
+        folder = compiler_folder(toolchain)
         return (str(folder.path / toolchain.program),) if folder else None
     if toolchain.python_module:
         present = find_spec(toolchain.python_module) is not None
@@ -116,6 +123,21 @@ def _version(toolchain: Toolchain, command: tuple[str, ...]) -> str:
         parts.append(f"{name} {number[0]}")
     first, *others = parts
     return f"{first} ({', '.join(others)})" if others else first
+
+
+def _check_version(toolchain: Toolchain, version: str, architecture: str) -> None:
+    """Raise UserError for a compiler that is older than the architecture's support in it."""
+    since = toolchain.settings(architecture).since
+    found = re.search(r"\d+(\.\d+)+", version)
+    if since and found and _number(found[0]) < _number(since):
+        raise UserError(
+            f"toolchain '{toolchain.name}': {version} does not know {architecture}; the first "
+            f"version that does is {since}"
+        )
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
 
 
 def _output(command: tuple[str, ...]) -> str:
@@ -150,5 +172,5 @@ def _supports(toolchain: Toolchain, architecture: str) -> bool:
     if architecture not in toolchain.architectures:
         return False
     with suppress(UserError):  # half installed
-        return _command(toolchain, compiler_folder(toolchain, architecture)) is not None
+        return _command(toolchain) is not None
     return False

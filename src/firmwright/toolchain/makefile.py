@@ -31,14 +31,14 @@ def makefile_variables(build: Build, sources: Sequence[str]) -> dict[str, object
         "python_module": module,
         "compiler_command": command,
         "compiler": " ".join([command, *toolchain.compile]),
-        "compile_flags": _lines(_quote(build.compile_flags)),
+        "compile_flags": lines_of(_quote(build.compile_flags)),
         "linker": " ".join([command, *settings.linker]) if settings.linker else "",
-        "link_flags": _lines(_quote(link_flags(build, "firmware.map"))),
+        "link_flags": lines_of(_quote(link_flags(build, "firmware.map"))),
         "linker_script": LINKER_SCRIPT if "{script}" in settings.link_flags else "",
         "libraries": _quote(settings.libraries),
-        "sources": _lines(sources),
-        "objects": _lines([*objects, *([RUNTIME_OBJECT] if runtime else [])]),
-        "runtime": _lines([*runtime, *_quote(settings.flags)]) if runtime else [],
+        "sources": lines_of(sources),
+        "objects": lines_of([*objects, *([RUNTIME_OBJECT] if runtime else [])]),
+        "runtime": lines_of([*runtime, *_quote(settings.flags)]) if runtime else [],
         "runtime_object": RUNTIME_OBJECT,
     }
 
@@ -47,7 +47,7 @@ def _quote(words: Iterable[str]) -> list[str]:
     return [shlex.quote(word).replace("$", "$$").replace("#", r"\#") for word in words]
 
 
-def _lines(words: Iterable[str]) -> list[str]:
+def lines_of(words: Iterable[str]) -> list[str]:
     """Join words to lines of readable length."""
     lines = [""]
     for word in words:

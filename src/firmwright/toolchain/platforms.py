@@ -55,6 +55,8 @@ class Platform:
     accelerators: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     qemu: Qemu | None = None
     aliases: tuple[str, ...] = ()
+    modules: Mapping[str, str] = field(default_factory=dict)
+    """By device, the toolchain that builds what the device's own core loads of a network."""
     host: str | None = None
     """The platform that stands in for it where a recipe does not compile for the device."""
     timing: Timing | None = None
@@ -94,6 +96,7 @@ def load_platform(name_or_path: str, relative_to: Path | None = None) -> Platfor
         },
         aliases=tuple(data.get("aliases", ())),
         qemu=Qemu(qemu["program"], tuple(qemu.get("arguments", ()))) if qemu else None,
+        modules=data.get("modules", {}),
         host=data.get("host"),
         timing=read_timing(data["timing"]) if "timing" in data else None,
     )

@@ -23,7 +23,8 @@ class ArchitectureSettings:
     Without a C library (``libc``) the project's own ``freestanding/`` headers and ``fw_math.c``
     step in. Without a ``linker`` the compiler's driver links. ``runtime`` is the command, behind
     the compiler's own, that builds ``compiler_rt.o``; empty where the linker finds its own.
-    ``files`` are those of the toolchain's folder that only this architecture needs.
+    ``files`` are those of the toolchain's folder that only this architecture needs, and ``since``
+    the first version that knows it; empty for all.
     """
 
     flags: tuple[str, ...] = ()
@@ -33,6 +34,7 @@ class ArchitectureSettings:
     libraries: tuple[str, ...] = ()
     runtime: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    since: str = ""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,9 @@ class Toolchain:
     """One compiler, as its YAML file describes it; exactly one of program and module is set.
 
     The program is found on PATH, or where there is a ``variable`` of the environment, in the
-    folder that it names; ``files`` lie there too.
+    folder that it names; ``files`` lie there too, and so does the first word of ``strip``, which
+    strips a module. ``output`` are the words behind the flags that name the object. In flags and
+    linker flags, ``{folder}`` stands for the installation's folder.
     """
 
     name: str
@@ -52,6 +56,8 @@ class Toolchain:
     variable: str = ""
     files: tuple[str, ...] = ()
     compile: tuple[str, ...] = ()
+    output: tuple[str, ...] = ("-c", "-o", "{output}")
+    strip: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     architectures: Mapping[str, ArchitectureSettings] = field(default_factory=dict)
 
@@ -96,6 +102,8 @@ def load_toolchain(name_or_path: str, relative_to: Path | None = None) -> Toolch
         variable=data["command"].get("variable", ""),
         files=tuple(data["command"].get("files", ())),
         compile=tuple(data.get("compile", ())),
+        output=tuple(data.get("output", Toolchain.output)),
+        strip=tuple(data.get("strip", ())),
         flags=tuple(data.get("flags", ())),
         architectures={name: _settings(entry) for name, entry in data["architectures"].items()},
     )
@@ -105,8 +113,9 @@ def load_toolchain(name_or_path: str, relative_to: Path | None = None) -> Toolch
 
 
 def _settings(entry: Mapping[str, Any]) -> ArchitectureSettings:
-    lists = _tuples({key: value for key, value in entry.items() if key != "libc"})
-    return ArchitectureSettings(libc=entry.get("libc", True), **lists)
+    lists = _tuples({k: value for k, value in entry.items() if k not in ("libc", "since")})
+    libc, since = bool(entry.get("libc", True)), str(entry.get("since", ""))
+    return ArchitectureSettings(libc=libc, since=since, **lists)
 
 
 def _tuples(lists: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:

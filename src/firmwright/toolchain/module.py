@@ -1,0 +1,115 @@
+"""A module: what an accelerator's own core loads of a network, built by the core's compiler.
+
+Its folder lies in the project's, whose network it compiles once more. The Makefile that is written
+there calls the compiler as :func:`build_module` does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path, PurePath
+
+from firmwright.toolchain.build import (
+    Build,
+    compile_command,
+    compile_from,
+    link_command,
+    relative,
+    run_tool,
+)
+from firmwright.toolchain.compilers import Compiler
+from firmwright.toolchain.makefile import lines_of
+from firmwright.toolchain.platforms import Platform
+from firmwright.toolchain.toolchains import load_toolchain
+
+MODULE = "c7x_deploy_tvm.out"
+"""The linked module's name, the one that TI's compilers give it; its map ends in ``.map``."""
+
+MORE_LIBRARIES = "CGT7X_EXT_LIBS"
+"""The environment variable that adds words to the link."""
+
+
+def module_build(platform: Platform, device: str) -> Build | None:
+    """Return what builds the module of a network that ends on a device, None without one."""
+    toolchain = platform.modules.get(device)
+    if toolchain is None:
+        return None
+    architecture = f"c{platform.accelerators[device]['silicon']}"
+    return Build(load_toolchain(toolchain), replace(platform, architecture=architecture))
+
+
+def strip_command(build: Build, folder: str, module: str) -> tuple[str, ...]:
+    """Return the command line that takes from a module what its loader does not need."""
+    program, *words = build.toolchain.strip
+    return (f"{folder}/{program}", *words, module)
+
+
+def build_module(
+    build: Build,
+    compiler: Compiler,
+    project: Path,
+    sources: Sequence[str],
+    libraries: Sequence[str],
+    output: Path,
+    cache: Path,
+) -> None:
+    """Compile ``sources`` (paths from the module's folder ``project``), link and strip them.
+
+    ``libraries`` are words for the linker, behind the objects. ``output`` is the module; its map
+    and the objects lie beside it. Raises UserError with a tool's output and the command line.
+    """
+
+    def compiled(source: str) -> str:
+        target = output.with_name(object_name(source))
+        compile_from(project, build, compiler, source, target, cache)
+        return relative(target, project)
+
+    pool = ThreadPoolExecutor(os.cpu_count())
+    try:
+        objects = list(pool.map(compiled, sources))
+    finally:
+        pool.shutdown(cancel_futures=True)  # after a failure or ctrl-C nothing more is started
+    name = relative(output, project)
+    link = link_command(build, compiler, [*objects, *libraries], name)
+    run_tool(link, project, cache, f"{output.name}: the linker failed")
+    drop_date(output.with_suffix(".map"))
+    strip = strip_command(build, compiler.folder, name)
+    run_tool(strip, project, cache, f"{output.name}: it cannot be stripped")
+
+
+def drop_date(map_file: Path) -> None:
+    """Take from the linker's map the line that says when it linked: a build is reproducible."""
+    lines = map_file.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+    kept = [line for line in lines if not line.startswith(">> Linked ")]
+    map_file.write_text("".join(kept), encoding="utf-8", newline="\n")
+
+
+def object_name(source: str) -> str:
+    return PurePath(source).with_suffix(".obj").name
+
+
+def makefile_of_module(build: Build, sources: Sequence[str]) -> dict[str, object]:
+    """Return the variables of ``templates/module/Makefile.j2``."""
+    toolchain = build.toolchain
+    folder = f"$({toolchain.variable})"
+    compiler = Compiler((f"{folder}/{toolchain.program}",), "", folder=folder)
+    objects = [object_name(source) for source in sources]
+    compiled = compile_command(build, compiler, "$<", "$@")
+    linked = link_command(build, compiler, ["$(OBJECTS)", f"$({MORE_LIBRARIES})"], MODULE)
+    return {
+        "toolchain": toolchain.name,
+        "variable": toolchain.variable,
+        "program": toolchain.program,
+        "platform": build.platform.name,
+        "architecture": build.platform.architecture,
+        "more_libraries": MORE_LIBRARIES,
+        "module": MODULE,
+        "map": PurePath(MODULE).with_suffix(".map"),
+        "compile": lines_of(compiled),
+        "link": lines_of(linked),
+        "strip": " ".join(strip_command(build, folder, MODULE)),
+        "objects": lines_of(objects),
+    }

@@ -1,0 +1,119 @@
+"""What a chip's C7x loads of a network: built with tools that record their calls, not TI's."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.toolchain.folders import arm64_gcc_folder, calls, fake_cgt7x_folder
+
+from .conftest import Repository, new_repository, ran
+
+RECIPE = """\
+model: digits.onnx
+platform: am62a
+target: tidl, c7x
+toolchain: arm64-gcc
+run: {inputs: inputs.npz, samples: 1}
+"""
+
+
+@pytest.fixture(scope="module")
+def built_without(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    """A repository whose network for a chip is built without TI's tools; only read."""
+    folder = tmp_path_factory.mktemp("chips")
+    gcc = arm64_gcc_folder(folder / "gcc-arm")  # zig takes a minute to build its C library
+    repository = new_repository(folder / "repository")
+    repository.environment = {**os.environ, "ARM64_GCC_PATH": str(gcc)}
+    repository.write("digits.yaml", RECIPE)
+    done = repository.doit("build", "recipe=digits.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "CGT7X_ROOT is not set: no module for the chip was built" in done.stdout
+    return repository
+
+
+@pytest.fixture
+def chips(built_without: Repository, tmp_path: Path) -> Repository:
+    folder = tmp_path / "copy"
+    shutil.copytree(built_without.folder, folder, copy_function=shutil.copy2)
+    return Repository(folder, dict(built_without.environment))
+
+
+class Pointers(ctypes.Structure):
+    """The struct of the network's one input, or of its one output."""
+
+    _fields_ = (("first", ctypes.c_void_p),)
+
+
+def outputs_of(module: Path, run: Path) -> np.ndarray:
+    """Run the first sample of a run in a module that the fake tools made for this machine."""
+    with np.load(run / "sample.npz") as sample:
+        given, result = sample["input_0"].copy(), np.zeros_like(sample["output_0"])
+    pointers = [ctypes.byref(Pointers(array.ctypes.data)) for array in (given, result)]
+    assert ctypes.CDLL(str(module)).network_run(*pointers) == 0
+    return result
+
+
+def test_the_module_holds_the_network_and_its_weights(chips: Repository, tmp_path: Path) -> None:
+    assert "cl7x" not in chips.manifest("build/digits/digits-am62a.tar.gz")["versions"]
+    cgt = fake_cgt7x_folder(tmp_path / "ti-cgt-c7000")
+    chips.environment["CGT7X_ROOT"] = str(cgt)
+    assert chips.build("recipe=digits.yaml") == ["module", "bundle"]
+    build = chips.folder / "build/digits/am62a"
+    module = build / "module" / "c7x_deploy_tvm.out"
+    with np.load(build / "run/sample.npz") as sample:
+        np.testing.assert_array_equal(outputs_of(module, build / "run"), sample["output_0"])
+    manifest = chips.manifest("build/digits/digits-am62a.tar.gz")
+    assert manifest["versions"]["cl7x"].startswith("cl7x 4.1.0, sha256 ")
+    packed = {file["path"] for file in manifest["files"]}
+    assert {"module/c7x_deploy_tvm.out", "module/c7x_deploy_tvm.map", "src/c7x/Makefile"} <= packed
+    assert not any(name.endswith(".obj") for name in packed)
+    assert chips.build("recipe=digits.yaml") == []
+    check_make(chips, cgt, module, tmp_path)
+
+
+def check_make(chips: Repository, cgt: Path, module: Path, folder: Path) -> None:
+    """The project's own Makefile gives the same module by the same calls."""
+    make = shutil.which("make")
+    if make is None:
+        pytest.skip("make is not installed")
+    by_stage = calls(cgt)
+    (cgt / "calls").unlink()
+    shutil.copytree(chips.folder / "build/digits/am62a/sources", folder / "by hand")
+    command = [make, "-C", str(folder / "by hand" / "c7x")]
+    subprocess.run(command, env=chips.environment, check=True, capture_output=True)
+    shorter = [[word.replace("../../.module.partial/", "") for word in c["arguments"]]
+               for c in by_stage if "--compiler_revision" not in c["arguments"]]  # fmt: skip
+    assert sorted(c["arguments"] for c in calls(cgt)) == sorted(shorter)
+    assert (folder / "by hand/c7x/c7x_deploy_tvm.out").read_bytes() == module.read_bytes()
+
+
+def test_more_libraries_are_linked_and_watched(chips: Repository, tmp_path: Path) -> None:
+    cgt = fake_cgt7x_folder(tmp_path / "ti-cgt-c7000")
+    library = chips.write("mine.lib", "")
+    words = {"CGT7X_ROOT": str(cgt), "CGT7X_EXT_LIBS": "-l mine.lib"}
+    chips.environment |= words
+    done = chips.doit("run", "recipe=digits.yaml", "module:digits-am62a")
+    assert done.returncode == 0, done.stdout + done.stderr
+    link = [call["arguments"] for call in calls(cgt)][-2]
+    place = link.index(str(library.resolve()))
+    assert link[place - 1] == "-l"
+    assert link[place + 1 :] == ["-l", "rts7504_le.lib", "link.cmd"]
+    library.write_text("another")
+    again = chips.doit("run", "recipe=digits.yaml", "module:digits-am62a")
+    assert ran(again.stdout) == ["module"]
+
+
+def test_tools_that_are_half_installed_stop_the_build(chips: Repository, tmp_path: Path) -> None:
+    cgt = fake_cgt7x_folder(tmp_path / "ti-cgt-c7000")
+    (cgt / "bin" / "strip7x").unlink()
+    chips.environment["CGT7X_ROOT"] = str(cgt)
+    half = chips.doit("run", "recipe=digits.yaml", "module:digits-am62a")
+    assert half.returncode == 1
+    assert f"CGT7X_ROOT={cgt} has no file bin/strip7x" in half.stdout + half.stderr
