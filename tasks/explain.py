@@ -49,5 +49,6 @@ def unmet_demands(job: Job, found: Explanation) -> str:
     from firmwright.partition.gate import failures
 
     recipe = job.recipe
-    wrong = failures(found, recipe.allow_fallback, recipe.require_offload)
+    ends_on_processor = job.mix[-1].target.portable
+    wrong = failures(found, recipe.allow_fallback, recipe.require_offload, ends_on_processor)
     return "\n".join(f"{recipe.path}: {failure}" for failure in wrong)

@@ -77,7 +77,7 @@ def test_the_whole_network_runs_on_one_device_without_a_reason() -> None:
     assert {r.device for r in partition.regions} == {"c"}
     assert not any(r.refusals for r in partition.regions)
     assert summary_line(explanation.summary) == (
-        "100.0 % of MACs on c, 0 boundaries, 4 CPU operators"
+        "100.0 % of MACs on c, 0 boundaries, 4 operators on c"
     )
     assert explanation.summary.macs_by_device == {"c": partition.macs}
 
@@ -89,7 +89,7 @@ def test_the_explanation_counts_macs_boundaries_and_operators() -> None:
     assert summary.macs_by_device == {"soma_dory": first + scores, "c": second}
     # In: the input and the pooled tensor; out: the first convolution's result and the scores.
     assert summary.boundaries == 4
-    assert summary_line(summary) == "67.0 % of MACs on soma_dory, 4 boundaries, 2 CPU operators"
+    assert summary_line(summary) == "67.0 % of MACs on soma_dory, 4 boundaries, 2 operators on c"
     assert "soma_dory: strides: its strides are [1, 2]; they may be" in table(explanation)
 
 

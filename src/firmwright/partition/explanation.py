@@ -139,12 +139,12 @@ def shortened(name: str) -> str:
 
 
 def summary_line(summary: Summary) -> str:
-    """Say e.g. ``92.4 % of MACs on soma_dory, 3 boundaries, 7 CPU operators``."""
+    """Say e.g. ``92.4 % of MACs on soma_dory, 3 boundaries, 7 operators on c``."""
     *offered, last = summary.macs_by_device
     shares = [f"{percentage(summary, d):.1f} % of MACs on {d}" for d in offered or [last]]
     counted = (
         plural(summary.boundaries, "boundary", "boundaries"),
-        plural(summary.operators_by_device[last], "CPU operator", "CPU operators"),
+        f"{plural(summary.operators_by_device[last], 'operator', 'operators')} on {last}",
     )
     return ", ".join([*shares, *counted])
 

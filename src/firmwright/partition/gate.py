@@ -8,17 +8,21 @@ from firmwright.partition.explanation import Explanation, OperatorPlacement, per
 
 
 def failures(
-    explanation: Explanation, allow_fallback: bool, require_offload: float | None
+    explanation: Explanation,
+    allow_fallback: bool,
+    require_offload: float | None,
+    ends_on_processor: bool = True,
 ) -> list[str]:
     """Return what is wrong, one text a demand, naming the operators and the rules they break.
 
-    A mix of one device is not asked: nothing falls back there.
+    A mix of one device is not asked: nothing falls back there. Nor does anything in a mix that
+    does not end with the processor's own device, but with an accelerator that runs C.
     """
     *offered, last = explanation.summary.macs_by_device
     found: list[str] = []
     if not offered:
         return found
-    if not allow_fallback:
+    if ends_on_processor and not allow_fallback:
         fallen = listed(explanation, last, lambda o: not o.view)
         if fallen:
             found.append(f"allow_fallback: false, but on {last} are\n" + "\n".join(fallen))

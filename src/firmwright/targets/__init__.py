@@ -54,7 +54,8 @@ class Target(Protocol):
     rewrites: Sequence[str] = ()
     """Names of :data:`firmwright.transforms.optional.OPTIONAL`: what helps it take more."""
     portable: bool = False
-    """Whether its regions and C are the same on every platform."""
+    """Whether its regions and C are the same on every platform, which has to have nothing for it
+    but a processor."""
 
     @property
     def options(self) -> Mapping[str, Values]:

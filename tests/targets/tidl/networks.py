@@ -38,7 +38,10 @@ def network(build: Build, shape: tuple[int, ...] = (1, 4, 8, 8), dtype: Any = "f
 
 
 def quantised_convolution(
-    results: str, weights: str, behind: Callable[[relax.Expr], relax.Expr] | None = None
+    results: str,
+    weights: str,
+    behind: Callable[[relax.Expr], relax.Expr] | None = None,
+    transposed: bool = False,
 ) -> tvm.IRModule:
     """Return a convolution ``conv`` in QDQ form, and what is ``behind`` it by that name."""
     scale = relax.const(np.float32(0.25))
@@ -50,9 +53,10 @@ def quantised_convolution(
         return relax.op.dequantize(x, scale, zero(dtype))
 
     def build(builder: relax.BlockBuilder, x: relax.Var) -> list[relax.Expr]:
-        kernel = relax.const((np.arange(4 * 4 * 9) % 7 - 3).reshape(4, 4, 3, 3).astype(weights))
+        kernel = relax.const((np.arange(4 * 4 * 4) % 7 - 3).reshape(4, 4, 2, 2).astype(weights))
         arguments = [dequantized(x, "int8"), dequantized(kernel, weights)]
-        conv = builder.emit(relax.op.nn.conv2d(*arguments, padding=1), "conv")
+        operator = relax.op.nn.conv2d_transpose if transposed else relax.op.nn.conv2d
+        conv = builder.emit(operator(*arguments, strides=[2, 2]), "conv")
         found = builder.emit(relax.op.quantize(conv, scale, zero(results), out_dtype=results))
         if behind is None:
             return [found]

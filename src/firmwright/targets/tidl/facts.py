@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relax
 
 from firmwright.partition.operators import short_name
-from firmwright.transforms.rewriting import Constant, dtype_of, static_shape
+from firmwright.transforms.rewriting import Constant, constant_array, dtype_of, static_shape
 
 Values = Mapping[relax.Var, relax.Expr]
 Facts = dict[str, Any]
@@ -19,7 +20,9 @@ def operator_facts(call: tvm.ir.Call, values: Values) -> Facts:
     """Return what an operator is like, by its kind; every kind has ``kind`` and ``axes``."""
     kind = kind_of(call)
     shape = static_shape(first_tensor(call))
-    facts: Facts = {"kind": kind, "axes": len(shape), "batch": shape[0] if shape else 1}
+    long_axes = sum(length > 1 for length in shape)
+    facts: Facts = {"kind": kind, "axes": len(shape), "long_axes": long_axes}
+    facts["batch"] = shape[0] if shape else 1
     describe = BY_KIND.get(kind)
     return {**facts, **(describe(call, values) if describe else {})}
 
@@ -72,6 +75,7 @@ def convolution(call: tvm.ir.Call, values: Values) -> Facts:
         "padding_exceeds_input": max(numbers(padding)[1::2]) > width,
         "width": width,
         "groups": int(attrs.groups),
+        "dilation": numbers(attrs.dilation),
         **weight_facts(call, values),
     }
 
@@ -136,12 +140,59 @@ def resize(call: tvm.ir.Call, _values: Values) -> Facts:
         "scale_width": width,
         "method": str(call.attrs.method),
         "coordinates": str(call.attrs.coordinate_transformation_mode),
+        "rounding": str(call.attrs.rounding_method),
     }
 
 
 def clipping(call: tvm.ir.Call, _values: Values) -> Facts:
     low, high = (float(limit.value) for limit in call.args[1:])
     return {"low": low, "high": high, "low_is_positive": low > 0, "high_is_positive": high > 0}
+
+
+def padding(call: tvm.ir.Call, _values: Values) -> Facts:
+    widths = numbers(call.attrs.pad_width)
+    return {
+        "pad_width": widths,
+        "pad_mode": str(call.attrs.pad_mode),
+        "pad_value": float(call.attrs.pad_value),
+        "padded_outside_image": any(widths[:-4]),
+        "pads_alike": widths[::2] == widths[1::2],
+    }
+
+
+def slopes(call: tvm.ir.Call, values: Values) -> Facts:
+    return {**along_axis(call, values), "slopes": constancy(call.args[1:], values)}
+
+
+def layer_normalisation(call: tvm.ir.Call, values: Values) -> Facts:
+    count = len(static_shape(call.args[0]))
+    axes = [axis % count - count for axis in numbers(call.attrs.axes)]
+    return {"normalised": axes, "scales": constancy(call.args[1:], values)}
+
+
+def instance_normalisation(call: tvm.ir.Call, values: Values) -> Facts:
+    return {
+        "channel_axis": int(call.attrs.channel_axis),
+        "scales": constancy(call.args[1:], values),
+    }
+
+
+def constancy(arguments: Iterable[relax.Expr], values: Values) -> str:
+    return "constant" if all(is_constant(a, values) for a in arguments) else "computed"
+
+
+def transposition(call: tvm.ir.Call, _values: Values) -> Facts:
+    count = len(static_shape(call.args[0]))
+    stated = call.attrs.axes
+    order = list(range(count))[::-1] if stated is None else [a % count for a in numbers(stated)]
+    return {"place_of_last": order.index(count - 1)}
+
+
+def division(call: tvm.ir.Call, values: Values) -> Facts:
+    divisor = call.args[1]
+    divisor = values.get(divisor, divisor) if isinstance(divisor, relax.Var) else divisor
+    by_zero = isinstance(divisor, Constant) and not np.all(constant_array(divisor))
+    return {**binary(call, values), "divides_by_zero": by_zero}
 
 
 def binary(call: tvm.ir.Call, values: Values) -> Facts:
@@ -190,7 +241,7 @@ def weight_facts(call: tvm.ir.Call, values: Values) -> Facts:
 
 
 WEIGHTED = ("conv2d", "depthwise_conv2d", "conv2d_transpose", "matmul")
-BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
+BINARY = ("add", "subtract", "multiply", "maximum", "minimum", "power")
 
 BY_KIND: Mapping[str, Callable[[tvm.ir.Call, Values], Facts]] = {
     "conv2d": convolution,
@@ -206,6 +257,13 @@ BY_KIND: Mapping[str, Callable[[tvm.ir.Call, Values], Facts]] = {
     "softmax": along_axis,
     "concat": along_axis,
     "argmax": along_axis,
+    "argmin": along_axis,
+    "prelu": slopes,
+    "layer_norm": layer_normalisation,
+    "instance_norm": instance_normalisation,
+    "permute_dims": transposition,
+    "pad": padding,
+    "divide": division,
     "matmul": weight_facts,
     "strided_slice": slicing,
     "resize2d": resize,

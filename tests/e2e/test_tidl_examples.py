@@ -1,0 +1,67 @@
+"""examples/tidl: what the rewrite of a convolution's strides gives TIDL and the C7x."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from .conftest import ROOT, Repository
+
+WITH, WITHOUT = "conv2d_1x2_stride", "conv2d_1x2_stride_as_it_is"
+
+
+@pytest.fixture
+def examples(tmp_path: Path) -> Repository:
+    folder = tmp_path / "tidl"
+    shutil.copytree(ROOT / "examples" / "tidl", folder)
+    repository = Repository(folder)
+    repository.write("dodo.py", "from firmwright.tasks.dodo import *\n")
+    return repository
+
+
+def explained(examples: Repository, recipe: str) -> list[dict[str, Any]]:
+    done = examples.run("firmwright", "explain", f"{recipe}.yaml", "--json")
+    assert done.returncode == 0, done.stderr
+    operators: list[dict[str, Any]] = json.loads(done.stdout)["operators"]
+    return operators
+
+
+def test_a_stride_of_1x2_is_taken_and_only_integers_are_handed_on(examples: Repository) -> None:
+    options = ("platform=host", "toolchain=gcc", "emulator=native")
+    examples.build(f"recipe={WITH}.yaml,{WITHOUT}.yaml", *options)
+    outputs = []
+    for name in (WITH, WITHOUT):
+        manifest = examples.manifest(f"build/{name}/{name}-host.tar.gz")
+        assert manifest["run"]["differences"] == 0
+        with np.load(examples.folder / "build" / name / "host" / "run" / "outputs.npz") as found:
+            outputs.append(found["firmware_0"])
+    assert len(np.unique(outputs[0])) > 100
+    np.testing.assert_array_equal(*outputs)
+    partition = examples.folder / "build" / WITH / "host" / "partition" / "partition.json"
+    tensors = json.loads(partition.read_text())["tensors"]
+    assert [t["dtype"] for t in tensors] == ["int8"] * 3
+
+
+def test_explain_tells_what_the_rewrite_changes(examples: Repository) -> None:
+    conv, pool = explained(examples, WITH)
+    assert [conv["device"], pool["device"]] == ["tidl", "c7x"]
+    assert [r["rule"] for r in pool["refusals"]] == ["pooling"]
+    (conv,) = explained(examples, WITHOUT)
+    assert conv["device"] == "c7x"
+    assert [r["rule"] for r in conv["refusals"]] == ["equal strides"]
+
+
+def test_what_falls_back_to_the_processor_can_be_forbidden(examples: Repository) -> None:
+    """With the C7x behind TIDL nothing does; with the Arm cores behind it, the pool."""
+    recipe = examples.folder / f"{WITH}.yaml"
+    recipe.write_text(recipe.read_text() + "allow_fallback: false\n")
+    explained(examples, WITH)
+    done = examples.run("firmwright", "explain", recipe.name, "--target", "tidl, c")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[0].endswith("allow_fallback: false, but on c are")
+    assert "max_pool2d ('conv_QuantizeLinear'), 0 MACs\n    tidl: pooling: its" in done.stderr
