@@ -12,6 +12,7 @@ from tvm import relax
 
 from firmwright.models import ModelInterface, Tensor
 from firmwright.models.interface import ELEMENT_BYTES
+from firmwright.partition.nested import described
 from firmwright.quantize.export import (
     ELEMENTWISE,
     TO_CHANNELS_FIRST,
@@ -21,7 +22,6 @@ from firmwright.quantize.export import (
     numbers,
 )
 from firmwright.quantize.graph import INT16_OPSET
-from firmwright.targets.tidl.lowering import described
 from firmwright.transforms.rewriting import (
     constant_array,
     dtype_of,
