@@ -36,10 +36,14 @@ def run(job: Job, folder: Path) -> None:
     Where no emulator runs the firmware, the outputs are those of the reference.
     """
     from firmwright.codegen.demo import write_demo
+    from firmwright.codegen.kernel import Kernels
     from firmwright.models import ModelInterface
     from firmwright.partition import Partition
+    from firmwright.planning.schedule import schedule
     from firmwright.records import read_arrays, read_record
 
+    partition = read_record(job.folder("partition") / "partition.json", Partition)
+    kernels = read_record(job.folder("kernels") / "kernels.json", Kernels)
     sample = job.folder("run") / "sample.npz"
     assert job.recipe.demo is not None
     write_demo(
@@ -47,7 +51,7 @@ def run(job: Job, folder: Path) -> None:
         job.recipe.c_prefix,
         job.recipe.demo,
         read_record(job.folder("partition") / "interface.json", ModelInterface),
-        read_record(job.folder("partition") / "partition.json", Partition),
+        [region.name for region in schedule(partition, kernels).regions if not region.view],
         read_arrays(sample) if job.has("run") else reference_sample(job),
         folder,
     )
@@ -72,8 +76,8 @@ def reference_sample(job: Job) -> dict[str, NDArray[Any]]:
 STAGE = Stage(
     name="demo",
     sentence="write the demo application",
-    needs=("model", NETWORK, "partition", "sources", "run"),
-    code=("codegen", *run_stage.STAGE.code),
+    needs=("model", NETWORK, "partition", "kernels", "sources", "run"),
+    code=("codegen", "planning", *run_stage.STAGE.code),
     options=options,
     inputs=inputs,
     run=run,

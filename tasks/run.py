@@ -80,6 +80,7 @@ def run(job: Job, folder: Path) -> None:
     """
     import numpy as np
 
+    from firmwright.codegen.kernel import Kernels
     from firmwright.emulator import run_firmware
     from firmwright.models import ModelInterface
     from firmwright.partition import Partition
@@ -98,6 +99,8 @@ def run(job: Job, folder: Path) -> None:
     chosen = joined_samples(alone, layout.size)
     partition = read_record(job.folder("partition") / "partition.json", Partition)
     functions = {f"{job.recipe.c_prefix}_{r.name}": r.name for r in partition.regions if not r.view}
+    kernels = read_record(job.folder("kernels") / "kernels.json", Kernels)
+    waits = sorted({k.waits for k in kernels.kernels if k.waits})
     execution = run_firmware(
         job.folder("firmware") / "firmware.elf",
         job.platform,
@@ -106,7 +109,7 @@ def run(job: Job, folder: Path) -> None:
         f"{job.recipe.c_prefix}_run",
         job.cache,
         BUDGET,
-        tuple(functions),
+        (*functions, *waits),
     )
     found = decode_outputs(execution.console, interface.outputs, len(chosen), execution.exit_code)
     write_arrays(folder / "sample.npz", first_sample(interface, chosen[0], found[0]))
@@ -120,6 +123,8 @@ def run(job: Job, folder: Path) -> None:
     write_arrays(folder / "outputs.npz", arrays)
     tolerance = spec.tolerance
     total = execution.instructions
+    if total is not None:  # what an emulated device does in a wait, the processor does not
+        total -= sum(execution.by_part[function] for function in waits)
     record = RunRecord(
         emulator=execution.emulator,
         reference=verdict.reference,
@@ -129,7 +134,9 @@ def run(job: Job, folder: Path) -> None:
         instructions=None if total is None else total // len(chosen),
         instructions_total=total,
         instructions_by_function=dict(sorted(execution.by_symbol.items())),
-        instructions_by_region={functions[f]: n for f, n in execution.by_part.items()},
+        instructions_by_region={
+            functions[f]: n for f, n in execution.by_part.items() if f in functions
+        },
         tolerance=tolerance,
         agreement=compare(interface.outputs, found, expected, tolerance),
         inputs=tuple(sample_digest(s) for s in alone) if data else (),
@@ -268,7 +275,7 @@ def summary(job: Job, record: RunRecord) -> str:
 STAGE = Stage(
     name="run",
     sentence="run the firmware and compare it with the reference",
-    needs=("model", NETWORK, "partition", "firmware"),
+    needs=("model", NETWORK, "partition", "kernels", "firmware"),
     code=(
         *(
             "planning/batch.py",

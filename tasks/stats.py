@@ -20,28 +20,31 @@ def options(job: Job) -> Any:
 def run(job: Job, folder: Path) -> None:
     """Write ``stats.json`` and, for people and their scripts, ``<recipe>_stats.yaml``."""
     from firmwright.codegen.kernel import Kernels
-    from firmwright.cycles.timeline import HEADER, timeline, write_timeline
+    from firmwright.cycles.timeline import BESIDE, HEADER, timeline, write_timeline
     from firmwright.partition import Partition
     from firmwright.records import read_record, write_record
     from firmwright.verify.record import RunRecord
 
     record = read_record(job.folder("run") / "run.json", RunRecord)
-    found = timeline(
-        read_record(job.folder("partition") / "partition.json", Partition),
-        read_record(job.folder("kernels") / "kernels.json", Kernels),
-        record,
-        f"{job.recipe.c_prefix}_run",
-    )
+    partition = read_record(job.folder("partition") / "partition.json", Partition)
+    kernels = read_record(job.folder("kernels") / "kernels.json", Kernels)
+    found = timeline(partition, kernels, record, f"{job.recipe.c_prefix}_run")
     runs = "1 run" if record.samples == 1 else f"{record.samples} runs"
     header = HEADER.format(
         name=job.recipe.name, platform=job.platform.name, runs=runs, emulator=record.emulator
     )
+    waited = {k.region for k in kernels.kernels if k.waits}
+    devices = sorted({r.device for r in partition.regions if r.name in waited})
+    beside = found.modelled + found.counted - found.cycles
+    if devices:
+        header += BESIDE.format(devices=" and ".join(devices), beside=beside)
     write_timeline(folder / job.stats_file, found, header)
     write_record(folder / "stats.json", found)
+    overlap = f", {beside:,} of them beside others" if devices else ""
     slowest = max(found.layers, key=lambda layer: layer.cycles)
     print(
         f"   {job.recipe.name}: {found.cycles:,} cycles ({found.modelled:,} modelled, "
-        f"{found.counted:,} instructions counted); {slowest.name} takes "
+        f"{found.counted:,} instructions counted{overlap}); {slowest.name} takes "
         f"{100 * slowest.cycles / found.cycles:.1f} % of them"
     )
 
@@ -50,7 +53,7 @@ STAGE = Stage(
     name="stats",
     sentence="tell when each layer runs, in clock cycles",
     needs=("partition", "kernels", "run"),
-    code=("cycles", "records.py"),
+    code=("cycles", "planning", "records.py"),
     options=options,
     run=run,
 )

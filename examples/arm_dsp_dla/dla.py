@@ -66,8 +66,7 @@ START = """\
     const fw_dla_job job = {{
 {members}
     }};
-    fw_dla_start(&job);
-    fw_dla_wait(0);"""
+    fw_dla_start(&job);"""
 
 
 class DLA(Target):
@@ -112,6 +111,7 @@ class DLA(Target):
             quantised_operators=0,
             float_operators=(),
             headers=("fw_dla.h",),
+            waits="fw_dla_wait",
             cycles=cycles(region.macs, layer, context.platform.accelerators["dla"]),
         )
         return LoweredRegion(kernel, arrays)

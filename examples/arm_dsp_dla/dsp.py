@@ -92,6 +92,7 @@ class DSP(Target):
             body=job_of(kernel),
             definitions=program_of(kernel),
             headers=(*kernel.headers, "fw_dsp.h"),
+            waits="fw_dsp_wait",
             cycles=cycles(module[region.name], context.platform.accelerators["dsp"]),
         )
         return replace(lowered, kernel=program)
@@ -138,8 +139,7 @@ def job_of(kernel: Kernel) -> str:
         .read = {{{read}}},
         .written = {{{written}}},
     }};
-    fw_dsp_start(&job);
-    fw_dsp_wait(0);"""
+    fw_dsp_start(&job);"""
 
 
 def cycles(function: relax.Function, numbers: Mapping[str, Any]) -> Cycles:

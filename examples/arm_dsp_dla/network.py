@@ -117,7 +117,7 @@ def best_boxes(
 def covered_by_better(
     build: relax.BlockBuilder, centres: relax.Var, sizes: relax.Var, name: str
 ) -> relax.Expr:
-    """Tell which boxes have more than half of what they and a better one cover in common with it.
+    """Tell which boxes have more than a quarter of what they and a better one cover in common.
 
     The matrix form of non-maximum suppression: every two boxes are compared at once.
     """
@@ -127,7 +127,7 @@ def covered_by_better(
     shared = build.emit(op.prod(sides, axis=0), name_hint=f"{name}_shared")
     areas = build.emit(op.prod(op.multiply(sizes, number(2)), axis=0), name_hint=f"{name}_areas")
     together = op.subtract(of_two(op.add, areas), shared)
-    covers = op.astype(op.greater(op.multiply(shared, number(2)), together), "int8")
+    covers = op.astype(op.greater(op.multiply(shared, number(4)), together), "int8")
     better = const(np.triu(np.ones((KEPT, KEPT), "int8"), 1))
     return op.astype(op.max(op.multiply(covers, better), axis=0), "bool")
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from firmwright.cycles.timeline import LayerCycles, Timeline
 from firmwright.partition import Partition
 from firmwright.records import read_arrays, read_record
 
@@ -72,3 +73,29 @@ def test_nothing_runs_again_until_a_file_of_a_device_changes(chip: Repository) -
     assert "sources" in ran and "model" not in ran
     inputs = chip.manifest("build/detector/detector-shared.tar.gz")["inputs"]["files"]
     assert {"dla.py", "dsp.py", "templates/dsp/fw_dsp.h.j2", "network.py"} <= {*inputs}
+
+
+def test_the_timeline_has_devices_beside_each_other(chip: Repository) -> None:
+    stats = read_record(chip.folder / "build/detector/shared/stats/stats.json", Timeline)
+    layers = {layer.sources[0]: layer for layer in stats.layers if layer.sources}
+    post, pool = layers["fine_flat"], layers["pool"]
+    deep, fine = layers["deep_convolution"], layers["fine_convolution"]
+    assert (post.device, deep.device, pool.device, fine.device) == ("dsp", "dla", "c", "dla")
+    assert overlap(post, deep) == post.cycles
+    assert overlap(pool, fine) == fine.cycles
+    assert stats.cycles < stats.modelled + stats.counted
+    assert layers["coarse_flat"].start_cycle > layers["coarse_convolution"].end_cycle
+
+
+def overlap(one: LayerCycles, other: LayerCycles) -> int:
+    last = min(one.end_cycle, other.end_cycle)
+    return max(0, last - max(one.start_cycle, other.start_cycle) + 1)
+
+
+def test_results_are_wrong_where_a_wait_is_missing(chip: Repository) -> None:
+    template = chip.folder / "templates/dla/posix/fw_dla.c.j2"
+    text = template.read_text()
+    template.write_text(text.replace("while (waiting > pending)", "while (waiting > pending + 1u)"))
+    failed = chip.doit("build", "recipe=detector.yaml", "platform=host.yaml", "outdir=other")
+    template.write_text(text)
+    assert failed.returncode != 0 and "differ" in failed.stdout + failed.stderr

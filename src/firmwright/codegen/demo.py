@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import numpy.typing as npt
 from firmwright.codegen.project import ports, target_name, write
 from firmwright.codegen.templates import SUFFIX, environment, render
 from firmwright.models.interface import ModelInterface
-from firmwright.partition.regions import Partition
 from firmwright.recipe import DemoOptions
 
 FILES = ("demo.c", "demo_data.c", "demo_data.h", "gdb_anchor.c", "gdb_anchor.h",
@@ -26,11 +25,11 @@ def write_demo(
     c_prefix: str,
     options: DemoOptions,
     interface: ModelInterface,
-    partition: Partition,
+    layers: Sequence[str],
     sample: Mapping[str, npt.NDArray[Any]],
     folder: Path,
 ) -> None:
-    """Render the application's files into ``folder``.
+    """Render the application's files into ``folder``; ``layers`` are in order of execution.
 
     ``sample`` has the network's inputs and the outputs that they give, as ``input_0`` … and
     ``output_0`` …, in their shapes.
@@ -46,7 +45,7 @@ def write_demo(
         "outputs": outputs,
         "input_data": [(p, stored(sample[f"input_{i}"])) for i, p in enumerate(inputs)],
         "expected": [(p, stored(sample[f"output_{i}"])) for i, p in enumerate(expected)],
-        "layers": [region.name for region in partition.regions if not region.view],
+        "layers": layers,
         "arena_bytes": sum(ALIGNMENT + -(-t.bytes // ALIGNMENT) * ALIGNMENT for t in tensors),
     }
     profiler = () if options.profile == "none" else ("profiler.c",)

@@ -70,7 +70,9 @@ class Kernel:
     those of the project that the body needs. ``cycles`` are those that the device's cost model
     gives, None where it has none. ``stand_in`` says of code that stands in for a closed tool's
     result whose it is, and is '' otherwise. ``remark`` says what the device chose for its loops.
-    ``definitions`` is C in front of the function.
+    ``definitions`` is C in front of the function. ``waits`` names the function, of one of the
+    ``headers``, that waits for the device's jobs, if this one only starts a job; '' if it returns
+    when all is done.
     """
 
     region: str
@@ -87,6 +89,7 @@ class Kernel:
     stand_in: str = ""
     remark: str = ""
     definitions: str = ""
+    waits: str = ""
 
     @property
     def code(self) -> str:

@@ -23,6 +23,7 @@ from firmwright.errors import UserError
 from firmwright.models.interface import ModelInterface, Tensor
 from firmwright.partition.regions import Partition, Region
 from firmwright.planning.plan import Plan
+from firmwright.planning.schedule import Wait, schedule
 from firmwright.postprocess.detector import Detector
 from firmwright.recipe import DemoOptions
 from firmwright.toolchain import Build, makefile_variables
@@ -55,10 +56,15 @@ class Port:
 
 @dataclass(frozen=True)
 class Step:
-    """One call in the network's run function."""
+    """One call in the network's run function, and what is waited for before it.
 
+    ``number`` is the step of the plan.
+    """
+
+    number: int
     region: Region
     kernel: Kernel
+    waits: tuple[Wait, ...]
     arguments: tuple[str, ...]
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
@@ -133,6 +139,7 @@ def write_project(
         "inputs": inputs,
         "outputs": outputs,
         "steps": calls,
+        "last_waits": schedule(network.partition, network.kernels).last_waits,
         "weights": sorted(network.weights.items()),
         "c_types": C_TYPES,
         "location": lambda tensor: location(network.plan, tensor, inputs, outputs),
@@ -183,7 +190,8 @@ def steps(network: Network, inputs: list[Port], outputs: list[Port]) -> list[Ste
     kernels = {k.region: k for k in network.kernels.kernels}
     tensors = {t.name: t for t in network.partition.tensors}
     result = []
-    for region in network.partition.regions:
+    for number, turn in enumerate(schedule(network.partition, network.kernels).steps):
+        region = turn.region
         if region.view:
             continue
         kernel = kernels[region.name]
@@ -198,7 +206,7 @@ def steps(network: Network, inputs: list[Port], outputs: list[Port]) -> list[Ste
         arguments += [pointer(p) for p in (*kernel.outputs, *kernel.scratch)]
         read = tuple(tensors[n] for n in region.inputs)
         written = tuple(tensors[n] for n in region.outputs)
-        result.append(Step(region, kernel, tuple(arguments), read, written))
+        result.append(Step(number, region, kernel, turn.waits, tuple(arguments), read, written))
     return result
 
 

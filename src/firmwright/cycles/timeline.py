@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import yaml
 from firmwright.codegen.kernel import Cycles, Kernels
 from firmwright.errors import UserError
 from firmwright.partition.regions import Partition
+from firmwright.planning.schedule import Wait, schedule
 from firmwright.verify.record import RunRecord
 
 HEADER = """\
@@ -22,6 +24,10 @@ HEADER = """\
 # counted: instructions that the CPU executed in the layer's function and in all that it calls,
 #   one cycle each; the mean of {runs} in {emulator}.
 # The last entry is the run function itself: what it executes between its calls.
+"""
+BESIDE = """\
+# Layers on {devices} are jobs beside the processor: start_cycle and end_cycle are the job's, and
+#   the instructions that start it come before. {beside} cycles are of jobs beside something else.
 """
 
 
@@ -35,6 +41,9 @@ class Counted:
 @dataclass(frozen=True)
 class LayerCycles:
     """One region's share of the time; both ends are inclusive.
+
+    Of a region that only starts a job beside the processor, they are the job's: ``counted`` comes
+    before it.
 
     ``sources`` are its operators' names in the model, ``operators`` their kinds. ``modelled`` is
     None on a device without a cost model, such as the CPU.
@@ -59,7 +68,8 @@ class LayerCycles:
 class Timeline:
     """The layers of one inference, in order of execution; the last entry is the run function.
 
-    ``cycles`` are all of them, the sum of those ``modelled`` and those ``counted``.
+    ``cycles`` are all of them: the sum of those ``modelled`` and those ``counted``, less those in
+    which devices run beside each other.
     """
 
     cycles: int
@@ -71,37 +81,68 @@ class Timeline:
 def timeline(
     partition: Partition, kernels: Kernels, record: RunRecord, run_function: str
 ) -> Timeline:
-    """Return the timeline of one inference, in which nothing runs beside anything else.
+    """Return the timeline of one inference.
 
     Raises UserError for a run in which no instructions were counted.
     """
     if record.instructions_total is None:
         raise UserError(f"{record.emulator} counts no instructions")
-    regions = [r for r in partition.regions if not r.view]
-    executed = [record.instructions_by_region[r.name] for r in regions]
+    plan = schedule(partition, kernels)
+    steps = [step for step in plan.steps if not step.region.view]
+    executed = [record.instructions_by_region[step.region.name] for step in steps]
     executed.append(record.instructions_total - sum(executed))
-    models = {k.region: k.cycles for k in kernels.kernels}
-    modelled = [models[r.name] for r in regions] + [None]
     counted = means(executed, record.samples)
-    lengths = [c + (m.total if m else 0) for c, m in zip(counted, modelled, strict=True)]
-    ends = list(accumulate(lengths))
+    kernel_of = {kernel.region: kernel for kernel in kernels.kernels}
+    clock = Clock()
     layers = []
-    for index, (end, length) in enumerate(zip(ends, lengths, strict=True)):
-        region = regions[index] if index < len(regions) else None
+    for step, instructions in zip(steps, counted, strict=False):
+        region, kernel = step.region, kernel_of[step.region.name]
+        clock.wait(step.waits)
+        start, end = clock.run(instructions, kernel.cycles, kernel.waits)
         layers.append(
             LayerCycles(
-                name=region.name if region else run_function,
-                start_cycle=end - length,
+                name=region.name,
+                start_cycle=start,
                 end_cycle=end - 1,
-                device=region.device if region else "c",
-                sources=region.sources if region else (),
-                operators=region.operators if region else (),
-                macs=region.macs if region else 0,
-                modelled=modelled[index],
-                counted=Counted(counted[index]),
+                device=region.device,
+                sources=region.sources,
+                operators=region.operators,
+                macs=region.macs,
+                modelled=kernel.cycles,
+                counted=Counted(instructions),
             )
         )
-    return Timeline(ends[-1], sum(lengths) - sum(counted), sum(counted), tuple(layers))
+    clock.wait(plan.last_waits)
+    start, end = clock.run(counted[-1], None, "")
+    last = LayerCycles(run_function, start, end - 1, "c", (), (), 0, None, Counted(counted[-1]))
+    modelled = sum(layer.modelled.total for layer in layers if layer.modelled)
+    return Timeline(end, modelled, sum(counted), (*layers, last))
+
+
+@dataclass
+class Clock:
+    """The processor's time, and when the jobs beside it end, by the function that waits for them.
+
+    A device begins with a job when it has been started and the one before is done.
+    """
+
+    now: int = 0
+    ends: dict[str, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0]))
+
+    def wait(self, waits: Iterable[Wait]) -> None:
+        for wait in waits:
+            self.now = max(self.now, self.ends[wait.function][-1 - wait.pending])
+
+    def run(self, instructions: int, modelled: Cycles | None, beside: str) -> tuple[int, int]:
+        """Take a layer's turn; return when it begins and when it is over, or its job is."""
+        took = modelled.total if modelled else 0
+        before, self.now = self.now, self.now + instructions
+        if not beside:
+            self.now += took
+            return before, self.now
+        start = max(self.now, self.ends[beside][-1])
+        self.ends[beside].append(start + took)
+        return start, start + took
 
 
 def means(totals: Sequence[int], samples: int) -> list[int]:

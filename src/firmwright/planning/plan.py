@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from firmwright.codegen.kernel import Kernels
@@ -10,6 +10,7 @@ from firmwright.errors import UserError
 from firmwright.models.interface import ModelInterface, Tensor
 from firmwright.partition.regions import Partition
 from firmwright.planning.arena import Lifetime, arena_bytes, lower_bound, place_buffers
+from firmwright.planning.schedule import Step, schedule
 from firmwright.toolchain import Platform
 
 LARGEST_SHOWN = 5
@@ -28,7 +29,7 @@ BOX_BYTES = 24
 class Buffer:
     """A tensor or scratch buffer at a byte offset of the arena, alive from ``first`` to ``last``.
 
-    Steps are indices into the partition's regions.
+    Steps are those of :func:`firmwright.planning.schedule.schedule`.
     """
 
     name: str
@@ -64,10 +65,12 @@ def make_plan(partition: Partition, kernels: Kernels) -> Plan:
             copies.append((index, roots[name]))
         else:
             locations[roots[name]] = f"output:{index}"
-    lifetimes = tensor_lifetimes(partition, tensors, roots, locations)
+    steps = schedule(partition, kernels).steps
+    lifetimes = tensor_lifetimes(steps, tensors, roots, locations)
     scratch = {k.region: k.scratch for k in kernels.kernels}
-    for step, region in enumerate(partition.regions):
-        lifetimes += [Lifetime(p.tensor, p.bytes, step, step) for p in scratch.get(region.name, ())]
+    for number, step in enumerate(steps):
+        used = scratch.get(step.region.name, ())
+        lifetimes += [Lifetime(p.tensor, p.bytes, number, step.until - 1) for p in used]
     placed = place_buffers(lifetimes)
     locations.update({p.lifetime.name: p.lifetime.name for p in placed})
     for name, root in roots.items():
@@ -95,19 +98,23 @@ def view_roots(partition: Partition) -> dict[str, str]:
 
 
 def tensor_lifetimes(
-    partition: Partition,
+    steps: Sequence[Step],
     tensors: dict[str, Tensor],
     roots: dict[str, str],
     locations: dict[str, str],
 ) -> list[Lifetime]:
-    """Return the lifetimes of the tensors that live in the arena, in order of production."""
-    first, last = {}, {}
-    for step, region in enumerate(partition.regions):
+    """Return the lifetimes of the tensors that live in the arena, in order of production.
+
+    What a job beside the processor reads or writes is needed until the job was waited for.
+    """
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for number, step in enumerate(steps):
+        region = step.region
         if not region.view:
-            for name in region.outputs:
-                first[name] = last[name] = step
-        for name in region.inputs:
-            last[roots[name]] = step
+            first.update(dict.fromkeys(region.outputs, number))
+        for name in {roots[n] for n in (*region.inputs, *region.outputs)}:
+            last[name] = max(last.get(name, 0), step.until - 1)
     return [
         Lifetime(name, tensors[name].bytes, start, last[name])
         for name, start in first.items()

@@ -16,7 +16,8 @@ class RunRecord:
     of one inference, rounded down, ``instructions_total`` the sum over all samples, by function
     in ``instructions_by_function``. ``instructions_by_region`` has those of a region's function
     and of all that it calls. They are None, or empty, where the emulator cannot count. ``inputs``
-    are the digests of the single samples that the recipe names, none of random ones.
+    are the digests of the single samples that the recipe names, none of random ones. What an
+    emulated device executes while it is waited for is in ``instructions_by_function`` alone.
     """
 
     emulator: str
