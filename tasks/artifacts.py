@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,12 @@ from . import run as run_stage
 from .jobs import Job
 from .partition import mix_options
 from .samples import columns_on_grid, sample_files
-from .stage import NETWORK, Stage
+from .stage import INDEX, NETWORK, Stage
 
 if TYPE_CHECKING:
     from firmwright.data.samples import Sample
-    from firmwright.targets.tidl.artifacts import Network
+    from firmwright.targets.tidl.artifacts import Artifacts, Network
+    from firmwright.toolchain.tool_folder import ToolFolder
 
 FRAMES = "advanced_options:calibration_frames"
 NO_SAMPLES = (
@@ -55,7 +57,19 @@ def options(job: Job) -> Any:
         "name": artifacts_name(job),
         "calibration": quantize.get("calibration"),
         "inputs": run_stage.given_inputs(job),
+        "tools": tools_identity(job),
     }
+
+
+def tools_identity(job: Job) -> list[Any]:
+    """Return what tells one installation of TI's tools from another, or from none."""
+    from firmwright.targets.tidl.tools import find_tools
+
+    try:
+        tools = find_tools(job.platform)
+    except UserError as error:  # which the stage raises again
+        return [str(error)]
+    return tools.status if tools else []
 
 
 def artifacts_name(job: Job, batch: int = 0) -> str:
@@ -80,8 +94,17 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.models import ModelInterface
     from firmwright.quantize.samples import sample_digest
     from firmwright.records import read_record, write_record
-    from firmwright.targets.tidl.artifacts import TEMPORARY, Artifacts, write_artifacts
+    from firmwright.targets.tidl.artifacts import (
+        TEMPORARY,
+        Artifacts,
+        handed_on,
+        write_artifacts,
+    )
+    from firmwright.targets.tidl.import_config import untold
+    from firmwright.targets.tidl.tools import find_tools
 
+    refuse_strangers(job.folder("artifacts"))
+    tools = find_tools(job.platform)
     model = read_record(job.folder("model") / "model.json", ModelInterface)
     size = batch_size(job)
     network = partitioned_network(job, size)
@@ -89,15 +112,59 @@ def run(job: Job, folder: Path) -> None:
     temporary = folder / name / TEMPORARY
     temporary.mkdir(parents=True)
     regions = write_artifacts(network, temporary)
+    version = import_regions(job, tools, temporary, len(regions)) if tools else None
     record = Artifacts(
         folder=name,
+        files=handed_on(regions, imported=tools is not None),
         model=model.sha256,
         frames=len(network.samples),
         samples=tuple(sample_digest(s) for s in network.samples),
-        tools=None,
+        tools=version,
         regions=tuple(regions),
     )
     write_record(folder / "artifacts.json", record)
+    print(summary(job, record))
+    for option in untold(network.options.values):
+        print(f"   {job.recipe.name}: TI's import tool is not told {option}")
+
+
+def import_regions(job: Job, tools: ToolFolder, folder: Path, regions: int) -> str:
+    """Let TI's tools import every region; return their version. Their logs stay in the cache."""
+    from firmwright.targets.tidl.names import RegionFiles
+    from firmwright.targets.tidl.tools import run_import
+
+    logs = job.cache / "tidl_import"
+    files = [RegionFiles(number) for number in range(regions)]
+    versions = [run_import(tools, folder, f, logs / f"{f.stem}.log") for f in files]
+    return " and ".join(dict.fromkeys(versions))
+
+
+def summary(job: Job, record: Artifacts) -> str:
+    """Say what was written, and whether TI's tools were there."""
+    count = f"{len(record.regions)} region{'s' if len(record.regions) != 1 else ''}"
+    done = (
+        f"imported by TI's tools {record.tools}"
+        if record.tools is not None
+        else "not imported: TIDL_TOOLS_PATH is not set"
+    )
+    return f"   {job.recipe.name}: {record.folder}: {count} for TIDL, {done}"
+
+
+def refuse_strangers(folder: Path) -> None:
+    """Raise UserError for files in the stage's folder that the build did not write.
+
+    Users run TI's tools in this folder, and copy from it what they deploy.
+    """
+    index = folder / INDEX
+    listed = json.loads(index.read_text(encoding="utf-8"))["files"] if index.exists() else {}
+    found = (p for p in folder.rglob("*") if p.is_file() and p != index)
+    names = sorted(p.relative_to(folder).as_posix() for p in found)
+    strange = [name for name in names if name not in listed]
+    if strange:
+        raise UserError(
+            f"{folder}: holds files that the build did not write: {', '.join(strange)}; move them "
+            "elsewhere, for this stage replaces the folder"
+        )
 
 
 def batch_size(job: Job) -> int:

@@ -83,26 +83,21 @@ def collect(job: Job) -> dict[str, bytes]:
         contents |= {f"module/{name}": data for name, data in files_below(job.folder("module"))
                      if not name.endswith(".obj")}  # fmt: skip
     contents |= {f"src/{name}": data for name, data in files_below(project)}
-    if job.has("artifacts"):
-        contents |= artifacts(job)
+    contents |= artifacts(job)
     if job.has("demo"):
         contents |= {f"src/demo/{name}": data for name, data in files_below(job.folder("demo"))}
     return contents
 
 
 def artifacts(job: Job) -> dict[str, bytes]:
-    """Return the artifacts of the regions by name.
+    """Return by name what an accelerator's own tools are given of the regions, or made of them."""
+    from firmwright.bundle.manifest import ArtifactsReport
 
-    Calibration tensors stay in the build folder: they are the user's data, and large; the
-    manifest has their digests.
-    """
-    folders = (p for p in job.folder("artifacts").iterdir() if p.is_dir())
-    return {
-        f"artifacts/{folder.name}/{name}": data
-        for folder in folders
-        for name, data in files_below(folder)
-        if not Path(name).name.startswith("calib_raw_data")
-    }
+    made = report(job, "artifacts", ArtifactsReport)
+    if made is None:
+        return {}
+    folder = job.folder("artifacts") / made.folder
+    return {f"artifacts/{made.folder}/{n}": (folder / n).read_bytes() for n in made.files}
 
 
 def files_below(folder: Path) -> Iterator[tuple[str, bytes]]:

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from .conftest import Repository, copy_of, new_repository
+from tests.targets.tidl.fake_tools import FAILS, calls, fake_tools
+
+from .conftest import Repository, copy_of, new_repository, ran
 
 RECIPE = """\
 model: digits.onnx
@@ -38,7 +40,7 @@ def test_the_bundle_has_what_the_tools_need_but_no_data_of_the_users(tidl: Repos
     folder = f"{stem}/artifacts/{FOLDER}/tempDir"
     assert {
         f"{folder}/{name}"
-        for name in ("subgraph0.onnx", "tidl_import_subgraph0.txt", "relay.nfo", "allowedNode.txt")
+        for name in ("subgraph0.onnx", "tidl_import_subgraph0.txt", "relay.nfo", "import.sh")
     } <= names
     assert not [name for name in names if "calib_raw_data" in name]
     manifest = tidl.manifest(bundle)
@@ -54,26 +56,93 @@ def test_the_bundle_has_what_the_tools_need_but_no_data_of_the_users(tidl: Repos
 
 
 @pytest.mark.parametrize(
-    ("samples", "message"),
+    ("samples", "target", "message"),
     [
-        (None, "run: {inputs: …}"),
-        (np.zeros((3, 1, 8, 9), "int8"), "run.inputs"),
-        (np.zeros((0, 1, 8, 8), "int8"), "run.inputs"),
-        (np.full((3, 1, 8, 8), "one"), "run.inputs"),
+        (None, "tidl, c", "run: {inputs: …}"),
+        (np.zeros((3, 1, 8, 9), "int8"), "tidl, c", "run.inputs, to calibrate with: "),
+        (
+            np.zeros((3, 1, 8, 8), "int8"),
+            "tidl -advanced_options:calibration_frames=4, c",
+            "run.inputs gives 3 samples; advanced_options:calibration_frames=4 takes 4 frames",
+        ),
     ],
-    ids=["none", "shape", "count", "type"],
+    ids=["none", "shape", "count"],
 )
 def test_without_samples_that_fit_nothing_is_calibrated(
-    tidl: Repository, tmp_path: Path, samples: np.ndarray[Any, Any] | None, message: str
+    tidl: Repository,
+    tmp_path: Path,
+    samples: np.ndarray[Any, Any] | None,
+    target: str,
+    message: str,
 ) -> None:
     tidl = copy_of(tidl, tmp_path)
     if samples is None:
         tidl.write("digits.yaml", RECIPE.replace("inputs: inputs.npz, ", ""))
     else:
         np.savez(tidl.folder / "inputs.npz", image=samples)
-    done = tidl.doit("artifacts", "recipe=digits.yaml")
+    done = tidl.doit("artifacts", "recipe=digits.yaml", f"target={target}")
     assert done.returncode != 0
     told = done.stdout + done.stderr
     assert "target: tidl: " in told
     assert message in told
     assert "Traceback" not in told
+
+
+def test_with_tools_the_bundle_has_their_networks(tidl: Repository, tmp_path: Path) -> None:
+    tools = fake_tools(tmp_path / "tools")
+    tidl = copy_of(tidl, tmp_path)
+    tidl.environment = {**tidl.environment, "TIDL_TOOLS_PATH": str(tools)}
+    built = tidl.doit("build", "recipe=digits.yaml")
+    assert built.returncode == 0, built.stdout + built.stderr
+    assert f"{FOLDER}: 1 region for TIDL, imported by TI's tools 11_00_06_00" in built.stdout
+    assert ran(built.stdout) == ["artifacts", "bundle"]
+    (call,) = calls(tools)
+    assert call["argv"][1] == "tidl_import_subgraph0.txt"
+    assert call["files"]["calib_raw_data0.bin"] == 20 * 64
+    bundle = "build/digits/digits-am62a-host.tar.gz"
+    manifest = tidl.manifest(bundle)
+    assert manifest["artifacts"]["tools"] == "11_00_06_00"
+    names = {f["path"].rpartition("/")[2] for f in manifest["files"]}
+    assert {"subgraph0_net.bin", "subgraph0_params_1.bin"} <= names
+    assert "by_the_way.svg" not in names  # TI's tools leave what has the build's folder in it
+    kept = tidl.folder / "build/digits/am62a-host/artifacts" / FOLDER / "tempDir"
+    assert (kept / "by_the_way.svg").exists()
+    assert tidl.build("recipe=digits.yaml") == []
+
+
+def test_tools_that_are_half_installed_end_the_build(tidl: Repository, tmp_path: Path) -> None:
+    tools = fake_tools(tmp_path / "tools")
+    (tools / "ti_cnnperfsim.out").unlink()
+    tidl = copy_of(tidl, tmp_path)
+    tidl.environment = {**tidl.environment, "TIDL_TOOLS_PATH": str(tools)}
+    done = tidl.doit("build", "recipe=digits.yaml")
+    told = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert f"TIDL_TOOLS_PATH={tools} has no file ti_cnnperfsim.out; set" in told
+    assert "Traceback" not in told
+
+
+def test_a_failed_import_ends_the_build_with_its_log(tidl: Repository, tmp_path: Path) -> None:
+    tools = fake_tools(tmp_path / "tools", FAILS)
+    tidl = copy_of(tidl, tmp_path)
+    tidl.environment = {**tidl.environment, "TIDL_TOOLS_PATH": str(tools)}
+    done = tidl.doit("artifacts", "recipe=digits.yaml")
+    told = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert "the network is not understood" in told
+    assert "Traceback" not in told
+    log = "build/digits/.cache/tidl_import/subgraph0.log"
+    assert log in told
+    assert "line 0\n" in (tidl.folder / log).read_text()
+
+
+def test_files_of_the_users_in_the_folder_are_not_wiped(tidl: Repository, tmp_path: Path) -> None:
+    tidl = copy_of(tidl, tmp_path)
+    notes = tidl.folder / "build/digits/am62a-host/artifacts" / FOLDER / "notes.txt"
+    notes.write_text("measured on the board\n")
+    done = tidl.doit("artifacts", "recipe=digits.yaml", "target=tidl -debug_level=1, c")
+    told = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert f"holds files that the build did not write: {FOLDER}/notes.txt; move them" in told
+    assert notes.read_text() == "measured on the board\n"
+    assert notes.with_name("tempDir").is_dir()

@@ -188,10 +188,12 @@ class ArtifactsReport:
     """What the archive's ``artifacts/<folder>`` was made from and by, as its name does not say.
 
     ``model`` is the model file's digest, ``samples`` are those of the ``frames`` that the tools
-    calibrate with, ``tools`` their version, null where none were there.
+    calibrate with, ``tools`` their version, null where none were there. ``files`` are relative to
+    the folder.
     """
 
     folder: str
+    files: tuple[str, ...]
     model: str
     frames: int
     samples: tuple[str, ...]

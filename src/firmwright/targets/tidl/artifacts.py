@@ -1,8 +1,8 @@
 """What TI's tools need of each region, in a folder laid out as their users know it.
 
 For the N-th region of TIDL, in ``tempDir``: ``subgraph<N>.onnx``, ``tidl_import_subgraph<N>.txt``,
-``calib_raw_data<N>.bin`` and ``subgraph<N>.layer_info.txt``; for all of them ``relay.nfo`` and
-``allowedNode.txt``. No file has a clock's time or an absolute path in it.
+``calib_raw_data<N>.bin`` and ``subgraph<N>.layer_info.txt``; for all of them ``relay.nfo``,
+``allowedNode.txt`` and ``import.sh``. No file has a clock's time or an absolute path in it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,16 @@ from firmwright.partition.operators import short_name
 from firmwright.partition.values import tensor_values
 from firmwright.targets.tidl.boundary import boundary_grids
 from firmwright.targets.tidl.import_config import RegionImport, import_config
+from firmwright.targets.tidl.names import RegionFiles
 from firmwright.targets.tidl.options import TidlOptions
 from firmwright.targets.tidl.submodel import SubModel, sub_model
+from firmwright.targets.tidl.tools import import_script
 from firmwright.transforms.rewriting import dtype_of, main_bindings
 
 CONVERSIONS = frozenset({"quantize", "dequantize", "astype", "constant"})
 TEMPORARY = "tempDir"
 """TI's compilers put there what is not deployed itself."""
+COMMON = ("allowedNode.txt", "import.sh", "relay.nfo")
 
 
 @dataclass(frozen=True)
@@ -75,10 +78,12 @@ class Artifacts:
 
     ``folder`` is named as TI names it. TI leaves out what decides about the contents: the digest of
     ``model``, the bits of a region, ``frames`` and digests (``samples``) of the calibration, and
-    the version of the tools, None where only stand-ins were built.
+    the version of the tools, None where only stand-ins were built. ``files`` are those to hand on,
+    relative to the folder.
     """
 
     folder: str
+    files: tuple[str, ...]
     model: str
     frames: int
     samples: tuple[str, ...]
@@ -128,6 +133,7 @@ def write_artifacts(network: Network, folder: Path) -> list[RegionArtifacts]:
     digests = write_calibration(network, written, folder)
     write_text(folder / "relay.nfo", json.dumps(nfo(network, written), indent=1) + "\n")
     write_text(folder / "allowedNode.txt", allowed_nodes(network))
+    write_text(folder / "import.sh", import_script([one.imported.files.config for one in written]))
     return [described(network, one, digest) for one, digest in zip(written, digests, strict=True)]
 
 
@@ -138,18 +144,19 @@ def write_region(network: Network, region: Region, number: int, folder: Path) ->
     types = {dtype_of(b.var) for b in bindings_of(function)}
     bits = network.options.number("tensor_bits")
     prequantised = any(short_name(b.value) == "quantize" for b in bindings_of(function))
+    files = RegionFiles(number)
     imported = RegionImport(
-        number,
+        files,
         model.inputs,
         model.outputs,
         boundary_grids(function),
         (16 if types & {"int16", "uint16"} else 8) if prequantised else bits,
         prequantised,
     )
-    (folder / f"{imported.stem}.onnx").write_bytes(model.data)
-    write_text(folder / f"{imported.stem}.layer_info.txt", layer_info(model))
+    (folder / files.model).write_bytes(model.data)
+    write_text(folder / files.layers, layer_info(model))
     told = import_config(imported, network.options.values, len(network.samples))
-    write_text(folder / imported.config_file, told)
+    write_text(folder / files.config, told)
     return Written(region, model, imported)
 
 
@@ -165,7 +172,7 @@ def write_calibration(network: Network, written: Sequence[Written], folder: Path
     if not written:
         return []
     wanted = list(dict.fromkeys(t for one in written for t in one.region.inputs))
-    files = [folder / one.imported.calibration_file for one in written]
+    files = [folder / one.imported.files.calibration for one in written]
     digests = [hashlib.sha256() for _ in files]
     for file in files:
         file.touch()
@@ -216,7 +223,7 @@ def nfo(network: Network, written: Sequence[Written]) -> dict[str, Any]:
         },
         "subgraphs": [
             {
-                "name": f"tidl_{one.imported.number}",
+                "name": f"tidl_{one.imported.files.number}",
                 "is_nchw": 1,
                 "macs": one.region.macs,
                 "ninputs": len(one.model.inputs),
@@ -236,6 +243,17 @@ def counted(functions: Sequence[relax.Function]) -> dict[str, int]:
     return dict(sorted(Counter(n for n in names if n != "constant").items()))
 
 
+def handed_on(regions: Sequence[RegionArtifacts], imported: bool) -> tuple[str, ...]:
+    """Return the files that a bundle takes, relative to the folder of artifacts.
+
+    Calibration tensors stay behind: they are the user's data, and large. Of what TI's tools write,
+    only the networks and their descriptions are taken.
+    """
+    names = [RegionFiles(region.number) for region in regions]
+    parts = [(*n.written, *(n.results if imported else ())) for n in names]
+    return tuple(f"{TEMPORARY}/{name}" for part in (COMMON, *parts) for name in part)
+
+
 def described(network: Network, one: Written, digest: str) -> RegionArtifacts:
     """Return what the record says of a region."""
     imported, inputs = one.imported, len(one.model.inputs)
@@ -246,7 +264,7 @@ def described(network: Network, one: Written, digest: str) -> RegionArtifacts:
         for (t, name), grid in zip(tensors, imported.grids, strict=True)
     ]
     return RegionArtifacts(
-        number=imported.number,
+        number=imported.files.number,
         region=one.region.name,
         inputs=tuple(sides[:inputs]),
         outputs=tuple(sides[inputs:]),

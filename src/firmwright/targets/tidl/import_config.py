@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from firmwright.errors import UserError
 from firmwright.models import Tensor
 from firmwright.targets.tidl.boundary import Grid
+from firmwright.targets.tidl.names import RegionFiles
 from firmwright.targets.tidl.option_table import OPTIONS, Value
 
 ONNX_MODEL = 2
@@ -47,11 +48,13 @@ KEYS = {
     "advanced_options:packetize_mode": "packetizeMode",
 }
 """Options that the tool takes as they are."""
-WITHOUT_KEY = tuple(
+UNTOLD = tuple(
     f"advanced_options:{name}"
-    for name in ("batch_mode", "partial_init_during_compile", "network_name")
-)
-"""Options of TI's runtimes for which the tool's own file has no published key."""
+    for name in ("add_data_convert_ops", "batch_mode", "partial_init_during_compile",
+                 "network_name")
+)  # fmt: skip
+"""Options of TI's runtimes that the tool's file has no published key for, and the conversion of
+inputs and outputs, which is on in every region behind TVM."""
 
 
 @dataclass(frozen=True)
@@ -61,29 +64,12 @@ class RegionImport:
     ``prequantised`` tells that the sub-model has its own quantize and dequantize.
     """
 
-    number: int
+    files: RegionFiles
     inputs: Sequence[Tensor]
     outputs: Sequence[Tensor]
     grids: Sequence[Grid]
     bits: int
     prequantised: bool
-
-    @property
-    def stem(self) -> str:
-        return f"subgraph{self.number}"
-
-    @property
-    def config_file(self) -> str:
-        return f"tidl_import_{self.stem}.txt"
-
-    @property
-    def calibration_file(self) -> str:
-        return f"calib_raw_data{self.number}.bin"
-
-    @property
-    def results(self) -> tuple[str, str]:
-        """Names of the network and of its description of inputs and outputs."""
-        return f"{self.stem}_net.bin", f"{self.stem}_params_1.bin"
 
 
 def import_config(region: RegionImport, options: Mapping[str, Value], frames: int) -> str:
@@ -91,14 +77,14 @@ def import_config(region: RegionImport, options: Mapping[str, Value], frames: in
 
     ``options`` are those of the target, ``frames`` the number of calibration samples.
     """
-    inputs, outputs = region.inputs, region.outputs
+    files, inputs, outputs = region.files, region.inputs, region.outputs
     grids = region.grids[: len(inputs)], region.grids[len(inputs) :]
     style = int(str(options["advanced_options:quantization_scale_type"]))
     values: dict[str, object] = {
         "modelType": ONNX_MODEL,
-        "inputNetFile": f'"{region.stem}.onnx"',
-        "outputNetFile": f'"{region.results[0]}"',
-        "outputParamsFile": f'"{region.stem}_params_"',
+        "inputNetFile": f'"{files.model}"',
+        "outputNetFile": f'"{files.net}"',
+        "outputParamsFile": f'"{files.params_stem}"',
         "numParamBits": region.bits,
         "numFeatureBits": region.bits,
         "preQuantizedModel": int(region.prequantised),
@@ -107,7 +93,7 @@ def import_config(region: RegionImport, options: Mapping[str, Value], frames: in
         "numFrames": frames,
         "numFramesBiasCalibration": frames,
         "inFileFormat": RAW_DATA,
-        "inData": f'"{region.calibration_file}"',
+        "inData": f'"{files.calibration}"',
         "inDataNamesList": names(t.name for t in inputs),
         "outDataNamesList": names(t.name for t in outputs),
         # The firmware hands over what the processor computes with, not what TIDL would like.
@@ -139,7 +125,7 @@ def taken_over(options: Mapping[str, Value]) -> dict[str, object]:
 def untold(options: Mapping[str, Value]) -> list[str]:
     """Return the options that were set and that the tool cannot be told."""
     defaults = {option.name: option.default for option in OPTIONS}
-    return [name for name in WITHOUT_KEY if options[name] != defaults[name]]
+    return [name for name in UNTOLD if options[name] != defaults[name]]
 
 
 def names(listed: Iterable[str]) -> str:
