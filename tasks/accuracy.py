@@ -63,6 +63,7 @@ def network(job: Job) -> Network:
         kernels=kernels,
         plan=make_plan(partition, kernels),
         weights=read_arrays(job.folder("kernels") / "weights.npz"),
+        last=job.recipe.target[-1].name,
     )
 
 

@@ -88,7 +88,12 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.records import read_record, write_arrays, write_record
     from firmwright.verify.batches import joined_outputs, joined_samples
     from firmwright.verify.compare import compare
-    from firmwright.verify.protocol import decode_boxes, decode_outputs, encode_samples
+    from firmwright.verify.protocol import (
+        decode_boxes,
+        decode_counts,
+        decode_outputs,
+        encode_samples,
+    )
     from firmwright.verify.record import RunRecord
 
     spec = job.recipe.run
@@ -140,6 +145,7 @@ def run(job: Job, folder: Path) -> None:
         tolerance=tolerance,
         agreement=compare(interface.outputs, found, expected, tolerance),
         inputs=tuple(sample_digest(s) for s in alone) if data else (),
+        counts=decode_counts(execution.console),
     )
     write_record(folder / "run.json", record)
     print(summary(job, record))
@@ -269,6 +275,7 @@ def summary(job: Job, record: RunRecord) -> str:
         f"   {job.recipe.name} on {job.platform.name} ({record.emulator}): {counted}, "
         f"{record.macs:,} MACs; {agreement.exact_samples} of {record.samples} samples exact, "
         f"largest difference {agreement.max_difference:g} ({record.reference})"
+        + "".join(f"; {name} {count:,}" for name, count in record.counts.items())
     )
 
 

@@ -19,6 +19,7 @@ def options(job: Job) -> Any:
     return {
         "name": recipe.name,
         "c_prefix": recipe.c_prefix,
+        "last": recipe.target[-1].name,
         "platform": asdict(job.platform),
         "build": job.build_settings,
         "module": asdict(job.module) if job.module else None,
@@ -31,11 +32,15 @@ def inputs(job: Job) -> list[Path]:
     """Return the templates that this project is rendered from, and the names of the classes."""
     from importlib.resources import files
 
+    from firmwright.codegen.crossings import crossing_folders
+
     folder = Path(str(files("firmwright.templates")))
     board = job.platform.board
+    names = [device.name for device in job.recipe.target]
     used = ["network", "application", "runtime", "project"]
     used += [f"boards/{b.name}" for b in (folder / "boards").iterdir()]  # they include each other
-    used += [part for d in job.recipe.target for part in (d.name, f"{d.name}/{board}")]
+    used += [part for name in names for part in (name, f"{name}/{board}")]
+    used += crossing_folders(names, names[-1], board)
     if not job.build.settings.libc:
         used.append("freestanding")
     if job.recipe.detection:
@@ -80,6 +85,7 @@ def run(job: Job, folder: Path) -> None:
         weights=read_arrays(job.folder("kernels") / "weights.npz"),
         detector=detector(job, interface),
         demo=job.recipe.demo,
+        last=job.recipe.target[-1].name,
     )
     variables = write_project(network, job.build, folder, tuple(job.device_templates.values()))
     if job.module:

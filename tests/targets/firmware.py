@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from firmwright.codegen.kernel import Kernels
 from firmwright.codegen.project import Network, write_project
 from firmwright.emulator import run_firmware
+from firmwright.emulator.execution import Execution
 from firmwright.models import FORMATS, tflite
 from firmwright.partition.outline import partition_module
 from firmwright.planning import make_plan
@@ -48,11 +50,24 @@ def run_generated(
     target: str = "c",
 ) -> Outputs:
     """Generate, compile with gcc, run; one list of outputs a sample."""
+    network = lowered(data, format_name, rounding, target)
+    ran = executed(network, samples, folder, cflags)
+    return decode_outputs(ran.console, network.interface.outputs, len(samples), ran.exit_code)
+
+
+def executed(
+    network: Network,
+    samples: list[Sample],
+    folder: Path,
+    cflags: tuple[str, ...] = (),
+    edit: Callable[[Path], None] = lambda _: None,
+) -> Execution:
+    """Write the project of a network for this machine, ``edit`` it, compile with gcc, run."""
     platform = load_platform("host")
     build = Build(load_toolchain("gcc"), platform, cflags)
-    network = lowered(data, format_name, rounding, target)
     sources = folder / "sources"
     write_project(network, build, sources)
+    edit(sources)
     compiler = find_compiler(build.toolchain, platform.architecture)
     objects = []
     for source in sorted(sources.glob("*.c")):
@@ -61,8 +76,7 @@ def run_generated(
     elf = folder / "firmware.elf"
     link_firmware(build, compiler, sources, objects, elf, folder / "cache")
     given = encode_samples(network.interface.inputs, samples)
-    ran = run_firmware(elf, platform, "native", given, "network_run", folder / "cache", 10**11)
-    return decode_outputs(ran.console, network.interface.outputs, len(samples), ran.exit_code)
+    return run_firmware(elf, platform, "native", given, "network_run", folder / "cache", 10**11)
 
 
 def format_of(data: bytes) -> str:
@@ -103,7 +117,8 @@ def lowered(
     kernels = Kernels(tuple(region.kernel for region in regions))
     weights = {name: array for region in regions for name, array in region.weights.items()}
     plan = make_plan(partition, kernels)
-    return Network("test", "network", interface, partition, kernels, plan, weights)
+    last = mix[-1].name
+    return Network("test", "network", interface, partition, kernels, plan, weights, last=last)
 
 
 def random_samples(data: bytes, count: int, seed: int) -> list[Sample]:

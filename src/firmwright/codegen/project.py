@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from firmwright.codegen.c_library import HEADERS, functions_by_header
+from firmwright.codegen.crossings import CORES, crossing_folders, is_called
 from firmwright.codegen.kernel import C_TYPES, Kernel, Kernels, Parameter
 from firmwright.codegen.names import unique_identifiers
 from firmwright.codegen.templates import (
@@ -72,7 +73,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Network:
-    """Everything that was decided about a network before a line of its project is written."""
+    """Everything that was decided about a network before a line of its project is written.
+
+    ``last`` is the device that its mix ends with.
+    """
 
     name: str
     c_prefix: str
@@ -83,6 +87,12 @@ class Network:
     weights: Mapping[str, npt.NDArray[Any]]
     detector: Detector | None = None
     demo: DemoOptions | None = None
+    last: str = "c"
+
+    @property
+    def devices(self) -> frozenset[str]:
+        """The devices that have a part in it: those of the regions, and the last."""
+        return frozenset({self.last, *(region.device for region in self.partition.regions)})
 
 
 def templates_in(name: str, own: Sequence[Path] = ()) -> list[str]:
@@ -148,12 +158,18 @@ def write_project(
         "detector": network.detector,
         "byte_values": byte_values(network.interface.outputs) if network.detector else {},
         "functions_by_header": functions_by_header(),
+        "devices": network.devices,
+        "entry": "process" if network.last in CORES else "run",
+        "calls": bool(crossing_folders(network.devices, network.last, "")),
+        "called": lambda step: is_called([step.region.device], network.last),
         "profiled": network.demo is not None and network.demo.profile == "individual",
     }
-    devices = {region.device for region in network.partition.regions}
     detection = network.detector is not None
     profile = network.demo is not None and network.demo.profile != "none"
-    for template in project_templates(build, detection, profile, devices, own)[:-3]:
+    carriers = crossing_folders(network.devices, network.last, build.platform.board)
+    templates = [t for folder in carriers for t in templates_in(folder)]
+    templates += project_templates(build, detection, profile, network.devices, own)[:-3]
+    for template in templates:
         write(folder / target_name(template), render(env, template, common))
     for step in calls:
         text = render(env, "network/region.c.j2", {**common, "step": step})

@@ -54,6 +54,13 @@ def decode_outputs(
     return [[found[s, i] for i in range(len(outputs))] for s in range(samples)]
 
 
+def decode_counts(console: bytes) -> dict[str, int]:
+    """Return what emulated devices counted in all samples together, by name, sorted."""
+    lines = console.decode("ascii", "replace").splitlines()
+    counted = [line.split(" ") for line in lines if line.startswith("@count ")]
+    return dict(sorted((name, int(number)) for _, name, number in counted))
+
+
 BOX = struct.Struct("<5fi")
 """The struct of templates/postprocess/detection.h.j2, little-endian."""
 

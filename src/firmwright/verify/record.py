@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from firmwright.recipe import Tolerance
 from firmwright.verify.compare import Agreement
@@ -16,8 +16,10 @@ class RunRecord:
     of one inference, rounded down, ``instructions_total`` the sum over all samples, by function
     in ``instructions_by_function``. ``instructions_by_region`` has those of a region's function
     and of all that it calls. They are None, or empty, where the emulator cannot count. ``inputs``
-    are the digests of the single samples that the recipe names, none of random ones. What an
-    emulated device executes while it is waited for is in ``instructions_by_function`` alone.
+    are the digests of the single samples that the recipe names, none of random ones. ``counts``
+    are what emulated devices counted in all samples: transfers, calls between cores, their bytes.
+    What an emulated device executes while it is waited for is in ``instructions_by_function``
+    alone.
     """
 
     emulator: str
@@ -32,3 +34,4 @@ class RunRecord:
     tolerance: Tolerance
     agreement: Agreement
     inputs: tuple[str, ...] = ()
+    counts: dict[str, int] = field(default_factory=dict)
