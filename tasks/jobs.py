@@ -133,7 +133,9 @@ class Job:
     def mix(self) -> tuple[Device, ...]:
         recipe = self.recipe
         own = own_targets(recipe)
-        return load_mix(recipe.target, self.platform, recipe.rounding, recipe.fuse_layers, own)
+        batch = recipe.batch.size if recipe.batch else 1
+        fused = recipe.fuse_layers
+        return load_mix(recipe.target, self.platform, recipe.rounding, fused, own, batch)
 
     def task(self, stage: str) -> str:
         """Return the name of a stage's task; doit remembers each platform's by itself."""
