@@ -60,11 +60,10 @@ def sub_model(function: relax.Function, number: int) -> SubModel:
     module = tvm.IRModule({"main": function.without_attr("global_symbol")})
     sides = []
     for letter, variables in (("i", function.params), ("o", function.body.body.fields)):
-        tensors = [described(v) for v in variables]
         sides.append(
             tuple(
-                Tensor(f"tidl_{number}_{letter}{index}", t.shape, t.dtype)
-                for index, t in enumerate(tensors)
+                Tensor(f"tidl_{number}_{letter}{index}", static_shape(v), dtype_of(v))
+                for index, v in enumerate(variables)
             )
         )
     inputs, outputs = sides
