@@ -12,7 +12,6 @@ from tvm import relax
 
 from firmwright.models import ModelInterface, Tensor
 from firmwright.models.interface import ELEMENT_BYTES
-from firmwright.partition.nested import described
 from firmwright.quantize.export import (
     ELEMENTWISE,
     TO_CHANNELS_FIRST,
