@@ -110,9 +110,8 @@ def test_every_file_is_there_and_says_what_it_is_of(
     names = {p.name for p in folder.iterdir()}
     per_region = ("subgraph{}.onnx", "tidl_import_subgraph{}.txt", "calib_raw_data{}.bin",
                   "subgraph{}.layer_info.txt")  # fmt: skip
-    assert names == {
-        "relay.nfo", "allowedNode.txt", *(n.format(i) for n in per_region for i in (0, 1))
-    }  # fmt: skip
+    common = {"relay.nfo", "allowedNode.txt", "import.sh"}
+    assert names == {*common, *(n.format(i) for n in per_region for i in (0, 1))}
     for region in regions:
         data = (folder / f"calib_raw_data{region.number}.bin").read_bytes()
         assert region.calibration_sha256 == hashlib.sha256(data).hexdigest()

@@ -50,11 +50,11 @@ KEYS = {
 """Options that the tool takes as they are."""
 UNTOLD = tuple(
     f"advanced_options:{name}"
-    for name in ("add_data_convert_ops", "batch_mode", "partial_init_during_compile",
-                 "network_name")
-)  # fmt: skip
-"""Options of TI's runtimes that the tool's file has no published key for, and the conversion of
-inputs and outputs, which is on in every region behind TVM."""
+    for name in ("batch_mode", "partial_init_during_compile", "network_name")
+)
+"""Options of TI's runtimes for which the tool's file has no published key."""
+CONVERSIONS = "advanced_options:add_data_convert_ops"
+BOTH = 3
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,8 @@ def import_config(region: RegionImport, options: Mapping[str, Value], frames: in
         "inData": f'"{files.calibration}"',
         "inDataNamesList": names(t.name for t in inputs),
         "outDataNamesList": names(t.name for t in outputs),
-        # The firmware hands over what the processor computes with, not what TIDL would like.
-        "addDataConvertToNet": 3,
+        # The importer in TI's TVM converts both, whatever the options say.
+        "addDataConvertToNet": options[CONVERSIONS] or BOTH,
         **numbered("in", inputs, grids[0]),
         "rawDataInElementType": listed(element_type(t) for t in inputs),
         **{axis: listed(lengths) for axis, lengths in zip(AXES, shapes(inputs), strict=True)},

@@ -12,6 +12,7 @@ from tvm import relax
 
 from firmwright.models import ModelInterface, Tensor
 from firmwright.models.interface import ELEMENT_BYTES
+from firmwright.partition.outline import described
 from firmwright.quantize.export import (
     ELEMENTWISE,
     TO_CHANNELS_FIRST,
@@ -22,6 +23,7 @@ from firmwright.quantize.export import (
 )
 from firmwright.quantize.graph import INT16_OPSET
 from firmwright.transforms.rewriting import (
+    Constant,
     constant_array,
     dtype_of,
     main_bindings,
@@ -35,6 +37,7 @@ MORE_ELEMENTWISE = {
     "relax.tan": "Tan",
 }  # fmt: skip
 REDUCTIONS = {"relax.max": "ReduceMax", "relax.min": "ReduceMin", "relax.sum": "ReduceSum"}
+POSITIONS = {"relax.argmax": "ArgMax", "relax.argmin": "ArgMin"}
 RESIZE_ROUNDING = {"round": "round_prefer_floor", "floor": "floor", "ceil": "ceil"}
 
 
@@ -61,8 +64,8 @@ def sub_model(function: relax.Function, number: int) -> SubModel:
     for letter, variables in (("i", function.params), ("o", function.body.body.fields)):
         sides.append(
             tuple(
-                Tensor(f"tidl_{number}_{letter}{index}", static_shape(v), dtype_of(v))
-                for index, v in enumerate(variables)
+                described(f"tidl_{number}_{letter}{index}", variable)
+                for index, variable in enumerate(variables)
             )
         )
     inputs, outputs = sides
@@ -86,13 +89,15 @@ class RegionExporter(Exporter):
             "relax.quantize": self.quantize,
             "relax.dequantize": self.dequantize,
             "relax.astype": self.cast,
-            "relax.argmax": self.argmax,
+            "relax.nn.prelu": self.prelu,
+            "relax.nn.instance_norm": self.instance_norm,
             "relax.nn.conv2d_transpose": self.transposed_convolution,
             "relax.nn.layer_norm": self.layer_norm,
             "relax.nn.gelu": self.gelu,
             "relax.image.resize2d": self.resize,
             "relax.strided_slice": self.slice,
             **dict.fromkeys(MORE_ELEMENTWISE, self.function),
+            **dict.fromkeys(POSITIONS, self.position),
             **dict.fromkeys(REDUCTIONS, self.reduction),
             **dict.fromkeys(("relax.maximum", "relax.minimum"), self.extreme),
         }
@@ -139,10 +144,10 @@ class RegionExporter(Exporter):
         result = self.emit(ELEMENTWISE[operator_name(call)], names)
         return Value(self.emit("Cast", [result], to=narrow))
 
-    def argmax(self, call: tvm.ir.Call) -> Value:
+    def position(self, call: tvm.ir.Call) -> Value:
         source = self.plain(self.value(call.args[0]))
-        kept = int(call.attrs.keepdims)
-        return Value(self.emit("ArgMax", [source], axis=int(call.attrs.axis), keepdims=kept))
+        kept, kind = int(call.attrs.keepdims), POSITIONS[operator_name(call)]
+        return Value(self.emit(kind, [source], axis=int(call.attrs.axis), keepdims=kept))
 
     def reduction(self, call: tvm.ir.Call) -> Value:
         kind, attrs = REDUCTIONS[operator_name(call)], call.attrs
@@ -192,6 +197,23 @@ class RegionExporter(Exporter):
         names = [self.plain(self.value(a)) for a in call.args]
         epsilon = float(call.attrs.epsilon)
         return Value(self.emit("LayerNormalization", names, axis=axes[0], epsilon=epsilon))
+
+    def instance_norm(self, call: tvm.ir.Call) -> Value:
+        rank, attrs = len(static_shape(call)), call.attrs
+        axes = sorted(axis % rank for axis in numbers(attrs.axes))
+        if int(attrs.channel_axis) % rank != 1 or axes != list(range(2, rank)):
+            raise NotExportableError
+        names = [self.plain(self.value(a)) for a in call.args]
+        return Value(self.emit("InstanceNormalization", names, epsilon=float(attrs.epsilon)))
+
+    def prelu(self, call: tvm.ir.Call) -> Value:
+        """Write a ReLU with a slope for each channel, which ONNX broadcasts from the right."""
+        slopes, rank = call.args[1], len(static_shape(call))
+        if not isinstance(slopes, Constant):
+            raise NotExportableError
+        shape = [-1] + [1] * (rank - 1 - int(call.attrs.axis) % rank)
+        slope = self.constant(constant_array(slopes).reshape(shape))
+        return Value(self.emit("PRelu", [self.plain(self.value(call.args[0])), slope]))
 
     def gelu(self, call: tvm.ir.Call) -> Value:
         """Write x / 2 * (1 + erf(x / sqrt(2))): ONNX has Gelu since operator set 20."""
