@@ -135,7 +135,9 @@ class Job:
     def mix(self) -> tuple[Device, ...]:
         recipe = self.recipe
         own = own_targets(recipe)
-        return load_mix(recipe.target, self.platform, recipe.rounding, recipe.fuse_layers, own)
+        batch = recipe.batch.size if recipe.batch else 1
+        fused = recipe.fuse_layers
+        return load_mix(recipe.target, self.platform, recipe.rounding, fused, own, batch)
 
     @cached_property
     def module(self) -> Build | None:

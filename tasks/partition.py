@@ -21,6 +21,7 @@ def mix_options(job: Job) -> Any:
         "rounding": recipe.rounding,
         "fuse_layers": recipe.fuse_layers,
         "devices": recipe.devices,
+        "wanted_batch": recipe.batch.size if recipe.batch else None,
         "platform": None if job.portable else asdict(job.platform),
     }
 

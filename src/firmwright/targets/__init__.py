@@ -30,7 +30,7 @@ class Context:
     ``rounding`` names the rules by which real values become integers, "tflite" or "onnx";
     ``options`` are the device's own, from the target string; without ``fuse_layers`` every
     operator is a function of its own. ``rest`` is the device of the mix that takes what the
-    others leave; it has none itself.
+    others leave; it has none itself. ``batch`` is how many samples the recipe wants at once.
     """
 
     platform: Platform
@@ -38,6 +38,7 @@ class Context:
     options: Mapping[str, str]
     fuse_layers: bool = True
     rest: Device | None = None
+    batch: int = 1
 
 
 class Target(Protocol):
@@ -110,11 +111,12 @@ def load_mix(
     rounding: str,
     fuse_layers: bool = True,
     own: Mapping[str, Target] = MappingProxyType({}),
+    batch: int = 1,
 ) -> tuple[Device, ...]:
     """Import the devices of a target string, in its order; ``own`` are those of the recipe."""
 
     def device(spec: DeviceSpec, rest: Device | None) -> Device:
-        context = Context(platform, rounding, dict(spec.options), fuse_layers, rest)
+        context = Context(platform, rounding, dict(spec.options), fuse_layers, rest, batch)
         return Device(own.get(spec.name) or load_target(spec.name), context)
 
     *offered, last = specs

@@ -66,12 +66,14 @@ def quantised_convolution(
     return network(build, dtype="int8")
 
 
-def placed(module: tvm.IRModule, platform: str = "am62a", **options: str) -> Placement:
+def placed(
+    module: tvm.IRModule, platform: str = "am62a", batch: int = 1, **options: str
+) -> Placement:
     """Ask TIDL what it takes; it takes floats unless the options say otherwise."""
     for transform in CANONICAL:
         module = transform.apply(module)
     given = {"tensor_bits": "32", **{k.replace("__", ":"): v for k, v in options.items()}}
-    return place_regions(module, Context(load_platform(platform), "onnx", given))
+    return place_regions(module, Context(load_platform(platform), "onnx", given, batch=batch))
 
 
 def names(placement: Placement) -> list[list[str]]:

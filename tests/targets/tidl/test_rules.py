@@ -18,12 +18,13 @@ op = relax.op
 
 @dataclass(frozen=True)
 class Form:
-    """One operator on an input, and the chip that is asked."""
+    """One operator on an input, the chip that is asked, and the batch that the recipe wants."""
 
     build: Callable[[relax.Var], relax.Expr]
     shape: tuple[int, ...] = (1, 4, 8, 8)
     platform: str = "am62a"
     bits: str = "32"
+    batch: int = 1
 
 
 def conv(
@@ -80,7 +81,17 @@ CASES: dict[str, tuple[tuple[Form, ...], tuple[tuple[Form, str], ...]]] = {
         (form(op.nn.relu, (1, 1, 1, 1, 2, 3)),),
         ((form(op.nn.relu, (1, 1, 1, 1, 1, 2, 3)), "has 7 axes"),),
     ),
-    "batch": ((conv(3, 3),), ((conv(3, 3, shape=(2, 4, 16, 16)), "takes 2 samples"),)),
+    "batch": (
+        (conv(3, 3), form(op.nn.max_pool2d, (4, 4, 8, 8), batch=4)),
+        (
+            (conv(3, 3, shape=(2, 4, 16, 16)), "takes 2 samples at once; TIDL takes 1"),
+            (form(op.nn.max_pool2d, (4, 4, 8, 8), batch=3), "TIDL takes 3"),
+        ),
+    ),
+    "one sample": (
+        (form(op.flatten),),
+        ((form(op.flatten, (4, 4, 8, 8), batch=4), "takes 4 samples"),),
+    ),
     "image axes": (
         (pool(2, 2),),
         ((pool(2, 2, layout="NHWC"), "4 axes in the layout NHWC"),),
@@ -274,7 +285,7 @@ def cases() -> Iterator[tuple[str, Form, str]]:
 @pytest.mark.parametrize(("rule", "form", "sentence"), list(cases()))
 def test_rule(rule: str, form: Form, sentence: str) -> None:
     module = network(lambda builder, x: [builder.normalize(form.build(x))], form.shape)
-    placement = placed(module, form.platform, tensor_bits=form.bits)
+    placement = placed(module, form.platform, form.batch, tensor_bits=form.bits)
     if sentence:
         assert sentence in sentences(placement)[rule]
     else:

@@ -31,7 +31,8 @@ def place_regions(module: tvm.IRModule, context: Context) -> Placement:
     """Take what breaks no rule, as regions; every other layer gets its objections."""
     options = read_options(context)
     bindings, outputs = graph_of(module)
-    judge = Judge(options, context.platform.accelerators["tidl"], bindings)
+    chip = {**context.platform.accelerators["tidl"], "wanted_batch": context.batch}
+    judge = Judge(options, chip, bindings)
     groups = group_operators(bindings, outputs, kinds(module, bindings, judge), {})
     check_lists(options, bindings, groups)
     layers = Layers(groups, outputs)
