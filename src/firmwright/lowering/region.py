@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -20,11 +20,12 @@ from firmwright.codegen.c_library import unknown_functions
 from firmwright.codegen.c_source import c_function
 from firmwright.codegen.kernel import Kernel, LoweredRegion, Parameter
 from firmwright.errors import UserError, first_line
+from firmwright.lowering import selection
 from firmwright.lowering.integer_arithmetic import with_integer_arithmetic
 from firmwright.lowering.rounding import OnnxRounding, Rounding
 from firmwright.lowering.schedule import Scheduled, schedule_region
-from firmwright.lowering.selection import LEGALIZATIONS
 from firmwright.lowering.sixteen_bit_floats import stored_bits, with_stored_bits
+from firmwright.lowering.strategies import Legalization, Scheduler, Strategy
 from firmwright.lowering.tflite_rounding import TfliteRounding
 from firmwright.lowering.wrapped_integers import with_wrapping_casts
 from firmwright.partition.operators import short_name
@@ -46,20 +47,21 @@ ConstantKey = tuple[str, tuple[int, ...], bytes]
 ROUNDINGS: dict[str, Rounding] = {"onnx": OnnxRounding(), "tflite": TfliteRounding()}
 
 
-Scheduler = Callable[[tirx.PrimFunc], Scheduled]
-
-
 def lower_region(
-    region: Region, module: tvm.IRModule, rounding: str, scheduler: Scheduler = schedule_region
+    region: Region,
+    module: tvm.IRModule,
+    rounding: str,
+    strategies: Sequence[Strategy] = (),
+    scheduler: Scheduler = schedule_region,
 ) -> LoweredRegion:
     """Lower one region to a C function body; ``rounding`` is a key of :data:`ROUNDINGS`.
 
-    ``scheduler`` gives the loops their structure; a device may have one of its own.
-
+    ``strategies`` are the device's own, the user's before them. ``scheduler`` gives the loops
+    their structure, where none of the strategies that are taken does.
     Raises UserError, naming the operators, where TVM has no C for one of them.
     """
     try:
-        return lower_with_tvm(region, module, rounding, scheduler)
+        return lower_with_tvm(region, module, rounding, strategies, scheduler)
     except (ArithmeticError, RuntimeError, TypeError, ValueError) as error:  # TVM's among them
         operators = ", ".join(region.operators)
         sources = "', '".join(region.sources)
@@ -67,14 +69,19 @@ def lower_region(
 
 
 def lower_with_tvm(
-    region: Region, module: tvm.IRModule, rounding: str, scheduler: Scheduler
+    region: Region,
+    module: tvm.IRModule,
+    rounding: str,
+    strategies: Sequence[Strategy],
+    scheduler: Scheduler,
 ) -> LoweredRegion:
     module, use = with_integer_arithmetic(region, module, ROUNDINGS[rounding])
-    module = relax.transform.LegalizeOps(LEGALIZATIONS)(module)
+    legalization = Legalization((*strategies, *selection.STRATEGIES))
+    module = legalization.apply(module)
     refuse_unlowered(module[region.name])
     module, constants = lift_constants(module, region.name)
     function = with_wrapping_casts(with_infinite_starts(fuse(module, region.name)))
-    scheduled = scheduler(with_stored_bits(function))
+    scheduled = legalization.scheduler(scheduler)(with_stored_bits(function))
 
     roles = [name for name, _ in constants]
     input_names = numbered("input", len(region.inputs))

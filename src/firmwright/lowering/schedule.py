@@ -46,8 +46,14 @@ class Scheduled:
 
 
 def schedule_region(function: tirx.PrimFunc) -> Scheduled:
-    """Inline what comes before the reduction, and finish each sum where it was computed."""
+    """Give a region's function the loops that every device has that brings no others."""
     schedule = Schedule(tvm.IRModule({"main": function}))
+    default_loops(schedule)
+    return Scheduled(schedule.mod["main"])
+
+
+def default_loops(schedule: Schedule) -> None:
+    """Inline what comes before the reduction, and finish each sum where it was computed."""
     for block in blocks(schedule):
         if is_cheap(schedule.get(block)) or feeds_one_elementwise(schedule, block):
             attempt(lambda b=block: schedule.compute_inline(b))
@@ -55,7 +61,6 @@ def schedule_region(function: tirx.PrimFunc) -> Scheduled:
         finish_in_place(schedule, block)
     for block in blocks(schedule):
         start_before_reduction(schedule, block)
-    return Scheduled(schedule.mod["main"])
 
 
 def blocks(schedule: Schedule) -> list[SBlockRV]:

@@ -19,6 +19,7 @@ from tvm import relax, te, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as script
 
+from firmwright.lowering.strategies import Strategy
 from firmwright.transforms.rewriting import dtype_of, static_shape
 
 
@@ -137,5 +138,9 @@ def selected(
     return builder.emit_te(selection, data, primfunc_name_hint="selection")
 
 
-LEGALIZATIONS = {"relax.topk": topk, "relax.sort": sort, "relax.argsort": argsort}
-"""What replaces an operator of TVM whose own lowering needs TVM's runtime."""
+STRATEGIES = (
+    Strategy("relax.topk", topk),
+    Strategy("relax.sort", sort),
+    Strategy("relax.argsort", argsort),
+)
+"""For operators whose lowering by TVM needs TVM's runtime."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import tvm
 
     from firmwright.codegen.kernel import LoweredRegion
+    from firmwright.lowering.strategies import Strategy
     from firmwright.partition.layouts import Layout
     from firmwright.partition.placement import Placement
     from firmwright.partition.regions import Region
@@ -31,6 +32,7 @@ class Context:
     ``options`` are the device's own, from the target string; without ``fuse_layers`` every
     operator is a function of its own. ``rest`` is the device of the mix that takes what the
     others leave; it has none itself. ``batch`` is how many samples the recipe wants at once.
+    ``strategies`` are the user's own for this device.
     """
 
     platform: Platform
@@ -39,6 +41,7 @@ class Context:
     fuse_layers: bool = True
     rest: Device | None = None
     batch: int = 1
+    strategies: Sequence[Strategy] = ()
 
 
 class Target(Protocol):

@@ -17,4 +17,4 @@ from firmwright.targets.c7x.injective import schedule_for_c7x
 def lower_for_c7x(region: Region, module: tvm.IRModule, context: Context) -> LoweredRegion:
     """Lower one region for the platform's C7x."""
     scheduler = partial(schedule_for_c7x, core=core_of(context.platform))
-    return lower_region(region, module, context.rounding, scheduler)
+    return lower_region(region, module, context.rounding, context.strategies, scheduler)

@@ -39,7 +39,7 @@ class CpuTarget:
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
         from firmwright.lowering.region import lower_region
 
-        return lower_region(region, module, context.rounding)
+        return lower_region(region, module, context.rounding, context.strategies)
 
 
 CPU = CpuTarget()

@@ -1,0 +1,71 @@
+"""Strategies: the first that applies makes an operator's loops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tvm
+from tvm import relax, te
+from tvm.s_tir import Schedule
+
+from firmwright.errors import UserError
+from firmwright.lowering.region import lower_region
+from firmwright.lowering.schedule import default_loops
+from firmwright.lowering.strategies import Strategy
+
+from .pooling import POOL, pooling
+
+
+def body(*strategies: Strategy, pool: int = 1) -> str:
+    """Return the C of a max-pooling with these strategies in front."""
+    module, region = pooling(pool)
+    return lower_region(region, module, "onnx", strategies).kernel.body
+
+
+def times(factor: float) -> Any:
+    """Return a compute that picks every second element, multiplied: one is told from another."""
+
+    def picked(x: te.Tensor) -> te.Tensor:
+        shape = (1, 2, 2, 2)
+        return te.compute(shape, lambda n, c, h, w: x[n, c, 2 * h, 2 * w] * tvm.tirx.const(factor))
+
+    return lambda builder, call: builder.call_te(picked, call.args[0])
+
+
+def is_single(call: tvm.ir.Call) -> bool:
+    return all(int(n) == 1 for n in call.attrs.pool_size)
+
+
+def test_the_first_that_applies_is_taken() -> None:
+    two, three = Strategy(POOL, times(2.0)), Strategy(POOL, times(3.0))
+    assert "* 2.0f" in body(two, three)
+    assert "* 3.0f" in body(three, two)
+
+
+def test_a_condition_that_does_not_hold_leaves_the_operator_to_the_next() -> None:
+    special = Strategy(POOL, times(2.0), condition=is_single)
+    assert "* 2.0f" in body(special)
+    assert body(special, pool=2) == body(pool=2)
+
+
+def test_a_strategy_of_another_operator_changes_nothing() -> None:
+    assert body(Strategy("relax.nn.avg_pool2d", times(2.0))) == body()
+
+
+def test_a_schedule_alone_changes_the_loops_of_tvms_own_formula() -> None:
+    def unroll_columns(schedule: Schedule) -> None:
+        default_loops(schedule)
+        pooled = schedule.get_sblock("pool_max_update")
+        schedule.unroll(schedule.get_loops(pooled)[-1])
+
+    unrolled = body(Strategy(POOL, schedule=unroll_columns), pool=2)
+    assert unrolled.count("for (") == body(pool=2).count("for (") - 1
+
+
+def test_what_a_strategy_of_tvms_raises_names_the_operator() -> None:
+    def compute(_builder: relax.BlockBuilder, _call: tvm.ir.Call) -> relax.Expr:
+        raise ValueError("no such loops")
+
+    with pytest.raises(UserError, match=r"max_pool2d.*no such loops"):
+        body(Strategy(POOL, compute))
