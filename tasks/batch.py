@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from firmwright.targets import Device
+
+from .extensions import extended_mix, extension_files
 from .jobs import Job
 from .network import rewrite_files, rewrite_options, rewritten_network
 from .partition import mix_options
@@ -19,6 +23,7 @@ def options(job: Job) -> Any:
         **mix_options(job),
         **rewrite_options(job),
         **memory_options(job),
+        "extensions": job.recipe.extensions,
     }
 
 
@@ -32,11 +37,11 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.records import write_record
 
     module, interface = rewritten_network(job)
-    devices = {device.name: device for device in job.mix}
 
-    def needed(size: int) -> int:
+    def needed(size: int, mix: Sequence[Device]) -> int:
+        devices = {device.name: device for device in mix}
         batched, ports, _ = batched_interface(interface, module, size)
-        outlined, partition = partition_module(batched, ports, job.mix)
+        outlined, partition = partition_module(batched, ports, mix)
         lowered = [
             devices[region.device].lower(region, outlined)
             for region in partition.regions
@@ -50,8 +55,12 @@ def run(job: Job, folder: Path) -> None:
             check_memory(program, job.platform)
         return ram_needed(program, job.platform)
 
-    assert job.recipe.batch is not None
-    choice = choose_batch(job.recipe.batch.size, job.recipe.batch.require, job.platform, needed)
+    wanted = job.recipe.batch
+    assert wanted is not None
+    with extended_mix(job) as mix:
+        choice = choose_batch(
+            wanted.size, wanted.require, job.platform, lambda size: needed(size, mix)
+        )
     write_record(folder / "batch.json", choice)
     print(f"   {job.recipe.name} on {job.platform.name}: {choice}")
 
@@ -67,10 +76,11 @@ STAGE = Stage(
         "targets",
         "lowering",
         "codegen",
+        "documents.py",
         "user_code.py",
         "records.py",
     ),
     options=options,
-    inputs=lambda job: [*rewrite_files(job), *job.device_files],
+    inputs=lambda job: [*rewrite_files(job), *extension_files(job), *job.device_files],
     run=run,
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from firmwright.errors import UserError
 
 from .explain import explanation, unmet_demands
+from .extensions import extended_mix, extension_files
 from .jobs import Job
 from .partition import mix_options
 from .stage import Stage
@@ -41,15 +42,16 @@ def run(job: Job, folder: Path) -> None:
     if wrong := unmet_demands(job, explanation(job)):
         raise UserError(wrong)
     module = tvm.ir.load_json((source / "module.json").read_text(encoding="utf-8"))
-    devices = {device.name: device for device in job.mix}
     lowered, refused = [], []
-    for region in partition.regions:
-        if region.view:
-            continue
-        try:
-            lowered.append(devices[region.device].lower(region, module))
-        except UserError as error:
-            refused.append(f"  {error}")
+    with extended_mix(job) as mix:
+        devices = {device.name: device for device in mix}
+        for region in partition.regions:
+            if region.view:
+                continue
+            try:
+                lowered.append(devices[region.device].lower(region, module))
+            except UserError as error:
+                refused.append(f"  {error}")
     if refused:
         raise UserError("\n".join(["operators that cannot be compiled:", *dict.fromkeys(refused)]))
     weights = {name: array for region in lowered for name, array in region.weights.items()}
@@ -64,7 +66,8 @@ def run(job: Job, folder: Path) -> None:
 
 
 def options(job: Job) -> Any:
-    return [mix_options(job), job.recipe.allow_fallback, job.recipe.require_offload]
+    recipe = job.recipe
+    return [mix_options(job), recipe.allow_fallback, recipe.require_offload, recipe.extensions]
 
 
 def summary(job: Job, kernels: Kernels) -> str:
@@ -81,8 +84,17 @@ STAGE = Stage(
     name="kernels",
     sentence="lower every region to C",
     needs=("partition",),
-    code=("codegen", "lowering", "partition", "targets", "transforms", "records.py"),
+    code=(
+        "codegen",
+        "lowering",
+        "partition",
+        "targets",
+        "transforms",
+        "documents.py",
+        "user_code.py",
+        "records.py",
+    ),
     options=options,
-    inputs=layer_templates,
+    inputs=lambda job: [*layer_templates(job), *extension_files(job)],
     run=run,
 )

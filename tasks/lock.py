@@ -17,6 +17,7 @@ from firmwright.errors import UserError
 from firmwright.recipe.recipe import lock_path
 
 from . import accuracy, calibration, model, run
+from .extensions import extension_files
 from .freshness import digest
 from .jobs import OVERRIDES, Job, identity
 from .network import rewrite_files
@@ -37,8 +38,8 @@ SENTENCES = {
 
 def user_files(job: Job) -> list[Path]:
     """Return every file of the user's that decides about the bundle, but the recipe."""
-    files = [*model.inputs(job), *rewrite_files(job), *run.inputs(job), *job.platform_files]
-    files += job.device_files
+    files = [*model.inputs(job), *rewrite_files(job), *extension_files(job), *job.device_files]
+    files += [*run.inputs(job), *job.platform_files]
     if job.has("calibration"):
         files += calibration.inputs(job)
     if job.has("accuracy"):

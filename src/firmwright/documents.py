@@ -60,6 +60,12 @@ def load_document(path: Path, schema: Mapping[str, Any], shown_as: str | None = 
     return document
 
 
+def diagnostic_in(path: Path, pointer: Pointer, message: str) -> Diagnostic:
+    """Return ``message`` at a value of a YAML file that was read before, or at what holds it."""
+    document, _ = _parse(read_bytes(path, str(path)), str(path))
+    return document.diagnostic(pointer, message)
+
+
 def check_document(
     content: bytes, schema: Mapping[str, Any], shown: str
 ) -> tuple[Document, list[Diagnostic]]:

@@ -53,7 +53,14 @@ TVM_OPERATOR = re.compile(r'ir\.Op\(.*?name="([^"]+)".*?support_level=\d+\)')
 """How TVM's messages show an operator: with all of its declaration."""
 
 
+SCHEDULE_ERROR = re.compile(r"schedule primitive '([\w-]+)'.*^Error message: (.+?)$", re.S | re.M)
+"""How TVM's messages say of a schedule what failed, and at their end why."""
+
+
 def first_line(error: BaseException) -> str:
     """Return what another library's error says, without the pages that may follow."""
+    of_schedule = SCHEDULE_ERROR.search(str(error))
+    if of_schedule:
+        return f"{of_schedule[1]}: {of_schedule[2]}"
     line = (str(error).strip() or type(error).__name__).splitlines()[0]
     return TVM_OPERATOR.sub(r"\1", line)

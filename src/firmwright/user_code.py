@@ -33,9 +33,23 @@ def user_function(reference: str, folder: Path) -> Iterator[Callable[..., Any]]:
     Raises UserError for a module or function that does not exist, and, with the user's own file
     and line, for whatever the module raises when it is imported or the function when it is called.
     """
-    with ONE_AT_A_TIME, importing_from(folder):
+    with user_functions(folder) as function:
+        yield function(reference)
+
+
+@contextmanager
+def user_functions(folder: Path) -> Iterator[Callable[[str], Callable[..., Any]]]:
+    """Give what imports functions of the recipe's ``folder``; in the block they find each other.
+
+    It raises as :func:`user_function` does.
+    """
+
+    def named(reference: str) -> Callable[..., Any]:
         function = imported(reference, folder)
-        yield lambda *given: guarded(lambda: function(*given), reference, folder)
+        return lambda *given: guarded(lambda: function(*given), reference, folder)
+
+    with ONE_AT_A_TIME, importing_from(folder):
+        yield named
 
 
 @contextmanager
@@ -130,6 +144,14 @@ def place_of(reference: str, folder: Path) -> str:
     kinds = (ast.FunctionDef, ast.ClassDef)
     found = [n for n in tree.body if isinstance(n, kinds) and n.name == function]
     return f"{file}:{found[-1].lineno}:{found[-1].col_offset + 1}" if found else str(file)
+
+
+def function_place(function: Any, reference: str, folder: Path) -> str:
+    """Return ``file:line`` of any function of the user's."""
+    code = getattr(function, "__code__", None)
+    if code is None:  # a class, a partial
+        return place_of(reference, folder)
+    return f"{shown(code.co_filename, str(folder.resolve()), folder)}:{code.co_firstlineno}"
 
 
 def shown(filename: str, root: str, folder: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from firmwright.recipe.catalogue import Catalogue, KnownDevice
+from firmwright.recipe.extensions import Library
 from firmwright.recipe.load import load_recipe
 from firmwright.recipe.recipe import (
     BatchRequest,
@@ -24,6 +25,7 @@ __all__ = [
     "DeviceSpec",
     "InputShape",
     "KnownDevice",
+    "Library",
     "ModelSource",
     "Recipe",
     "RunOptions",

@@ -19,6 +19,7 @@ from firmwright.models.formats import FORMATS, OTHER_SUFFIXES
 from firmwright.recipe.cache import cache_key, read_cached, write_cached
 from firmwright.recipe.catalogue import Catalogue, name_findings
 from firmwright.recipe.devices import own_devices
+from firmwright.recipe.extensions import extension_files, same_names
 from firmwright.recipe.postprocess import normal_detection
 from firmwright.recipe.quantization import calibration_findings, shift_findings
 from firmwright.recipe.recipe import Recipe, is_platform_file, plain_mix
@@ -155,6 +156,7 @@ def _further_findings(
     yield from _boxes_without_detection(data)
     yield from _foreign_rounding(data)
     yield from _switched_twice(data.get("transforms"))
+    yield from same_names(data)
     quantize = data.get("quantize")
     if isinstance(quantize, dict):
         yield from shift_findings(quantize)
@@ -212,7 +214,7 @@ def _file_references(data: Mapping[str, Any]) -> Iterator[tuple[Pointer, str, bo
         ]
     if isinstance(platform, str) and is_platform_file(platform):
         candidates.append((("platform",), platform))
-    candidates += _class_file(data)
+    candidates += [*extension_files(data), *_class_file(data)]
     yield from ((pointer, name, False) for pointer, name in candidates if isinstance(name, str))
     for place in _INPUTS:
         inputs = _value_at(data, place)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from firmwright.data.sources import portable_path, portable_source
+from firmwright.recipe.extensions import Library, portable_library
 from firmwright.recipe.postprocess import Detection, portable_detection
 from firmwright.recipe.quantization import (
     EvaluateOptions,
@@ -159,6 +160,9 @@ class Recipe:
     """Devices of the user's own by name, each as ``module:function``."""
     transforms: TransformOptions | None = None
     demo: DemoOptions | None = None
+    extensions: tuple[str, ...] = ()
+    """The user's own strategies: a ``module:function`` each."""
+    libraries: tuple[Library, ...] = ()
 
     def resolve(self, path: str) -> Path:
         """Return a path of the recipe (relative to its folder, or absolute) for opening."""
@@ -172,7 +176,9 @@ class Recipe:
         data["target"] = plain_mix(self.target)
         data["compare"] = plain_mix(self.compare)
         data["devices"] = dict(self.devices)
-        for key in ("compare", "demo", "devices"):
+        data["extensions"] = list(self.extensions)
+        data["libraries"] = [library.to_dict() for library in self.libraries]
+        for key in ("compare", "demo", "devices", "extensions", "libraries"):
             if not data[key]:
                 del data[key]
         data["cflags"] = list(self.cflags)
@@ -230,6 +236,8 @@ class Recipe:
             devices=tuple(sorted(data.get("devices", {}).items())),
             transforms=TransformOptions.from_dict(transforms) if transforms else None,
             demo=DemoOptions(**data["demo"]) if "demo" in data else None,
+            extensions=tuple(data.get("extensions", ())),
+            libraries=tuple(Library.from_dict(entry) for entry in data.get("libraries", ())),
         )
 
     def canonical(self) -> dict[str, Any]:
@@ -250,6 +258,8 @@ class Recipe:
                 holder["inputs"] = {name: portable_source(s) for name, s in given.items()}
             else:
                 holder["inputs"] = portable_path(given)
+        if self.libraries:
+            data["libraries"] = [portable_library(entry) for entry in data["libraries"]]
         if is_platform_file(self.platform):
             data["platform"] = portable_path(self.platform)
         if self.detection is not None:
