@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from firmwright.errors import UserError
 from firmwright.recipe.quantization import EvaluateOptions
 
+from .extensions import library_files
 from .jobs import Job
 from .samples import read_real_samples, sample_files
 from .stage import NETWORK, Stage
@@ -42,7 +43,7 @@ def inputs(job: Job) -> list[Path]:
         files.append(job.recipe.resolve(evaluate.labels))
     if evaluate.metric is not None:
         files.append(module_file(evaluate.metric, job.recipe.path.parent))
-    return [*files, *job.class_files]
+    return [*files, *job.class_files, *library_files(job)]
 
 
 def network(job: Job) -> Network:
@@ -64,6 +65,7 @@ def network(job: Job) -> Network:
         plan=make_plan(partition, kernels),
         weights=read_arrays(job.folder("kernels") / "weights.npz"),
         last=job.recipe.target[-1].name,
+        libraries=tuple(library_files(job)),
     )
 
 

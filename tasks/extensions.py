@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from firmwright.errors import DiagnosticError, UserError
 from firmwright.targets import Device
+from firmwright.yaml_text import Pointer
 
 from .jobs import Job
 
@@ -27,3 +29,78 @@ def extended_mix(job: Job) -> Iterator[tuple[Device, ...]]:
 
     with extended(job.mix, job.recipe.extensions, job.recipe.path) as mix:
         yield mix
+
+
+def library_files(job: Job) -> list[Path]:
+    """Return the files of the recipe's libraries, which become part of the project."""
+    recipe = job.recipe
+    return [recipe.resolve(file) for library in recipe.libraries for file in library.files]
+
+
+def more_archives(job: Job) -> list[Path]:
+    """Return the archives that the environment adds for a network with regions on a C7x."""
+    from firmwright.toolchain.libraries import more_archives
+
+    return more_archives() if any(d.name == "c7x" for d in job.recipe.target) else []
+
+
+def linked_archives(job: Job, like: Path) -> list[Path]:
+    """Return the archives that are linked to object files as ``like``, those of the project first.
+
+    Raises DiagnosticError, at its place in the recipe, for one that is for another machine. One of
+    the environment is left out then, which says so: it is for the C7x itself.
+    """
+    from firmwright.toolchain.libraries import MORE_LIBRARIES, check_machine
+
+    project, found = job.folder("sources"), []
+    for index, library in enumerate(job.recipe.libraries):
+        if library.archive is not None:
+            archive = project / Path(library.archive).name
+            with placed(job, ("libraries", index)):
+                check_machine(archive, like)
+            found.append(archive)
+    for archive in more_archives(job):
+        try:
+            check_machine(archive, like)
+        except (OSError, UserError) as error:
+            print(f"   {job.recipe.name}: {MORE_LIBRARIES}: not linked here: {error}")
+        else:
+            found.append(archive)
+    return found
+
+
+@contextmanager
+def explained_link(job: Job, objects: Sequence[Path], archives: Sequence[Path]) -> Iterator[None]:
+    """Say of a link that fails for a symbol of the user's libraries who needs it."""
+    from firmwright.documents import diagnostic_in
+    from firmwright.toolchain.libraries import lacking
+
+    try:
+        yield
+    except UserError as error:
+        found = lacking(error, objects, archives) if job.recipe.libraries else []
+        if not found:
+            raise
+        raise DiagnosticError(
+            diagnostic_in(job.recipe.path, library_of(job, m.needed_by.name), str(m)) for m in found
+        ) from None
+
+
+def library_of(job: Job, name: str) -> Pointer:
+    """Return the recipe's key that an object file or an archive's member comes from."""
+    for index, library in enumerate(job.recipe.libraries):
+        objects = {Path(source).with_suffix(".o").name for source in library.sources}
+        if name in objects or name.partition("(")[0] == Path(library.archive or "").name:
+            return ("libraries", index)
+    return ("libraries",)
+
+
+@contextmanager
+def placed(job: Job, pointer: Pointer) -> Iterator[None]:
+    """Give a mistake its place in the recipe."""
+    from firmwright.documents import diagnostic_in
+
+    try:
+        yield
+    except UserError as error:
+        raise DiagnosticError([diagnostic_in(job.recipe.path, pointer, str(error))]) from None

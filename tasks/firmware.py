@@ -6,12 +6,22 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from .extensions import explained_link, linked_archives, more_archives
 from .jobs import Job
 from .stage import Stage
 
 
 def options(job: Job) -> Any:
-    return {**job.build_settings, "platform": asdict(job.platform)}
+    return {
+        **job.build_settings,
+        "platform": asdict(job.platform),
+        "archives": [archive.name for archive in more_archives(job)],
+    }
+
+
+def inputs(job: Job) -> list[Path]:
+    """Return the archives that are not part of the project."""
+    return [archive for archive in more_archives(job) if archive.is_file()]
 
 
 def run(job: Job, folder: Path) -> None:
@@ -23,7 +33,10 @@ def run(job: Job, folder: Path) -> None:
     compiler = find_compiler(job.build.toolchain, job.platform.architecture)
     objects = sorted(job.folder("objects").glob("*.o"))
     elf = folder / "firmware.elf"
-    link_firmware(job.build, compiler, job.folder("sources"), objects, elf, job.cache)
+    archives = linked_archives(job, objects[0])
+    with explained_link(job, objects, archives):
+        linked = [*objects, *archives]
+        link_firmware(job.build, compiler, job.folder("sources"), linked, elf, job.cache)
     write_bin(elf, folder / "firmware.bin")
     write_hex(elf, folder / "firmware.hex")
     write_record(folder / "memory.json", memory_use(elf, job.platform.all_in_ram))
@@ -35,7 +48,8 @@ STAGE = Stage(
     name="firmware",
     sentence="link the firmware",
     needs=("sources", "objects"),
-    code=("toolchain", "records.py"),
+    code=("toolchain", "documents.py", "records.py"),
     options=options,
+    inputs=inputs,
     run=run,
 )

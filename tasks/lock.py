@@ -16,8 +16,8 @@ from firmwright.data.sources import Source
 from firmwright.errors import UserError
 from firmwright.recipe.recipe import lock_path
 
-from . import accuracy, calibration, model, run
-from .extensions import extension_files
+from . import accuracy, calibration, firmware, model, run
+from .extensions import extension_files, library_files
 from .freshness import digest
 from .jobs import OVERRIDES, Job, identity
 from .network import rewrite_files
@@ -39,6 +39,7 @@ SENTENCES = {
 def user_files(job: Job) -> list[Path]:
     """Return every file of the user's that decides about the bundle, but the recipe."""
     files = [*model.inputs(job), *rewrite_files(job), *extension_files(job), *job.device_files]
+    files += [*library_files(job), *firmware.inputs(job)]
     files += [*run.inputs(job), *job.platform_files]
     if job.has("calibration"):
         files += calibration.inputs(job)

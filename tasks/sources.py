@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .extensions import library_files
 from .jobs import Job
 from .stage import Stage
 
@@ -25,6 +26,7 @@ def options(job: Job) -> Any:
         "module": asdict(job.module) if job.module else None,
         "detection": recipe.canonical().get("detection"),
         "demo": recipe.canonical().get("demo"),
+        "libraries": recipe.canonical().get("libraries"),
     }
 
 
@@ -37,7 +39,7 @@ def inputs(job: Job) -> list[Path]:
     folder = Path(str(files("firmwright.templates")))
     board = job.platform.board
     names = [device.name for device in job.recipe.target]
-    used = ["network", "application", "runtime", "project"]
+    used = ["network", "application", "runtime", "project", "libraries"]
     used += [f"boards/{b.name}" for b in (folder / "boards").iterdir()]  # they include each other
     used += [part for name in names for part in (name, f"{name}/{board}")]
     used += crossing_folders(names, names[-1], board)
@@ -48,7 +50,7 @@ def inputs(job: Job) -> list[Path]:
     if job.module:
         used += ["module", f"{job.recipe.target[-1].name}/{job.module.toolchain.name}"]
     templates = sorted(p for name in used for p in (folder / name).glob("*.j2"))
-    return [*templates, *job.device_files, *job.class_files]
+    return [*templates, *job.device_files, *job.class_files, *library_files(job)]
 
 
 def detector(job: Job, interface: ModelInterface) -> Detector | None:
@@ -86,6 +88,7 @@ def run(job: Job, folder: Path) -> None:
         detector=detector(job, interface),
         demo=job.recipe.demo,
         last=job.recipe.target[-1].name,
+        libraries=tuple(library_files(job)),
     )
     variables = write_project(network, job.build, folder, tuple(job.device_templates.values()))
     if job.module:

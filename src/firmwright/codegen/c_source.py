@@ -20,6 +20,8 @@ from tvm.s_tir import transform as schedulable
 from tvm.tirx import transform as lowered
 from tvm_ffi import structural_map
 
+from firmwright.codegen.kernel import LibraryFunction
+from firmwright.codegen.library_calls import marked, written
 from firmwright.models.interface import ELEMENT_BYTES
 
 LARGEST_LOCAL = 64
@@ -58,14 +60,15 @@ class CFunction:
     """A function's body in C, and the names it uses.
 
     ``parameters`` are the buffers' pointer names in order; ``scratch`` are (name, dtype,
-    elements) of temporaries that the caller provides; ``functions`` are the library functions
-    that the body calls.
+    elements) of temporaries that the caller provides; ``functions`` are those of C's library and
+    of the project's headers that the body calls, ``library_functions`` those of the user's.
     """
 
     parameters: tuple[str, ...]
     scratch: tuple[tuple[str, str, int], ...]
     body: str
     functions: tuple[str, ...]
+    library_functions: tuple[LibraryFunction, ...]
 
 
 def c_function(function: tirx.PrimFunc, names: Sequence[str]) -> CFunction:
@@ -85,6 +88,7 @@ def c_function(function: tirx.PrimFunc, names: Sequence[str]) -> CFunction:
         pointers.append(pointer)
         declarations.append(tirx.DeclBuffer(buffer, data=pointer))
     pointers += [pointer for pointer, _, _ in scratch]
+    body, calls = marked(body)
     body = tirx.SeqStmt([*declarations, exact_float_constants(library_calls(body))])
     plain = tirx.PrimFunc(pointers, body).with_attr({**attributes, "calling_conv": 0})
     printed = tvm.get_global_func("target.build.c")(tvm.IRModule({"kernel": plain}), target)
@@ -92,8 +96,9 @@ def c_function(function: tirx.PrimFunc, names: Sequence[str]) -> CFunction:
     return CFunction(
         parameters=tuple(names),
         scratch=tuple((str(p.name), dtype, elements) for p, dtype, elements in scratch),
-        body=text,
+        body=written(text, calls),
         functions=called_functions(text),
+        library_functions=tuple(dict.fromkeys(call.declared for call in calls)),
     )
 
 
@@ -200,6 +205,8 @@ def tidy(body: str) -> str:
     """Give the printed body the look of written code, without touching what it computes."""
     body = re.sub(r"\bFLOAT_BITS_([0-9a-f]+)\(\)", lambda m: c_float(m[1]), body)
     for name in sorted(set(re.findall(r"^\s*\w+ (\w+)\[1\];$", body, re.MULTILINE))):
+        if re.search(rf"\b{name}\b(?!\[)", body):  # an array of one, handed to a function
+            continue
         body = re.sub(rf"\b{name}\[(\(int64_t\))?(1|0)\]", name, body)
     for pattern, replacement in RENAMED:
         body = re.sub(pattern, replacement, body)

@@ -49,6 +49,9 @@ def joined_kernel(
             float_operators=kernels.float_operators,
             headers=tuple(sorted({h for k in kernels.kernels for h in k.headers})),
             stand_in=stand_in,
+            library_functions=tuple(
+                dict.fromkeys(f for k in kernels.kernels for f in k.library_functions)
+            ),
         ),
         {f"{region.name}_{n}": array for layer in lowered for n, array in layer.weights.items()},
     )

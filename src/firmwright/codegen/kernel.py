@@ -61,6 +61,14 @@ class Cycles:
 
 
 @dataclass(frozen=True)
+class LibraryFunction:
+    """A C function of the user's, ``void name(DLTensor *, ...)`` with so many ``tensors``."""
+
+    name: str
+    tensors: int
+
+
+@dataclass(frozen=True)
 class Kernel:
     """One region's function: parameters in the order inputs, weights, outputs, scratch; its body.
 
@@ -72,7 +80,7 @@ class Kernel:
     result whose it is, and is '' otherwise. ``remark`` says what the device chose for its loops.
     ``definitions`` is C in front of the function. ``waits`` names the function, of one of the
     ``headers``, that waits for the device's jobs, if this one only starts a job; '' if it returns
-    when all is done.
+    when all is done. ``library_functions`` are those of the recipe's libraries that the body calls.
     """
 
     region: str
@@ -90,6 +98,7 @@ class Kernel:
     remark: str = ""
     definitions: str = ""
     waits: str = ""
+    library_functions: tuple[LibraryFunction, ...] = ()
 
     @property
     def code(self) -> str:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from firmwright.codegen.c_library import HEADERS, functions_by_header
 from firmwright.codegen.crossings import CORES, crossing_folders, is_called
 from firmwright.codegen.kernel import C_TYPES, Kernel, Kernels, Parameter
+from firmwright.codegen.libraries import ARCHIVES, SOURCES, add_libraries, library_functions
 from firmwright.codegen.names import unique_identifiers
 from firmwright.codegen.templates import (
     SUFFIX,
@@ -88,6 +89,8 @@ class Network:
     detector: Detector | None = None
     demo: DemoOptions | None = None
     last: str = "c"
+    libraries: tuple[Path, ...] = ()
+    """The user's sources, headers and archives that are part of the project."""
 
     @property
     def devices(self) -> frozenset[str]:
@@ -162,6 +165,7 @@ def write_project(
         "entry": "process" if network.last in CORES else "run",
         "calls": bool(crossing_folders(network.devices, network.last, "")),
         "called": lambda step: is_called([step.region.device], network.last),
+        "library_functions": library_functions(network.kernels.kernels),
         "profiled": network.demo is not None and network.demo.profile == "individual",
     }
     detection = network.detector is not None
@@ -176,8 +180,16 @@ def write_project(
         write(folder / f"{step.region.name}.c", text)
     if network.c_prefix != "network":
         write(folder / f"{network.c_prefix}.h", render(env, "network/alias.h.j2", common))
-    sources = sorted(p.name for p in folder.iterdir() if p.suffix in (".c", ".S"))
-    variables = {**makefile_variables(build, sources), "demo": network.demo is not None}
+    if common["library_functions"] or network.libraries:
+        for template in templates_in("libraries"):
+            write(folder / target_name(template), render(env, template, common))
+        add_libraries(network.libraries, folder)
+    sources = sorted(p.name for p in folder.iterdir() if p.suffix in SOURCES)
+    variables = {
+        **makefile_variables(build, sources),
+        "archives": [file.name for file in network.libraries if file.suffix in ARCHIVES],
+        "demo": network.demo is not None,
+    }
     makefile = makefile_template(build.platform.board)
     write(folder / "Makefile", render(env, makefile, variables))
     return common

@@ -121,6 +121,7 @@ def lower_with_tvm(
         headers=scheduled.headers,
         cycles=scheduled.cycles,
         remark=scheduled.remark,
+        library_functions=result.library_functions,
     )
     return LoweredRegion(kernel, weights)
 

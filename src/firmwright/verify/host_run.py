@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from firmwright.codegen.libraries import ARCHIVES
 from firmwright.codegen.project import Network, write_project
 from firmwright.emulator import run_firmware
 from firmwright.planning.batch import BatchLayout
@@ -25,6 +26,7 @@ from firmwright.toolchain import (
     load_platform,
     load_toolchain,
 )
+from firmwright.toolchain.libraries import check_machine
 from firmwright.verify.batches import joined_samples, separated_outputs
 from firmwright.verify.protocol import decode_outputs, encode_samples
 from firmwright.verify.samples import Sample
@@ -56,8 +58,11 @@ def run_on_host(
     for source in sorted((folder / "sources").glob("*.c")):
         objects.append(folder / f"{source.stem}.o")
         compile_object(build, compiler, source, objects[-1], cache)
+    archives = [file for file in network.libraries if file.suffix in ARCHIVES]
+    for archive in archives:
+        check_machine(archive, objects[0])
     program = folder / "network.elf"
-    link_firmware(build, compiler, folder / "sources", objects, program, cache)
+    link_firmware(build, compiler, folder / "sources", [*objects, *archives], program, cache)
     inputs, outputs = network.interface.inputs, network.interface.outputs
     spare = [samples[-1]] * (-len(samples) % layout.size)  # the last batch is filled up
     batches = joined_samples([*samples, *spare], layout.size)

@@ -1,0 +1,46 @@
+"""A tensor that a C function of the recipe's ``libraries`` computes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tvm
+from tvm import te, tirx
+from tvm.s_tir import SBlock, SBlockRealize
+
+
+def library_call(function: str, shape: Sequence[int], dtype: str, *inputs: te.Tensor) -> te.Tensor:
+    """Return the tensor that ``function(input ..., output)`` writes; for a strategy's compute.
+
+    In C it is ``void function(DLTensor *, ..., DLTensor *)`` (fw_dltensor.h of the generated
+    project). Every tensor is whole and lies in rows; the function reads the inputs and writes all
+    of the last. Shapes have to be constants.
+    """
+    extents = [tirx.const(int(n), "int64") for n in shape]
+    return te.extern(
+        [extents],
+        list(inputs),
+        lambda ins, outs: statement(function, ins, outs),
+        in_buffers=[buffer(x.shape, str(x.dtype)) for x in inputs],
+        out_buffers=[buffer(extents, dtype)],
+        dtype=[dtype],
+        name=function,
+    )
+
+
+def buffer(shape: Sequence[Any], dtype: str) -> tirx.Buffer:
+    # Without a layout, which the buffers of TVM's own formulas have not: else they do not fuse.
+    return tirx.decl_buffer(shape, dtype, layout=None)
+
+
+def statement(function: str, ins: Sequence[Any], outs: Sequence[Any]) -> tirx.Stmt:
+    """Return the call as a block that says what it reads and writes: schedules see no pointers."""
+    call = tirx.Evaluate(tirx.call_packed(function, *ins, *outs))
+    block = SBlock([], whole(ins), whole(outs), function, call)
+    return SBlockRealize([], True, block)
+
+
+def whole(buffers: Sequence[Any]) -> list[tirx.BufferRegion]:
+    zero = tirx.const(0, "int64")
+    return [tirx.BufferRegion(b, [tvm.ir.Range(zero, n) for n in b.shape]) for b in buffers]

@@ -1,0 +1,47 @@
+"""The user's archives in the link of a firmware, and what a link lacks."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from firmwright.errors import UserError
+from firmwright.toolchain.object_files import (
+    Missing,
+    linked,
+    missing,
+    read_archive,
+    read_object,
+)
+
+MORE_LIBRARIES = "CGT7X_EXT_LIBS"
+"""The environment variable by which TI's users add archives: ``-l one.lib -l /path/two.lib``."""
+
+
+def more_archives() -> list[Path]:
+    """Return the files that the environment variable names, in order."""
+    words = shlex.split(os.environ.get(MORE_LIBRARIES, ""))
+    return [Path(word.removeprefix("-l")) for word in words if word != "-l"]
+
+
+def check_machine(archive: Path, like: Path) -> None:
+    """Raise UserError for an archive with code for another machine than the object file's."""
+    machine = read_object(like).machine
+    for member in read_archive(archive):
+        if member.machine != machine:
+            raise UserError(f"{member.name} is for {member.machine}; the program is for {machine}")
+
+
+def lacking(failure: UserError, objects: Sequence[Path], archives: Sequence[Path]) -> list[Missing]:
+    """Return the symbols that a link failed for.
+
+    The linker names them, which alone knows what C's own libraries have; the object files tell who
+    needs them, and what there is instead.
+    """
+    archived = [member for archive in archives for member in read_archive(archive)]
+    found = missing(linked([read_object(path) for path in objects], archived))
+    words = set(re.findall(r"[\w.$]+", str(failure)))
+    return [entry for entry in found if entry.symbol in words]

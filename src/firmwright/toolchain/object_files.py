@@ -1,0 +1,132 @@
+"""What object files and archives define and need, read from their ELF symbols."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from firmwright.errors import UserError, did_you_mean
+
+ARCHIVE = b"!<arch>\n"
+HEADER_BYTES = 60
+"""Of a member, in front of its content: name (16), times and owner, size (10, from 48), end."""
+
+
+@dataclass(frozen=True)
+class ObjectFile:
+    """``conv.o``, or ``libfast.a(conv.o)``: machine, and global symbols by name."""
+
+    name: str
+    machine: str
+    defined: frozenset[str]
+    undefined: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A symbol that an object file needs and nothing defines."""
+
+    needed_by: ObjectFile
+    symbol: str
+    hint: str
+
+    def __str__(self) -> str:
+        return f"{self.needed_by.name} needs '{self.symbol}', which nothing defines{self.hint}"
+
+
+def read_object(path: Path) -> ObjectFile:
+    """Read one object file; UserError where it is not of ELF."""
+    return described(path.name, path.read_bytes())
+
+
+def read_archive(path: Path) -> list[ObjectFile]:
+    """Read every member of an archive; UserError for a file that is none, or without objects."""
+    content = path.read_bytes()
+    if not content.startswith(ARCHIVE):
+        raise UserError(f"{path.name} is not an archive of object files")
+    found = [described(f"{path.name}({name})", data) for name, data in members(content)]
+    if not found:
+        raise UserError(f"{path.name} is an archive without object files")
+    return found
+
+
+def members(content: bytes) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of an archive's object files.
+
+    Long names are GNU's, in a member ``//``, or BSD's, in front of the content. What begins with a
+    slash or ``__.SYMDEF`` otherwise is an index. Source: the System V ABI, and GNU ar's and BSD
+    ar's manual pages on the format.
+    """
+    names = b""
+    position = len(ARCHIVE)
+    while position + HEADER_BYTES <= len(content):
+        header = content[position : position + HEADER_BYTES]
+        size = int(header[48:58])
+        position += HEADER_BYTES
+        data = content[position : position + size]
+        position += size + size % 2
+        name = header[:16].decode("latin-1").rstrip()
+        if name == "//":
+            names = data
+        elif name.startswith("#1/"):
+            length = int(name[3:])
+            name, data = data[:length].rstrip(b"\0").decode("latin-1"), data[length:]
+        elif name[:1] == "/" and name[1:].isdigit():
+            name = names[int(name[1:]) :].split(b"\n")[0].decode("latin-1")
+        if not name.startswith(("/", "__.SYMDEF")):
+            yield name.rstrip("/"), data
+
+
+def described(name: str, content: bytes) -> ObjectFile:
+    try:
+        image = ELFFile(io.BytesIO(content))
+    except ELFError:
+        raise UserError(f"{name} is not an ELF object file") from None
+    order = "little" if image.little_endian else "big"
+    machine = f"{image.get_machine_arch().strip('<>')}, {image.elfclass} bits, {order}-endian"
+    table = image.get_section_by_name(".symtab")
+    symbols = list(table.iter_symbols()) if isinstance(table, SymbolTableSection) else []
+    named = [s for s in symbols if s.name and s["st_info"]["bind"] != "STB_LOCAL"]
+    undefined = {
+        s.name
+        for s in named
+        if s["st_shndx"] == "SHN_UNDEF" and s["st_info"]["bind"] == "STB_GLOBAL"
+    }
+    defined = {s.name for s in named if s["st_shndx"] != "SHN_UNDEF"}
+    return ObjectFile(name, machine, frozenset(defined), frozenset(undefined))
+
+
+def linked(objects: Sequence[ObjectFile], archived: Sequence[ObjectFile]) -> list[ObjectFile]:
+    """Return the objects and the members that a linker takes for what they need."""
+    taken = list(objects)
+    waiting = list(archived)
+    while True:
+        needed = {s for o in taken for s in o.undefined} - {s for o in taken for s in o.defined}
+        wanted = [member for member in waiting if member.defined & needed]
+        if not wanted:
+            return taken
+        taken += wanted
+        waiting = [member for member in waiting if member not in wanted]
+
+
+def missing(files: Iterable[ObjectFile]) -> list[Missing]:
+    """Return what none of the files defines, in their order; symbols sorted."""
+    files = list(files)
+    defined = {symbol for file in files for symbol in file.defined}
+    return [
+        Missing(file, symbol, nearest(symbol, defined))
+        for file in files
+        for symbol in sorted(file.undefined - defined)
+    ]
+
+
+def nearest(symbol: str, defined: Iterable[str]) -> str:
+    """Return the hint of a symbol that is nearly the same; a list of all would help nobody."""
+    hint = did_you_mean(symbol, defined)
+    return hint if hint.startswith("; did you mean") else ""
