@@ -62,7 +62,7 @@ def linked_archives(job: Job, like: Path) -> list[Path]:
     for archive in more_archives(job):
         try:
             check_machine(archive, like)
-        except (OSError, UserError) as error:
+        except UserError as error:
             print(f"   {job.recipe.name}: {MORE_LIBRARIES}: not linked here: {error}")
         else:
             found.append(archive)

@@ -47,7 +47,10 @@ def read_object(path: Path) -> ObjectFile:
 
 def read_archive(path: Path) -> list[ObjectFile]:
     """Read every member of an archive; UserError for a file that is none, or without objects."""
-    content = path.read_bytes()
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
     if not content.startswith(ARCHIVE):
         raise UserError(f"{path.name} is not an archive of object files")
     found = [described(f"{path.name}({name})", data) for name, data in members(content)]
