@@ -97,7 +97,7 @@ ADD = "def add(extension):\n    extension.add({})\n"
         ),
         (
             ADD.format('"relax.nn.max_pool2d", print, device="c6x"'),
-            "own.py:2: ValueError: unknown device 'c6x'; known: c,",
+            "own.py:2: ValueError: unknown device 'c6x'; did you mean 'c7x'?",
         ),
         (
             ADD.format('"relax.nn.max_pool2d", print, condition=lambda call: call.attrs.nothing'),

@@ -47,8 +47,9 @@ class Extension:
         operators = [n for n in tvm.ir.Op.list_op_names() if n.startswith("relax.")]
         if operator not in operators:
             raise ValueError(f"unknown operator '{operator}'{did_you_mean(operator, operators)}")
-        if device is not None and device not in target_names():
-            raise ValueError(f"unknown device '{device}'{did_you_mean(device, target_names())}")
+        known = {*target_names(), *self.devices}
+        if device is not None and device not in known:
+            raise ValueError(f"unknown device '{device}'{did_you_mean(device, known)}")
         if compute is None and schedule is None:
             raise ValueError(f"'{operator}': neither compute nor schedule is given")
         functions = {"compute": compute, "schedule": schedule, "condition": condition}

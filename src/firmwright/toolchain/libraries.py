@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from firmwright.errors import UserError
+from firmwright.toolchain.module import MORE_LIBRARIES
 from firmwright.toolchain.object_files import (
     Missing,
     linked,
@@ -17,12 +18,9 @@ from firmwright.toolchain.object_files import (
     read_object,
 )
 
-MORE_LIBRARIES = "CGT7X_EXT_LIBS"
-"""The environment variable by which TI's users add archives: ``-l one.lib -l /path/two.lib``."""
-
 
 def more_archives() -> list[Path]:
-    """Return the files that the environment variable names, in order."""
+    """Return the files that the environment names, as in ``-l one.lib -l /path/two.lib``."""
     words = shlex.split(os.environ.get(MORE_LIBRARIES, ""))
     return [Path(word.removeprefix("-l")) for word in words if word != "-l"]
 
