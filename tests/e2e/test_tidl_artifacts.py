@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 
+from firmwright.models.onnx import run_reference
+from firmwright.quantize.graph import session_options
 from tests.targets.tidl.fake_tools import FAILS, calls, fake_tools
 
-from .conftest import Repository, copy_of, new_repository, ran
+from .conftest import ROOT, Repository, copy_of, new_repository, ran
 
 RECIPE = """\
 model: digits.onnx
@@ -51,8 +56,54 @@ def test_the_bundle_has_what_the_tools_need_but_no_data_of_the_users(tidl: Repos
     (region,) = artifacts["regions"]
     assert (region["bits"], region["prequantised"]) == (8, True)
     assert len(artifacts["samples"]) == artifacts["frames"] == 20
-    kept = tidl.folder / "build/digits/am62a-host/artifacts" / FOLDER / "tempDir"
-    assert (kept / "calib_raw_data0.bin").stat().st_size == 20 * 64
+
+
+def assert_reference(folder: Path, model: Path, one: str, shape: tuple[int, ...]) -> None:
+    """Compare the only sub-model, on its calibration tensors, with the network's reference."""
+    frames = np.fromfile(folder / "calib_raw_data0.bin", "int8").reshape(-1, *shape)
+    part = onnxruntime.InferenceSession(folder / "subgraph0.onnx", session_options())
+    for frame in frames:
+        (expected,) = run_reference(model.read_bytes(), [{one: frame}]).outputs[0]
+        (found,) = part.run(None, {"tidl_0_i0": frame})
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_the_sub_model_gives_what_the_network_does_on_the_users_samples(tidl: Repository) -> None:
+    stage = tidl.folder / "build/digits/am62a-host/artifacts"
+    given = np.load(tidl.folder / "inputs.npz")["image"][:20]
+    data = (stage / FOLDER / "tempDir/calib_raw_data0.bin").read_bytes()
+    assert data == given.astype("int8").tobytes()
+    model = tidl.folder / "digits.onnx"
+    assert_reference(stage / FOLDER / "tempDir", model, "image", (1, 1, 8, 8))
+
+
+def test_resnet8_has_the_sub_model_of_its_quantised_network(
+    mirror: Callable[[str], None], tmp_path: Path
+) -> None:
+    mirror("resnet8-j721s2")
+    repository = new_repository(tmp_path / "repository")
+    shutil.copy(ROOT / "recipes/resnet8-j721s2.yaml", repository.folder)
+    done = repository.doit("artifacts", "recipe=resnet8-j721s2.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    network = repository.folder / "build/resnet8-j721s2"
+    (folder,) = (network / "j721s2/artifacts").glob("*/tempDir")
+    assert folder.parent.name == "resnet8-j721s2_J721S2_target_tidl_noc7x"
+    assert_reference(folder, network / "quantized/model.onnx", "input_1", (1, 3, 32, 32))
+
+
+def test_a_batch_for_the_c7x_is_calibrated_with_whole_batches(
+    tidl: Repository, tmp_path: Path
+) -> None:
+    tidl = copy_of(tidl, tmp_path)
+    build = ("recipe=digits.yaml", "platform=J7", "target=tidl, c7x", "batch=8")
+    done = tidl.doit("artifacts", *build)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (folder,) = (tidl.folder / "build/digits").glob("j721e*/artifacts/*/tempDir")
+    assert folder.parent.name == "digits_J7_host_tidl_c7x_bs8"
+    told = (folder / "tidl_import_subgraph0.txt").read_text().splitlines()
+    assert "numBatches = 8" in told
+    (frames,) = (int(line.split(" = ")[1]) for line in told if line.startswith("numFrames = "))
+    assert (folder / "calib_raw_data0.bin").stat().st_size == frames * 8 * 64
 
 
 @pytest.mark.parametrize(

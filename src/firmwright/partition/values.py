@@ -11,7 +11,7 @@ import tvm
 from tvm import relax
 
 from firmwright.errors import UserError, first_line
-from firmwright.partition.regions import Partition
+from firmwright.partition.regions import Partition, Region
 
 Array = npt.NDArray[Any]
 
@@ -29,10 +29,15 @@ def tensor_values(
     shares with the generated C what TVM's operators mean: a quantised tensor may differ from it by
     a step of its grid. Raises UserError where the machine refuses the network.
     """
-    whole = joined(module, partition, wanted)
+    regions = leading_to(partition, wanted)
+    given = [dict(zip(partition.inputs, sample.values(), strict=True)) for sample in samples]
+    if not regions:
+        yield from ({name: sample[name] for name in wanted} for sample in given)
+        return
+    whole = joined(module, partition, regions, wanted)
     try:
         machine = relax.VirtualMachine(tvm.compile(whole, target="llvm"), tvm.cpu())
-        for sample in samples:
+        for sample in given:
             found = machine["main"](*(tvm.runtime.tensor(array) for array in sample.values()))
             yield dict(zip(wanted, (np.array(t.numpy()) for t in found), strict=True))
     except (RuntimeError, TypeError, ValueError) as error:  # among them all of TVM's own
@@ -41,8 +46,20 @@ def tensor_values(
         ) from error
 
 
-def joined(module: tvm.IRModule, partition: Partition, wanted: Sequence[str]) -> tvm.IRModule:
-    """Return a module whose ``main`` calls the regions in order and returns ``wanted``."""
+def leading_to(partition: Partition, wanted: Sequence[str]) -> list[Region]:
+    """Return the regions that the wanted tensors depend on, in order."""
+    read, found = set(wanted), []
+    for region in reversed(partition.regions):
+        if not read.isdisjoint(region.outputs):
+            read.update(region.inputs)
+            found.append(region)
+    return found[::-1]
+
+
+def joined(
+    module: tvm.IRModule, partition: Partition, regions: Sequence[Region], wanted: Sequence[str]
+) -> tvm.IRModule:
+    """Return a module whose ``main`` calls ``regions`` in order and returns ``wanted``."""
     described = {tensor.name: tensor for tensor in partition.tensors}
     functions = {str(v.name_hint): f for v, f in module.functions.items()}
     builder = relax.BlockBuilder()
@@ -51,7 +68,7 @@ def joined(module: tvm.IRModule, partition: Partition, wanted: Sequence[str]) ->
             builder.add_func(function, name)
     called = {
         r.name: builder.add_func(functions[r.name].without_attr("global_symbol"), r.name)
-        for r in partition.regions
+        for r in regions
     }
     parameters = [
         relax.Var(n, relax.TensorType(described[n].shape, described[n].dtype))
@@ -60,7 +77,7 @@ def joined(module: tvm.IRModule, partition: Partition, wanted: Sequence[str]) ->
     values: dict[str, relax.Expr] = dict(zip(partition.inputs, parameters, strict=True))
     with builder.function("main", parameters):
         with builder.dataflow():
-            for region in partition.regions:
+            for region in regions:
                 call = relax.Call(called[region.name], [values[i] for i in region.inputs])
                 results = builder.emit(call)
                 for index, tensor in enumerate(region.outputs):
