@@ -79,11 +79,8 @@ def collect(job: Job) -> dict[str, bytes]:
             contents[name] = (job.folder(stage) / name).read_bytes()
     if job.has("stats"):
         contents[f"stats/{job.stats_file}"] = (job.folder("stats") / job.stats_file).read_bytes()
-    if job.has("module"):
-        contents |= {f"module/{name}": data for name, data in files_below(job.folder("module"))
-                     if not name.endswith(".obj")}  # fmt: skip
     contents |= {f"src/{name}": data for name, data in files_below(project)}
-    contents |= artifacts(job)
+    contents |= artifacts(job) | module(job)
     if job.has("demo"):
         contents |= {f"src/demo/{name}": data for name, data in files_below(job.folder("demo"))}
     return contents
@@ -98,6 +95,18 @@ def artifacts(job: Job) -> dict[str, bytes]:
         return {}
     folder = job.folder("artifacts") / made.folder
     return {f"artifacts/{made.folder}/{n}": (folder / n).read_bytes() for n in made.files}
+
+
+def module(job: Job) -> dict[str, bytes]:
+    """Return the module of the device's own core and its map, where TI's users look for them."""
+    from firmwright.bundle.manifest import ArtifactsReport
+
+    if not job.has("module"):
+        return {}
+    made = report(job, "artifacts", ArtifactsReport)
+    place = f"artifacts/{made.folder}/tempDir" if made else "module"
+    linked = [p for p in files_below(job.folder("module")) if not p[0].endswith(".obj")]
+    return {f"{place}/{name}": data for name, data in linked}
 
 
 def files_below(folder: Path) -> Iterator[tuple[str, bytes]]:

@@ -45,7 +45,7 @@ elif Path(__file__).name == "cl7x":
 
 # What the C7x's firmware lends a module.
 FIRMWARE = """\
-static _Alignas(64) unsigned char l2[1 << 18];
+static _Alignas(64) unsigned char l2[1 << 19];
 void *g_l2_mem_addr = l2;
 unsigned g_l2_mem_size = sizeof l2;
 """

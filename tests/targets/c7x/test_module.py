@@ -1,0 +1,86 @@
+"""The module of a C7x computes what the reference does: its own C, and its weights in assembly.
+
+TI's compiler is closed. What is called here is this machine's GCC, behind TI's command line.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tvm import relax
+
+from firmwright.codegen.module import module_sources, write_module
+from firmwright.codegen.project import write_project
+from firmwright.models.relax import run_reference
+from firmwright.toolchain import (
+    Build,
+    build_module,
+    find_compiler,
+    load_platform,
+    load_toolchain,
+    module_build,
+)
+from firmwright.toolchain.module import MODULE
+from tests.targets.firmware import lowered
+from tests.toolchain.folders import fake_cgt7x_folder
+
+from .graphs import network, numbers, samples
+
+SHAPE = (1, 8, 64, 64)
+SUM = network({SHAPE: (relax.op.add, numbers(1, *SHAPE))})
+"""Moved by the DMA in blocks: an input, a constant and the output."""
+
+
+class Pointer(ctypes.Structure):
+    """The struct of the network's one input, or of its one output."""
+
+    _fields_ = (("first", ctypes.c_void_p),)
+
+
+def built_module(platform_name: str, folder: Path) -> ctypes.CDLL:
+    """Write the network's project for a chip, and build and load the module in it."""
+    platform = load_platform(platform_name)
+    made = lowered(SUM, "relax", target="c7x", platform=platform_name)
+    project = folder / "sources"
+    variables = write_project(made, Build(load_toolchain("zig"), platform), project)
+    build = module_build(platform, "c7x")
+    assert build is not None
+    write_module(variables, build, "c7x", project)
+    sources = module_sources(project, platform.board, "c7x")
+    assert sources == [
+        *("fw_c7x.c", "weights.asm", "../c7x_module.c", "../network.c", "../region_000_add.c"),
+    ]
+    compiler = find_compiler(build.toolchain, build.platform.architecture)
+    output = folder / "module" / MODULE
+    build_module(build, compiler, project / "c7x", sources, (), output, folder / "cache")
+    return ctypes.CDLL(str(output))
+
+
+@pytest.mark.parametrize("platform", ["j721e", "j721s2", "j784s4", "am62a", "am67a"])
+def test_it_is_exact_and_is_created_once(
+    platform: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CGT7X_ROOT", str(fake_cgt7x_folder(tmp_path / "ti-cgt-c7000")))
+    module = built_module(platform, tmp_path)
+    given = samples([SHAPE])
+    assert module.network_delete() == -1
+    assert [module.network_create(), module.network_create()] == [0, -1]
+    for sample, expected in zip(given, run_reference(SUM, given).outputs, strict=True):
+        (array,), result = sample.values(), np.zeros(SHAPE, "float32")
+        pointers = [ctypes.byref(Pointer(a.ctypes.data)) for a in (array, result)]
+        assert module.network_process(*pointers) == 0
+        np.testing.assert_array_equal(result, expected[0])
+    assert module.network_delete() == 0
+
+
+def test_it_refuses_a_firmware_that_lends_too_little(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cgt = fake_cgt7x_folder(tmp_path / "ti-cgt-c7000")
+    monkeypatch.setenv("CGT7X_ROOT", str(cgt))
+    firmware = cgt / "firmware.c"
+    firmware.write_text(firmware.read_text().replace("sizeof l2", "1024"))
+    assert built_module("am62a", tmp_path).network_create() == -1
