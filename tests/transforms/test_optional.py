@@ -101,6 +101,7 @@ def test_an_identity_is_removed(name: str, build: Build) -> None:
 NOT_IDENTITIES: dict[str, list[Build]] = {
     "RemoveMultiplyByOne": [
         lambda x: relax.op.multiply(x, relax.const(1.5)),
+        lambda x: relax.op.multiply(x, relax.const(np.linspace(1, 2, 8, dtype="float32"))),
         lambda x: relax.op.multiply(x, relax.const(np.ones((2, 4, 1, 1), "float32"))),
     ],
     "RemovePadByZero": [lambda x: relax.op.nn.pad(x, [0, 0, 0, 0, 0, 0, 0, 1])],
@@ -171,10 +172,11 @@ def test_padding_is_found_by_the_layout() -> None:
         lambda x: relax.op.nn.pad(x, [0, 0, 0, 0, 1, 1, 1, 1], pad_value=1.0),
         lambda x: relax.op.nn.pad(x, [0, 0, 0, 0, 1, 1, 1, 1], "reflect"),
         lambda x: relax.op.nn.pad(x, [1, 0, 0, 0, 1, 1, 1, 1]),
+        lambda x: relax.op.nn.pad(x, [0, 0, 0, 0, -1, 0, 0, 1]),
     ],
 )
 def test_other_padding_is_not_merged(pad: Build) -> None:
-    module = network(lambda x: conv(pad(x)))
+    module = network(lambda x: conv(pad(x), padding=1))
     assert_becomes("MergePadLayer", module, ["nn.pad", "nn.conv2d"])
 
 
@@ -193,10 +195,13 @@ def test_what_is_computed_twice_is_computed_once() -> None:
     assert_becomes("EliminateCommonSubexpr", module, ["exp", "add"])
 
 
-def normalised(x: relax.Expr, channels: int, axis: int = 1, training: bool = False) -> relax.Expr:
+def normalised(
+    x: relax.Expr, channels: int, axis: int = 1, training: bool = False, **attributes: bool
+) -> relax.Expr:
     gamma, beta, mean = (constant(channels) for _ in range(3))
     variance = relax.const(RANDOM.uniform(0.5, 2, channels).astype("float32"))
-    normal = relax.op.nn.batch_norm(x, gamma, beta, mean, variance, axis, training=training)
+    numbers = gamma, beta, mean, variance
+    normal = relax.op.nn.batch_norm(x, *numbers, axis, training=training, **attributes)
     return relax.TupleGetItem(normal, 0)
 
 
@@ -206,6 +211,8 @@ BATCH_NORMS: list[Build] = [
     lambda x: normalised(relax.op.add(constant(6, 1, 1), conv(x)), 6),
     lambda x: normalised(relax.op.nn.conv2d(x, constant(8, 1, 3, 3), groups=4), 8),
     lambda x: normalised(nhwc(x), 5, axis=3),
+    lambda x: normalised(conv(x), 6, scale=False),
+    lambda x: normalised(conv(x), 6, center=False),
 ]
 
 

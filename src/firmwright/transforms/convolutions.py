@@ -78,7 +78,8 @@ def convert_conv_stride(module: tvm.IRModule) -> tvm.IRModule:
 def merge_pad_layer(module: tvm.IRModule) -> tvm.IRModule:
     """Let a convolution do the zero padding in front of it, added to its own.
 
-    Only zeros around the image can be merged; rows and columns are found by the data's layout.
+    Only zeros around the image can be merged, and no negative width, which cuts the image off
+    before the convolution adds its own; rows and columns are found by the data's layout.
     """
 
     def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
@@ -102,6 +103,8 @@ def image_padding(pad: relax.Expr, layout: str) -> tuple[int, int, int, int] | N
     if float(pad.attrs.pad_value):
         return None
     widths = [int(w) for w in pad.attrs.pad_width]
+    if min(widths) < 0:
+        return None
     before = dict(zip(layout, widths[::2], strict=True))
     after = dict(zip(layout, widths[1::2], strict=True))
     if any(before[axis] or after[axis] for axis in layout if axis not in "HW"):
@@ -130,6 +133,10 @@ def fold_batch_norm(module: tvm.IRModule) -> tvm.IRModule:
         if int(call.attrs.axis) != axis or dtype_of(conv) != "float32":
             return call
         gamma, beta, mean, variance = (constant_array(n).astype("float64") for n in numbers)
+        if not bool(call.attrs.scale):
+            gamma = np.ones_like(gamma)
+        if not bool(call.attrs.center):
+            beta = np.zeros_like(beta)
         scale = gamma / np.sqrt(variance + float(call.attrs.epsilon))
         folded = scaled(constant_array(weights), scale, str(conv.attrs.kernel_layout))
         sums = builder.emit(convolution(conv, conv.args[0], relax.const(folded)))

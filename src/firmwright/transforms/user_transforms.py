@@ -9,6 +9,7 @@ import tvm
 from tvm import relax
 
 from firmwright.errors import UserError, first_line
+from firmwright.models.relax import check_calls, check_functions
 from firmwright.transforms.rewriting import tidied
 from firmwright.user_code import place_of, user_function
 
@@ -25,6 +26,9 @@ def apply_user_transform(reference: str, folder: Path, module: tvm.IRModule) -> 
         problem = problem_of(result, module["main"])
         if problem:
             raise UserError(f"{place_of(reference, folder)}: {problem} ({reference})")
+        returned = f"{place_of(reference, folder)}: {reference} returned"
+        check_functions(result, returned)
+        check_calls(result, returned)
     result = relax.transform.ConvertToDataflow(min_size=1)(relax.transform.Normalize()(result))
     return tidied(result)
 
