@@ -50,7 +50,8 @@ def linked_archives(job: Job, like: Path) -> list[Path]:
     Raises DiagnosticError, at its place in the recipe, for one that is for another machine. One of
     the environment is left out then, which says so: it is for the C7x itself.
     """
-    from firmwright.toolchain.libraries import MORE_LIBRARIES, check_machine
+    from firmwright.toolchain.libraries import check_machine
+    from firmwright.toolchain.module import MORE_LIBRARIES
 
     project, found = job.folder("sources"), []
     for index, library in enumerate(job.recipe.libraries):
