@@ -73,7 +73,7 @@ def elementwise(schedule: Schedule) -> Elementwise | str:
         elif len(read.source.shape) == 1:
             tables = True
         else:
-            return f"it does not read {read.source.name} element by element"
+            return "it reads elements of other places"
     extents = tuple(int(v.dom.extent) for v in body.iter_vars)
     dtype = str(body.writes[0].source.dtype)
     return Elementwise(found[0], extents, dtype, tuple(inputs), tables, called_functions(body))
