@@ -56,6 +56,7 @@ FIRMWARE_STAGES = frozenset({"objects", "firmware", "run", "stats", "comparison"
 class Job:
     """One recipe to build, and where.
 
+    ``module`` builds what the last device's own core loads of the network, None where it has none.
     ``origin`` is the job whose network this one compiles for a second target, to be compared.
     """
 
@@ -63,6 +64,7 @@ class Job:
     platform: Platform
     build: Build
     outdir: Path
+    module: Build | None = None
     origin: Job | None = None
 
     @property
@@ -119,7 +121,8 @@ class Job:
             compare=(),
             demo=None,
         )
-        return replace(self, recipe=recipe, outdir=self.outdir / "compared", origin=self)
+        outdir = self.outdir / "compared"
+        return replace(self, recipe=recipe, outdir=outdir, module=None, origin=self)
 
     def shared(self, stage: str) -> bool:
         if stage in SHARED_STAGES:
@@ -138,11 +141,6 @@ class Job:
         batch = recipe.batch.size if recipe.batch else 1
         fused = recipe.fuse_layers
         return load_mix(recipe.target, self.platform, recipe.rounding, fused, own, batch)
-
-    @cached_property
-    def module(self) -> Build | None:
-        """What builds the part of the network that the last device's own core loads."""
-        return module_build(self.platform, self.recipe.target[-1].name)
 
     def task(self, stage: str) -> str:
         """Return the name of a stage's task; doit remembers each platform's by itself."""
@@ -357,7 +355,8 @@ def make_job(recipe: Recipe, root: Path, several: bool) -> Job:
     toolchain = load_toolchain(recipe.toolchain or platform.toolchains[0])
     build = Build(toolchain, platform, recipe.cflags)
     alone = get_var("outdir") is not None and not several
-    return Job(recipe, platform, build, root if alone else root / recipe.name)
+    module = module_build(platform, recipe.target[-1].name)
+    return Job(recipe, platform, build, root if alone else root / recipe.name, module)
 
 
 def own_targets(recipe: Recipe) -> dict[str, Target]:

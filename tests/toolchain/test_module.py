@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,11 @@ def test_only_a_chip_has_modules() -> None:
     for platform in (load_platform("host"), on_host(load_platform("am62a"))):
         assert module_build(platform, "c7x") is None
     assert module_build(load_platform("am62a"), "c") is None
+
+
+def test_a_platform_that_does_not_say_which_silicon_it_has_is_refused() -> None:
+    platform = replace(load_platform("am62a"), modules={"dsp": "cl7x"})
+    with pytest.raises(
+        UserError, match="'am62a': modules: `accelerators: dsp` states no `silicon`"
+    ):
+        module_build(platform, "dsp")
