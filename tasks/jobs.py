@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
-from shutil import which
 from typing import TYPE_CHECKING, Any
 
 from doit import doit_cmd, get_var
@@ -22,7 +19,6 @@ from firmwright.targets.own import load_own_target, template_folder
 from firmwright.toolchain import (
     Build,
     Platform,
-    compiler_folder,
     load_platform,
     load_toolchain,
     module_build,
@@ -30,6 +26,8 @@ from firmwright.toolchain import (
     platform_names,
     toolchain_names,
 )
+
+from .compilers import settings_of
 
 if TYPE_CHECKING:
     from firmwright.data.samples import Place
@@ -241,34 +239,6 @@ class Job:
     def build_settings(self) -> dict[str, Any]:
         """Return everything of platform and toolchain that decides about objects and firmware."""
         return settings_of(self.build)
-
-
-def settings_of(build: Build) -> dict[str, Any]:
-    """Return everything of a platform and a toolchain that decides about what they build."""
-    return {
-        "toolchain": build.toolchain.name,
-        "settings": asdict(build.settings),
-        "flags": build.compile_flags,
-        "compile": build.toolchain.compile,
-        "identity": identity(build),
-    }
-
-
-def identity(build: Build) -> list[Any]:
-    """Return what tells one installed compiler from another, without starting it."""
-    toolchain = build.toolchain
-    if toolchain.python_module:
-        return [toolchain.python_module, version(toolchain.python_module)]
-    if toolchain.variable:
-        with suppress(UserError):  # incomplete: the stage that calls it says so
-            folder = compiler_folder(toolchain, build.platform.architecture)
-            return folder.status if folder else []
-        return []
-    program = which(toolchain.program)
-    if program is None:
-        return [toolchain.program]
-    status = Path(program).stat()
-    return [toolchain.program, status.st_size, status.st_mtime_ns]
 
 
 def build_root() -> Path:
