@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
-from shutil import which
 from typing import TYPE_CHECKING, Any
 
 from doit import doit_cmd, get_var
@@ -22,7 +19,6 @@ from firmwright.targets.own import load_own_target, template_folder
 from firmwright.toolchain import (
     Build,
     Platform,
-    compiler_folder,
     load_platform,
     load_toolchain,
     module_build,
@@ -30,6 +26,8 @@ from firmwright.toolchain import (
     platform_names,
     toolchain_names,
 )
+
+from .compilers import settings_of
 
 if TYPE_CHECKING:
     from firmwright.data.samples import Place
@@ -56,6 +54,7 @@ FIRMWARE_STAGES = frozenset({"objects", "firmware", "run", "stats", "comparison"
 class Job:
     """One recipe to build, and where.
 
+    ``module`` builds what the last device's own core loads of the network, None where it has none.
     ``origin`` is the job whose network this one compiles for a second target, to be compared.
     """
 
@@ -63,6 +62,7 @@ class Job:
     platform: Platform
     build: Build
     outdir: Path
+    module: Build | None = None
     origin: Job | None = None
 
     @property
@@ -119,7 +119,8 @@ class Job:
             compare=(),
             demo=None,
         )
-        return replace(self, recipe=recipe, outdir=self.outdir / "compared", origin=self)
+        outdir = self.outdir / "compared"
+        return replace(self, recipe=recipe, outdir=outdir, module=None, origin=self)
 
     def shared(self, stage: str) -> bool:
         if stage in SHARED_STAGES:
@@ -138,11 +139,6 @@ class Job:
         batch = recipe.batch.size if recipe.batch else 1
         fused = recipe.fuse_layers
         return load_mix(recipe.target, self.platform, recipe.rounding, fused, own, batch)
-
-    @cached_property
-    def module(self) -> Build | None:
-        """What builds the part of the network that the last device's own core loads."""
-        return module_build(self.platform, self.recipe.target[-1].name)
 
     def task(self, stage: str) -> str:
         """Return the name of a stage's task; doit remembers each platform's by itself."""
@@ -245,34 +241,6 @@ class Job:
         return settings_of(self.build)
 
 
-def settings_of(build: Build) -> dict[str, Any]:
-    """Return everything of a platform and a toolchain that decides about what they build."""
-    return {
-        "toolchain": build.toolchain.name,
-        "settings": asdict(build.settings),
-        "flags": build.compile_flags,
-        "compile": build.toolchain.compile,
-        "identity": identity(build),
-    }
-
-
-def identity(build: Build) -> list[Any]:
-    """Return what tells one installed compiler from another, without starting it."""
-    toolchain = build.toolchain
-    if toolchain.python_module:
-        return [toolchain.python_module, version(toolchain.python_module)]
-    if toolchain.variable:
-        with suppress(UserError):  # incomplete: the stage that calls it says so
-            folder = compiler_folder(toolchain, build.platform.architecture)
-            return folder.status if folder else []
-        return []
-    program = which(toolchain.program)
-    if program is None:
-        return [toolchain.program]
-    status = Path(program).stat()
-    return [toolchain.program, status.st_size, status.st_mtime_ns]
-
-
 def build_root() -> Path:
     """Return the folder that holds doit's state: ``outdir=``, else ``build``."""
     return Path(get_var("outdir", "build"))
@@ -357,7 +325,8 @@ def make_job(recipe: Recipe, root: Path, several: bool) -> Job:
     toolchain = load_toolchain(recipe.toolchain or platform.toolchains[0])
     build = Build(toolchain, platform, recipe.cflags)
     alone = get_var("outdir") is not None and not several
-    return Job(recipe, platform, build, root if alone else root / recipe.name)
+    module = module_build(platform, recipe.target[-1].name)
+    return Job(recipe, platform, build, root if alone else root / recipe.name, module)
 
 
 def own_targets(recipe: Recipe) -> dict[str, Target]:

@@ -17,9 +17,10 @@ from firmwright.errors import UserError
 from firmwright.recipe.recipe import lock_path
 
 from . import accuracy, calibration, firmware, model, run
+from .compilers import identity
 from .extensions import extension_files, library_files
 from .freshness import digest
-from .jobs import OVERRIDES, Job, identity
+from .jobs import OVERRIDES, Job
 from .network import rewrite_files
 from .stage import INDEX
 

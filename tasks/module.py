@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 from pathlib import Path
 from typing import Any
 
-from .jobs import Job, settings_of
+from .compilers import settings_of
+from .jobs import Job
 from .stage import Stage
 
 
 def libraries() -> list[str]:
-    """Return the user's words for the linker; a file's path becomes absolute."""
-    from firmwright.toolchain.module import MORE_LIBRARIES
+    """Return the linker's words for the archives that the environment names.
 
-    words = shlex.split(os.environ.get(MORE_LIBRARIES, ""))
-    return [str(Path(word).resolve()) if Path(word).is_file() else word for word in words]
+    One that is no file here is left to the linker, which looks into its own folders too.
+    """
+    from firmwright.toolchain.libraries import more_archives
+
+    found = (path.resolve() if path.is_file() else path for path in more_archives())
+    return [word for path in found for word in ("-l", str(path))]
 
 
 def options(job: Job) -> Any:

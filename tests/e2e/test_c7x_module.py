@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from tests.toolchain.folders import arm64_gcc_folder, calls, fake_cgt7x_folder
 
 from .conftest import Repository, new_repository, ran
 
+TOOLS = ("arm64-gcc", "cl7x")
 RECIPE = """\
 model: digits.onnx
 platform: am62a
@@ -58,6 +60,10 @@ def test_the_module_is_one_stage_more_and_part_of_the_bundle(
     assert {f"{place}.out", f"{place}.map", "src/c7x/Makefile"} <= packed
     assert not any(name.endswith(".obj") for name in packed)
     assert chips.build("recipe=digits.yaml") == []
+    locked = chips.run("firmwright", "lock", "digits.yaml")
+    assert locked.returncode == 0, locked.stdout + locked.stderr
+    versions = json.loads((chips.folder / "digits.lock").read_text())["versions"]
+    assert {k: versions[k] for k in TOOLS} == {k: manifest["versions"][k] for k in TOOLS}
     check_make(chips, cgt, module, tmp_path)
 
 

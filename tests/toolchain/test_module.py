@@ -8,11 +8,13 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from firmwright.errors import UserError
+from firmwright.tasks.compilers import identity
 from firmwright.toolchain import build_module, find_compiler, load_platform, module_build, on_host
 from firmwright.toolchain.module import MODULE, makefile_of_module
 
@@ -151,3 +153,24 @@ def test_only_a_chip_has_modules() -> None:
     for platform in (load_platform("host"), on_host(load_platform("am62a"))):
         assert module_build(platform, "c7x") is None
     assert module_build(load_platform("am62a"), "c") is None
+
+
+def test_a_platform_that_does_not_say_which_silicon_it_has_is_refused() -> None:
+    platform = replace(load_platform("am62a"), modules={"dsp": "cl7x"})
+    with pytest.raises(
+        UserError, match="'am62a': modules: `accelerators: dsp` states no `silicon`"
+    ):
+        module_build(platform, "dsp")
+
+
+def test_a_build_knows_one_installation_from_another(
+    cgt: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = module_build(load_platform("am62a"), "c7x")
+    assert build is not None
+    first = identity(build)
+    assert [entry[0] for entry in first] == ["bin/cl7x", "bin/strip7x", "lib/rts7504_le.lib"]
+    (cgt / "lib" / "rts7504_le.lib").write_text("another library")
+    assert identity(build) != first
+    monkeypatch.delenv("CGT7X_ROOT")
+    assert identity(build) == []

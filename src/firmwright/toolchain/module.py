@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path, PurePath
 
+from firmwright.errors import UserError
 from firmwright.toolchain.build import (
     Build,
     compile_command,
@@ -33,11 +34,19 @@ MORE_LIBRARIES = "CGT7X_EXT_LIBS"
 
 
 def module_build(platform: Platform, device: str) -> Build | None:
-    """Return what builds the module of a network that ends on a device, None without one."""
+    """Return what builds the module of a network that ends on a device, None without one.
+
+    Raises UserError where the platform does not say which silicon the device is.
+    """
     toolchain = platform.modules.get(device)
     if toolchain is None:
         return None
-    architecture = f"c{platform.accelerators[device]['silicon']}"
+    numbers = platform.accelerators.get(device, {})
+    if "silicon" not in numbers:
+        raise UserError(
+            f"platform '{platform.name}': modules: `accelerators: {device}` states no `silicon`"
+        )
+    architecture = f"c{numbers['silicon']}"
     return Build(load_toolchain(toolchain), replace(platform, architecture=architecture))
 
 
