@@ -66,10 +66,18 @@ def tools_identity(job: Job) -> list[Any]:
     from firmwright.targets.tidl.tools import find_tools
 
     try:
-        tools = find_tools(job.platform)
+        tools = find_tools(job.platform) if job.has("artifacts") else None
     except UserError as error:  # which the stage raises again
         return [str(error)]
     return tools.status if tools else []
+
+
+def tool_versions(job: Job) -> dict[str, str]:
+    """Return the digest of TI's tools, which tell their version only when they run."""
+    from firmwright.targets.tidl.tools import find_tools
+
+    tools = find_tools(job.platform) if job.has("artifacts") else None
+    return {"TIDL tools": f"sha256 {tools.digest}"} if tools else {}
 
 
 def artifacts_name(job: Job, batch: int = 0) -> str:

@@ -16,7 +16,7 @@ from firmwright.data.sources import Source
 from firmwright.errors import UserError
 from firmwright.recipe.recipe import lock_path
 
-from . import accuracy, calibration, firmware, model, run
+from . import accuracy, artifacts, calibration, firmware, model, run
 from .compilers import identity
 from .extensions import extension_files, library_files
 from .freshness import digest
@@ -69,7 +69,8 @@ def versions(job: Job) -> dict[str, str]:
     from firmwright.lock import package_versions
 
     recipe = job.recipe
-    return package_versions(recipe.model.format, recipe.quantize is not None, shows_pictures(job))
+    converts = recipe.quantize is not None or job.has("artifacts")
+    return package_versions(recipe.model.format, converts, shows_pictures(job))
 
 
 def files_and_versions(job: Job) -> Lock:
@@ -86,7 +87,7 @@ def files_and_versions(job: Job) -> Lock:
         LOCK_VERSION,
         {name: digest(path) for name, path in sorted(files.items())},
         {},
-        dict(sorted({**versions(job), **compilers}.items())),
+        dict(sorted({**versions(job), **compilers, **artifacts.tool_versions(job)}.items())),
     )
 
 
@@ -182,7 +183,7 @@ def tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
         yield task(job, "locked", check_all, read, False)
         if job.locks:
             files = [str(path) for path in (*user_files(job), *job.locks)]
-            tools = [versions(job), *map(identity, job.builds)]
+            tools = [versions(job), *map(identity, job.builds), artifacts.tools_identity(job)]
             yield task(job, "locked-files", check_files, files, config_changed({"tools": tools}))
 
 

@@ -153,6 +153,7 @@ def test_with_tools_the_bundle_has_their_networks(tidl: Repository, tmp_path: Pa
     bundle = "build/digits/digits-am62a-host.tar.gz"
     manifest = tidl.manifest(bundle)
     assert manifest["artifacts"]["tools"] == "11_00_06_00"
+    assert manifest["versions"]["TIDL tools"].startswith("sha256 ")
     names = {f["path"].rpartition("/")[2] for f in manifest["files"]}
     assert {"subgraph0_net.bin", "subgraph0_params_1.bin"} <= names
     assert "by_the_way.svg" not in names  # TI's tools leave what has the build's folder in it
@@ -165,6 +166,7 @@ def test_tools_that_are_half_installed_end_the_build(tidl: Repository, tmp_path:
     tools = fake_tools(tmp_path / "tools")
     (tools / "ti_cnnperfsim.out").unlink()
     tidl = copy_of(tidl, tmp_path)
+    assert tidl.run("firmwright", "lock", "digits.yaml").returncode == 0
     tidl.environment = {**tidl.environment, "TIDL_TOOLS_PATH": str(tools)}
     done = tidl.doit("build", "recipe=digits.yaml")
     told = done.stdout + done.stderr
