@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from firmwright.recipe import Catalogue, KnownDevice
+from firmwright.recipe.device_options import Numbers
 
 
 @pytest.fixture(scope="session")
@@ -15,7 +16,15 @@ def catalogue() -> Catalogue:
         devices={
             "c": KnownDevice({"a": (), "mattr": ()}, general=True),
             "soma_dory": KnownDevice({"layout_transform": ("0", "1")}, general=False),
-            "tidl": KnownDevice({"a": (), "fast": ("0", "1")}, general=False),
+            "tidl": KnownDevice(
+                {
+                    "a": (),
+                    "fast": ("0", "1"),
+                    "factor": Numbers(1, decimal=True, besides=("-1",)),
+                    "rounds": Numbers(1, 6),
+                },
+                general=False,
+            ),
         },
         platform_toolchains={
             "host": ("zig", "gcc", "clang"),

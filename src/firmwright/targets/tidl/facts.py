@@ -10,21 +10,26 @@ import tvm
 from tvm import relax
 
 from firmwright.partition.operators import short_name
+from firmwright.targets.tidl.image_axes import Network
 from firmwright.transforms.rewriting import Constant, constant_array, dtype_of, static_shape
 
 Values = Mapping[relax.Var, relax.Expr]
 Facts = dict[str, Any]
 
 
-def operator_facts(call: tvm.ir.Call, values: Values) -> Facts:
-    """Return what an operator is like, by its kind; every kind has ``kind`` and ``axes``."""
+def operator_facts(call: tvm.ir.Call, network: Network) -> Facts:
+    """Return what an operator is like, by its kind; every kind has ``kind`` and ``axes``.
+
+    ``axis`` and the like are the model's; a ``place`` counts an image's axes as NCHW, as TIDL does.
+    """
     kind = kind_of(call)
     shape = static_shape(first_tensor(call))
     long_axes = sum(length > 1 for length in shape)
     facts: Facts = {"kind": kind, "axes": len(shape), "long_axes": long_axes}
     facts["batch"] = shape[0] if shape else 1
+    facts["image_layout"] = network.layout
     describe = BY_KIND.get(kind)
-    return {**facts, **(describe(call, values) if describe else {})}
+    return {**facts, **(describe(call, network) if describe else {})}
 
 
 def kind_of(call: tvm.ir.Call) -> str:
@@ -59,7 +64,7 @@ def numbers(values: Any) -> list[int]:
     return [int(v) for v in values]
 
 
-def convolution(call: tvm.ir.Call, values: Values) -> Facts:
+def convolution(call: tvm.ir.Call, network: Network) -> Facts:
     attrs = call.attrs
     weights = dict(zip(str(attrs.kernel_layout), static_shape(call.args[1]), strict=True))
     width = static_shape(call.args[0])[str(attrs.data_layout).index("W")]
@@ -76,11 +81,11 @@ def convolution(call: tvm.ir.Call, values: Values) -> Facts:
         "width": width,
         "groups": int(attrs.groups),
         "dilation": numbers(attrs.dilation),
-        **weight_facts(call, values),
+        **weight_facts(call, network),
     }
 
 
-def pooling(call: tvm.ir.Call, _values: Values) -> Facts:
+def pooling(call: tvm.ir.Call, _network: Network) -> Facts:
     attrs, shape = call.attrs, static_shape(call.args[0])
     layout = str(attrs.layout)
     image = [shape[layout.index("H")], shape[layout.index("W")]]
@@ -94,43 +99,55 @@ def pooling(call: tvm.ir.Call, _values: Values) -> Facts:
     }
 
 
-def adaptive_pooling(call: tvm.ir.Call, _values: Values) -> Facts:
-    shape, result = static_shape(call.args[0]), static_shape(call)
+def adaptive_pooling(call: tvm.ir.Call, _network: Network) -> Facts:
+    layout = str(call.attrs.layout)
+    before, after = (
+        [shape[layout.index(axis)] for axis in "HW"]
+        for shape in (static_shape(call.args[0]), static_shape(call))
+    )
     return {
-        "whole_image": list(result[2:]) == [1, 1],
-        "plane": shape[2] * shape[3],
-        "reduced": f"windows that make {list(result[2:])} of {list(shape[2:])}",
+        "whole_image": after == [1, 1],
+        "plane": before[0] * before[1],
+        "reduced": f"windows that make {after} of {before}",
     }
 
 
-def reduction(call: tvm.ir.Call, _values: Values) -> Facts:
+def reduction(call: tvm.ir.Call, network: Network) -> Facts:
     shape = static_shape(call.args[0])
     stated = call.attrs.axis
     axes = list(range(len(shape))) if stated is None else numbers(stated)
     axes = sorted(axis % len(shape) for axis in axes)
-    plane = shape[2] * shape[3] if len(shape) == 4 else 0
-    whole = len(shape) == 4 and axes == [2, 3]
+    places = sorted(network.place(axis, len(shape)) for axis in axes)
+    whole = len(shape) == 4 and places == [2, 3]
+    plane = shape[axes[0]] * shape[axes[1]] if whole else 0
     keeps = bool(call.attrs.keepdims)
-    return {"reduced": axes, "keeps_axes": keeps, "whole_image": whole, "plane": plane}
+    return {
+        "reduced": axes,
+        "reduced_places": places,
+        "keeps_axes": keeps,
+        "whole_image": whole,
+        "plane": plane,
+    }
 
 
-def along_axis(call: tvm.ir.Call, _values: Values) -> Facts:
+def along_axis(call: tvm.ir.Call, network: Network) -> Facts:
     count = len(static_shape(first_tensor(call)))
     axis = int(call.attrs.axis or 0) % count
     keeps = bool(getattr(call.attrs, "keepdims", True))
-    return {"axis": axis, "axis_from_end": count - axis, "keeps_axes": keeps}
+    place = network.place(axis, count)
+    return {"axis": axis, "place_from_end": count - place, "keeps_axes": keeps}
 
 
-def slicing(call: tvm.ir.Call, values: Values) -> Facts:
+def slicing(call: tvm.ir.Call, network: Network) -> Facts:
     before, after = static_shape(call.args[0]), static_shape(call)
     given = call.args[4] if len(call.args) > 4 else relax.Tuple([])
-    given = values.get(given, given) if isinstance(given, relax.Var) else given
+    given = network.values.get(given, given) if isinstance(given, relax.Var) else given
     strides = [int(getattr(s, "value", 1)) for s in getattr(given, "fields", [])]
     sliced = sum(a != b for a, b in zip(before, after, strict=True))
     return {"sliced_axes": sliced, "slice_strides": strides}
 
 
-def resize(call: tvm.ir.Call, _values: Values) -> Facts:
+def resize(call: tvm.ir.Call, _network: Network) -> Facts:
     layout = str(call.attrs.layout)
     before, after = static_shape(call.args[0]), static_shape(call)
     height, width = (after[layout.index(a)] / before[layout.index(a)] for a in "HW")
@@ -144,69 +161,78 @@ def resize(call: tvm.ir.Call, _values: Values) -> Facts:
     }
 
 
-def clipping(call: tvm.ir.Call, _values: Values) -> Facts:
+def clipping(call: tvm.ir.Call, _network: Network) -> Facts:
     low, high = (float(limit.value) for limit in call.args[1:])
     return {"low": low, "high": high, "low_is_positive": low > 0, "high_is_positive": high > 0}
 
 
-def padding(call: tvm.ir.Call, _values: Values) -> Facts:
+def padding(call: tvm.ir.Call, network: Network) -> Facts:
     widths = numbers(call.attrs.pad_width)
+    count = len(widths) // 2
+    image = {axis for axis in range(count) if network.place(axis, count) >= count - 2}
     return {
         "pad_width": widths,
         "pad_mode": str(call.attrs.pad_mode),
         "pad_value": float(call.attrs.pad_value),
-        "padded_outside_image": any(widths[:-4]),
+        "padded_outside_image": any(w for i, w in enumerate(widths) if i // 2 not in image),
         "pads_alike": widths[::2] == widths[1::2],
     }
 
 
-def slopes(call: tvm.ir.Call, values: Values) -> Facts:
-    return {**along_axis(call, values), "slopes": constancy(call.args[1:], values)}
+def slopes(call: tvm.ir.Call, network: Network) -> Facts:
+    return {**along_axis(call, network), "slopes": constancy(call.args[1:], network)}
 
 
-def layer_normalisation(call: tvm.ir.Call, values: Values) -> Facts:
+def layer_normalisation(call: tvm.ir.Call, network: Network) -> Facts:
     count = len(static_shape(call.args[0]))
-    axes = [axis % count - count for axis in numbers(call.attrs.axes)]
-    return {"normalised": axes, "scales": constancy(call.args[1:], values)}
-
-
-def instance_normalisation(call: tvm.ir.Call, values: Values) -> Facts:
+    axes = [axis % count for axis in numbers(call.attrs.axes)]
     return {
-        "channel_axis": int(call.attrs.channel_axis),
-        "scales": constancy(call.args[1:], values),
+        "normalised": axes,
+        "normalised_places": [network.place(axis, count) - count for axis in axes],
+        "scales": constancy(call.args[1:], network),
     }
 
 
-def constancy(arguments: Iterable[relax.Expr], values: Values) -> str:
-    return "constant" if all(is_constant(a, values) for a in arguments) else "computed"
+def instance_normalisation(call: tvm.ir.Call, network: Network) -> Facts:
+    axis, count = int(call.attrs.channel_axis), len(static_shape(call.args[0]))
+    return {
+        "channel_axis": axis,
+        "channel_place": network.place(axis, count),
+        "scales": constancy(call.args[1:], network),
+    }
 
 
-def transposition(call: tvm.ir.Call, _values: Values) -> Facts:
+def constancy(arguments: Iterable[relax.Expr], network: Network) -> str:
+    return "constant" if all(is_constant(a, network.values) for a in arguments) else "computed"
+
+
+def transposition(call: tvm.ir.Call, _network: Network) -> Facts:
     count = len(static_shape(call.args[0]))
     stated = call.attrs.axes
     order = list(range(count))[::-1] if stated is None else [a % count for a in numbers(stated)]
     return {"place_of_last": order.index(count - 1)}
 
 
-def division(call: tvm.ir.Call, values: Values) -> Facts:
+def division(call: tvm.ir.Call, network: Network) -> Facts:
     divisor = call.args[1]
-    divisor = values.get(divisor, divisor) if isinstance(divisor, relax.Var) else divisor
+    divisor = network.values.get(divisor, divisor) if isinstance(divisor, relax.Var) else divisor
     by_zero = isinstance(divisor, Constant) and not np.all(constant_array(divisor))
-    return {**binary(call, values), "divides_by_zero": by_zero}
+    return {**binary(call, network), "divides_by_zero": by_zero}
 
 
-def binary(call: tvm.ir.Call, values: Values) -> Facts:
-    constant = [is_constant(a, values) for a in call.args]
+def binary(call: tvm.ir.Call, network: Network) -> Facts:
+    constant = [is_constant(a, network.values) for a in call.args]
     shapes = [static_shape(a) for a in call.args]
     if not any(constant):
         same = shapes[0] == shapes[1]
         return {"other": "a tensor of the same shape" if same else f"a tensor of {list(shapes[1])}"}
     other = shapes[constant.index(True)]
-    long = [len(other) - axis for axis, length in enumerate(other) if length > 1]
-    channel = 3 if len(static_shape(call)) == 4 else 1
+    count = len(static_shape(call))
+    long = [axis for axis, length in enumerate(other, count - len(other)) if length > 1]
     if not long:
         return {"other": "a constant"}
-    by_channel = long == [channel]
+    channel = 1 if count == 4 else count - 1
+    by_channel = [network.place(axis, count) for axis in long] == [channel]
     return {
         "other": "a constant for each channel" if by_channel else f"a constant of {list(other)}"
     }
@@ -234,8 +260,8 @@ def weights_dtype(call: tvm.ir.Call, values: Values) -> str | None:
     return dtype_of(stored)
 
 
-def weight_facts(call: tvm.ir.Call, values: Values) -> Facts:
-    dtype = weights_dtype(call, values)
+def weight_facts(call: tvm.ir.Call, network: Network) -> Facts:
+    dtype = weights_dtype(call, network.values)
     known = "computed" if dtype is None else "constant"
     return {"weights": known, "weight_bits": dtype and bits_of(dtype)}
 
@@ -243,7 +269,7 @@ def weight_facts(call: tvm.ir.Call, values: Values) -> Facts:
 WEIGHTED = ("conv2d", "depthwise_conv2d", "conv2d_transpose", "matmul")
 BINARY = ("add", "subtract", "multiply", "maximum", "minimum", "power")
 
-BY_KIND: Mapping[str, Callable[[tvm.ir.Call, Values], Facts]] = {
+BY_KIND: Mapping[str, Callable[[tvm.ir.Call, Network], Facts]] = {
     "conv2d": convolution,
     "depthwise_conv2d": convolution,
     "conv2d_transpose": convolution,

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from tvm import relax
 
 from firmwright.errors import UserError, did_you_mean
+from firmwright.models.interface import is_source_name
 from firmwright.partition.grouping import Group
 from firmwright.partition.placement import Objection
 from firmwright.targets.tidl.facts import bits_of, kind_of, weights_dtype
@@ -48,13 +49,15 @@ def check_lists(
     one place, which these lists have to agree with.
     """
     types, names = {kind_of(b.value) for b in bindings}, names_of(bindings)
+    layers = names_of([b for group in groups for b in computing_operators(group)])
     for option in OPTIONS:
         if not isinstance(option.default, tuple):
             continue
         known = types if option.name == DENIED_TYPES else names
         for entry in options.names(option.name):
             if entry not in known:
-                hint = did_you_mean(entry, known)
+                telling = types if option.name == DENIED_TYPES else filter(is_source_name, layers)
+                hint = did_you_mean(entry, telling)
                 raise UserError(f"target: tidl: {option.name}: the network has no '{entry}'{hint}")
     values = {b.var: b.value for b in bindings}
     for group in groups:

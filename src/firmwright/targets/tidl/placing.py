@@ -20,6 +20,7 @@ from firmwright.partition.placement import Composite, Objection, Placement
 from firmwright.partition.rules import objections
 from firmwright.targets import Context
 from firmwright.targets.tidl.facts import element_facts, kind_of, operator_facts
+from firmwright.targets.tidl.image_axes import network_of
 from firmwright.targets.tidl.layers import CONVERSIONS, Layers, computing_operators, names_of
 from firmwright.targets.tidl.lists import check_lists, denied_by_name, denied_by_type
 from firmwright.targets.tidl.options import TidlOptions, read_options
@@ -87,7 +88,7 @@ class Judge:
     ) -> None:
         self.options = options
         self.chip = chip
-        self.values = {b.var: b.value for b in bindings}
+        self.network = network_of(bindings)
 
     def of_layer(self, group: Group) -> tuple[Objection, ...]:
         computing = computing_operators(group)
@@ -121,7 +122,7 @@ class Judge:
             **self.chip,
             **self.options.widths(names),
             **element_facts(binding.var if result is None else result),
-            **operator_facts(binding.value, self.values),
+            **operator_facts(binding.value, self.network),
         }
         return objections(tidl_rules().rules, facts)
 
