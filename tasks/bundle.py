@@ -136,6 +136,7 @@ def manifest(job: Job, files: tuple[BundledFile, ...], read: Lock) -> Manifest:
     from firmwright.cycles.mappings import Mappings
     from firmwright.cycles.timeline import Timeline
     from firmwright.models import ModelInterface
+    from firmwright.partition import Partition
     from firmwright.planning import Plan
     from firmwright.planning.batch import BatchChoice
     from firmwright.postprocess.report import DetectionReport
@@ -146,6 +147,7 @@ def manifest(job: Job, files: tuple[BundledFile, ...], read: Lock) -> Manifest:
     interface = read_record(job.folder("model") / "model.json", ModelInterface)
     kernels = read_record(job.folder("kernels") / "kernels.json", Kernels)
     plan = read_record(job.folder("plan") / "plan.json", Plan)
+    partition = read_record(job.folder("partition") / "partition.json", Partition)
     memory = read_record(job.folder("firmware") / "memory.json", MemoryUse)
     record = read_record(job.folder("run") / "run.json", RunRecord)
     boxes = job.folder("run") / "boxes.json"
@@ -162,7 +164,12 @@ def manifest(job: Job, files: tuple[BundledFile, ...], read: Lock) -> Manifest:
             job.recipe.rounding, kernels.quantised_operators, kernels.float_operators
         ),
         memory=MemoryReport(
-            memory.flash_bytes, memory.ram_bytes, plan.arena_bytes, plan.arena_lower_bound_bytes
+            memory.flash_bytes,
+            memory.ram_bytes,
+            plan.arena_bytes,
+            plan.arena_lower_bound_bytes,
+            plan.memories,
+            partition.copied_bytes,
         ),
         batch=(
             BatchReport(**asdict(read_record(job.folder("batch") / "batch.json", BatchChoice)))

@@ -12,6 +12,7 @@ import pytest
 
 from firmwright.cycles.timeline import LayerCycles, Timeline
 from firmwright.partition import Partition
+from firmwright.partition.regions import COPY
 from firmwright.records import read_arrays, read_record
 
 from ..e2e.conftest import ROOT, Repository
@@ -21,12 +22,12 @@ EXAMPLE = ROOT / "examples" / "arm_dsp_dla"
 
 @pytest.fixture(scope="module")
 def chip(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    """A copy of the example, built for its chip."""
+    """A copy of the example, built for its chip, and for its processor alone."""
     folder = tmp_path_factory.mktemp("chip") / "example"
     shutil.copytree(EXAMPLE, folder)
     repository = Repository(folder)
     repository.write("dodo.py", "from firmwright.tasks.dodo import *\n")
-    repository.build("recipe=detector.yaml")
+    repository.build("recipe=detector.yaml", "compare=c")
     return repository
 
 
@@ -41,20 +42,21 @@ def test_every_operator_is_on_its_device(chip: Repository) -> None:
     placed = [(r.device, r.anchor) for r in partition.regions]
     assert placed.count(("dla", "conv2d")) == 6
     assert placed.count(("dsp", "dsp_program")) == 2
-    assert {anchor for device, anchor in placed if device == "c"} == {"max_pool2d", "concat"}
+    assert {anchor for device, anchor in placed if device == "c"} == {
+        "copy",
+        "max_pool2d",
+        "concat",
+    }
     explained = chip.run("firmwright", "explain", "detector.yaml").stdout
     assert "dsp: operator: the DSP's library has no max_pool2d" in explained
 
 
-@pytest.mark.parametrize("arguments", [("target=c",), ("platform=host.yaml",)])
-def test_all_mixes_compute_the_same(chip: Repository, arguments: tuple[str, ...]) -> None:
-    chip.build("recipe=detector.yaml", "outdir=other", *arguments)
-    platform = "host" if "platform=host.yaml" in arguments else "shared"
-    own, others = (
-        outputs(chip.folder / "build/detector/shared"),
-        outputs(chip.folder / f"other/{platform}"),
-    )
-    assert [k for k in own if not np.array_equal(own[k], others[k])] == []
+def test_all_mixes_and_platforms_compute_the_same(chip: Repository) -> None:
+    chip.build("recipe=detector.yaml", "platform=host.yaml")
+    built = chip.folder / "build/detector"
+    own = outputs(built / "shared")
+    for others in (outputs(built / "compared/shared"), outputs(built / "host")):
+        assert [name for name in own if not np.array_equal(own[name], others[name])] == []
     scores = own["firmware_0"]
     assert scores.min() == -128 < len(np.unique(scores)), "no box covers another"
 
@@ -66,7 +68,7 @@ def test_every_region_has_its_own_parameters(chip: Repository) -> None:
 
 
 def test_nothing_runs_again_until_a_file_of_a_device_changes(chip: Repository) -> None:
-    assert chip.build("recipe=detector.yaml") == []
+    assert chip.build("recipe=detector.yaml", "compare=c") == []
     template = chip.folder / "templates/dsp/fw_dsp.h.j2"
     template.write_text(template.read_text().replace("The DSP as", "The signal processor as"))
     ran = chip.build("recipe=detector.yaml")
@@ -87,6 +89,44 @@ def test_the_timeline_has_devices_beside_each_other(chip: Repository) -> None:
     assert layers["coarse_flat"].start_cycle > layers["coarse_convolution"].end_cycle
 
 
+def test_a_tensor_passes_between_devices_without_a_copy_where_they_share_a_memory(
+    chip: Repository,
+) -> None:
+    chip.build("recipe=detector.yaml", "platform=private.yaml")
+    found = {
+        name: read_record(
+            chip.folder / f"build/detector/{name}/partition/partition.json", Partition
+        )
+        for name in ("shared", "private")
+    }
+    crossing = {
+        name: [(r.inputs[0], r.reason) for r in partition.regions if r.anchor == COPY]
+        for name, partition in found.items()
+    }
+    image = ("input_0", "dla does not reach ram: 3,072 bytes to")
+    assert crossing["shared"] == [(image[0], f"{image[1]} l2")]
+    assert crossing["private"] == [
+        (image[0], f"{image[1]} dla_memory"),
+        ("region_002_conv2d_result", "dsp does not reach dla_memory: 1,280 bytes to dsp_memory"),
+        ("region_006_conv2d_result", "dsp does not reach dla_memory: 320 bytes to dsp_memory"),
+    ]
+    memory = chip.manifest("build/detector/detector-private.tar.gz")["memory"]
+    assert memory["copied_bytes"] == 3072 + 1280 + 320
+    assert set(memory["other_memories"]) == {"dla_memory", "dsp_memory"}
+    explained = chip.run("firmwright", "explain", "detector.yaml", "platform=private.yaml").stdout
+    assert "4,672 bytes copied" in explained
+    assert "c: dsp does not reach dla_memory: 320 bytes to dsp_memory" in explained
+
+
+def test_the_dla_has_the_next_image_while_the_dsp_finds_boxes_in_one(chip: Repository) -> None:
+    chip.build("recipe=two_images.yaml")
+    stats = read_record(chip.folder / "build/two_images/shared/stats/stats.json", Timeline)
+    post = [x for x in stats.layers if x.device == "dsp" and "_0_" in x.sources[0]]
+    next_image = [x for x in stats.layers if x.device == "dla" and "_1_" in x.sources[0]]
+    assert len(post) == 2 and len(next_image) == 6
+    assert [sum(overlap(x, job) for job in next_image) == x.cycles for x in post] == [True, True]
+
+
 def overlap(one: LayerCycles, other: LayerCycles) -> int:
     last = min(one.end_cycle, other.end_cycle)
     return max(0, last - max(one.start_cycle, other.start_cycle) + 1)
@@ -96,6 +136,6 @@ def test_results_are_wrong_where_a_wait_is_missing(chip: Repository) -> None:
     template = chip.folder / "templates/dla/posix/fw_dla.c.j2"
     text = template.read_text()
     template.write_text(text.replace("while (waiting > pending)", "while (waiting > pending + 1u)"))
-    failed = chip.doit("build", "recipe=detector.yaml", "platform=host.yaml", "outdir=other")
+    failed = chip.doit("build", "recipe=detector.yaml", "platform=host.yaml")
     template.write_text(text)
     assert failed.returncode != 0 and "differ" in failed.stdout + failed.stderr

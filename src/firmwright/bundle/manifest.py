@@ -51,12 +51,18 @@ class BundledFile:
 
 @dataclass(frozen=True)
 class MemoryReport:
-    """Bytes, as linked. ``arena_lower_bound_bytes`` is what no placement could go below."""
+    """Bytes, as linked. ``arena_lower_bound_bytes`` is what no placement could go below.
+
+    ``other_memories`` has the arenas that are not in the processor's; ``copied_bytes`` are those
+    that one inference copies from memory to memory.
+    """
 
     flash_bytes: int
     ram_bytes: int
     arena_bytes: int
     arena_lower_bound_bytes: int
+    other_memories: dict[str, int]
+    copied_bytes: int
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from firmwright.codegen.c_library import HEADERS, functions_by_header
 from firmwright.codegen.crossings import CORES, crossing_folders, is_called
 from firmwright.codegen.kernel import C_TYPES, Kernel, Kernels, Parameter
 from firmwright.codegen.libraries import ARCHIVES, SOURCES, add_libraries, library_functions
-from firmwright.codegen.names import unique_identifiers
+from firmwright.codegen.names import c_identifier, unique_identifiers
 from firmwright.codegen.templates import (
     SUFFIX,
     environment,
@@ -23,7 +23,7 @@ from firmwright.codegen.templates import (
 )
 from firmwright.errors import UserError
 from firmwright.models.interface import ModelInterface, Tensor
-from firmwright.partition.regions import Partition, Region
+from firmwright.partition.regions import RAM, Partition, Region
 from firmwright.planning.plan import Plan
 from firmwright.planning.schedule import Wait, schedule
 from firmwright.postprocess.detector import Detector
@@ -155,6 +155,7 @@ def write_project(
         "last_waits": schedule(network.partition, network.kernels).last_waits,
         "weights": sorted(network.weights.items()),
         "c_types": C_TYPES,
+        "arena_name": arena_name,
         "location": lambda tensor: location(network.plan, tensor, inputs, outputs),
         "platform": build.platform,
         "stack_bytes": build.platform.stack,
@@ -245,8 +246,13 @@ def location(plan: Plan, where: str, inputs: list[Port], outputs: list[Port]) ->
         return f"inputs->{inputs[int(index)].member}"
     if kind == "output":
         return f"outputs->{outputs[int(index)].member}"
-    offsets = {b.name: b.offset for b in plan.buffers}
-    return f"&arena[{offsets[where]}]"
+    (buffer,) = (b for b in plan.buffers if b.name == where)
+    return f"&{arena_name(buffer.memory)}[{buffer.offset}]"
+
+
+def arena_name(memory: str) -> str:
+    """Return the C name of the arena in a memory."""
+    return "arena" if memory == RAM else f"arena_{c_identifier(memory)}"
 
 
 def byte_values(outputs: tuple[Tensor, ...]) -> dict[int, npt.NDArray[np.float32]]:

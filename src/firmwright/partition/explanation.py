@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from firmwright.partition.regions import Partition, Refusal
+from firmwright.partition.regions import COPY, Partition, Refusal
 from firmwright.records import schema_of
 
 LONGEST_NAME = 80
@@ -38,13 +38,15 @@ class Summary:
     """Multiply-accumulates of one inference, in total and by device.
 
     ``boundaries`` are the tensors that one device writes and another reads, inputs and outputs
-    of the network being those of the last device.
+    of the network being those of the last device. ``copied_bytes`` are those that pass from one
+    memory to another, because no memory is reached by all who use a tensor.
     """
 
     macs: int
     macs_by_device: dict[str, int]
     operators_by_device: dict[str, int]
     boundaries: int
+    copied_bytes: int
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def explain(partition: Partition, devices: Sequence[str]) -> Explanation:
     macs, counts = Counter[str](), Counter[str]()
     for operator in operators:
         macs[operator.device] += operator.macs
-        counts[operator.device] += not operator.view
+        counts[operator.device] += not operator.view and operator.kind != COPY
     return Explanation(
         operators,
         Summary(
@@ -82,6 +84,7 @@ def explain(partition: Partition, devices: Sequence[str]) -> Explanation:
             macs_by_device={device: macs[device] for device in devices},
             operators_by_device={device: counts[device] for device in devices},
             boundaries=boundaries(partition, devices[-1]),
+            copied_bytes=partition.copied_bytes,
         ),
     )
 
@@ -126,7 +129,7 @@ def table(explanation: Explanation) -> str:
     for operator, line in zip(explanation.operators, lines, strict=True):
         told.append(line)
         why = f"    {operator.device}: {operator.reason}"
-        if operator.device != last and why not in told:
+        if (operator.device != last or operator.kind == COPY) and why not in told:
             told.append(why)
         if not operator.view:
             told += [f"    {r.device}: {r.rule}: {r.sentence}" for r in operator.refusals]
@@ -146,7 +149,8 @@ def summary_line(summary: Summary) -> str:
         plural(summary.boundaries, "boundary", "boundaries"),
         f"{plural(summary.operators_by_device[last], 'operator', 'operators')} on {last}",
     )
-    return ", ".join([*shares, *counted])
+    copied = [f"{summary.copied_bytes:,} bytes copied"] if summary.copied_bytes else []
+    return ", ".join([*shares, *counted, *copied])
 
 
 def plural(count: int, one: str, several: str) -> str:

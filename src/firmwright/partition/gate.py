@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from firmwright.partition.explanation import Explanation, OperatorPlacement, percentage
+from firmwright.partition.regions import COPY
 
 
 def failures(
@@ -23,7 +24,7 @@ def failures(
     if not offered:
         return found
     if ends_on_processor and not allow_fallback:
-        fallen = listed(explanation, last, lambda o: not o.view)
+        fallen = listed(explanation, last, lambda o: not o.view and o.kind != COPY)
         if fallen:
             found.append(f"allow_fallback: false, but on {last} are\n" + "\n".join(fallen))
     if require_offload is not None:

@@ -18,6 +18,7 @@ from firmwright.models.interface import (
 )
 from firmwright.partition.grouping import Group, group_operators, read_variables
 from firmwright.partition.layouts import with_layout
+from firmwright.partition.memories import with_memories
 from firmwright.partition.operators import (
     ELEMENTWISE,
     LAYOUT,
@@ -106,7 +107,7 @@ def partition_module(
         layout = device.target.layout(device.context)
         if layout is not None:
             module, partition = with_layout(module, partition, device.name, layout)
-    return module, partition
+    return with_memories(module, partition, mix)
 
 
 def output_names(interface: ModelInterface) -> list[str]:

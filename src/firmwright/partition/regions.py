@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from firmwright.models.interface import Tensor
+
+RAM = "ram"
+"""The processor's own memory, where the network's inputs and outputs are."""
+COPY = "copy"
+"""The anchor of regions that only copy a tensor to another memory."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,8 @@ class Region:
     ``inputs`` and ``outputs`` name tensors of the partition. A ``view`` only gives its input's
     bytes another shape and needs no code. ``macs`` counts multiply-accumulates. ``dequantized``
     names those inputs that carry in float what was computed from quantised values. ``refusals``
-    are those that the region's anchor met with devices earlier in the mix.
+    are those that the region's anchor met with devices earlier in the mix. ``memory`` is where
+    its device has its working memory.
     """
 
     name: str
@@ -39,17 +45,30 @@ class Region:
     view: bool
     dequantized: tuple[str, ...]
     refusals: tuple[Refusal, ...] = ()
+    memory: str = RAM
 
 
 @dataclass(frozen=True)
 class Partition:
-    """Regions in execution order over named tensors; every tensor is written once."""
+    """Regions in execution order over named tensors; every tensor is written once.
+
+    ``memories`` names the memories of those tensors that are not in RAM.
+    """
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     tensors: tuple[Tensor, ...]
     regions: tuple[Region, ...]
+    memories: dict[str, str] = field(default_factory=dict)
 
     @property
     def macs(self) -> int:
         return sum(region.macs for region in self.regions)
+
+    @property
+    def copied_bytes(self) -> int:
+        """The bytes that an inference copies from one memory to another."""
+        copies = {
+            name for region in self.regions if region.anchor == COPY for name in region.outputs
+        }
+        return sum(tensor.bytes for tensor in self.tensors if tensor.name in copies)

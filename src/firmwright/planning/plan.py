@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from firmwright.codegen.kernel import Kernels
 from firmwright.errors import UserError
 from firmwright.models.interface import ModelInterface, Tensor
-from firmwright.partition.regions import Partition
+from firmwright.partition.regions import RAM, Partition
 from firmwright.planning.arena import Lifetime, arena_bytes, lower_bound, place_buffers
 from firmwright.planning.schedule import Step, schedule
 from firmwright.toolchain import Platform
@@ -27,7 +27,7 @@ BOX_BYTES = 24
 
 @dataclass(frozen=True)
 class Buffer:
-    """A tensor or scratch buffer at a byte offset of the arena, alive from ``first`` to ``last``.
+    """A tensor or scratch buffer at a byte offset of an arena, alive from ``first`` to ``last``.
 
     Steps are those of :func:`firmwright.planning.schedule.schedule`.
     """
@@ -37,6 +37,7 @@ class Buffer:
     offset: int
     first: int
     last: int
+    memory: str = RAM
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Plan:
 
     A location names an arena buffer, a network input (``input:0``) or output (``output:0``).
     ``copies`` are (output index, location) pairs for outputs that no region writes directly.
+    ``memories`` has the bytes of the arenas in other memories than the processor's.
     """
 
     arena_bytes: int
@@ -52,6 +54,7 @@ class Plan:
     buffers: tuple[Buffer, ...]
     locations: dict[str, str]
     copies: tuple[tuple[int, str], ...]
+    memories: dict[str, int] = field(default_factory=dict)
 
 
 def make_plan(partition: Partition, kernels: Kernels) -> Plan:
@@ -66,24 +69,35 @@ def make_plan(partition: Partition, kernels: Kernels) -> Plan:
         else:
             locations[roots[name]] = f"output:{index}"
     steps = schedule(partition, kernels).steps
+    steps = schedule(partition, kernels).steps
     lifetimes = tensor_lifetimes(steps, tensors, roots, locations)
+    memory_of = dict(partition.memories)
     scratch = {k.region: k.scratch for k in kernels.kernels}
     for number, step in enumerate(steps):
         used = scratch.get(step.region.name, ())
         lifetimes += [Lifetime(p.tensor, p.bytes, number, step.until - 1) for p in used]
-    placed = place_buffers(lifetimes)
-    locations.update({p.lifetime.name: p.lifetime.name for p in placed})
+        memory_of.update((p.tensor, step.region.memory) for p in used)
+    arenas = {
+        memory: [b for b in lifetimes if memory_of.get(b.name, RAM) == memory]
+        for memory in sorted({RAM, *memory_of.values()})
+    }
+    placed = {memory: place_buffers(buffers) for memory, buffers in arenas.items()}
+    buffers = tuple(
+        Buffer(b.name, b.bytes, p.offset, b.first, b.last, memory)
+        for memory, together in placed.items()
+        for p in together
+        for b in [p.lifetime]
+    )
+    locations.update({b.name: b.name for b in buffers})
     for name, root in roots.items():
         locations[name] = locations[root]
     return Plan(
-        arena_bytes=arena_bytes(placed),
-        arena_lower_bound_bytes=lower_bound(lifetimes),
-        buffers=tuple(
-            Buffer(p.lifetime.name, p.lifetime.bytes, p.offset, p.lifetime.first, p.lifetime.last)
-            for p in placed
-        ),
+        arena_bytes=arena_bytes(placed[RAM]),
+        arena_lower_bound_bytes=lower_bound(arenas[RAM]),
+        buffers=buffers,
         locations=dict(sorted(locations.items())),
         copies=tuple((index, locations[root]) for index, root in copies),
+        memories={memory: arena_bytes(placed[memory]) for memory in arenas if memory != RAM},
     )
 
 
@@ -177,6 +191,7 @@ def check_memory(program: Program, platform: Platform) -> None:
     once, how many would fit.
     """
     check_flash(program, platform)
+    check_other_memories(program.plan, platform)
     _, available = capacity(platform)
     parts = memory_parts(program, platform)
     needed = sum(part.bytes for part in parts)
@@ -218,6 +233,24 @@ def check_flash(program: Program, platform: Platform) -> None:
             ]
         )
     )
+
+
+def check_other_memories(plan: Plan, platform: Platform) -> None:
+    """Raise UserError where an arena exceeds the memory of the platform that it is in."""
+    for memory, needed in plan.memories.items():
+        size = platform.memories[memory].size if memory in platform.memories else ADDRESSABLE
+        if needed > size:
+            inside = [b for b in plan.buffers if b.memory == memory]
+            largest = sorted(inside, key=lambda b: (-b.bytes, b.name))[:LARGEST_SHOWN]
+            raise UserError(
+                "\n".join(
+                    [
+                        f"the network does not fit {platform.name}: it needs {needed:,} bytes of "
+                        f"{memory}, {size:,} are available; the largest buffers:",
+                        *(f"  {b.bytes:>12,} bytes  {b.name}" for b in largest),
+                    ]
+                )
+            )
 
 
 def smaller_batch(
