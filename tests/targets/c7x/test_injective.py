@@ -112,7 +112,7 @@ def test_blocks_compute_what_the_reference_says(tmp_path: Path) -> None:
 
 
 @needs_gcc
-@settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=2, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(
         st.tuples(st.integers(1, 3), st.integers(1, 40), st.integers(8, 40), st.integers(8, 64)),

@@ -87,13 +87,17 @@ def followed(read: tvm.ir.TensorRegion, variables: list[tirx.Var]) -> tuple[bool
     missing = len(variables) - len(read.region)
     follows = [False] * len(variables)
     for axis, (index, extent) in enumerate(zip(read.region, read.source.shape, strict=True)):
-        if int(index.extent) != 1 or missing < 0:
+        if missing < 0 or not is_one(index.extent):
             return None
         if index.min.same_as(variables[missing + axis]):
             follows[missing + axis] = True
-        elif int(extent) != 1:
+        elif not is_one(extent):
             return None
     return tuple(follows)
+
+
+def is_one(number: tirx.Expr) -> bool:
+    return isinstance(number, tirx.IntImm) and int(number) == 1
 
 
 def called_functions(body: tirx.SBlock) -> tuple[str, ...]:

@@ -113,7 +113,6 @@ def pipelined(
     both = list(zip(copies, halves, strict=True))
     arriving = [(c, h) for c, h in both if c.arrives]
     leaving = [(c, h) for c, h in both if not c.arrives]
-    first = tirx.const(0, "int64")
     coming = seq([start(c, h, loop, block + 1) for c, h in arriving])
     steps = [
         *(wait(c) for c, _ in arriving),
@@ -124,7 +123,7 @@ def pipelined(
     ]
     return seq(
         [
-            *(start(c, h, loop, first) for c, h in arriving),
+            *(start(c, h, loop, loop.min) for c, h in arriving),
             tirx.For(block, loop.min, loop.extent, loop.kind, seq(steps)),
             *(wait(c) for c, _ in leaving),
         ]
@@ -144,7 +143,7 @@ def start(copy: Copy, half: tirx.Buffer, loop: tirx.For, block: tirx.Expr) -> ti
     """Start the transfer of one block, which takes the half of its number."""
     outside = copy.outside
     here = tirx.BufferLoad(half, [block % 2 * copy.elements])
-    index = replaced(outside.indices[0], copy.loop.loop_var, tirx.const(0, "int64"))
+    index = replaced(outside.indices[0], copy.loop.loop_var, copy.loop.min)
     there = tirx.BufferLoad(outside.source, [replaced(index, loop.loop_var, block)])
     ends = (here, there) if copy.arrives else (there, here)
     addresses = [tirx.address_of(end) for end in ends]
