@@ -31,9 +31,16 @@ def inputs(_job: Job) -> list[Path]:
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write the module, its map and its objects."""
+    """Write the module, its map and its objects.
+
+    Raises UserError where it lacks a function of the user's that the network calls.
+    """
+    from firmwright.codegen.kernel import Kernels
+    from firmwright.codegen.libraries import library_functions
     from firmwright.codegen.module import module_sources
+    from firmwright.records import read_record
     from firmwright.toolchain import build_module, find_compiler
+    from firmwright.toolchain.libraries import check_defined
     from firmwright.toolchain.module import MODULE
 
     build, device = job.module, job.recipe.target[-1].name
@@ -43,14 +50,17 @@ def run(job: Job, folder: Path) -> None:
     sources = module_sources(project, build.platform.board, device)
     output = folder / MODULE
     build_module(build, compiler, project / device, sources, libraries(), output, job.cache)
+    kernels = read_record(job.folder("kernels") / "kernels.json", Kernels).kernels
+    functions = [function.name for function in library_functions(kernels)]
+    check_defined(functions, sorted(folder.glob("*.obj")), inputs(job))
     print(f"   {job.recipe.name}: {MODULE}: {output.stat().st_size:,} bytes, {compiler.version}")
 
 
 STAGE = Stage(
     name="module",
     sentence="build what the accelerator's own core loads",
-    needs=("sources",),
-    code=("toolchain", "codegen/module.py"),
+    needs=("kernels", "sources"),
+    code=("toolchain", "codegen/module.py", "codegen/libraries.py", "records.py"),
     options=options,
     inputs=inputs,
     run=run,

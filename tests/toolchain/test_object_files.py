@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,12 @@ from pathlib import Path
 import pytest
 
 from firmwright.errors import UserError
-from firmwright.toolchain.libraries import check_machine, lacking, more_archives
+from firmwright.toolchain.libraries import (
+    check_defined,
+    check_machine,
+    lacking,
+    more_archives,
+)
 from firmwright.toolchain.object_files import linked, missing, read_archive, read_object
 
 LONG = "a_file_whose_name_is_longer_than_a_header_holds"
@@ -81,6 +87,16 @@ def test_a_link_lacks_what_its_message_names(library: Path, user: Path) -> None:
     said = UserError("undefined symbol: halve")
     assert [m.symbol for m in lacking(said, [user], [library])] == ["halve"]
     assert lacking(UserError("undefined symbol: halved"), [user], [library]) == []
+
+
+def test_a_module_has_every_function_of_the_user_s_that_the_network_calls(
+    library: Path, user: Path
+) -> None:
+    check_defined(["half", "middle"], [user], [library])
+    check_defined([], [Path("no object is read")], [])
+    message = "calls 'midle', which nothing in the module defines; did you mean 'middle'?"
+    with pytest.raises(UserError, match=re.escape(message)):
+        check_defined(["half", "midle"], [user], [library])
 
 
 def test_an_archive_for_another_machine_is_refused(library: Path, user: Path) -> None:

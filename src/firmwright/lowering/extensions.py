@@ -14,7 +14,7 @@ from tvm import relax
 from firmwright.documents import diagnostic_in
 from firmwright.errors import DiagnosticError, UserError, did_you_mean
 from firmwright.lowering.strategies import Compute, Condition, LoopSchedule, Strategy, always
-from firmwright.targets import Device, target_names
+from firmwright.targets import Device, load_target, target_names
 from firmwright.transforms.user_transforms import shown
 from firmwright.user_code import function_place, guarded, user_functions
 
@@ -41,15 +41,16 @@ class Extension:
     ) -> None:
         """Add a strategy for ``operator`` (``relax.nn.max_pool2d``) on one device, or on all.
 
+        A device that hands its regions to the one that takes the rest takes that one's strategies.
         See :mod:`firmwright.lowering.strategies` for what the three functions take and return.
         Raises ValueError and TypeError for arguments that make no strategy.
         """
         operators = [n for n in tvm.ir.Op.list_op_names() if n.startswith("relax.")]
         if operator not in operators:
             raise ValueError(f"unknown operator '{operator}'{did_you_mean(operator, operators)}")
-        known = {*target_names(), *self.devices}
-        if device is not None and device not in known:
-            raise ValueError(f"unknown device '{device}'{did_you_mean(device, known)}")
+        takers = [name for name in target_names() if load_target(name).general]
+        if device is not None and device not in takers:
+            raise ValueError(f"'{device}' takes no strategies; these do: {', '.join(takers)}")
         if compute is None and schedule is None:
             raise ValueError(f"'{operator}': neither compute nor schedule is given")
         functions = {"compute": compute, "schedule": schedule, "condition": condition}

@@ -14,6 +14,7 @@ from firmwright.toolchain.object_files import (
     Missing,
     linked,
     missing,
+    nearest,
     read_archive,
     read_object,
 )
@@ -43,3 +44,24 @@ def lacking(failure: UserError, objects: Sequence[Path], archives: Sequence[Path
     found = missing(linked([read_object(path) for path in objects], archived))
     words = set(re.findall(r"[\w.$]+", str(failure)))
     return [entry for entry in found if entry.symbol in words]
+
+
+def check_defined(
+    functions: Sequence[str], objects: Sequence[Path], archives: Sequence[Path]
+) -> None:
+    """Raise UserError for a function that no object and no archive defines.
+
+    For a module: its linker leaves what is missing to the loader, on the board.
+    """
+    if not functions:
+        return
+    files = [read_object(path) for path in objects]
+    files += [member for archive in archives for member in read_archive(archive)]
+    defined = {symbol for file in files for symbol in file.defined}
+    for function in functions:
+        if function not in defined:
+            raise UserError(
+                f"the network calls '{function}', which nothing in the module defines"
+                f"{nearest(function, defined)}; give its source in `libraries`, or an archive for "
+                f"the module in {MORE_LIBRARIES}"
+            )
