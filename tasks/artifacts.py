@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -164,7 +165,9 @@ def refuse_strangers(folder: Path) -> None:
     Users run TI's tools in this folder, and copy from it what they deploy.
     """
     index = folder / INDEX
-    listed = json.loads(index.read_text(encoding="utf-8"))["files"] if index.exists() else {}
+    listed: dict[str, str] = {}
+    with suppress(OSError, ValueError):  # no index, or a damaged one, lists nothing
+        listed = json.loads(index.read_text(encoding="utf-8"))["files"]
     found = (p for p in folder.rglob("*") if p.is_file() and p != index)
     names = sorted(p.relative_to(folder).as_posix() for p in found)
     strange = [name for name in names if name not in listed]
@@ -228,12 +231,12 @@ def calibration_samples(job: Job, batch: int, frames: int, stated: bool) -> list
     except UserError as error:
         raise UserError(f"target: tidl: {key}.inputs, to calibrate with: {error}") from error
     held = min(len(c.arrays) for c in columns.values())
-    if held < (frames if stated else 1) * batch:
-        wanted = f"{FRAMES}={frames}" if stated else "a calibration"
-        each = f" of {batch} samples each" if batch > 1 else ""
+    wanted = (frames if stated else 1) * batch
+    if held < wanted:
+        asked = f"{FRAMES}={frames}" if stated else f"a batch of {batch}"
         raise UserError(
-            f"target: tidl: {key}.inputs gives {held} samples; {wanted} takes "
-            f"{frames if stated else 1} frames{each}"
+            f"target: tidl: {key}.inputs gives {held} samples to calibrate with; {asked} takes "
+            f"{wanted}"
         )
     frames = min(frames, held // batch)
     return joined_samples(as_samples(columns, frames * batch), batch)
