@@ -47,11 +47,9 @@ def more_archives(job: Job) -> list[Path]:
 def linked_archives(job: Job, like: Path) -> list[Path]:
     """Return the archives that are linked to object files as ``like``, those of the project first.
 
-    Raises DiagnosticError, at its place in the recipe, for one that is for another machine. One of
-    the environment is left out then, which says so: it is for the C7x itself.
+    Raises DiagnosticError, at its place in the recipe, for one that is for another machine.
     """
     from firmwright.toolchain.libraries import check_machine
-    from firmwright.toolchain.module import MORE_LIBRARIES
 
     project, found = job.folder("sources"), []
     for index, library in enumerate(job.recipe.libraries):
@@ -60,6 +58,18 @@ def linked_archives(job: Job, like: Path) -> list[Path]:
             with placed(job, ("libraries", index)):
                 check_machine(archive, like)
             found.append(archive)
+    return found + archives_of_environment(job, like)
+
+
+def archives_of_environment(job: Job, like: Path) -> list[Path]:
+    """Return those of the environment's archives that are for the machine of an object file.
+
+    What is left out is told: the processor's and the C7x's archives stand in one variable.
+    """
+    from firmwright.toolchain.libraries import check_machine
+    from firmwright.toolchain.module import MORE_LIBRARIES
+
+    found = []
     for archive in more_archives(job):
         try:
             check_machine(archive, like)

@@ -6,28 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from .compilers import settings_of
+from .extensions import archives_of_environment, more_archives
 from .jobs import Job
 from .stage import Stage
 
 
-def libraries() -> list[str]:
-    """Return the linker's words for the archives that the environment names.
-
-    One that is no file here is left to the linker, which looks into its own folders too.
-    """
-    from firmwright.toolchain.libraries import more_archives
-
-    found = (path.resolve() if path.is_file() else path for path in more_archives())
-    return [word for path in found for word in ("-l", str(path))]
-
-
 def options(job: Job) -> Any:
     assert job.module is not None
-    return {**settings_of(job.module), "libraries": [Path(word).name for word in libraries()]}
+    return {**settings_of(job.module), "archives": [a.name for a in more_archives(job)]}
 
 
-def inputs(_job: Job) -> list[Path]:
-    return [Path(word) for word in libraries() if Path(word).is_file()]
+def inputs(job: Job) -> list[Path]:
+    return [archive for archive in more_archives(job) if archive.is_file()]
 
 
 def run(job: Job, folder: Path) -> None:
@@ -39,20 +29,22 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.codegen.libraries import library_functions
     from firmwright.codegen.module import module_sources
     from firmwright.records import read_record
-    from firmwright.toolchain import build_module, find_compiler
+    from firmwright.toolchain import compile_module, find_compiler, link_module
     from firmwright.toolchain.libraries import check_defined
     from firmwright.toolchain.module import MODULE
 
     build, device = job.module, job.recipe.target[-1].name
     assert build is not None
     compiler = find_compiler(build.toolchain, build.platform.architecture)
-    project = job.folder("sources")
-    sources = module_sources(project, build.platform.board, device)
-    output = folder / MODULE
-    build_module(build, compiler, project / device, sources, libraries(), output, job.cache)
+    sources = module_sources(job.folder("sources"), build.platform.board, device)
+    project, output = job.folder("sources") / device, folder / MODULE
+    objects = compile_module(build, compiler, project, sources, job.cache, folder)
+    archives = archives_of_environment(job, objects[0])
+    words = [word for archive in archives for word in ("-l", str(archive.resolve()))]
+    link_module(build, compiler, project, objects, words, job.cache, output)
     kernels = read_record(job.folder("kernels") / "kernels.json", Kernels).kernels
     functions = [function.name for function in library_functions(kernels)]
-    check_defined(functions, sorted(folder.glob("*.obj")), inputs(job))
+    check_defined(functions, objects, archives)
     print(f"   {job.recipe.name}: {MODULE}: {output.stat().st_size:,} bytes, {compiler.version}")
 
 

@@ -83,18 +83,29 @@ def check_make(chips: Repository, cgt: Path, module: Path, folder: Path) -> None
     assert (folder / "by hand/c7x/c7x_deploy_tvm.out").read_bytes() == module.read_bytes()
 
 
+def archive(folder: Path, name: str, compiler: str, number: int) -> Path:
+    """Make an archive of one function by a compiler of this machine."""
+    (folder / "more.c").write_text(f"int more(void) {{ return {number}; }}\n")
+    subprocess.run([compiler, "-c", "more.c", "-o", "more.o"], cwd=folder, check=True)
+    (folder / name).unlink(missing_ok=True)
+    subprocess.run(["ar", "rcs", name, "more.o"], cwd=folder, check=True)
+    return folder / name
+
+
 def test_more_libraries_are_linked_and_watched(chips: Repository, tmp_path: Path) -> None:
     cgt = fake_cgt7x_folder(tmp_path / "ti-cgt-c7000")
-    library = chips.write("mine.lib", "")
-    words = {"CGT7X_ROOT": str(cgt), "CGT7X_EXT_LIBS": "-l mine.lib"}
+    library = archive(chips.folder, "mine.lib", "gcc", 1)
+    archive(chips.folder, "arm.a", "aarch64-linux-gnu-gcc", 1)
+    words = {"CGT7X_ROOT": str(cgt), "CGT7X_EXT_LIBS": "-l mine.lib -l arm.a"}
     chips.environment |= words
     done = chips.doit("run", "recipe=digits.yaml", "module:digits-am62a")
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "CGT7X_EXT_LIBS: not linked here: arm.a(more.o) is for" in done.stdout
     link = [call["arguments"] for call in calls(cgt)][-2]
-    place = link.index(str(library.resolve()))
-    assert link[place - 1] == "-l"
-    assert link[place + 1 :] == ["-l", "rts7504_le.lib", "link.cmd"]
-    library.write_text("another")
+    words_of_libraries = ["-l", str(library.resolve()), "-l", "rts7504_le.lib", "link.cmd"]
+    assert link[-len(words_of_libraries) - 1].endswith(".obj")
+    assert link[-len(words_of_libraries) :] == words_of_libraries
+    archive(chips.folder, "mine.lib", "gcc", 2)
     again = chips.doit("run", "recipe=digits.yaml", "module:digits-am62a")
     assert ran(again.stdout) == ["module"]
 

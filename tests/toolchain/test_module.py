@@ -15,7 +15,14 @@ import pytest
 
 from firmwright.errors import UserError
 from firmwright.tasks.compilers import identity
-from firmwright.toolchain import build_module, find_compiler, load_platform, module_build, on_host
+from firmwright.toolchain import (
+    compile_module,
+    find_compiler,
+    link_module,
+    load_platform,
+    module_build,
+    on_host,
+)
 from firmwright.toolchain.module import MODULE, makefile_of_module
 
 from .folders import calls, fake_cgt7x_folder
@@ -71,7 +78,8 @@ def test_the_tools_are_called_as_tis_own_builds_call_them(
     compiler = find_compiler(build.toolchain, build.platform.architecture)
     output = tmp_path / "module" / MODULE
     libraries = ["-l", "mine.lib"]
-    build_module(build, compiler, project, SOURCES, libraries, output, tmp_path)
+    objects = compile_module(build, compiler, project, SOURCES, tmp_path, output.parent)
+    link_module(build, compiler, project, objects, libraries, tmp_path, output)
     version, *compilations, link, strip = calls(cgt)
     silicon, up = SILICON[platform], "../../module/"
     assert version["arguments"] == ["--compiler_revision"]
@@ -144,9 +152,8 @@ def test_a_refusal_of_the_compiler_is_shown(project: Path, tmp_path: Path) -> No
     build = module_build(load_platform("am62a"), "c7x")
     assert build is not None
     compiler = find_compiler(build.toolchain, build.platform.architecture)
-    output = tmp_path / "module" / MODULE
     with pytest.raises(UserError, match=r"^../network.c: the compiler refused it:[^$]*command: "):
-        build_module(build, compiler, project, SOURCES, (), output, tmp_path)
+        compile_module(build, compiler, project, SOURCES, tmp_path, tmp_path)
 
 
 def test_only_a_chip_has_modules() -> None:

@@ -186,9 +186,9 @@ def write_project(
             write(folder / target_name(template), render(env, template, common))
         add_libraries(network.libraries, folder)
     sources = sorted(p.name for p in folder.iterdir() if p.suffix in SOURCES)
+    archives = [file.name for file in network.libraries if file.suffix in ARCHIVES]
     variables = {
-        **makefile_variables(build, sources),
-        "archives": [file.name for file in network.libraries if file.suffix in ARCHIVES],
+        **makefile_variables(build, sources, archives),
         "demo": network.demo is not None,
     }
     makefile = makefile_template(build.platform.board)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from firmwright.toolchain.build import Build, compile_object, link_firmware
 from firmwright.toolchain.compilers import Compiler, compiler_folder, find_compiler
 from firmwright.toolchain.makefile import makefile_variables
-from firmwright.toolchain.module import build_module, module_build
+from firmwright.toolchain.module import compile_module, link_module, module_build
 from firmwright.toolchain.platforms import (
     Memory,
     Platform,
@@ -33,11 +33,12 @@ __all__ = [
     "Platform",
     "Qemu",
     "Toolchain",
-    "build_module",
+    "compile_module",
     "compile_object",
     "compiler_folder",
     "find_compiler",
     "link_firmware",
+    "link_module",
     "load_platform",
     "load_toolchain",
     "makefile_variables",

@@ -11,12 +11,14 @@ from firmwright.toolchain.build import LINKER_SCRIPT, RUNTIME_OBJECT, Build, lin
 _LINE_LENGTH = 90
 
 
-def makefile_variables(build: Build, sources: Sequence[str]) -> dict[str, object]:
+def makefile_variables(
+    build: Build, sources: Sequence[str], archives: Sequence[str] = ()
+) -> dict[str, object]:
     """Return the variables of the Makefile template, for the sources of a flat project folder.
 
     The flags are those of the build itself, so ``make`` gives the firmware that firmwright gives;
-    objects are linked in the order of ``sources``. Every word is quoted for make and the shell;
-    lists of words come as lists of lines.
+    objects are linked in the order of ``sources``, the project's ``archives`` behind them. Every
+    word is quoted for make and the shell; lists of words come as lists of lines.
     """
     toolchain, settings = build.toolchain, build.settings
     module = toolchain.python_module
@@ -37,6 +39,7 @@ def makefile_variables(build: Build, sources: Sequence[str]) -> dict[str, object
         "linker_script": LINKER_SCRIPT if "{script}" in settings.link_flags else "",
         "libraries": _quote(settings.libraries),
         "sources": lines_of(sources),
+        "archives": list(archives),
         "objects": lines_of([*objects, *([RUNTIME_OBJECT] if runtime else [])]),
         "runtime": lines_of([*runtime, *_quote(settings.flags)]) if runtime else [],
         "runtime_object": RUNTIME_OBJECT,

@@ -1,7 +1,7 @@
 """A module: what an accelerator's own core loads of a network, built by the core's compiler.
 
 Its folder lies in the project's, whose network it compiles once more. The Makefile that is written
-there calls the compiler as :func:`build_module` does.
+there calls the compiler as the functions here do.
 """
 
 from __future__ import annotations
@@ -56,33 +56,42 @@ def strip_command(build: Build, folder: str, module: str) -> tuple[str, ...]:
     return (f"{folder}/{program}", *words, module)
 
 
-def build_module(
-    build: Build,
-    compiler: Compiler,
-    project: Path,
-    sources: Sequence[str],
-    libraries: Sequence[str],
-    output: Path,
-    cache: Path,
-) -> None:
-    """Compile ``sources`` (paths from the module's folder ``project``), link and strip them.
+def compile_module(
+    build: Build, compiler: Compiler, project: Path, sources: Sequence[str], cache: Path, to: Path
+) -> list[Path]:
+    """Compile ``sources`` (paths from the module's folder ``project``) to objects in ``to``.
 
-    ``libraries`` are words for the linker, behind the objects. ``output`` is the module; its map
-    and the objects lie beside it. Raises UserError with a tool's output and the command line.
+    Raises UserError with the compiler's output and the command line.
     """
 
-    def compiled(source: str) -> str:
-        target = output.with_name(object_name(source))
+    def compiled(source: str) -> Path:
+        target = to / object_name(source)
         compile_from(project, build, compiler, source, target, cache)
-        return relative(target, project)
+        return target
 
     pool = ThreadPoolExecutor(os.cpu_count())
     try:
-        objects = list(pool.map(compiled, sources))
+        return list(pool.map(compiled, sources))
     finally:
         pool.shutdown(cancel_futures=True)  # after a failure or ctrl-C nothing more is started
+
+
+def link_module(
+    build: Build,
+    compiler: Compiler,
+    project: Path,
+    objects: Sequence[Path],
+    libraries: Sequence[str],
+    cache: Path,
+    output: Path,
+) -> None:
+    """Link and strip a module, with its map beside it; ``libraries`` are words for the linker.
+
+    Raises UserError with a tool's output and the command line.
+    """
     name = relative(output, project)
-    link = link_command(build, compiler, [*objects, *libraries], name)
+    linked = [*(relative(path, project) for path in objects), *libraries]
+    link = link_command(build, compiler, linked, name)
     run_tool(link, project, cache, f"{output.name}: the linker failed")
     drop_date(output.with_suffix(".map"))
     strip = strip_command(build, compiler.folder, name)

@@ -17,8 +17,9 @@ from firmwright.codegen.project import write_project
 from firmwright.models.relax import run_reference
 from firmwright.toolchain import (
     Build,
-    build_module,
+    compile_module,
     find_compiler,
+    link_module,
     load_platform,
     load_toolchain,
     module_build,
@@ -55,7 +56,9 @@ def built_module(platform_name: str, folder: Path) -> ctypes.CDLL:
     ]
     compiler = find_compiler(build.toolchain, build.platform.architecture)
     output = folder / "module" / MODULE
-    build_module(build, compiler, project / "c7x", sources, (), output, folder / "cache")
+    in_c7x = (build, compiler, project / "c7x")
+    objects = compile_module(*in_c7x, sources, folder / "cache", output.parent)
+    link_module(*in_c7x, objects, (), folder / "cache", output)
     return ctypes.CDLL(str(output))
 
 
