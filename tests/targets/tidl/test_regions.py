@@ -57,6 +57,11 @@ def test_neighbours_are_one_region_with_several_results() -> None:
     )
 
 
+def test_a_layer_without_a_name_goes_by_its_operator() -> None:
+    module = network(lambda _, x: [op.nn.relu(op.sign(op.nn.relu(x)))])
+    assert "of its own because of sign before it" in placed(module).composites[1].reason
+
+
 @pytest.mark.parametrize("build", [branches, line], ids=["branches", "line"])
 @pytest.mark.parametrize("target", ["tidl -tensor_bits=32, c", "c"])
 def test_the_regions_compute_what_the_network_says(build: Any, target: str, tmp_path: Path) -> None:
