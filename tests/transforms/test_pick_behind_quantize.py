@@ -11,6 +11,7 @@ import tvm
 from tvm import relax
 
 from firmwright.models.relax import run_reference
+from firmwright.transforms.layout_on_integers import keep_layout_on_integers
 from firmwright.transforms.optional import rewritten
 from firmwright.transforms.rewriting import dtype_of, main_bindings, operator_name
 
@@ -94,6 +95,20 @@ def test_integers_are_picked(behind: Behind, layout: str, between: list[str]) ->
     assert operators(after) == ["nn.conv2d", *between, "quantize", "nn.max_pool2d"]
     assert dtype_of(main_bindings(after)[-1].value) == "int8"
     assert "conv" in [str(b.var.name) for b in main_bindings(after)]
+    np.testing.assert_array_equal(outputs(after)[0], outputs(module)[0])
+
+
+def test_a_network_outside_a_dataflow_block_is_rewritten_as_well() -> None:
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, 4, 8, 10), "int8"))
+    grid = number(0.07), number(0, "int8")
+    with builder.function("main", [x]):
+        conv = op.quantize(builder.emit(convolution(x, "NCHW"), "conv"), *grid, out_dtype="int8")
+        pool = builder.emit(op.nn.max_pool2d(op.dequantize(conv, *grid), [2, 2]), "pool")
+        builder.emit_func_output(builder.emit(op.quantize(pool, *grid, out_dtype="int8")))
+    module = builder.get()
+    after = keep_layout_on_integers(rewritten(module, {"ConvertConvStride"}))
+    assert operators(after) == ["nn.conv2d", "quantize", "nn.max_pool2d", "nn.max_pool2d"]
     np.testing.assert_array_equal(outputs(after)[0], outputs(module)[0])
 
 

@@ -60,7 +60,7 @@ def convert_conv_stride(module: tvm.IRModule) -> tvm.IRModule:
         if strides[0] == strides[1]:
             return [binding]
         whole = builder.normalize(convolution(call, *call.args, strides=[common, common]))
-        computed = relax.DataflowVar(str(binding.var.name), whole.ty)
+        computed = relax.Var(str(binding.var.name), whole.ty)
         picked = relax.op.nn.max_pool2d(
             computed,
             pool_size=[1, 1],

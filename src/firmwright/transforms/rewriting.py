@@ -63,7 +63,7 @@ def definition(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Expr:
 def emit_named(builder: relax.BlockBuilder, value: relax.Expr, name: str) -> relax.Var:
     """Bind a value to a variable of this very name, also where another one had it so far."""
     value = builder.normalize(value)
-    variable = relax.DataflowVar(name, value.ty)
+    variable = relax.Var(name, value.ty)
     builder.emit_normalized(relax.VarBinding(variable, value))
     return variable
 

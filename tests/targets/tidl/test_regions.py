@@ -12,11 +12,13 @@ import tvm
 from tvm import relax
 
 from firmwright.errors import UserError
+from firmwright.models import tflite
 from firmwright.models.relax import run_reference
 from firmwright.targets.tidl import TIDL
 from firmwright.transforms.optional import rewritten
-from tests.targets.firmware import lowered, run_generated
+from tests.targets.firmware import lowered, random_samples, run_generated
 from tests.targets.onnx_models import graph, node, value
+from tests.targets.test_tflite_networks import mirrored
 
 from .networks import names, network, placed, sentences, values
 
@@ -55,6 +57,11 @@ def test_neighbours_are_one_region_with_several_results() -> None:
         "TIDL takes all 2 layers of it; it is a region of its own because of sign ('odd') before "
         "it: TIDL has no sign"
     )
+
+
+def test_a_layer_without_a_name_goes_by_its_operator() -> None:
+    module = network(lambda _, x: [op.nn.relu(op.sign(op.nn.relu(x)))])
+    assert "of its own because of sign before it" in placed(module).composites[1].reason
 
 
 @pytest.mark.parametrize("build", [branches, line], ids=["branches", "line"])
@@ -183,3 +190,14 @@ def test_an_outputs_layer_goes_by_the_models_name() -> None:
     target = "tidl -tensor_bits=32 -deny_list:layer_name=second, c"
     partition = lowered(named_model(), "onnx", target=target).partition
     assert [region.device for region in partition.regions] == ["tidl", "c", "c"]
+
+
+def test_a_tflite_network_is_one_region(tmp_path: Path) -> None:
+    """Its images have the channels last."""
+    data = mirrored("pretrainedResnet_quant.tflite").read_bytes()
+    samples = random_samples(data, 3, seed=1)
+    found = run_generated(data, samples, tmp_path, target="tidl, c")
+    for ours, theirs in zip(found, tflite.run_reference(data, samples).outputs, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    (region,) = lowered(data, target="tidl, c").partition.regions
+    assert (region.device, region.reason) == ("tidl", "TIDL takes all 15 layers of it")

@@ -141,6 +141,43 @@ def test_a_quantised_region_stays_quantised(dtype: str, scale: float, zero_point
     assert np.abs(found.astype("int64") - expected).max() <= (1 if "16" in dtype else 0)
 
 
+def channels_last(bias: tuple[int, ...]) -> Any:
+    """Return two quantised convolutions with a bias, as TFLite has them."""
+
+    def stored(shape: tuple[int, ...], dtype: str, axis: int) -> relax.Expr:
+        array = np.random.default_rng(4).integers(-90, 90, shape).astype(dtype)
+        scales = relax.const(np.linspace(0.002, 0.01, shape[axis]).astype("float32"))
+        zeros = relax.const(np.zeros(shape[axis], dtype))
+        return op.dequantize(relax.const(array), scales, zeros, axis=axis)
+
+    def build(builder: relax.BlockBuilder, x: relax.Var) -> list[relax.Expr]:
+        for name in ("first", "second"):
+            real = op.dequantize(x, relax.const(np.float32(0.05)), relax.const(np.int8(3)))
+            layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI", "out_layout": "NHWC"}
+            kernel = stored((8, 3, 3, 8), "int8", 0)
+            sums = builder.emit(op.nn.conv2d(real, kernel, padding=1, **layouts), name)
+            total = op.nn.relu(op.add(stored(bias, "int32", len(bias) - 1), sums))
+            grid = relax.const(np.float32(0.05)), relax.const(np.int8(-128))
+            x = builder.emit(op.quantize(total, *grid, out_dtype="int8"))
+        return [x]
+
+    return network(build, IMAGE, "int8")
+
+
+@pytest.mark.parametrize("bias", [(8,), (1, 1, 8), (1, 1, 1, 8)])
+def test_images_with_the_channels_last_are_transposed_only_at_the_ends(bias: Any) -> None:
+    module = channels_last(bias)
+    given = np.random.default_rng(3).integers(-128, 128, IMAGE).astype("int8")
+    model = sub_model(region_of(module), 0)
+    kinds = [n.op_type for n in onnx.load_model_from_string(model.data).graph.node]
+    assert kinds.count("Transpose") == 2
+    assert kinds.count("DequantizeLinear") == 6
+    (found,) = run(model, given)
+    (expected,) = vm_outputs(module, given)
+    assert len(np.unique(expected)) > 50
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_what_has_no_form_is_named() -> None:
     module = network(lambda builder, x: [builder.emit(op.sign(x), "odd")], IMAGE)
     with pytest.raises(UserError, match=r"no form in a sub-model:\n  sign \('odd'\)"):

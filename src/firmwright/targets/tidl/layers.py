@@ -9,6 +9,7 @@ from functools import cached_property
 
 from tvm import relax
 
+from firmwright.models.interface import is_source_name
 from firmwright.partition.grouping import Group, read_variables
 from firmwright.partition.operators import multiply_accumulates, short_name
 
@@ -57,8 +58,11 @@ class Layers:
 
     def shown(self, number: int) -> str:
         """Return a layer as a sentence names it: its last operator that computes, its name."""
-        computing = computing_operators(self.groups[number]) or self.groups[number].bindings
-        return f"{short_name(computing[-1].value)} ('{computing[-1].var.name}')"
+        bindings = self.groups[number].bindings
+        computing = computing_operators(self.groups[number]) or bindings
+        kind = short_name(computing[-1].value)
+        names = [str(b.var.name) for b in (*reversed(computing), *bindings)]
+        return next((f"{kind} ('{name}')" for name in names if is_source_name(name)), kind)
 
 
 def read_by(group: Group) -> list[relax.Var]:

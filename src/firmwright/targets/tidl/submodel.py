@@ -22,6 +22,7 @@ from firmwright.quantize.export import (
     numbers,
 )
 from firmwright.quantize.graph import INT16_OPSET
+from firmwright.transforms.layout_of_constants import behind_layout
 from firmwright.transforms.rewriting import (
     Constant,
     constant_array,
@@ -80,6 +81,7 @@ class RegionExporter(Exporter):
 
     def __init__(self, module: tvm.IRModule, interface: ModelInterface) -> None:
         super().__init__(module, interface)
+        self.stored = {b.var: b.value for b in self.bindings if dequantizes_constant(b.value)}
         computed = {dtype_of(b.var) for b in main_bindings(module)}
         if computed.union(t.dtype for t in interface.inputs) & {"int16", "uint16"}:
             self.opset = INT16_OPSET
@@ -106,7 +108,30 @@ class RegionExporter(Exporter):
     def quantize(self, call: tvm.ir.Call) -> Value:
         return self.on_grid("QuantizeLinear", call, dtype_of(call))
 
+    def value(self, argument: relax.Expr) -> Value:
+        """Return a tensor; a stored one is dequantized where it is first asked for as it is."""
+        if self.is_stored(argument) and not self.values[argument].name:
+            self.values[argument] = self.on_grid(
+                "DequantizeLinear", self.stored[argument], dtype_of(self.stored[argument].args[0])
+            )
+        return super().value(argument)
+
+    def is_stored(self, argument: relax.Expr) -> bool:
+        return isinstance(argument, relax.Var) and argument in self.stored
+
+    def moved(self, argument: relax.Expr, *moves: Callable[[relax.Expr], relax.Expr]) -> str:
+        """Write a stored tensor whose elements lie in another order."""
+        builder, call = relax.BlockBuilder(), self.stored[argument]
+        for move in moves:
+            found = behind_layout(call, builder.normalize(move(relax.Var("stored", call.ty))))
+            if found is None:
+                raise NotExportableError
+            call = builder.normalize(found)
+        return self.on_grid("DequantizeLinear", call, dtype_of(call.args[0])).name
+
     def dequantize(self, call: tvm.ir.Call) -> Value:
+        if dequantizes_constant(call):
+            return Value("")
         return self.on_grid("DequantizeLinear", call, dtype_of(call.args[0]))
 
     def on_grid(self, kind: str, call: tvm.ir.Call, integers: str) -> Value:
@@ -131,6 +156,19 @@ class RegionExporter(Exporter):
         source = self.value(call.args[0])
         kind = MORE_ELEMENTWISE[operator_name(call)]
         return Value(self.emit(kind, [source.name]), source.channels_first)
+
+    def elementwise(self, call: tvm.ir.Call) -> Value:
+        """Write a function; a stored operand follows the image that it meets to channels first."""
+        stored = [self.is_stored(a) for a in call.args]
+        others = [a for a, is_stored in zip(call.args, stored, strict=True) if not is_stored]
+        first = all(isinstance(a, relax.Var) and self.value(a).channels_first for a in others)
+        if not (any(stored) and others and first):
+            return super().elementwise(call)
+        names = [
+            self.moved(a, as_image, to_channels_first) if is_stored else self.value(a).name
+            for a, is_stored in zip(call.args, stored, strict=True)
+        ]
+        return Value(self.emit(ELEMENTWISE[operator_name(call)], names), True)
 
     def extreme(self, call: tvm.ir.Call) -> Value:
         """Write a maximum or minimum; of 8-bit integers, which ONNX Runtime has not, in int32."""
@@ -171,6 +209,8 @@ class RegionExporter(Exporter):
 
     def kernel(self, weights: relax.Expr, order: list[int]) -> str:
         """Return weights that may be dequantized, which the quantiser's may not."""
+        if self.is_stored(weights):
+            return self.moved(weights, lambda w: relax.op.permute_dims(w, order))
         name = self.plain(self.value(weights))
         return name if order == sorted(order) else self.transposed(name, tuple(order))
 
@@ -249,3 +289,17 @@ class RegionExporter(Exporter):
             axes = [TO_CHANNELS_FIRST.index(axis % rank) for axis in axes]
         stated = [self.constant(np.array(n, "int64")) for n in (begins, ends, axes, steps)]
         return Value(self.emit("Slice", [source.name, *stated]), source.channels_first)
+
+
+def dequantizes_constant(value: relax.Expr) -> bool:
+    return operator_name(value) == "relax.dequantize" and isinstance(value.args[0], Constant)
+
+
+def as_image(constant: relax.Expr) -> relax.Expr:
+    """Give a constant the four axes that it is broadcast to."""
+    shape = static_shape(constant)
+    return relax.op.reshape(constant, (1,) * (len(TO_CHANNELS_FIRST) - len(shape)) + shape)
+
+
+def to_channels_first(constant: relax.Expr) -> relax.Expr:
+    return relax.op.permute_dims(constant, list(TO_CHANNELS_FIRST))
