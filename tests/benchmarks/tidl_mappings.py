@@ -45,16 +45,16 @@ def with_bits(recipe: str, bits: int, folder: Path) -> Path:
 
 
 def rows(path: Path, bits: int, batch: int, chip: str, for_device: bool) -> Iterator[str]:
-    """Build both mixes and yield a row of each."""
+    """Build and run both mixes, without artifacts and bundle, and yield a row of each."""
     outdir = path.with_suffix("")
     own, other = (mix.replace("tidl", f"tidl -tensor_bits={bits}") for mix in MIXES)
+    platform = chip if for_device else f"{chip}-host"
     subprocess.run(
-        [sys.executable, "-m", "doit", "build", f"recipe={path}", f"platform={chip}",
-         f"compile_for_device={str(for_device).lower()}", f"target={own}", f"compare={other}",
-         f"outdir={outdir}", *([f"batch={batch}"] if batch > 1 else [])],
+        [sys.executable, "-m", "doit", "run", f"mapping:{path.stem}-{platform}", f"recipe={path}",
+         f"platform={chip}", f"compile_for_device={str(for_device).lower()}", f"target={own}",
+         f"compare={other}", f"outdir={outdir}", *([f"batch={batch}"] if batch > 1 else [])],
         cwd=ROOT, check=True, stdout=subprocess.DEVNULL,
     )  # fmt: skip
-    platform = chip if for_device else f"{chip}-host"
     costs = read(outdir / platform / "mapping" / "mapping.json")["total"]
     for mix, side, folder in zip(MIXES, ("own", "other"), (".", "compared"), strict=True):
         results = outdir / folder / platform
