@@ -109,7 +109,7 @@ def copy_of_built(built: Repository, tmp_path: Path) -> Repository:
 def copy_of(built: Repository, folder: Path) -> Repository:
     """Return a copy of a repository, times and all, to be changed."""
     shutil.copytree(built.folder, folder / "copy", copy_function=shutil.copy2)
-    return Repository(folder / "copy", built.environment)
+    return Repository(folder / "copy", dict(built.environment))
 
 
 MLPERF_TINY = ("resnet8", "kws", "vww", "ad")
