@@ -41,7 +41,7 @@ def test_every_operator_is_on_its_device(chip: Repository) -> None:
     )
     placed = [(r.device, r.anchor) for r in partition.regions]
     assert placed.count(("dla", "conv2d")) == 6
-    assert placed.count(("dsp", "dsp_program")) == 2
+    assert placed.count(("dsp", "program")) == 2
     assert {anchor for device, anchor in placed if device == "c"} == {
         "copy",
         "max_pool2d",

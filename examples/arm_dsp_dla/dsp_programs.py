@@ -1,0 +1,134 @@
+"""What the DSP takes, and a region's C: one function that the DSP runs, and a job that calls it.
+
+A DSP runs C: what firmwright makes of the operators for any core is only wrapped here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from firmwright.codegen.kernel import Cycles, LoweredRegion, Parameter
+from firmwright.errors import UserError
+from firmwright.partition.grouping import Group, group_operators, read_variables
+from firmwright.partition.merging import merge_acyclic
+from firmwright.partition.nested import lower_in_layers
+from firmwright.partition.operators import short_name
+from firmwright.partition.outline import dequantized_values, graph_of, kind_of_binding
+from firmwright.partition.placement import Composite, Objection, Placement
+from firmwright.partition.regions import Region
+from firmwright.partition.rules import Rule, objections
+from firmwright.targets import Context
+from firmwright.transforms.rewriting import static_shape
+
+SORTING = ("argsort", "sort", "topk")
+OPERATORS = (
+    *SORTING, "add", "astype", "clip", "expand_dims", "greater", "less", "max", "maximum", "min",
+    "minimum", "multiply", "negative", "prod", "relu", "reshape", "right_shift", "squeeze",
+    "strided_slice", "subtract", "sum", "take", "where",
+)  # fmt: skip
+BITS = {"bool": 8, "int8": 8, "uint8": 8, "int16": 16, "uint16": 16, "int32": 32, "uint32": 32}
+RULES = (
+    Rule("operator", {"kind": {"one_of": OPERATORS}}, "the DSP's library has no {kind}"),
+    Rule(
+        "integers",
+        {"bits": {"within": [1, 32]}},
+        "it computes {dtype}; the DSP has integers of up to 32 bits",
+    ),
+)
+
+POINTERS = 16
+"""Pointers that a job hands over in each direction; ``fw_dsp.h`` has room for as many."""
+
+PROGRAM = """\
+/* What the DSP runs. */
+static void program(const fw_dsp_job *job)
+{{
+{pointers}
+{body}
+}}"""
+START = """\
+    const fw_dsp_job job = {{
+        .program = program,
+        .read = {{{read}}},
+        .written = {{{written}}},
+    }};
+    fw_dsp_start(&job);"""
+
+
+def place_programs(module: tvm.IRModule) -> Placement:
+    """Take every group of operators that breaks no rule, and merge those next to each other."""
+    bindings, outputs = graph_of(module)
+    kind = kind_of_binding(module, dequantized_values(bindings), True)
+    groups = group_operators(bindings, outputs, kind, {})
+    home = {b.var: i for i, group in enumerate(groups) for b in (*group.bindings, *group.items)}
+    reads = {
+        i: sorted({home[v] for b in g.bindings for v in read_variables(b.value) if v in home})
+        for i, g in enumerate(groups)
+    }
+    broken = {i: objections_to(group) for i, group in enumerate(groups)}
+    taken = {i for i, found in broken.items() if not found}
+    programs = merge_acyclic(range(len(groups)), reads, taken)
+    return Placement(
+        tuple(Composite("program", tuple(v for v in home if home[v] in p)) for p in programs),
+        {v: broken[i] for v, i in home.items() if broken[i]},
+    )
+
+
+def objections_to(group: Group) -> tuple[Objection, ...]:
+    """Return what speaks against the operators of a group, each sentence once."""
+    found: dict[Objection, None] = {}
+    for binding in group.bindings:
+        for value in (binding.var, *getattr(binding.value, "args", ())):
+            for kind in getattr(value.ty, "fields", [value.ty]):
+                if isinstance(kind, relax.TensorType):
+                    dtype, name = str(kind.dtype), short_name(binding.value)
+                    facts = {"kind": name, "dtype": dtype, "bits": BITS.get(dtype)}
+                    found.update(dict.fromkeys(objections(RULES, facts)))
+    return tuple(found)
+
+
+def lower_program(region: Region, module: tvm.IRModule, context: Context) -> LoweredRegion:
+    """Return the function that starts a region's job, with the function that the DSP runs."""
+    lowered = lower_in_layers(region, module, context)
+    kernel = lowered.kernel
+    read, written = (*kernel.inputs, *kernel.weights), (*kernel.outputs, *kernel.scratch)
+    if max(len(read), len(written)) > POINTERS:
+        raise UserError(f"dsp: {region.name} has more than {POINTERS} inputs or results")
+    pointers = [f"const {pointer(p)} = job->read[{i}];" for i, p in enumerate(read)]
+    pointers += [f"{pointer(p)} = job->written[{i}];" for i, p in enumerate(written)]
+    program = replace(
+        kernel,
+        definitions=PROGRAM.format(
+            pointers="\n".join(f"    {line}" for line in pointers), body=kernel.body
+        ),
+        body=START.format(read=names(read), written=names(written)),
+        headers=(*kernel.headers, "fw_dsp.h"),
+        cycles=cycles(module[region.name], context.platform.accelerators["dsp"]),
+        waits="fw_dsp_wait",
+    )
+    return replace(lowered, kernel=program)
+
+
+def pointer(parameter: Parameter) -> str:
+    return f"{parameter.c_type} *restrict {parameter.name}"
+
+
+def names(parameters: tuple[Parameter, ...]) -> str:
+    return ", ".join(parameter.name for parameter in parameters)
+
+
+def cycles(function: relax.Function, numbers: Mapping[str, Any]) -> Cycles:
+    """Model a job: each operator's elements, a vector at a time, and its start."""
+    total = 0
+    for call in (b.value for block in function.body.blocks for b in block.bindings):
+        tensors = [a for a in getattr(call, "args", ()) if isinstance(a.ty, relax.TensorType)]
+        most = max((prod(static_shape(t)) for t in tensors), default=0)
+        each = numbers["sort_cycles"] if short_name(call) in SORTING else 1
+        total += -(-most // numbers["lanes"]) * each
+    return Cycles(total, 0, numbers["start_cycles"])
