@@ -21,7 +21,7 @@ def options(job: Job) -> Any:
 
 def inputs(job: Job) -> list[Path]:
     quantize = quantize_options(job)
-    return sample_files(job, quantize.calibration.inputs) if quantize.bias_correction else []
+    return sample_files(job, quantize.calibration.inputs) if quantize.sees_samples else []
 
 
 def run(job: Job, folder: Path) -> None:
@@ -49,7 +49,7 @@ def run(job: Job, folder: Path) -> None:
     distributions = read_distributions(calibration.tensors, arrays)
     model = onnx.load(stage / "prepared.onnx")
     samples = []
-    if wanted.bias_correction:
+    if wanted.sees_samples:
         given = wanted.calibration
         assert given.inputs is not None
         samples = read_real_samples(job, source.inputs, given.inputs, given.samples)

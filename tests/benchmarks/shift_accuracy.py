@@ -24,13 +24,13 @@ from firmwright.models import relax
 from firmwright.quantize.calibration import calibrate
 from firmwright.quantize.engine import quantize
 from firmwright.quantize.equalisation import equalised
-from firmwright.quantize.graph import PER_CHANNEL_OPSET, evaluate, prepared
+from firmwright.quantize.graph import PER_CHANNEL_OPSET, prepared
 from firmwright.quantize.integer_io import with_grids, without_float_io
 from firmwright.quantize.shift_arithmetic import shift_network
 from firmwright.recipe.quantization import QuantizeOptions
 
 from ..quantize.networks import options
-from .quantisation import Network, arrays, ds_cnn, mobilenet, resnet8, resnet8_diana
+from .quantisation import Network, arrays, classes, ds_cnn, mobilenet, resnet8, resnet8_diana
 
 Classes = npt.NDArray[Any]
 Samples = list[dict[str, npt.NDArray[Any]]]
@@ -50,10 +50,6 @@ SHIFTING = options(
     bias_correction=True,
     calibration={"method": "mse"},
 )
-
-
-def classes(model: onnx.ModelProto, samples: Samples) -> Classes:
-    return np.array([next(iter(o.values())).argmax() for o in evaluate(model, samples)])
 
 
 def fake_quantised(model: onnx.ModelProto, samples: Samples, chosen: QuantizeOptions) -> Any:

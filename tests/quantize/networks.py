@@ -26,6 +26,7 @@ def options(**changes: Any) -> QuantizeOptions:
         "per_channel": True,
         "symmetric": False,
         "equalize": False,
+        "compensate_rounding": False,
         "bias_correction": False,
         "io": "float32",
         "calibration": {"inputs": "x.npy", "method": "minmax", "percentile": 99.99},

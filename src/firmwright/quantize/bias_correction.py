@@ -25,13 +25,18 @@ SAMPLES = 64
 
 def corrected(
     model: onnx.ModelProto,
+    rounded: onnx.ModelProto,
     samples: Sequence[Sample],
     layers: LayerChoice,
     quantise: Callable[[onnx.ModelProto], onnx.ModelProto],
 ) -> onnx.ModelProto:
-    """Return the float network with corrected biases; layers without a bias stay as they are."""
+    """Return ``rounded`` with biases that give each layer the mean it has in ``model``.
+
+    ``rounded`` is the same float network, with weights that may be rounded already. Layers without
+    a bias stay as they are.
+    """
     result = onnx.ModelProto()
-    result.CopyFrom(model)
+    result.CopyFrom(rounded)
     uses = Counter(name for n in result.graph.node for name in n.input)
     constants = {i.name: i for i in result.graph.initializer if uses[i.name] == 1}
     biased = [n for n in result.graph.node if has_own_bias(n, layers, constants)]

@@ -19,6 +19,7 @@ from firmwright.quantize.calibration import Distribution
 from firmwright.quantize.grids import IntegerGrid, affine_grid, power_of_two_grid, squared_error
 from firmwright.quantize.layers import LayerChoice, choose_layers
 from firmwright.quantize.ranges import Interval, interval_of
+from firmwright.quantize.rounding import rounded
 from firmwright.quantize.samples import Sample
 from firmwright.quantize.shift_grids import AVERAGES, shift_grids
 from firmwright.quantize.weights import find_weights, weight_grids
@@ -53,37 +54,43 @@ def quantize(
     """Return the QDQ graph; its inputs and outputs are float32.
 
     ``model`` comes from :func:`firmwright.quantize.graph.prepared` and ``distributions`` from
-    calibrating it; ``samples`` are needed only to correct biases. Raises UserError for layer
-    lists that match nothing.
+    calibrating it; ``samples`` are needed only to compensate rounding and to correct biases.
+    Raises UserError for layer lists that match nothing.
     """
     layers = choose_layers(model, options)
     grids = activation_grids(model, distributions, options, layers)
     if options.arithmetic == "shift":
         grids = shift_grids(model, grids, list(find_weights(model, layers)))
+    weights = {
+        w.name: weight_grids(w, grids[w.input].scale, options.per_channel, options.scheme == "pow2")
+        for w in find_weights(model, layers)
+        if w.input in grids
+    }
 
     def on_grids(network: onnx.ModelProto) -> onnx.ModelProto:
-        return with_quantisers(network, grids, layers, options)
+        return with_quantisers(network, grids, weights, layers, options)
 
+    result = model
+    if options.compensate_rounding:
+        result = rounded(result, samples, weights)
     if options.bias_correction:
-        model = corrected(model, samples, layers, on_grids)
-    return on_grids(model)
+        result = corrected(model, result, samples, layers, on_grids)
+    return on_grids(result)
 
 
 def with_quantisers(
     model: onnx.ModelProto,
     grids: Mapping[str, IntegerGrid],
+    weights: Mapping[str, Sequence[IntegerGrid]],
     layers: LayerChoice,
     options: QuantizeOptions,
 ) -> onnx.ModelProto:
     """Put quantize and dequantize nodes around every layer that is not to stay float."""
     overrides: dict[str, list[dict[str, Any]]] = {t: [stated(g)] for t, g in grids.items()}
     for weight in find_weights(model, layers):
-        source = grids.get(weight.input)
-        if source is None:
-            continue
-        found = weight_grids(weight, source.scale, options.per_channel, options.scheme == "pow2")
-        axis = {"axis": weight.axis} if options.per_channel else {}
-        overrides[weight.name] = [{**stated(grid), **axis} for grid in found]
+        if weight.name in weights:
+            axis = {"axis": weight.axis} if options.per_channel else {}
+            overrides[weight.name] = [{**stated(g), **axis} for g in weights[weight.name]]
     quantizer = Quantizer(
         copied(model),
         options.per_channel,

@@ -133,8 +133,7 @@ def evaluate(
     inputs = {i.name for i in model.graph.input}
     if tensors is not None:
         del shown.graph.output[:]
-        computed = [t for t in tensors if t not in inputs]
-        shown.graph.output.extend(onnx.ValueInfoProto(name=t) for t in computed)
+        shown.graph.output.extend(onnx.ValueInfoProto(name=t) for t in tensors if t not in inputs)
     names = [o.name for o in shown.graph.output]
     try:
         session = onnxruntime.InferenceSession(
@@ -143,7 +142,8 @@ def evaluate(
     except Exception as error:
         raise UserError(f"quantize: ONNX Runtime refuses the model: {first_line(error)}") from error
     for sample in samples:
-        found = dict(zip(names, session.run(names, dict(sample)), strict=True))
+        computed = session.run(names, dict(sample)) if names else []
+        found = dict(zip(names, computed, strict=True))
         if tensors is not None:
             found.update({t: sample[t] for t in tensors if t in inputs})
         yield {name: np.asarray(array) for name, array in found.items()}

@@ -60,11 +60,17 @@ class QuantizeOptions:
     per_channel: bool
     symmetric: bool
     equalize: bool
+    compensate_rounding: bool
     bias_correction: bool
     io: str
     calibration: CalibrationOptions
     layers: tuple[LayerTypes, ...]
     keep_float: KeepFloat
+
+    @property
+    def sees_samples(self) -> bool:
+        """Whether weights or biases follow from what layers compute on the calibration samples."""
+        return self.bias_correction or self.compensate_rounding
 
     @property
     def sixteen_bit(self) -> bool:
@@ -80,7 +86,7 @@ class QuantizeOptions:
         return cls(
             **{k: data[k] for k in ("scheme", "arithmetic", "activations", "weights")},
             **{k: data[k] for k in ("per_channel", "symmetric", "equalize")},
-            **{k: data[k] for k in ("bias_correction", "io")},
+            **{k: data[k] for k in ("compensate_rounding", "bias_correction", "io")},
             calibration=CalibrationOptions(
                 inputs=optional_inputs(calibration["inputs"]),
                 samples=calibration.get("samples"),
@@ -218,9 +224,11 @@ def calibration_findings(quantize: Mapping[str, Any]) -> Iterator[Finding]:
     if quantize.get("arithmetic") != "shift":
         message = "`model` goes with `arithmetic: shift`, which takes a quantised model"
         yield Finding((*place, "method"), message)
+    needs = "needs samples, which `calibration.method: model` has not"
     reasons = {
         "equalize": "moves the ranges that `calibration.method: model` takes",
-        "bias_correction": "needs samples, which `calibration.method: model` has not",
+        "compensate_rounding": needs,
+        "bias_correction": needs,
     }
     for key, reason in reasons.items():
         if quantize.get(key) is True:

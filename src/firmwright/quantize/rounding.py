@@ -1,0 +1,109 @@
+"""Weights rounded one after the other, each one making up for the errors of those before it.
+
+Rounding every weight to the nearest step errs least in the weights. What counts is the error of
+the layer's results, and inputs are not independent of each other: a step too much at one pixel can
+be taken back at its neighbour. Weights are rounded in order, and each error is spread over the
+weights still to come so that the mean square of the results' error over the calibration samples
+grows least. Method: Frantar, Ashkboos, Hoefler, Alistarh, "GPTQ: Accurate Post-Training
+Quantization for Generative Pre-trained Transformers", 2023, section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+
+from firmwright.quantize.graph import evaluate
+from firmwright.quantize.grids import IntegerGrid
+from firmwright.quantize.samples import Sample
+from firmwright.quantize.weights import channel_axis
+from firmwright.quantize.windows import input_rows, rows_of_weights, weights_of_rows
+
+Array = npt.NDArray[Any]
+ROUNDED = ("Conv", "Gemm", "MatMul")
+MOST_INPUTS = 2304
+"""Of one result, 3 · 3 · 256; the second moments of more cost memory and time without end."""
+SAMPLES = 64
+"""Second moments of a few hundred inputs need no more."""
+DAMPING = 0.01
+"""Part of the inputs' mean square that is added to each: moments of few samples are not trusted
+further, and a constant input leaves no division by zero. The value is that of the method's
+authors."""
+
+
+def rounded(
+    model: onnx.ModelProto, samples: Sequence[Sample], grids: Mapping[str, Sequence[IntegerGrid]]
+) -> onnx.ModelProto:
+    """Return the float network with weights that lie on their grids.
+
+    ``grids`` are those of each weight, one or one a channel. The weights of transposed
+    convolutions, and of results with more than MOST_INPUTS inputs, stay as they are, to be rounded
+    to the nearest step.
+    """
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    constants = {i.name: i for i in result.graph.initializer}
+    layers = {
+        n.input[1]: n
+        for n in model.graph.node
+        if n.op_type in ROUNDED and n.input[1] in grids and inputs_of(n, constants) <= MOST_INPUTS
+    }
+    moments = second_moments(layers, constants, model, samples[:SAMPLES])
+    for name, node in layers.items():
+        weights = onnx.numpy_helper.to_array(constants[name])
+        rows = rows_of_weights(node, weights.astype("float64"))
+        channels = rows.shape[0] * rows.shape[1]
+        by_channel = grids[name] if len(grids[name]) > 1 else [*grids[name]] * channels
+        for group, moment in enumerate(moments[name]):
+            first = group * rows.shape[1]
+            own = by_channel[first : first + rows.shape[1]]
+            rows[group] = compensated(rows[group], moment, own)
+        values = weights_of_rows(node, rows, weights.shape).astype("float32")
+        constants[name].CopyFrom(onnx.numpy_helper.from_array(values, name))
+    return result
+
+
+def inputs_of(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> int:
+    """Return how many inputs each result of the layer is a sum of."""
+    shape = constants[node.input[1]].dims
+    return prod(shape[1:]) if channel_axis(node) == 0 else int(shape[0])
+
+
+def second_moments(
+    layers: Mapping[str, onnx.NodeProto],
+    constants: Mapping[str, onnx.TensorProto],
+    model: onnx.ModelProto,
+    samples: Sequence[Sample],
+) -> dict[str, Array]:
+    """Return the sum of x · xᵀ over samples and positions, (groups, K, K), for each weight.
+
+    x are the K inputs of one result.
+    """
+    inputs = sorted({node.input[0] for node in layers.values()})
+    shapes = {name: tuple(constants[name].dims) for name in layers}
+    totals: dict[str, Array] = {}
+    for found in evaluate(model, samples, inputs):
+        for name, node in layers.items():
+            rows = input_rows(node, found[node.input[0]], shapes[name]).astype("float64")
+            moment = rows @ rows.transpose(0, 2, 1)
+            totals[name] = totals[name] + moment if name in totals else moment
+    return totals
+
+
+def compensated(weights: Array, moment: Array, grids: Sequence[IntegerGrid]) -> Array:
+    """Round (channels, K) weights to the channels' grids, whose zero points are 0, K after K."""
+    scales = np.array([grid.scale for grid in grids])
+    damped = moment + np.eye(len(moment)) * (DAMPING * np.trace(moment) / len(moment) or 1.0)
+    spread = np.linalg.cholesky(np.linalg.inv(damped)).T
+    left, result = weights.copy(), np.empty_like(weights)
+    for k in range(weights.shape[1]):
+        column = left[:, k]
+        result[:, k] = np.clip(np.rint(column / scales), *grids[0].limits) * scales
+        errors = (column - result[:, k]) / spread[k, k]
+        left[:, k + 1 :] -= np.outer(errors, spread[k, k + 1 :])
+    return result

@@ -1,0 +1,90 @@
+"""Top-1 of quantised networks on samples that their calibration did not see.
+
+    FIRMWRIGHT_MIRROR=FOLDER python -m tests.benchmarks.calibrations FOLDER [--only NETWORK …]
+
+FOLDER is that of ``quantisation.py``. The samples are dealt out in five parts; five networks are
+calibrated on four parts each, and judge the fifth. So every sample is judged once, unseen, and the
+five losses show what the choice of samples does. Networks are QDQ graphs in ONNX Runtime.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from firmwright.models import onnx as importer
+from firmwright.quantize.calibration import calibrate
+from firmwright.quantize.engine import quantize
+from firmwright.quantize.graph import PER_CHANNEL_OPSET, prepared
+from firmwright.recipe.quantization import QuantizeOptions
+
+from ..quantize.networks import options
+from .quantisation import NETWORKS, Array, Network, classes
+
+PARTS = 5
+SCHEMES = {
+    "affine": options(bias_correction=True),
+    "affine, compensated": options(bias_correction=True, compensate_rounding=True),
+    "pow2": options(scheme="pow2", bias_correction=True, calibration={"method": "mse"}),
+    "pow2, compensated": options(
+        scheme="pow2", bias_correction=True, compensate_rounding=True, calibration={"method": "mse"}
+    ),
+}
+HEADER = (
+    "| network | grids | samples | labels | float32, % | quantised, % | lost, points "
+    "| lost in each part, samples | same class as float, % |\n"
+    "|---|---|---|---|---|---|---|---|---|"
+)
+
+
+def unseen_classes(network: Network, chosen: QuantizeOptions) -> tuple[Array, Array]:
+    """Return the float network's class of each sample, and that of the network it is unseen by."""
+    _, interface = importer.import_model(network.model, network.name, {})
+    (tensor,) = interface.inputs
+    samples = [{tensor.name: x.reshape(tensor.shape)} for x in network.inputs]
+    model = prepared(network.model, interface.inputs, PER_CHANNEL_OPSET)
+    part = np.arange(len(samples)) % PARTS
+    found = np.zeros(len(samples), "int64")
+    for left_out in range(PARTS):
+        seen = [s for s, p in zip(samples, part, strict=True) if p != left_out]
+        quantised = quantize(model, calibrate(model, seen), chosen, seen)
+        found[part == left_out] = classes(quantised, samples[left_out::PARTS])
+    return classes(model, samples), found
+
+
+def row(network: Network, scheme: str, chosen: QuantizeOptions) -> str:
+    wanted, found = unseen_classes(network, chosen)
+    right = wanted if network.labels is None else network.labels
+    lost = (wanted == right).astype(int) - (found == right).astype(int)
+    cells = [
+        network.name,
+        scheme,
+        len(found),
+        "float's" if network.labels is None else "yes",
+        f"{100 * np.mean(wanted == right):.2f}",
+        f"{100 * np.mean(found == right):.2f}",
+        f"{100 * lost.mean():.2f}",
+        ", ".join(str(lost[part::PARTS].sum()) for part in range(PARTS)),
+        f"{100 * np.mean(found == wanted):.1f}",
+    ]
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--only", nargs="*", choices=[n.__name__ for n in NETWORKS])
+    arguments = parser.parse_args()
+    print(HEADER)
+    for make in NETWORKS:
+        if arguments.only and make.__name__ not in arguments.only:
+            continue
+        network = make(arguments.folder)
+        for scheme, chosen in SCHEMES.items():
+            print(row(network, scheme, chosen), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""Weights that make up for each other's rounding errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from firmwright.quantize.calibration import calibrate
+from firmwright.quantize.engine import quantize
+from firmwright.quantize.graph import evaluate
+from firmwright.quantize.grids import IntegerGrid
+from firmwright.quantize.rounding import compensated, rounded
+from firmwright.quantize.windows import input_rows, rows_of_weights, weights_of_rows
+
+from .networks import Array, graph_of, options, ready, residual_network, samples
+
+RANDOM = np.random.default_rng(5)
+LAYERS: list[tuple[str, dict[str, Any], tuple[int, ...]]] = [
+    ("Conv", {"pads": [1, 0, 2, 1]}, (4, 3, 3, 2)),
+    ("Conv", {"strides": [2, 3], "dilations": [2, 1]}, (4, 3, 3, 3)),
+    ("Conv", {"group": 3, "auto_pad": "SAME_UPPER", "strides": [2, 2]}, (6, 1, 3, 3)),
+    ("Conv", {"auto_pad": "SAME_LOWER", "strides": [3, 1]}, (4, 3, 4, 2)),
+    ("Conv", {"auto_pad": "VALID"}, (4, 3, 8, 8)),
+    ("Gemm", {}, (192, 4)),
+    ("Gemm", {"transB": 1}, (4, 192)),
+    ("MatMul", {}, (192, 4)),
+]
+
+
+@pytest.mark.parametrize(("kind", "attributes", "shape"), LAYERS, ids=lambda v: str(v))
+def test_a_result_is_a_row_of_weights_times_its_inputs(
+    kind: str, attributes: dict[str, Any], shape: tuple[int, ...]
+) -> None:
+    weights = RANDOM.normal(0, 1, shape).astype("float32")
+    layer = helper.make_node(kind, ["x" if kind == "Conv" else "flat", "w"], ["y"], **attributes)
+    nodes = [layer] if kind == "Conv" else [helper.make_node("Flatten", ["x"], ["flat"]), layer]
+    model = onnx.load_model_from_string(graph_of(nodes, {"w": weights}, 4))
+    del model.graph.output[0].type.tensor_type.shape.dim[:]
+    (found,) = evaluate(model, samples(1), [layer.input[0], "y"])
+    rows = rows_of_weights(layer, weights)
+    computed = rows @ input_rows(layer, found[layer.input[0]], shape)
+    results = np.moveaxis(found["y"], 1, 0).reshape(len(rows), rows.shape[1], -1)
+    np.testing.assert_allclose(computed, results, rtol=1e-3, atol=1e-4)
+    assert np.array_equal(weights_of_rows(layer, rows, shape), weights)
+
+
+def test_errors_are_taken_back_where_inputs_go_together() -> None:
+    shared = RANDOM.normal(0, 1, (1, 500))
+    inputs = shared + RANDOM.normal(0, 0.1, (12, 500))
+    weights, grid = RANDOM.normal(0, 1, (5, 12)), IntegerGrid("int8", 0.25, 0)
+    found = compensated(weights, inputs @ inputs.T, [grid] * 5)
+    assert np.array_equal(found, grid.rounded(found))
+
+    def error(rows: Array) -> float:
+        return float(np.square((rows - weights) @ inputs).sum())
+
+    assert error(found) < error(grid.rounded(weights)) / 4
+
+
+def test_a_constant_input_and_a_weight_at_the_end_of_its_grid() -> None:
+    grid = IntegerGrid("int8", 0.01, 0)
+    found = compensated(np.array([[5.0, 0.014]]), np.zeros((2, 2)), [grid])
+    np.testing.assert_allclose(found, [[1.27, 0.01]])
+
+
+@pytest.mark.parametrize("per_channel", [True, False])
+def test_the_integers_of_the_network_are_the_rounded_weights(per_channel: bool) -> None:
+    model, given = ready(residual_network()), samples(24)
+    chosen = options(scheme="pow2", per_channel=per_channel, compensate_rounding=True)
+    quantised = quantize(model, calibrate(model, given), chosen, given)
+    stored = {i.name: onnx.numpy_helper.to_array(i) for i in quantised.graph.initializer}
+    integers, scales = stored["stem_w_quantized"], stored["stem_w_scale"].reshape(-1)
+    grids = {"stem_w": [IntegerGrid("int8", float(s), 0) for s in scales]}
+    kept = {
+        i.name: onnx.numpy_helper.to_array(i)
+        for i in rounded(model, given, grids).graph.initializer
+    }
+    steps = kept["stem_w"] / scales.reshape(-1, 1, 1, 1)
+    assert np.array_equal(integers, steps.astype("int8"))
+
+
+def test_network_is_nearer_to_the_float_one() -> None:
+    model, given, unseen = ready(residual_network()), samples(24), samples(64, seed=9)
+    wanted = np.stack([found["y"] for found in evaluate(model, unseen)])
+    errors = []
+    for compensate in (False, True):
+        chosen = options(
+            scheme="pow2", per_channel=False, activations="int16", compensate_rounding=compensate
+        )
+        network = ready(residual_network(), sixteen_bit=True)
+        quantised = quantize(network, calibrate(network, given), chosen, given)
+        found = np.stack([found["y"] for found in evaluate(quantised, unseen)])
+        errors.append(np.square(found - wanted).sum())
+    assert errors[1] < errors[0] / 2
