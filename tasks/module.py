@@ -41,10 +41,10 @@ def run(job: Job, folder: Path) -> None:
     objects = compile_module(build, compiler, project, sources, job.cache, folder)
     archives = archives_of_environment(job, objects[0])
     words = [word for archive in archives for word in ("-l", str(archive.resolve()))]
-    link_module(build, compiler, project, objects, words, job.cache, output)
     kernels = read_record(job.folder("kernels") / "kernels.json", Kernels).kernels
     functions = [function.name for function in library_functions(kernels)]
     check_defined(functions, objects, archives)
+    link_module(build, compiler, project, objects, words, job.cache, output)
     print(f"   {job.recipe.name}: {MODULE}: {output.stat().st_size:,} bytes, {compiler.version}")
 
 
