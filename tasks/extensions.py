@@ -82,14 +82,14 @@ def archives_of_environment(job: Job, like: Path) -> list[Path]:
 
 @contextmanager
 def explained_link(job: Job, objects: Sequence[Path], archives: Sequence[Path]) -> Iterator[None]:
-    """Say of a link that fails for a symbol of the user's libraries who needs it."""
+    """Say who needs the symbols that a link fails for; a strategy calls what it likes."""
     from firmwright.documents import diagnostic_in
     from firmwright.toolchain.libraries import lacking
 
     try:
         yield
     except UserError as error:
-        found = lacking(error, objects, archives) if job.recipe.libraries else []
+        found = lacking(error, objects, archives) if job.recipe.extensions else []
         if not found:
             raise
         raise DiagnosticError(

@@ -137,7 +137,7 @@ def test_the_makefile_links_the_archive(shared: Repository) -> None:
 def test_the_environment_adds_archives_to_a_network_of_the_c7x(shared: Repository) -> None:
     archive(shared, "libmore.a")
     shared.write("net.yaml", RECIPE.partition("libraries:")[0])
-    assert "resize_nchw_1x2" in mistake(shared)
+    assert "o needs 'resize_nchw_1x2', which nothing defines" in mistake(shared)
     shared.environment["CGT7X_EXT_LIBS"] = f"-l {shared.folder}/libmore.a"
     assert "firmware" in shared.build("recipe=net.yaml")
     inputs = shared.manifest("build/net/net-host.tar.gz")["inputs"]["files"]
