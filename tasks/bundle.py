@@ -105,8 +105,8 @@ def module(job: Job) -> dict[str, bytes]:
         return {}
     made = report(job, "artifacts", ArtifactsReport)
     place = f"artifacts/{made.folder}/tempDir" if made else "module"
-    linked = [p for p in files_below(job.folder("module")) if not p[0].endswith(".obj")]
-    return {f"{place}/{name}": data for name, data in linked}
+    made_here = files_below(job.folder("module"))
+    return {f"{place}/{name}": data for name, data in made_here if name.endswith((".out", ".map"))}
 
 
 def files_below(folder: Path) -> Iterator[tuple[str, bytes]]:
