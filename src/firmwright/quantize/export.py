@@ -259,7 +259,7 @@ class Exporter:
             raise NotExportableError
         attributes = {"alpha": float(call.attrs.alpha)} if kind == "LeakyRelu" else {}
         arguments = list(call.args)
-        variables = [a for a in arguments if not isinstance(a, Constant)]
+        variables = [a for a in arguments if not self.is_constant(a)]
         first = bool(variables) and all(
             self.value(v).channels_first and len(static_shape(v)) == 4 for v in variables
         )
@@ -267,12 +267,16 @@ class Exporter:
             names = [self.plain(self.value(a)) for a in arguments]
             return Value(self.emit(kind, names, **attributes))
         names = [
-            self.constant(channels_first(constant_array(a)))
-            if isinstance(a, Constant)
-            else self.value(a).name
-            for a in arguments
+            self.constant_first(a) if self.is_constant(a) else self.value(a).name for a in arguments
         ]
         return Value(self.emit(kind, names, **attributes), True)
+
+    def is_constant(self, argument: relax.Expr) -> bool:
+        return isinstance(argument, Constant)
+
+    def constant_first(self, argument: relax.Expr) -> str:
+        """Return a constant that broadcasts against channels last, for channels first."""
+        return self.constant(channels_first(constant_array(argument)))
 
     def product(self, call: tvm.ir.Call) -> Value:
         return Value(self.emit("MatMul", [self.plain(self.value(a)) for a in call.args]))

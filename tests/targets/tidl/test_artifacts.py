@@ -123,6 +123,7 @@ def test_every_file_is_there_and_says_what_it_is_of(
     nfo = json.loads((folder / "relay.nfo").read_text())
     assert nfo["tvm"] == {"is_nchw": 1, "macs": 0, "nodes": {"sign": 1}}
     assert [s["macs"] for s in nfo["subgraphs"]] == [r.macs for r in regions]
+    assert [s["is_nchw"] for s in nfo["subgraphs"]] == [1, 1]
     assert nfo["subgraphs"][1]["ninputs"] == len(regions[1].inputs)
     assert nfo["subgraphs"][1]["nodes"]["max_pool2d"] == 1
 

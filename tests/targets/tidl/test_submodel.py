@@ -169,7 +169,9 @@ def test_images_with_the_channels_last_are_transposed_only_at_the_ends(bias: Any
     module = channels_last(bias)
     given = np.random.default_rng(3).integers(-128, 128, IMAGE).astype("int8")
     model = sub_model(region_of(module), 0)
-    kinds = [n.op_type for n in onnx.load_model_from_string(model.data).graph.node]
+    nodes = onnx.load_model_from_string(model.data).graph.node
+    kinds = [n.op_type for n in nodes]
+    assert {n.name for n in nodes if n.op_type == "Conv"} == {"first", "second"}
     assert kinds.count("Transpose") == 2
     assert kinds.count("DequantizeLinear") == 6
     (found,) = run(model, given)

@@ -26,6 +26,7 @@ from firmwright.partition import Partition, Region
 from firmwright.partition.operators import short_name
 from firmwright.partition.values import tensor_values
 from firmwright.targets.tidl.boundary import boundary_grids
+from firmwright.targets.tidl.image_axes import network_of
 from firmwright.targets.tidl.import_config import RegionImport, import_config
 from firmwright.targets.tidl.names import RegionFiles
 from firmwright.targets.tidl.options import TidlOptions
@@ -215,16 +216,18 @@ def nfo(network: Network, written: Sequence[Written]) -> dict[str, Any]:
     Zero points and inverse scales are those of the inputs, then of the outputs.
     """
     others = [r for r in network.partition.regions if r.device != "tidl"]
+    functions = [network.function(r) for r in network.partition.regions]
+    is_nchw = int(network_of([b for f in functions for b in bindings_of(f)]).layout == "NCHW")
     return {
         "tvm": {
-            "is_nchw": 1,
+            "is_nchw": is_nchw,
             "macs": sum(r.macs for r in others),
             "nodes": counted([network.function(r) for r in others]),
         },
         "subgraphs": [
             {
                 "name": f"tidl_{one.imported.files.number}",
-                "is_nchw": 1,
+                "is_nchw": is_nchw,
                 "macs": one.region.macs,
                 "ninputs": len(one.model.inputs),
                 "noutputs": len(one.model.outputs),

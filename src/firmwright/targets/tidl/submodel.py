@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tvm
 from onnx import helper
 from tvm import relax
@@ -22,7 +24,6 @@ from firmwright.quantize.export import (
     numbers,
 )
 from firmwright.quantize.graph import INT16_OPSET
-from firmwright.transforms.layout_of_constants import behind_layout
 from firmwright.transforms.rewriting import (
     Constant,
     constant_array,
@@ -32,6 +33,7 @@ from firmwright.transforms.rewriting import (
     static_shape,
 )
 
+Array = npt.NDArray[Any]
 MORE_ELEMENTWISE = {
     "relax.acos": "Acos", "relax.asin": "Asin", "relax.asinh": "Asinh", "relax.atan": "Atan",
     "relax.cos": "Cos", "relax.cosh": "Cosh", "relax.sin": "Sin", "relax.sinh": "Sinh",
@@ -53,6 +55,13 @@ class SubModel:
     data: bytes
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Parameter(Value):
+    """A dequantized constant, written where it is read: its axes may be wanted in another order."""
+
+    call: tvm.ir.Call | None = None
 
 
 def sub_model(function: relax.Function, number: int) -> SubModel:
@@ -81,7 +90,6 @@ class RegionExporter(Exporter):
 
     def __init__(self, module: tvm.IRModule, interface: ModelInterface) -> None:
         super().__init__(module, interface)
-        self.stored = {b.var: b.value for b in self.bindings if dequantizes_constant(b.value)}
         computed = {dtype_of(b.var) for b in main_bindings(module)}
         if computed.union(t.dtype for t in interface.inputs) & {"int16", "uint16"}:
             self.opset = INT16_OPSET
@@ -108,44 +116,52 @@ class RegionExporter(Exporter):
     def quantize(self, call: tvm.ir.Call) -> Value:
         return self.on_grid("QuantizeLinear", call, dtype_of(call))
 
-    def value(self, argument: relax.Expr) -> Value:
-        """Return a tensor; a stored one is dequantized where it is first asked for as it is."""
-        if self.is_stored(argument) and not self.values[argument].name:
-            self.values[argument] = self.on_grid(
-                "DequantizeLinear", self.stored[argument], dtype_of(self.stored[argument].args[0])
-            )
-        return super().value(argument)
-
-    def is_stored(self, argument: relax.Expr) -> bool:
-        return isinstance(argument, relax.Var) and argument in self.stored
-
-    def moved(self, argument: relax.Expr, *moves: Callable[[relax.Expr], relax.Expr]) -> str:
-        """Write a stored tensor whose elements lie in another order."""
-        builder, call = relax.BlockBuilder(), self.stored[argument]
-        for move in moves:
-            found = behind_layout(call, builder.normalize(move(relax.Var("stored", call.ty))))
-            if found is None:
-                raise NotExportableError
-            call = builder.normalize(found)
-        return self.on_grid("DequantizeLinear", call, dtype_of(call.args[0])).name
-
     def dequantize(self, call: tvm.ir.Call) -> Value:
-        if dequantizes_constant(call):
-            return Value("")
+        if isinstance(call.args[0], Constant):
+            return Parameter("", call=call)
         return self.on_grid("DequantizeLinear", call, dtype_of(call.args[0]))
+
+    def value(self, argument: relax.Expr) -> Value:
+        found = super().value(argument)
+        if not isinstance(found, Parameter):
+            return found
+        self.values[argument] = Value(self.parameter(found, range(len(static_shape(argument)))))
+        return self.values[argument]
+
+    def parameter(self, found: Parameter, order: Sequence[int]) -> str:
+        """Write a dequantized constant with its axes in another order; return its name.
+
+        Ones are put in front of its shape if ``order`` has more axes.
+        """
+        call = found.call
+        assert call is not None
+        data, scale, zero_point = (constant_array(a) for a in call.args[:3])
+        added = len(order) - data.ndim
+        data = data.reshape((1,) * added + data.shape).transpose(order)
+        names = [self.constant(a) for a in (data, *grids(scale, zero_point, str(data.dtype)))]
+        axis = [*order].index(int(call.attrs.axis) % (data.ndim - added) + added)
+        along: dict[str, Any] = {"axis": axis} if scale.size > 1 else {}
+        name = self.unique("parameter")
+        self.nodes.append(helper.make_node("DequantizeLinear", names, [name], name, **along))
+        return name
+
+    def is_constant(self, argument: relax.Expr) -> bool:
+        return super().is_constant(argument) or isinstance(self.values.get(argument), Parameter)
+
+    def constant_first(self, argument: relax.Expr) -> str:
+        found = self.values.get(argument)
+        if isinstance(found, Parameter):
+            return self.parameter(found, TO_CHANNELS_FIRST)
+        return super().constant_first(argument)
 
     def on_grid(self, kind: str, call: tvm.ir.Call, integers: str) -> Value:
         """Write a quantize or dequantize; ``integers`` is the type on the quantised side."""
         scale, zero_point = (constant_array(a) for a in call.args[1:3])
         source = self.value(call.args[0])
+        names = [self.constant(a) for a in grids(scale, zero_point, integers)]
         if scale.size == 1:
-            grid = [scale.reshape(()), zero_point.reshape(-1)[0].reshape(())]
-            names = [self.constant(grid[0]), self.constant(grid[1].astype(integers))]
             return Value(self.emit(kind, [source.name, *names]), source.channels_first)
-        zero_points = np.broadcast_to(zero_point.reshape(-1), scale.reshape(-1).shape)
-        grids = [scale.reshape(-1), zero_points.astype(integers)]
-        names = [self.plain(source), *(self.constant(g) for g in grids)]
-        return Value(self.emit(kind, names, axis=int(call.attrs.axis)))
+        return Value(self.emit(kind, [self.plain(source), *names], axis=int(call.attrs.axis)))
 
     def cast(self, call: tvm.ir.Call) -> Value:
         source = self.value(call.args[0])
@@ -156,19 +172,6 @@ class RegionExporter(Exporter):
         source = self.value(call.args[0])
         kind = MORE_ELEMENTWISE[operator_name(call)]
         return Value(self.emit(kind, [source.name]), source.channels_first)
-
-    def elementwise(self, call: tvm.ir.Call) -> Value:
-        """Write a function; a stored operand follows the image that it meets to channels first."""
-        stored = [self.is_stored(a) for a in call.args]
-        others = [a for a, is_stored in zip(call.args, stored, strict=True) if not is_stored]
-        first = all(isinstance(a, relax.Var) and self.value(a).channels_first for a in others)
-        if not (any(stored) and others and first):
-            return super().elementwise(call)
-        names = [
-            self.moved(a, as_image, to_channels_first) if is_stored else self.value(a).name
-            for a, is_stored in zip(call.args, stored, strict=True)
-        ]
-        return Value(self.emit(ELEMENTWISE[operator_name(call)], names), True)
 
     def extreme(self, call: tvm.ir.Call) -> Value:
         """Write a maximum or minimum; of 8-bit integers, which ONNX Runtime has not, in int32."""
@@ -208,9 +211,10 @@ class RegionExporter(Exporter):
         return Value(self.emit("ReduceMean", [source, stated], keepdims=kept))
 
     def kernel(self, weights: relax.Expr, order: list[int]) -> str:
-        """Return weights that may be dequantized, which the quantiser's may not."""
-        if self.is_stored(weights):
-            return self.moved(weights, lambda w: relax.op.permute_dims(w, order))
+        """Return weights that may be dequantized, or computed, which the quantiser's may not."""
+        found = self.values.get(weights)
+        if isinstance(found, Parameter):
+            return self.parameter(found, order)
         name = self.plain(self.value(weights))
         return name if order == sorted(order) else self.transposed(name, tuple(order))
 
@@ -291,15 +295,8 @@ class RegionExporter(Exporter):
         return Value(self.emit("Slice", [source.name, *stated]), source.channels_first)
 
 
-def dequantizes_constant(value: relax.Expr) -> bool:
-    return operator_name(value) == "relax.dequantize" and isinstance(value.args[0], Constant)
-
-
-def as_image(constant: relax.Expr) -> relax.Expr:
-    """Give a constant the four axes that it is broadcast to."""
-    shape = static_shape(constant)
-    return relax.op.reshape(constant, (1,) * (len(TO_CHANNELS_FIRST) - len(shape)) + shape)
-
-
-def to_channels_first(constant: relax.Expr) -> relax.Expr:
-    return relax.op.permute_dims(constant, list(TO_CHANNELS_FIRST))
+def grids(scale: Array, zero_point: Array, integers: str) -> tuple[Array, Array]:
+    """Return scale and zero point as ONNX has them: scalars, or one of each for each channel."""
+    shape = () if scale.size == 1 else (scale.size,)
+    zero_points = np.broadcast_to(zero_point.reshape(-1), (scale.size,))
+    return scale.reshape(shape), zero_points.astype(integers).reshape(shape)
