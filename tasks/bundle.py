@@ -187,6 +187,7 @@ def manifest(job: Job, files: tuple[BundledFile, ...], read: Lock) -> Manifest:
             values=record.agreement.elements,
             max_difference=record.agreement.max_difference,
             tolerance=record.tolerance,
+            counts=record.counts,
         ),
         inputs=InputsReport(read.files, read.samples),
         stand_ins={k.region: k.stand_in for k in kernels.kernels if k.stand_in},

@@ -99,7 +99,7 @@ class RunReport:
 
     ``instructions`` and ``macs`` are of one inference, which takes a whole batch. ``mismatches``
     are output values beyond ``tolerance``, ``differences`` those that differ at all, of
-    ``values``.
+    ``values``. ``counts`` are what emulated devices counted in all samples, by name.
     """
 
     emulator: str
@@ -112,6 +112,7 @@ class RunReport:
     values: int
     max_difference: float
     tolerance: Tolerance
+    counts: dict[str, int]
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,10 @@ def crossing_folders(devices: Collection[str], last: str, board: str) -> list[st
     common = ["crossing", f"crossing/{board}"]
     if last in CORES:
         return [*common, "crossing/network", "crossing/arm"]
-    return [*common, "crossing/regions"] if is_called(devices, last) else []
+    called = any(is_called(device, last) for device in devices)
+    return [*common, "crossing/regions"] if called else []
 
 
-def is_called(devices: Collection[str], last: str) -> bool:
-    """Tell whether any of the devices is on another core than the one that runs the network."""
-    return any(CORES.get(device) != CORES.get(last) for device in devices)
+def is_called(device: str, last: str) -> bool:
+    """Tell whether the processor runs the network, and a device's regions run elsewhere."""
+    return last not in CORES and device in CORES

@@ -165,7 +165,7 @@ def write_project(
         "devices": network.devices,
         "entry": "process" if network.last in CORES else "run",
         "calls": bool(crossing_folders(network.devices, network.last, "")),
-        "called": lambda step: is_called([step.region.device], network.last),
+        "called": lambda step: is_called(step.region.device, network.last),
         "library_functions": library_functions(network.kernels.kernels),
         "profiled": network.demo is not None and network.demo.profile == "individual",
     }
