@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import gcd
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -252,3 +253,9 @@ def test_nothing_is_rewritten_that_was_not_asked_for() -> None:
         if transform.name not in ("RemoveMultiplyByOne", "ConvertMaxMinToClip"):
             assert operators(rewritten(module, {transform.name})) == operators(module)
     assert operators(rewritten(module, {t.name for t in OPTIONAL})) == ["clip"]
+
+
+def test_every_rewrite_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "tidl.md").read_text("utf-8")
+    rows = [f"| `{transform.name}` | {transform.sentence} |" for transform in OPTIONAL]
+    assert "\n".join(rows) in page
