@@ -13,6 +13,7 @@ from firmwright.recipe.quantization import EvaluateOptions
 
 from .extensions import library_files
 from .jobs import Job
+from .network import cores
 from .samples import read_real_samples, sample_files
 from .stage import NETWORK, Stage
 
@@ -47,6 +48,7 @@ def inputs(job: Job) -> list[Path]:
 
 
 def network(job: Job) -> Network:
+    from firmwright.codegen.crossings import cores_of
     from firmwright.codegen.kernel import Kernels
     from firmwright.codegen.project import Network
     from firmwright.models import ModelInterface
@@ -64,7 +66,7 @@ def network(job: Job) -> Network:
         kernels=kernels,
         plan=make_plan(partition, kernels),
         weights=read_arrays(job.folder("kernels") / "weights.npz"),
-        last=job.recipe.target[-1].name,
+        cores=cores_of(cores(job)),
         libraries=tuple(library_files(job)),
     )
 

@@ -22,6 +22,11 @@ def rewrites(job: Job) -> frozenset[str]:
     return frozenset(asked.union(options.switched_on).difference(options.switched_off))
 
 
+def cores(job: Job) -> dict[str, str]:
+    """Return the core of each device of the mix, in its order."""
+    return {device.name: device.target.core for device in job.mix}
+
+
 def transform_options(job: Job) -> TransformOptions:
     return job.recipe.transforms or TransformOptions()
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .extensions import library_files
 from .jobs import Job
+from .network import cores
 from .stage import Stage
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def options(job: Job) -> Any:
     return {
         "name": recipe.name,
         "c_prefix": recipe.c_prefix,
-        "last": recipe.target[-1].name,
+        "cores": cores(job),
         "platform": asdict(job.platform),
         "build": job.build_settings,
         "module": asdict(job.module) if job.module else None,
@@ -34,7 +35,7 @@ def inputs(job: Job) -> list[Path]:
     """Return the templates that this project is rendered from, and the names of the classes."""
     from importlib.resources import files
 
-    from firmwright.codegen.crossings import crossing_folders
+    from firmwright.codegen.crossings import cores_of
 
     folder = Path(str(files("firmwright.templates")))
     board = job.platform.board
@@ -42,7 +43,7 @@ def inputs(job: Job) -> list[Path]:
     used = ["network", "application", "runtime", "project", "libraries"]
     used += [f"boards/{b.name}" for b in (folder / "boards").iterdir()]  # they include each other
     used += [part for name in names for part in (name, f"{name}/{board}")]
-    used += crossing_folders(names, names[-1], board)
+    used += cores_of(cores(job)).folders(names, board)
     if not job.build.settings.libc:
         used.append("freestanding")
     if job.recipe.detection:
@@ -68,6 +69,7 @@ def detector(job: Job, interface: ModelInterface) -> Detector | None:
 
 def run(job: Job, folder: Path) -> None:
     """Write the project: C sources, headers, linker script, Makefile."""
+    from firmwright.codegen.crossings import cores_of
     from firmwright.codegen.kernel import Kernels
     from firmwright.codegen.module import write_module
     from firmwright.codegen.project import Network, write_project
@@ -87,7 +89,7 @@ def run(job: Job, folder: Path) -> None:
         weights=read_arrays(job.folder("kernels") / "weights.npz"),
         detector=detector(job, interface),
         demo=job.recipe.demo,
-        last=job.recipe.target[-1].name,
+        cores=cores_of(cores(job)),
         libraries=tuple(library_files(job)),
     )
     variables = write_project(network, job.build, folder, tuple(job.device_templates.values()))

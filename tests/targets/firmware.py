@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from firmwright.codegen.crossings import cores_of
 from firmwright.codegen.kernel import Kernels
 from firmwright.codegen.project import Network, write_project
 from firmwright.emulator import run_firmware
@@ -117,8 +118,8 @@ def lowered(
     kernels = Kernels(tuple(region.kernel for region in regions))
     weights = {name: array for region in regions for name, array in region.weights.items()}
     plan = make_plan(partition, kernels)
-    last = mix[-1].name
-    return Network("test", "network", interface, partition, kernels, plan, weights, last=last)
+    cores = cores_of({device.name: device.target.core for device in mix})
+    return Network("test", "network", interface, partition, kernels, plan, weights, cores=cores)
 
 
 def random_samples(data: bytes, count: int, seed: int) -> list[Sample]:

@@ -1,26 +1,40 @@
-"""Calls between cores: the devices that have a core of their own, and what carries a call."""
+"""Calls between cores: which regions another core runs, and what carries a call."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-
-CORES: Mapping[str, str] = {"c7x": "c7x", "tidl": "c7x"}
-"""The core of each device that does not run on the processor."""
+from dataclasses import dataclass
 
 
-def crossing_folders(devices: Collection[str], last: str, board: str) -> list[str]:
-    """Return the folders of templates that carry the calls of a mix whose ``last`` device is this.
+@dataclass(frozen=True)
+class Cores:
+    """Where a mix runs: the core of each device, '' for the processor, and the last device's."""
 
-    If that has a core of its own, the whole network runs there and is called. Else each region of
-    ``devices`` that have one is.
-    """
-    common = ["crossing", f"crossing/{board}"]
-    if last in CORES:
-        return [*common, "crossing/network", "crossing/arm"]
-    called = any(is_called(device, last) for device in devices)
-    return [*common, "crossing/regions"] if called else []
+    by_device: Mapping[str, str]
+    last: str
+
+    @property
+    def whole(self) -> bool:
+        """Tell whether all of the network runs on another core, and is called as a whole."""
+        return self.last != ""
+
+    def calls(self, device: str) -> bool:
+        """Tell whether the processor runs the network, and calls another core for this device."""
+        return not self.whole and self.by_device[device] != ""
+
+    def folders(self, devices: Collection[str], board: str) -> list[str]:
+        """Return the folders of templates that carry the calls, none where there are none."""
+        common = ["crossing", f"crossing/{board}"]
+        if self.whole:
+            return [*common, "crossing/network", "crossing/arm"]
+        called = any(self.calls(device) for device in devices)
+        return [*common, "crossing/regions"] if called else []
 
 
-def is_called(device: str, last: str) -> bool:
-    """Tell whether the processor runs the network, and a device's regions run elsewhere."""
-    return last not in CORES and device in CORES
+PROCESSOR = Cores({"c": ""}, "")
+"""Of a network that the processor runs alone."""
+
+
+def cores_of(mix: Mapping[str, str]) -> Cores:
+    """Return the cores of a mix from its devices' cores, in its order."""
+    return Cores(mix, [*mix.values()][-1])

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from firmwright.codegen.c_library import HEADERS, functions_by_header
-from firmwright.codegen.crossings import CORES, crossing_folders, is_called
+from firmwright.codegen.crossings import PROCESSOR, Cores
 from firmwright.codegen.kernel import C_TYPES, Kernel, Kernels, Parameter
 from firmwright.codegen.libraries import ARCHIVES, SOURCES, add_libraries, library_functions
 from firmwright.codegen.names import c_identifier, unique_identifiers
@@ -76,7 +76,7 @@ class Step:
 class Network:
     """Everything that was decided about a network before a line of its project is written.
 
-    ``last`` is the device that its mix ends with.
+    ``cores`` tells which of its devices run on a core of their own.
     """
 
     name: str
@@ -88,14 +88,15 @@ class Network:
     weights: Mapping[str, npt.NDArray[Any]]
     detector: Detector | None = None
     demo: DemoOptions | None = None
-    last: str = "c"
+    cores: Cores = PROCESSOR
     libraries: tuple[Path, ...] = ()
     """The user's sources, headers and archives that are part of the project."""
 
     @property
     def devices(self) -> frozenset[str]:
         """The devices that have a part in it: those of the regions, and the last."""
-        return frozenset({self.last, *(region.device for region in self.partition.regions)})
+        last = [*self.cores.by_device][-1]
+        return frozenset({last, *(region.device for region in self.partition.regions)})
 
 
 def templates_in(name: str, own: Sequence[Path] = ()) -> list[str]:
@@ -163,15 +164,15 @@ def write_project(
         "byte_values": byte_values(network.interface.outputs) if network.detector else {},
         "functions_by_header": functions_by_header(),
         "devices": network.devices,
-        "entry": "process" if network.last in CORES else "run",
-        "calls": bool(crossing_folders(network.devices, network.last, "")),
-        "called": lambda step: is_called(step.region.device, network.last),
+        "entry": "process" if network.cores.whole else "run",
+        "calls": bool(network.cores.folders(network.devices, "")),
+        "called": lambda step: network.cores.calls(step.region.device),
         "library_functions": library_functions(network.kernels.kernels),
         "profiled": network.demo is not None and network.demo.profile == "individual",
     }
     detection = network.detector is not None
     profile = network.demo is not None and network.demo.profile != "none"
-    carriers = crossing_folders(network.devices, network.last, build.platform.board)
+    carriers = network.cores.folders(network.devices, build.platform.board)
     templates = [t for folder in carriers for t in templates_in(folder)]
     templates += project_templates(build, detection, profile, network.devices, own)[:-3]
     for template in templates:

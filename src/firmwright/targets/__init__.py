@@ -57,6 +57,9 @@ class Target(Protocol):
     """Whether it takes whatever it is given; such a device ends a mix, and no other does."""
     rewrites: Sequence[str] = ()
     """Names of :data:`firmwright.transforms.optional.OPTIONAL`: what helps it take more."""
+    core: str = ""
+    """The core that its regions run on, '' for the processor. The last device's runs the network;
+    what runs elsewhere is called from there."""
     portable: bool = False
     """Whether its regions and C are the same on every platform, which has to have nothing for it
     but a processor."""

@@ -5,9 +5,9 @@ A mix that ends with it runs as a whole on the C7x; the Arm cores make one call 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from firmwright.targets import Context, Target
 
 if TYPE_CHECKING:
     import tvm
@@ -15,29 +15,20 @@ if TYPE_CHECKING:
     from firmwright.codegen.kernel import LoweredRegion
     from firmwright.partition.placement import Placement
     from firmwright.partition.regions import Region
-    from firmwright.targets import Context
 
 
-class C7xTarget:
+class C7xTarget(Target):
     """The C7x as a core that runs C."""
 
     name = "c7x"
+    core = "c7x"
     reason = "the C7x runs everything that C runs"
-    options: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     general = True
-    rewrites = ()
-    portable = False
-
-    def prepare(self, module: tvm.IRModule, _context: Context, /) -> tvm.IRModule:
-        return module
 
     def place(self, _module: tvm.IRModule, _context: Context, /) -> Placement:
         from firmwright.partition.placement import Placement
 
         return Placement()
-
-    def layout(self, _context: Context, /) -> None:
-        return None
 
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
         from firmwright.targets.c7x.lowering import lower_for_c7x

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from firmwright.targets import Context, Target
 
 if TYPE_CHECKING:
     import tvm
@@ -12,29 +12,20 @@ if TYPE_CHECKING:
     from firmwright.codegen.kernel import LoweredRegion
     from firmwright.partition.placement import Placement
     from firmwright.partition.regions import Region
-    from firmwright.targets import Context
 
 
-class CpuTarget:
+class CpuTarget(Target):
     """The device that everything falls back to."""
 
     name = "c"
     reason = "plain C runs everything"
-    options: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     general = True
-    rewrites = ()
     portable = True
-
-    def prepare(self, module: tvm.IRModule, _context: Context, /) -> tvm.IRModule:
-        return module
 
     def place(self, _module: tvm.IRModule, _context: Context, /) -> Placement:
         from firmwright.partition.placement import Placement
 
         return Placement()
-
-    def layout(self, _context: Context, /) -> None:
-        return None
 
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
         from firmwright.lowering.region import lower_region

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from firmwright.targets import Context, Target
+
 if TYPE_CHECKING:
     import tvm
 
@@ -13,12 +15,11 @@ if TYPE_CHECKING:
     from firmwright.partition.layouts import Layout
     from firmwright.partition.placement import Placement
     from firmwright.partition.regions import Region
-    from firmwright.targets import Context
 
 SWITCH = ("0", "1")
 
 
-class SomaDoryTarget:
+class SomaDoryTarget(Target):
     """DIANA's digital accelerator, under the name that HTVM gives it."""
 
     name = "soma_dory"
@@ -26,9 +27,6 @@ class SomaDoryTarget:
     options: Mapping[str, tuple[str, ...]] = MappingProxyType(
         {"layout_transform": SWITCH, "requant_transform": SWITCH}
     )
-    general = False
-    rewrites = ()
-    portable = False
 
     def prepare(self, module: tvm.IRModule, context: Context, /) -> tvm.IRModule:
         from firmwright.targets.soma_dory.narrow import with_int8_operands

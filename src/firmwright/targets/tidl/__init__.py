@@ -9,6 +9,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from firmwright.targets import Context, Target
 from firmwright.targets.tidl.option_table import OPTIONS
 
 if TYPE_CHECKING:
@@ -17,36 +18,28 @@ if TYPE_CHECKING:
     from firmwright.codegen.kernel import LoweredRegion
     from firmwright.partition.placement import Placement
     from firmwright.partition.regions import Region
-    from firmwright.targets import Context
 
 STAND_IN = "TIDL, without TI's tools: the network's own arithmetic in C, not TI's"
 
 
-class TidlTarget:
+class TidlTarget(Target):
     """TIDL, as TI's own compilers place operators on it."""
 
     name = "tidl"
+    core = "c7x"
     reason = "TIDL takes every operator of it"
     options = MappingProxyType({option.name: option.values for option in OPTIONS})
-    general = False
     rewrites = (
         *("RemoveMultiplyByOne", "RemovePadByZero", "RemoveCopy", "RemoveIdentityReshape"),
         *("RemoveTrainingOperators", "ConvertMaxMinToClip", "RemoveIdentityResize"),
         *("ConvertConvStride", "MergePadLayer", "RemoveIdentityClip", "EliminateCommonSubexpr"),
         "FoldBatchNorm",
     )
-    portable = False
-
-    def prepare(self, module: tvm.IRModule, _context: Context, /) -> tvm.IRModule:
-        return module
 
     def place(self, module: tvm.IRModule, context: Context, /) -> Placement:
         from firmwright.targets.tidl.placing import place_regions
 
         return place_regions(module, context)
-
-    def layout(self, _context: Context, /) -> None:
-        return None
 
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
         from firmwright.partition.nested import lower_in_layers
