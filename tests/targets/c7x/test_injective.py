@@ -17,7 +17,7 @@ from firmwright.models.relax import run_reference
 from firmwright.targets.c7x.injective import BLOCK, find_split
 from tests.targets.firmware import SANITIZERS, lowered, run_generated
 
-from .graphs import network, numbers, samples
+from .graphs import Formula, network, numbers, samples
 
 op = relax.op
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
@@ -96,9 +96,39 @@ def test_what_was_chosen_is_said() -> None:
     ],
     ids=["exp", "permute", "slice", "concat", "sum"],
 )
-def test_what_is_not_elementwise_keeps_the_default_loops(made: object, said: str) -> None:
-    (found,) = remarks(network({(2, 6, 40, 50): (made, numbers(1, 1))}))  # type: ignore[dict-item]
+def test_what_is_not_elementwise_keeps_the_default_loops(made: Formula, said: str) -> None:
+    (found,) = remarks(network({(2, 6, 40, 50): (made, numbers(1, 1))}))
     assert re.search(said, found), found
+
+
+@pytest.mark.parametrize(
+    ("shape", "made", "said"),
+    [
+        ((64,), lambda x, _: op.broadcast_to(x, (9, 64, 64)), "no input of several axes comes"),
+        ((), lambda x, _: op.add(x, x), "Default loops: it does not write an element for"),
+    ],
+    ids=["broadcast", "scalar"],
+)
+def test_what_needs_no_blocks(shape: tuple[int, ...], made: Formula, said: str) -> None:
+    (found,) = remarks(network({shape: (made, numbers(1, 1))}))
+    assert re.search(said, found), found
+
+
+def test_local_memory_has_to_hold_two_blocks_of_everything() -> None:
+    shape = (1, 8, 64, 64)
+
+    def sum_of_seven(x: relax.Expr, _constant: relax.Expr) -> relax.Expr:
+        for seed in range(6):
+            x = op.add(x, relax.const(numbers(seed, *shape)))
+        return x
+
+    data = network({shape: (sum_of_seven, numbers(1, 1))})
+    small, large = (
+        lowered(data, "relax", target="c7x", platform=name).kernels.kernels[0].remark
+        for name in ("am62a", "j721e")
+    )
+    assert "may take 262,144 bytes of 229,376 in local memory" in small
+    assert large.startswith("8 blocks of 16,384 bytes")
 
 
 @needs_gcc

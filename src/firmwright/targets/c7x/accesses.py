@@ -63,7 +63,7 @@ def elementwise(schedule: Schedule) -> Elementwise | str:
     body = schedule.get(found[0])
     variables = [v.var for v in body.iter_vars]
     if [r.min for r in body.writes[0].region] != variables:
-        return "it does not write one element after the other"
+        return "it does not write an element for each step of its loops"
     inputs, tables = [], False
     for place, read in enumerate(body.reads):
         follows = followed(read, variables)

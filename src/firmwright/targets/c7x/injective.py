@@ -147,8 +147,6 @@ def make_vectors(schedule: Schedule, found: Elementwise, outer: int) -> str:
     if found.tables:
         return "it reads a table by value"
     loops = schedule.get_loops(found.block)[outer:]
-    if not loops:
-        return "it is one element"
     inner = schedule.fuse(*loops[-min(joined_axes(found), len(loops)) :])
     length, factor = int(schedule.get(inner).extent), VECTOR // found.element_bytes
     if length % factor:
