@@ -74,7 +74,7 @@ OPTIONS: Sequence[Option] = (
         "deny_list:layer_type",
         (),
         (),
-        "operators that stay behind, as `explain` names them",
+        "operators that stay behind, as `explain` names them, or ONNX (`MaxPool`) or TFLite",
         imported=False,
     ),
     Option("deny_list:layer_name", (), (), "layers that stay behind", imported=False),
