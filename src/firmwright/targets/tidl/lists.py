@@ -18,10 +18,9 @@ from firmwright.targets.tidl.options import WIDE_RESULTS, WIDE_WEIGHTS, TidlOpti
 from firmwright.targets.tidl.rules import tidl_rules
 from firmwright.transforms.rewriting import dtype_of
 
-DENIED_TYPES, DENIED, ALLOWED = (
-    *("deny_list:layer_type", "deny_list:layer_name"),
-    "allow_list:layer_name",
-)
+DENIED_TYPES = "deny_list:layer_type"
+DENIED = "deny_list:layer_name"
+ALLOWED = "allow_list:layer_name"
 
 
 def denied_by_name(options: TidlOptions, names: set[str]) -> Objection | None:
