@@ -196,6 +196,15 @@ def test_digest_ignores_comments_order_and_spelling(load: Load) -> None:
     assert first.sha256 == second.sha256
 
 
+def test_a_list_of_an_option_is_its_entries(load: Load) -> None:
+    recipes = [
+        load(f"model: net.onnx\ntarget: [{{device: tidl, options: {{a: {written}}}}}, c]\n")
+        for written in ("[conv1, conv2]", "'conv1,conv2'")
+    ]
+    assert recipes[0].target[0].options == (("a", "conv1,conv2"),)
+    assert recipes[0].sha256 == recipes[1].sha256
+
+
 def test_digest_ignores_the_folder(load: Load, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "net.onnx").touch()

@@ -95,4 +95,6 @@ def _device_of_mapping(entry: Any) -> DeviceSpec | None:
 
 def _option_text(value: Any) -> str:
     # One spelling for `-fast=1` and `fast: true`, because the recipe's digest covers it.
+    if isinstance(value, list):
+        return ",".join(str(entry) for entry in value)
     return str(int(value)) if isinstance(value, bool) else str(value)

@@ -76,11 +76,10 @@ def test_a_preset_knows_what_the_chip_has_not() -> None:
     assert read("j721e", preset="tidlrunner").values[scales] == 1
 
 
-def test_the_import_tool_is_told_everything_but_what_places_layers() -> None:
-    told = read(advanced_options__mixed_precision_factor="1.25", min_macs="5").imported
-    assert told[ADVANCED + "mixed_precision_factor"] == 1.25
-    assert told["tensor_bits"] == 8
-    assert not {"min_macs", "max_num_subgraphs", "preset", "deny_list:layer_type"} & set(told)
+def test_a_number_may_have_decimals_where_its_option_takes_them() -> None:
+    factor = ADVANCED + "mixed_precision_factor"
+    assert read().values[factor] == -1
+    assert read(advanced_options__mixed_precision_factor="1.25").values[factor] == 1.25
 
 
 @pytest.mark.parametrize(

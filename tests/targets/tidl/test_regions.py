@@ -127,8 +127,12 @@ def test_a_region_has_32_inputs_and_outputs_at_most(build: Any, rule: str, verb:
 
 
 def test_the_users_lists_decide() -> None:
-    denied = placed(network(line), deny_list__layer_type="max_pool2d")
-    assert names(denied) == [["a"], ["gv"]]
+    for max_pool in ("max_pool2d", "MaxPool", "MAX_POOL_2D"):
+        denied = placed(network(line), deny_list__layer_type=max_pool)
+        assert names(denied) == [["a"], ["gv"]]
+        rule = "deny_list:layer_type"
+        assert sentences(denied)[rule] == f"the target's {rule} names '{max_pool}'"
+    assert names(placed(network(line), deny_list__layer_type="Conv")) == [["b"]]
     assert names(placed(network(line), deny_list__layer_name="a, b")) == [["gv"]]
     allowed = placed(network(line), allow_list__layer_name="b")
     assert names(allowed) == [["b"]]
@@ -139,7 +143,7 @@ def test_the_users_lists_decide() -> None:
     ("options", "message"),
     [
         ({"deny_list__layer_name": "aa"}, "deny_list:layer_name: the network has no 'aa'"),
-        ({"deny_list__layer_type": "maxpool2d"}, "no 'maxpool2d'; did you mean 'max_pool2d'"),
+        ({"deny_list__layer_type": "max_pol2d"}, "no 'max_pol2d'; did you mean 'max_pool2d'"),
         ({"max_num_subgraphs": "few"}, "max_num_subgraphs is a whole number from 1 on, not 'few'"),
         (
             {"deny_list__layer_name": "a", "allow_list__layer_name": "b"},

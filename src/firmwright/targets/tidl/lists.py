@@ -9,17 +9,18 @@ from tvm import relax
 from firmwright.errors import UserError, did_you_mean
 from firmwright.models.interface import is_source_name
 from firmwright.partition.grouping import Group
+from firmwright.partition.outline import same_kind
 from firmwright.partition.placement import Objection
 from firmwright.targets.tidl.facts import bits_of, kind_of, weights_dtype
 from firmwright.targets.tidl.layers import computing_operators, names_of
 from firmwright.targets.tidl.option_table import OPTIONS
 from firmwright.targets.tidl.options import WIDE_RESULTS, WIDE_WEIGHTS, TidlOptions
+from firmwright.targets.tidl.rules import tidl_rules
 from firmwright.transforms.rewriting import dtype_of
 
-DENIED_TYPES, DENIED, ALLOWED = (
-    *("deny_list:layer_type", "deny_list:layer_name"),
-    "allow_list:layer_name",
-)
+DENIED_TYPES = "deny_list:layer_type"
+DENIED = "deny_list:layer_name"
+ALLOWED = "allow_list:layer_name"
 
 
 def denied_by_name(options: TidlOptions, names: set[str]) -> Objection | None:
@@ -33,7 +34,14 @@ def denied_by_name(options: TidlOptions, names: set[str]) -> Objection | None:
 
 
 def denied_by_type(options: TidlOptions, kind: str) -> Objection | None:
-    return denied_by_list(DENIED_TYPES, kind) if kind in options.names(DENIED_TYPES) else None
+    denied = [entry for entry in options.names(DENIED_TYPES) if means(entry, kind)]
+    return denied_by_list(DENIED_TYPES, denied[0]) if denied else None
+
+
+def means(entry: str, kind: str) -> bool:
+    """Tell whether a type of a list is this kind: by the name here, or by ONNX's or TFLite's."""
+    known = entry in tidl_rules().operators
+    return entry == kind or (not known and same_kind(entry, kind.removeprefix("depthwise_")))
 
 
 def denied_by_list(rule: str, entry: str) -> Objection:
@@ -53,10 +61,11 @@ def check_lists(
     for option in OPTIONS:
         if not isinstance(option.default, tuple):
             continue
-        known = types if option.name == DENIED_TYPES else names
         for entry in options.names(option.name):
-            if entry not in known:
-                telling = types if option.name == DENIED_TYPES else filter(is_source_name, layers)
+            by_type = option.name == DENIED_TYPES
+            known = any(means(entry, kind) for kind in types) if by_type else entry in names
+            if not known:
+                telling = types if by_type else filter(is_source_name, layers)
                 hint = did_you_mean(entry, telling)
                 raise UserError(f"target: tidl: {option.name}: the network has no '{entry}'{hint}")
     values = {b.var: b.value for b in bindings}

@@ -20,13 +20,12 @@ SWITCH = ("0", "1")
 
 @dataclass(frozen=True)
 class Option:
-    """One option; ``imported`` where TI's import tool is told, not only the placing of layers."""
+    """One option: its name, what it is where nothing sets it, what it may be, and what it means."""
 
     name: str
     default: Value
     values: Values
     meaning: str
-    imported: bool = True
 
 
 def advanced(name: str, default: Value, values: Values, meaning: str) -> Option:
@@ -39,7 +38,6 @@ OPTIONS: Sequence[Option] = (
         "tidl-tools",
         ("tidl-tools", "compile_relay", "tidlrunner", "tvmc"),
         "whose defaults those options have that are not stated",
-        imported=False,
     ),
     Option(
         "tensor_bits",
@@ -61,24 +59,21 @@ OPTIONS: Sequence[Option] = (
         16,
         Numbers(1),
         "regions that stay, those with most multiply-accumulates",
-        imported=False,
     ),
     Option(
         "min_macs",
         0,
         Numbers(0),
         "multiply-accumulates that a region has at least (not one of TI's)",
-        imported=False,
     ),
     Option(
         "deny_list:layer_type",
         (),
         (),
-        "operators that stay behind, as `explain` names them",
-        imported=False,
+        "operators that stay behind, as `explain` names them, or ONNX (`MaxPool`) or TFLite",
     ),
-    Option("deny_list:layer_name", (), (), "layers that stay behind", imported=False),
-    Option("allow_list:layer_name", (), (), "the only layers that do not", imported=False),
+    Option("deny_list:layer_name", (), (), "layers that stay behind"),
+    Option("allow_list:layer_name", (), (), "the only layers that do not"),
     advanced("calibration_frames", 20, Numbers(1), "samples that TIDL calibrates with"),
     advanced("calibration_iterations", 50, Numbers(1), "rounds of its calibration"),
     advanced(
@@ -104,9 +99,6 @@ OPTIONS: Sequence[Option] = (
         Numbers(1, decimal=True, besides=("-1",)),
         "how many times as long as with 8 bits a network may take for TIDL to choose layers of 16 "
         "bits itself; -1 for none. The stand-in does not follow that choice",
-    ),
-    advanced(
-        "prequantized_model", 0, SWITCH, "take scales from the model, without a calibration"
     ),
     advanced("add_data_convert_ops", 0, ("0", "1", "2", "3"), "TIDL converts 1 inputs, 2 outputs, "
              "3 both"),

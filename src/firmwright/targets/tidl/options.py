@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from firmwright.errors import UserError, did_you_mean
 from firmwright.partition.rules import objections
@@ -21,11 +22,6 @@ class TidlOptions:
     """What is asked of TIDL: by name the value of every option of the table, stated or not."""
 
     values: Mapping[str, Value]
-
-    @property
-    def imported(self) -> dict[str, Value]:
-        """What TI's import tool is told, in the order of the table."""
-        return {option.name: self.values[option.name] for option in OPTIONS if option.imported}
 
     def number(self, name: str) -> int:
         """Return the value of an option that is a whole number."""
@@ -64,18 +60,22 @@ def read_options(context: Context) -> TidlOptions:
     if "allow_list:layer_name" in stated and any(k.startswith("deny_list") for k in stated):
         raise UserError("target: tidl takes an allow_list or deny_lists, not both")
     chip = context.platform.accelerators["tidl"]
-    tensor_bits = stated.get("tensor_bits", table["tensor_bits"].default)
     rest = context.rest.name if context.rest else ""
-    facts = {**chip, "tensor_bits": tensor_bits, "rest": rest}
+    values = completed(stated, {**chip, "rest": rest})
+    facts = {**chip, **{name.rpartition(":")[2]: as_fact(v) for name, v in values.items()}}
+    for objection in objections(tidl_rules().options, facts):
+        raise UserError(f"target: tidl: {objection.sentence}")
+    return TidlOptions(values)
+
+
+def completed(stated: Mapping[str, Value], facts: Mapping[str, Any]) -> dict[str, Value]:
+    """Return the value of every option: the stated one, else the preset's, else the table's."""
     values = {option.name: option.default for option in OPTIONS}
+    facts = {"tensor_bits": values["tensor_bits"], **facts, **stated}
     for defaults in PRESETS[str(stated.get("preset", values["preset"]))]:
         if all(facts[fact] in wanted for fact, wanted in defaults.where.items()):
             values.update(defaults.values)
-    values.update(stated)
-    found = {**chip, **{name.rpartition(":")[2]: as_fact(v) for name, v in values.items()}}
-    for objection in objections(tidl_rules().options, found):
-        raise UserError(f"target: tidl: {objection.sentence}")
-    return TidlOptions(values)
+    return {**values, **stated}
 
 
 def value_of(option: Option, text: str) -> Value:
