@@ -134,10 +134,13 @@ def only_changes_sign(call: relax.Expr) -> bool:
 
 def is_step(step: str, call: relax.Expr, bound: Bindings) -> bool:
     """Tell whether an operator is this step, with constants that the DLA takes."""
-    if short_name(call) != step or step == "relu":
-        return short_name(call) == step
+    kind = short_name(call)
+    if step == "relu":
+        return kind == "relu" or (kind == "clip" and limits(call) == [0, 127])
+    if kind != step:
+        return False
     if step == "clip":
-        return [int(limit.value) for limit in call.args[1:]] == [-128, 127]
+        return limits(call) == [-128, 127]
     if step == "astype":
         return str(call.attrs.dtype) == "int8"
     values = constant(call.args[1], bound)
@@ -145,6 +148,10 @@ def is_step(step: str, call: relax.Expr, bound: Bindings) -> bool:
         return False
     by_channel = step != "right_shift" and values.ndim == 4 and values.shape[1] == values.size
     return by_channel or values.size == 1
+
+
+def limits(clip: relax.Expr) -> list[int]:
+    return [int(limit.value) for limit in clip.args[1:]]
 
 
 def constant(value: relax.Expr, bound: Bindings) -> npt.NDArray[Any] | None:
@@ -202,7 +209,7 @@ def lower_convolution(
 def job_of(function: relax.Function) -> Job:
     """Read a region: its own weights, and the normalisation folded to two numbers a channel."""
     bound = {b.var: b for block in function.body.blocks for b in block.bindings}
-    calls = {short_name(b.value): b.value for b in bound.values()}
+    calls = {short_name(b.value): b.value for b in bound.values()}  # of two clips, the last
     convolution = calls["conv2d"]
     before, after = static_shape(convolution.args[0]), static_shape(convolution)
     weights = constant_array(convolution.args[1])
@@ -226,7 +233,7 @@ def job_of(function: relax.Function) -> Job:
         "stride": int(convolution.attrs.strides[0]),
         "pad_top": pad_top, "pad_left": pad_left,
         "shift": int(constant_array(calls["right_shift"].args[1])),
-        "relu": int("relu" in calls),
+        "relu": int("relu" in calls or limits(calls["clip"]) == [0, 127]),
     }  # fmt: skip
     return Job(arrays, numbers, prod(before), prod(after))
 

@@ -9,15 +9,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from tvm import relax
 
+from firmwright.builder import Graph
 from firmwright.cycles.timeline import LayerCycles, Timeline
 from firmwright.partition import Partition
 from firmwright.partition.regions import COPY
 from firmwright.records import read_arrays, read_record
+from firmwright.targets import Context
+from firmwright.targets.own import load_own_target
+from firmwright.toolchain import load_platform
 
 from ..e2e.conftest import ROOT, Repository
 
 EXAMPLE = ROOT / "examples" / "arm_dsp_dla"
+CONTEXT = Context(load_platform("shared.yaml", EXAMPLE), "onnx", {})
 
 
 @pytest.fixture(scope="module")
@@ -139,3 +145,25 @@ def test_results_are_wrong_where_a_wait_is_missing(chip: Repository) -> None:
     failed = chip.doit("build", "recipe=detector.yaml", "platform=host.yaml")
     template.write_text(text)
     assert failed.returncode != 0 and "differ" in failed.stdout + failed.stderr
+
+
+def test_each_device_says_what_it_does_not_take() -> None:
+    graph = Graph()
+    x = graph.input("x", (1, 4, 20, 20))
+    taken = graph.conv2d(x, "taken", np.ones((4, 4, 3, 3), "int8"), act=True)
+    apart = graph.depthwise_conv2d(taken, "apart", np.ones((4, 1, 3, 3), "int8"))
+    wide = graph.conv2d(apart, "wide", np.ones((4, 4, 9, 9), "int8"), strides=(3, 3))
+    real = graph.emit(relax.op.astype(wide, "float32"), "real")
+    module = graph.output(graph.emit(relax.op.argsort(real), "order")).module()
+    dla, dsp = (
+        load_own_target(name, f"{name}:{name.upper()}", EXAMPLE).place(module, CONTEXT)
+        for name in ("dla", "dsp")
+    )
+    assert [len(composite.variables) for composite in dla.composites] == [5]
+    assert {o.sentence for found in dla.objections.values() for o in found} == {
+        "it has 4 groups, dilation [1, 1], layout NCHW; the DLA takes 1, 1, NCHW",
+        "its kernel is [9, 9]; the DLA takes sides up to 7",
+        "its strides are [3, 3]; the DLA takes [1, 1] and [2, 2]",
+    }
+    sentences = {o.sentence for found in dsp.objections.values() for o in found}
+    assert "it computes float32; the DSP has integers of up to 32 bits" in sentences

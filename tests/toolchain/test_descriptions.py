@@ -171,6 +171,20 @@ def test_an_accelerator_of_a_platform_without_it_is_refused(tmp_path: Path) -> N
         load_platform("mine.yaml", relative_to=tmp_path)
 
 
+def test_a_device_of_your_own_has_any_numbers_and_memories_that_there_are(tmp_path: Path) -> None:
+    own = "accelerators: {npu: {kind: third, cache: 2 KiB, lanes: 4, memories: [ram]}}\n"
+    (tmp_path / "mine.yaml").write_text(PLATFORM + own)
+    numbers = load_platform("mine.yaml", relative_to=tmp_path).accelerators["npu"]
+    assert numbers == {"kind": "third", "cache": 2048, "lanes": 4, "memories": ["ram"]}
+    (tmp_path / "mine.yaml").write_text(PLATFORM + own.replace("[ram]", "[ram, rom]"))
+    with pytest.raises(DiagnosticError) as caught:
+        load_platform("mine.yaml", relative_to=tmp_path)
+    assert str(caught.value) == (
+        "mine.yaml:11:75: accelerators.npu.memories[1]: no memory 'rom' for what a device writes; "
+        "did you mean 'ram'?"
+    )
+
+
 def test_a_host_stands_in_with_the_accelerators_of_the_platform() -> None:
     chip, machine = load_platform("j721s2"), load_platform("host")
     stand_in = on_host(chip)

@@ -7,6 +7,7 @@ with nothing to do never pays for the import of jsonschema; a user's own file is
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from firmwright.errors import UserError, did_you_mean
+from firmwright.errors import DiagnosticError, UserError, did_you_mean
+from firmwright.schema_check import Finding
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -22,11 +24,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DescriptionKind:
-    """One kind of description: what it is called, and where in the package its files lie."""
+    """One kind of description: what it is called, and where in the package its files lie.
+
+    ``check`` finds what a schema cannot know.
+    """
 
     noun: str
     folder: str
     schema: str
+    check: Callable[[Mapping[str, Any]], Iterator[Finding]] = lambda _: iter(())
 
     def names(self) -> tuple[str, ...]:
         """Return the names of the package's own descriptions, sorted."""
@@ -57,7 +63,11 @@ class DescriptionKind:
         from firmwright.documents import load_document
 
         place = (relative_to or Path()) / path
-        return load_document(place, self.load_schema(), shown_as=path).data
+        document = load_document(place, self.load_schema(), shown_as=path)
+        found = [document.diagnostic(f.pointer, f.message) for f in self.check(document.data)]
+        if found:
+            raise DiagnosticError(found)
+        return document.data
 
     def _folder(self) -> Traversable:
         return files("firmwright.toolchains").joinpath(*self.folder.split("/"))

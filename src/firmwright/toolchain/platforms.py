@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from firmwright.errors import UserError
+from firmwright.errors import UserError, did_you_mean
+from firmwright.schema_check import Finding
 from firmwright.toolchain.descriptions import DescriptionKind
 from firmwright.toolchain.timing import Timing, read_timing
 
-PLATFORMS = DescriptionKind("platform", "platforms", "platform.schema.json")
 
+def unknown_memories(data: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield the memories of accelerators that the platform does not have, or that none writes."""
+    known = {name: None for name in data.get("memories", {}) if name != "flash"}
+    for device, numbers in data.get("accelerators", {}).items():
+        reached = numbers.get("memories", ()) if isinstance(numbers, dict) else ()
+        for index, name in enumerate(reached):
+            if known and name not in known:
+                message = f"no memory '{name}' for what a device writes{did_you_mean(name, known)}"
+                yield Finding(("accelerators", device, "memories", index), message)
+
+
+PLATFORMS = DescriptionKind("platform", "platforms", "platform.schema.json", check=unknown_memories)
+
+_SIZE = re.compile(r"(\d+) ?(B|KiB|MiB|GiB)")
 _UNITS = {"B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 
 
@@ -126,7 +140,7 @@ def parse_size(size: int | str) -> int:
     """Return a size in bytes, given as a number of bytes or as ``4 MiB`` (B, KiB, MiB, GiB)."""
     if isinstance(size, int):
         return size
-    match = re.fullmatch(r"(\d+) ?(B|KiB|MiB|GiB)", size)
+    match = _SIZE.fullmatch(size)
     if match is None:
         raise ValueError(f"not a size: {size!r}")
     return int(match[1]) * _UNITS[match[2]]
@@ -139,7 +153,10 @@ def _accelerator(device: str, entry: str | Mapping[str, Any]) -> Mapping[str, An
         if device not in other.accelerators:
             raise UserError(f"accelerators: platform '{entry}' has no {device}")
         return other.accelerators[device]
-    return {key: parse_size(v) if isinstance(v, str) else v for key, v in entry.items()}
+    sizes = {
+        k: parse_size(v) for k, v in entry.items() if isinstance(v, str) and _SIZE.fullmatch(v)
+    }
+    return {**entry, **sizes}
 
 
 def _memory(entry: Mapping[str, Any]) -> Memory:
