@@ -4,7 +4,8 @@
 
 Each recipe is built with its `target` and its `compare` for every chip; both firmwares run on the
 recipe's sample and are compared with the quantised network in ONNX Runtime. Crossings, bytes and
-times are modelled. MobileNetV1 is also asked for batches.
+times are modelled. MobileNetV1 is also asked for batches. Rows that are the same on the host and as
+a Linux program share a line.
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ BATCHES = {"mobilenet-am62a": (4, 16)}
 CHIPS = ("j721e", "j721s2", "am62a")
 MIXES = ("tidl, c", "tidl, c7x")
 HEADER = (
-    "| network | bits | batch wanted | fits | chip | built for | target | values that differ "
+    "| network | bits | batch wanted | fits | chip | target | values that differ "
     "| largest difference | regions on TIDL | MACs on TIDL, % | crossings | bytes across "
-    "| modelled, us |\n"
+    "| modelled, us | built for |\n"
     "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
 )
+
+Row = tuple[str | int, ...]
 
 
 def with_bits(recipe: str, bits: int, folder: Path) -> Path:
@@ -47,7 +50,7 @@ def with_bits(recipe: str, bits: int, folder: Path) -> Path:
     return path
 
 
-def rows(path: Path, bits: int, batch: int, chip: str, for_device: bool) -> Iterator[str]:
+def rows(path: Path, bits: int, batch: int, chip: str, for_device: bool) -> Iterator[Row]:
     """Build and run both mixes, without artifacts and bundle, and yield a row of each."""
     outdir = path.with_suffix("")
     own, other = (mix.replace("tidl", f"tidl -tensor_bits={bits}") for mix in MIXES)
@@ -65,13 +68,12 @@ def rows(path: Path, bits: int, batch: int, chip: str, for_device: bool) -> Iter
         regions = read(results / "partition" / "partition.json")["regions"]
         taken = [region for region in regions if region["device"] == "tidl"]
         cost = costs[side]
-        cells = [
+        yield (
             path.stem.rpartition("-")[0],
             bits,
             batch,
             run["batch"],
             chip,
-            "aarch64" if for_device else "host",
             f"`{mix}`",
             f"{run['agreement']['differences']} of {run['agreement']['elements']}",
             f"{run['agreement']['max_difference']:g}",
@@ -80,8 +82,7 @@ def rows(path: Path, bits: int, batch: int, chip: str, for_device: bool) -> Iter
             cost["crossings"],
             f"{cost['bytes']:,}",
             f"{cost['work_us'] + cost['calls_us']:,.0f}",
-        ]
-        yield f"| {' | '.join(str(c) for c in cells)} |"
+        )
 
 
 def read(path: Path) -> Any:
@@ -95,20 +96,23 @@ def main() -> None:
     options = parser.parse_args()
     folder = options.outdir or Path(tempfile.mkdtemp())
     folder.mkdir(parents=True, exist_ok=True)
-    print(HEADER)
     shutil.copy(ROOT / "recipes" / "photographs.py", folder)
-    for recipe in options.recipes:
-        for bits in (8, 16):
-            path = with_bits(recipe, bits, folder)
-            for chip, for_device in product(CHIPS, (False, True)):
-                show(rows(path, bits, 1, chip, for_device))
+    found: dict[Row, list[str]] = {}
+    for recipe, bits, chip, batch, for_device in builds(options.recipes):
+        for row in rows(with_bits(recipe, bits, folder), bits, batch, chip, for_device):
+            found.setdefault(row, []).append("aarch64" if for_device else "host")
+            print(row, file=sys.stderr, flush=True)
+    print(HEADER)
+    for row, machines in found.items():
+        print(f"| {' | '.join(map(str, row))} | {', '.join(machines)} |")
+
+
+def builds(recipes: Iterable[str]) -> Iterator[tuple[str, int, str, int, bool]]:
+    for recipe in recipes:
+        for bits, chip, for_device in product((8, 16), CHIPS, (False, True)):
+            yield recipe, bits, chip, 1, for_device
         for batch in BATCHES.get(recipe, ()):
-            show(rows(with_bits(recipe, 8, folder), 8, batch, recipe.rpartition("-")[2], True))
-
-
-def show(lines: Iterable[str]) -> None:
-    for line in lines:
-        print(line, flush=True)
+            yield recipe, 8, "am62a", batch, True
 
 
 if __name__ == "__main__":
