@@ -10,6 +10,7 @@ from tvm import relax, te
 from tvm.s_tir import Schedule
 
 from firmwright.errors import UserError
+from firmwright.lowering.library_call import library_call
 from firmwright.lowering.region import lower_region
 from firmwright.lowering.schedule import default_loops
 from firmwright.lowering.strategies import Strategy
@@ -61,6 +62,27 @@ def test_a_schedule_alone_changes_the_loops_of_tvms_own_formula() -> None:
 
     unrolled = body(Strategy(POOL, schedule=unroll_columns), pool=2)
     assert unrolled.count("for (") == body(pool=2).count("for (") - 1
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_library_s_function_is_called_between_what_it_reads_and_what_reads_it(
+    alone: bool,
+) -> None:
+    """The other formula reads what the call reads, and stands behind it all the same."""
+
+    def called(x: te.Tensor) -> te.Tensor:
+        shape = (1, 2, 2, 2)
+        if alone:
+            return library_call("own", shape, "float32", x)
+        lower = te.compute(shape, lambda n, c, h, w: x[n, c, 2 * h, 2 * w] - tvm.tirx.const(0.5))
+        higher = library_call("own", shape, "float32", lower)
+        return te.compute(shape, lambda *i: higher(*i) + lower(*i))
+
+    found = body(Strategy(POOL, lambda builder, call: builder.call_te(called, call.args[0])))
+    before, after = found.split("own(&tensor_0, &tensor_1);")
+    assert ("- 0.5f" in before) is not alone
+    assert "output[" not in before
+    assert ("output[" in after) is not alone
 
 
 def test_what_a_strategy_of_tvms_raises_names_the_operator() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import tvm
 from tvm import te, tirx
 from tvm.s_tir import SBlock, SBlockRealize
+from tvm_ffi import structural_map
 
 
 def library_call(function: str, shape: Sequence[int], dtype: str, *inputs: te.Tensor) -> te.Tensor:
@@ -44,3 +45,15 @@ def statement(function: str, ins: Sequence[Any], outs: Sequence[Any]) -> tirx.St
 def whole(buffers: Sequence[Any]) -> list[tirx.BufferRegion]:
     zero = tirx.const(0, "int64")
     return [tirx.BufferRegion(b, [tvm.ir.Range(zero, n) for n in b.shape]) for b in buffers]
+
+
+def with_open_calls(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Take away the block that TVM puts around a call: it says that nothing is read or written."""
+
+    def opened(block: SBlock) -> SBlock:
+        inner = block.body
+        silent = not (block.reads or block.writes or block.iter_vars or block.alloc_buffers)
+        around = silent and block.name_hint != "root" and isinstance(inner, SBlockRealize)
+        return inner.block if around else block
+
+    return function.with_body(structural_map(function.body, (SBlock, opened)))

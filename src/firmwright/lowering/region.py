@@ -22,6 +22,7 @@ from firmwright.codegen.kernel import Kernel, LoweredRegion, Parameter
 from firmwright.errors import UserError, first_line
 from firmwright.lowering import selection
 from firmwright.lowering.integer_arithmetic import with_integer_arithmetic
+from firmwright.lowering.library_call import with_open_calls
 from firmwright.lowering.rounding import OnnxRounding, Rounding
 from firmwright.lowering.schedule import Scheduled, schedule_region
 from firmwright.lowering.sixteen_bit_floats import stored_bits, with_stored_bits
@@ -80,7 +81,8 @@ def lower_with_tvm(
     module = legalization.apply(module)
     refuse_unlowered(module[region.name])
     module, constants = lift_constants(module, region.name)
-    function = with_wrapping_casts(with_infinite_starts(fuse(module, region.name)))
+    function = with_open_calls(fuse(module, region.name))
+    function = with_wrapping_casts(with_infinite_starts(function))
     scheduled = legalization.scheduler(scheduler)(with_stored_bits(function))
 
     roles = [name for name, _ in constants]
