@@ -39,9 +39,11 @@ def library_files(job: Job) -> list[Path]:
 
 def more_archives(job: Job) -> list[Path]:
     """Return the archives that the environment adds for a network with regions on a C7x."""
+    if all(device.name != "c7x" for device in job.recipe.target):
+        return []
     from firmwright.toolchain.libraries import more_archives
 
-    return more_archives() if any(d.name == "c7x" for d in job.recipe.target) else []
+    return more_archives()
 
 
 def linked_archives(job: Job, like: Path) -> list[Path]:
