@@ -230,6 +230,7 @@ def test_batch_normalisation_goes_into_weights_and_bias(build: Build) -> None:
     "build",
     [
         lambda x: normalised(conv(x), 6, training=True),
+        lambda x: normalised(conv(x), 6, axis=3),
         lambda x: normalised(relax.op.nn.relu(conv(x)), 6),
         lambda x: normalised(relax.op.add(conv(x), constant(1, 1, 7, 6)), 6),
     ],
