@@ -14,8 +14,7 @@ from doit import doit_cmd, get_var
 from firmwright.errors import Diagnostic, DiagnosticError, UserError, did_you_mean
 from firmwright.recipe import Catalogue, KnownDevice, Recipe, load_recipe
 from firmwright.recipe.recipe import is_platform_file, lock_path
-from firmwright.targets import Device, Target, load_mix, load_target, target_names
-from firmwright.targets.own import load_own_target, template_folder
+from firmwright.targets import Device, load_mix, load_target, target_names
 from firmwright.toolchain import (
     Build,
     Platform,
@@ -28,6 +27,7 @@ from firmwright.toolchain import (
 )
 
 from .compilers import settings_of
+from .devices import device_files, own_targets
 
 if TYPE_CHECKING:
     from firmwright.data.samples import Place
@@ -207,21 +207,9 @@ class Job:
         return [self.recipe.resolve(platform)] if is_platform_file(platform) else []
 
     @property
-    def device_templates(self) -> dict[str, Path]:
-        """Return the folder of templates of each device that the recipe brings along."""
-        folder = self.recipe.path.parent
-        return {name: template_folder(ref, folder) for name, ref in self.recipe.devices}
-
-    @property
     def device_files(self) -> list[Path]:
-        """Return the files of the devices that the recipe brings along: modules and templates."""
-        from firmwright.models.python_source import source_files
-
-        modules = [reference.partition(":")[0] for _, reference in self.recipe.devices]
-        files = {file for m in modules for file in source_files(m, self.recipe.path.parent)}
-        for name, folder in self.device_templates.items():
-            files.update((folder / name).rglob("*.j2"))
-        return sorted(files)
+        """Return the files of the devices that do not come with firmwright."""
+        return device_files(self.recipe)
 
     @property
     def class_files(self) -> list[Path]:
@@ -327,12 +315,6 @@ def make_job(recipe: Recipe, root: Path, several: bool) -> Job:
     alone = get_var("outdir") is not None and not several
     module = module_build(platform, recipe.target[-1].name)
     return Job(recipe, platform, build, root if alone else root / recipe.name, module)
-
-
-def own_targets(recipe: Recipe) -> dict[str, Target]:
-    """Import the devices that the recipe brings along."""
-    folder = recipe.path.parent
-    return {name: load_own_target(name, reference, folder) for name, reference in recipe.devices}
 
 
 def refuse_missing_devices(recipe: Recipe, platform: Platform) -> None:

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .devices import template_folders
 from .extensions import library_files
 from .jobs import Job
 from .network import cores
@@ -92,7 +93,8 @@ def run(job: Job, folder: Path) -> None:
         cores=cores_of(cores(job)),
         libraries=tuple(library_files(job)),
     )
-    variables = write_project(network, job.build, folder, tuple(job.device_templates.values()))
+    own_templates = tuple(template_folders(job.recipe).values())
+    variables = write_project(network, job.build, folder, own_templates)
     if job.module:
         write_module(variables, job.module, job.recipe.target[-1].name, folder)
     if not job.platform.emulators:

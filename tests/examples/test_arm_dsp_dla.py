@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from firmwright.targets import Context
 from firmwright.targets.own import load_own_target
 from firmwright.toolchain import load_platform
 
-from ..e2e.conftest import ROOT, Repository
+from ..e2e.conftest import ROOT, Repository, ran
 
 EXAMPLE = ROOT / "examples" / "arm_dsp_dla"
 CONTEXT = Context(load_platform("shared.yaml", EXAMPLE), "onnx", {})
@@ -167,3 +168,27 @@ def test_each_device_says_what_it_does_not_take() -> None:
     }
     sentences = {o.sentence for found in dsp.objections.values() for o in found}
     assert "it computes float32; the DSP has integers of up to 32 bits" in sentences
+
+
+def test_a_device_that_another_package_installs_brings_its_templates(tmp_path: Path) -> None:
+    site, folder = tmp_path / "site", tmp_path / "recipes"
+    shutil.copytree(EXAMPLE, site)
+    folder.mkdir()
+    for name in ("network.py", "shared.yaml"):
+        (site / name).rename(folder / name)
+    info = site / "chip-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: chip\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[firmwright.targets]\ndla = installed:DLA\n")
+    (site / "installed.py").write_text("import dla\n\nDLA = dla.DLA()\n")
+    repository = Repository(folder, {**os.environ, "PYTHONPATH": str(site)})
+    repository.write("dodo.py", "from firmwright.tasks.dodo import *\n")
+    recipe = (EXAMPLE / "detector.yaml").read_text().replace('"dla, dsp, c"', '"dla, c"')
+    lines = [line for line in recipe.splitlines() if not line.startswith("devices")]
+    repository.write("detector.yaml", "\n".join(lines))
+    done = repository.doit("sources", "recipe=detector.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (folder / "build/detector/shared/sources/fw_dla.c").is_file()
+    template = site / "templates/dla/fw_dla.h.j2"
+    template.write_text(template.read_text().replace("The DLA as", "The accelerator as"))
+    assert "sources" in ran(repository.doit("sources", "recipe=detector.yaml").stdout)
