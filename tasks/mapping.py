@@ -51,7 +51,7 @@ def layers(job: Job) -> tuple[ModelledLayer, ...]:
         read_record(job.folder("partition") / "partition.json", Partition),
         read_record(job.folder("kernels") / "kernels.json", Kernels),
         job.platform.timing,
-        job.recipe.target[-1].name,
+        {device.name: device.target.core for device in job.mix},
         f"{job.recipe.c_prefix}_run",
     )
 

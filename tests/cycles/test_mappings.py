@@ -16,14 +16,14 @@ from firmwright.toolchain.timing import Engine, Timing
 
 TIMING = Timing(
     call_us=500,
-    processor="c",
     engines={
-        "c": Engine("arm", 2000, 0.5, 0.5, 2),
-        "tidl": Engine("c7x", 1000, 400, 100, 10),
-        "c7x": Engine("c7x", 1000, 4, 4, 10),
+        "c": Engine(2000, 0.5, 0.5, 2),
+        "tidl": Engine(1000, 400, 100, 10),
+        "c7x": Engine(1000, 4, 4, 10),
     },
     unverified=("call_us",),
 )
+CORES = {"tidl": "c7x", "c": "", "c7x": "c7x"}
 
 
 def region(name: str, device: str, reads: str, writes: str, macs: int = 0) -> Region:
@@ -46,8 +46,12 @@ def network(rest: str, dtype: str = "int8") -> tuple[Partition, Kernels]:
     return Partition(("a",), ("e",), tuple(tensors), regions), Kernels(tuple(kernels))
 
 
+def cores(rest: str) -> dict[str, str]:
+    return {device: CORES[device] for device in ("tidl", rest)}
+
+
 def costs(rest: str, dtype: str = "int8") -> dict[str, Cost]:
-    layers = modelled_layers(*network(rest, dtype), TIMING, rest, "network_run")
+    layers = modelled_layers(*network(rest, dtype), TIMING, cores(rest), "network_run")
     return {layer.name: layer.cost for layer in layers}
 
 
@@ -78,14 +82,14 @@ def test_what_a_device_says_of_its_cycles_goes_first() -> None:
     partition, kernels = network("c7x")
     conv, table_, dense = kernels.kernels
     kernels = Kernels((conv, replace(table_, cycles=Cycles(3000, 100, 0)), dense))
-    layers = modelled_layers(partition, kernels, TIMING, "c7x", "network_run")
+    layers = modelled_layers(partition, kernels, TIMING, cores("c7x"), "network_run")
     assert layers[1].cost.work_us == 3.1
 
 
 def test_both_mappings_side_by_side() -> None:
     mixes = ("tidl, c", "tidl, c7x")
     own, other = (
-        modelled_layers(*network(rest), TIMING, rest, "network_run") for rest in ("c", "c7x")
+        modelled_layers(*network(rest), TIMING, cores(rest), "network_run") for rest in ("c", "c7x")
     )
     found = compare_mappings(own, mixes[0], other, mixes[1], TIMING.unverified)
     assert [row.sources for row in found.layers] == [("conv",), ("table",), ("dense",), ()]
@@ -111,5 +115,4 @@ def test_a_platforms_timing_knows_its_devices_and_names_what_is_assumed(name: st
     platform = load_platform(name)
     assert platform.timing is not None
     assert {"c", *platform.accelerators} <= set(platform.timing.engines)
-    assert platform.timing.processor in platform.timing.engines
     assert "call_us" in platform.timing.unverified

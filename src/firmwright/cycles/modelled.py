@@ -9,7 +9,7 @@ is called by it, with the network's inputs and outputs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from firmwright.codegen.kernel import Kernel, Kernels
@@ -48,16 +48,20 @@ class ModelledLayer:
 
 
 def modelled_layers(
-    partition: Partition, kernels: Kernels, timing: Timing, running: str, run_function: str
+    partition: Partition,
+    kernels: Kernels,
+    timing: Timing,
+    cores: Mapping[str, str],
+    run_function: str,
 ) -> tuple[ModelledLayer, ...]:
     """Return the cost of one inference by region, in order of execution, then that of its call.
 
-    ``running`` is the device that the run function runs on. Raises UserError for a device whose
-    speed the platform does not state.
+    ``cores`` has the core of each device of the mix, '' for the processor's; the last device runs
+    the run function. Raises UserError for a device whose speed the platform does not state.
     """
     tensors = {tensor.name: tensor for tensor in partition.tensors}
     kernel_of = {kernel.region: kernel for kernel in kernels.kernels}
-    core = timing.engine(running).core
+    running, core = list(cores.items())[-1]
     layers = []
     for region in partition.regions:
         if region.view:
@@ -65,10 +69,10 @@ def modelled_layers(
         engine = timing.engine(region.device)
         ports = [tensors[name] for name in (*region.inputs, *region.outputs)]
         work = work_us(region, ports, kernel_of[region.name], engine)
-        cost = with_call(engine.core != core, ports, work, timing)
+        cost = with_call(cores[region.device] != core, ports, work, timing)
         layers.append(ModelledLayer(region.name, region.device, region.sources, cost))
     ports = [tensors[name] for name in (*partition.inputs, *partition.outputs)]
-    call = with_call(core != timing.engine(timing.processor).core, ports, 0.0, timing)
+    call = with_call(core != "", ports, 0.0, timing)
     return (*layers, ModelledLayer(run_function, running, (), call))
 
 

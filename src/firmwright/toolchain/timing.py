@@ -11,13 +11,12 @@ from firmwright.errors import UserError
 
 @dataclass(frozen=True)
 class Engine:
-    """How fast a device works, and the ``core`` that it works on.
+    """How fast a device works.
 
     ``macs_per_cycle`` and ``macs_per_cycle_16_bit`` are multiply-accumulates of 8 and of 16 bits
     that it achieves in a cycle of ``clock_mhz``, ``bytes_per_cycle`` what it reads and writes.
     """
 
-    core: str
     clock_mhz: float
     macs_per_cycle: float
     macs_per_cycle_16_bit: float
@@ -28,12 +27,10 @@ class Engine:
 class Timing:
     """The engines by device, and the microseconds that a call from one core to another takes.
 
-    ``processor`` is the device whose core calls the network. ``unverified`` names the numbers
-    that we assume.
+    ``unverified`` names the numbers that we assume.
     """
 
     call_us: float
-    processor: str
     engines: Mapping[str, Engine]
     unverified: tuple[str, ...]
 
@@ -48,7 +45,6 @@ def read_timing(data: Mapping[str, Any]) -> Timing:
     """Read what ``platform.schema.json`` has checked."""
     return Timing(
         call_us=data["call_us"],
-        processor=data["processor"],
         engines={device: Engine(**numbers) for device, numbers in data["engines"].items()},
         unverified=tuple(data["unverified"]),
     )
