@@ -54,13 +54,13 @@ def test_platforms_and_toolchains_are_there() -> None:
     )
 
 
-@pytest.mark.parametrize(("kind", "name"), OWN, ids=lambda value: str(value))
+@pytest.mark.parametrize(("kind", "name"), OWN, ids=lambda value: getattr(value, "noun", value))
 def test_own_files_fulfil_their_schema(kind: DescriptionKind, name: str) -> None:
     document = load_document(own_file(kind, name), kind.load_schema())
     assert document.data["name"] == name
 
 
-@pytest.mark.parametrize(("kind", "name"), OWN, ids=lambda value: str(value))
+@pytest.mark.parametrize(("kind", "name"), OWN, ids=lambda value: getattr(value, "noun", value))
 def test_validation_changes_nothing(kind: DescriptionKind, name: str) -> None:
     load = load_platform if kind is PLATFORMS else load_toolchain
     assert load(name) == load(str(own_file(kind, name)))
