@@ -8,7 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Cores:
-    """Where a mix runs: the core of each device, '' for the processor, and the last device's."""
+    """Where a mix runs: the core of each device, '' for the processor, and the last device's.
+
+    A device that is not named runs on the processor, or is started by it.
+    """
 
     by_device: Mapping[str, str]
     last: str
@@ -20,7 +23,7 @@ class Cores:
 
     def calls(self, device: str) -> bool:
         """Tell whether the processor runs the network, and calls another core for this device."""
-        return not self.whole and self.by_device[device] != ""
+        return not self.whole and self.by_device.get(device, "") != ""
 
     def folders(self, devices: Collection[str], board: str) -> list[str]:
         """Return the folders of templates that carry the calls, none where there are none."""
@@ -32,7 +35,7 @@ class Cores:
 
 
 PROCESSOR = Cores({"c": ""}, "")
-"""Of a network that the processor runs alone."""
+"""Of a network that calls no other core."""
 
 
 def cores_of(mix: Mapping[str, str]) -> Cores:
