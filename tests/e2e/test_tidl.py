@@ -81,14 +81,14 @@ def test_both_mappings_run_and_their_calls_are_compared(repository: Repository) 
 
 def test_a_platform_that_does_not_state_a_devices_speed_is_told_so(repository: Repository) -> None:
     platform = (
-        (ROOT / "toolchains/platforms/am62a.yaml").read_text().replace("    c7x: {", "    x: {")
+        (ROOT / "toolchains/platforms/am62a.yaml").read_text().replace("    tidl: {", "    x: {")
     )
     repository.write("mine.yaml", platform.replace("name: am62a", "name: mine"))
     recipe = RECIPE.replace("platform: host", "platform: ./mine.yaml")
     repository.write("digits.yaml", f"{recipe}compare: tidl, c7x\n")
     done = repository.doit("build", "recipe=digits.yaml", "compile_for_device=false")
     assert done.returncode != 0
-    assert "timing: the platform states no engine for 'c7x'" in done.stdout + done.stderr
+    assert "timing: the platform states no engine for 'tidl'" in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
 
 
