@@ -58,6 +58,8 @@ def test_transfers_and_calls_are_counted(tmp_path: Path) -> None:
         "c7x_call_bytes": 2 * 2 * BYTES,
         "dma_transfers": 2 * 3 * BLOCKS,
         "dma_bytes": 2 * 3 * BYTES,
+        "stream_vectors": 0,
+        "stream_bytes": 0,
     }
     assert agree(made, execution)
 

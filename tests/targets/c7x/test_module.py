@@ -30,9 +30,9 @@ from tests.toolchain.folders import fake_cgt7x_folder
 
 from .graphs import network, numbers, samples
 
-SHAPE = (1, 8, 64, 64)
-SUM = network({SHAPE: (relax.op.add, numbers(1, *SHAPE))})
-"""Moved by the DMA in blocks: an input, a constant and the output."""
+SHAPE = (1, 56, 56, 64)
+SUM = network({SHAPE: (relax.op.add, numbers(1, 64))})
+"""The DMA moves the input and the output in blocks, a stream delivers the constant."""
 
 
 class Pointer(ctypes.Structure):

@@ -22,6 +22,7 @@ from firmwright.lowering.schedule import Scheduled, blocks, iterations, schedule
 from firmwright.models.interface import ELEMENT_BYTES
 from firmwright.targets.c7x.accesses import Elementwise, Input, elementwise
 from firmwright.targets.c7x.cost import Core, modelled_cycles
+from firmwright.targets.c7x.streams import with_streams
 from firmwright.targets.c7x.transfers import (
     DMA,
     HEADER,
@@ -65,8 +66,12 @@ def schedule_for_c7x(function: tirx.PrimFunc, core: Core) -> Scheduled:
         why_not, said = make_vectors(schedule, found, 1), described(found, split)
         made = with_transfers(with_hints(flattened(schedule.mod["main"])))
     lanes = 0 if why_not else core.vector // found.element_bytes
-    vectors = f"No vectors: {why_not}." if why_not else "The innermost loop is one vector."
     cycles = modelled_cycles(core, function, steps, lanes, bool(made.pointers))
+    if why_not:
+        vectors = f"No vectors: {why_not}."
+    else:
+        made, streams = with_streams(made)
+        vectors = f"The innermost loop is one vector. {streams}"
     return replace(made, remark=f"{said} {vectors}", cycles=cycles)
 
 

@@ -23,6 +23,8 @@ DMA = "fw_dma"
 """Annotation of a loop that copies one block."""
 VECTOR_LOOP = "fw_vector"
 """Annotation of a loop: the steps of one that is a vector, 0 of the one over vectors."""
+LANE = "lane"
+"""Name of the variable of a loop that is a vector."""
 FUNCTIONS = frozenset({"fw_dma_start", "fw_dma_wait"})
 HEADER = "fw_c7x.h"
 
@@ -186,7 +188,7 @@ def with_hints(function: tirx.PrimFunc) -> tirx.PrimFunc:
         if VECTOR_LOOP not in loop.annotations:
             return loop
         steps = int(loop.annotations[VECTOR_LOOP])
-        variable = tirx.Var("lane" if steps else "vector", loop.loop_var.ty)
+        variable = tirx.Var(LANE if steps else "vector", loop.loop_var.ty)
         body = replaced(loop.body, loop.loop_var, variable)
         plain = tirx.For(variable, loop.min, loop.extent, loop.kind, body)
         return tirx.SeqStmt([evaluated("FW_VECTOR_LOOP", steps), plain]) if steps else plain
