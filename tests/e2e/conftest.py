@@ -88,6 +88,14 @@ def new_repository(folder: Path) -> Repository:
     return repository
 
 
+def repository_of_example(name: str, folder: Path) -> Repository:
+    """Return a copy of the example's folder as a repository of its own."""
+    shutil.copytree(ROOT / "examples" / name, folder / name)
+    repository = Repository(folder / name)
+    repository.write("dodo.py", "from firmwright.tasks.dodo import *\n")
+    return repository
+
+
 @pytest.fixture
 def repository(tmp_path: Path) -> Repository:
     return new_repository(tmp_path / "repository")

@@ -20,7 +20,7 @@ from firmwright.recipe import DemoOptions
 from firmwright.records import read_arrays, read_record
 from firmwright.toolchain import load_platform
 
-from .conftest import DIGITS, ROOT, Repository, new_repository
+from .conftest import DIGITS, Repository, new_repository, repository_of_example
 
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-DFW_PROFILE")
 LAYERS = ["region_000_conv2d", "region_001_conv2d", "region_002_conv2d", "region_003_conv2d",
@@ -84,11 +84,8 @@ CLOCK_READING = 60
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     """A repository with a demo that was built for DIANA's accelerator."""
-    folder = tmp_path_factory.mktemp("diana") / "models"
-    shutil.copytree(ROOT / "examples" / "diana", folder)
-    repository = Repository(folder)
-    repository.write("dodo.py", "from firmwright.tasks.dodo import *\n")
-    recipe = (folder / "two_convs.yaml").read_text()
+    repository = repository_of_example("diana", tmp_path_factory.mktemp("demo"))
+    recipe = (repository.folder / "two_convs.yaml").read_text()
     repository.write("d.yaml", f"{recipe}demo: {{profile: individual}}\n")
     repository.build("recipe=d.yaml", "platform=diana", "target=soma_dory, c", "compare=c")
     return repository

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from importlib.resources import files
@@ -19,18 +18,14 @@ from firmwright.builder import random_array
 from firmwright.models import Tensor
 from firmwright.verify.samples import random_samples
 
-from .conftest import HOST_STAGES, ROOT, Repository
+from .conftest import HOST_STAGES, Repository, repository_of_example
 
 Array = npt.NDArray[Any]
 
 
 @pytest.fixture
 def models(tmp_path: Path) -> Repository:
-    folder = tmp_path / "diana"
-    shutil.copytree(ROOT / "examples" / "diana", folder)
-    repository = Repository(folder)
-    repository.write("dodo.py", "from firmwright.tasks.dodo import *\n")
-    return repository
+    return repository_of_example("diana", tmp_path)
 
 
 def conv(x: Array, weights: Array, bias: Array, act: bool, shift_bits: int) -> Array:

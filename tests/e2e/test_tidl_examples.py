@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from .conftest import ROOT, Repository
+from .conftest import Repository, repository_of_example
 
 WITH, WITHOUT = "conv2d_1x2_stride", "conv2d_1x2_stride_as_it_is"
 
 
 @pytest.fixture
 def examples(tmp_path: Path) -> Repository:
-    folder = tmp_path / "tidl"
-    shutil.copytree(ROOT / "examples" / "tidl", folder)
-    repository = Repository(folder)
-    repository.write("dodo.py", "from firmwright.tasks.dodo import *\n")
-    return repository
+    return repository_of_example("tidl", tmp_path)
 
 
 def explained(examples: Repository, recipe: str) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from tvm import relax
 from firmwright.errors import UserError
 from firmwright.models.interface import ModelInterface, Storage, Tensor
 from firmwright.partition.min_cut import UNCUTTABLE, Node, source_side
-from firmwright.partition.regions import Partition, Region
+from firmwright.partition.regions import Partition, Region, moving_region
 
 TRANSFORM = "layout_transform"
 """The anchor of regions that only change a tensor's layout."""
@@ -194,20 +194,9 @@ class Insertion:
         result = replace(plain, name=f"{region}_result")
         self.tensors.append(in_layout(result, self.layout) if inward else result)
         self.functions[region] = self.layout.transform(plain.shape, plain.dtype, inward)
+        reason = "the next region reads another layout"
         self.regions.append(
-            Region(
-                name=region,
-                device=self.device,
-                reason="the next region reads another layout",
-                anchor=TRANSFORM,
-                sources=(),
-                operators=(TRANSFORM,),
-                inputs=(name,),
-                outputs=(result.name,),
-                macs=0,
-                view=False,
-                dequantized=(),
-            )
+            moving_region(region, self.device, reason, TRANSFORM, read=name, result=result.name)
         )
         return result.name
 

@@ -16,7 +16,7 @@ import tvm
 from tvm import relax
 
 from firmwright.models.interface import Tensor
-from firmwright.partition.regions import COPY, RAM, Partition, Region
+from firmwright.partition.regions import COPY, RAM, Partition, Region, moving_region
 from firmwright.targets import Device
 
 Reach = Mapping[str, Sequence[str]]
@@ -105,20 +105,9 @@ class Copying:
         self.memory_of[result.name] = memory
         self.copies[name, memory] = result.name
         self.functions[region] = copy_function(tensor)
+        reason = f"{reader} does not reach {source}: {tensor.bytes:,} bytes to {memory}"
         self.regions.append(
-            Region(
-                name=region,
-                device=self.copier,
-                reason=f"{reader} does not reach {source}: {tensor.bytes:,} bytes to {memory}",
-                anchor=COPY,
-                sources=(),
-                operators=(COPY,),
-                inputs=(name,),
-                outputs=(result.name,),
-                macs=0,
-                view=False,
-                dequantized=(),
-            )
+            moving_region(region, self.copier, reason, COPY, read=name, result=result.name)
         )
         return result.name
 

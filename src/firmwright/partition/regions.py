@@ -48,6 +48,26 @@ class Region:
     memory: str = RAM
 
 
+def moving_region(name: str, device: str, reason: str, kind: str, read: str, result: str) -> Region:
+    """Return a region that only moves a tensor, of no operator of the model.
+
+    ``kind`` is its anchor, ``read`` and ``result`` name tensors.
+    """
+    return Region(
+        name=name,
+        device=device,
+        reason=reason,
+        anchor=kind,
+        sources=(),
+        operators=(kind,),
+        inputs=(read,),
+        outputs=(result,),
+        macs=0,
+        view=False,
+        dequantized=(),
+    )
+
+
 @dataclass(frozen=True)
 class Partition:
     """Regions in execution order over named tensors; every tensor is written once.
