@@ -90,7 +90,8 @@ def new_repository(folder: Path) -> Repository:
 
 def repository_of_example(name: str, folder: Path) -> Repository:
     """Return a copy of the example's folder as a repository of its own."""
-    shutil.copytree(ROOT / "examples" / name, folder / name)
+    left_by_others = shutil.ignore_patterns("__pycache__", "build")
+    shutil.copytree(ROOT / "examples" / name, folder / name, ignore=left_by_others)
     repository = Repository(folder / name)
     repository.write("dodo.py", "from firmwright.tasks.dodo import *\n")
     return repository

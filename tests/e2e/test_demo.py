@@ -163,13 +163,14 @@ def test_every_variant_is_c99_without_warnings(
     stages = demo.folder / "build/d"
     interface = read_record(stages / "partition/interface.json", ModelInterface)
     partition = read_record(stages / "partition/partition.json", Partition)
+    layers = [region.name for region in partition.regions if not region.view]
     sample = read_arrays(stages / "host/run/sample.npz")
     for profile, compare, indefinite in product(
         ("none", "global", "individual"), (True, False), (True, False)
     ):
         options = DemoOptions(profile, compare, indefinite)
         folder = tmp_path / f"{profile}-{compare}-{indefinite}"
-        write_demo("d", "network", options, interface, partition, sample, folder)
+        write_demo("d", "network", options, interface, layers, sample, folder)
         sources = sorted(folder.glob("*.c"))
         assert (folder / "profiler.c" in sources) == (profile != "none")
         check(compiler, "-fsyntax-only", f"-I{stages}/host/sources", *sources)
