@@ -85,7 +85,7 @@ def test_the_cycles_of_another_target_stand_beside_the_recipes(repository: Repos
     comparison = repository.manifest(BUNDLE)["comparison"]
     assert (comparison["target"], comparison["other_target"]) == ("c", "c")
     names = [row["sources"][0] for row in comparison["layers"][:-1]]
-    assert names == ["stem", "downsample", "depthwise", "pointwise", "pool", "flatten"]
+    assert names == ["stem", "downsample", "depthwise", "pointwise", "pool", "dense"]
     assert all(row["own"] == row["other"] for row in comparison["layers"])
     assert repository.build("recipe=digits.yaml", "compare=c") == []
 

@@ -303,10 +303,16 @@ def region_name(index: int, group: Group) -> str:
 
 
 def source_names(group: Group, outputs: dict[relax.Var, str]) -> tuple[str, ...]:
-    """Return the source model's names in the group; importer-made ones say nothing."""
+    """Return the source model's names in the group; importer-made ones say nothing.
+
+    First those from the operator that the group is about on: readers know a region by its first
+    name, and a dense layer with the Flatten before it is a dense layer.
+    """
+    about = group.bindings.index(anchor_binding(group))
+    ordered = (*group.bindings[about:], *group.bindings[:about], *group.items)
     names = [
         outputs.get(b.var, "lv") if not is_source_name(b.var.name) else str(b.var.name)
-        for b in (*group.bindings, *group.items)
+        for b in ordered
     ]
     return tuple(n for n in dict.fromkeys(names) if is_source_name(n))
 
