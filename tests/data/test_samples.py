@@ -238,6 +238,16 @@ def test_everything_wrong_with_arrays_is_said_at_once(tmp_path: Path) -> None:
         assert part in line
 
 
+def test_axes_of_an_array_are_those_of_the_input(tmp_path: Path) -> None:
+    good = np.arange(48, dtype="float32").reshape(2, 1, 3, 2, 4)
+    for shape in ((2, 3, 2, 4), (2, 24), (2, 3, 1, 2, 4)):
+        np.save(tmp_path / "x.npy", good.reshape(shape))
+        np.testing.assert_array_equal(read(tmp_path, files("arrays", "x.npy")).arrays, good)
+    np.save(tmp_path / "x.npy", good.transpose(0, 1, 3, 4, 2))
+    (said,) = complaints(tmp_path, files("arrays", "x.npy"))
+    assert "has shape [2, 1, 2, 4, 3]; expected a leading sample axis and then [1, 3, 2, 4]" in said
+
+
 def test_raw_tensor_of_another_size(tmp_path: Path) -> None:
     (tmp_path / "a.bin").write_bytes(b"\0" * 95)
     assert (

@@ -49,6 +49,18 @@ def test_network_that_overflows_names_sample_and_tensor() -> None:
         calibrate(ready(residual_network()), given)
 
 
+@pytest.mark.parametrize("scale", [1e-3, 1e-9, 1e-44])
+def test_histogram_keeps_its_size_however_small_the_first_sample_is(scale: float) -> None:
+    array = samples(1)[0]["x"]
+    given = [{"x": (array * np.float32(scale))}, {"x": array}]
+    seen = calibrate(ready(residual_network()), given)["x"]
+    assert 2048 <= len(seen.counts) <= 4096
+    assert seen.counts.sum() == 2 * array.size
+    assert (seen.lowest, seen.highest) == (array.min(), array.max())
+    zeros = seen.counts[np.abs(seen.centres) < scale + 2 * np.diff(seen.edges)[0]].sum()
+    assert zeros >= array.size
+
+
 def with_outlier() -> Distribution:
     """A normal distribution of 100,000 values and one value at 100."""
     values = np.append(np.random.default_rng(0).normal(0, 1, 100_000), 100.0)

@@ -114,6 +114,14 @@ def test_powers_of_two_throughout() -> None:
         assert arrays[name].dtype == np.int32
 
 
+@pytest.mark.parametrize("named", ["stem", "stem_sum", "stem_relu", "stem_o*"])
+def test_type_of_a_layer_is_that_of_the_activation_behind_it(named: str) -> None:
+    layers = [{"match": named, "activations": "int16"}]
+    arrays = constants(quantised(options(layers=layers)))
+    assert arrays["stem_out_zero_point"].dtype == np.int16
+    assert arrays["dw_out_zero_point"].dtype == np.int8
+
+
 def test_types_of_single_layers() -> None:
     layers = [{"match": "d*_out", "activations": "int16"}, {"match": "pw", "weights": "int16"}]
     arrays = constants(quantised(options(layers=layers)))

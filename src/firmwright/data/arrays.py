@@ -66,14 +66,14 @@ def checked(array: Array, tensor: Tensor, label: str) -> Array:
     """Check type, size and values; return (samples, *the input's shape).
 
     Float32 numbers for an input of integers with a scale are put on its grid.
-    Raises UserError for another type, for a shape that is not a leading sample axis and then as
-    many elements as the input has, and for values that are not a number.
+    Raises UserError for another type, for a shape that is not a leading sample axis and then the
+    input's axes (those of length 1 may be left out, or all be one axis), and for NaN.
     """
     real = array.dtype == np.float32 and tensor.scale is not None and tensor.dtype != "float32"
     if array.dtype != np.dtype(tensor.dtype) and not real:
         raise UserError(f"{label}: is {array.dtype}, the input '{tensor.name}' {tensor.dtype}")
     samples = len(array) if array.ndim else 0
-    if samples == 0 or array.size != samples * tensor.elements:
+    if samples == 0 or not same_axes(array.shape[1:], tensor):
         raise UserError(
             f"{label}: has shape {list(array.shape)}; expected a leading sample axis and then "
             f"{list(tensor.shape)} for the input '{tensor.name}'"
@@ -85,6 +85,12 @@ def checked(array: Array, tensor: Tensor, label: str) -> Array:
         count = int(np.count_nonzero(bad))
         raise UserError(f"{label}: NaN in {count} of {samples} samples (sample {numbers})")
     return on_grid(shaped, tensor) if real else shaped
+
+
+def same_axes(shape: Sequence[int], tensor: Tensor) -> bool:
+    """Tell whether a sample's shape is the input's but for axes of length 1, or one flat axis."""
+    axes = [length for length in shape if length != 1]
+    return axes in ([n for n in tensor.shape if n != 1], [tensor.elements])
 
 
 def on_grid(array: Array, tensor: Tensor) -> Array:

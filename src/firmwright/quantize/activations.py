@@ -19,6 +19,27 @@ from firmwright.quantize.integer_io import grid_of
 ACTIVATIONS = ("Relu", "Clip")
 
 
+def visible_results(model: onnx.ModelProto) -> dict[str, str]:
+    """Return for every tensor the one that is rounded in its place.
+
+    That is what a ReLU or clip makes of it, if nothing else reads it, and else itself.
+    """
+    readers: dict[str, list[onnx.NodeProto]] = {}
+    for node in model.graph.node:
+        for name in node.input:
+            readers.setdefault(name, []).append(node)
+    outputs = {o.name for o in model.graph.output}
+
+    def visible(name: str) -> str:
+        following = readers.get(name, [])
+        if name not in outputs and len(following) == 1 and following[0].op_type in ACTIVATIONS:
+            return visible(following[0].output[0])
+        return name
+
+    made = [name for node in model.graph.node for name in node.output]
+    return {name: visible(name) for name in (*readers, *made)}
+
+
 def simplify_activations(model: onnx.ModelProto) -> None:
     """Drop roundings in front of an activation, and limits that the rounding behind it keeps."""
     for node in list(model.graph.node):

@@ -6,7 +6,7 @@ or another grid, does not evaluate the network again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
@@ -24,6 +24,10 @@ from firmwright.quantize.samples import Sample
 Array = npt.NDArray[Any]
 BINS = 2048
 """Bins of the first sample's histogram; later samples that reach further add bins."""
+FURTHER = 64
+"""From this many times as far on, the bins are not added to but made as much wider."""
+NOTHING = 2.0**-100
+"""A tensor that stays below counts as zero: float32 has no numbers for the edges of its bins."""
 QUANTISED_BINS = 128
 """Levels on one side of zero, to which the entropy method compares; ONNX Runtime's default."""
 
@@ -68,12 +72,33 @@ def calibrate(model: onnx.ModelProto, samples: Sequence[Sample]) -> dict[str, Di
                     f"quantize: sample {index} makes the network compute values that are not "
                     f"finite (tensor '{name}'); is its preprocessing what the network expects?"
                 )
+        arrays = {n: visible(a.astype("float32")) for n, a in found.items() if a.size}
+        widen_bins(collector, arrays)
         with redirect_stdout(StringIO()):  # the collector reports progress
-            collector.collect({n: a.astype("float32") for n, a in found.items() if a.size})
+            collector.collect(arrays)
     return {
         name: Distribution(float(h[2]), float(h[3]), h[0].astype("int64"), h[1].astype("float64"))
         for name, h in sorted(collector.get_histogram_dict().items())
     }
+
+
+def visible(array: Array) -> Array:
+    return array if np.abs(array).max() >= NOTHING else np.zeros_like(array)
+
+
+def widen_bins(collector: Any, arrays: Mapping[str, Array]) -> None:
+    """Count what was seen in wider bins where a sample reaches very much further.
+
+    The collector keeps the width of the first sample's bins: a tensor of almost zeros there would
+    fill the memory with them.
+    """
+    for name in arrays.keys() & collector.histogram_dict.keys():
+        counts, edges, lowest, highest, reach = collector.histogram_dict[name]
+        wanted = np.abs(arrays[name]).max()
+        if wanted > FURTHER * reach > 0:
+            centres = (edges[:-1] + edges[1:]) / 2
+            counts, edges = np.histogram(centres, BINS, (-wanted, wanted), weights=counts)
+            collector.histogram_dict[name] = (counts, edges, lowest, highest, wanted)
 
 
 def new_collector(method: str, percentile: float) -> Any:

@@ -13,7 +13,7 @@ from onnxruntime.quantization.onnx_model import ONNXModel
 from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
 from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 
-from firmwright.quantize.activations import ACTIVATIONS, simplify_activations
+from firmwright.quantize.activations import simplify_activations, visible_results
 from firmwright.quantize.bias_correction import corrected
 from firmwright.quantize.calibration import Distribution
 from firmwright.quantize.grids import IntegerGrid, affine_grid, power_of_two_grid, squared_error
@@ -137,24 +137,11 @@ def activation_grids(
     layers: LayerChoice,
 ) -> dict[str, IntegerGrid]:
     """Return a grid for each float tensor that was calibrated."""
-    graph = model.graph
-    makers = {o: n for n in graph.node for o in n.output}
-    readers: dict[str, list[onnx.NodeProto]] = {}
-    for node in graph.node:
-        for name in node.input:
-            readers.setdefault(name, []).append(node)
-    outputs = {o.name for o in graph.output}
-
-    def shown_by(name: str) -> str:
-        """Return the tensor that a ReLU or clip makes of this one, if nothing else reads it."""
-        following = readers.get(name, [])
-        if name not in outputs and len(following) == 1 and following[0].op_type in ACTIVATIONS:
-            return shown_by(following[0].output[0])
-        return name
-
+    makers = {o: n for n in model.graph.node for o in n.output}
+    shown_by = visible_results(model)
     grids: dict[str, IntegerGrid] = {}
     for name in distributions:
-        visible = shown_by(name)
+        visible = shown_by.get(name, name)
         maker = makers.get(visible)
         dtype = layers.types[maker.name].activations if maker else options.activations
         fixed = SOFTMAX if maker is not None and maker.op_type == "Softmax" else None

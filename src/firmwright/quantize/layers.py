@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 import onnx
 
 from firmwright.errors import UserError, did_you_mean
+from firmwright.quantize.activations import visible_results
 from firmwright.recipe.quantization import QuantizeOptions
 
 
@@ -31,6 +32,7 @@ class LayerChoice:
 def choose_layers(model: onnx.ModelProto, options: QuantizeOptions) -> LayerChoice:
     """Resolve ``keep_float`` and ``layers``; a layer goes by its node's or its results' names.
 
+    The ReLU or clip behind a layer gives the layer's result, so the layer's types are its own too.
     Raises UserError listing every pattern and operator type that matches nothing.
     """
     nodes = list(model.graph.node)
@@ -48,7 +50,7 @@ def choose_layers(model: onnx.ModelProto, options: QuantizeOptions) -> LayerChoi
     for entry in options.layers:
         found = matching(nodes, entry.match)
         problems += [] if found else [no_match("layers", entry.match, layer_names(nodes))]
-        for name in found:
+        for name in (*found, *activations_behind(model, found)):
             before = types[name]
             types[name] = TensorTypes(
                 entry.activations or before.activations, entry.weights or before.weights
@@ -56,6 +58,14 @@ def choose_layers(model: onnx.ModelProto, options: QuantizeOptions) -> LayerChoi
     if problems:
         raise UserError("\n".join(problems))
     return LayerChoice(tuple(sorted(kept)), types)
+
+
+def activations_behind(model: onnx.ModelProto, layers: Iterable[str]) -> set[str]:
+    """Return the activations that make the visible results of the layers."""
+    named, visible = set(layers), visible_results(model)
+    results = [o for n in model.graph.node if n.name in named for o in n.output]
+    shown = {visible[name] for name in results}
+    return {n.name for n in model.graph.node if shown.intersection(n.output)} - named
 
 
 def matching(nodes: Iterable[onnx.NodeProto], pattern: str) -> list[str]:

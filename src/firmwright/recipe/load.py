@@ -21,7 +21,7 @@ from firmwright.recipe.catalogue import Catalogue, name_findings
 from firmwright.recipe.devices import own_devices
 from firmwright.recipe.extensions import extension_files, same_names
 from firmwright.recipe.postprocess import normal_detection
-from firmwright.recipe.quantization import calibration_findings, shift_findings
+from firmwright.recipe.quantization import calibration_findings, shift_findings, threshold_findings
 from firmwright.recipe.recipe import Recipe, is_platform_file, plain_mix
 from firmwright.recipe.target import read_target
 from firmwright.schema_check import Finding, findings, quoted
@@ -154,6 +154,7 @@ def _further_findings(
     yield from _unknown_format(data.get("model"))
     yield from _batch_of_boxes(data)
     yield from _boxes_without_detection(data)
+    yield from threshold_findings(data.get("evaluate"))
     yield from _foreign_rounding(data)
     yield from _switched_twice(data.get("transforms"))
     yield from same_names(data)
@@ -347,6 +348,7 @@ def _normal_form(data: dict[str, Any], path: Path, catalogue: Catalogue) -> dict
         method = "mse" if data["quantize"]["scheme"] == "pow2" else "minmax"
         calibration = {
             "method": method,
+            "percentile": 99.99,
             **_with_normal_inputs(data["quantize"]["calibration"]),
         }
         quantizing["quantize"] = {

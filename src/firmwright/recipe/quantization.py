@@ -214,6 +214,9 @@ def calibration_findings(quantize: Mapping[str, Any]) -> Iterator[Finding]:
     if not isinstance(calibration, dict):
         return
     place = ("quantize", "calibration")
+    if "percentile" in calibration and calibration.get("method") != "percentile":
+        message = "only the method of that name reads it; add `method: percentile`"
+        yield Finding((*place, "percentile"), message)
     if calibration.get("method") != "model":
         if "inputs" not in calibration:
             yield Finding(place, "the key 'inputs' is missing: samples that show what values occur")
@@ -233,3 +236,11 @@ def calibration_findings(quantize: Mapping[str, Any]) -> Iterator[Finding]:
     for key, reason in reasons.items():
         if quantize.get(key) is True:
             yield Finding(("quantize", key), reason)
+
+
+def threshold_findings(evaluate: Any) -> Iterator[Finding]:
+    """A limit needs what measures it; a threshold never passes for want of a number."""
+    thresholds = evaluate.get("thresholds") if isinstance(evaluate, dict) else None
+    if isinstance(thresholds, dict) and "metric" in thresholds and "metric" not in evaluate:
+        message = "no function measures it; name one with the key `evaluate.metric`"
+        yield Finding(("evaluate", "thresholds", "metric"), message)
