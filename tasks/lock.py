@@ -17,10 +17,11 @@ from firmwright.errors import UserError
 from firmwright.recipe.recipe import lock_path
 
 from . import accuracy, artifacts, calibration, firmware, model, run
+from .command_line import OVERRIDES
 from .compilers import identity
 from .extensions import extension_files, library_files
 from .freshness import digest
-from .jobs import OVERRIDES, Job
+from .jobs import Job
 from .network import rewrite_files
 from .stage import INDEX
 
