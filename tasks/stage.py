@@ -23,6 +23,7 @@ from .freshness import Unchanged, Watched, digest
 from .jobs import Job
 
 PACKAGE = Path(firmwright.__file__).parent
+TASKS = Path(__file__).parent
 
 INDEX = "stage.json"
 """Lists a stage's files with their digests; what later stages depend on."""
@@ -87,7 +88,7 @@ class Stage:
         """Return the digest of everything but files that decides about the results."""
         decisive = {
             "firmwright": __version__,
-            "code": code_digest((Path(getfile(self.run)), *(PACKAGE / c for c in self.code))),
+            "code": code_digest((Path(getfile(self.run)), *map(place_of, self.code))),
             "options": self.options(job),
         }
         text = json.dumps(decisive, sort_keys=True, default=list)
@@ -135,6 +136,11 @@ def remove_results(folders: list[Path], targets: list[Path]) -> None:
     for parent in sorted({f.parent for f in folders}, key=lambda p: len(p.parts), reverse=True):
         with suppress(OSError):  # something else is still in there
             parent.rmdir()
+
+
+def place_of(code: str) -> Path:
+    """Return where a module or package is; in a checkout ``tasks`` lies beside the package."""
+    return TASKS.parent / code if code.startswith("tasks/") else PACKAGE / code
 
 
 @cache

@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 
@@ -245,3 +247,14 @@ def test_a_changed_rule_counts_as_changed_code(tmp_path: Path) -> None:
     code_digest.cache_clear()
     (tmp_path / "rules.yaml").write_text("operators: [1]\n")
     assert code_digest((tmp_path,)) != before
+
+
+def test_every_stage_names_code_that_is_there() -> None:
+    from firmwright import tasks
+    from firmwright.tasks.stage import Stage, place_of
+
+    names = [module.name for module in iter_modules(tasks.__path__) if module.name != "dodo"]
+    modules = [import_module(f"firmwright.tasks.{name}") for name in names]
+    stages = [m.STAGE for m in modules if isinstance(getattr(m, "STAGE", None), Stage)]
+    assert {s.name for s in stages} >= set(ALL_STAGES)
+    assert [(s.name, c) for s in stages for c in s.code if not place_of(c).exists()] == []
