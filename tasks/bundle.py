@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from .inputs import all_that_is_read, user_files
 from .jobs import Job
-from .lock import all_that_is_read, check, user_files
+from .lock import check
 from .manifest import manifest, record_of, recorded
 from .stage import INDEX, Stage
 
@@ -134,7 +135,7 @@ STAGE = Stage(
         "mapping",
         "demo",
     ),
-    code=("tasks/manifest.py", "bundle", "lock.py", "records.py"),
+    code=("tasks/inputs.py", "tasks/manifest.py", "bundle", "lock.py", "records.py"),
     options=options,
     inputs=inputs,
     run=run,
