@@ -35,8 +35,13 @@ def identity(build: Build) -> list[Any]:
             folder = compiler_folder(toolchain, build.platform.architecture)
             return folder.status if folder else []
         return []
-    program = which(toolchain.program)
+    return program_identity(toolchain.program)
+
+
+def program_identity(name: str) -> list[Any]:
+    """Return what tells one installed program from another; its name alone where it is missing."""
+    program = which(name)
     if program is None:
-        return [toolchain.program]
+        return [name]
     status = Path(program).stat()
-    return [toolchain.program, status.st_size, status.st_mtime_ns]
+    return [name, status.st_size, status.st_mtime_ns]

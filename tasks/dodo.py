@@ -38,8 +38,9 @@ from . import (
     sources,
     stats,
 )
+from .command_line import build_root, complain, load_jobs, prepared_root
 from .freshness import ContentChecker
-from .jobs import Job, build_root, complain, load_jobs, prepared_root
+from .jobs import Job
 from .reporter import StageReporter
 
 LINE_OF_WORK = (

@@ -1,30 +1,18 @@
-"""What the command line asks for: recipes, each with its platform, toolchain and build folder."""
+"""One recipe to build, and where: the stages that it goes through, and their folders."""
 
 from __future__ import annotations
 
 import os
-import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from doit import doit_cmd, get_var
-
-from firmwright.errors import Diagnostic, DiagnosticError, UserError, did_you_mean
-from firmwright.recipe import Catalogue, KnownDevice, Recipe, load_recipe
+from firmwright.recipe import Recipe
 from firmwright.recipe.recipe import is_platform_file, lock_path
-from firmwright.targets import Device, load_mix, load_target, target_names
-from firmwright.toolchain import (
-    Build,
-    Platform,
-    load_platform,
-    load_toolchain,
-    module_build,
-    on_host,
-    platform_names,
-    toolchain_names,
-)
+from firmwright.targets import Device, load_mix
+from firmwright.toolchain import Build, Platform
 
 from .compilers import settings_of
 from .devices import device_files, own_targets
@@ -32,22 +20,16 @@ from .devices import device_files, own_targets
 if TYPE_CHECKING:
     from firmwright.data.samples import Place
 
-OVERRIDES = ("platform", "compile_for_device", "target", "toolchain", "emulator", "samples",
-             "batch", "compare")  # fmt: skip
-VARIABLES = ("recipe", "outdir", *OVERRIDES)
+MODEL_STAGES = frozenset({"model", "calibration", "quantized"})
+"""Stages whose results do not depend on the platform."""
 SHARED_STAGES = frozenset({"partition", "kernels", "accuracy"})
-"""Stages whose results do not depend on the platform, unless one of the devices does, or a batch
-is fitted to the platform's memory."""
+"""Stages whose results do not either, unless one of the devices does, or a batch is fitted to the
+platform's memory."""
 TARGET_STAGES = frozenset({"batch", "partition", "artifacts", "kernels", "plan", "sources",
                            "objects", "firmware", "run", "stats"})  # fmt: skip
 """What a network that is compiled for a second target goes through; the rest it shares."""
 COUNTING_EMULATORS = frozenset({"unicorn"})
 """Emulators that count instructions."""
-
-
-FIRMWARE_STAGES = frozenset({"objects", "firmware", "run", "stats", "comparison", "mapping",
-                             "bundle"})  # fmt: skip
-"""Stages that a platform without an emulator does without: its SDK builds the project."""
 
 
 @dataclass(frozen=True)
@@ -80,26 +62,8 @@ class Job:
 
     def has(self, stage: str) -> bool:
         """Tell whether this recipe has work for a stage."""
-        recipe = self.recipe
-        asked: dict[str, object] = {
-            "batch": recipe.batch,
-            "artifacts": any(d.name == "tidl" for d in recipe.target) or None,
-            "calibration": recipe.quantize,
-            "quantized": recipe.quantize,
-            "accuracy": recipe.evaluate,
-            "comparison": recipe.compare or None,
-            "mapping": recipe.compare or None,
-            "demo": recipe.demo,
-        }
-        if stage == "module":
-            return self.module is not None and bool(os.environ.get(self.module.toolchain.variable))
-        if stage in FIRMWARE_STAGES and not self.platform.emulators:
-            return False
-        if stage in ("stats", "comparison") and self.emulator not in COUNTING_EMULATORS:
-            return False
-        if stage == "mapping" and self.platform.timing is None:
-            return False
-        return stage not in asked or asked[stage] is not None
+        condition = CONDITIONS.get(stage)
+        return condition is None or bool(condition(self))
 
     def makes(self, stage: str) -> bool:
         """Tell whether a stage's results are this job's own, not those of its origin."""
@@ -125,7 +89,7 @@ class Job:
     def shared(self, stage: str) -> bool:
         if stage in SHARED_STAGES:
             return self.recipe.batch is None and self.portable
-        return stage in ("model", "calibration", "quantized")
+        return stage in MODEL_STAGES
 
     @property
     def portable(self) -> bool:
@@ -142,9 +106,7 @@ class Job:
 
     def task(self, stage: str) -> str:
         """Return the name of a stage's task; doit remembers each platform's by itself."""
-        return (
-            f"{stage}:{self.recipe.name}" if self.shared(stage) else f"{stage}:{self.bundle_name}"
-        )
+        return f"{stage}:{self.recipe.name if self.shared(stage) else self.bundle_name}"
 
     @property
     def emulator(self) -> str:
@@ -229,120 +191,29 @@ class Job:
         return settings_of(self.build)
 
 
-def build_root() -> Path:
-    """Return the folder that holds doit's state: ``outdir=``, else ``build``."""
-    return Path(get_var("outdir", "build"))
+def runs(job: Job) -> bool:
+    """Tell whether there is a firmware to run: other platforms' SDKs build the project."""
+    return bool(job.platform.emulators)
 
 
-def load_jobs() -> list[Job]:
-    """Read every recipe that ``recipe=`` names (comma-separated), or all of ``recipes/``.
-
-    Raises DiagnosticError with the mistakes of all of them.
-    """
-    check_variables()
-    overrides = {k: str(get_var(k)) for k in OVERRIDES if get_var(k) is not None}
-    root = prepared_root()
-    paths = recipe_paths()
-    catalogue = installed()
-    found: list[Diagnostic] = []
-    jobs: list[Job] = []
-    for path in paths:
-        try:
-            recipe = load_recipe(path, overrides, catalogue, cache=root / ".recipes")
-            jobs.append(make_job(recipe, root, several=len(paths) > 1))
-        except DiagnosticError as error:
-            found.extend(error.diagnostics)
-        except UserError as error:
-            found.append(Diagnostic(str(path), 0, 0, str(error)))
-    if found:
-        raise DiagnosticError(found)
-    refuse_shared_folders(jobs)
-    return jobs
+def counts(job: Job) -> bool:
+    return runs(job) and job.emulator in COUNTING_EMULATORS
 
 
-def check_variables() -> None:
-    given = doit_cmd._CMDLINE_VARS or {}
-    for name in sorted(set(given) - set(VARIABLES)):
-        raise UserError(f"{name}=: unknown variable '{name}'{did_you_mean(name, VARIABLES)}")
-    for name, value in sorted(given.items()):
-        if not value:
-            raise UserError(f"{name}=: a value is missing")
-
-
-def recipe_paths() -> list[Path]:
-    named = get_var("recipe")
-    if named is None:
-        found = sorted(Path("recipes").glob("*.yaml"))
-        if not found:
-            raise UserError("no recipe: name one (recipe=my.yaml) or put some into recipes/")
-        return found
-    paths = [Path(part.strip()) for part in named.split(",") if part.strip()]
-    return list(dict.fromkeys(paths))
-
-
-def prepared_root() -> Path:
-    root = build_root()
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot make the build folder {root}: {error.strerror}") from None
-    if not os.access(root, os.W_OK):
-        raise UserError(f"cannot write to the build folder {root}; choose another with outdir=")
-    return root
-
-
-def installed() -> Catalogue:
-    platforms = {name: load_platform(name) for name in platform_names()}
-    targets = {name: load_target(name) for name in target_names()}
-    return Catalogue(
-        platforms=tuple(platforms),
-        toolchains=toolchain_names(),
-        devices={n: KnownDevice(t.options, t.general) for n, t in targets.items()},
-        platform_toolchains={n: p.toolchains for n, p in platforms.items()},
-        platform_emulators={n: p.emulators for n, p in platforms.items()},
-        platform_aliases={a: n for n, p in platforms.items() for a in p.aliases},
-        platform_hosts={n: p.host for n, p in platforms.items() if p.host},
-    )
-
-
-def make_job(recipe: Recipe, root: Path, several: bool) -> Job:
-    platform = load_platform(recipe.platform, recipe.path.parent)
-    if not recipe.compile_for_device:
-        platform = on_host(platform)
-    refuse_missing_devices(recipe, platform)
-    toolchain = load_toolchain(recipe.toolchain or platform.toolchains[0])
-    build = Build(toolchain, platform, recipe.cflags)
-    alone = get_var("outdir") is not None and not several
-    module = module_build(platform, recipe.target[-1].name)
-    return Job(recipe, platform, build, root if alone else root / recipe.name, module)
-
-
-def refuse_missing_devices(recipe: Recipe, platform: Platform) -> None:
-    """Raise UserError for a device of the mix that the platform does not have."""
-    own = own_targets(recipe)
-    for device in (*recipe.target, *recipe.compare):
-        target = own.get(device.name) or load_target(device.name)
-        if target.portable or device.name in platform.accelerators:
-            continue
-        having = [n for n in platform_names() if device.name in load_platform(n).accelerators]
-        raise UserError(
-            f"target: the platform '{platform.name}' has no '{device.name}'; platforms that have "
-            f"it: {', '.join(having)}"
-        )
-
-
-def refuse_shared_folders(jobs: list[Job]) -> None:
-    paths: dict[str, Path] = {}
-    for job in jobs:
-        name = job.recipe.name
-        if name in paths:
-            raise UserError(
-                f"{paths[name]} and {job.recipe.path} are both named '{name}' and would share a "
-                "build folder; give one of them another `name:`"
-            )
-        paths[name] = job.recipe.path
-
-
-def complain(error: UserError) -> None:
-    """Print a user's mistake and nothing else."""
-    print(error, file=sys.stderr)
+CONDITIONS: Mapping[str, Callable[[Job], object]] = {
+    "batch": lambda job: job.recipe.batch,
+    "calibration": lambda job: job.recipe.quantize,
+    "quantized": lambda job: job.recipe.quantize,
+    "accuracy": lambda job: job.recipe.evaluate,
+    "artifacts": lambda job: any(device.name == "tidl" for device in job.recipe.target),
+    "module": lambda job: job.module and os.environ.get(job.module.toolchain.variable),
+    "objects": runs,
+    "firmware": runs,
+    "run": runs,
+    "stats": counts,
+    "comparison": lambda job: counts(job) and job.recipe.compare,
+    "mapping": lambda job: runs(job) and job.recipe.compare and job.platform.timing,
+    "demo": lambda job: job.recipe.demo,
+    "bundle": runs,
+}
+"""When a recipe has work for a stage; for those that are not listed, always."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from firmwright.recipe.quantization import Inputs
 
+from .emulators import identity
 from .jobs import Job
 from .samples import columns_on_grid, sample_files
 from .stage import NETWORK, Stage
@@ -45,7 +46,7 @@ def options(job: Job) -> Any:
         "batch": job.has("batch"),
         "samples": spec.samples,
         "seed": spec.seed,
-        "emulator": job.emulator,
+        "emulator": identity(job),
         "tolerance": [spec.tolerance.absolute, spec.tolerance.relative],
         "inputs": given_inputs(job),
         "detection": job.recipe.canonical().get("detection"),

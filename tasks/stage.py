@@ -23,6 +23,7 @@ from .freshness import Unchanged, Watched, digest
 from .jobs import Job
 
 PACKAGE = Path(firmwright.__file__).parent
+TASKS = Path(__file__).parent
 
 INDEX = "stage.json"
 """Lists a stage's files with their digests; what later stages depend on."""
@@ -87,7 +88,8 @@ class Stage:
         """Return the digest of everything but files that decides about the results."""
         decisive = {
             "firmwright": __version__,
-            "code": code_digest((Path(getfile(self.run)), *(PACKAGE / c for c in self.code))),
+            "packages": deciding_packages(),
+            "code": code_digest((Path(getfile(self.run)), *map(place_of, self.code))),
             "options": self.options(job),
         }
         text = json.dumps(decisive, sort_keys=True, default=list)
@@ -135,6 +137,22 @@ def remove_results(folders: list[Path], targets: list[Path]) -> None:
     for parent in sorted({f.parent for f in folders}, key=lambda p: len(p.parts), reverse=True):
         with suppress(OSError):  # something else is still in there
             parent.rmdir()
+
+
+@cache
+def deciding_packages() -> dict[str, str]:
+    """Return the versions of all packages that decide about any stage's results."""
+    from firmwright.lock import DECIDING, OF_FORMAT, OF_PICTURES, OF_QUANTISATION, package_versions
+    from firmwright.targets import load_target, target_names
+
+    of_targets = (load_target(name).packages for name in target_names())
+    groups = (DECIDING, OF_QUANTISATION, OF_PICTURES, *OF_FORMAT.values(), *of_targets)
+    return package_versions({name for group in groups for name in group})
+
+
+def place_of(code: str) -> Path:
+    """Return where a module or package is; in a checkout ``tasks`` lies beside the package."""
+    return TASKS.parent / code if code.startswith("tasks/") else PACKAGE / code
 
 
 @cache

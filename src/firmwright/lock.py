@@ -21,8 +21,8 @@ from firmwright.recipe.recipe import lock_path
 
 LOCK_VERSION = 1
 
-DECIDING = ("apache-tvm", "firmwright")
-"""Packages that decide about every bundle."""
+DECIDING = ("apache-tvm", "firmwright", "jinja2", "numpy")
+"""Packages that compute or write what is in every bundle."""
 OF_FORMAT = {
     "onnx": ("onnx", "onnxruntime"),
     "tflite": ("ai-edge-litert", "tflite"),
@@ -30,7 +30,7 @@ OF_FORMAT = {
     "relax": (),
 }
 """What reads and judges a model of each format."""
-OF_QUANTISATION = ("numpy", "onnx", "onnxruntime")
+OF_QUANTISATION = ("onnx", "onnxruntime")
 OF_PICTURES = ("pillow",)
 
 Samples = Mapping[str, tuple[str, ...]]
@@ -41,8 +41,8 @@ class Lock:
     """SHA-256 of files, by their path from the recipe's folder, and of every sample, in order.
 
     ``samples`` has them under ``calibration``, ``evaluate`` and ``run``, as the network takes
-    them. ``versions`` are those of the tools that decide about the bytes; a toolchain stands there
-    by its own name.
+    them. ``versions`` are those of the tools that decide about the bytes; toolchains and emulators
+    stand there by their own names.
     """
 
     lock_version: int
@@ -51,10 +51,8 @@ class Lock:
     versions: dict[str, str]
 
 
-def package_versions(format_name: str, quantises: bool, pictures: bool) -> dict[str, str]:
-    """Return the versions of the packages that decide about such a recipe's bundle."""
-    names = {*DECIDING, *OF_FORMAT[format_name]}
-    names |= {*(OF_QUANTISATION if quantises else ()), *(OF_PICTURES if pictures else ())}
+def package_versions(names: Iterable[str]) -> dict[str, str]:
+    """Return the versions of those packages that are installed, sorted."""
     found = {}
     for name in sorted(names):
         with suppress(PackageNotFoundError):  # the stage that needs it says how to get it
@@ -110,15 +108,15 @@ def write_lock(recipe: Path, lock: Lock) -> bool:
     return True
 
 
-def other_inputs(lock: Lock, found: Lock, toolchains: Collection[str]) -> list[str]:
+def other_inputs(lock: Lock, found: Lock, alternatives: Collection[str]) -> list[str]:
     """Return a sentence for everything in ``found``, which the build reads, that is not locked.
 
-    Of ``toolchains`` a lock may have others than the one that compiles.
+    Of ``alternatives``, toolchains and emulators, a lock may have others than the build uses.
     """
     return [
         *other_files(lock.files, found.files),
         *other_samples(lock.samples, found.samples),
-        *other_versions(lock.versions, found.versions, toolchains),
+        *other_versions(lock.versions, found.versions, alternatives),
     ]
 
 
@@ -146,11 +144,11 @@ def other_samples(locked: Samples, found: Samples) -> Iterator[str]:
 
 
 def other_versions(
-    locked: Mapping[str, str], found: Mapping[str, str], toolchains: Collection[str]
+    locked: Mapping[str, str], found: Mapping[str, str], alternatives: Collection[str]
 ) -> Iterator[str]:
     for name in sorted({*locked, *found}):
         ours, theirs = found.get(name), locked.get(name)
-        if ours is None and name not in toolchains:
+        if ours is None and name not in alternatives:
             yield f"{name} ({theirs}) is locked, and no longer used"
         elif theirs is None:
             yield f"{name} ({ours}) is not in the lock"

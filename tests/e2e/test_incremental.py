@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 
@@ -245,3 +247,26 @@ def test_a_changed_rule_counts_as_changed_code(tmp_path: Path) -> None:
     code_digest.cache_clear()
     (tmp_path / "rules.yaml").write_text("operators: [1]\n")
     assert code_digest((tmp_path,)) != before
+
+
+def test_another_version_of_a_library_runs_every_stage_again(
+    copy_of_built: Repository, tmp_path: Path
+) -> None:
+    described = tmp_path / "packages/jinja2-99.0.dist-info/METADATA"
+    described.parent.mkdir(parents=True)
+    described.write_text("Metadata-Version: 2.1\nName: jinja2\nVersion: 99.0\n")
+    copy_of_built.environment["PYTHONPATH"] = str(tmp_path / "packages")
+    assert copy_of_built.build(RECIPE) == ALL_STAGES
+    manifest = copy_of_built.manifest("build/digits/digits-rv32-bare.tar.gz")
+    assert manifest["versions"]["jinja2"] == "99.0"
+
+
+def test_every_stage_names_code_that_is_there() -> None:
+    from firmwright import tasks
+    from firmwright.tasks.stage import Stage, place_of
+
+    names = [module.name for module in iter_modules(tasks.__path__) if module.name != "dodo"]
+    modules = [import_module(f"firmwright.tasks.{name}") for name in names]
+    stages = [m.STAGE for m in modules if isinstance(getattr(m, "STAGE", None), Stage)]
+    assert {s.name for s in stages} >= set(ALL_STAGES)
+    assert [(s.name, c) for s in stages for c in s.code if not place_of(c).exists()] == []

@@ -65,7 +65,10 @@ def test_lock_has_the_digests_of_files_and_samples(locked: Repository) -> None:
         for name in ("digits.onnx", "scans.py")
     }
     assert len(found["samples"]["run"]) == len(set(found["samples"]["run"])) == 3
-    assert set(found["versions"]) == {"apache-tvm", "firmwright", "onnx", "onnxruntime", "zig"}
+    assert set(found["versions"]) == {
+        *("apache-tvm", "firmwright", "jinja2", "numpy", "onnx", "onnxruntime"),
+        *("unicorn", "zig"),
+    }
     manifest = locked.manifest("build/digits/digits-rv32-bare.tar.gz")
     assert manifest["inputs"] == {"files": found["files"], "samples": found["samples"]}
     assert manifest["versions"] == found["versions"]
@@ -142,6 +145,19 @@ def test_lock_keeps_other_toolchains(changed: Repository) -> None:
     lock(changed, *words)
     assert {"gcc", "zig"} < set(content(changed)["versions"])
     assert changed.build("recipe=digits.yaml") == ["locked-files", "bundle"]
+
+
+def test_the_emulator_is_locked_and_others_stand_beside_it(changed: Repository) -> None:
+    if shutil.which("qemu-system-riscv32") is None:
+        pytest.skip("QEMU is not installed")
+    edited = content(changed)
+    known = edited["versions"]["unicorn"]
+    edited["versions"]["unicorn"] = "1.0"
+    changed.write("digits.lock", json.dumps(edited))
+    assert f"  unicorn is {known}, locked is 1.0\n" in fail(changed, "recipe=digits.yaml")
+    assert "  qemu (" in fail(changed, "recipe=digits.yaml", "emulator=qemu")
+    lock(changed, "emulator=qemu")
+    assert {"qemu", "unicorn"} < set(content(changed)["versions"])
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from pathlib import Path
 
 from firmwright.emulator.execution import Emulator, Execution, Run
@@ -9,7 +10,7 @@ from firmwright.emulator.image import read_firmware
 from firmwright.errors import UserError, did_you_mean
 from firmwright.toolchain import Platform
 
-__all__ = ["Execution", "run_firmware"]
+__all__ = ["Execution", "emulator_version", "run_firmware"]
 
 
 def _emulators() -> dict[str, Emulator]:
@@ -25,6 +26,18 @@ def _emulators() -> dict[str, Emulator]:
         "qemu-user": run_in_qemu_user,
         "unicorn": run_in_unicorn,
     }
+
+
+def emulator_version(name: str, platform: Platform) -> str | None:
+    """Return an emulator's version, None for ``native``: this machine runs the program.
+
+    Raises UserError for one that is not installed.
+    """
+    from firmwright.emulator.qemu import qemu_program, qemu_version
+
+    if name == "unicorn":
+        return version("unicorn")
+    return None if name == "native" else qemu_version(qemu_program(platform)[1])
 
 
 def run_firmware(

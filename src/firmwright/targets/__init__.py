@@ -57,6 +57,8 @@ class Target(Protocol):
     """Whether it takes whatever it is given; such a device ends a mix, and no other does."""
     rewrites: Sequence[str] = ()
     """Names of :data:`firmwright.transforms.optional.OPTIONAL`: what helps it take more."""
+    packages: Sequence[str] = ()
+    """Python packages beside firmwright's own that decide about what it makes; a lock has them."""
     core: str = ""
     """The core that its regions run on, '' for the processor. The last device's runs the network;
     what runs elsewhere is called from there."""

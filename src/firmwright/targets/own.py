@@ -36,7 +36,8 @@ class OwnTarget:
         self._target, self._reference, self._folder = target, reference, folder
         self.name, self.reason = target.name, target.reason
         self.options, self.general = target.options, target.general
-        self.rewrites, self.portable, self.core = target.rewrites, target.portable, target.core
+        self.rewrites, self.packages = target.rewrites, target.packages
+        self.portable, self.core = target.portable, target.core
 
     def prepare(self, module: tvm.IRModule, context: Context, /) -> tvm.IRModule:
         import tvm

@@ -23,6 +23,7 @@ class SomaDoryTarget(Target):
     """DIANA's digital accelerator, under the name that HTVM gives it."""
 
     name = "soma_dory"
+    packages = ("ortools",)
     reason = "it has DIANA's arithmetic, and breaks none of the accelerator's rules"
     options: Mapping[str, tuple[str, ...]] = MappingProxyType(
         {"layout_transform": SWITCH, "requant_transform": SWITCH}

@@ -27,6 +27,7 @@ class TidlTarget(Target):
 
     name = "tidl"
     core = "c7x"
+    packages = ("onnx",)
     reason = "TIDL takes every operator of it"
     options = MappingProxyType({option.name: option.values for option in OPTIONS})
     rewrites = (
