@@ -153,7 +153,7 @@ def _further_findings(
     yield from _missing_files(data, path)
     yield from _unknown_format(data.get("model"))
     yield from _batch_of_boxes(data)
-    yield from _boxes_without_detection(data)
+    yield from _judged_by_nothing(data)
     yield from _foreign_rounding(data)
     yield from _switched_twice(data.get("transforms"))
     yield from same_names(data)
@@ -277,16 +277,20 @@ def _batch_of_boxes(data: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding(("batch",), "`postprocess.detection` takes one sample at a time")
 
 
-def _boxes_without_detection(data: Mapping[str, Any]) -> Iterator[Finding]:
+def _judged_by_nothing(data: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield labels and thresholds of what the recipe neither computes nor measures."""
     labels = _value_at(data, ("evaluate", "labels"))
-    stated = {
+    boxes = {
         ("evaluate", "labels"): isinstance(labels, str) and labels.endswith(".json"),
         ("evaluate", "thresholds", "boxes"): _value_at(data, ("evaluate", "thresholds", "boxes")),
     }
     if not _value_at(data, ("postprocess", "detection")):
-        for pointer, present in stated.items():
+        for pointer, present in boxes.items():
             if present:
                 yield Finding(pointer, "boxes are found by `postprocess.detection`; add that key")
+    metric = ("evaluate", "thresholds", "metric")
+    if _value_at(data, metric) is not None and not _value_at(data, ("evaluate", "metric")):
+        yield Finding(metric, "there is no metric to hold to it; add `evaluate.metric`")
 
 
 def _foreign_rounding(data: Mapping[str, Any]) -> Iterator[Finding]:
