@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -14,13 +15,17 @@ from firmwright.recipe.quantization import EvaluateOptions
 from .extensions import library_files
 from .jobs import Job
 from .network import cores
-from .samples import read_real_samples, sample_files
+from .run import batch_layout
+from .samples import read_real_samples, read_samples, sample_files
 from .stage import NETWORK, Stage
 
 if TYPE_CHECKING:
     from firmwright.codegen.project import Network
+    from firmwright.data.samples import Sample
     from firmwright.models import ModelInterface
-    from firmwright.quantize.boxes import BoxJudge
+    from firmwright.quantize.float_network import FloatNetwork
+    from firmwright.verify.boxes import BoxJudge
+    from firmwright.verify.judge import Evaluated
 
 
 def evaluate_options(job: Job) -> EvaluateOptions:
@@ -72,12 +77,12 @@ def network(job: Job) -> Network:
 
 
 def box_judge(
-    job: Job, quantised: ModelInterface, labels: Path | None, count: int
+    job: Job, interface: ModelInterface, labels: Path | None, count: int
 ) -> BoxJudge | None:
     """Return what compares boxes, for a recipe with a detection."""
     from firmwright.postprocess.classes import class_names
     from firmwright.postprocess.report import AGREEMENT
-    from firmwright.quantize.boxes import BoxJudge, read_labels, real_detector
+    from firmwright.verify.boxes import BoxJudge, read_labels, real_detector
 
     detection = job.recipe.detection
     if detection is None:
@@ -87,64 +92,98 @@ def box_judge(
     right = None
     if labels is not None and labels.suffix == ".json":
         right = read_labels(labels, names, count)
-    detector = real_detector(detection, len(names), quantised)
+    detector = real_detector(detection, len(names), interface)
     return BoxJudge(detector, limits.iou if limits else AGREEMENT, right)
 
 
-def run(job: Job, folder: Path) -> None:
-    """Write ``accuracy.json``; UserError naming the worst layers where a threshold is not met."""
+def float_network(
+    job: Job, interface: ModelInterface, samples: Sequence[Sample]
+) -> FloatNetwork | None:
+    """Return what the network before its quantisation made of samples, where there is one."""
     import onnx
 
-    from firmwright.models import FORMATS, ModelInterface
-    from firmwright.planning.batch import BatchLayout
-    from firmwright.quantize import gate
-    from firmwright.quantize.judge import judge
+    from firmwright.quantize.float_network import compare_with_float
     from firmwright.quantize.record import QuantizationRecord
+    from firmwright.records import read_record
+
+    if job.recipe.quantize is None:
+        return None
+    prepared = onnx.load(job.folder("calibration") / "prepared.onnx")
+    stage = job.folder("quantized")
+    calibrated = read_record(stage / "quantization.json", QuantizationRecord).samples
+    quantised = onnx.load(stage / "model.onnx")
+    return compare_with_float(prepared, quantised, interface, samples, calibrated)
+
+
+def evaluated(
+    job: Job, interface: ModelInterface, samples: Sequence[Sample], scratch: Path
+) -> Evaluated:
+    """Let every network see the samples; ``interface`` is of the one that is compiled."""
+    from firmwright.models import FORMATS
+    from firmwright.quantize.samples import sample_digest
+    from firmwright.verify.accuracy import real_outputs
+    from firmwright.verify.host_run import run_on_host
+    from firmwright.verify.judge import Evaluated
+
+    before = float_network(job, interface, samples)
+    given = before.inputs if before else samples
+    definition = (job.folder(job.network) / f"model.{interface.format}").read_bytes()
+    verdict = FORMATS[interface.format].load().run_reference(definition, given)
+    compiled = network(job)
+    layout = batch_layout(job, compiled.interface)
+    compiler, results = run_on_host(compiled, job.platform, layout, given, scratch, job.cache)
+    digests = tuple(sample_digest(s) for s in samples)
+    return Evaluated(
+        samples=digests,
+        calibrated=len(before.calibrated.intersection(digests)) if before else 0,
+        networks={
+            **({"float32": before.outputs} if before else {}),
+            "quantised" if before else "reference": real_outputs(interface, verdict.outputs),
+            "firmware": real_outputs(interface, results),
+        },
+        reference=verdict.reference,
+        firmware=f"C compiled for this machine by {compiler}",
+        layers=before.layers if before else None,
+    )
+
+
+def run(job: Job, folder: Path) -> None:
+    """Write ``accuracy.json``; UserError naming the thresholds that are not met."""
+    from firmwright.models import ModelInterface
     from firmwright.records import read_record, write_record
     from firmwright.user_code import user_function
-    from firmwright.verify.host_run import run_on_host
+    from firmwright.verify import gate
+    from firmwright.verify.judge import judge, read_labels
 
-    evaluate = evaluate_options(job)
+    stated = evaluate_options(job)
     source = read_record(job.folder("model") / "model.json", ModelInterface)
-    samples = read_real_samples(job, source.inputs, evaluate.inputs, evaluate.samples)
-    labels = None if evaluate.labels is None else job.recipe.resolve(evaluate.labels)
-    quantised = read_record(job.folder(job.network) / "model.json", ModelInterface)
-    reference = FORMATS[quantised.format].load()
-    definition = (job.folder(job.network) / f"model.{quantised.format}").read_bytes()
-    compiled = network(job)
-    layout = BatchLayout(1, tuple(0 for _ in compiled.interface.outputs))
-    if job.has("batch"):
-        layout = read_record(job.folder("partition") / "batch.json", BatchLayout)
+    interface = read_record(job.folder(job.network) / "model.json", ModelInterface)
+    # The float network takes real numbers; a model that is compiled as it is, what it takes.
+    read = read_real_samples if job.recipe.quantize else read_samples
+    samples = read(job, source.inputs, stated.inputs, stated.samples)
+    file = None if stated.labels is None else job.recipe.resolve(stated.labels)
+    labels = read_labels(file, len(samples)) if file and file.suffix == ".npy" else None
+    boxes = box_judge(job, interface, file, len(samples))
     scratch = folder / "host"
+    found = evaluated(job, interface, samples, scratch)
+    shutil.rmtree(scratch)
     with ExitStack() as stack:
         metric = None
-        if evaluate.metric is not None:
-            own = user_function(evaluate.metric, job.recipe.path.parent)
+        if stated.metric is not None:
+            own = user_function(stated.metric, job.recipe.path.parent)
             metric = stack.enter_context(own)
-        record = judge(
-            onnx.load(job.folder("calibration") / "prepared.onnx"),
-            onnx.load(job.folder("quantized") / "model.onnx"),
-            quantised,
-            samples,
-            lambda given: reference.run_reference(definition, given).outputs,
-            lambda given: run_on_host(compiled, job.platform, layout, given, scratch, job.cache),
-            labels if labels and labels.suffix == ".npy" else None,
-            metric,
-            box_judge(job, quantised, labels, len(samples)),
-            evaluate.thresholds,
-            read_record(job.folder("quantized") / "quantization.json", QuantizationRecord).samples,
-        )
-    shutil.rmtree(scratch)
+        record = judge(found, labels, metric, boxes, stated.thresholds)
     write_record(folder / "accuracy.json", record)
-    if gate.failures(record):
-        raise UserError(gate.failure_message(record))
+    message = gate.failure_message(record)
+    if message:
+        raise UserError(message)
     for line in gate.summary(record):
         print(line)
 
 
 STAGE = Stage(
     name="accuracy",
-    sentence="compare the quantised network with the float one",
+    sentence="judge the network on the samples of `evaluate`",
     needs=("model", "calibration", NETWORK, "partition", "kernels"),
     code=(
         "models",

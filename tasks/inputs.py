@@ -98,7 +98,7 @@ def all_that_is_read(job: Job) -> Lock:
         calibrated = read_record(job.folder("calibration") / "calibration.json", CalibrationRecord)
         samples["calibration"] = calibrated.samples
     if "accuracy" in stages:
-        from firmwright.quantize.accuracy import AccuracyRecord
+        from firmwright.verify.accuracy import AccuracyRecord
 
         judged = read_record(job.folder("accuracy") / "accuracy.json", AccuracyRecord)
         samples["evaluate"] = judged.samples

@@ -293,7 +293,6 @@ STAGE = Stage(
             "data",
             "user_code.py",
             "postprocess",
-            "quantize/accuracy.py",
             "quantize/samples.py",
         ),
         "records.py",

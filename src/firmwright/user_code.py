@@ -74,7 +74,9 @@ def importing_from(folder: Path) -> Iterator[None]:
 
 
 def lies_in(module: ModuleType, root: str) -> bool:
-    places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
+    # What a module states itself: some of torch's answer to every name with an object.
+    stated = getattr(module, "__dict__", {})
+    places = [stated.get("__file__"), *(stated.get("__path__") or ())]
     return any(p and is_own(p, root) for p in places)
 
 

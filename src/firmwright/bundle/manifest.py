@@ -128,17 +128,8 @@ class QuantizationReport:
 
 
 @dataclass(frozen=True)
-class RateReport:
-    """Percentages or a metric's values of the float, the quantised and the compiled network."""
-
-    float32: float
-    quantised: float
-    firmware: float
-
-
-@dataclass(frozen=True)
 class BoxRateReport:
-    """Boxes that a network found; see :class:`firmwright.quantize.boxes.BoxRates`."""
+    """Boxes that a network found; see :class:`firmwright.verify.boxes.BoxRates`."""
 
     found: int
     recall: float
@@ -147,30 +138,31 @@ class BoxRateReport:
 
 @dataclass(frozen=True)
 class BoxReport:
-    """Boxes of the three networks; see :class:`firmwright.quantize.boxes.BoxAccuracy`."""
+    """Boxes of each network; see :class:`firmwright.verify.boxes.BoxAccuracy`."""
 
     iou: float
     right: int
-    float32: BoxRateReport
-    quantised: BoxRateReport
-    firmware: BoxRateReport
+    networks: dict[str, BoxRateReport]
 
 
 @dataclass(frozen=True)
 class AccuracyReport:
-    """What quantisation costs, see :class:`firmwright.quantize.accuracy.AccuracyRecord`.
+    """What the accuracy stage found, see :class:`firmwright.verify.accuracy.AccuracyRecord`.
 
-    Of the samples that judged, the calibration saw ``calibrated``. ``top1`` counts the classes of
-    the labels (``labelled``) or of the float network. ``firmware`` names what compiled the C that
-    was evaluated.
+    Values are by network: ``float32``, ``quantised`` and ``firmware``, or, without `quantize`,
+    ``reference`` and ``firmware``. Of the samples that judged, the calibration saw ``calibrated``.
+    ``top1`` counts the classes of the labels (``labelled``) or of the first network, ``agreement``
+    the latter. ``reference`` names the runtime that evaluated the network as it is compiled,
+    ``firmware`` what compiled the C that was evaluated.
     """
 
     calibrated: int
     labelled: bool
+    reference: str
     firmware: str
-    top1: RateReport
-    agreement: RateReport
-    metric: RateReport | None
+    top1: dict[str, float]
+    agreement: dict[str, float]
+    metric: dict[str, float] | None
     boxes: BoxReport | None
 
 

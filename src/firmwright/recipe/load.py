@@ -21,7 +21,7 @@ from firmwright.recipe.catalogue import Catalogue, name_findings
 from firmwright.recipe.devices import own_devices
 from firmwright.recipe.extensions import extension_files, same_names
 from firmwright.recipe.postprocess import normal_detection
-from firmwright.recipe.quantization import calibration_findings, shift_findings, threshold_findings
+from firmwright.recipe.quantization import calibration_findings, shift_findings
 from firmwright.recipe.recipe import Recipe, is_platform_file, plain_mix
 from firmwright.recipe.target import read_target
 from firmwright.schema_check import Finding, findings, quoted
@@ -153,8 +153,7 @@ def _further_findings(
     yield from _missing_files(data, path)
     yield from _unknown_format(data.get("model"))
     yield from _batch_of_boxes(data)
-    yield from _boxes_without_detection(data)
-    yield from threshold_findings(data.get("evaluate"))
+    yield from _judged_by_nothing(data)
     yield from _foreign_rounding(data)
     yield from _switched_twice(data.get("transforms"))
     yield from same_names(data)
@@ -278,16 +277,20 @@ def _batch_of_boxes(data: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding(("batch",), "`postprocess.detection` takes one sample at a time")
 
 
-def _boxes_without_detection(data: Mapping[str, Any]) -> Iterator[Finding]:
+def _judged_by_nothing(data: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield labels and thresholds of what the recipe neither computes nor measures."""
     labels = _value_at(data, ("evaluate", "labels"))
-    stated = {
+    boxes = {
         ("evaluate", "labels"): isinstance(labels, str) and labels.endswith(".json"),
         ("evaluate", "thresholds", "boxes"): _value_at(data, ("evaluate", "thresholds", "boxes")),
     }
     if not _value_at(data, ("postprocess", "detection")):
-        for pointer, present in stated.items():
+        for pointer, present in boxes.items():
             if present:
                 yield Finding(pointer, "boxes are found by `postprocess.detection`; add that key")
+    metric = ("evaluate", "thresholds", "metric")
+    if _value_at(data, metric) is not None and not _value_at(data, ("evaluate", "metric")):
+        yield Finding(metric, "there is no metric to hold to it; add `evaluate.metric`")
 
 
 def _foreign_rounding(data: Mapping[str, Any]) -> Iterator[Finding]:

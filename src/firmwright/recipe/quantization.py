@@ -121,20 +121,22 @@ class BoxThresholds:
 class Thresholds:
     """What fails the build; None is no limit.
 
-    ``top1_loss`` is in percentage points below the float network, ``snr`` in dB and ``cosine``
-    for every output, ``metric`` the least value of the user's own metric.
+    ``top1`` is in per cent, ``top1_loss`` in percentage points below the network that is the
+    measure (the float one, or the model in its own runtime), ``snr`` in dB and ``cosine`` for
+    every output, ``metric`` the least value of the user's own metric.
     """
 
-    top1_loss: float | None
-    snr: float | None
-    cosine: float | None
-    metric: float | None
+    top1: float | None = None
+    top1_loss: float | None = None
+    snr: float | None = None
+    cosine: float | None = None
+    metric: float | None = None
     boxes: BoxThresholds | None = None
 
 
 @dataclass(frozen=True)
 class EvaluateOptions:
-    """The samples that judge the quantised network.
+    """The samples that judge the network.
 
     ``labels`` is an ``.npy`` of class numbers, or a ``.json`` of boxes; ``metric`` is
     ``module:function`` of a module beside the recipe.
@@ -151,7 +153,7 @@ class EvaluateOptions:
         """Return the options of a recipe's key ``evaluate``."""
         limits = data["thresholds"]
         boxes = limits.get("boxes")
-        names = ("top1_loss", "snr", "cosine", "metric")
+        names = ("top1", "top1_loss", "snr", "cosine", "metric")
         values = {n: None if limits.get(n) is None else float(limits[n]) for n in names}
         return cls(
             inputs=read_inputs(data["inputs"]),
@@ -236,11 +238,3 @@ def calibration_findings(quantize: Mapping[str, Any]) -> Iterator[Finding]:
     for key, reason in reasons.items():
         if quantize.get(key) is True:
             yield Finding(("quantize", key), reason)
-
-
-def threshold_findings(evaluate: Any) -> Iterator[Finding]:
-    """A limit needs what measures it; a threshold never passes for want of a number."""
-    thresholds = evaluate.get("thresholds") if isinstance(evaluate, dict) else None
-    if isinstance(thresholds, dict) and "metric" in thresholds and "metric" not in evaluate:
-        message = "no function measures it; name one with the key `evaluate.metric`"
-        yield Finding(("evaluate", "thresholds", "metric"), message)

@@ -1,1 +1,1 @@
-"""Run firmware on samples and compare it with the model's reference runtime."""
+"""Run networks on samples and compare them: firmware and reference, and those of `evaluate`."""

@@ -1,8 +1,8 @@
-"""Boxes of the float, the quantised and the compiled network beside those that are right."""
+"""The boxes that networks find beside those that are right."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -38,9 +38,7 @@ class BoxAccuracy:
 
     iou: float
     right: int
-    float32: BoxRates
-    quantised: BoxRates
-    firmware: BoxRates
+    networks: dict[str, BoxRates]
 
 
 class LabelledBox(msgspec.Struct, forbid_unknown_fields=True):
@@ -55,18 +53,18 @@ class LabelledBox(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class BoxJudge:
-    """``labels`` are the right boxes of each sample; without them, those of the float network."""
+    """``labels`` are the right boxes of each sample; without them, those of the first network."""
 
     detector: Detector
     iou: float
     labels: Sequence[Sequence[Box]] | None
 
-    def compare(self, three: Sequence[Outputs]) -> BoxAccuracy:
-        """Compare float, quantised and compiled network: real outputs with a sample axis."""
-        found = [self.boxes(outputs) for outputs in three]
-        right = found[0] if self.labels is None else self.labels
-        rates = (self.rates(boxes, right) for boxes in found)
-        return BoxAccuracy(self.iou, sum(map(len, right)), *rates)
+    def compare(self, networks: Mapping[str, Outputs]) -> BoxAccuracy:
+        """Compare networks by name: real outputs with a sample axis."""
+        found = {name: self.boxes(outputs) for name, outputs in networks.items()}
+        right = next(iter(found.values())) if self.labels is None else self.labels
+        rates = {name: self.rates(boxes, right) for name, boxes in found.items()}
+        return BoxAccuracy(self.iou, sum(map(len, right)), rates)
 
     def boxes(self, outputs: Outputs) -> list[list[Box]]:
         arrays = [outputs[t.name] for t in self.detector.outputs]

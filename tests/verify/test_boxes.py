@@ -1,4 +1,4 @@
-"""Boxes of three networks compared: with the float network's, and with labelled ones."""
+"""Boxes of several networks compared: with the first one's, and with labelled ones."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 
 from firmwright.errors import UserError
 from firmwright.postprocess.boxes import Box
-from firmwright.quantize import gate
-from firmwright.quantize.accuracy import AccuracyRecord, Rates
-from firmwright.quantize.boxes import BoxAccuracy, BoxJudge, BoxRates, Outputs, read_labels
 from firmwright.recipe.quantization import BoxThresholds, Thresholds
+from firmwright.verify import gate
+from firmwright.verify.accuracy import AccuracyRecord
+from firmwright.verify.boxes import BoxAccuracy, BoxJudge, BoxRates, Outputs, read_labels
 
 from ..postprocess.compiled import list_detector
 
@@ -31,33 +31,40 @@ def outputs(*samples: list[list[float]]) -> Outputs:
     return {tensor.name: np.array(cells, "float32").reshape(len(samples), *tensor.shape)}
 
 
-def test_float_network_is_right_without_labels() -> None:
-    three = [outputs([CAT, DOG], [CAT]), outputs([CAT, DOG], []), outputs([CAT, SHIFTED_DOG], [])]
+def test_first_network_is_right_without_labels() -> None:
+    three = {
+        "float32": outputs([CAT, DOG], [CAT]),
+        "quantised": outputs([CAT, DOG], []),
+        "firmware": outputs([CAT, SHIFTED_DOG], []),
+    }
     found = BoxJudge(DETECTOR, 0.9, None).compare(three)
-    assert found == BoxAccuracy(
-        0.9, 3, BoxRates(3, 1, 1), BoxRates(2, 2 / 3, 1), BoxRates(2, 1 / 3, 1 / 2)
-    )
+    assert found.right == 3
+    assert found.networks == {
+        "float32": BoxRates(3, 1, 1),
+        "quantised": BoxRates(2, 2 / 3, 1),
+        "firmware": BoxRates(2, 1 / 3, 1 / 2),
+    }
 
 
 def test_overlap_is_the_recipes() -> None:
-    three = [outputs([DOG])] * 2 + [outputs([SHIFTED_DOG])]  # they overlap by a third
-    assert BoxJudge(DETECTOR, 0.3, None).compare(three).firmware.recall == 1
-    assert BoxJudge(DETECTOR, 0.4, None).compare(three).firmware.recall == 0
+    two = {"reference": outputs([DOG]), "firmware": outputs([SHIFTED_DOG])}  # a third in common
+    assert BoxJudge(DETECTOR, 0.3, None).compare(two).networks["firmware"].recall == 1
+    assert BoxJudge(DETECTOR, 0.4, None).compare(two).networks["firmware"].recall == 0
 
 
-def test_labels_judge_the_float_network_too(tmp_path: Path) -> None:
+def test_labels_judge_the_first_network_too(tmp_path: Path) -> None:
     path = tmp_path / "boxes.json"
     path.write_text('[[{"class": "cat", "box": [0, 0, 0.25, 0.5]},'
                     ' {"class": 2, "box": [0, 0, 1, 1]}], []]')  # fmt: skip
     labels = read_labels(path, NAMES, 1)
     assert labels == [[Box(0, 0, 0.25, 0.5, 1, 0), Box(0, 0, 1, 1, 1, 2)]]
-    found = BoxJudge(DETECTOR, 0.9, labels).compare([outputs([CAT, DOG])] * 3)
-    assert (found.right, found.float32) == (2, BoxRates(2, 0.5, 0.5))
+    found = BoxJudge(DETECTOR, 0.9, labels).compare({"float32": outputs([CAT, DOG])})
+    assert (found.right, found.networks) == (2, {"float32": BoxRates(2, 0.5, 0.5)})
 
 
 def test_nothing_to_find_and_nothing_found() -> None:
-    found = BoxJudge(DETECTOR, 0.9, None).compare([outputs([])] * 3)
-    assert found.firmware == BoxRates(0, 1, 1)
+    found = BoxJudge(DETECTOR, 0.9, None).compare({"firmware": outputs([])})
+    assert found.networks == {"firmware": BoxRates(0, 1, 1)}
 
 
 @pytest.mark.parametrize(
@@ -80,13 +87,24 @@ def test_labels_that_will_not_do(tmp_path: Path, text: str, message: str) -> Non
 
 
 def test_gate_counts_the_boxes() -> None:
-    boxes = BoxAccuracy(0.9, 3, BoxRates(3, 1, 1), BoxRates(3, 1, 1), BoxRates(2, 1 / 3, 1 / 2))
-    rates = Rates(100, 100, 100)
-    thresholds = Thresholds(None, None, None, None, BoxThresholds(0.9, 1.0, 0.6))
+    rates = {"reference": 100.0, "firmware": 100.0}
     record = AccuracyRecord(
-        (), 0, False, "a compiler", (), (), rates, rates, None, boxes, thresholds
+        samples=(),
+        calibrated=0,
+        labelled=False,
+        reference="a runtime",
+        firmware="a compiler",
+        outputs=(),
+        layers=None,
+        top1=rates,
+        agreement=rates,
+        metric=None,
+        boxes=BoxAccuracy(
+            0.9, 3, {"reference": BoxRates(3, 1, 1), "firmware": BoxRates(2, 1 / 3, 1 / 2)}
+        ),
+        thresholds=Thresholds(boxes=BoxThresholds(0.9, 1.0, 0.6)),
     )
-    assert gate.failures(record) == [
+    assert list(gate.failures(record)) == [
         "2 of 3 boxes are not among those of the firmware network (recall 0.333 at an overlap of "
         "0.9); thresholds.boxes.recall asks for 1",
         "1 of 2 boxes of the firmware network are not right (precision 0.500 at an overlap of "

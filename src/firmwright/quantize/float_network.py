@@ -1,0 +1,130 @@
+"""The float network as the measure of what was made of it: outputs, and layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+
+from firmwright.data.arrays import dequantised, on_grid
+from firmwright.models import ModelInterface
+from firmwright.quantize.graph import evaluate, float_tensors
+from firmwright.quantize.record import RESULT_SUFFIX
+from firmwright.quantize.samples import Sample
+from firmwright.verify.accuracy import Comparison, LayerAccuracy, Signal
+from firmwright.verify.boxes import Outputs
+
+
+@dataclass(frozen=True)
+class FloatNetwork:
+    """What the float network made of samples, and the quantised one's layers beside its own.
+
+    ``inputs`` are the samples as the quantised network takes them, ``calibrated`` the digests of
+    those that the calibration saw.
+    """
+
+    inputs: list[Sample]
+    outputs: Outputs
+    layers: tuple[LayerAccuracy, ...]
+    calibrated: frozenset[str]
+
+
+def compare_with_float(
+    model: onnx.ModelProto,
+    quantised: onnx.ModelProto,
+    interface: ModelInterface,
+    samples: Sequence[Sample],
+    calibrated: Sequence[str],
+) -> FloatNetwork:
+    """Evaluate the float graph ``model`` on samples of real numbers, and the QDQ graph beside it.
+
+    ``interface`` describes the inputs and outputs of ``quantised``.
+    """
+    inputs = network_inputs(interface, samples)
+    results = [list(found.values()) for found in evaluate(model, samples)]
+    return FloatNetwork(
+        inputs,
+        {t.name: np.stack([r[i] for r in results]) for i, t in enumerate(interface.outputs)},
+        tuple(compare_layers(model, quantised, interface, samples, inputs)),
+        frozenset(calibrated),
+    )
+
+
+def network_inputs(interface: ModelInterface, samples: Sequence[Sample]) -> list[Sample]:
+    """Return float samples as the quantised network takes them."""
+    return [
+        {
+            t.name: sample[t.name] if t.scale is None else on_grid(sample[t.name], t)
+            for t in interface.inputs
+        }
+        for sample in samples
+    ]
+
+
+def compare_layers(
+    model: onnx.ModelProto,
+    quantised: onnx.ModelProto,
+    interface: ModelInterface,
+    samples: Sequence[Sample],
+    inputs: Sequence[Sample],
+) -> list[LayerAccuracy]:
+    """Compare every tensor that both graphs compute.
+
+    ``interface`` and ``inputs`` are the quantised graph's.
+    """
+    outputs = {t.name: t for t in interface.outputs}
+    pairs = common_tensors(model, quantised)
+    sums = {name: Comparison() for name in pairs}
+    wanted = evaluate(model, samples, list(pairs))
+    found = evaluate(quantised, inputs, list(pairs.values()))
+    for ours, theirs in zip(found, wanted, strict=True):
+        for name, total in sums.items():
+            found_there = ours[pairs[name]]
+            if name in outputs:
+                found_there = dequantised(found_there, outputs[name])
+            total.add(found_there, theirs[name])
+    signals = {name: total.signal for name, total in sums.items()}
+    makers = {o: n for n in model.graph.node for o in n.output}
+    return [
+        LayerAccuracy(makers[name].name, name, signal, lost(name, signals, makers))
+        for name, signal in signals.items()
+    ]
+
+
+def common_tensors(model: onnx.ModelProto, quantised: onnx.ModelProto) -> dict[str, str]:
+    """Return, for each tensor of the float graph, its real-valued name in the quantised one."""
+    there = {o for n in quantised.graph.node for o in n.output}
+    unrounded = {n.input[0] for n in quantised.graph.node if n.op_type == "QuantizeLinear"}
+    inputs = {i.name for i in model.graph.input}
+    pairs = {}
+    for name in float_tensors(model):
+        for candidate in (f"{name}{RESULT_SUFFIX}", name):
+            if candidate in there and candidate not in unrounded and name not in inputs:
+                pairs[name] = candidate
+                break
+    return pairs
+
+
+def lost(
+    name: str, signals: Mapping[str, Signal], makers: Mapping[str, onnx.NodeProto]
+) -> float | None:
+    """Return the drop in SNR from the layer's worst measured input; None where neither differs."""
+    snr = signals[name].snr
+    sources = [s.snr for s in map(signals.get, measured_inputs(name, signals, makers)) if s]
+    before = [s for s in sources if s is not None]
+    if snr is None or not before:
+        return None
+    return round(min(before) - snr, 3)
+
+
+def measured_inputs(
+    name: str, signals: Mapping[str, Signal], makers: Mapping[str, onnx.NodeProto]
+) -> Iterator[str]:
+    """Yield the nearest tensors before this one that were compared."""
+    for source in makers[name].input:
+        if source in signals:
+            yield source
+        elif source in makers:
+            yield from measured_inputs(source, signals, makers)

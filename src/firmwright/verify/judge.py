@@ -1,0 +1,121 @@
+"""Networks on the same samples, compared: the first is the measure of the others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from firmwright.data.arrays import load_npy
+from firmwright.errors import UserError
+from firmwright.recipe.quantization import Thresholds
+from firmwright.verify.accuracy import (
+    AccuracyRecord,
+    LayerAccuracy,
+    OutputAccuracy,
+    Rates,
+    classes,
+    compare_outputs,
+    percentage,
+)
+from firmwright.verify.boxes import BoxJudge, Outputs
+
+Array = npt.NDArray[Any]
+Metric = Callable[[Outputs, Array | None], float]
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What networks made of the same samples, and who evaluated them.
+
+    ``networks`` has their outputs as real numbers; the rest is as in :class:`AccuracyRecord`.
+    """
+
+    samples: tuple[str, ...]
+    calibrated: int
+    networks: Mapping[str, Outputs]
+    reference: str
+    firmware: str
+    layers: tuple[LayerAccuracy, ...] | None
+
+
+def judge(
+    evaluated: Evaluated,
+    labels: Array | None,
+    metric: Metric | None,
+    boxes: BoxJudge | None,
+    thresholds: Thresholds,
+) -> AccuracyRecord:
+    """Compare the networks with the first of them, and their classes with the labels.
+
+    Raises UserError for outputs that are not finite: nothing is near to them.
+    """
+    refuse_not_finite(evaluated.networks)
+    measure, *others = evaluated.networks
+    wanted = evaluated.networks[measure]
+    predicted = classes(wanted)
+    right = predicted if labels is None else labels
+    signals = {name: compare_outputs(evaluated.networks[name], wanted) for name in others}
+
+    def rates(value: Callable[[Outputs], float]) -> Rates:
+        return {name: value(outputs) for name, outputs in evaluated.networks.items()}
+
+    return AccuracyRecord(
+        samples=evaluated.samples,
+        calibrated=evaluated.calibrated,
+        labelled=labels is not None,
+        reference=evaluated.reference,
+        firmware=evaluated.firmware,
+        outputs=tuple(
+            OutputAccuracy(output, {name: signals[name][output] for name in others})
+            for output in wanted
+        ),
+        layers=evaluated.layers,
+        top1=rates(lambda outputs: percentage(classes(outputs), right)),
+        agreement=rates(lambda outputs: percentage(classes(outputs), predicted)),
+        metric=None if metric is None else rates(lambda o: measured(metric, o, labels)),
+        boxes=None if boxes is None else boxes.compare(evaluated.networks),
+        thresholds=thresholds,
+    )
+
+
+def refuse_not_finite(networks: Mapping[str, Outputs]) -> None:
+    bad = [
+        f"  output '{output}' of the {network} network: sample {np.flatnonzero(wrong)[0]}"
+        + (f" and {np.count_nonzero(wrong) - 1} more" if np.count_nonzero(wrong) > 1 else "")
+        for network, outputs in networks.items()
+        for output, array in outputs.items()
+        if (wrong := ~np.isfinite(array).reshape(len(array), -1).all(axis=1)).any()
+    ]
+    if bad:
+        raise UserError("\n".join(["evaluate: samples whose outputs are NaN or infinite:", *bad]))
+
+
+def read_labels(path: Path, count: int) -> npt.NDArray[np.int64]:
+    """Read the classes of the first ``count`` samples; UserError for labels that do not fit."""
+    array = load_npy(path)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise UserError(
+            f"{path}: labels are whole numbers, one a sample; found {array.dtype} of shape "
+            f"{list(array.shape)}"
+        )
+    if len(array) < count:
+        raise UserError(f"{path}: {len(array)} labels for {count} samples")
+    return array[:count].astype("int64")
+
+
+def measured(metric: Metric, outputs: Outputs, labels: Array | None) -> float:
+    """Call the user's metric; UserError if what it returns is no number, or not a finite one."""
+    value = metric(outputs, labels)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise UserError(f"evaluate.metric: returned {value!r}; expected a number")
+    return number

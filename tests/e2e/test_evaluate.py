@@ -1,0 +1,131 @@
+"""`evaluate:` without `quantize:`: the generated C beside the model in its own runtime."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ..targets.test_tflite_networks import mirrored
+from .conftest import EXAMPLE, HOST_STAGES, ROOT, Repository, copy_of, new_repository, ran
+from .test_detection import prepare
+from .test_mistakes import fail
+
+DIGITS = """\
+model: digits.onnx
+platform: host
+evaluate: {inputs: inputs.npz, labels: labels.npy, thresholds: {top1: 95, snr: 60}}
+run: {samples: 2}
+"""
+FLOAT = """\
+model: {path: MODEL, format: onnx}
+platform: host
+evaluate: {inputs: pictures.npy, labels: labels.npy, thresholds: {top1: 80, snr: 100}}
+"""
+
+
+@pytest.fixture(scope="session")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    """A built repository; for tests that only read."""
+    repository = new_repository(tmp_path_factory.mktemp("judged"))
+    labels = np.load(EXAMPLE / "inputs.npz")["labels"]
+    np.save(repository.folder / "labels.npy", labels)
+    repository.write("r.yaml", DIGITS)
+    stages = [*HOST_STAGES[:3], "accuracy", *HOST_STAGES[3:]]
+    assert sorted(repository.build("recipe=r.yaml")) == sorted(stages)
+    return repository
+
+
+def test_bundle_tells_how_good_the_model_and_its_c_are(judged: Repository) -> None:
+    manifest = judged.manifest("build/r/r-host.tar.gz")
+    accuracy = manifest["accuracy"]
+    assert manifest["quantization"] is None
+    assert len(set(manifest["inputs"]["samples"]["evaluate"])) == 64
+    assert accuracy["reference"].startswith("onnxruntime ")
+    assert accuracy["top1"]["reference"] == accuracy["top1"]["firmware"] > 95
+    assert accuracy["agreement"] == {"reference": 100, "firmware": 100}
+    assert record_of(judged)["layers"] is None
+
+
+def test_run_and_gate_read_the_same_samples(judged: Repository) -> None:
+    digests = judged.manifest("build/r/r-host.tar.gz")["inputs"]["samples"]["evaluate"]
+    run = json.loads((judged.folder / "build/r/host/run/run.json").read_text())
+    assert run["inputs"] == digests[:2]
+
+
+def test_gate_fails_where_the_model_itself_is_not_good_enough(
+    judged: Repository, tmp_path: Path
+) -> None:
+    changed = copy_of(judged, tmp_path)
+    bundle = (changed.folder / "build/r/r-host.tar.gz").read_bytes()
+    labels = np.load(changed.folder / "labels.npy")
+    labels[:8] = (labels[:8] + 1) % 10
+    np.save(changed.folder / "labels.npy", labels)
+    text = fail(changed, "recipe=r.yaml")
+    assert "the network is less accurate than the recipe asks for" in text
+    assert "top-1 of the firmware network is 87.50 % (reference 87.50 %)" in text
+    assert "thresholds.top1 asks for 95" in text
+    assert "layers" not in text
+    assert (changed.folder / "build/r/r-host.tar.gz").read_bytes() == bundle
+
+
+def test_integers_of_tflite_are_the_model_s_own(tmp_path: Path) -> None:
+    repository = with_pictures(tmp_path)
+    pictures = np.load(repository.folder / "pictures.npy")
+    text = (ROOT / "recipes" / "resnet8.yaml").read_text()
+    text += "evaluate: {inputs: integers.npy, labels: labels.npy, thresholds: {top1: 83}}\n"
+    np.save(repository.folder / "integers.npy", (pictures - 128).astype("int8"))
+    found = accuracy_of(repository, text)
+    assert found["reference"].endswith("(reference kernels)")
+    assert found["top1"] == {"reference": 83.125, "firmware": 83.125}
+    assert found["outputs"][0]["signals"]["firmware"] == {"snr": None, "cosine": 1}
+    # Real numbers are put on the input's grid: the same samples.
+    assert accuracy_of(repository, text.replace("integers", "pictures")) == found
+
+
+def test_float_network_stays_float(tmp_path: Path) -> None:
+    repository = with_pictures(tmp_path)
+    pictures = np.load(repository.folder / "pictures.npy").transpose(0, 3, 1, 2)
+    np.save(repository.folder / "pictures.npy", pictures)
+    found = accuracy_of(repository, FLOAT.replace("MODEL", str(mirrored("resnet8_float.onnx"))))
+    assert found["top1"]["reference"] == found["top1"]["firmware"] > 80
+    assert 100 < found["outputs"][0]["signals"]["firmware"]["snr"] < 200
+
+
+def test_boxes_of_a_float_detector(tmp_path: Path) -> None:
+    repository = new_repository(tmp_path)
+    prepare(repository, "tanh-sigmoid")
+    text = (repository.folder / "boxes.yaml").read_text()
+    gate = "evaluate: {inputs: x.npy, thresholds: {boxes: {recall: 1, precision: 1}}}\n"
+    rates = accuracy_of(repository, text + gate, "boxes")["boxes"]["networks"]
+    assert rates["firmware"] == rates["reference"]
+    assert rates["reference"]["found"] > 10
+    assert rates["firmware"]["recall"] == rates["firmware"]["precision"] == 1
+
+
+def with_pictures(folder: Path) -> Repository:
+    """Return a repository with 160 pictures of CIFAR-10 and their labels."""
+    repository = new_repository(folder)
+    with np.load(mirrored("ic_160.npz")) as archive:
+        np.save(repository.folder / "pictures.npy", archive["images_u8"].astype("float32"))
+        np.save(repository.folder / "labels.npy", archive["labels"])
+    return repository
+
+
+def accuracy_of(repository: Repository, recipe: str, name: str = "r") -> dict[str, Any]:
+    """Run the recipe's stages up to the gate; return what it found."""
+    repository.write(f"{name}.yaml", recipe)
+    done = repository.doit("accuracy", f"recipe={name}.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert ran(done.stdout)[-1] == "accuracy"
+    return record_of(repository, name)
+
+
+def record_of(repository: Repository, name: str = "r") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(
+        (repository.folder / f"build/{name}/accuracy/accuracy.json").read_text()
+    )
+    return found

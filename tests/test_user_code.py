@@ -1,0 +1,33 @@
+"""A user's own Python, imported from the recipe's folder and forgotten."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from firmwright.user_code import user_function
+
+OBLIGING = """\
+import sys
+import types
+
+class Obliging(types.ModuleType):
+    def __getattr__(self, name):
+        return self
+
+sys.modules["obliging"] = Obliging("obliging")
+
+def one():
+    return 1
+"""
+
+
+def test_modules_that_have_every_attribute_are_let_be(tmp_path: Path) -> None:
+    """torch brings such modules: `torch.ops` takes `__path__` for the name of a namespace."""
+    (tmp_path / "own.py").write_text(OBLIGING)
+    try:
+        with user_function("own:one", tmp_path) as one:
+            assert one() == 1
+        assert "own" not in sys.modules
+    finally:
+        sys.modules.pop("obliging", None)

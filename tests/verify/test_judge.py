@@ -1,0 +1,107 @@
+"""Networks compared on the same samples, and the thresholds that they miss."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from firmwright.errors import UserError
+from firmwright.recipe.quantization import Thresholds
+from firmwright.verify import gate
+from firmwright.verify.accuracy import AccuracyRecord, LayerAccuracy, Signal
+from firmwright.verify.judge import Evaluated, Metric, judge
+
+SCORES = np.array([[3, 0, 1], [0, 2, 1], [1, 0, 2], [0, 0, 5]], "float32")
+LABELS = np.array([0, 1, 2, 1])
+SWAPPED = SCORES[[1, 0, 2, 3]]
+NO_LIMITS = Thresholds()
+LAYERS = tuple(
+    LayerAccuracy(f"layer_{i}", f"t{i}", Signal(30.0 - i, 0.99), float(i)) for i in range(7)
+)
+
+
+def found(
+    *others: tuple[str, np.ndarray],
+    metric: Metric | None = None,
+    limits: Thresholds = NO_LIMITS,
+) -> AccuracyRecord:
+    """Judge networks beside the one that gives the scores."""
+    first = "float32" if len(others) > 1 else "reference"
+    networks = {name: {"y": scores} for name, scores in ((first, SCORES), *others)}
+    layers = LAYERS if len(others) > 1 else None
+    evaluated = Evaluated(("a", "b", "c", "d"), 0, networks, "a runtime", "a compiler", layers)
+    return judge(evaluated, LABELS, metric, None, limits)
+
+
+def test_model_that_is_compiled_as_it_is_has_two_networks() -> None:
+    record = found(("firmware", SWAPPED))
+    assert record.top1 == {"reference": 75, "firmware": 25}
+    assert record.agreement == {"reference": 100, "firmware": 50}
+    assert list(record.outputs[0].signals) == ["firmware"]
+    assert record.layers is None
+
+
+def test_first_network_s_classes_are_right_without_labels() -> None:
+    evaluated = Evaluated(
+        ("a",), 0, {"reference": {"y": SCORES}, "firmware": {"y": SWAPPED}}, "", "", None
+    )
+    assert judge(evaluated, None, None, None, Thresholds()).top1["firmware"] == 50
+
+
+def test_equal_networks_pass_every_threshold_but_the_labels() -> None:
+    passed = Thresholds(top1=75, top1_loss=0, snr=200, cosine=1)
+    assert gate.failure_message(found(("firmware", SCORES), limits=passed)) is None
+    missed = replace(passed, top1=75.1)
+    assert list(gate.failures(found(("firmware", SCORES), limits=missed))) == [
+        "top-1 of the firmware network is 75.00 % (reference 75.00 %); thresholds.top1 asks for "
+        "75.1"
+    ]
+
+
+def test_every_threshold_that_is_missed_is_named() -> None:
+    limits = Thresholds(top1=50, top1_loss=1, snr=10, cosine=0.9, metric=4)
+    record = found(("firmware", SWAPPED), metric=lambda o, _: o["y"][0].max(), limits=limits)
+    assert gate.failure_message(record) == (
+        "the network is less accurate than the recipe asks for:\n"
+        "  top-1 of the firmware network is 25.00 % (reference 75.00 %); thresholds.top1 asks for "
+        "50\n"
+        "  top-1 of the firmware network is 25.00 %, 50.00 points below reference (75.00 %); "
+        "thresholds.top1_loss allows 1\n"
+        "  metric of the firmware network is 2 (reference 3); thresholds.metric asks for 4\n"
+        "  SNR of the firmware output 'y' is 2.38 dB; thresholds.snr asks for 10\n"
+        "  cosine of the firmware output 'y' is 0.57071; thresholds.cosine asks for 0.9"
+    )
+
+
+def test_worst_layers_are_named_where_there_is_a_float_network() -> None:
+    record = found(("quantised", SWAPPED), ("firmware", SWAPPED), limits=Thresholds(top1_loss=0))
+    message = gate.failure_message(record)
+    assert message is not None
+    assert message.count("50.00 points below float") == 2
+    worst = message.partition("the layers that lose most:\n")[2].splitlines()
+    assert [line.rpartition(" ")[2] for line in worst] == [f"layer_{i}" for i in (6, 5, 4, 3, 2)]
+
+
+def test_table_has_a_column_for_each_network() -> None:
+    assert list(gate.summary(found(("firmware", SWAPPED)))) == [
+        "   accuracy on 4 samples       reference   firmware",
+        "   top-1, %                        75.00      25.00",
+        "   same class as reference, %     100.00      50.00",
+        "   SNR of output 'y': firmware 2.38 dB, cosine 0.57071",
+    ]
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_outputs_that_are_not_finite_are_refused(wrong: float) -> None:
+    spoilt = SCORES.copy()
+    spoilt[1:3, 0] = wrong
+    with pytest.raises(UserError, match="output 'y' of the firmware network: sample 1 and 1 more"):
+        found(("firmware", spoilt))
+
+
+@pytest.mark.parametrize("value", [float("nan"), "high", None])
+def test_metric_returns_a_number(value: float) -> None:
+    with pytest.raises(UserError, match=r"evaluate\.metric: returned .*; expected a number"):
+        found(("firmware", SCORES), metric=lambda *_: value)
