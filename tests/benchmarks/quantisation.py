@@ -3,8 +3,9 @@
     python tests/benchmarks/quantisation.py FOLDER [--only NETWORK …] [--schemes SCHEME …]
 
 FOLDER holds resnet8_float.onnx, vww_96_float.onnx, ic_160.npz, and in ``diana/`` inputs of the
-networks of examples/diana/trained, which find their weights through FIRMWRIGHT_MIRROR. Every fifth
-sample calibrates, all judge; the firmware of each network sees them all in the emulator.
+networks of examples/diana/trained, which find their weights through FIRMWRIGHT_MIRROR. The samples
+are dealt out in five parts; five networks are calibrated on four parts each, and judge the fifth:
+every sample is judged once, unseen, and runs once through a firmware in the emulator.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from firmwright.user_code import user_function
 
 ROOT = Path(__file__).parents[2]
 Array = npt.NDArray[Any]
+PARTS = 5
 SCHEMES = {
     "affine": "scheme: affine",
     "affine, compensated": "scheme: affine\n  compensate_rounding: true",
@@ -43,9 +45,9 @@ SCHEMES = {
 }
 HEADER = (
     "| network | grids | samples | labels | float32, % | quantised, % | firmware, % "
-    "| firmware in the emulator, % | same class as float (quantised, firmware), % | SNR, dB "
-    "| values that differ in the emulator |\n"
-    "|---|---|---|---|---|---|---|---|---|---|---|"
+    "| firmware in the emulator, % | lost, points | same class as float (quantised, firmware), % "
+    "| SNR, dB | values that differ in the emulator |\n"
+    "|---|---|---|---|---|---|---|---|---|---|---|---|"
 )
 
 
@@ -142,9 +144,25 @@ def float_classes(network: Network, model: onnx.ModelProto) -> Array:
     return classes(model, [{given.name: x.reshape(shape)} for x in network.inputs])
 
 
-def row(network: Network, scheme: str, built: Path) -> str:
+@dataclass(frozen=True)
+class Judged:
+    """One part of the samples, judged by networks that other samples calibrated.
+
+    The rates are in per cent: of the labels, else of the float network's classes, that were hit
+    by the float network, the QDQ graph, the C on the host and the firmware in the emulator; and
+    of the float network's classes that the QDQ graph and the C give. ``snr`` is the QDQ graph's,
+    in dB; ``differences`` are those of the firmware's values from the QDQ graph's.
+    """
+
+    hit: tuple[float, float, float, float]
+    same: tuple[float, float]
+    snr: float
+    differences: int
+    values: int
+
+
+def judged(network: Network, built: Path) -> Judged:
     record = json.loads((built / "accuracy" / "accuracy.json").read_text())
-    top1, same = record["top1"], record["agreement"]
     emulated = built / "rv32-bare" / "run"
     run = json.loads((emulated / "run.json").read_text())["agreement"]
     outputs = arrays(emulated / "outputs.npz")
@@ -152,55 +170,73 @@ def row(network: Network, scheme: str, built: Path) -> str:
     right = network.labels
     if right is None:
         right = float_classes(network, onnx.load(built / "calibration" / "prepared.onnx"))
+    float32, quantised, firmware = (record["top1"][k] for k in ("float32", "quantised", "firmware"))
+    return Judged(
+        (float32, quantised, firmware, 100 * float(np.mean(found == right))),
+        (record["agreement"]["quantised"], record["agreement"]["firmware"]),
+        record["outputs"][0]["quantised"]["snr"],
+        run["differences"],
+        run["elements"],
+    )
+
+
+def row(network: Network, scheme: str, parts: Sequence[Judged]) -> str:
+    """Return a line of the table; the parts have equally many samples."""
+    hit, same = (np.mean([getattr(p, name) for p in parts], axis=0) for name in ("hit", "same"))
     cells = [
         network.name,
         scheme,
-        len(record["samples"]),
-        "yes" if record["labelled"] else "float's",
-        *(f"{top1[k]:.2f}" for k in ("float32", "quantised", "firmware")),
-        f"{100 * np.mean(found == right):.2f}",
-        f"{same['quantised']:.1f}, {same['firmware']:.1f}",
-        f"{record['outputs'][0]['quantised']['snr']:.1f}",
-        f"{run['differences']} of {run['elements']}",
+        len(network.inputs),
+        "float's" if network.labels is None else "yes",
+        *(f"{rate:.2f}" for rate in hit),
+        f"{hit[0] - hit[3]:.2f}",
+        ", ".join(f"{rate:.1f}" for rate in same),
+        f"{np.mean([p.snr for p in parts]):.1f}",
+        f"{sum(p.differences for p in parts)} of {sum(p.values for p in parts)}",
     ]
-    return "| " + " | ".join(map(str, cells)) + " |"
+    return f"| {' | '.join(map(str, cells))} |"
 
 
-def main() -> int:
+def build(network: Network, scheme: str, part: int, folder: Path) -> Judged:
+    """Build the network in ``folder``, calibrated on all parts but one, which it judges."""
+    unseen = np.arange(len(network.inputs)) % PARTS == part
+    labels = None if network.labels is None else network.labels[unseen]
+    judging = replace(network, inputs=network.inputs[unseen], labels=labels)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "dodo.py").write_text("from firmwright.tasks.dodo import *\n")
+    (folder / "model.onnx").write_bytes(network.model)
+    np.save(folder / "inputs.npy", judging.inputs)
+    np.save(folder / "calibration.npy", network.inputs[~unseen])
+    if labels is not None:
+        np.save(folder / "labels.npy", labels)
+    text = recipe(SCHEMES[scheme], labels is not None, len(judging.inputs))
+    (folder / "recipe.yaml").write_text(text)
+    command = [sys.executable, "-m", "doit", "build", "recipe=recipe.yaml"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(done.stdout + done.stderr)
+    return judged(judging, folder / "build" / "recipe")
+
+
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--outdir", type=Path)
     parser.add_argument("--schemes", nargs="*", choices=SCHEMES, default=list(SCHEMES))
     parser.add_argument("--only", nargs="*", choices=[n.__name__ for n in NETWORKS])
     options = parser.parse_args()
+    print(HEADER)
     with tempfile.TemporaryDirectory() as scratch:
         root = options.outdir or Path(scratch)
-        print(HEADER)
         for make in NETWORKS:
             if options.only and make.__name__ not in options.only:
                 continue
             network = make(options.folder)
-            labelled = network.labels is not None
-            folder = root / make.__name__
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / "dodo.py").write_text("from firmwright.tasks.dodo import *\n")
-            (folder / "model.onnx").write_bytes(network.model)
-            np.save(folder / "inputs.npy", network.inputs)
-            np.save(folder / "calibration.npy", network.inputs[::5])
-            if network.labels is not None:
-                np.save(folder / "labels.npy", network.labels)
-            for index, name in enumerate(options.schemes):
-                file = folder / f"r{index}.yaml"
-                file.write_text(recipe(SCHEMES[name], labelled, len(network.inputs)))
-                command = [sys.executable, "-m", "doit", "build", f"recipe={file.name}"]
-                done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-                if done.returncode:
-                    print(done.stdout, done.stderr, file=sys.stderr)
-                    return 1
-                built = folder / "build" / file.stem
-                print(row(network, name, built), flush=True)
-    return 0
+            for index, scheme in enumerate(options.schemes):
+                folder = root / f"{make.__name__}-{index}"
+                parts = [build(network, scheme, p, folder / str(p)) for p in range(PARTS)]
+                print(row(network, scheme, parts), flush=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
