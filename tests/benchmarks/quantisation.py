@@ -174,7 +174,7 @@ def judged(network: Network, built: Path) -> Judged:
     return Judged(
         (float32, quantised, firmware, 100 * float(np.mean(found == right))),
         (record["agreement"]["quantised"], record["agreement"]["firmware"]),
-        record["outputs"][0]["quantised"]["snr"],
+        record["outputs"][0]["signals"]["quantised"]["snr"],
         run["differences"],
         run["elements"],
     )
