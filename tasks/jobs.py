@@ -147,8 +147,6 @@ class Job:
 
         They are those of the first inference, of a batch as many as the recipe wants.
         """
-        if not self.has("run"):
-            return {}
         drawn = self.folder("run").glob("boxes-*.png")
         first = sorted(drawn, key=lambda p: (len(p.name), p.name))
         size = self.recipe.batch.size if self.recipe.batch else 1
