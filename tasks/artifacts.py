@@ -180,7 +180,7 @@ def refuse_strangers(folder: Path) -> None:
 
 def batch_size(job: Job) -> int:
     """Return the samples of an inference where the recipe asks for several, else 0."""
-    from firmwright.planning.batch import BatchLayout
+    from firmwright.models.interface import BatchLayout
     from firmwright.records import read_record
 
     if not job.has("batch"):

@@ -12,7 +12,7 @@ from .extensions import extended_mix, extension_files
 from .jobs import Job
 from .network import rewrite_files, rewrite_options, rewritten_network
 from .partition import mix_options
-from .plan import memory_options
+from .plan import boxes, memory_options
 from .stage import NETWORK, Stage
 
 
@@ -24,6 +24,7 @@ def options(job: Job) -> Any:
         **rewrite_options(job),
         **memory_options(job),
         "extensions": job.recipe.extensions,
+        "boxes": boxes(job),
     }
 
 
@@ -50,7 +51,7 @@ def run(job: Job, folder: Path) -> None:
         kernels = Kernels(tuple(r.kernel for r in lowered))
         plan = make_plan(partition, kernels)
         ports = stored_interface(ports, partition)
-        program = Program(plan, partition, kernels, ports)
+        program = Program(plan, partition, kernels, ports, boxes(job))
         if size == 1:
             check_memory(program, job.platform)
         return ram_needed(program, job.platform)

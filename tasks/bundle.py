@@ -26,7 +26,7 @@ def inputs(job: Job) -> list[Path]:
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``manifest.json``, the archive, and the first sample's picture with its boxes.
+    """Write ``manifest.json``, the archive, and the pictures of the first inference with boxes.
 
     Raises UserError where the build read something else than the recipe's lock says.
     """
@@ -38,9 +38,10 @@ def run(job: Job, folder: Path) -> None:
 
     read = all_that_is_read(job)
     check(job, read)
-    for picture in job.boxes_pictures:
-        picture_of_run = job.folder("run") / "boxes-0.png"
-        (folder / picture.name).write_bytes(picture_of_run.read_bytes())
+    for stale in job.outdir.glob(f"{job.bundle_name}-boxes*.png"):
+        stale.unlink()
+    for drawn, published in job.boxes_pictures.items():
+        (folder / published.name).write_bytes(drawn.read_bytes())
     contents = collect(job)
     listed = tuple(
         BundledFile(name, len(data), hashlib.sha256(data).hexdigest())
@@ -139,5 +140,5 @@ STAGE = Stage(
     options=options,
     inputs=inputs,
     run=run,
-    publish=lambda job: [job.bundle, *job.boxes_pictures],
+    publish=lambda job: [job.bundle, *job.boxes_pictures.values()],
 )

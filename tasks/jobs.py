@@ -142,12 +142,18 @@ class Job:
         return None if path is None else self.recipe.resolve(path)
 
     @property
-    def boxes_pictures(self) -> list[Path]:
-        """Return where the first sample's picture with its boxes goes, if there is one."""
-        inputs = self.recipe.run.inputs
-        named = inputs if isinstance(inputs, tuple) else ()
-        shown = self.recipe.detection and any(s.kind == "pictures" for _, s in named)
-        return [self.outdir / f"{self.bundle_name}-boxes.png"] if shown else []
+    def boxes_pictures(self) -> dict[Path, Path]:
+        """Map the pictures with boxes that the last run drew to where they go beside the bundle.
+
+        They are those of the first inference, of a batch as many as the recipe wants.
+        """
+        drawn = self.folder("run").glob("boxes-*.png")
+        first = sorted(drawn, key=lambda p: (len(p.name), p.name))
+        size = self.recipe.batch.size if self.recipe.batch else 1
+        return {
+            picture: self.outdir / f"{self.bundle_name}-boxes{f'-{i}' if i else ''}.png"
+            for i, picture in enumerate(first[:size])
+        }
 
     @property
     def place(self) -> Place:

@@ -30,9 +30,10 @@ def run(job: Job, folder: Path) -> None:
     """Write ``partition.json``, ``interface.json`` and ``module.json`` (a function a region)."""
     import tvm
 
+    from firmwright.models.interface import BatchLayout
     from firmwright.partition.layouts import stored_interface
     from firmwright.partition.outline import partition_module
-    from firmwright.planning.batch import BatchChoice, BatchLayout, batched_interface
+    from firmwright.planning.batch import BatchChoice, batched_interface
     from firmwright.records import read_record, write_record
 
     try:

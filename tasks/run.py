@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from firmwright.data.samples import Column, Sample
     from firmwright.models import ModelInterface
     from firmwright.models.formats import Verdict
-    from firmwright.planning.batch import BatchLayout
+    from firmwright.models.interface import BatchLayout
     from firmwright.postprocess.boxes import Box
     from firmwright.verify.record import RunRecord
 
@@ -77,7 +77,8 @@ def run(job: Job, folder: Path) -> None:
     """Write ``run.json``, the outputs of firmware and reference (``outputs.npz``), and the
     firmware's first sample (``sample.npz``).
 
-    With a detection also ``boxes.json``, and ``boxes-<sample>.png`` of every sample's picture.
+    With a detection also ``boxes.json``, and ``boxes-<number>.png`` of every picture, also of
+    those that share a batch.
     """
     import numpy as np
 
@@ -151,15 +152,16 @@ def run(job: Job, folder: Path) -> None:
     write_record(folder / "run.json", record)
     print(summary(job, record))
     if job.recipe.detection is not None:
-        found_boxes = decode_boxes(execution.console, len(interface.outputs), len(chosen))
+        boxes = decode_boxes(execution.console, len(interface.outputs), len(chosen), layout.size)
+        judge = single
         if job.recipe.quantize is not None:
-            interface, verdict = float_verdict(job, single, alone)
-        judge_boxes(job, folder, data, found_boxes, interface, verdict)
+            judge, verdict = float_verdict(job, single, alone)
+        judge_boxes(job, folder, data, boxes, judge, verdict)
 
 
 def batch_layout(job: Job, interface: ModelInterface) -> BatchLayout:
     """Return how many samples an inference takes, and along which axis each output holds them."""
-    from firmwright.planning.batch import BatchLayout
+    from firmwright.models.interface import BatchLayout
     from firmwright.records import read_record
 
     if job.has("batch"):
@@ -286,7 +288,6 @@ STAGE = Stage(
     needs=("model", NETWORK, "partition", "kernels", "firmware"),
     code=(
         *(
-            "planning/batch.py",
             "emulator",
             "verify",
             "models",

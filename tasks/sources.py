@@ -14,6 +14,7 @@ from .stage import Stage
 
 if TYPE_CHECKING:
     from firmwright.models import ModelInterface
+    from firmwright.models.interface import BatchLayout
     from firmwright.postprocess.detector import Detector
 
 
@@ -55,7 +56,7 @@ def inputs(job: Job) -> list[Path]:
     return [*templates, *job.device_files, *job.class_files, *library_files(job)]
 
 
-def detector(job: Job, interface: ModelInterface) -> Detector | None:
+def detector(job: Job, interface: ModelInterface, batch: BatchLayout | None) -> Detector | None:
     """Fit the recipe's detection to the network's outputs."""
     from firmwright.postprocess.classes import class_names
     from firmwright.postprocess.detector import fit_detector
@@ -63,9 +64,8 @@ def detector(job: Job, interface: ModelInterface) -> Detector | None:
     detection = job.recipe.detection
     if detection is None:
         return None
-    return fit_detector(
-        detection, len(class_names(detection.classes, job.place)), interface.outputs
-    )
+    classes = len(class_names(detection.classes, job.place))
+    return fit_detector(detection, classes, interface.outputs, batch)
 
 
 def run(job: Job, folder: Path) -> None:
@@ -75,23 +75,27 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.codegen.module import write_module
     from firmwright.codegen.project import Network, write_project
     from firmwright.models import ModelInterface
+    from firmwright.models.interface import BatchLayout
     from firmwright.partition import Partition
     from firmwright.planning import Plan
     from firmwright.records import read_arrays, read_record
 
-    interface = read_record(job.folder("partition") / "interface.json", ModelInterface)
+    partition = job.folder("partition")
+    batch = read_record(partition / "batch.json", BatchLayout) if job.has("batch") else None
+    interface = read_record(partition / "interface.json", ModelInterface)
     network = Network(
         name=job.recipe.name,
         c_prefix=job.recipe.c_prefix,
         interface=interface,
-        partition=read_record(job.folder("partition") / "partition.json", Partition),
+        partition=read_record(partition / "partition.json", Partition),
         kernels=read_record(job.folder("kernels") / "kernels.json", Kernels),
         plan=read_record(job.folder("plan") / "plan.json", Plan),
         weights=read_arrays(job.folder("kernels") / "weights.npz"),
-        detector=detector(job, interface),
+        detector=detector(job, interface, batch),
         demo=job.recipe.demo,
         cores=cores_of(cores(job)),
         libraries=tuple(library_files(job)),
+        batch=batch,
     )
     own_templates = tuple(template_folders(job.recipe).values())
     variables = write_project(network, job.build, folder, own_templates)

@@ -191,15 +191,20 @@ def test_fastestdet_finds_what_onnx_runtime_finds(
 
 
 @pytest.mark.parametrize(
-    ("platform", "name", "target"),
+    ("platform", "name", "target", "batch"),
     [
-        ("host", "host", "c"),
-        ("j721s2", "j721s2", "tidl, c7x"),
-        (str(ROOT / "examples" / "yolo" / "rv32-2mib.yaml"), "rv32-2mib", "c"),
+        ("host", "host", "c", 3),
+        ("j721s2", "j721s2", "tidl, c7x", None),
+        (str(ROOT / "examples" / "yolo" / "rv32-2mib.yaml"), "rv32-2mib", "c", None),
     ],
 )
 def test_quantised_firmware_finds_what_the_float_network_finds(
-    tmp_path: Path, mirror: Callable[[str], None], platform: str, name: str, target: str
+    tmp_path: Path,
+    mirror: Callable[[str], None],
+    platform: str,
+    name: str,
+    target: str,
+    batch: int | None,
 ) -> None:
     mirror("yolo")
     if name == "j721s2" and shutil.which("qemu-aarch64") is None:
@@ -207,11 +212,13 @@ def test_quantised_firmware_finds_what_the_float_network_finds(
     repository = Repository(tmp_path)
     repository.write("dodo.py", "from firmwright.tasks.dodo import *\n")
     recipe = f"recipe={ROOT / 'recipes' / 'yolo.yaml'}"
-    repository.build(recipe, f"platform={platform}", f"target={target}")
+    size = [f"batch={batch}"] if batch else []
+    repository.build(recipe, f"platform={platform}", f"target={target}", *size)
     report = repository.manifest(f"build/yolo/yolo-{name}.tar.gz")["detection"]
     assert report["judge"].startswith("the float network in onnxruntime")
-    (sample,) = report["samples"]
-    found = sample["boxes"]
+    first, *others = report["samples"]
+    assert len(others) == (batch or 1) - 1
+    found = first["boxes"]
     expected = float_boxes(repository.folder / "build/yolo/model/model.onnx", report["threshold"])
     assert len(found) == len(expected) == 4
     for left, top, right, bottom, label in expected:
@@ -219,6 +226,10 @@ def test_quantised_firmware_finds_what_the_float_network_finds(
         assert common_part(best, left, top, right, bottom) >= 0.9
         assert best["class_index"] == label
     assert (repository.folder / f"build/yolo/yolo-{name}-boxes.png").is_file()
+    if batch:
+        shown = [{b["class_name"] for b in sample["boxes"]} for sample in others]
+        assert shown == [{"person", "baseball bat"}, {"bus"}]
+        assert (repository.folder / f"build/yolo/yolo-{name}-boxes-2.png").is_file()
 
 
 def float_boxes(model: Path, threshold: float) -> list[tuple[float, float, float, float, int]]:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from firmwright.codegen.project import byte_values, ports
 from firmwright.codegen.templates import environment, render
 from firmwright.models import Tensor
+from firmwright.models.interface import BatchLayout
 from firmwright.postprocess.boxes import Box
 from firmwright.postprocess.detector import Detector, fit_detector
 from firmwright.recipe.postprocess import BoxCode, Classes, Confidence, Detection, Head
@@ -29,6 +30,9 @@ typedef struct network_outputs {
 %s
 } network_outputs;
 """
+
+REFUSED = 5
+"""Exit code of the program where the detector returns -1."""
 
 HARNESS = """\
 #include "detection.h"
@@ -48,20 +52,25 @@ int main(void)
 {
     int32_t capacity;
     while (fread(&capacity, sizeof capacity, 1, stdin) == 1) {
-        network_outputs outputs = {%s};
+        network_outputs outputs = {%(reads)s};
         network_box *boxes = malloc((size_t)capacity * sizeof *boxes);
-        const int32_t count = network_detect(&outputs, boxes, capacity);
+        const int32_t count = network_detect(&outputs, %(sample)sboxes, capacity);
+        if (count < 0) {
+            exit(%(refused)d);
+        }
         fwrite(&count, sizeof count, 1, stdout);
         fwrite(boxes, sizeof *boxes, (size_t)count, stdout);
         free(boxes);
-%s
+%(frees)s
     }
     {
         network_outputs none = {0};
         network_box box;
         network_outputs *missing = NULL;
-        return network_detect(missing, &box, 1) + network_detect(&none, &box, 1) +
-               network_detect(&none, NULL, 1) + network_detect(&none, &box, 0) + 4;
+        return network_detect(missing, %(sample)s&box, 1) +
+               network_detect(&none, %(sample)s&box, 1) +
+               network_detect(&none, %(sample)sNULL, 1) +
+               network_detect(&none, %(sample)s&box, 0) + 4;
     }
 }
 """
@@ -71,13 +80,20 @@ FLAGS = ("-std=c99", "-O1", "-g1", "-Wall", "-Wextra", "-Werror", "-ffp-contract
 
 
 class CompiledDetector:
-    """The C of one detector as a program."""
+    """The C of one detector as a program; with a ``batch``, for the ``sample`` of it."""
 
-    def __init__(self, detector: Detector, folder: Path, compiler: str = "gcc") -> None:
+    def __init__(
+        self,
+        detector: Detector,
+        folder: Path,
+        compiler: str = "gcc",
+        batch: BatchLayout | None = None,
+        sample: int = 0,
+    ) -> None:
         self.program = folder / "detector"
         shown = ports(detector.outputs)
         variables = {
-            "network": {"name": "test"},
+            "network": {"name": "test", "batch": batch},
             "prefix": "network",
             "outputs": shown,
             "detector": detector,
@@ -87,10 +103,13 @@ class CompiledDetector:
             text = render(environment(), f"postprocess/{name}.j2", variables)
             (folder / name).write_text(text)
         members = "\n".join(f"    {p.c_type} *{p.member};" for p in shown)
-        (folder / "network.h").write_text(NETWORK_H % members)
+        size = f"#define NETWORK_BATCH_SIZE {batch.size}\n" if batch else ""
+        (folder / "network.h").write_text(NETWORK_H % members + size)
         reads = ", ".join(f".{p.member} = exactly({p.tensor.bytes})" for p in shown)
         frees = "\n".join(f"        free(outputs.{p.member});" for p in shown)
-        (folder / "main.c").write_text(HARNESS % (reads, frees))
+        chosen = f"{sample}, " if batch else ""
+        parts = {"reads": reads, "frees": frees, "sample": chosen, "refused": REFUSED}
+        (folder / "main.c").write_text(HARNESS % parts)
         done = subprocess.run(
             [compiler, *FLAGS, "-o", self.program, "detection.c", "main.c", "-lm"],
             cwd=folder, capture_output=True, text=True,
@@ -98,7 +117,7 @@ class CompiledDetector:
         assert done.returncode == 0, done.stderr
 
     def detect(self, samples: Sequence[Outputs], capacity: int) -> list[list[Box]]:
-        """Return every sample's boxes; fails on anything that a sanitizer reports."""
+        """Return the boxes of each outputs; fails on anything that a sanitizer reports."""
         given = b"".join(
             struct.pack("<i", capacity) + b"".join(np.ascontiguousarray(o).tobytes() for o in s)
             for s in samples

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import struct
+import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.resources import files
@@ -14,12 +16,13 @@ import numpy as np
 import pytest
 
 from firmwright.models import Tensor
+from firmwright.models.interface import BatchLayout
 from firmwright.postprocess.boxes import Box
 from firmwright.postprocess.detector import ENCODINGS, Detector, fit_detector
 from firmwright.postprocess.reference import detect
 from firmwright.recipe.postprocess import BoxCode, Confidence, Detection, Head
 
-from .compiled import CompiledDetector, detection
+from .compiled import REFUSED, CompiledDetector, detection
 
 ANCHORS = ((10.0, 13.0), (16.0, 30.0))
 SIGMOID = {"objectness": Confidence(4, "sigmoid"), "class_scores": Confidence(5, "sigmoid")}
@@ -174,6 +177,38 @@ def test_quantised_outputs_are_read_by_scale_and_zero_point(
     real = ((samples[0][0].astype("float64") - zero_point) * scale).astype("float32")
     floats = fit_detector(detector.detection, 3, (Tensor("y", (1, 8, 4, 8), "float32"),))
     assert_same(detect(detector, samples[0]), detect(floats, [real]), 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("layout", "axis"), [("NCHW", 0), ("NHWC", 3), ("NLC", 1), ("NCL", 1), ("NCL", None)]
+)
+def test_a_sample_of_a_batch_has_its_own_boxes(
+    layout: str, axis: int | None, tmp_path: Path
+) -> None:
+    values = np.random.default_rng(8).normal(0, 1, (3, 2 * 8 * 32)).astype("float32")
+    heads = (Head(stride=8, anchors=ANCHORS),)
+    stated = detection("sigmoid-square", heads=heads, layout=layout, **SIGMOID)
+    samples = [np.ascontiguousarray(LAYOUTS[layout](v)) for v in values]
+    alone = fit_detector(stated, 3, (Tensor("y", samples[0].shape, "float32"),))
+    joined = samples[0] if axis is None else np.concatenate(samples, axis)
+    batch = BatchLayout(3, (axis,))
+    detector = fit_detector(stated, 3, (Tensor("y", joined.shape, "float32"),), batch)
+    program = CompiledDetector(detector, tmp_path, batch=batch, sample=2)
+    (found,) = program.detect([[joined]], 256)
+    expected = detect(alone, [samples[0 if axis is None else 2]])
+    assert len(expected) > 5
+    assert_same(found, expected, 2e-6)
+
+
+@pytest.mark.parametrize("sample", [-1, 2])
+def test_there_is_no_such_sample(sample: int, tmp_path: Path) -> None:
+    batch = BatchLayout(2, (0,))
+    stated = detection("corners", layout="NLC")
+    detector = fit_detector(stated, 3, (Tensor("y", (2, 6, 8), "float32"),), batch)
+    program = CompiledDetector(detector, tmp_path, batch=batch, sample=sample).program
+    outputs = np.ones((2, 6, 8), "float32").tobytes()
+    done = subprocess.run([program], input=struct.pack("<i", 1) + outputs, capture_output=True)
+    assert done.returncode == REFUSED
 
 
 def test_exponents_weigh_the_factors(tmp_path: Path) -> None:

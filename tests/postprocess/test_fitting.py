@@ -27,7 +27,11 @@ BATCH = (Tensor("y", (2, 8, 4, 8), "float32"),)
         (detection("offset-exp"), TWO, "head 0: state `output`; the network has several: y, z"),
         (detection("offset-exp", heads=(Head("x"),)), GRID, "no output 'x'"),
         (detection("offset-exp"), LIST, "has shape [1, 40, 8]; NCHW is 4 axes"),
-        (detection("offset-exp"), BATCH, "the first of them 1"),
+        (
+            detection("offset-exp"),
+            BATCH,
+            "several samples at once; export the network for one, and state `batch`",
+        ),
         (detection("offset-exp"), INTEGERS, "output 'y' is int8; boxes are read from float32"),
         (detection("offset-exp", heads=(Head(stride=16),)), GRID, "a grid of 8 x 4 cells"),
         (detection("offset-exp", heads=(Head(anchors=((1, 1),)),)), GRID, "takes no anchors"),

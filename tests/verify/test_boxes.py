@@ -40,9 +40,9 @@ def test_first_network_is_right_without_labels() -> None:
     found = BoxJudge(DETECTOR, 0.9, None).compare(three)
     assert found.right == 3
     assert found.networks == {
-        "float32": BoxRates(3, 1, 1),
-        "quantised": BoxRates(2, 2 / 3, 1),
-        "firmware": BoxRates(2, 1 / 3, 1 / 2),
+        "float32": BoxRates(3, 1, 1, 1),
+        "quantised": BoxRates(2, 2 / 3, 1, 3 / 4),
+        "firmware": BoxRates(2, 1 / 3, 1 / 2, 1 / 4),
     }
 
 
@@ -59,12 +59,12 @@ def test_labels_judge_the_first_network_too(tmp_path: Path) -> None:
     labels = read_labels(path, NAMES, 1)
     assert labels == [[Box(0, 0, 0.25, 0.5, 1, 0), Box(0, 0, 1, 1, 1, 2)]]
     found = BoxJudge(DETECTOR, 0.9, labels).compare({"float32": outputs([CAT, DOG])})
-    assert (found.right, found.networks) == (2, {"float32": BoxRates(2, 0.5, 0.5)})
+    assert (found.right, found.networks) == (2, {"float32": BoxRates(2, 0.5, 0.5, 0.5)})
 
 
 def test_nothing_to_find_and_nothing_found() -> None:
     found = BoxJudge(DETECTOR, 0.9, None).compare({"firmware": outputs([])})
-    assert found.networks == {"firmware": BoxRates(0, 1, 1)}
+    assert found.networks == {"firmware": BoxRates(0, 1, 1, 1)}
 
 
 @pytest.mark.parametrize(
@@ -88,6 +88,9 @@ def test_labels_that_will_not_do(tmp_path: Path, text: str, message: str) -> Non
 
 def test_gate_counts_the_boxes() -> None:
     rates = {"reference": 100.0, "firmware": 100.0}
+    limits = BoxThresholds.from_data(
+        {"iou": 0.9, "recall": 1, "precision": 0.6, "mean_average_precision": 0.5}
+    )
     record = AccuracyRecord(
         samples=(),
         calibrated=0,
@@ -100,13 +103,20 @@ def test_gate_counts_the_boxes() -> None:
         agreement=rates,
         metric=None,
         boxes=BoxAccuracy(
-            0.9, 3, {"reference": BoxRates(3, 1, 1), "firmware": BoxRates(2, 1 / 3, 1 / 2)}
+            0.9,
+            3,
+            {
+                "reference": BoxRates(3, 1, 1, 1),
+                "firmware": BoxRates(2, 1 / 3, 1 / 2, 1 / 4),
+            },
         ),
-        thresholds=Thresholds(boxes=BoxThresholds(0.9, 1.0, 0.6)),
+        thresholds=Thresholds(boxes=limits),
     )
     assert list(gate.failures(record)) == [
         "2 of 3 boxes are not among those of the firmware network (recall 0.333 at an overlap of "
         "0.9); thresholds.boxes.recall asks for 1",
         "1 of 2 boxes of the firmware network are not right (precision 0.500 at an overlap of "
         "0.9); thresholds.boxes.precision asks for 0.6",
+        "mean average precision of the firmware network is 0.250 (reference 1.000) at an overlap "
+        "of 0.9; thresholds.boxes.mean_average_precision asks for 0.5",
     ]

@@ -16,9 +16,9 @@ from firmwright.codegen.kernel import Kernels
 from firmwright.codegen.project import Network
 from firmwright.errors import UserError
 from firmwright.models import relax
+from firmwright.models.interface import BatchLayout
 from firmwright.partition.outline import partition_module
 from firmwright.planning import make_plan
-from firmwright.planning.batch import BatchLayout
 from firmwright.recipe.target import parse_target
 from firmwright.targets import load_mix
 from firmwright.toolchain import Platform, load_platform

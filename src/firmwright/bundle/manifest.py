@@ -134,6 +134,7 @@ class BoxRateReport:
     found: int
     recall: float
     precision: float
+    mean_average_precision: float
 
 
 @dataclass(frozen=True)

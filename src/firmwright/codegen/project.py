@@ -22,7 +22,7 @@ from firmwright.codegen.templates import (
     template_places,
 )
 from firmwright.errors import UserError
-from firmwright.models.interface import ModelInterface, Tensor
+from firmwright.models.interface import BatchLayout, ModelInterface, Tensor
 from firmwright.partition.regions import RAM, Partition, Region
 from firmwright.planning.plan import Plan
 from firmwright.planning.schedule import Wait, schedule
@@ -91,6 +91,8 @@ class Network:
     cores: Cores = PROCESSOR
     libraries: tuple[Path, ...] = ()
     """The user's sources, headers and archives that are part of the project."""
+    batch: BatchLayout | None = None
+    """How its samples lie, where the recipe asks for several at once."""
 
     @property
     def devices(self) -> frozenset[str]:

@@ -73,6 +73,17 @@ class ModelInterface:
     operators: tuple[Operator, ...]
 
 
+@dataclass(frozen=True)
+class BatchLayout:
+    """How the samples of a batch lie in the outputs (file ``partition/batch.json``).
+
+    ``output_axes`` has the batch axis of each output, None where all samples share the output.
+    """
+
+    size: int
+    output_axes: tuple[int | None, ...]
+
+
 def is_source_name(name: str) -> bool:
     """Tell a name of the source model from one that Relax made up."""
     return not re.fullmatch(r"(lv|gv)[0-9_]*", name)

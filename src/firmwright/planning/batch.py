@@ -39,17 +39,6 @@ class BatchChoice:
         return f"batch {wanted:,} wanted, {fits:,} fits ({used})"
 
 
-@dataclass(frozen=True)
-class BatchLayout:
-    """How the samples of a batch lie in the outputs (file ``partition/batch.json``).
-
-    ``output_axes`` has the batch axis of each output, None where all samples share the output.
-    """
-
-    size: int
-    output_axes: tuple[int | None, ...]
-
-
 def choose_batch(
     wanted: int, require: bool, platform: Platform, ram_needed: Callable[[int], int]
 ) -> BatchChoice:

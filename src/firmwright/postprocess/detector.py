@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 
 from firmwright.errors import UserError, did_you_mean
-from firmwright.models import Tensor
+from firmwright.models.interface import BatchLayout, Tensor
 from firmwright.recipe.postprocess import Detection, Head
 
 
@@ -38,8 +39,9 @@ QUANTISED = ("int8", "uint8", "int16")
 class Grid:
     """The cells of one head: where their values lie in output number ``output``.
 
-    The value of (anchor, row, column, channel) is element ``first`` plus each index times its
-    step. ``anchors`` are (width, height) as parts of the picture; one of (1, 1) stands for none.
+    The value of (sample, anchor, row, column, channel) is element ``first`` plus each index times
+    its step. ``anchors`` are (width, height) as parts of the picture; one of (1, 1) stands for
+    none.
     """
 
     output: int
@@ -47,6 +49,7 @@ class Grid:
     rows: int
     anchors: tuple[tuple[float, float], ...]
     first: int
+    sample_step: int
     anchor_step: int
     row_step: int
     column_step: int
@@ -55,7 +58,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Detector:
-    """All that C and reference are made from."""
+    """All that C and reference are made from; the reference's ``outputs`` are of one sample."""
 
     detection: Detection
     classes: int
@@ -71,8 +74,40 @@ def box_channels(detection: Detection) -> int:
     return 4 * detection.box.bins if detection.box.encoding == "distributions" else 4
 
 
-def fit_detector(detection: Detection, classes: int, outputs: tuple[Tensor, ...]) -> Detector:
+@dataclass(frozen=True)
+class SamplePart:
+    """What an output has of one sample: a tensor, and how far apart its elements lie.
+
+    ``steps`` are those of its axes, ``sample_step`` is from one sample to the next; in elements.
+    """
+
+    tensor: Tensor
+    steps: tuple[int, ...]
+    sample_step: int
+
+
+def sample_part(tensor: Tensor, size: int, axis: int | None) -> SamplePart:
+    """Divide an output that holds ``size`` samples along ``axis``; None: all share it."""
+    shape = list(tensor.shape)
+    steps = tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
+    if axis is None:
+        return SamplePart(tensor, steps, 0)
+    shape[axis] //= size
+    return SamplePart(replace(tensor, shape=tuple(shape)), steps, shape[axis] * steps[axis])
+
+
+def fit_detector(
+    detection: Detection,
+    classes: int,
+    outputs: tuple[Tensor, ...],
+    batch: BatchLayout | None = None,
+) -> Detector:
     """Find the grids in the outputs; one UserError with everything that does not fit."""
+    layout = batch or BatchLayout(1, (None,) * len(outputs))
+    parts = [
+        sample_part(tensor, layout.size, axis)
+        for tensor, axis in zip(outputs, layout.output_axes, strict=True)
+    ]
     problems = overlapping_channels(detection, classes)
     grids: list[Grid] = []
     taken: dict[int, int] = {}
@@ -80,7 +115,7 @@ def fit_detector(detection: Detection, classes: int, outputs: tuple[Tensor, ...]
         try:
             index = output_of(head, outputs)
             grid, used = fit_head(
-                detection, classes, head, outputs[index], index, taken.get(index, 0)
+                detection, classes, head, parts[index], index, taken.get(index, 0)
             )
         except UserError as error:
             problems.append(f"head {number}: {error}")
@@ -88,7 +123,7 @@ def fit_detector(detection: Detection, classes: int, outputs: tuple[Tensor, ...]
         taken[index] = taken.get(index, 0) + used
         grids.append(grid)
     if not problems:
-        problems = untaken_cells(detection, outputs, taken)
+        problems = untaken_cells(detection, [part.tensor for part in parts], taken)
     if problems:
         text = "\n".join(f"  {p}" for p in problems)
         raise UserError(f"postprocess.detection does not fit the network's outputs:\n{text}")
@@ -122,11 +157,13 @@ def output_of(head: Head, outputs: tuple[Tensor, ...]) -> int:
 
 
 def fit_head(
-    detection: Detection, classes: int, head: Head, tensor: Tensor, index: int, taken: int
+    detection: Detection, classes: int, head: Head, part: SamplePart, index: int, taken: int
 ) -> tuple[Grid, int]:
     """Return the head's grid, and how many cells of the axis L it takes after ``taken``."""
+    tensor = part.tensor
     check_type(tensor)
-    sizes, steps = axes(detection.layout, tensor)
+    sizes = dict(zip(detection.layout, shape_in(detection.layout, tensor), strict=True))
+    steps = dict(zip(detection.layout, part.steps, strict=True))
     boxes = anchors_of(detection, head)
     columns, rows = grid_of(detection, head, sizes, taken, len(boxes))
     shared = "A" not in sizes and "L" not in sizes
@@ -153,7 +190,18 @@ def fit_head(
         anchor_step = channels * steps["C"] if shared else steps["A"]
     used = rows * columns * len(boxes) if "L" in sizes else 0
     first = taken * steps.get("L", 0)
-    grid = Grid(index, columns, rows, boxes, first, anchor_step, row_step, column_step, steps["C"])
+    grid = Grid(
+        output=index,
+        columns=columns,
+        rows=rows,
+        anchors=boxes,
+        first=first,
+        sample_step=part.sample_step,
+        anchor_step=anchor_step,
+        row_step=row_step,
+        column_step=column_step,
+        channel_step=steps["C"],
+    )
     return grid, used
 
 
@@ -173,16 +221,19 @@ def check_type(tensor: Tensor) -> None:
         )
 
 
-def axes(layout: str, tensor: Tensor) -> tuple[dict[str, int], dict[str, int]]:
-    """Return each axis' size and its step in elements."""
+def shape_in(layout: str, tensor: Tensor) -> tuple[int, ...]:
+    """Return a tensor's shape; UserError for other axes than ``layout``, or several samples."""
     shape = tensor.shape
-    if len(shape) != len(layout) or shape[0] != 1:
+    if len(shape) != len(layout):
         raise UserError(
-            f"output '{tensor.name}' has shape {list(shape)}; {layout} is {len(layout)} axes, "
-            "the first of them 1"
+            f"output '{tensor.name}' has shape {list(shape)}; {layout} is {len(layout)} axes"
         )
-    steps = [prod(shape[i + 1 :]) for i in range(len(shape))]
-    return dict(zip(layout, shape, strict=True)), dict(zip(layout, steps, strict=True))
+    if shape[0] != 1:
+        raise UserError(
+            f"output '{tensor.name}' has shape {list(shape)}, several samples at once; export the "
+            "network for one, and state `batch` for more"
+        )
+    return shape
 
 
 def anchors_of(detection: Detection, head: Head) -> tuple[tuple[float, float], ...]:
@@ -225,7 +276,7 @@ def grid_of(
 
 
 def untaken_cells(
-    detection: Detection, outputs: tuple[Tensor, ...], taken: dict[int, int]
+    detection: Detection, outputs: Sequence[Tensor], taken: dict[int, int]
 ) -> list[str]:
     """Say where heads leave cells of a list unread: a forgotten head, or a wrong picture size."""
     if "L" not in detection.layout:

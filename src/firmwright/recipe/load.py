@@ -152,7 +152,6 @@ def _further_findings(
     yield from name_findings(named, replace(catalogue, devices=devices))
     yield from _missing_files(data, path)
     yield from _unknown_format(data.get("model"))
-    yield from _batch_of_boxes(data)
     yield from _judged_by_nothing(data)
     yield from _foreign_rounding(data)
     yield from _switched_twice(data.get("transforms"))
@@ -268,13 +267,6 @@ def _unknown_format(model: Any) -> Iterator[Finding]:
         suffixes = ", ".join(sorted(_FORMATS))
         message = f"no format can be told from the suffix {quoted(suffix)}; expected {suffixes}"
         yield Finding(("model",), f"{message}, or a key 'format'")
-
-
-def _batch_of_boxes(data: Mapping[str, Any]) -> Iterator[Finding]:
-    batch = data.get("batch")
-    size = batch.get("size") if isinstance(batch, dict) else batch
-    if isinstance(size, int) and size > 1 and data.get("postprocess"):
-        yield Finding(("batch",), "`postprocess.detection` takes one sample at a time")
 
 
 def _judged_by_nothing(data: Mapping[str, Any]) -> Iterator[Finding]:

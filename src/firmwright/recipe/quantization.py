@@ -110,10 +110,11 @@ class BoxThresholds:
     iou: float
     recall: float | None
     precision: float | None
+    mean_average_precision: float | None
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> BoxThresholds:
-        limits = {k: data.get(k) for k in ("recall", "precision")}
+        limits = {k: data.get(k) for k in ("recall", "precision", "mean_average_precision")}
         return cls(float(data["iou"]), **{k: v and float(v) for k, v in limits.items()})
 
 

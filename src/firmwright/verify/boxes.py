@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from firmwright.errors import UserError, did_you_mean
 from firmwright.models import ModelInterface
+from firmwright.postprocess.average_precision import mean_average_precision
 from firmwright.postprocess.boxes import Box, match_boxes
 from firmwright.postprocess.detector import Detector, fit_detector
 from firmwright.postprocess.reference import detect
@@ -24,12 +25,13 @@ Outputs = dict[str, npt.NDArray[Any]]
 @dataclass(frozen=True)
 class BoxRates:
     """``recall``: part of the right boxes that a network found; ``precision``: of those it found,
-    the part that is right. Both are 1 where there is nothing to count.
+    the part that is right. All rates are 1 where there is nothing to count.
     """
 
     found: int
     recall: float
     precision: float
+    mean_average_precision: float
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,12 @@ class BoxJudge:
             for ours, theirs in zip(found, right, strict=True)
         )
         ours, theirs = sum(map(len, found)), sum(map(len, right))
-        return BoxRates(ours, pairs / theirs if theirs else 1.0, pairs / ours if ours else 1.0)
+        return BoxRates(
+            found=ours,
+            recall=pairs / theirs if theirs else 1.0,
+            precision=pairs / ours if ours else 1.0,
+            mean_average_precision=mean_average_precision(found, right, self.iou),
+        )
 
 
 def real_detector(detection: Detection, classes: int, interface: ModelInterface) -> Detector:

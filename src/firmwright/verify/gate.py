@@ -71,6 +71,14 @@ def box_failures(record: AccuracyRecord, who: str) -> Iterator[str]:
             f"{rates.precision:.3f} at an overlap of {boxes.iou:g}); thresholds.boxes.precision "
             f"asks for {limits.precision:g}"
         )
+    first, *_ = boxes.networks.values()
+    least, found = limits.mean_average_precision, rates.mean_average_precision
+    if least is not None and found < least:
+        yield (
+            f"mean average precision of the {who} network is {found:.3f} ({measure(record)} "
+            f"{first.mean_average_precision:.3f}) at an overlap of {boxes.iou:g}; "
+            f"thresholds.boxes.mean_average_precision asks for {least:g}"
+        )
 
 
 def output_failures(record: AccuracyRecord, who: str) -> Iterator[str]:
@@ -138,9 +146,14 @@ def summary(record: AccuracyRecord) -> Iterator[str]:
 
 
 def box_rows(boxes: BoxAccuracy) -> Iterator[str]:
-    for name in ("recall", "precision"):
+    labels = {
+        "recall": f"recall, {boxes.right} boxes",
+        "precision": f"precision, {boxes.right} boxes",
+        "mean_average_precision": "mean average precision",
+    }
+    for name, label in labels.items():
         values = {who: getattr(rates, name) for who, rates in boxes.networks.items()}
-        yield row(f"{name}, {boxes.right} boxes", values, 3)
+        yield row(label, values, 3)
 
 
 def row(label: str, values: dict[str, float], digits: int) -> str:

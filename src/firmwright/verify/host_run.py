@@ -16,7 +16,7 @@ import numpy.typing as npt
 from firmwright.codegen.libraries import ARCHIVES
 from firmwright.codegen.project import Network, write_project
 from firmwright.emulator import run_firmware
-from firmwright.planning.batch import BatchLayout
+from firmwright.models.interface import BatchLayout
 from firmwright.toolchain import (
     Build,
     Platform,

@@ -40,7 +40,7 @@ def decode_outputs(
         if words[0] != "@output":
             continue
         sample, index, data = int(words[1]), int(words[2]), bytes.fromhex(words[3])
-        if index == len(outputs):
+        if index >= len(outputs):
             continue  # boxes
         tensor = outputs[index]
         if len(data) != tensor.bytes:
@@ -65,14 +65,18 @@ BOX = struct.Struct("<5fi")
 """The struct of templates/postprocess/detection.h.j2, little-endian."""
 
 
-def decode_boxes(console: bytes, outputs: int, samples: int) -> list[list[Box]]:
-    """Return every sample's boxes, which follow the ``outputs`` as one more; UserError if not."""
+def decode_boxes(console: bytes, outputs: int, samples: int, batch: int) -> list[list[Box]]:
+    """Return the boxes of every picture, ``batch`` of them in each of the samples.
+
+    They follow the ``outputs`` as ``batch`` more. UserError for boxes that are missing.
+    """
     found: dict[int, list[Box]] = {}
     for line in console.decode("ascii", "replace").splitlines():
         words = line.split(" ")
-        if words[0] == "@output" and int(words[2]) == outputs:
-            found[int(words[1])] = [Box(*b) for b in BOX.iter_unpack(bytes.fromhex(words[3]))]
-    missing = [s for s in range(samples) if s not in found]
+        if words[0] == "@output" and int(words[2]) >= outputs:
+            picture = int(words[1]) * batch + int(words[2]) - outputs
+            found[picture] = [Box(*b) for b in BOX.iter_unpack(bytes.fromhex(words[3]))]
+    missing = [i for i in range(samples * batch) if i not in found]
     if missing:
-        raise UserError(f"sample {missing[0]}: its boxes did not come back")
-    return [found[s] for s in range(samples)]
+        raise UserError(f"picture {missing[0]}: its boxes did not come back")
+    return [found[i] for i in range(samples * batch)]
