@@ -133,7 +133,7 @@ def run(job: Job, folder: Path) -> None:
     )
     write_record(folder / "artifacts.json", record)
     print(summary(job, record))
-    for option in untold(network.options.values):
+    for option in untold(network.options):
         print(f"   {job.recipe.name}: TI's import tool is not told {option}")
 
 
