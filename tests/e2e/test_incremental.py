@@ -236,6 +236,13 @@ def test_command_line_tool_builds_without_a_task_file(repository: Repository) ->
     assert "up-to-date" in info.stdout
 
 
+def test_the_command_line_tool_has_an_option_for_every_variable() -> None:
+    from firmwright.cli import VARIABLES
+    from firmwright.tasks import command_line
+
+    assert {"recipe", *VARIABLES} == set(command_line.VARIABLES)
+
+
 def test_a_changed_rule_counts_as_changed_code(tmp_path: Path) -> None:
     from firmwright.tasks.stage import code_digest
 
