@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from firmwright.data.sources import Source
+from firmwright.toolchain import Build, find_compiler, host_build
 
 from . import accuracy, artifacts, calibration, emulators, firmware, model, run
 from .compilers import identity
@@ -59,19 +60,22 @@ def packages(job: Job) -> dict[str, str]:
     return package_versions(names)
 
 
+def builds(job: Job) -> list[Build]:
+    """Return all that compiles: also for this machine, where the network's C is evaluated."""
+    return [*job.builds, *([host_build(job.platform)] if job.has("accuracy") else [])]
+
+
 def tools_identity(job: Job) -> list[Any]:
     """Return what tells the tools that decide from others, without starting one."""
-    compilers = [identity(build) for build in job.builds]
+    compilers = [identity(build) for build in builds(job)]
     return [packages(job), compilers, emulators.identity(job), artifacts.tools_identity(job)]
 
 
 def tool_versions(job: Job) -> dict[str, str]:
     """Return the versions of all that decides about the bundle, by name, sorted."""
-    from firmwright.toolchain import find_compiler
-
     found = {
         b.toolchain.name: find_compiler(b.toolchain, b.platform.architecture).version
-        for b in job.builds
+        for b in builds(job)
     }
     found |= packages(job) | emulators.versions(job) | artifacts.tool_versions(job)
     return dict(sorted(found.items()))
