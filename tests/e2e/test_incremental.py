@@ -270,10 +270,10 @@ def test_another_version_of_a_library_runs_every_stage_again(
 
 def test_every_stage_names_code_that_is_there() -> None:
     from firmwright import tasks
-    from firmwright.tasks.stage import Stage, place_of
+    from firmwright.tasks.stage import PACKAGE, Stage
 
     names = [module.name for module in iter_modules(tasks.__path__) if module.name != "dodo"]
     modules = [import_module(f"firmwright.tasks.{name}") for name in names]
     stages = [m.STAGE for m in modules if isinstance(getattr(m, "STAGE", None), Stage)]
     assert {s.name for s in stages} >= set(ALL_STAGES)
-    assert [(s.name, c) for s in stages for c in s.code if not place_of(c).exists()] == []
+    assert [(s.name, c) for s in stages for c in s.code if not (PACKAGE / c).exists()] == []
