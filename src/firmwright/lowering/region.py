@@ -79,6 +79,7 @@ def lower_with_tvm(
     strategies: Sequence[Strategy],
     scheduler: Scheduler,
 ) -> LoweredRegion:
+    """Lower a region; where TVM cannot, what it raises."""
     module, use = with_integer_arithmetic(region, module, ROUNDINGS[rounding])
     legalization = Legalization((*strategies, *selection.STRATEGIES))
     module = legalization.apply(module)
