@@ -16,7 +16,8 @@ from .stage import INDEX, NETWORK, Stage
 from .tidl_samples import FRAMES, calibration_files, calibration_samples
 
 if TYPE_CHECKING:
-    from firmwright.targets.tidl.artifacts import Artifacts, Network
+    from firmwright.targets.tidl.artifacts import Network
+    from firmwright.targets.tidl.record import Artifacts
     from firmwright.toolchain.tool_folder import ToolFolder
 
 
@@ -74,13 +75,9 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.models import ModelInterface
     from firmwright.quantize.samples import sample_digest
     from firmwright.records import read_record, write_record
-    from firmwright.targets.tidl.artifacts import (
-        TEMPORARY,
-        Artifacts,
-        handed_on,
-        write_artifacts,
-    )
+    from firmwright.targets.tidl.artifacts import TEMPORARY, handed_on, write_artifacts
     from firmwright.targets.tidl.import_config import untold
+    from firmwright.targets.tidl.record import Artifacts
     from firmwright.targets.tidl.tools import find_tools
 
     refuse_strangers(job.folder("artifacts"))

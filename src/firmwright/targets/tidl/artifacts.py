@@ -31,6 +31,7 @@ from firmwright.targets.tidl.import_config import RegionImport, import_config
 from firmwright.targets.tidl.layers import CONVERSIONS
 from firmwright.targets.tidl.names import RegionFiles
 from firmwright.targets.tidl.options import TidlOptions
+from firmwright.targets.tidl.record import BoundaryTensor, RegionArtifacts
 from firmwright.targets.tidl.submodel import SubModel, sub_model
 from firmwright.targets.tidl.tools import import_script
 from firmwright.transforms.rewriting import dtype_of
@@ -39,58 +40,6 @@ NOT_COMPUTING = CONVERSIONS | {"constant"}
 TEMPORARY = "tempDir"
 """TI's compilers put there what is not deployed itself."""
 COMMON = ("allowedNode.txt", "import.sh", "relay.nfo")
-
-
-@dataclass(frozen=True)
-class BoundaryTensor:
-    """A tensor that a region hands over; ``name`` in its sub-model, ``tensor`` in the partition.
-
-    A real number is ``scale`` times (integer - ``zero_point``); floats have 1 and 0.
-    """
-
-    name: str
-    tensor: str
-    shape: tuple[int, ...]
-    dtype: str
-    scale: float
-    zero_point: int
-
-
-@dataclass(frozen=True)
-class RegionArtifacts:
-    """One region's files; ``calibration_sha256`` digests its calibration tensors.
-
-    ``region`` is its name in the partition, and ``operators`` counts its sub-model's.
-    """
-
-    number: int
-    region: str
-    inputs: tuple[BoundaryTensor, ...]
-    outputs: tuple[BoundaryTensor, ...]
-    bits: int
-    prequantised: bool
-    macs: int
-    operators: dict[str, int]
-    calibration_sha256: str
-
-
-@dataclass(frozen=True)
-class Artifacts:
-    """All regions of a network (file ``artifacts/artifacts.json``).
-
-    ``folder`` is named as TI names it. TI leaves out what decides about the contents: the digest of
-    ``model``, the bits of a region, ``frames`` and digests (``samples``) of the calibration, and
-    the version of the tools, None where only stand-ins were built. ``files`` are those to hand on,
-    relative to the folder.
-    """
-
-    folder: str
-    files: tuple[str, ...]
-    model: str
-    frames: int
-    samples: tuple[str, ...]
-    tools: str | None
-    regions: tuple[RegionArtifacts, ...]
 
 
 @dataclass(frozen=True)
