@@ -8,45 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from firmwright.errors import UserError
-from firmwright.recipe.quantization import Inputs
 
-from . import run as run_stage
 from .jobs import Job
 from .partition import mix_options
-from .samples import columns_on_grid, sample_files
+from .run import given_inputs
 from .stage import INDEX, NETWORK, Stage
+from .tidl_samples import FRAMES, calibration_files, calibration_samples
 
 if TYPE_CHECKING:
-    from firmwright.data.samples import Sample
-    from firmwright.targets.tidl.artifacts import Artifacts, Network
+    from firmwright.targets.tidl.artifacts import Network
+    from firmwright.targets.tidl.record import Artifacts
     from firmwright.toolchain.tool_folder import ToolFolder
-
-FRAMES = "advanced_options:calibration_frames"
-NO_SAMPLES = (
-    "target: tidl: there are no samples to calibrate with, and TI's tools would take random "
-    "numbers; state `quantize: {calibration: {inputs: …}}`, or `run: {inputs: …}` for a model that "
-    "is quantised already"
-)
-
-
-def calibration_inputs(job: Job) -> tuple[Inputs, int | None, str]:
-    """Return where the samples are that TIDL calibrates with, how many, and the recipe's key.
-
-    Raises UserError where the recipe names none.
-    """
-    quantize = job.recipe.quantize
-    if quantize and quantize.calibration.inputs is not None:
-        return quantize.calibration.inputs, quantize.calibration.samples, "quantize.calibration"
-    given = run_stage.given_samples(job)
-    if given is None:
-        raise UserError(NO_SAMPLES)
-    return given, None, "run" if job.recipe.run.inputs is not None else "evaluate"
-
-
-def inputs(job: Job) -> list[Path]:
-    quantize = job.recipe.quantize
-    calibration = quantize.calibration.inputs if quantize else None
-    return sample_files(job, calibration or run_stage.given_samples(job))
 
 
 def options(job: Job) -> Any:
@@ -57,7 +29,7 @@ def options(job: Job) -> Any:
         "mix": mix_options(job),
         "name": artifacts_name(job),
         "calibration": quantize.get("calibration"),
-        "inputs": run_stage.given_inputs(job),
+        "inputs": given_inputs(job),
         "tools": tools_identity(job),
     }
 
@@ -103,13 +75,9 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.models import ModelInterface
     from firmwright.quantize.samples import sample_digest
     from firmwright.records import read_record, write_record
-    from firmwright.targets.tidl.artifacts import (
-        TEMPORARY,
-        Artifacts,
-        handed_on,
-        write_artifacts,
-    )
+    from firmwright.targets.tidl.artifacts import TEMPORARY, handed_on, write_artifacts
     from firmwright.targets.tidl.import_config import untold
+    from firmwright.targets.tidl.record import Artifacts
     from firmwright.targets.tidl.tools import find_tools
 
     refuse_strangers(job.folder("artifacts"))
@@ -133,7 +101,7 @@ def run(job: Job, folder: Path) -> None:
     )
     write_record(folder / "artifacts.json", record)
     print(summary(job, record))
-    for option in untold(network.options.values):
+    for option in untold(network.options):
         print(f"   {job.recipe.name}: TI's import tool is not told {option}")
 
 
@@ -213,35 +181,6 @@ def partitioned_network(job: Job, batch: int) -> Network:
     )
 
 
-def calibration_samples(job: Job, batch: int, frames: int, stated: bool) -> list[Sample]:
-    """Return the frames that TIDL calibrates with, of ``batch`` samples each.
-
-    There are ``frames`` of them, or fewer where the recipe did not state their number. Raises
-    UserError, naming the recipe's key, for data that does not fit or is too little.
-    """
-    from firmwright.models import ModelInterface
-    from firmwright.records import read_record
-    from firmwright.verify.batches import joined_samples
-    from firmwright.verify.samples import as_samples
-
-    given, limit, key = calibration_inputs(job)
-    interface = read_record(job.folder(job.network) / "model.json", ModelInterface)
-    try:
-        columns = columns_on_grid(job, interface, given, limit)
-    except UserError as error:
-        raise UserError(f"target: tidl: {key}.inputs, to calibrate with: {error}") from error
-    held = min(len(c.arrays) for c in columns.values())
-    wanted = (frames if stated else 1) * batch
-    if held < wanted:
-        asked = f"{FRAMES}={frames}" if stated else f"a batch of {batch}"
-        raise UserError(
-            f"target: tidl: {key}.inputs gives {held} samples to calibrate with; {asked} takes "
-            f"{wanted}"
-        )
-    frames = min(frames, held // batch)
-    return joined_samples(as_samples(columns, frames * batch), batch)
-
-
 STAGE = Stage(
     name="artifacts",
     sentence="write what TI's tools need of each region",
@@ -249,6 +188,6 @@ STAGE = Stage(
     code=("targets/tidl", "partition", "quantize", "data", "verify", "transforms", "user_code.py",
           "records.py"),
     options=options,
-    inputs=inputs,
+    inputs=calibration_files,
     run=run,
 )  # fmt: skip

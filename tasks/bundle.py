@@ -136,7 +136,7 @@ STAGE = Stage(
         "mapping",
         "demo",
     ),
-    code=("tasks/inputs.py", "tasks/manifest.py", "bundle", "lock.py", "records.py"),
+    code=("bundle", "lock.py", "records.py"),
     options=options,
     inputs=inputs,
     run=run,

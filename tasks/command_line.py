@@ -94,6 +94,7 @@ def prepared_root() -> Path:
 
 
 def installed() -> Catalogue:
+    """Return the platforms, toolchains and devices that a recipe may name."""
     platforms = {name: load_platform(name) for name in platform_names()}
     targets = {name: load_target(name) for name in target_names()}
     return Catalogue(

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from firmwright.data.sources import Source
+from firmwright.recipe.recipe import is_platform_file
+from firmwright.toolchain import Build, find_compiler, host_build
 
 from . import accuracy, artifacts, calibration, emulators, firmware, model, run
 from .compilers import identity
@@ -22,8 +24,9 @@ if TYPE_CHECKING:
 def user_files(job: Job) -> list[Path]:
     """Return every file of the user's that decides about the bundle, but the recipe."""
     files = [*model.inputs(job), *rewrite_files(job), *extension_files(job), *job.device_files]
-    files += [*library_files(job), *firmware.inputs(job)]
-    files += [*run.inputs(job), *job.platform_files]
+    files += [*library_files(job), *firmware.inputs(job), *run.inputs(job)]
+    if is_platform_file(job.recipe.platform):
+        files.append(job.recipe.resolve(job.recipe.platform))
     if job.has("calibration"):
         files += calibration.inputs(job)
     if job.has("accuracy"):
@@ -59,19 +62,27 @@ def packages(job: Job) -> dict[str, str]:
     return package_versions(names)
 
 
+def builds(job: Job) -> list[Build]:
+    """Return all that compiles: for a module, and for this machine where the C is evaluated."""
+    found = [job.build]
+    if job.module and job.has("module"):
+        found.append(job.module)
+    if job.has("accuracy"):
+        found.append(host_build(job.platform))
+    return found
+
+
 def tools_identity(job: Job) -> list[Any]:
     """Return what tells the tools that decide from others, without starting one."""
-    compilers = [identity(build) for build in job.builds]
+    compilers = [identity(build) for build in builds(job)]
     return [packages(job), compilers, emulators.identity(job), artifacts.tools_identity(job)]
 
 
 def tool_versions(job: Job) -> dict[str, str]:
     """Return the versions of all that decides about the bundle, by name, sorted."""
-    from firmwright.toolchain import find_compiler
-
     found = {
         b.toolchain.name: find_compiler(b.toolchain, b.platform.architecture).version
-        for b in job.builds
+        for b in builds(job)
     }
     found |= packages(job) | emulators.versions(job) | artifacts.tool_versions(job)
     return dict(sorted(found.items()))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from firmwright.recipe import Recipe
-from firmwright.recipe.recipe import is_platform_file, lock_path
+from firmwright.recipe.recipe import lock_path
 from firmwright.targets import Device, load_mix
 from firmwright.toolchain import Build, Platform
 
@@ -169,12 +169,6 @@ class Job:
         return [path] if path.exists() else []
 
     @property
-    def platform_files(self) -> list[Path]:
-        """Return the user's own platform file, where the recipe names one."""
-        platform = self.recipe.platform
-        return [self.recipe.resolve(platform)] if is_platform_file(platform) else []
-
-    @property
     def device_files(self) -> list[Path]:
         """Return the files of the devices that do not come with firmwright."""
         return device_files(self.recipe)
@@ -185,11 +179,6 @@ class Job:
         detection = self.recipe.detection
         file = detection.classes.file if detection else None
         return [] if file is None or file.path is None else [self.recipe.resolve(file.path)]
-
-    @property
-    def builds(self) -> list[Build]:
-        """Return what compiles: the platform's toolchain, and a module's where one is built."""
-        return [self.build, *([self.module] if self.module and self.has("module") else [])]
 
     @cached_property
     def build_settings(self) -> dict[str, Any]:

@@ -41,6 +41,7 @@ def run(job: Job, folder: Path) -> None:
 
 
 def layers(job: Job) -> tuple[ModelledLayer, ...]:
+    """Return what each layer of a job's mix is modelled to cost, and the call of the network."""
     from firmwright.codegen.kernel import Kernels
     from firmwright.cycles.modelled import modelled_layers
     from firmwright.partition import Partition

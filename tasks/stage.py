@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from inspect import getfile
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +40,10 @@ class Stage:
 
     ``run(job, folder)`` writes the results into an empty folder. ``needs`` names the stages
     whose results it reads (NETWORK: the one that gives the network; those that the recipe leaves
-    out do not count), ``inputs`` the user's and the package's files. ``code`` names the
-    packages and modules of firmwright, and ``options`` the slice of the recipe and platform,
-    that decide what it writes. ``publish`` names files that are moved out of the folder to places
-    of their own.
+    out do not count), ``inputs`` the user's and the package's files. What it writes is decided by
+    them, by the tasks, by the packages and modules of firmwright that ``code`` names, and by
+    ``options``, the slice of the recipe and platform. ``publish`` names files that are moved out
+    of the folder to places of their own.
     """
 
     name: str
@@ -89,7 +88,8 @@ class Stage:
         decisive = {
             "firmwright": __version__,
             "packages": deciding_packages(),
-            "code": code_digest((Path(getfile(self.run)), *map(place_of, self.code))),
+            "tasks": code_digest((TASKS,)),
+            "code": code_digest(tuple(PACKAGE / name for name in self.code)),
             "options": self.options(job),
         }
         text = json.dumps(decisive, sort_keys=True, default=list)
@@ -148,11 +148,6 @@ def deciding_packages() -> dict[str, str]:
     of_targets = (load_target(name).packages for name in target_names())
     groups = (DECIDING, OF_QUANTISATION, OF_PICTURES, *OF_FORMAT.values(), *of_targets)
     return package_versions({name for group in groups for name in group})
-
-
-def place_of(code: str) -> Path:
-    """Return where a module or package is; in a checkout ``tasks`` lies beside the package."""
-    return TASKS.parent / code if code.startswith("tasks/") else PACKAGE / code
 
 
 @cache

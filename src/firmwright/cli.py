@@ -27,6 +27,7 @@ VARIABLES = {
     "toolchain": "compile with this toolchain",
     "emulator": "run in this emulator",
     "samples": "run this many samples",
+    "batch": "build for the largest batch up to this size that fits the memory",
     "compare": "compare the cycles with those of this target mix",
     "outdir": "build here instead of build/<recipe name>",
 }

@@ -236,6 +236,13 @@ def test_command_line_tool_builds_without_a_task_file(repository: Repository) ->
     assert "up-to-date" in info.stdout
 
 
+def test_the_command_line_tool_has_an_option_for_every_variable() -> None:
+    from firmwright.cli import VARIABLES
+    from firmwright.tasks import command_line
+
+    assert {"recipe", *VARIABLES} == set(command_line.VARIABLES)
+
+
 def test_a_changed_rule_counts_as_changed_code(tmp_path: Path) -> None:
     from firmwright.tasks.stage import code_digest
 
@@ -263,10 +270,10 @@ def test_another_version_of_a_library_runs_every_stage_again(
 
 def test_every_stage_names_code_that_is_there() -> None:
     from firmwright import tasks
-    from firmwright.tasks.stage import Stage, place_of
+    from firmwright.tasks.stage import PACKAGE, Stage
 
     names = [module.name for module in iter_modules(tasks.__path__) if module.name != "dodo"]
     modules = [import_module(f"firmwright.tasks.{name}") for name in names]
     stages = [m.STAGE for m in modules if isinstance(getattr(m, "STAGE", None), Stage)]
     assert {s.name for s in stages} >= set(ALL_STAGES)
-    assert [(s.name, c) for s in stages for c in s.code if not place_of(c).exists()] == []
+    assert [(s.name, c) for s in stages for c in s.code if not (PACKAGE / c).exists()] == []

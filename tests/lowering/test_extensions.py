@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from firmwright.errors import DiagnosticError
-from firmwright.lowering.extensions import extended
+from firmwright.lowering.extensions import Extension, extended
 
 from .pooling import MIX, pooling
 
@@ -71,6 +71,12 @@ def add(extension):
     extension.add("relax.nn.max_pool2d", lambda builder, call: None, device="c7x")
 """
     assert "for (" in lowered(tmp_path, source)
+
+
+def test_a_strategy_may_be_for_the_recipes_own_device_that_takes_the_rest(tmp_path: Path) -> None:
+    extension = Extension(tmp_path / "recipe.yaml", 0, "own:add", ("dla", "dsp"))
+    extension.add("relax.nn.max_pool2d", lambda _, call: call, device="dsp")
+    assert [len(extension.of(device)) for device in extension.devices] == [0, 1]
 
 
 PLACE = "recipe.yaml:2:14: extensions[0]: "

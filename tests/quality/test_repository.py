@@ -52,10 +52,11 @@ def test_recipe_page_is_fresh() -> None:
 
 
 def test_published_schemas_are_fresh() -> None:
+    from firmwright import lock
     from firmwright.bundle import manifest
     from firmwright.partition import explanation
 
-    for module, name in ((manifest, "manifest"), (explanation, "explanation")):
+    for module, name in ((manifest, "manifest"), (explanation, "explanation"), (lock, "lock")):
         stored = files(module.__package__ or "").joinpath(f"{name}.schema.json").read_text()
         assert json.loads(stored) == module.published_schema()
 

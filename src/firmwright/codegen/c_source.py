@@ -52,7 +52,7 @@ PASSES = (
     lowered.CommonSubexprElim(),
     lowered.LowerIntrin(),
 )
-"""facts: TVM 0.27 lowers to plain C with these, without MakePackedAPI and LowerTVMBuiltin."""
+"""From there to what TVM 0.27 prints as plain C, without MakePackedAPI and LowerTVMBuiltin."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,7 @@ from firmwright.codegen.crossings import PROCESSOR, Cores
 from firmwright.codegen.kernel import C_TYPES, Kernel, Kernels, Parameter
 from firmwright.codegen.libraries import ARCHIVES, SOURCES, add_libraries, library_functions
 from firmwright.codegen.names import c_identifier, unique_identifiers
-from firmwright.codegen.templates import (
-    SUFFIX,
-    environment,
-    render,
-    template_places,
-)
+from firmwright.codegen.templates import SUFFIX, environment, render, template_places
 from firmwright.errors import UserError
 from firmwright.models.interface import BatchLayout, ModelInterface, Tensor
 from firmwright.partition.regions import RAM, Partition, Region
@@ -40,8 +35,12 @@ NETWORK = ("network/network.h", "network/network.c", "network/regions.h",
 DETECTION = ("postprocess/detection.h", "postprocess/detection.c")
 """Templates of a project that makes boxes of its outputs."""
 
-PROFILE = f"runtime/fw_profile.h{SUFFIX}"
+PROFILE = "runtime/fw_profile.h"
 """Template of a project whose demo application measures cycles."""
+
+REGION = f"network/region.c{SUFFIX}"
+ALIAS = f"network/alias.h{SUFFIX}"
+"""Template of the header under a prefix of the user's own."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +99,16 @@ class Network:
         last = [*self.cores.by_device][-1]
         return frozenset({last, *(region.device for region in self.partition.regions)})
 
+    @property
+    def calls_libraries(self) -> bool:
+        called = any(kernel.library_functions for kernel in self.kernels.kernels)
+        return called or bool(self.libraries)
+
+    @property
+    def profile(self) -> str:
+        """What the demo application measures: "none", also where there is no demo."""
+        return self.demo.profile if self.demo else "none"
+
 
 def templates_in(name: str, own: Sequence[Path] = ()) -> list[str]:
     """Return the templates that lie in this folder itself, sorted; none where it is missing."""
@@ -122,20 +131,21 @@ def makefile_template(board: str) -> str:
     return own if own in templates_in(f"boards/{board}") else f"project/Makefile{SUFFIX}"
 
 
-def project_templates(
-    build: Build, detection: bool, profile: bool, devices: Iterable[str], own: Sequence[Path]
-) -> list[str]:
-    """Return every template that this project is rendered from, without the regions'."""
-    names = [f"{n}{SUFFIX}" for n in NETWORK + (DETECTION if detection else ())]
-    if profile:
-        names.append(PROFILE)
-    makefile = makefile_template(build.platform.board)
-    names += [n for n in templates_in(f"boards/{build.platform.board}") if n != makefile]
-    for device in sorted(set(devices)):
-        names += device_templates(device, build.platform.board, own)
+def project_templates(network: Network, build: Build, own: Sequence[Path]) -> list[str]:
+    """Return the templates of the files that this project has once, but the Makefile."""
+    board = build.platform.board
+    carriers = network.cores.folders(network.devices, board)
+    names = [template for folder in carriers for template in templates_in(folder)]
+    fixed = [*NETWORK, *(DETECTION if network.detector else ())]
+    fixed += [PROFILE] if network.profile != "none" else []
+    names += [f"{name}{SUFFIX}" for name in fixed]
+    makefile = makefile_template(board)
+    names += [name for name in templates_in(f"boards/{board}") if name != makefile]
+    for device in sorted(network.devices):
+        names += device_templates(device, board, own)
     if not build.settings.libc:
         names += templates_in("freestanding")
-    return [*names, "network/region.c.j2", "network/alias.h.j2", makefile]
+    return names + (templates_in("libraries") if network.calls_libraries else [])
 
 
 def write_project(
@@ -146,15 +156,32 @@ def write_project(
     Returns the variables of the templates.
     """
     env = environment(own)
+    variables = template_variables(network, build)
+    for template in project_templates(network, build, own):
+        write(folder / target_name(template), render(env, template, variables))
+    for step in variables["steps"]:
+        text = render(env, REGION, {**variables, "step": step})
+        write(folder / f"{step.region.name}.c", text)
+    if network.c_prefix != "network":
+        write(folder / f"{network.c_prefix}.h", render(env, ALIAS, variables))
+    add_libraries(network.libraries, folder)
+    makefile = render(
+        env, makefile_template(build.platform.board), makefile_of(network, build, folder)
+    )
+    write(folder / "Makefile", makefile)
+    return variables
+
+
+def template_variables(network: Network, build: Build) -> dict[str, Any]:
+    """Return what the templates of a project are rendered with."""
     inputs = ports(network.interface.inputs)
     outputs = ports(network.interface.outputs)
-    calls = steps(network, inputs, outputs)
-    common = {
+    return {
         "network": network,
         "prefix": network.c_prefix,
         "inputs": inputs,
         "outputs": outputs,
-        "steps": calls,
+        "steps": steps(network, inputs, outputs),
         "last_waits": schedule(network.partition, network.kernels).last_waits,
         "weights": sorted(network.weights.items()),
         "c_types": C_TYPES,
@@ -170,33 +197,15 @@ def write_project(
         "calls": bool(network.cores.folders(network.devices, "")),
         "called": lambda step: network.cores.calls(step.region.device),
         "library_functions": library_functions(network.kernels.kernels),
-        "profiled": network.demo is not None and network.demo.profile == "individual",
+        "profiled": network.profile == "individual",
     }
-    detection = network.detector is not None
-    profile = network.demo is not None and network.demo.profile != "none"
-    carriers = network.cores.folders(network.devices, build.platform.board)
-    templates = [t for folder in carriers for t in templates_in(folder)]
-    templates += project_templates(build, detection, profile, network.devices, own)[:-3]
-    for template in templates:
-        write(folder / target_name(template), render(env, template, common))
-    for step in calls:
-        text = render(env, "network/region.c.j2", {**common, "step": step})
-        write(folder / f"{step.region.name}.c", text)
-    if network.c_prefix != "network":
-        write(folder / f"{network.c_prefix}.h", render(env, "network/alias.h.j2", common))
-    if common["library_functions"] or network.libraries:
-        for template in templates_in("libraries"):
-            write(folder / target_name(template), render(env, template, common))
-        add_libraries(network.libraries, folder)
-    sources = sorted(p.name for p in folder.iterdir() if p.suffix in SOURCES)
+
+
+def makefile_of(network: Network, build: Build, project: Path) -> dict[str, Any]:
+    """Return what the Makefile of a project is rendered with, whose sources are written."""
+    sources = sorted(p.name for p in project.iterdir() if p.suffix in SOURCES)
     archives = [file.name for file in network.libraries if file.suffix in ARCHIVES]
-    variables = {
-        **makefile_variables(build, sources, archives),
-        "demo": network.demo is not None,
-    }
-    makefile = makefile_template(build.platform.board)
-    write(folder / "Makefile", render(env, makefile, variables))
-    return common
+    return {**makefile_variables(build, sources, archives), "demo": network.demo is not None}
 
 
 def target_name(template: str) -> str:
@@ -221,18 +230,17 @@ def steps(network: Network, inputs: list[Port], outputs: list[Port]) -> list[Ste
     """Return one step a kernel, its arguments written out as C expressions."""
     kernels = {k.region: k for k in network.kernels.kernels}
     tensors = {t.name: t for t in network.partition.tensors}
+
+    def pointer(p: Parameter) -> str:
+        where = location(network.plan, network.plan.locations[p.tensor], inputs, outputs)
+        return where if where.startswith(("inputs", "outputs")) else f"({p.c_type} *){where}"
+
     result = []
     for number, turn in enumerate(schedule(network.partition, network.kernels).steps):
         region = turn.region
         if region.view:
             continue
         kernel = kernels[region.name]
-        home = network.plan.locations
-
-        def pointer(p: Parameter, home: Mapping[str, str] = home) -> str:
-            where = location(network.plan, home[p.tensor], inputs, outputs)
-            return where if where.startswith(("inputs", "outputs")) else f"({p.c_type} *){where}"
-
         arguments = [pointer(p) for p in kernel.inputs]
         arguments += [f"{network.c_prefix}_{p.tensor}" for p in kernel.weights]
         arguments += [pointer(p) for p in (*kernel.outputs, *kernel.scratch)]

@@ -45,12 +45,8 @@ class Extension:
         See :mod:`firmwright.lowering.strategies` for what the three functions take and return.
         Raises ValueError and TypeError for arguments that make no strategy.
         """
-        operators = [n for n in tvm.ir.Op.list_op_names() if n.startswith("relax.")]
-        if operator not in operators:
-            raise ValueError(f"unknown operator '{operator}'{did_you_mean(operator, operators)}")
-        takers = [name for name in target_names() if load_target(name).general]
-        if device is not None and device not in takers:
-            raise ValueError(f"'{device}' takes no strategies; these do: {', '.join(takers)}")
+        check_operator(operator)
+        check_device(device, self.devices[-1])
         if compute is None and schedule is None:
             raise ValueError(f"'{operator}': neither compute nor schedule is given")
         functions = {"compute": compute, "schedule": schedule, "condition": condition}
@@ -98,6 +94,19 @@ class Extension:
             return result
 
         return call
+
+
+def check_operator(name: str) -> None:
+    operators = [n for n in tvm.ir.Op.list_op_names() if n.startswith("relax.")]
+    if name not in operators:
+        raise ValueError(f"unknown operator '{name}'{did_you_mean(name, operators)}")
+
+
+def check_device(name: str | None, last: str) -> None:
+    """Raise ValueError for a device that takes no strategies: only those do that end a mix."""
+    takers = {taker for taker in target_names() if load_target(taker).general} | {last}
+    if name is not None and name not in takers:
+        raise ValueError(f"'{name}' takes no strategies; these do: {', '.join(sorted(takers))}")
 
 
 def problem_of(result: Any, builder: relax.BlockBuilder, operator: tvm.ir.Call) -> str:

@@ -17,10 +17,11 @@ from tvm.s_tir import SBlock
 from tvm_ffi import structural_map
 
 from firmwright.codegen.c_library import unknown_functions
-from firmwright.codegen.c_source import c_function
+from firmwright.codegen.c_source import CFunction, c_function
 from firmwright.codegen.kernel import Kernel, LoweredRegion, Parameter
 from firmwright.errors import UserError, first_line
 from firmwright.lowering import selection
+from firmwright.lowering.float_use import ArithmeticUse
 from firmwright.lowering.integer_arithmetic import with_integer_arithmetic
 from firmwright.lowering.library_call import with_open_calls
 from firmwright.lowering.rounding import OnnxRounding, Rounding
@@ -44,6 +45,8 @@ ROLES = {("int8", True): "weights", ("uint8", True): "weights", ("float32", True
 """The name in C of a constant that has none, by dtype and whether it has several long axes."""
 
 ConstantKey = tuple[str, tuple[int, ...], bytes]
+
+NamedArray = tuple[str, npt.NDArray[Any]]
 
 ROUNDINGS: dict[str, Rounding] = {"onnx": OnnxRounding(), "tflite": TfliteRounding()}
 
@@ -76,6 +79,7 @@ def lower_with_tvm(
     strategies: Sequence[Strategy],
     scheduler: Scheduler,
 ) -> LoweredRegion:
+    """Lower a region; where TVM cannot, what it raises."""
     module, use = with_integer_arithmetic(region, module, ROUNDINGS[rounding])
     legalization = Legalization((*strategies, *selection.STRATEGIES))
     module = legalization.apply(module)
@@ -84,40 +88,40 @@ def lower_with_tvm(
     function = with_open_calls(fuse(module, region.name))
     function = with_wrapping_casts(with_infinite_starts(function))
     scheduled = legalization.scheduler(scheduler)(with_stored_bits(function))
+    kernel = kernel_of(region, module[region.name], constants, scheduled, use)
+    arrays = {f"{region.name}_{name}": stored_bits(array) for name, array in constants}
+    return LoweredRegion(kernel, arrays)
 
-    roles = [name for name, _ in constants]
-    input_names = numbered("input", len(region.inputs))
-    output_names = numbered("output", len(region.outputs))
-    pointers = [p.name for p in scheduled.pointers]
-    result = c_function(scheduled.function, [*input_names, *roles, *output_names, *pointers])
-    functions = tuple(f for f in result.functions if f not in scheduled.functions)
-    unknown = unknown_functions(functions)
-    if unknown:
-        raise ValueError(f"it calls '{unknown[0]}', which C's library does not have")
-    parameters = module[region.name].params
-    returned = [relax.Var("result", kind) for kind in module[region.name].ret_ty.fields]
-    inputs = tuple(
-        Parameter(name, dtype_of(p), prod(static_shape(p)), tensor)
-        for name, p, tensor in zip(input_names, parameters, region.inputs, strict=False)
-    )
-    weights = {f"{region.name}_{name}": stored_bits(array) for name, array in constants}
-    kernel = Kernel(
-        region=region.name,
+
+def kernel_of(
+    region: Region,
+    function: relax.Function,
+    constants: Sequence[NamedArray],
+    scheduled: Scheduled,
+    use: ArithmeticUse,
+) -> Kernel:
+    """Return the C of a region whose Relax ``function`` has the ``constants`` behind its inputs.
+
+    Raises ValueError for a call of a function that firmware does not have.
+    """
+    name = region.name
+    returned = [relax.Var("result", kind) for kind in function.ret_ty.fields]
+    inputs = parameters("input", region.inputs, function.params[: len(region.inputs)])
+    outputs = parameters("output", region.outputs, returned)
+    weights = tuple(Parameter(n, str(a.dtype), int(a.size), f"{name}_{n}") for n, a in constants)
+    names = [p.name for p in (*inputs, *weights, *outputs)]
+    names += [p.name for p in scheduled.pointers]
+    result = c_function(scheduled.function, names)
+    return Kernel(
+        region=name,
         inputs=inputs,
-        weights=tuple(
-            Parameter(name, str(a.dtype), int(a.size), f"{region.name}_{name}")
-            for name, a in constants
-        ),
-        outputs=tuple(
-            Parameter(name, dtype_of(v), prod(static_shape(v)), tensor)
-            for name, v, tensor in zip(output_names, returned, region.outputs, strict=True)
-        ),
+        weights=weights,
+        outputs=outputs,
         scratch=tuple(
-            Parameter(name, dtype, elements, f"{region.name}_{name}")
-            for name, dtype, elements in result.scratch
+            Parameter(n, dtype, size, f"{name}_{n}") for n, dtype, size in result.scratch
         ),
-        body=mark_unused([*input_names, *roles], declared(scheduled) + result.body),
-        functions=functions,
+        body=mark_unused((*inputs, *weights), declared(scheduled) + result.body),
+        functions=called_functions(result, scheduled),
         quantised_operators=use.quantised_operators,
         float_operators=use.float_operators,
         headers=scheduled.headers,
@@ -125,7 +129,30 @@ def lower_with_tvm(
         remark=scheduled.remark,
         library_functions=result.library_functions,
     )
-    return LoweredRegion(kernel, weights)
+
+
+def parameters(
+    stem: str, tensors: Sequence[str], variables: Sequence[relax.Var]
+) -> tuple[Parameter, ...]:
+    """Return a parameter for each tensor, ``<stem>`` or ``<stem>_0`` …, of its variable's type."""
+    return tuple(
+        Parameter(name, dtype_of(variable), prod(static_shape(variable)), tensor)
+        for name, variable, tensor in zip(
+            numbered(stem, len(tensors)), variables, tensors, strict=True
+        )
+    )
+
+
+def called_functions(result: CFunction, scheduled: Scheduled) -> tuple[str, ...]:
+    """Return the functions that the C calls, without those that the schedule brings along.
+
+    Raises ValueError for one that neither C's library nor the project has.
+    """
+    functions = tuple(f for f in result.functions if f not in scheduled.functions)
+    unknown = unknown_functions(functions)
+    if unknown:
+        raise ValueError(f"it calls '{unknown[0]}', which C's library does not have")
+    return functions
 
 
 def declared(scheduled: Scheduled) -> str:
@@ -161,9 +188,9 @@ def with_infinite_starts(function: tirx.PrimFunc) -> tirx.PrimFunc:
     return function.with_body(structural_map(function.body, (SBlock, start)))
 
 
-def mark_unused(names: list[str], body: str) -> str:
+def mark_unused(read: Sequence[Parameter], body: str) -> str:
     """Tell the compiler of parameters that a region with a constant result does not read."""
-    unused = [n for n in names if not re.search(rf"\b{n}\b", body)]
+    unused = [p.name for p in read if not re.search(rf"\b{p.name}\b", body)]
     return "".join(f"    (void){name};\n" for name in unused) + body
 
 
@@ -171,9 +198,7 @@ def numbered(stem: str, count: int) -> list[str]:
     return [stem] if count == 1 else [f"{stem}_{i}" for i in range(count)]
 
 
-def lift_constants(
-    module: tvm.IRModule, name: str
-) -> tuple[tvm.IRModule, list[tuple[str, npt.NDArray[Any]]]]:
+def lift_constants(module: tvm.IRModule, name: str) -> tuple[tvm.IRModule, list[NamedArray]]:
     """Make every constant array a parameter behind the inputs; equal ones share a parameter.
 
     A constant bound to a variable of its own takes that variable's name.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import tvm
 from tvm import relax
@@ -60,6 +60,21 @@ def partition_module(
     for device in mix:
         module = device.target.prepare(module, device.context)
     macs = dict(zip(products(module), own_macs, strict=True))
+    module, partition = outlined(module, interface, mix, macs)
+    for device in mix:
+        layout = device.target.layout(device.context)
+        if layout is not None:
+            module, partition = with_layout(module, partition, device.name, layout)
+    return with_memories(module, partition, mix)
+
+
+def outlined(
+    module: tvm.IRModule,
+    interface: ModelInterface,
+    mix: Sequence[Device],
+    macs: Mapping[relax.Var, int],
+) -> tuple[tvm.IRModule, Partition]:
+    """Return a function a region, and the regions; ``macs`` are those of the model's operators."""
     choices = ask_devices(module, mix)
     main = module["main"]
     bindings, outputs = graph_of(module)
@@ -67,7 +82,6 @@ def partition_module(
     dequantized = dequantized_values(bindings)
     kind = kind_of_binding(module, dequantized, mix[-1].context.fuse_layers)
     groups = group_operators(bindings, outputs, kind, choices.taken)
-
     named_outputs = dict(zip(outputs, output_names(interface), strict=True))
     names = {p: f"input_{i}" for i, p in enumerate(main.params)}
     tensors = [described(names[p], p) for p in main.params]
@@ -96,18 +110,13 @@ def partition_module(
                 refusals=choices.refusals(group.bindings, anchor_binding(group), device),
             )
         )
-    module = tvm.IRModule(functions)
     partition = Partition(
         inputs=tuple(names[p] for p in main.params),
         outputs=tuple(names[v] for v in outputs),
         tensors=tuple(tensors),
         regions=tuple(regions),
     )
-    for device in mix:
-        layout = device.target.layout(device.context)
-        if layout is not None:
-            module, partition = with_layout(module, partition, device.name, layout)
-    return with_memories(module, partition, mix)
+    return tvm.IRModule(functions), partition
 
 
 def output_names(interface: ModelInterface) -> list[str]:

@@ -158,12 +158,3 @@ def float_tensors(model: onnx.ModelProto) -> list[str]:
     inputs = [i.name for i in graph.input if i.name not in constants]
     results = [name for node in graph.node for name in node.output]
     return [name for name in (*inputs, *results) if name in floats]
-
-
-def weights_of(model: onnx.ModelProto) -> dict[str, Array]:
-    """Return the float32 constants of the graph by name."""
-    return {
-        i.name: onnx.numpy_helper.to_array(i)
-        for i in model.graph.initializer
-        if i.data_type == TensorProto.FLOAT
-    }

@@ -6,7 +6,7 @@ Images of the linked firmware are the business of :mod:`firmwright.toolchain.ima
 
 from __future__ import annotations
 
-from firmwright.toolchain.build import Build, compile_object, link_firmware
+from firmwright.toolchain.build import Build, compile_object, host_build, link_firmware
 from firmwright.toolchain.compilers import Compiler, compiler_folder, find_compiler
 from firmwright.toolchain.makefile import makefile_variables
 from firmwright.toolchain.module import compile_module, link_module, module_build
@@ -37,6 +37,7 @@ __all__ = [
     "compile_object",
     "compiler_folder",
     "find_compiler",
+    "host_build",
     "link_firmware",
     "link_module",
     "load_platform",

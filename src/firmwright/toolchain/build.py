@@ -12,14 +12,14 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from firmwright.errors import UserError
 from firmwright.toolchain.compilers import Compiler, run_compiler
 from firmwright.toolchain.float_abi import check_float_abi
-from firmwright.toolchain.platforms import Platform
-from firmwright.toolchain.toolchains import ArchitectureSettings, Toolchain
+from firmwright.toolchain.platforms import Platform, load_platform
+from firmwright.toolchain.toolchains import ArchitectureSettings, Toolchain, load_toolchain
 
 LINKER_SCRIPT = "link.ld"
 RUNTIME_OBJECT = "compiler_rt.o"
@@ -51,6 +51,12 @@ class Build:
         """All flags of a compilation; a user's own come last and win."""
         own_headers = () if self.settings.libc else ("-isystem", "freestanding")
         return (*self.settings.flags, *self.toolchain.flags, *own_headers, *self.cflags)
+
+
+def host_build(platform: Platform) -> Build:
+    """Return what builds a platform's network for this machine, its accelerators emulated."""
+    host = replace(load_platform("host"), accelerators=platform.accelerators)
+    return Build(load_toolchain(host.toolchains[0]), host)
 
 
 def compile_command(build: Build, compiler: Compiler, source: str, output: str) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ what a network computes in float32 may differ in the last digits between two C l
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,11 @@ from firmwright.codegen.project import Network, write_project
 from firmwright.emulator import run_firmware
 from firmwright.models.interface import BatchLayout
 from firmwright.toolchain import (
-    Build,
     Platform,
     compile_object,
     find_compiler,
+    host_build,
     link_firmware,
-    load_platform,
-    load_toolchain,
 )
 from firmwright.toolchain.libraries import check_machine
 from firmwright.verify.batches import joined_samples, separated_outputs
@@ -49,9 +46,8 @@ def run_on_host(
     ``samples`` and outputs are of a batch of 1, ``layout`` is the network's own. ``folder``
     receives sources and objects; ``cache`` is what the compiler keeps.
     """
-    platform = replace(load_platform("host"), accelerators=target.accelerators)
-    toolchain = load_toolchain(platform.toolchains[0])
-    build = Build(toolchain, platform, ())
+    build = host_build(target)
+    toolchain, platform = build.toolchain, build.platform
     write_project(network, build, folder / "sources")
     compiler = find_compiler(toolchain, platform.architecture)
     objects = []

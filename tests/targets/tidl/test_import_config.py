@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from tvm import relax
@@ -29,7 +27,7 @@ def options(text: str = "", platform: str = "j721s2") -> TidlOptions:
 
 
 def told(region: RegionImport, text: str = "") -> dict[str, str]:
-    lines = import_config(region, options(text).values, 5).splitlines()
+    lines = import_config(region, options(text), 5).splitlines()
     return dict(line.split(" = ") for line in lines)
 
 
@@ -96,18 +94,15 @@ def test_an_option_is_told_by_the_tools_own_key(text: str, key: str, value: str)
 
 
 def test_lists_of_layers_are_told() -> None:
-    text = "-advanced_options:params_16bit_names_list=a,b"
-    values: dict[str, Any] = {**options().values}
-    assert "params16bitNamesList" not in import_config(region(), values, 5)
-    values[text.removeprefix("-").partition("=")[0]] = ("a", "b")
-    assert 'params16bitNamesList = "a,b"' in import_config(region(), values, 5)
+    assert "params16bitNamesList" not in import_config(region(), options(), 5)
+    listed = {**options().values, "advanced_options:params_16bit_names_list": ("a", "b")}
+    assert 'params16bitNamesList = "a,b"' in import_config(region(), TidlOptions(listed), 5)
 
 
 def test_options_without_a_key_are_named() -> None:
-    assert untold(options().values) == []
-    assert untold(options("-advanced_options:network_name=Part").values) == [
-        "advanced_options:network_name"
-    ]
+    assert untold(options()) == []
+    named = options("-advanced_options:network_name=Part")
+    assert untold(named) == ["advanced_options:network_name"]
 
 
 def test_a_type_that_tidl_has_not_is_refused() -> None:

@@ -27,6 +27,7 @@ from firmwright.targets.c7x.transfers import (
     DMA,
     HEADER,
     LOCAL,
+    VECTOR,
     VECTOR_LOOP,
     with_hints,
     with_transfers,
@@ -34,8 +35,6 @@ from firmwright.targets.c7x.transfers import (
 
 BLOCK = 16 * 1024
 """Bytes of a block at most, counted in the region's largest elements."""
-VECTOR = 64
-"""Bytes that the innermost loop makes; a core with shorter vectors takes several of them."""
 
 
 @dataclass(frozen=True)

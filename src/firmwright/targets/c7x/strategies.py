@@ -7,6 +7,7 @@ finite numbers; a call for which that is not certain keeps TVM's.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -147,7 +148,7 @@ def resized(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     return builder.call_te(compute, call.args[0])
 
 
-def weighted(terms: Any) -> tirx.Expr:
+def weighted(terms: Iterable[tuple[tirx.Expr, tirx.Expr | None]]) -> tirx.Expr:
     """Return the sum of values by their weights, or the only value without one."""
     products = [value if weight is None else value * weight for value, weight in terms]
     return products[0] if len(products) == 1 else products[0] + products[1]

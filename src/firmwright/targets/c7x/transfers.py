@@ -27,6 +27,8 @@ LANE = "lane"
 """Name of the variable of a loop that is a vector."""
 FUNCTIONS = frozenset({"fw_dma_start", "fw_dma_wait"})
 HEADER = "fw_c7x.h"
+VECTOR = 64
+"""Bytes that the innermost loop makes; a core with shorter vectors takes several of them."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ def pointer(buffer: tirx.Buffer, before: Sequence[tirx.Buffer]) -> Pointer:
 def aligned_bytes(buffer: tirx.Buffer) -> int:
     """Return a buffer's bytes, rounded up so that what follows begins with a vector."""
     size = int(buffer.shape[0]) * ELEMENT_BYTES[str(buffer.dtype)]
-    return -(-size // 64) * 64
+    return -(-size // VECTOR) * VECTOR
 
 
 def pipelined(

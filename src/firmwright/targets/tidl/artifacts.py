@@ -25,71 +25,21 @@ from firmwright.models.interface import is_source_name
 from firmwright.partition import Partition, Region
 from firmwright.partition.operators import short_name
 from firmwright.partition.values import tensor_values
-from firmwright.targets.tidl.boundary import boundary_grids
+from firmwright.targets.tidl.boundary import bindings_of, boundary_grids
 from firmwright.targets.tidl.image_axes import network_of
 from firmwright.targets.tidl.import_config import RegionImport, import_config
+from firmwright.targets.tidl.layers import CONVERSIONS
 from firmwright.targets.tidl.names import RegionFiles
 from firmwright.targets.tidl.options import TidlOptions
+from firmwright.targets.tidl.record import BoundaryTensor, RegionArtifacts
 from firmwright.targets.tidl.submodel import SubModel, sub_model
 from firmwright.targets.tidl.tools import import_script
-from firmwright.transforms.rewriting import dtype_of, main_bindings
+from firmwright.transforms.rewriting import dtype_of
 
-CONVERSIONS = frozenset({"quantize", "dequantize", "astype", "constant"})
+NOT_COMPUTING = CONVERSIONS | {"constant"}
 TEMPORARY = "tempDir"
 """TI's compilers put there what is not deployed itself."""
 COMMON = ("allowedNode.txt", "import.sh", "relay.nfo")
-
-
-@dataclass(frozen=True)
-class BoundaryTensor:
-    """A tensor that a region hands over; ``name`` in its sub-model, ``tensor`` in the partition.
-
-    A real number is ``scale`` times (integer - ``zero_point``); floats have 1 and 0.
-    """
-
-    name: str
-    tensor: str
-    shape: tuple[int, ...]
-    dtype: str
-    scale: float
-    zero_point: int
-
-
-@dataclass(frozen=True)
-class RegionArtifacts:
-    """One region's files; ``calibration_sha256`` digests its calibration tensors.
-
-    ``region`` is its name in the partition, and ``operators`` counts its sub-model's.
-    """
-
-    number: int
-    region: str
-    inputs: tuple[BoundaryTensor, ...]
-    outputs: tuple[BoundaryTensor, ...]
-    bits: int
-    prequantised: bool
-    macs: int
-    operators: dict[str, int]
-    calibration_sha256: str
-
-
-@dataclass(frozen=True)
-class Artifacts:
-    """All regions of a network (file ``artifacts/artifacts.json``).
-
-    ``folder`` is named as TI names it. TI leaves out what decides about the contents: the digest of
-    ``model``, the bits of a region, ``frames`` and digests (``samples``) of the calibration, and
-    the version of the tools, None where only stand-ins were built. ``files`` are those to hand on,
-    relative to the folder.
-    """
-
-    folder: str
-    files: tuple[str, ...]
-    model: str
-    frames: int
-    samples: tuple[str, ...]
-    tools: str | None
-    regions: tuple[RegionArtifacts, ...]
 
 
 @dataclass(frozen=True)
@@ -156,13 +106,9 @@ def write_region(network: Network, region: Region, number: int, folder: Path) ->
     )
     (folder / files.model).write_bytes(model.data)
     write_text(folder / files.layers, layer_info(model))
-    told = import_config(imported, network.options.values, len(network.samples))
+    told = import_config(imported, network.options, len(network.samples))
     write_text(folder / files.config, told)
     return Written(region, model, imported)
-
-
-def bindings_of(function: relax.Function) -> list[relax.VarBinding]:
-    return main_bindings(tvm.IRModule({"main": function}))
 
 
 def write_calibration(network: Network, written: Sequence[Written], folder: Path) -> list[str]:
@@ -204,7 +150,7 @@ def allowed_nodes(network: Network) -> str:
         number = numbers.get(region.name)
         place = region.device if number is None else f"subgraph{number}"
         for binding in bindings_of(network.function(region)):
-            if short_name(binding.value) not in CONVERSIONS:
+            if short_name(binding.value) not in NOT_COMPUTING:
                 name = binding.var.name if is_source_name(str(binding.var.name)) else "-"
                 lines.append(f"{place} {short_name(binding.value)} {name}\n")
     return "".join(lines)

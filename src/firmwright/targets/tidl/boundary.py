@@ -27,12 +27,16 @@ def boundary_grids(function: relax.Function) -> list[Grid]:
     An input has that of the dequantize that reads it, an output that of the quantize that makes
     it, also where elements are moved in between.
     """
-    bindings = main_bindings(tvm.IRModule({"main": function}))
+    bindings = bindings_of(function)
     makers = {b.var: b.value for b in bindings}
     return [
         *(grid_read(v, bindings) for v in function.params),
         *(grid_made(v, makers) for v in function.body.body.fields),
     ]
+
+
+def bindings_of(function: relax.Function) -> list[relax.VarBinding]:
+    return main_bindings(tvm.IRModule({"main": function}))
 
 
 def grid_read(tensor: relax.Var, bindings: Sequence[relax.VarBinding]) -> Grid:

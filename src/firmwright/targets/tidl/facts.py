@@ -65,6 +65,7 @@ def numbers(values: Any) -> list[int]:
 
 
 def convolution(call: tvm.ir.Call, network: Network) -> Facts:
+    """Elements: kernel, strides, dilation (height, width), padding (top, left, bottom, right)."""
     attrs = call.attrs
     weights = dict(zip(str(attrs.kernel_layout), static_shape(call.args[1]), strict=True))
     width = static_shape(call.args[0])[str(attrs.data_layout).index("W")]
@@ -86,6 +87,7 @@ def convolution(call: tvm.ir.Call, network: Network) -> Facts:
 
 
 def pooling(call: tvm.ir.Call, _network: Network) -> Facts:
+    """Kernel, strides and dilation are (height, width); ``plane`` counts an image's elements."""
     attrs, shape = call.attrs, static_shape(call.args[0])
     layout = str(attrs.layout)
     image = [shape[layout.index("H")], shape[layout.index("W")]]
@@ -100,6 +102,7 @@ def pooling(call: tvm.ir.Call, _network: Network) -> Facts:
 
 
 def adaptive_pooling(call: tvm.ir.Call, _network: Network) -> Facts:
+    """``plane`` counts an image's elements, ``reduced`` says what becomes of it."""
     layout = str(call.attrs.layout)
     before, after = (
         [shape[layout.index(axis)] for axis in "HW"]
@@ -113,6 +116,7 @@ def adaptive_pooling(call: tvm.ir.Call, _network: Network) -> Facts:
 
 
 def reduction(call: tvm.ir.Call, network: Network) -> Facts:
+    """``reduced`` are axes of the model, ``plane`` counts the elements of a whole image, else 0."""
     shape = static_shape(call.args[0])
     stated = call.attrs.axis
     axes = list(range(len(shape))) if stated is None else numbers(stated)
@@ -148,6 +152,7 @@ def slicing(call: tvm.ir.Call, network: Network) -> Facts:
 
 
 def resize(call: tvm.ir.Call, _network: Network) -> Facts:
+    """Scales are the output's length over the input's."""
     layout = str(call.attrs.layout)
     before, after = static_shape(call.args[0]), static_shape(call)
     height, width = (after[layout.index(a)] / before[layout.index(a)] for a in "HW")
@@ -167,6 +172,7 @@ def clipping(call: tvm.ir.Call, _network: Network) -> Facts:
 
 
 def padding(call: tvm.ir.Call, network: Network) -> Facts:
+    """``pad_width`` has the elements before and behind for each axis of the model in turn."""
     widths = numbers(call.attrs.pad_width)
     count = len(widths) // 2
     image = {axis for axis in range(count) if network.place(axis, count) >= count - 2}
@@ -221,6 +227,7 @@ def division(call: tvm.ir.Call, network: Network) -> Facts:
 
 
 def binary(call: tvm.ir.Call, network: Network) -> Facts:
+    """``other`` says what the constant operand is, or the second one where neither is constant."""
     constant = [is_constant(a, network.values) for a in call.args]
     shapes = [static_shape(a) for a in call.args]
     if not any(constant):

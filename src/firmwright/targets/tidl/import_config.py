@@ -16,6 +16,7 @@ from firmwright.models import Tensor
 from firmwright.targets.tidl.boundary import Grid
 from firmwright.targets.tidl.names import RegionFiles
 from firmwright.targets.tidl.option_table import OPTIONS, Value
+from firmwright.targets.tidl.options import TidlOptions
 
 ONNX_MODEL = 2
 RAW_DATA = 1
@@ -53,7 +54,7 @@ UNTOLD = tuple(
     for name in ("batch_mode", "partial_init_during_compile", "network_name")
 )
 """Options of TI's runtimes for which the tool's file has no published key."""
-CONVERSIONS = "advanced_options:add_data_convert_ops"
+CONVERTS = "advanced_options:add_data_convert_ops"
 BOTH = 3
 
 
@@ -72,14 +73,14 @@ class RegionImport:
     prequantised: bool
 
 
-def import_config(region: RegionImport, options: Mapping[str, Value], frames: int) -> str:
+def import_config(region: RegionImport, options: TidlOptions, frames: int) -> str:
     """Return the file's text; every path in it is relative to the file's folder.
 
     ``options`` are those of the target, ``frames`` the number of calibration samples.
     """
     files, inputs, outputs = region.files, region.inputs, region.outputs
     grids = region.grids[: len(inputs)], region.grids[len(inputs) :]
-    style = int(str(options["advanced_options:quantization_scale_type"]))
+    style = options.number("advanced_options:quantization_scale_type")
     values: dict[str, object] = {
         "modelType": ONNX_MODEL,
         "inputNetFile": f'"{files.model}"',
@@ -97,23 +98,22 @@ def import_config(region: RegionImport, options: Mapping[str, Value], frames: in
         "inDataNamesList": names(t.name for t in inputs),
         "outDataNamesList": names(t.name for t in outputs),
         # The importer in TI's TVM converts both, whatever the options say.
-        "addDataConvertToNet": options[CONVERSIONS] or BOTH,
+        "addDataConvertToNet": options.number(CONVERTS) or BOTH,
         **numbered("in", inputs, grids[0]),
         "rawDataInElementType": listed(element_type(t) for t in inputs),
         **{axis: listed(lengths) for axis, lengths in zip(AXES, shapes(inputs), strict=True)},
         **numbered("out", outputs, grids[1]),
-        **taken_over(options),
+        **taken_over(options.values),
     }
     return "".join(f"{key} = {value}\n" for key, value in values.items())
 
 
-def calibration_option(options: Mapping[str, Value]) -> int:
-    level = int(str(options["accuracy_level"]))
+def calibration_option(options: TidlOptions) -> int:
+    level = options.number("accuracy_level")
     if level in CALIBRATION_OPTIONS:
         return CALIBRATION_OPTIONS[level]
-    return sum(
-        bit for name, bit in CALIBRATION_BITS.items() if options[f"advanced_options:{name}"] == 1
-    )
+    bits = CALIBRATION_BITS.items()
+    return sum(bit for name, bit in bits if options.number(f"advanced_options:{name}"))
 
 
 def taken_over(options: Mapping[str, Value]) -> dict[str, object]:
@@ -122,10 +122,10 @@ def taken_over(options: Mapping[str, Value]) -> dict[str, object]:
     return {k: names(v) if isinstance(v, tuple) else v for k, v in stated.items()}
 
 
-def untold(options: Mapping[str, Value]) -> list[str]:
+def untold(options: TidlOptions) -> list[str]:
     """Return the options that were set and that the tool cannot be told."""
     defaults = {option.name: option.default for option in OPTIONS}
-    return [name for name in UNTOLD if options[name] != defaults[name]]
+    return [name for name in UNTOLD if options.values[name] != defaults[name]]
 
 
 def names(listed: Iterable[str]) -> str:

@@ -76,6 +76,7 @@ def check_lists(
 def check_widths(
     options: TidlOptions, group: Group, values: Mapping[relax.Var, relax.Expr]
 ) -> None:
+    """Raise UserError where a layer that is listed to have 16 bits has not, or has no weights."""
     names = names_of(group.bindings)
     weights = [weights_dtype(b.value, values) for b in computing_operators(group)]
     for option, what, key, dtypes in (

@@ -39,7 +39,8 @@ MORE_ELEMENTWISE = {
     "relax.cos": "Cos", "relax.cosh": "Cosh", "relax.sin": "Sin", "relax.sinh": "Sinh",
     "relax.tan": "Tan",
 }  # fmt: skip
-REDUCTIONS = {"relax.max": "ReduceMax", "relax.min": "ReduceMin", "relax.sum": "ReduceSum"}
+REDUCTIONS = {"relax.max": "ReduceMax", "relax.min": "ReduceMin", "relax.sum": "ReduceSum",
+              "relax.mean": "ReduceMean"}  # fmt: skip
 POSITIONS = {"relax.argmax": "ArgMax", "relax.argmin": "ArgMin"}
 RESIZE_ROUNDING = {"round": "round_prefer_floor", "floor": "floor", "ceil": "ceil"}
 
@@ -70,17 +71,14 @@ def sub_model(function: relax.Function, number: int) -> SubModel:
     Raises UserError listing the operators that have no form here.
     """
     module = tvm.IRModule({"main": function.without_attr("global_symbol")})
-    sides = []
-    for letter, variables in (("i", function.params), ("o", function.body.body.fields)):
-        sides.append(
-            tuple(
-                described(f"tidl_{number}_{letter}{index}", variable)
-                for index, variable in enumerate(variables)
-            )
-        )
-    inputs, outputs = sides
+    inputs = named(f"tidl_{number}_i", function.params)
+    outputs = named(f"tidl_{number}_o", function.body.body.fields)
     exporter = RegionExporter(module, ModelInterface("relax", "", inputs, outputs, ()))
     return SubModel(exporter.run(), inputs, outputs)
+
+
+def named(stem: str, variables: Sequence[relax.Var]) -> tuple[Tensor, ...]:
+    return tuple(described(f"{stem}{index}", v) for index, v in enumerate(variables))
 
 
 class RegionExporter(Exporter):
@@ -109,6 +107,7 @@ class RegionExporter(Exporter):
             **dict.fromkeys(MORE_ELEMENTWISE, self.function),
             **dict.fromkeys(POSITIONS, self.position),
             **dict.fromkeys(REDUCTIONS, self.reduction),
+            "relax.mean": self.mean,
             **dict.fromkeys(("relax.maximum", "relax.minimum"), self.extreme),
         }
         return more[name] if name in more else super().converter(name)
@@ -191,24 +190,19 @@ class RegionExporter(Exporter):
         return Value(self.emit(kind, [source], axis=int(call.attrs.axis), keepdims=kept))
 
     def reduction(self, call: tvm.ir.Call) -> Value:
+        """Write a reduction; its axes became an input, of a sum in operator set 13, else in 18."""
         kind, attrs = REDUCTIONS[operator_name(call)], call.attrs
         rank = len(static_shape(call.args[0]))
-        axes = list(range(rank)) if attrs.axis is None else numbers(attrs.axis)
+        axes = range(rank) if attrs.axis is None else numbers(attrs.axis)
+        axes = [axis % rank for axis in axes]
         source, kept = self.plain(self.value(call.args[0])), int(attrs.keepdims)
-        if kind == "ReduceSum" or self.opset >= 18:  # the axes became an input
+        if kind == "ReduceSum" or self.opset >= 18:
             stated = self.constant(np.array(axes, "int64"))
             return Value(self.emit(kind, [source, stated], keepdims=kept))
         return Value(self.emit(kind, [source], axes=axes, keepdims=kept))
 
     def mean(self, call: tvm.ir.Call) -> Value:
-        """Write a mean; the axes became an input in operator set 18."""
-        if self.opset < 18:
-            return super().mean(call)
-        rank = len(static_shape(call.args[0]))
-        axes = range(rank) if call.attrs.axis is None else numbers(call.attrs.axis)
-        stated = self.constant(np.array([axis % rank for axis in axes], "int64"))
-        source, kept = self.plain(self.value(call.args[0])), int(call.attrs.keepdims)
-        return Value(self.emit("ReduceMean", [source, stated], keepdims=kept))
+        return super().mean(call) if self.opset < 18 else self.reduction(call)
 
     def kernel(self, weights: relax.Expr, order: list[int]) -> str:
         """Return weights that may be dequantized, or computed, which the quantiser's may not."""
