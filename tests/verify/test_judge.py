@@ -51,6 +51,13 @@ def test_first_network_s_classes_are_right_without_labels() -> None:
     assert judge(evaluated, None, None, None, Thresholds()).top1["firmware"] == 50
 
 
+def test_network_that_gives_the_class_itself() -> None:
+    given = {"reference": {"y": np.array([[0], [1], [2], [2]])}}
+    given["firmware"] = {"y": np.array([[0], [1], [1], [2]])}
+    record = judge(Evaluated(("a",), 0, given, "", "", None), LABELS, None, None, NO_LIMITS)
+    assert record.top1 == {"reference": 75, "firmware": 50}
+
+
 def test_equal_networks_pass_every_threshold_but_the_labels() -> None:
     passed = Thresholds(top1=75, top1_loss=0, snr=200, cosine=1)
     assert gate.failure_message(found(("firmware", SCORES), limits=passed)) is None

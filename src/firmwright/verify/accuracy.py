@@ -120,10 +120,15 @@ def real_outputs(interface: ModelInterface, results: Sequence[Sequence[Array]]) 
 
 
 def classes(outputs: Outputs) -> npt.NDArray[np.int64]:
-    """Return the position of each sample's largest value in the first output."""
+    """Return the position of each sample's largest value in the first output.
+
+    A single integer is the class itself: the network ends with the search for it.
+    """
     first = next(iter(outputs.values()))
-    found: npt.NDArray[np.int64] = first.reshape(len(first), -1).argmax(axis=1).astype("int64")
-    return found
+    values = first.reshape(len(first), -1)
+    chosen = values.shape[1] == 1 and values.dtype.kind in "iu"
+    found: npt.NDArray[np.int64] = values[:, 0] if chosen else values.argmax(axis=1)
+    return found.astype("int64")
 
 
 def percentage(found: Array, right: Array) -> float:

@@ -99,7 +99,7 @@ def refuse_not_finite(networks: Mapping[str, Outputs]) -> None:
 def read_labels(path: Path, count: int, classes: int | None) -> npt.NDArray[np.int64]:
     """Read the classes of the first ``count`` samples; UserError for labels that do not fit.
 
-    ``classes`` is how many there are; None where only a metric of the user's knows.
+    ``classes`` is how many there are; None where that is not known.
     """
     array = load_npy(path)
     if array.ndim != 1 or array.dtype.kind not in "iu":
