@@ -162,7 +162,11 @@ def run(job: Job, folder: Path) -> None:
     read = read_real_samples if job.recipe.quantize else read_samples
     samples = read(job, source.inputs, stated.inputs, stated.samples)
     file = None if stated.labels is None else job.recipe.resolve(stated.labels)
-    labels = read_labels(file, len(samples)) if file and file.suffix == ".npy" else None
+    # What labels mean to a metric, or how many classes a single output tells, is not known here.
+    scores = interface.outputs[0].elements
+    classes = scores if scores > 1 and not stated.metric else None
+    listed = file if file and file.suffix == ".npy" else None
+    labels = read_labels(listed, len(samples), classes) if listed else None
     boxes = box_judge(job, interface, file, len(samples))
     scratch = folder / "host"
     found = evaluated(job, interface, samples, scratch)

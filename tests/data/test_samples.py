@@ -111,6 +111,12 @@ def test_every_kind_of_picture_gives_the_same(tmp_path: Path) -> None:
     assert len(digests) == 1
 
 
+def test_pixels_of_sixteen_bits_are_refused(tmp_path: Path) -> None:
+    Image.fromarray(np.full((2, 4), 300, "uint16")).save(tmp_path / "a.png")
+    (said,) = complaints(tmp_path, files("pictures", "a.png"))
+    assert "a.png: pixels of more than 8 bits (I;16), which would be cut off at 255" in said
+
+
 def test_folder_and_pattern_in_order_of_name(tmp_path: Path) -> None:
     (tmp_path / "shots" / "deeper").mkdir(parents=True)
     for name in ("b.png", "a.png", ".hidden", "deeper/c.png"):

@@ -309,6 +309,9 @@ def test_pytorch_network(tmp_path: Path) -> None:
     manifest = repository.manifest("build/r/r-host.tar.gz")
     assert manifest["accuracy"]["top1"]["firmware"] >= 90
     assert manifest["run"]["mismatches"] == 0
+    prepared = onnx.load(repository.folder / "build/r/calibration/prepared.onnx")
+    kinds = [node.op_type for node in prepared.graph.node]
+    assert kinds[:2] == ["Conv", "Relu"]  # the batch normalisation is folded
 
 
 def test_quantised_model_is_not_quantised_again(repository: Repository) -> None:

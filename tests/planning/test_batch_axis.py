@@ -12,7 +12,9 @@ from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
 
 from firmwright.errors import UserError
+from firmwright.models import ModelInterface
 from firmwright.models.onnx import import_model
+from firmwright.planning.batch import batched_interface
 from firmwright.planning.batch_axis import with_batch
 from firmwright.transforms import CANONICAL
 
@@ -20,9 +22,9 @@ SIZE = 3
 Arrays = list[np.ndarray[Any, Any]]
 
 
-def module_of(
+def network_of(
     nodes: list[onnx.NodeProto], shape: list[int], constants: dict[str, Any] | None = None
-) -> tvm.IRModule:
+) -> tuple[tvm.IRModule, ModelInterface]:
     """Import a graph from ``x`` to ``y`` as the partition stage sees it."""
     graph = helper.make_graph(
         nodes,
@@ -33,10 +35,16 @@ def module_of(
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     model = onnx.shape_inference.infer_shapes(model)
-    module, _ = import_model(model.SerializeToString(), "test.onnx", {})
+    module, interface = import_model(model.SerializeToString(), "test.onnx", {})
     for transform in CANONICAL:
         module = transform.apply(module)
-    return module
+    return module, interface
+
+
+def module_of(
+    nodes: list[onnx.NodeProto], shape: list[int], constants: dict[str, Any] | None = None
+) -> tvm.IRModule:
+    return network_of(nodes, shape, constants)[0]
 
 
 def evaluate(module: tvm.IRModule, *inputs: np.ndarray[Any, Any]) -> Arrays:
@@ -189,6 +197,12 @@ def test_an_operator_that_mixes_samples_is_named(name: str) -> None:
     nodes, shape, constants, message = MIXED[name]
     with pytest.raises(UserError, match=message):
         with_batch(module_of(nodes, shape, constants), SIZE)
+
+
+def test_an_operator_that_makes_an_output_is_named_as_in_the_model() -> None:
+    module, interface = network_of([node("ReduceMean", "x", "y", axes=[0])], [1, 4])
+    with pytest.raises(UserError, match=r"operator mean \('ReduceMean_y'\) reduces over the batch"):
+        batched_interface(interface, module, SIZE)
 
 
 def test_an_input_with_a_first_axis_of_its_own_is_refused() -> None:

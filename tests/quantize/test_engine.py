@@ -144,7 +144,11 @@ def test_kept_float(kept: dict[str, list[str]]) -> None:
 
 def test_lists_that_match_nothing_are_all_told() -> None:
     wrong = options(
-        layers=[{"match": "stm", "activations": "int16"}],
+        layers=[
+            {"match": "stm", "activations": "int16"},
+            {"match": "poo?", "weights": "int16"},
+            {"match": "*", "weights": "int16"},
+        ],
         keep_float={"layers": ["head*"], "operators": ["Gem"]},
     )
     with pytest.raises(UserError) as raised:
@@ -152,9 +156,18 @@ def test_lists_that_match_nothing_are_all_told() -> None:
     text = str(raised.value)
     assert "quantize: layers: no layer named 'stm'; did you mean 'stem'?" in text
     assert "quantize: keep_float.layers: no layer named 'head*'; known: " in text
+    assert "quantize: layers: 'poo?' has no weights, which are those of Conv, " in text
+    assert "'*'" not in text
     assert (
         "quantize: keep_float.operators: no operator of the type 'Gem'; did you mean 'Gemm'" in text
     )
+
+
+def test_brackets_of_a_name_are_no_pattern() -> None:
+    model = ready(residual_network())
+    model.graph.node[0].name = "block[0]/conv"
+    choice = choose_layers(model, options(keep_float={"layers": ["block[0]/*"]}))
+    assert choice.kept_float == ("block[0]/conv",)
 
 
 def test_bias_correction_brings_the_mean_back() -> None:

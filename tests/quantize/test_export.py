@@ -120,6 +120,12 @@ def test_one_transpose_in_front_and_one_behind() -> None:
     assert [n.op_type for n in model.graph.node].count("Transpose") == 2
 
 
+def test_limits_of_a_clip_are_scalars() -> None:
+    graph = onnx.load_model_from_string(exported(*module_of(pooled))).graph
+    (clip,) = [n for n in graph.node if n.op_type == "Clip"]
+    assert [list(i.dims) for i in graph.initializer if i.name in clip.input[1:]] == [[], []]
+
+
 def test_operators_without_a_form_are_all_named() -> None:
     def build(emit: Emit, x: relax.Var) -> relax.Expr:
         return relax.op.cumsum(emit(relax.op.flip(x, 1)), 2)

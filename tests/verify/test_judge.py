@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,15 +11,15 @@ import pytest
 from firmwright.errors import UserError
 from firmwright.recipe.quantization import Thresholds
 from firmwright.verify import gate
-from firmwright.verify.accuracy import AccuracyRecord, LayerAccuracy, Signal
-from firmwright.verify.judge import Evaluated, Metric, judge
+from firmwright.verify.accuracy import AccuracyRecord, Comparison, LayerAccuracy, Signal
+from firmwright.verify.judge import Evaluated, Metric, judge, read_labels
 
 SCORES = np.array([[3, 0, 1], [0, 2, 1], [1, 0, 2], [0, 0, 5]], "float32")
 LABELS = np.array([0, 1, 2, 1])
 SWAPPED = SCORES[[1, 0, 2, 3]]
 NO_LIMITS = Thresholds()
 LAYERS = tuple(
-    LayerAccuracy(f"layer_{i}", f"t{i}", Signal(30.0 - i, 0.99), float(i)) for i in range(7)
+    LayerAccuracy(f"layer_{i}", f"t{i}", Signal(30.0 - i, 0.99), i - 2.0) for i in range(6)
 )
 
 
@@ -48,6 +49,13 @@ def test_first_network_s_classes_are_right_without_labels() -> None:
         ("a",), 0, {"reference": {"y": SCORES}, "firmware": {"y": SWAPPED}}, "", "", None
     )
     assert judge(evaluated, None, None, None, Thresholds()).top1["firmware"] == 50
+
+
+def test_network_that_gives_the_class_itself() -> None:
+    given = {"reference": {"y": np.array([[0], [1], [2], [2]])}}
+    given["firmware"] = {"y": np.array([[0], [1], [1], [2]])}
+    record = judge(Evaluated(("a",), 0, given, "", "", None), LABELS, None, None, NO_LIMITS)
+    assert record.top1 == {"reference": 75, "firmware": 50}
 
 
 def test_equal_networks_pass_every_threshold_but_the_labels() -> None:
@@ -81,7 +89,7 @@ def test_worst_layers_are_named_where_there_is_a_float_network() -> None:
     assert message is not None
     assert message.count("50.00 points below float") == 2
     worst = message.partition("the layers that lose most:\n")[2].splitlines()
-    assert [line.rpartition(" ")[2] for line in worst] == [f"layer_{i}" for i in (6, 5, 4, 3, 2)]
+    assert [line.rpartition(" ")[2] for line in worst] == ["layer_5", "layer_4", "layer_3"]
 
 
 def test_table_has_a_column_for_each_network() -> None:
@@ -105,3 +113,26 @@ def test_outputs_that_are_not_finite_are_refused(wrong: float) -> None:
 def test_metric_returns_a_number(value: float) -> None:
     with pytest.raises(UserError, match=r"evaluate\.metric: returned .*; expected a number"):
         found(("firmware", SCORES), metric=lambda *_: value)
+
+
+def test_layer_that_is_not_finite_is_the_worst_there_can_be() -> None:
+    total = Comparison()
+    total.add(np.array([1.0, -np.inf]), np.array([1.0, -3.0]))
+    total.add(np.array([1.0, -3.0]), np.array([1.0, -3.0]))
+    assert total.signal == Signal(-300, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([0, 4, -1, 2], r"label 4 of sample 1 and 1 more: .* 4 classes, counted from 0"),
+        ([0, 1], "2 labels for 3 samples"),
+        ([0.0, 1.0, 2.0], "labels are whole numbers, one a sample; found float64"),
+    ],
+)
+def test_labels_that_do_not_fit(tmp_path: Path, labels: list[int], message: str) -> None:
+    np.save(tmp_path / "labels.npy", np.array(labels))
+    with pytest.raises(UserError, match=message):
+        read_labels(tmp_path / "labels.npy", 3, 4)
+    if message.startswith("label "):  # which a metric may take for something else
+        assert list(read_labels(tmp_path / "labels.npy", 3, None)) == [0, 4, -1]

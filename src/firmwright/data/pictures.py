@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 PIXELS_MAX = 100_000_000
 """A picture of more is refused unread: some small files claim to hold gigabytes."""
+WIDE_MODES = ("I", "F")
+"""First letters of Pillow's modes whose pixels it would clamp to 0..255, not scale."""
 
 Part = tuple[float, float, float, float]
 
@@ -36,6 +38,11 @@ def open_picture(data: bytes, label: str) -> Image.Image:
             if picture.width * picture.height > PIXELS_MAX:
                 size = f"{picture.width} x {picture.height}"
                 raise UserError(f"{label}: {size} pixels; at most {PIXELS_MAX:,} are read")
+            if picture.mode[0] in WIDE_MODES:
+                raise UserError(
+                    f"{label}: pixels of more than 8 bits ({picture.mode}), which would be cut off "
+                    "at 255; save it with 8 bits, or give its values as `arrays`"
+                )
             return ImageOps.exif_transpose(picture).convert("RGB")
     except UserError:
         raise

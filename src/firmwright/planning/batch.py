@@ -10,6 +10,7 @@ import tvm
 
 from firmwright.errors import UserError
 from firmwright.models.interface import ModelInterface
+from firmwright.partition.outline import with_output_names
 from firmwright.planning.batch_axis import with_batch
 from firmwright.planning.plan import capacity
 from firmwright.toolchain import Platform
@@ -34,7 +35,7 @@ class BatchChoice:
     def __str__(self) -> str:
         used = f"{self.memory}: {self.needs:,} of {self.capacity:,} bytes"
         if self.next_needs is not None:
-            used += f"; {self.actual_batch_size + 1} would need {self.next_needs:,}"
+            used += f"; {self.actual_batch_size + 1:,} would need {self.next_needs:,}"
         wanted, fits = self.desired_batch_size, self.actual_batch_size
         return f"batch {wanted:,} wanted, {fits:,} fits ({used})"
 
@@ -87,7 +88,7 @@ def batched_interface(
     interface: ModelInterface, module: tvm.IRModule, size: int
 ) -> tuple[tvm.IRModule, ModelInterface, tuple[int | None, ...]]:
     """Return module and interface for ``size`` samples, and the batch axis of each output."""
-    module, axes = with_batch(module, size)
+    module, axes = with_batch(with_output_names(module, interface), size)
     parameters = module["main"].params
     returned = module["main"].ret_ty
     types = list(getattr(returned, "fields", [returned]))

@@ -167,7 +167,7 @@ class Exporter:
 
     def constant(self, array: npt.NDArray[Any]) -> str:
         name = self.unique("constant")
-        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        self.constants.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
         return name
 
     def value(self, argument: relax.Expr) -> Value:

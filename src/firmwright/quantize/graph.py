@@ -126,7 +126,7 @@ def evaluate(
 ) -> Iterator[dict[str, Array]]:
     """Yield the tensors of those names for each sample; the graph's outputs where none are named.
 
-    Raises UserError where ONNX Runtime refuses the graph.
+    Raises UserError where ONNX Runtime refuses the graph, or a sample.
     """
     shown = onnx.ModelProto()
     shown.CopyFrom(model)
@@ -141,8 +141,13 @@ def evaluate(
         )
     except Exception as error:
         raise UserError(f"quantize: ONNX Runtime refuses the model: {first_line(error)}") from error
-    for sample in samples:
-        computed = session.run(names, dict(sample)) if names else []
+    for index, sample in enumerate(samples):
+        try:
+            computed = session.run(names, dict(sample)) if names else []
+        except Exception as error:
+            raise UserError(
+                f"quantize: ONNX Runtime refuses sample {index}: {first_line(error)}"
+            ) from error
         found = dict(zip(names, computed, strict=True))
         if tensors is not None:
             found.update({t: sample[t] for t in tensors if t in inputs})

@@ -12,6 +12,8 @@ from firmwright.errors import UserError, did_you_mean
 from firmwright.quantize.activations import visible_results
 from firmwright.recipe.quantization import QuantizeOptions
 
+WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+
 
 @dataclass(frozen=True)
 class TensorTypes:
@@ -50,6 +52,12 @@ def choose_layers(model: onnx.ModelProto, options: QuantizeOptions) -> LayerChoi
     for entry in options.layers:
         found = matching(nodes, entry.match)
         problems += [] if found else [no_match("layers", entry.match, layer_names(nodes))]
+        kinds_found = {n.op_type for n in nodes if n.name in found}
+        if found and entry.weights and not kinds_found.intersection(WEIGHTED):
+            operators = ", ".join(WEIGHTED)
+            problems.append(
+                f"quantize: layers: '{entry.match}' has no weights, which are those of {operators}"
+            )
         for name in (*found, *activations_behind(model, found)):
             before = types[name]
             types[name] = TensorTypes(
@@ -71,9 +79,10 @@ def activations_behind(model: onnx.ModelProto, layers: Iterable[str]) -> set[str
 def matching(nodes: Iterable[onnx.NodeProto], pattern: str) -> list[str]:
     """Return the nodes that a pattern means; a name spelled out counts as itself."""
     found = []
+    shell = pattern.replace("[", "[[]")  # of the shell's signs only * and ? are for names
     for node in nodes:
         names = [node.name, *node.output]
-        if pattern in names or any(fnmatchcase(name, pattern) for name in names):
+        if pattern in names or any(fnmatchcase(name, shell) for name in names):
             found.append(node.name)
     return found
 

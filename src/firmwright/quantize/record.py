@@ -72,7 +72,7 @@ def quantization_record(
         samples=calibration.samples,
         tensors=tuple(sorted(grids, key=lambda g: g.tensor)),
         kept_float=tuple(sorted(float_operators(model))),
-        notes=tuple(notes(distributions, {g.tensor for g in grids}, options)),
+        notes=tuple(notes(distributions, {g.tensor: g for g in grids}, options)),
     )
 
 
@@ -93,15 +93,24 @@ def float_operators(model: onnx.ModelProto) -> Iterator[str]:
 
 
 def notes(
-    distributions: Mapping[str, Distribution], quantised: set[str], options: QuantizeOptions
+    distributions: Mapping[str, Distribution],
+    grids: Mapping[str, TensorGrid],
+    options: QuantizeOptions,
 ) -> Iterator[str]:
-    """Yield what a user should know: tensors that never change, and those with far outliers."""
+    """Yield what a user should know: of constant tensors, lost signs and far outliers."""
+    if not grids:
+        yield "no tensor is quantised: the network stays float32"
     for name, one in sorted(distributions.items()):
-        if name not in quantised:
+        if name not in grids:
             continue
         if one.lowest == one.highest:
             yield f"tensor '{name}' was {one.lowest:g} throughout the calibration samples"
             continue
+        if options.scheme == "pow2" and grids[name].dtype.startswith("u") and one.lowest < 0:
+            yield (
+                f"tensor '{name}' reaches down to {one.lowest:g}: {grids[name].dtype} with zero "
+                "point 0, as `pow2` has it, clamps all that is negative"
+            )
         if options.calibration.method != "minmax":
             continue
         ratio = outlier_ratio(one)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import log10
+from math import inf, log10
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from firmwright.verify.boxes import BoxAccuracy, Outputs
 Array = npt.NDArray[Any]
 Rates = dict[str, float]
 """Percentages, or a metric's values, by network."""
+LEAST_RATIO = 1e-30
+"""-300 dB: of a tensor that was zero, or is not finite."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,10 @@ class Comparison:
 
     def add(self, found: Array, wanted: Array) -> None:
         a, b = (v.astype("float64").reshape(-1) for v in (found, wanted))
+        if not (np.isfinite(a).all() and np.isfinite(b).all()):
+            self.noise = inf
+            self.cosines.append(0.0)
+            return
         self.energy += float(b @ b)
         self.noise += float((a - b) @ (a - b))
         lengths = float(np.sqrt((a @ a) * (b @ b)))
@@ -102,7 +108,7 @@ class Comparison:
         cosine = round(float(np.mean(self.cosines)), 6)
         if not self.noise:
             return Signal(None, cosine)
-        return Signal(round(10 * log10(max(self.energy, 1e-300) / self.noise), 3), cosine)
+        return Signal(round(10 * log10(max(self.energy / self.noise, LEAST_RATIO)), 3), cosine)
 
 
 def real_outputs(interface: ModelInterface, results: Sequence[Sequence[Array]]) -> Outputs:
@@ -114,10 +120,15 @@ def real_outputs(interface: ModelInterface, results: Sequence[Sequence[Array]]) 
 
 
 def classes(outputs: Outputs) -> npt.NDArray[np.int64]:
-    """Return the position of each sample's largest value in the first output."""
+    """Return the position of each sample's largest value in the first output.
+
+    A single integer is the class itself: the network ends with the search for it.
+    """
     first = next(iter(outputs.values()))
-    found: npt.NDArray[np.int64] = first.reshape(len(first), -1).argmax(axis=1).astype("int64")
-    return found
+    values = first.reshape(len(first), -1)
+    chosen = values.shape[1] == 1 and values.dtype.kind in "iu"
+    found: npt.NDArray[np.int64] = values[:, 0] if chosen else values.argmax(axis=1)
+    return found.astype("int64")
 
 
 def percentage(found: Array, right: Array) -> float:

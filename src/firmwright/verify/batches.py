@@ -16,7 +16,7 @@ Outputs = list[list[npt.NDArray[Any]]]
 def joined_samples(samples: Sequence[Sample], size: int) -> list[Sample]:
     """Join every ``size`` samples along the first axis of each input."""
     return [
-        {name: np.concatenate([s[name] for s in group]) for name in group[0]}
+        {name: joined([s[name] for s in group], 0) for name in group[0]}
         for group in groups(samples, size)
     ]
 
@@ -28,7 +28,7 @@ def joined_outputs(outputs: Outputs, size: int, axes: Sequence[int | None]) -> O
     """
     return [
         [
-            group[0][i] if axis is None else np.concatenate([o[i] for o in group], axis)
+            group[0][i] if axis is None else joined([o[i] for o in group], axis)
             for i, axis in enumerate(axes)
         ]
         for group in groups(outputs, size)
@@ -42,11 +42,16 @@ def separated_outputs(
     samples = []
     for batch in outputs:
         parts = [
-            [array] * size if axis is None else np.split(array, size, axis)
+            [array] * size if axis is None or size == 1 else np.split(array, size, axis)
             for array, axis in zip(batch, axes, strict=True)
         ]
         samples += [list(sample) for sample in zip(*parts, strict=True)]
     return samples
+
+
+def joined(arrays: Sequence[npt.NDArray[Any]], axis: int) -> npt.NDArray[Any]:
+    """Join arrays; a single one may have no axis at all."""
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis)
 
 
 def groups(items: Sequence[Any], size: int) -> list[Sequence[Any]]:

@@ -96,8 +96,11 @@ def refuse_not_finite(networks: Mapping[str, Outputs]) -> None:
         raise UserError("\n".join(["evaluate: samples whose outputs are NaN or infinite:", *bad]))
 
 
-def read_labels(path: Path, count: int) -> npt.NDArray[np.int64]:
-    """Read the classes of the first ``count`` samples; UserError for labels that do not fit."""
+def read_labels(path: Path, count: int, classes: int | None) -> npt.NDArray[np.int64]:
+    """Read the classes of the first ``count`` samples; UserError for labels that do not fit.
+
+    ``classes`` is how many there are; None where that is not known.
+    """
     array = load_npy(path)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise UserError(
@@ -106,7 +109,15 @@ def read_labels(path: Path, count: int) -> npt.NDArray[np.int64]:
         )
     if len(array) < count:
         raise UserError(f"{path}: {len(array)} labels for {count} samples")
-    return array[:count].astype("int64")
+    labels = array[:count]
+    foreign = np.flatnonzero((labels < 0) | (labels >= (classes or math.inf)))
+    if classes is not None and len(foreign):
+        more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
+        raise UserError(
+            f"{path}: label {labels[foreign[0]]} of sample {foreign[0]}{more}: the network's first "
+            f"output has {classes} classes, counted from 0"
+        )
+    return labels.astype("int64")
 
 
 def measured(metric: Metric, outputs: Outputs, labels: Array | None) -> float:
