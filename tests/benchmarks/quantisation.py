@@ -129,7 +129,7 @@ quantize:
 evaluate:
   inputs: inputs.npy
 {"  labels: labels.npy" if labels else ""}
-run: {{samples: {samples}, tolerance: {{absolute: 4}}}}
+run: {{samples: {samples}, tolerance: {{absolute: 16}}}}
 """
 
 
