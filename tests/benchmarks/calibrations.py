@@ -24,6 +24,7 @@ import onnx
 from firmwright.models import onnx as importer
 from firmwright.quantize.calibration import calibrate
 from firmwright.quantize.engine import quantize
+from firmwright.quantize.equalisation import equalised
 from firmwright.quantize.graph import PER_CHANNEL_OPSET, evaluate, prepared
 from firmwright.recipe.quantization import QuantizeOptions
 
@@ -35,9 +36,13 @@ SMALLEST = 1 / 512
 SCHEMES = {
     "affine": options(bias_correction=True),
     "affine, compensated": options(bias_correction=True, compensate_rounding=True),
+    "affine, equalised": options(bias_correction=True, equalize=True),
     "pow2": options(scheme="pow2", bias_correction=True, calibration={"method": "mse"}),
     "pow2, compensated": options(
         scheme="pow2", bias_correction=True, compensate_rounding=True, calibration={"method": "mse"}
+    ),
+    "pow2, equalised": options(
+        scheme="pow2", bias_correction=True, equalize=True, calibration={"method": "mse"}
     ),
 }
 HEADER = (
@@ -72,6 +77,8 @@ def unseen(network: Network, chosen: QuantizeOptions) -> tuple[Array, Array]:
 
     seen = views(network.inputs) if network.labels is not None else network.inputs[None]
     model = prepared(network.model, interface.inputs, PER_CHANNEL_OPSET)
+    if chosen.equalize:
+        model = equalised(model)
     part = np.arange(len(network.inputs)) % PARTS
     ends_in_softmax = model.graph.node[-1].op_type == "Softmax"
     wanted = np.stack([log_probabilities(model, named(v), ends_in_softmax) for v in seen])
@@ -124,6 +131,7 @@ def row(network: Network, scheme: str, chosen: QuantizeOptions) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--schemes", nargs="*", choices=SCHEMES, default=list(SCHEMES))
     parser.add_argument("--only", nargs="*", choices=[n.__name__ for n in NETWORKS])
     arguments = parser.parse_args()
     print(HEADER)
@@ -131,8 +139,8 @@ def main() -> None:
         if arguments.only and make.__name__ not in arguments.only:
             continue
         network = make(arguments.folder)
-        for scheme, chosen in SCHEMES.items():
-            print(row(network, scheme, chosen), flush=True)
+        for scheme in arguments.schemes:
+            print(row(network, scheme, SCHEMES[scheme]), flush=True)
 
 
 if __name__ == "__main__":
