@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from enum import Enum
 from math import prod
@@ -100,3 +101,9 @@ def short_name(value: relax.Expr) -> str:
     if name == "relax.call_tir":
         return str(value.args[0].name_hint).rstrip("0123456789")
     return name.removeprefix("relax.").removeprefix("nn.")
+
+
+def same_kind(source: str, relax_name: str) -> bool:
+    """Tell whether a source operator's kind, e.g. ``TopK`` or ``TOPK_V2``, is this Relax one."""
+    plain = re.sub(r"_|[123]d$", "", relax_name).lower()
+    return source.replace("_", "").lower().removesuffix("v2").removesuffix("2d") == plain

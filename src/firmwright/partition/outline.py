@@ -8,14 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import tvm
 from tvm import relax
 
-from firmwright.errors import UserError
-from firmwright.models.interface import (
-    ELEMENT_BYTES,
-    LARGEST_TENSOR,
-    ModelInterface,
-    Tensor,
-    is_source_name,
-)
+from firmwright.models.interface import ModelInterface, Tensor, is_source_name
 from firmwright.partition.grouping import Group, group_operators, read_variables
 from firmwright.partition.layouts import with_layout
 from firmwright.partition.memories import with_memories
@@ -30,6 +23,7 @@ from firmwright.partition.operators import (
 )
 from firmwright.partition.placement import ask_devices
 from firmwright.partition.regions import Partition, Region
+from firmwright.partition.uncompilable import refuse_uncompilable
 from firmwright.targets import Device
 from firmwright.transforms.rewriting import (
     Constant,
@@ -202,52 +196,6 @@ def dequantized_values(bindings: list[relax.VarBinding]) -> set[relax.Var]:
         if starts or (name != "relax.quantize" and any(v in found for v in read)):
             found.add(binding.var)
     return found
-
-
-def refuse_uncompilable(bindings: list[relax.VarBinding], interface: ModelInterface) -> None:
-    """Name, in one message, every operator whose results the generated C cannot carry."""
-    lines = []
-    for binding in bindings:
-        what = operator_name(binding.value) and uncompilable(binding)
-        if not what:
-            continue
-        kind = short_name(binding.value)
-        named = [str(b.var.name) for b in (binding, *items_of(binding, bindings))]
-        named = [name for name in named if is_source_name(name)][:1]
-        named = named or [o.name for o in interface.operators if same_kind(o.kind, kind)]
-        source = "', '".join(named)
-        lines.append(f"  {kind} ('{source}') {what}" if source else f"  {kind} {what}")
-    if lines:
-        raise UserError("\n".join(["operators that cannot be compiled:", *lines]))
-
-
-def items_of(binding: relax.VarBinding, bindings: list[relax.VarBinding]) -> list[relax.VarBinding]:
-    items = [b for b in bindings if isinstance(b.value, relax.TupleGetItem)]
-    return [b for b in items if b.value.tuple_value.same_as(binding.var)]
-
-
-def uncompilable(binding: relax.VarBinding) -> str:
-    """Say what is wrong with an operator's results: '' for nothing."""
-    kind = binding.var.ty
-    for result in list(kind.fields) if isinstance(kind, relax.TupleType) else [kind]:
-        if not isinstance(result, relax.TensorType):
-            return "has a result that is not a tensor"
-        if result.shape is None or not all(isinstance(d, tvm.tirx.IntImm) for d in result.shape):
-            return "has a result whose shape only run time tells; firmware needs fixed shapes"
-        if str(result.dtype) not in ELEMENT_BYTES:
-            return f"computes {result.dtype}"
-        shape = [int(d) for d in result.shape]
-        if min(shape, default=1) < 1:
-            return f"computes {shape}: a tensor has elements"
-        if Tensor("", tuple(shape), str(result.dtype)).bytes > LARGEST_TENSOR:
-            return f"computes {shape}: a tensor is smaller than 2 GiB"
-    return ""
-
-
-def same_kind(source: str, relax_name: str) -> bool:
-    """Tell whether a source operator's kind, e.g. ``TopK`` or ``TOPK_V2``, is this Relax one."""
-    plain = re.sub(r"_|[123]d$", "", relax_name).lower()
-    return source.replace("_", "").lower().removesuffix("v2").removesuffix("2d") == plain
 
 
 def outline(group: Group) -> tuple[relax.Function, list[relax.Var]]:

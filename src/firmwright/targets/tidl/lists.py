@@ -9,7 +9,7 @@ from tvm import relax
 from firmwright.errors import UserError, did_you_mean
 from firmwright.models.interface import is_source_name
 from firmwright.partition.grouping import Group
-from firmwright.partition.outline import same_kind
+from firmwright.partition.operators import same_kind
 from firmwright.partition.placement import Objection
 from firmwright.targets.tidl.facts import bits_of, kind_of, weights_dtype
 from firmwright.targets.tidl.layers import computing_operators, names_of
