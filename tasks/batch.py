@@ -34,7 +34,7 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.partition.layouts import stored_interface
     from firmwright.partition.outline import partition_module
     from firmwright.planning import MemoryUse, Program, check_memory, make_plan, memory_uses
-    from firmwright.planning.batch import batched_interface, choose_batch
+    from firmwright.planning.batch import batched_interface, choose_batch, largest_tensor
     from firmwright.records import write_record
 
     module, interface = rewritten_network(job)
@@ -42,6 +42,9 @@ def run(job: Job, folder: Path) -> None:
     def uses(size: int, mix: Sequence[Device]) -> Sequence[MemoryUse]:
         devices = {device.name: device for device in mix}
         batched, ports, _ = batched_interface(interface, module, size)
+        tensor = largest_tensor(batched)
+        if not tensor.fits:
+            return [tensor]
         outlined, partition = partition_module(batched, ports, mix)
         lowered = [
             devices[region.device].lower(region, outlined)
@@ -54,7 +57,7 @@ def run(job: Job, folder: Path) -> None:
         program = Program(plan, partition, kernels, ports, boxes(job))
         if size == 1:
             check_memory(program, job.platform)
-        return memory_uses(program, job.platform)
+        return [*memory_uses(program, job.platform), tensor]
 
     wanted = job.recipe.batch
     assert wanted is not None

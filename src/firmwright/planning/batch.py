@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from math import prod
 
 import tvm
+from tvm import relax
 
 from firmwright.errors import UserError
-from firmwright.models.interface import ModelInterface
+from firmwright.models.interface import ELEMENT_BYTES, LARGEST_TENSOR, ModelInterface
 from firmwright.partition.outline import with_output_names
 from firmwright.planning.batch_axis import with_batch
 from firmwright.planning.plan import MemoryUse
-from firmwright.transforms.rewriting import static_shape
+from firmwright.transforms.rewriting import main_bindings, static_shape
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,18 @@ def by_line(one: Sequence[MemoryUse], two: Sequence[MemoryUse]) -> int:
     """Return the size at which the first memory is full, if each grows as from one to two."""
     growths = [(use, max(needed(use.memory, two) - use.needs, 1)) for use in one]
     return 1 + max(0, min((use.capacity - use.needs) // growth for use, growth in growths))
+
+
+def largest_tensor(module: tvm.IRModule) -> MemoryUse:
+    """Return the bytes of the largest result, beside what the generated C can index."""
+    kinds = [binding.var.ty for binding in main_bindings(module)]
+    results = [r for kind in kinds for r in getattr(kind, "fields", [kind])]
+    sizes = [
+        prod(int(d) for d in r.shape) * ELEMENT_BYTES[str(r.dtype)]
+        for r in results
+        if isinstance(r, relax.TensorType) and str(r.dtype) in ELEMENT_BYTES  # else it is refused
+    ]
+    return MemoryUse("largest tensor", max(sizes, default=0), LARGEST_TENSOR)
 
 
 def batched_interface(
