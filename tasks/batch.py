@@ -33,15 +33,18 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.codegen.kernel import Kernels
     from firmwright.partition.layouts import stored_interface
     from firmwright.partition.outline import partition_module
-    from firmwright.planning import Program, check_memory, make_plan, ram_needed
-    from firmwright.planning.batch import batched_interface, choose_batch
+    from firmwright.planning import MemoryUse, Program, check_memory, make_plan, memory_uses
+    from firmwright.planning.batch import batched_interface, choose_batch, largest_tensor
     from firmwright.records import write_record
 
     module, interface = rewritten_network(job)
 
-    def needed(size: int, mix: Sequence[Device]) -> int:
+    def uses(size: int, mix: Sequence[Device]) -> Sequence[MemoryUse]:
         devices = {device.name: device for device in mix}
         batched, ports, _ = batched_interface(interface, module, size)
+        tensor = largest_tensor(batched)
+        if not tensor.fits:
+            return [tensor]
         outlined, partition = partition_module(batched, ports, mix)
         lowered = [
             devices[region.device].lower(region, outlined)
@@ -54,14 +57,12 @@ def run(job: Job, folder: Path) -> None:
         program = Program(plan, partition, kernels, ports, boxes(job))
         if size == 1:
             check_memory(program, job.platform)
-        return ram_needed(program, job.platform)
+        return [*memory_uses(program, job.platform), tensor]
 
     wanted = job.recipe.batch
     assert wanted is not None
     with extended_mix(job) as mix:
-        choice = choose_batch(
-            wanted.size, wanted.require, job.platform, lambda size: needed(size, mix)
-        )
+        choice = choose_batch(wanted.size, wanted.require, lambda size: uses(size, mix))
     write_record(folder / "batch.json", choice)
     print(f"   {job.recipe.name} on {job.platform.name}: {choice}")
 

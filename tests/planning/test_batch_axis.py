@@ -14,7 +14,8 @@ from tvm import relax
 from firmwright.errors import UserError
 from firmwright.models import ModelInterface
 from firmwright.models.onnx import import_model
-from firmwright.planning.batch import batched_interface
+from firmwright.planning import MemoryUse
+from firmwright.planning.batch import batched_interface, largest_tensor
 from firmwright.planning.batch_axis import with_batch
 from firmwright.transforms import CANONICAL
 
@@ -203,6 +204,15 @@ def test_an_operator_that_makes_an_output_is_named_as_in_the_model() -> None:
     module, interface = network_of([node("ReduceMean", "x", "y", axes=[0])], [1, 4])
     with pytest.raises(UserError, match=r"operator mean \('ReduceMean_y'\) reduces over the batch"):
         batched_interface(interface, module, SIZE)
+
+
+def test_largest_tensor_of_a_batch() -> None:
+    nodes = [node("Concat", "x x", "a", axis=1), node("ReduceMax", "a", "y", axes=[1])]
+    module, interface = network_of(nodes, [1, 4])
+    for size, fits in ((2**26 - 1, True), (2**26, False)):
+        batched, _, _ = batched_interface(interface, module, size)
+        assert largest_tensor(batched) == MemoryUse("largest tensor", size * 32, 2**31 - 1)
+        assert largest_tensor(batched).fits == fits
 
 
 def test_an_input_with_a_first_axis_of_its_own_is_refused() -> None:

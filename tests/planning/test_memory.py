@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from firmwright.codegen.kernel import Kernel, Kernels, Parameter
 from firmwright.errors import UserError
 from firmwright.models.interface import ModelInterface
 from firmwright.partition.regions import Partition
-from firmwright.planning import Plan, Program, check_memory, ram_needed
+from firmwright.planning import MemoryUse, Plan, Program, check_memory, memory_uses
 from firmwright.toolchain import load_platform
 
 RV32, DIANA = load_platform("rv32-bare"), load_platform("diana")
@@ -27,9 +29,14 @@ def program(weights: int) -> Program:
 
 
 def test_weights_and_code_count_only_where_they_live_in_ram() -> None:
-    assert ram_needed(program(50_000), RV32) == 100_000 + RV32.stack
+    needs = 100_000 + RV32.stack
+    assert memory_uses(program(50_000), RV32) == [
+        MemoryUse("ram", needs, RV32.memories["ram"].size)
+    ]
+    bare = replace(RV32, memories={})
+    assert memory_uses(program(1), bare) == [MemoryUse("32-bit indices", needs, 2**31 - 1)]
     together = 150_000 + DIANA.stack + DIANA.code
-    assert ram_needed(program(50_000), DIANA) == together
+    assert memory_uses(program(50_000), DIANA)[0].needs == together
 
 
 def test_weights_that_leave_no_room_are_named() -> None:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from firmwright.planning.plan import Plan, Program, check_memory, make_plan, ram_needed
+from firmwright.planning.plan import MemoryUse, Plan, Program, check_memory, make_plan, memory_uses
 
-__all__ = ["Plan", "Program", "check_memory", "make_plan", "ram_needed"]
+__all__ = ["MemoryUse", "Plan", "Program", "check_memory", "make_plan", "memory_uses"]

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from math import prod
 
 import tvm
+from tvm import relax
 
 from firmwright.errors import UserError
-from firmwright.models.interface import ModelInterface
+from firmwright.models.interface import ELEMENT_BYTES, LARGEST_TENSOR, ModelInterface
 from firmwright.partition.outline import with_output_names
 from firmwright.planning.batch_axis import with_batch
-from firmwright.planning.plan import capacity
-from firmwright.toolchain import Platform
-from firmwright.transforms.rewriting import static_shape
+from firmwright.planning.plan import MemoryUse
+from firmwright.transforms.rewriting import main_bindings, static_shape
 
 
 @dataclass(frozen=True)
 class BatchChoice:
-    """What was wanted and what fits (file ``batch/batch.json``); bytes of RAM.
+    """What was wanted and what fits (file ``batch/batch.json``); bytes of the fullest memory.
 
     ``next_needs`` is what one sample more would need, None where no more were wanted. The two
     sizes have the names that SiMa's users search their archives for.
@@ -41,22 +42,23 @@ class BatchChoice:
 
 
 def choose_batch(
-    wanted: int, require: bool, platform: Platform, ram_needed: Callable[[int], int]
+    wanted: int, require: bool, uses: Callable[[int], Sequence[MemoryUse]]
 ) -> BatchChoice:
-    """Find the largest batch up to ``wanted``; ``ram_needed`` gives the bytes for a batch size.
+    """Find the largest batch up to ``wanted``; ``uses`` tells what a batch size takes.
 
     A single sample has to fit. Raises UserError where fewer than wanted do, with ``require``.
     """
-    memory, available = capacity(platform)
-    needed = cache(ram_needed)
-    actual = largest(wanted, available, needed)
+    used = cache(uses)
+    actual = largest(wanted, used)
+    following = None if actual == wanted else used(actual + 1)
+    limit = max(following or used(actual), key=lambda use: use.needs / use.capacity)
     choice = BatchChoice(
         desired_batch_size=wanted,
         actual_batch_size=actual,
-        memory=memory,
-        capacity=available,
-        needs=needed(actual),
-        next_needs=None if actual == wanted else needed(actual + 1),
+        memory=limit.memory,
+        capacity=limit.capacity,
+        needs=needed(limit.memory, used(actual)),
+        next_needs=limit.needs if following else None,
     )
     if require and actual < wanted:
         raise UserError(
@@ -66,22 +68,54 @@ def choose_batch(
     return choice
 
 
-def largest(wanted: int, available: int, needed: Callable[[int], int]) -> int:
+def needed(memory: str, uses: Sequence[MemoryUse]) -> int:
+    return sum(use.needs for use in uses if use.memory == memory)
+
+
+def largest(wanted: int, used: Callable[[int], Sequence[MemoryUse]]) -> int:
     """Return the largest batch that fits; one sample does.
 
     Memory grows with the batch almost in proportion, so a straight line through the first two
-    sizes comes close; from there every size is tried, for a placement need not be as tight for
-    each.
+    sizes comes close, and the neighbours decide. Where it does not come close, steps of double
+    length find a size that fits and one that does not, and halving what is between them the end.
     """
     if wanted == 1:
         return 1
-    growth = max(needed(2) - needed(1), 1)
-    size = min(wanted, 1 + (available - needed(1)) // growth)
-    while size > 1 and needed(size) > available:
-        size -= 1
-    while size < wanted and needed(size + 1) <= available:
-        size += 1
-    return size
+
+    def fits(size: int) -> bool:
+        return all(use.fits for use in used(size))
+
+    step, size = 1, min(wanted, by_line(used(1), used(2)))
+    if fits(size):
+        while size < wanted and fits(min(size + step, wanted)):
+            size, step = min(size + step, wanted), 2 * step
+        low, high = size, min(size + step, wanted + 1)
+    else:
+        while size - step > 1 and not fits(size - step):
+            size, step = size - step, 2 * step
+        low, high = max(size - step, 1), size
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def by_line(one: Sequence[MemoryUse], two: Sequence[MemoryUse]) -> int:
+    """Return the size at which the first memory is full, if each grows as from one to two."""
+    growths = [(use, max(needed(use.memory, two) - use.needs, 1)) for use in one]
+    return 1 + max(0, min((use.capacity - use.needs) // growth for use, growth in growths))
+
+
+def largest_tensor(module: tvm.IRModule) -> MemoryUse:
+    """Return the bytes of the largest result, beside what the generated C can index."""
+    kinds = [binding.var.ty for binding in main_bindings(module)]
+    results = [r for kind in kinds for r in getattr(kind, "fields", [kind])]
+    sizes = [
+        prod(int(d) for d in r.shape) * ELEMENT_BYTES[str(r.dtype)]
+        for r in results
+        if isinstance(r, relax.TensorType) and str(r.dtype) in ELEMENT_BYTES  # else it is refused
+    ]
+    return MemoryUse("largest tensor", max(sizes, default=0), LARGEST_TENSOR)
 
 
 def batched_interface(

@@ -179,6 +179,29 @@ def memory_parts(program: Program, platform: Platform) -> list[Consumer]:
     return [part for part in parts if part.bytes]
 
 
+@dataclass(frozen=True)
+class MemoryUse:
+    """Bytes that a program takes of one memory, and how many there are."""
+
+    memory: str
+    needs: int
+    capacity: int
+
+    @property
+    def fits(self) -> bool:
+        return self.needs <= self.capacity
+
+
+def memory_uses(program: Program, platform: Platform) -> list[MemoryUse]:
+    """Return what the program takes of every memory that grows with its tensors."""
+    memory, available = capacity(platform)
+    uses = [MemoryUse(memory, ram_needed(program, platform), available)]
+    for name, needs in program.plan.memories.items():
+        stated = platform.memories.get(name)
+        uses.append(MemoryUse(name, needs, stated.size if stated else ADDRESSABLE))
+    return uses
+
+
 def ram_needed(program: Program, platform: Platform) -> int:
     """Return the bytes of RAM that everything takes together."""
     return sum(part.bytes for part in memory_parts(program, platform))
@@ -191,7 +214,7 @@ def check_memory(program: Program, platform: Platform) -> None:
     once, how many would fit.
     """
     check_flash(program, platform)
-    check_other_memories(program.plan, platform)
+    check_other_memories(program, platform)
     _, available = capacity(platform)
     parts = memory_parts(program, platform)
     needed = sum(part.bytes for part in parts)
@@ -235,18 +258,18 @@ def check_flash(program: Program, platform: Platform) -> None:
     )
 
 
-def check_other_memories(plan: Plan, platform: Platform) -> None:
+def check_other_memories(program: Program, platform: Platform) -> None:
     """Raise UserError where an arena exceeds the memory of the platform that it is in."""
-    for memory, needed in plan.memories.items():
-        size = platform.memories[memory].size if memory in platform.memories else ADDRESSABLE
-        if needed > size:
-            inside = [b for b in plan.buffers if b.memory == memory]
+    _, *others = memory_uses(program, platform)
+    for use in others:
+        if not use.fits:
+            inside = [b for b in program.plan.buffers if b.memory == use.memory]
             largest = sorted(inside, key=lambda b: (-b.bytes, b.name))[:LARGEST_SHOWN]
             raise UserError(
                 "\n".join(
                     [
-                        f"the network does not fit {platform.name}: it needs {needed:,} bytes of "
-                        f"{memory}, {size:,} are available; the largest buffers:",
+                        f"the network does not fit {platform.name}: it needs {use.needs:,} bytes "
+                        f"of {use.memory}, {use.capacity:,} are available; the largest buffers:",
                         *(f"  {b.bytes:>12,} bytes  {b.name}" for b in largest),
                     ]
                 )
