@@ -68,9 +68,16 @@ def accelerators(job: Job) -> list[Path]:
 
 
 def columns(job: Job, interface: ModelInterface, count: int) -> dict[str, Column]:
-    """Read ``count`` samples for a batch of 1 from the recipe's data; nothing where it has none."""
+    """Return ``count`` samples for a batch of 1 from the recipe's data; nothing where it has none.
+
+    One for each batch has to be there; where they do not fill the batches, they come in turn.
+    """
+    from firmwright.verify.samples import in_turn
+
     given = given_samples(job)
-    return {} if given is None else columns_on_grid(job, interface, given, count)
+    if given is None:
+        return {}
+    return in_turn(columns_on_grid(job, interface, given, count, job.recipe.run.samples), count)
 
 
 def run(job: Job, folder: Path) -> None:
@@ -269,6 +276,7 @@ def judge_boxes(
 
 def summary(job: Job, record: RunRecord) -> str:
     agreement = record.agreement
+    given, different = len(record.inputs), len(set(record.inputs))
     counted = (
         "not counted"
         if record.instructions is None
@@ -278,6 +286,7 @@ def summary(job: Job, record: RunRecord) -> str:
         f"   {job.recipe.name} on {job.platform.name} ({record.emulator}): {counted}, "
         f"{record.macs:,} MACs; {agreement.exact_samples} of {record.samples} samples exact, "
         f"largest difference {agreement.max_difference:g} ({record.reference})"
+        + (f"; {different} samples in turn fill the batches" if different < given else "")
         + "".join(f"; {name} {count:,}" for name, count in record.counts.items())
     )
 

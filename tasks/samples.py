@@ -28,17 +28,17 @@ def sample_files(job: Job, given: Inputs | None) -> list[Path]:
 
 
 def read_columns(
-    job: Job, inputs: Sequence[Tensor], given: Inputs, count: int | None
+    job: Job, inputs: Sequence[Tensor], given: Inputs, count: int | None, least: int | None = None
 ) -> dict[str, Column]:
-    """Return the first ``count`` samples, or all, by input."""
+    """Return the first ``count`` samples, or all, by input; ``least`` of them will do."""
     from firmwright.verify.samples import stored_columns
 
     stated = given if isinstance(given, str) else dict(given)
-    return stored_columns(inputs, stated, job.place, count)
+    return stored_columns(inputs, stated, job.place, count, least)
 
 
 def columns_on_grid(
-    job: Job, interface: ModelInterface, given: Inputs, count: int | None
+    job: Job, interface: ModelInterface, given: Inputs, count: int | None, least: int | None = None
 ) -> dict[str, Column]:
     """Return samples as the network takes them that is compiled, for a batch of 1.
 
@@ -51,8 +51,8 @@ def columns_on_grid(
 
     source = read_record(job.folder("model") / "model.json", ModelInterface)
     if all(t.scale is None for t in source.inputs):
-        return read_columns(job, interface.inputs, given, count)
-    found = read_columns(job, source.inputs, given, count)
+        return read_columns(job, interface.inputs, given, count, least)
+    found = read_columns(job, source.inputs, given, count, least)
     return on_other_grids(found, source.inputs, interface.inputs)
 
 

@@ -29,22 +29,10 @@ from firmwright.quantize.graph import PER_CHANNEL_OPSET, evaluate, prepared
 from firmwright.recipe.quantization import QuantizeOptions
 
 from ..quantize.networks import options
-from .quantisation import NETWORKS, PARTS, Array, Network
+from .quantisation import NETWORKS, PARTS, SCHEMES, Array, Network
 
 SMALLEST = 1 / 512
 """Half a step of an int8 probability, for those that are 0."""
-SCHEMES = {
-    "affine": options(bias_correction=True),
-    "affine, compensated": options(bias_correction=True, compensate_rounding=True),
-    "affine, equalised": options(bias_correction=True, equalize=True),
-    "pow2": options(scheme="pow2", bias_correction=True, calibration={"method": "mse"}),
-    "pow2, compensated": options(
-        scheme="pow2", bias_correction=True, compensate_rounding=True, calibration={"method": "mse"}
-    ),
-    "pow2, equalised": options(
-        scheme="pow2", bias_correction=True, equalize=True, calibration={"method": "mse"}
-    ),
-}
 HEADER = (
     "| network | grids | samples | labels | float32, % | quantised, % | lost, points "
     "| lost in each part, samples | lost over ten views, points | same class as float, % "
@@ -140,7 +128,8 @@ def main() -> None:
             continue
         network = make(arguments.folder)
         for scheme in arguments.schemes:
-            print(row(network, scheme, SCHEMES[scheme]), flush=True)
+            chosen = options(bias_correction=True, **SCHEMES[scheme])
+            print(row(network, scheme, chosen), flush=True)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 import tvm
+import yaml
 
 from firmwright.models import relax
 from firmwright.quantize.export import exported
@@ -34,15 +35,17 @@ from firmwright.user_code import user_function
 ROOT = Path(__file__).parents[2]
 Array = npt.NDArray[Any]
 PARTS = 5
-SCHEMES = {
-    "affine": "scheme: affine",
-    "affine, compensated": "scheme: affine\n  compensate_rounding: true",
-    "affine, equalised": "scheme: affine\n  equalize: true",
-    "pow2": "scheme: pow2",
-    "pow2, compensated": "scheme: pow2\n  compensate_rounding: true",
-    "pow2, equalised": "scheme: pow2\n  equalize: true",
-    "pow2, shifts": "scheme: pow2\n  arithmetic: shift",
+MSE = {"calibration": {"method": "mse"}}
+SCHEMES: dict[str, dict[str, Any]] = {
+    "affine": {},
+    "affine, mse": MSE,
+    "affine, compensated": {"compensate_rounding": True},
+    "affine, equalised": {"equalize": True},
+    "pow2": {"scheme": "pow2", **MSE},
+    "pow2, compensated": {"scheme": "pow2", "compensate_rounding": True, **MSE},
+    "pow2, equalised": {"scheme": "pow2", "equalize": True, **MSE},
 }
+"""What `quantize` states in a recipe; its defaults are affine grids and, for those, minmax."""
 HEADER = (
     "| network | grids | samples | labels | float32, % | quantised, % | firmware, % "
     "| firmware in the emulator, % | lost, points | same class as float (quantised, firmware), % "
@@ -120,17 +123,17 @@ NETWORKS: tuple[Callable[[Path], Network], ...] = (
 
 
 def recipe(scheme: str, labels: bool, samples: int) -> str:
-    return f"""\
-model: model.onnx
-platform: rv32-bare
-quantize:
-  {scheme}
-  calibration: {{inputs: calibration.npy}}
-evaluate:
-  inputs: inputs.npy
-{"  labels: labels.npy" if labels else ""}
-run: {{samples: {samples}, tolerance: {{absolute: 16}}}}
-"""
+    stated = SCHEMES[scheme]
+    calibration = {"inputs": "calibration.npy", **stated.get("calibration", {})}
+    evaluate = {"inputs": "inputs.npy", **({"labels": "labels.npy"} if labels else {})}
+    content = {
+        "model": "model.onnx",
+        "platform": "rv32-bare",
+        "quantize": {**stated, "calibration": calibration},
+        "evaluate": evaluate,
+        "run": {"samples": samples, "tolerance": {"absolute": 16}},
+    }
+    return yaml.safe_dump(content)
 
 
 def classes(model: onnx.ModelProto, samples: Sequence[Mapping[str, Array]]) -> Array:
@@ -209,7 +212,7 @@ def build(network: Network, scheme: str, part: int, folder: Path) -> Judged:
     np.save(folder / "calibration.npy", network.inputs[~unseen])
     if labels is not None:
         np.save(folder / "labels.npy", labels)
-    text = recipe(SCHEMES[scheme], labels is not None, len(judging.inputs))
+    text = recipe(scheme, labels is not None, len(judging.inputs))
     (folder / "recipe.yaml").write_text(text)
     command = [sys.executable, "-m", "doit", "build", "recipe=recipe.yaml"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)

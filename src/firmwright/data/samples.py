@@ -51,9 +51,13 @@ class Place:
 
 
 def read_samples(
-    inputs: Sequence[Tensor], sources: Mapping[str, Source], place: Place, count: int | None
+    inputs: Sequence[Tensor],
+    sources: Mapping[str, Source],
+    place: Place,
+    count: int | None,
+    least: int | None = None,
 ) -> dict[str, Column]:
-    """Read the first ``count`` samples (None: all of them) of every input.
+    """Read the first ``count`` samples (None: all of them) of every input; ``least`` will do.
 
     Raises one UserError with all that is wrong: inputs without a source and sources without an
     input, files that cannot be read, data of another shape or type, NaN, too few samples.
@@ -62,7 +66,8 @@ def read_samples(
     columns: dict[str, Column] = {}
     for tensor in inputs:
         if tensor.name in sources:
-            columns[tensor.name] = read_column(tensor, sources[tensor.name], place, count, problems)
+            source = sources[tensor.name]
+            columns[tensor.name] = read_column(tensor, source, place, count, least, problems)
     if not problems and count is None and len({len(c.arrays) for c in columns.values()}) > 1:
         told = ", ".join(f"{len(c.arrays)} for '{name}'" for name, c in columns.items())
         problems.append(f"the inputs have different numbers of samples: {told}")
@@ -87,9 +92,15 @@ def unmatched(inputs: Sequence[Tensor], sources: Mapping[str, Source]) -> list[s
 
 
 def read_column(
-    tensor: Tensor, source: Source, place: Place, count: int | None, problems: list[str]
+    tensor: Tensor,
+    source: Source,
+    place: Place,
+    count: int | None,
+    least: int | None,
+    problems: list[str],
 ) -> Column:
     """Read one input's data; what is wrong goes to ``problems``."""
+    wanted = count if least is None else least
     column = Column([], [])
     before = len(problems)
     for read in readers(tensor, source, place, problems):
@@ -108,8 +119,8 @@ def read_column(
                 Origin(Path(name).name, digest(array), origin.picture, source.preprocess)
             )
     held = len(column.arrays)
-    if count is not None and held < count and len(problems) == before:
-        problems.append(f"{described(source)}: holds {held} samples, the recipe asks for {count}")
+    if wanted is not None and held < wanted and len(problems) == before:
+        problems.append(f"{described(source)}: holds {held} samples, the recipe asks for {wanted}")
     return Column(column.arrays[:count], column.origins[:count])
 
 

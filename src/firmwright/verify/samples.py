@@ -13,7 +13,7 @@ from firmwright.data.samples import Column, Place, Sample, read_samples
 from firmwright.errors import UserError
 from firmwright.models import Tensor
 
-__all__ = ["Sample", "as_samples", "on_other_grids", "random_samples", "stored_columns"]
+__all__ = ["Sample", "as_samples", "in_turn", "on_other_grids", "random_samples", "stored_columns"]
 
 
 def random_samples(inputs: Sequence[Tensor], count: int, seed: int) -> list[Sample]:
@@ -34,10 +34,15 @@ def random_samples(inputs: Sequence[Tensor], count: int, seed: int) -> list[Samp
 
 
 def stored_columns(
-    inputs: Sequence[Tensor], given: str | Mapping[str, Source], place: Place, count: int | None
+    inputs: Sequence[Tensor],
+    given: str | Mapping[str, Source],
+    place: Place,
+    count: int | None,
+    least: int | None = None,
 ) -> dict[str, Column]:
     """Read the first ``count`` samples (None: all of them) that a recipe names, by input.
 
+    Where it has fewer, ``least`` of them will do.
     ``given`` is one ``.npz`` with an array an input, one ``.npy`` for a network with one input,
     or a source for each input. Raises UserError with everything that is wrong.
     """
@@ -47,7 +52,17 @@ def stored_columns(
             path = place.folder / given
             raise UserError(f"{path}: one array for several inputs ({names}); use an .npz")
         given = {t.name: Source("arrays", (DataFile(given),)) for t in inputs}
-    return read_samples(inputs, given, place, count)
+    return read_samples(inputs, given, place, count, least)
+
+
+def in_turn(columns: Mapping[str, Column], count: int) -> dict[str, Column]:
+    """Return ``count`` samples: where there are fewer, they come again from the first on."""
+    held = min(count, *(len(c.arrays) for c in columns.values()))
+    turns = [i % held for i in range(count)]
+    return {
+        name: Column([c.arrays[i] for i in turns], [c.origins[i] for i in turns])
+        for name, c in columns.items()
+    }
 
 
 def as_samples(columns: Mapping[str, Column], count: int) -> list[Sample]:
