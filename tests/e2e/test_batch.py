@@ -56,11 +56,15 @@ def test_not_even_one_sample_fits(repository: Repository) -> None:
 
 
 def test_a_batch_on_the_command_line(repository: Repository) -> None:
-    repository.build("recipe=digits.yaml", "samples=2", "batch=5")
+    """Its 64 samples do not fill two batches, and come again."""
+    done = repository.doit("build", "recipe=digits.yaml", "samples=2", "batch=40")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "64 samples in turn fill the batches" in done.stdout
     record = json.loads(
         (repository.folder / "build" / "digits" / "rv32-bare" / "run" / "run.json").read_text()
     )
-    assert (record["samples"], record["batch"]) == (2, 5)
+    assert (record["samples"], record["batch"]) == (2, 40)
+    assert record["inputs"][64:] == record["inputs"][:16]
     assert record["agreement"]["differences"] == 0
 
 
