@@ -15,7 +15,7 @@ from firmwright.recipe.quantization import EvaluateOptions
 from .extensions import library_files
 from .jobs import Job
 from .network import cores
-from .run import batch_layout
+from .run_samples import batch_layout
 from .samples import read_real_samples, read_samples, sample_files
 from .stage import NETWORK, Stage
 

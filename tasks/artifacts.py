@@ -11,7 +11,7 @@ from firmwright.errors import UserError
 
 from .jobs import Job
 from .partition import mix_options
-from .run import given_inputs
+from .run_samples import given_inputs
 from .stage import INDEX, NETWORK, Stage
 from .tidl_samples import FRAMES, calibration_files, calibration_samples
 

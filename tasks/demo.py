@@ -7,6 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from . import run as run_stage
 from .jobs import Job
+from .run_samples import (
+    batch_layout,
+    first_sample,
+    given_inputs,
+    judged_by_reference,
+    samples,
+)
 from .stage import NETWORK, Stage
 
 if TYPE_CHECKING:
@@ -17,7 +24,7 @@ def options(job: Job) -> Any:
     canonical = job.recipe.canonical()
     return {
         **{key: canonical[key] for key in ("name", "c_prefix", "demo")},
-        "sample": None if job.has("run") else [run_stage.given_inputs(job), job.recipe.run.seed],
+        "sample": None if job.has("run") else [given_inputs(job), job.recipe.run.seed],
     }
 
 
@@ -65,12 +72,12 @@ def reference_sample(job: Job) -> dict[str, NDArray[Any]]:
 
     single = read_record(job.folder(job.network) / "model.json", ModelInterface)
     interface = read_record(job.folder("partition") / "interface.json", ModelInterface)
-    layout = run_stage.batch_layout(job, interface)
-    _, alone = run_stage.samples(job, single, layout.size)
-    verdict = run_stage.judged_by_reference(job, interface, alone)
+    layout = batch_layout(job, interface)
+    _, alone = samples(job, single, layout.size)
+    verdict = judged_by_reference(job, interface, alone)
     (outputs,) = joined_outputs(verdict.outputs, layout.size, layout.output_axes)
     (chosen,) = joined_samples(alone, layout.size)
-    return run_stage.first_sample(interface, chosen, outputs)
+    return first_sample(interface, chosen, outputs)
 
 
 STAGE = Stage(

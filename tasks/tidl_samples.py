@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from firmwright.errors import UserError
 from firmwright.recipe.quantization import Inputs
 
-from . import run
 from .jobs import Job
+from .run_samples import given_samples
 from .samples import columns_on_grid, sample_files
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def calibration_inputs(job: Job) -> tuple[Inputs, int | None, str]:
     quantize = job.recipe.quantize
     if quantize and quantize.calibration.inputs is not None:
         return quantize.calibration.inputs, quantize.calibration.samples, "quantize.calibration"
-    given = run.given_samples(job)
+    given = given_samples(job)
     if given is None:
         raise UserError(NO_SAMPLES)
     return given, None, "run" if job.recipe.run.inputs is not None else "evaluate"
@@ -42,7 +42,7 @@ def calibration_files(job: Job) -> list[Path]:
     """Return the user's files that these samples are read from."""
     quantize = job.recipe.quantize
     calibration = quantize.calibration.inputs if quantize else None
-    return sample_files(job, calibration or run.given_samples(job))
+    return sample_files(job, calibration or given_samples(job))
 
 
 def calibration_samples(job: Job, batch: int, frames: int, stated: bool) -> list[Sample]:
