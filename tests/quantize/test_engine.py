@@ -198,6 +198,24 @@ def test_integer_io_computes_the_same() -> None:
     assert np.array_equal(real, wanted)
 
 
+def test_weights_without_channels_are_quantised_in_silence(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    node = helper.make_node
+    nodes = [
+        node("LayerNormalization", ["x", "scale"], ["normal"], "normalise"),
+        node("Conv", ["normal", "w"], ["sums"], "conv"),
+        node("Flatten", ["sums"], ["y"], "flatten"),
+    ]
+    make = np.random.default_rng(1)
+    stated = {
+        "scale": make.uniform(0.5, 2, 8).astype("float32"),
+        "w": make.normal(0, 1, (2, 3, 8, 8)).astype("float32"),
+    }
+    assert constants(quantised(options(), graph_of(nodes, stated, 2)))["scale_scale"].ndim == 0
+    assert caplog.text == ""
+
+
 def test_quantised_model_is_refused() -> None:
     data = quantised(options()).SerializeToString()
     with pytest.raises(UserError, match="is quantised already: it has DequantizeLinear and Quant"):

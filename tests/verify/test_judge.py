@@ -101,6 +101,11 @@ def test_table_has_a_column_for_each_network() -> None:
     ]
 
 
+def test_judges_that_calibrated_are_remarked() -> None:
+    lines = list(gate.summary(replace(found(("firmware", SWAPPED)), calibrated=3)))
+    assert lines[1] == "   3 of these samples calibrated too; others are better judges"
+
+
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
 def test_outputs_that_are_not_finite_are_refused(wrong: float) -> None:
     spoilt = SCORES.copy()

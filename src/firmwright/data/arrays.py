@@ -71,7 +71,9 @@ def checked(array: Array, tensor: Tensor, label: str) -> Array:
     """
     real = array.dtype == np.float32 and tensor.scale is not None and tensor.dtype != "float32"
     if array.dtype != np.dtype(tensor.dtype) and not real:
-        raise UserError(f"{label}: is {array.dtype}, the input '{tensor.name}' {tensor.dtype}")
+        raise UserError(
+            f"{label}: is {array.dtype}, the input '{tensor.name}' {tensor.dtype}; save it as that"
+        )
     samples = len(array) if array.ndim else 0
     if samples == 0 or not same_axes(array.shape[1:], tensor):
         raise UserError(

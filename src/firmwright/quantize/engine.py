@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -108,12 +110,23 @@ def with_quantisers(
             "QDQDisableWeightAdjustForInt32Bias": True,
         },
     )
-    quantised = quantizer.quantize_model()
+    with unlogged():  # a scale a channel is asked for weights that may have no channels
+        quantised = quantizer.quantize_model()
     simplify_activations(quantised)
     ordered = ONNXModel(quantised)
     ordered.topological_sort()
     result: onnx.ModelProto = ordered.model
     return result
+
+
+@contextmanager
+def unlogged() -> Iterator[None]:
+    """Keep warnings of other libraries off the terminal meanwhile."""
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def copied(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -128,6 +128,8 @@ def summary(record: AccuracyRecord) -> Iterator[str]:
     """Yield the lines of a table with a column for each network."""
     title = f"accuracy on {len(record.samples)} samples"
     yield f"   {title:<{WIDTH}}" + "".join(f"{name:>11}" for name in record.top1)
+    if record.calibrated:
+        yield f"   {record.calibrated} of these samples calibrated too; others are better judges"
     same = f"same class as {measure(record)}, %"
     if record.boxes is None:
         yield row("top-1, %" if record.labelled else same, record.top1, 2)
