@@ -19,7 +19,7 @@ LABELS = np.array([0, 1, 2, 1])
 SWAPPED = SCORES[[1, 0, 2, 3]]
 NO_LIMITS = Thresholds()
 LAYERS = tuple(
-    LayerAccuracy(f"layer_{i}", f"t{i}", Signal(30.0 - i, 0.99), i - 2.0) for i in range(6)
+    LayerAccuracy(f"layer_{i}", f"t{i}", Signal(30.0 - i, 0.99), float(i)) for i in range(7)
 )
 
 
@@ -89,7 +89,7 @@ def test_worst_layers_are_named_where_there_is_a_float_network() -> None:
     assert message is not None
     assert message.count("50.00 points below float") == 2
     worst = message.partition("the layers that lose most:\n")[2].splitlines()
-    assert [line.rpartition(" ")[2] for line in worst] == ["layer_5", "layer_4", "layer_3"]
+    assert [line.rpartition(" ")[2] for line in worst] == [f"layer_{i}" for i in (6, 5, 4, 3, 2)]
 
 
 def test_table_has_a_column_for_each_network() -> None:

@@ -99,9 +99,9 @@ def output_failures(record: AccuracyRecord, who: str) -> Iterator[str]:
 
 def worst_layers(record: AccuracyRecord) -> list[LayerAccuracy]:
     """Return the layers that lose most against their own inputs, the worst first."""
-    losing = [(layer.lost or 0.0, layer) for layer in record.layers or ()]
-    ranked = sorted(losing, key=lambda entry: (-entry[0], entry[1].tensor))
-    return [layer for lost, layer in ranked[:WORST] if lost > 0]
+    losing = [layer for layer in record.layers or () if layer.lost is not None]
+    ranked = sorted(losing, key=lambda layer: (-(layer.lost or 0.0), layer.tensor))
+    return ranked[:WORST]
 
 
 def layer_lines(record: AccuracyRecord) -> Iterator[str]:
