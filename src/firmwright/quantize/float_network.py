@@ -72,9 +72,10 @@ def compare_layers(
 ) -> list[LayerAccuracy]:
     """Compare every tensor that both graphs compute.
 
-    ``interface`` and ``inputs`` are the quantised graph's.
+    ``interface`` and ``inputs`` are the quantised graph's. What rounding does to the inputs is
+    measured too: the first layers lose against that.
     """
-    outputs = {t.name: t for t in interface.outputs}
+    ports = {t.name: t for t in (*interface.inputs, *interface.outputs)}
     pairs = common_tensors(model, quantised)
     sums = {name: Comparison() for name in pairs}
     wanted = evaluate(model, samples, list(pairs))
@@ -82,26 +83,27 @@ def compare_layers(
     for ours, theirs in zip(found, wanted, strict=True):
         for name, total in sums.items():
             found_there = ours[pairs[name]]
-            if name in outputs:
-                found_there = dequantised(found_there, outputs[name])
+            if pairs[name] in ports:
+                found_there = dequantised(found_there, ports[name])
             total.add(found_there, theirs[name])
     signals = {name: total.signal for name, total in sums.items()}
     makers = {o: n for n in model.graph.node for o in n.output}
     return [
         LayerAccuracy(makers[name].name, name, signal, lost(name, signals, makers))
         for name, signal in signals.items()
+        if name in makers
     ]
 
 
 def common_tensors(model: onnx.ModelProto, quantised: onnx.ModelProto) -> dict[str, str]:
     """Return, for each tensor of the float graph, its real-valued name in the quantised one."""
     there = {o for n in quantised.graph.node for o in n.output}
+    there.update(i.name for i in quantised.graph.input)
     unrounded = {n.input[0] for n in quantised.graph.node if n.op_type == "QuantizeLinear"}
-    inputs = {i.name for i in model.graph.input}
     pairs = {}
     for name in float_tensors(model):
         for candidate in (f"{name}{RESULT_SUFFIX}", name):
-            if candidate in there and candidate not in unrounded and name not in inputs:
+            if candidate in there and candidate not in unrounded:
                 pairs[name] = candidate
                 break
     return pairs
