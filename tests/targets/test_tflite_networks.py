@@ -28,12 +28,12 @@ NETWORKS = {
 
 
 def mirrored(name: str) -> Path:
-    """Return a file of the folder with downloaded models; skip the test where it is missing."""
-    mirror = os.environ.get("FIRMWRIGHT_MIRROR")
-    path = Path(mirror or "") / name
-    if not mirror or not path.is_file():
+    """Return a file of the folders with downloaded models; skip the test where it is missing."""
+    folders = os.environ.get("FIRMWRIGHT_MIRROR", "").split(os.pathsep)
+    found = [path for folder in folders if folder and (path := Path(folder) / name).is_file()]
+    if not found:
         pytest.skip(f"FIRMWRIGHT_MIRROR names no folder with {name}")
-    return path
+    return found[0]
 
 
 def real_inputs(network: str) -> list[npt.NDArray[Any]]:
