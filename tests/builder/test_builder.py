@@ -64,7 +64,7 @@ def test_a_layer_is_one_region_and_no_int32_tensor_leaves_it() -> None:
         (("depthwise",), "conv2d"),
         (("sum",), "astype"),
         (("pool",), "max_pool2d"),
-        (("dense_flat", "dense"), "reshape"),
+        (("dense", "dense_flat"), "reshape"),
     ]
     computed = tuple(o for o in found[0].operators if o != "astype")  # to wrap around unsigned
     assert computed == ("conv2d", "add", "right_shift", "clip", "clip")

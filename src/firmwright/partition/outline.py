@@ -262,10 +262,11 @@ def region_name(index: int, group: Group) -> str:
 def source_names(group: Group, outputs: dict[relax.Var, str]) -> tuple[str, ...]:
     """Return the source model's names in the group; importer-made ones say nothing.
 
-    First those from the operator that the group is about on: readers know a region by its first
-    name, and a dense layer with the Flatten before it is a dense layer.
+    What multiplies comes first: readers know a region by its first name, and a dense layer with
+    the Flatten before it is a dense layer.
     """
-    about = group.bindings.index(anchor_binding(group))
+    anchor = anchor_binding(group)
+    about = group.bindings.index(anchor) if multiply_accumulates(anchor.value) else 0
     ordered = (*group.bindings[about:], *group.bindings[:about], *group.items)
     names = [
         outputs.get(b.var, "lv") if not is_source_name(b.var.name) else str(b.var.name)
