@@ -185,8 +185,6 @@ STAGE = Stage(
     name="artifacts",
     sentence="write what TI's tools need of each region",
     needs=("model", NETWORK, "batch", "partition"),
-    code=("targets/tidl", "partition", "quantize", "data", "verify", "transforms", "user_code.py",
-          "records.py"),
     options=options,
     inputs=calibration_files,
     run=run,

@@ -136,7 +136,6 @@ STAGE = Stage(
         "mapping",
         "demo",
     ),
-    code=("bundle", "lock.py", "records.py"),
     options=options,
     inputs=inputs,
     run=run,

@@ -54,7 +54,6 @@ STAGE = Stage(
     name="comparison",
     sentence="compare the cycles with those of another target",
     needs=("run", "stats"),
-    code=("cycles", "records.py"),
     options=options,
     inputs=inputs,
     run=run,

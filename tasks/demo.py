@@ -84,7 +84,6 @@ STAGE = Stage(
     name="demo",
     sentence="write the demo application",
     needs=("model", NETWORK, "partition", "kernels", "sources", "run"),
-    code=("codegen", "planning", *run_stage.STAGE.code),
     options=options,
     inputs=inputs,
     run=run,

@@ -48,7 +48,6 @@ STAGE = Stage(
     name="firmware",
     sentence="link the firmware",
     needs=("sources", "objects"),
-    code=("toolchain", "documents.py", "records.py"),
     options=options,
     inputs=inputs,
     run=run,

@@ -61,7 +61,6 @@ STAGE = Stage(
     name="mapping",
     sentence="model what the target and another one cost",
     needs=("partition", "kernels", "run"),
-    code=("cycles", "toolchain/timing.py", "records.py"),
     options=options,
     inputs=inputs,
     run=run,

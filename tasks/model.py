@@ -75,7 +75,6 @@ STAGE = Stage(
     name="model",
     sentence="fetch the model and import it",
     needs=(),
-    code=("models", "builder", "transforms", "records.py", "user_code.py"),
     options=options,
     inputs=inputs,
     run=run,

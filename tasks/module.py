@@ -52,7 +52,6 @@ STAGE = Stage(
     name="module",
     sentence="build what the accelerator's own core loads",
     needs=("kernels", "sources"),
-    code=("toolchain", "codegen/module.py", "codegen/libraries.py", "records.py"),
     options=options,
     inputs=inputs,
     run=run,

@@ -75,7 +75,6 @@ STAGE = Stage(
     name="objects",
     sentence="compile the C project",
     needs=("sources",),
-    code=("toolchain", "records.py"),
     options=lambda job: job.build_settings,
     run=run,
 )

@@ -55,7 +55,6 @@ STAGE = Stage(
     name="partition",
     sentence="cut the network into regions, each on one device",
     needs=(NETWORK, "batch"),
-    code=("partition", "planning", "transforms", "targets", "user_code.py", "records.py"),
     options=lambda job: {**mix_options(job), **rewrite_options(job)},
     inputs=lambda job: [*rewrite_files(job), *job.device_files],
     run=run,

@@ -45,7 +45,6 @@ STAGE = Stage(
     name="plan",
     sentence="give every buffer its place in memory",
     needs=("partition", "kernels"),
-    code=("planning", "records.py"),
     options=options,
     run=run,
 )

@@ -73,7 +73,6 @@ STAGE = Stage(
     name="quantized",
     sentence="quantise the network",
     needs=("model", "calibration"),
-    code=("quantize", "models", "transforms", "records.py"),
     options=options,
     inputs=inputs,
     run=run,

@@ -194,8 +194,6 @@ STAGE = Stage(
     name="run",
     sentence="run the firmware and compare it with the reference",
     needs=("model", NETWORK, "partition", "kernels", "firmware"),
-    code=("emulator", "verify", "models", "data", "user_code.py", "postprocess",
-          "quantize/samples.py", "records.py"),
     options=options,
     inputs=lambda job: [*inputs(job), *accelerators(job)],
     run=run,

@@ -110,7 +110,6 @@ STAGE = Stage(
     name="sources",
     sentence="write the C project",
     needs=("partition", "kernels", "plan"),
-    code=("codegen", "postprocess", "toolchain", "records.py"),
     options=options,
     inputs=inputs,
     run=run,

@@ -27,8 +27,8 @@ TASKS = Path(__file__).parent
 INDEX = "stage.json"
 """Lists a stage's files with their digests; what later stages depend on."""
 
-CODE = frozenset({".c", ".py", ".yaml"})
-"""Suffixes of the files in a package that decide about results: rules are YAML."""
+CODE = frozenset({".c", ".json", ".py", ".yaml"})
+"""Suffixes of the package's files that decide about results: rules are YAML, schemas JSON."""
 
 NETWORK = "network"
 """Among a stage's needs: whichever stage gives the network as it is compiled."""
@@ -41,15 +41,14 @@ class Stage:
     ``run(job, folder)`` writes the results into an empty folder. ``needs`` names the stages
     whose results it reads (NETWORK: the one that gives the network; those that the recipe leaves
     out do not count), ``inputs`` the user's and the package's files. What it writes is decided by
-    them, by the tasks, by the packages and modules of firmwright that ``code`` names, and by
-    ``options``, the slice of the recipe and platform. ``publish`` names files that are moved out
-    of the folder to places of their own.
+    them, by ``options``, the slice of the recipe and platform, and by the code: all of
+    firmwright's, for every hand-kept list of what a stage imports has been incomplete.
+    ``publish`` names files that are moved out of the folder to places of their own.
     """
 
     name: str
     sentence: str
     needs: tuple[str, ...]
-    code: tuple[str, ...]
     options: Callable[[Job], Any]
     run: Callable[[Job, Path], None]
     inputs: Callable[[Job], Iterable[Path]] = lambda _: ()
@@ -88,8 +87,7 @@ class Stage:
         decisive = {
             "firmwright": __version__,
             "packages": deciding_packages(),
-            "tasks": code_digest((TASKS,)),
-            "code": code_digest(tuple(PACKAGE / name for name in self.code)),
+            "code": code_digest((PACKAGE, TASKS)),
             "options": self.options(job),
         }
         text = json.dumps(decisive, sort_keys=True, default=list)
@@ -152,10 +150,10 @@ def deciding_packages() -> dict[str, str]:
 
 @cache
 def code_digest(places: tuple[Path, ...]) -> str:
-    """Digest the sources that a stage runs, so that changing them runs it again."""
+    """Digest the code in folders, so that changing any of it runs every stage again."""
     total = hashlib.sha256()
     for place in places:
-        found = [place] if place.is_file() else place.rglob("*")
-        for source in sorted(p for p in found if p.suffix in CODE):
+        for source in sorted(p for p in place.rglob("*") if p.suffix in CODE):
+            total.update(source.relative_to(place).as_posix().encode() + b"\0")
             total.update(source.read_bytes())
     return total.hexdigest()

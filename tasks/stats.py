@@ -53,7 +53,6 @@ STAGE = Stage(
     name="stats",
     sentence="tell when each layer runs, in clock cycles",
     needs=("partition", "kernels", "run"),
-    code=("cycles", "planning", "records.py"),
     options=options,
     run=run,
 )

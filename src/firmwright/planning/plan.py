@@ -69,7 +69,6 @@ def make_plan(partition: Partition, kernels: Kernels) -> Plan:
         else:
             locations[roots[name]] = f"output:{index}"
     steps = schedule(partition, kernels).steps
-    steps = schedule(partition, kernels).steps
     lifetimes = tensor_lifetimes(steps, tensors, roots, locations)
     memory_of = dict(partition.memories)
     scratch = {k.region: k.scratch for k in kernels.kernels}
