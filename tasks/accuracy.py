@@ -10,19 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from firmwright.errors import UserError
+from firmwright.pipeline.extensions import library_files
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.network import cores
+from firmwright.pipeline.run_samples import batch_layout
+from firmwright.pipeline.samples import read_real_samples, read_samples, sample_files
+from firmwright.pipeline.stage import NETWORK, Stage
 from firmwright.recipe.quantization import EvaluateOptions
 
-from .extensions import library_files
-from .jobs import Job
-from .network import cores
-from .run_samples import batch_layout
-from .samples import read_real_samples, read_samples, sample_files
-from .stage import NETWORK, Stage
-
 if TYPE_CHECKING:
-    from firmwright.codegen.project import Network
     from firmwright.data.samples import Sample
-    from firmwright.models import ModelInterface
+    from firmwright.ir.tensors import ModelInterface
+    from firmwright.project.write import Network
     from firmwright.quantize.float_network import FloatNetwork
     from firmwright.verify.boxes import BoxJudge
     from firmwright.verify.judge import Evaluated
@@ -53,13 +52,13 @@ def inputs(job: Job) -> list[Path]:
 
 
 def network(job: Job) -> Network:
-    from firmwright.codegen.crossings import cores_of
-    from firmwright.codegen.kernel import Kernels
-    from firmwright.codegen.project import Network
-    from firmwright.models import ModelInterface
-    from firmwright.partition import Partition
+    from firmwright.ir.kernels import Kernels
+    from firmwright.ir.records import read_arrays, read_record
+    from firmwright.ir.regions import Partition
+    from firmwright.ir.tensors import ModelInterface
     from firmwright.planning import make_plan
-    from firmwright.records import read_arrays, read_record
+    from firmwright.project.crossings import cores_of
+    from firmwright.project.write import Network
 
     partition = read_record(job.folder("partition") / "partition.json", Partition)
     kernels = read_record(job.folder("kernels") / "kernels.json", Kernels)
@@ -81,7 +80,7 @@ def box_judge(
 ) -> BoxJudge | None:
     """Return what compares boxes, for a recipe with a detection."""
     from firmwright.postprocess.classes import class_names
-    from firmwright.postprocess.report import AGREEMENT
+    from firmwright.report.detection import AGREEMENT
     from firmwright.verify.boxes import BoxJudge, read_labels, real_detector
 
     detection = job.recipe.detection
@@ -102,9 +101,9 @@ def float_network(
     """Return what the network before its quantisation made of samples, where there is one."""
     import onnx
 
+    from firmwright.ir.records import read_record
     from firmwright.quantize.float_network import compare_with_float
     from firmwright.quantize.record import QuantizationRecord
-    from firmwright.records import read_record
 
     if job.recipe.quantize is None:
         return None
@@ -149,9 +148,9 @@ def evaluated(
 
 def run(job: Job, folder: Path) -> None:
     """Write ``accuracy.json``; UserError naming the thresholds that are not met."""
-    from firmwright.models import ModelInterface
-    from firmwright.records import read_record, write_record
-    from firmwright.user_code import user_function
+    from firmwright.custom.code import user_function
+    from firmwright.ir.records import read_record, write_record
+    from firmwright.ir.tensors import ModelInterface
     from firmwright.verify import gate
     from firmwright.verify.judge import judge, read_labels
 

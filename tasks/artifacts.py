@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from firmwright.errors import UserError
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.run_samples import given_inputs
+from firmwright.pipeline.stage import INDEX, NETWORK, Stage
+from firmwright.pipeline.tidl_samples import FRAMES, calibration_files, calibration_samples
 
-from .jobs import Job
 from .partition import mix_options
-from .run_samples import given_inputs
-from .stage import INDEX, NETWORK, Stage
-from .tidl_samples import FRAMES, calibration_files, calibration_samples
 
 if TYPE_CHECKING:
     from firmwright.targets.tidl.artifacts import Network
@@ -72,9 +72,9 @@ def artifacts_name(job: Job, batch: int = 0) -> str:
 
 def run(job: Job, folder: Path) -> None:
     """Write ``artifacts.json`` and the folder of artifacts."""
-    from firmwright.models import ModelInterface
+    from firmwright.ir.records import read_record, write_record
+    from firmwright.ir.tensors import ModelInterface
     from firmwright.quantize.samples import sample_digest
-    from firmwright.records import read_record, write_record
     from firmwright.targets.tidl.artifacts import TEMPORARY, handed_on, write_artifacts
     from firmwright.targets.tidl.import_config import untold
     from firmwright.targets.tidl.record import Artifacts
@@ -148,8 +148,8 @@ def refuse_strangers(folder: Path) -> None:
 
 def batch_size(job: Job) -> int:
     """Return the samples of an inference where the recipe asks for several, else 0."""
-    from firmwright.models.interface import BatchLayout
-    from firmwright.records import read_record
+    from firmwright.ir.records import read_record
+    from firmwright.ir.tensors import BatchLayout
 
     if not job.has("batch"):
         return 0
@@ -160,8 +160,8 @@ def partitioned_network(job: Job, batch: int) -> Network:
     """Read the regions, and the samples for them."""
     import tvm
 
-    from firmwright.partition import Partition
-    from firmwright.records import read_record
+    from firmwright.ir.records import read_record
+    from firmwright.ir.regions import Partition
     from firmwright.targets.tidl.artifacts import Network
     from firmwright.targets.tidl.options import read_options
 

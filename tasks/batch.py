@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from firmwright.pipeline.extensions import extended_mix, extension_files
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.network import rewrite_files, rewrite_options, rewritten_network
+from firmwright.pipeline.stage import NETWORK, Stage
 from firmwright.targets import Device
 
-from .extensions import extended_mix, extension_files
-from .jobs import Job
-from .network import rewrite_files, rewrite_options, rewritten_network
 from .partition import mix_options
 from .plan import boxes, memory_options
-from .stage import NETWORK, Stage
 
 
 def options(job: Job) -> Any:
@@ -30,12 +30,12 @@ def options(job: Job) -> Any:
 
 def run(job: Job, folder: Path) -> None:
     """Write ``batch.json``; UserError where one sample does not fit, or samples are mixed."""
-    from firmwright.codegen.kernel import Kernels
+    from firmwright.ir.kernels import Kernels
+    from firmwright.ir.records import write_record
     from firmwright.partition.layouts import stored_interface
     from firmwright.partition.outline import partition_module
     from firmwright.planning import MemoryUse, Program, check_memory, make_plan, memory_uses
     from firmwright.planning.batch import batched_interface, choose_batch, largest_tensor
-    from firmwright.records import write_record
 
     module, interface = rewritten_network(job)
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .inputs import all_that_is_read, user_files
-from .jobs import Job
-from .lock import check
-from .manifest import manifest, record_of, recorded
-from .stage import INDEX, Stage
+from firmwright.pipeline.inputs import all_that_is_read, user_files
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.lock import check
+from firmwright.pipeline.manifest import manifest, record_of, recorded
+from firmwright.pipeline.stage import INDEX, Stage
 
 IMAGES = ("elf", "bin", "hex", "map")
 REPORTING = ("quantized", "accuracy", "comparison", "mapping", "artifacts")
@@ -32,9 +32,9 @@ def run(job: Job, folder: Path) -> None:
     """
     import hashlib
 
-    from firmwright.bundle.archive import write_archive
-    from firmwright.bundle.manifest import BundledFile
-    from firmwright.records import write_record
+    from firmwright.ir.records import write_record
+    from firmwright.report.archive import write_archive
+    from firmwright.report.manifest import BundledFile
 
     read = all_that_is_read(job)
     check(job, read)
@@ -87,7 +87,7 @@ def collect(job: Job) -> dict[str, bytes]:
 
 def artifacts(job: Job) -> dict[str, bytes]:
     """Return by name what an accelerator's own tools are given of the regions, or made of them."""
-    from firmwright.bundle.manifest import ArtifactsReport
+    from firmwright.report.manifest import ArtifactsReport
 
     made = recorded(job, "artifacts", ArtifactsReport)
     if made is None:
@@ -98,7 +98,7 @@ def artifacts(job: Job) -> dict[str, bytes]:
 
 def module(job: Job) -> dict[str, bytes]:
     """Return the module of the device's own core and its map, where TI's users look for them."""
-    from firmwright.bundle.manifest import ArtifactsReport
+    from firmwright.report.manifest import ArtifactsReport
 
     if not job.has("module"):
         return {}

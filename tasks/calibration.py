@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from firmwright.errors import UserError
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.samples import read_real_samples, sample_files
+from firmwright.pipeline.stage import Stage
 from firmwright.recipe.quantization import QuantizeOptions
 
-from .jobs import Job
-from .samples import read_real_samples, sample_files
-from .stage import Stage
-
 if TYPE_CHECKING:
-    from firmwright.models import ModelInterface, Tensor
+    from firmwright.ir.tensors import ModelInterface, Tensor
     from firmwright.quantize.ranges import Interval
 
 
@@ -56,7 +55,7 @@ def float_network(job: Job, interface: ModelInterface) -> FloatNetwork:
     """
     import tvm
 
-    from firmwright.quantize.export import exported
+    from firmwright.models.onnx.export import exported
     from firmwright.quantize.restore import is_quantised, restored
     from firmwright.transforms import CANONICAL
     from firmwright.transforms.optional import rewritten
@@ -79,17 +78,18 @@ def float_network(job: Job, interface: ModelInterface) -> FloatNetwork:
 
 def run(job: Job, folder: Path) -> None:
     """Write ``prepared.onnx``, ``calibration.json`` and ``distributions.npz``."""
-    from firmwright.models import ModelInterface
+    from firmwright.ir.records import read_record, write_arrays, write_record
+    from firmwright.ir.tensors import ModelInterface
+    from firmwright.models.onnx.export import INT16_OPSET, PER_CHANNEL_OPSET
     from firmwright.quantize.calibration import (
         CalibrationRecord,
         calibrate,
         stored_distributions,
     )
-    from firmwright.quantize.equalisation import equalised
-    from firmwright.quantize.graph import INT16_OPSET, PER_CHANNEL_OPSET, prepared
+    from firmwright.quantize.equalization import equalised
+    from firmwright.quantize.graph import prepared
     from firmwright.quantize.samples import sample_digest
     from firmwright.quantize.stated_ranges import stated_distributions
-    from firmwright.records import read_record, write_arrays, write_record
 
     quantize = quantize_options(job)
     interface = read_record(job.folder("model") / "model.json", ModelInterface)

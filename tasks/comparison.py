@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from firmwright.errors import UserError
-
-from .jobs import Job
-from .stage import INDEX, Stage
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.stage import INDEX, Stage
 
 
 def other_job(job: Job) -> Job:
@@ -31,9 +30,9 @@ def inputs(job: Job) -> list[Path]:
 
 def run(job: Job, folder: Path) -> None:
     """Write ``comparison.json``; UserError where the two run batches of different sizes."""
-    from firmwright.cycles.comparison import compare_timelines, table
-    from firmwright.cycles.timeline import Timeline
-    from firmwright.records import read_record, write_record
+    from firmwright.ir.records import read_record, write_record
+    from firmwright.report.comparison import compare_timelines, table
+    from firmwright.report.timeline import Timeline
     from firmwright.verify.record import RunRecord
 
     both = (job, other_job(job))

@@ -5,16 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import run as run_stage
-from .jobs import Job
-from .run_samples import (
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.run_samples import (
     batch_layout,
     first_sample,
     given_inputs,
     judged_by_reference,
     samples,
 )
-from .stage import NETWORK, Stage
+from firmwright.pipeline.stage import NETWORK, Stage
+
+from . import run as run_stage
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,12 +43,12 @@ def run(job: Job, folder: Path) -> None:
 
     Where no emulator runs the firmware, the outputs are those of the reference.
     """
-    from firmwright.codegen.demo import write_demo
-    from firmwright.codegen.kernel import Kernels
-    from firmwright.models import ModelInterface
-    from firmwright.partition import Partition
+    from firmwright.ir.kernels import Kernels
+    from firmwright.ir.records import read_arrays, read_record
+    from firmwright.ir.regions import Partition
+    from firmwright.ir.tensors import ModelInterface
     from firmwright.planning.schedule import schedule
-    from firmwright.records import read_arrays, read_record
+    from firmwright.project.demo import write_demo
 
     partition = read_record(job.folder("partition") / "partition.json", Partition)
     kernels = read_record(job.folder("kernels") / "kernels.json", Kernels)
@@ -66,8 +67,8 @@ def run(job: Job, folder: Path) -> None:
 
 def reference_sample(job: Job) -> dict[str, NDArray[Any]]:
     """Return the inputs of one inference and what the model's reference makes of them."""
-    from firmwright.models import ModelInterface
-    from firmwright.records import read_record
+    from firmwright.ir.records import read_record
+    from firmwright.ir.tensors import ModelInterface
     from firmwright.verify.batches import joined_outputs, joined_samples
 
     single = read_record(job.folder(job.network) / "model.json", ModelInterface)

@@ -15,6 +15,11 @@ from types import FrameType
 from typing import Any
 
 from firmwright.errors import UserError
+from firmwright.pipeline import lock
+from firmwright.pipeline.command_line import build_root, complain, load_jobs, prepared_root
+from firmwright.pipeline.freshness import ContentChecker
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.reporter import StageReporter
 
 from . import (
     accuracy,
@@ -26,7 +31,6 @@ from . import (
     demo,
     firmware,
     kernels,
-    lock,
     mapping,
     model,
     module,
@@ -38,10 +42,6 @@ from . import (
     sources,
     stats,
 )
-from .command_line import build_root, complain, load_jobs, prepared_root
-from .freshness import ContentChecker
-from .jobs import Job
-from .reporter import StageReporter
 
 LINE_OF_WORK = (
     model, calibration, quantized, batch, partition, artifacts, kernels, accuracy, plan, sources,

@@ -6,9 +6,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from .extensions import explained_link, linked_archives, more_archives
-from .jobs import Job
-from .stage import Stage
+from firmwright.pipeline.extensions import explained_link, linked_archives, more_archives
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.stage import Stage
 
 
 def options(job: Job) -> Any:
@@ -26,7 +26,7 @@ def inputs(job: Job) -> list[Path]:
 
 def run(job: Job, folder: Path) -> None:
     """Write ``firmware.elf``, ``.bin``, ``.hex``, ``.map`` and ``memory.json``."""
-    from firmwright.records import write_record
+    from firmwright.ir.records import write_record
     from firmwright.toolchain import find_compiler, link_firmware
     from firmwright.toolchain.image import memory_use, write_bin, write_hex
 

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from firmwright.errors import UserError
+from firmwright.pipeline.explain import explanation, unmet_demands
+from firmwright.pipeline.extensions import extended_mix, extension_files
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.stage import Stage
 
-from .explain import explanation, unmet_demands
-from .extensions import extended_mix, extension_files
-from .jobs import Job
 from .partition import mix_options
-from .stage import Stage
 
 if TYPE_CHECKING:
-    from firmwright.codegen.kernel import Kernels
+    from firmwright.ir.kernels import Kernels
 
 SHOWN = 12
 """Operators that are named on the terminal; the manifest has all."""
@@ -33,9 +33,9 @@ def run(job: Job, folder: Path) -> None:
     """Write ``kernels.json`` and ``weights.npz``."""
     import tvm
 
-    from firmwright.codegen.kernel import Kernels
-    from firmwright.partition import Partition
-    from firmwright.records import read_record, write_arrays, write_record
+    from firmwright.ir.kernels import Kernels
+    from firmwright.ir.records import read_record, write_arrays, write_record
+    from firmwright.ir.regions import Partition
 
     source = job.folder("partition")
     partition = read_record(source / "partition.json", Partition)

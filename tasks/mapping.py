@@ -6,12 +6,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.stage import INDEX, Stage
+
 from .comparison import mix, other_job
-from .jobs import Job
-from .stage import INDEX, Stage
 
 if TYPE_CHECKING:
-    from firmwright.cycles.modelled import ModelledLayer
+    from firmwright.report.modelled import ModelledLayer
 
 
 def options(job: Job) -> Any:
@@ -25,8 +26,8 @@ def inputs(job: Job) -> list[Path]:
 
 def run(job: Job, folder: Path) -> None:
     """Write ``mapping.json``."""
-    from firmwright.cycles.mappings import ORIGIN, compare_mappings, table
-    from firmwright.records import write_record
+    from firmwright.ir.records import write_record
+    from firmwright.report.mappings import ORIGIN, compare_mappings, table
 
     assert job.platform.timing is not None
     other = other_job(job)
@@ -42,10 +43,10 @@ def run(job: Job, folder: Path) -> None:
 
 def layers(job: Job) -> tuple[ModelledLayer, ...]:
     """Return what each layer of a job's mix is modelled to cost, and the call of the network."""
-    from firmwright.codegen.kernel import Kernels
-    from firmwright.cycles.modelled import modelled_layers
-    from firmwright.partition import Partition
-    from firmwright.records import read_record
+    from firmwright.ir.kernels import Kernels
+    from firmwright.ir.records import read_record
+    from firmwright.ir.regions import Partition
+    from firmwright.report.modelled import modelled_layers
 
     assert job.platform.timing is not None
     return modelled_layers(

@@ -6,8 +6,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
-from .jobs import Job
-from .stage import Stage
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.stage import Stage
 
 
 def options(job: Job) -> Any:
@@ -23,8 +23,8 @@ def options(job: Job) -> Any:
 
 
 def inputs(job: Job) -> list[Path]:
-    from firmwright.models.external_data import external_files
-    from firmwright.models.python_source import source_files
+    from firmwright.custom.sources import source_files
+    from firmwright.models.onnx.external_data import external_files
 
     source = job.recipe.model
     if source.python is not None:
@@ -37,8 +37,8 @@ def inputs(job: Job) -> list[Path]:
 
 def run(job: Job, folder: Path) -> None:
     """Write ``model.<format>``, ``model.json`` (the interface) and ``module.json`` (Relax)."""
+    from firmwright.ir.records import write_record
     from firmwright.models import format_of
-    from firmwright.records import write_record
 
     source = job.recipe.model
     data, shown_as = obtain(job)
@@ -55,12 +55,12 @@ def run(job: Job, folder: Path) -> None:
 
 def obtain(job: Job) -> tuple[bytes, str]:
     """Return the model as bytes of its format, and what to call it in messages."""
-    from firmwright.models.external_data import embedded
-    from firmwright.models.fetch import fetch_model, read_model
+    from firmwright.data.fetch import fetch_model, read_model
+    from firmwright.models.onnx.external_data import embedded
 
     source = job.recipe.model
     if source.python is not None:
-        from firmwright.models.python_call import call_model
+        from firmwright.models.relax.python_call import call_model
 
         return call_model(source.python, job.recipe.path.parent, inputs(job)), source.python
     if job.model_path is not None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from .compilers import settings_of
-from .extensions import archives_of_environment, more_archives
-from .jobs import Job
-from .stage import Stage
+from firmwright.pipeline.compilers import settings_of
+from firmwright.pipeline.extensions import archives_of_environment, more_archives
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.stage import Stage
 
 
 def options(job: Job) -> Any:
@@ -25,10 +25,10 @@ def run(job: Job, folder: Path) -> None:
 
     Raises UserError where it lacks a function of the user's that the network calls.
     """
-    from firmwright.codegen.kernel import Kernels
-    from firmwright.codegen.libraries import library_functions
-    from firmwright.codegen.module import module_sources
-    from firmwright.records import read_record
+    from firmwright.ir.kernels import Kernels
+    from firmwright.ir.records import read_record
+    from firmwright.project.libraries import library_functions
+    from firmwright.project.module import module_sources
     from firmwright.toolchain import compile_module, find_compiler, link_module
     from firmwright.toolchain.libraries import check_defined
     from firmwright.toolchain.module import MODULE

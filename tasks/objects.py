@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from .freshness import digest
-from .jobs import Job
-from .stage import Stage
+from firmwright.pipeline.freshness import digest
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.stage import Stage
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def source_keys(project: Path, settings: str) -> dict[str, str]:
 
 def run(job: Job, folder: Path) -> None:
     """Write one object a source and ``objects.json``."""
-    from firmwright.records import read_record, write_record
+    from firmwright.ir.records import read_record, write_record
     from firmwright.toolchain import compile_object, find_compiler
 
     project = job.folder("sources")

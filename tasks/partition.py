@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from firmwright.errors import UserError
-
-from .jobs import Job
-from .network import rewrite_files, rewrite_options, rewritten_network
-from .stage import NETWORK, Stage
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.network import rewrite_files, rewrite_options, rewritten_network
+from firmwright.pipeline.stage import NETWORK, Stage
 
 
 def mix_options(job: Job) -> Any:
@@ -30,11 +29,11 @@ def run(job: Job, folder: Path) -> None:
     """Write ``partition.json``, ``interface.json`` and ``module.json`` (a function a region)."""
     import tvm
 
-    from firmwright.models.interface import BatchLayout
+    from firmwright.ir.records import read_record, write_record
+    from firmwright.ir.tensors import BatchLayout
     from firmwright.partition.layouts import stored_interface
     from firmwright.partition.outline import partition_module
     from firmwright.planning.batch import BatchChoice, batched_interface
-    from firmwright.records import read_record, write_record
 
     try:
         module, interface = rewritten_network(job)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from .jobs import Job
-from .stage import Stage
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.stage import Stage
 
 
 def memory_options(job: Job) -> Any:
@@ -27,11 +27,11 @@ def boxes(job: Job) -> int:
 
 def run(job: Job, folder: Path) -> None:
     """Write ``plan.json``; UserError when the platform's RAM is too small."""
-    from firmwright.codegen.kernel import Kernels
-    from firmwright.models import ModelInterface
-    from firmwright.partition import Partition
+    from firmwright.ir.kernels import Kernels
+    from firmwright.ir.records import read_record, write_record
+    from firmwright.ir.regions import Partition
+    from firmwright.ir.tensors import ModelInterface
     from firmwright.planning import Program, check_memory, make_plan
-    from firmwright.records import read_record, write_record
 
     interface = read_record(job.folder("partition") / "interface.json", ModelInterface)
     partition = read_record(job.folder("partition") / "partition.json", Partition)

@@ -6,10 +6,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.samples import read_real_samples, sample_files
+from firmwright.pipeline.stage import Stage
+
 from .calibration import quantize_options
-from .jobs import Job
-from .samples import read_real_samples, sample_files
-from .stage import Stage
 
 
 def options(job: Job) -> Any:
@@ -32,14 +33,14 @@ def run(job: Job, folder: Path) -> None:
     import onnx
     import tvm
 
-    from firmwright.models import ModelInterface
-    from firmwright.models import onnx as importer
+    from firmwright.ir.records import read_arrays, read_record, write_record
+    from firmwright.ir.tensors import ModelInterface
+    from firmwright.models.onnx import importer
     from firmwright.quantize.calibration import CalibrationRecord, read_distributions
     from firmwright.quantize.engine import quantize
     from firmwright.quantize.integer_io import with_grids, without_float_io
     from firmwright.quantize.record import quantization_record
     from firmwright.quantize.shift_arithmetic import shift_network
-    from firmwright.records import read_arrays, read_record, write_record
 
     wanted = quantize_options(job)
     source = read_record(job.folder("model") / "model.json", ModelInterface)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .boxes import judge_boxes
-from .emulators import identity
-from .jobs import Job
-from .run_samples import (
+from firmwright.pipeline.boxes import judge_boxes
+from firmwright.pipeline.emulators import identity
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.run_samples import (
     batch_layout,
     first_sample,
     given_inputs,
@@ -18,15 +18,15 @@ from .run_samples import (
     judged_by_reference,
     samples,
 )
-from .samples import sample_files
-from .stage import NETWORK, Stage
+from firmwright.pipeline.samples import sample_files
+from firmwright.pipeline.stage import NETWORK, Stage
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from firmwright.data.samples import Sample
     from firmwright.emulator import Execution
-    from firmwright.models import ModelInterface
+    from firmwright.ir.tensors import ModelInterface
     from firmwright.verify.record import RunRecord
 
 BUDGET = 400_000_000_000
@@ -67,9 +67,9 @@ def run(job: Job, folder: Path) -> None:
     With a detection also ``boxes.json``, and ``boxes-<number>.png`` of every picture, also of
     those that share a batch.
     """
-    from firmwright.models import ModelInterface
+    from firmwright.ir.records import read_record, write_arrays, write_record
+    from firmwright.ir.tensors import ModelInterface
     from firmwright.quantize.samples import sample_digest
-    from firmwright.records import read_record, write_arrays, write_record
     from firmwright.verify.batches import joined_outputs, joined_samples
     from firmwright.verify.compare import compare
     from firmwright.verify.protocol import decode_boxes, decode_counts, decode_outputs
@@ -128,9 +128,9 @@ class Layers:
 
 
 def layers_of(job: Job) -> Layers:
-    from firmwright.codegen.kernel import Kernels
-    from firmwright.partition import Partition
-    from firmwright.records import read_record
+    from firmwright.ir.kernels import Kernels
+    from firmwright.ir.records import read_record
+    from firmwright.ir.regions import Partition
 
     partition = read_record(job.folder("partition") / "partition.json", Partition)
     kernels = read_record(job.folder("kernels") / "kernels.json", Kernels)

@@ -6,15 +6,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .devices import template_folders
-from .extensions import library_files
-from .jobs import Job
-from .network import cores
-from .stage import Stage
+from firmwright.pipeline.devices import template_folders
+from firmwright.pipeline.extensions import library_files
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.network import cores
+from firmwright.pipeline.stage import Stage
 
 if TYPE_CHECKING:
-    from firmwright.models import ModelInterface
-    from firmwright.models.interface import BatchLayout
+    from firmwright.ir.tensors import BatchLayout, ModelInterface
     from firmwright.postprocess.detector import Detector
 
 
@@ -37,7 +36,7 @@ def inputs(job: Job) -> list[Path]:
     """Return the templates that this project is rendered from, and the names of the classes."""
     from importlib.resources import files
 
-    from firmwright.codegen.crossings import cores_of
+    from firmwright.project.crossings import cores_of
 
     folder = Path(str(files("firmwright.templates")))
     board = job.platform.board
@@ -70,15 +69,14 @@ def detector(job: Job, interface: ModelInterface, batch: BatchLayout | None) -> 
 
 def run(job: Job, folder: Path) -> None:
     """Write the project: C sources, headers, linker script, Makefile."""
-    from firmwright.codegen.crossings import cores_of
-    from firmwright.codegen.kernel import Kernels
-    from firmwright.codegen.module import write_module
-    from firmwright.codegen.project import Network, write_project
-    from firmwright.models import ModelInterface
-    from firmwright.models.interface import BatchLayout
-    from firmwright.partition import Partition
+    from firmwright.ir.kernels import Kernels
+    from firmwright.ir.records import read_arrays, read_record
+    from firmwright.ir.regions import Partition
+    from firmwright.ir.tensors import BatchLayout, ModelInterface
     from firmwright.planning import Plan
-    from firmwright.records import read_arrays, read_record
+    from firmwright.project.crossings import cores_of
+    from firmwright.project.module import write_module
+    from firmwright.project.write import Network, write_project
 
     partition = job.folder("partition")
     batch = read_record(partition / "batch.json", BatchLayout) if job.has("batch") else None

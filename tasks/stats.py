@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from .jobs import Job
-from .stage import Stage
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.stage import Stage
 
 
 def options(job: Job) -> Any:
@@ -19,10 +19,10 @@ def options(job: Job) -> Any:
 
 def run(job: Job, folder: Path) -> None:
     """Write ``stats.json`` and, for people and their scripts, ``<recipe>_stats.yaml``."""
-    from firmwright.codegen.kernel import Kernels
-    from firmwright.cycles.timeline import BESIDE, HEADER, timeline, write_timeline
-    from firmwright.partition import Partition
-    from firmwright.records import read_record, write_record
+    from firmwright.ir.kernels import Kernels
+    from firmwright.ir.records import read_record, write_record
+    from firmwright.ir.regions import Partition
+    from firmwright.report.timeline import BESIDE, HEADER, timeline, write_timeline
     from firmwright.verify.record import RunRecord
 
     record = read_record(job.folder("run") / "run.json", RunRecord)

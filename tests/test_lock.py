@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from firmwright.lock import named_files
+from firmwright.recipe.lock import named_files
 
 
 def test_files_are_named_from_the_recipes_folder(

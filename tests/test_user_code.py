@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from firmwright.user_code import user_function
+from firmwright.custom.code import user_function
 
 OBLIGING = """\
 import sys

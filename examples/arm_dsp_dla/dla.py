@@ -13,9 +13,9 @@ from firmwright.targets import Context, Target
 if TYPE_CHECKING:
     import tvm
 
-    from firmwright.codegen.kernel import LoweredRegion
-    from firmwright.partition.placement import Placement
-    from firmwright.partition.regions import Region
+    from firmwright.ir.kernels import LoweredRegion
+    from firmwright.ir.regions import Region
+    from firmwright.targets.placement import Placement
 
 
 class DLA(Target):

@@ -16,20 +16,20 @@ import numpy.typing as npt
 import tvm
 from tvm import relax
 
-from firmwright.codegen.kernel import Cycles, Kernel, LoweredRegion, Parameter
-from firmwright.partition.grouping import read_variables
-from firmwright.partition.operators import short_name
-from firmwright.partition.placement import Composite, Placement
-from firmwright.partition.regions import Region
-from firmwright.partition.rules import Rule, objections
-from firmwright.transforms.rewriting import (
+from firmwright.ir.kernels import Cycles, Kernel, LoweredRegion, Parameter
+from firmwright.ir.operators import short_name
+from firmwright.ir.regions import Region
+from firmwright.ir.relax import (
     Constant,
     constant_array,
     dtype_of,
     main_bindings,
+    read_variables,
     readers,
     static_shape,
 )
+from firmwright.targets.placement import Composite, Placement
+from firmwright.targets.rules import Rule, objections
 
 RULES = (
     Rule(

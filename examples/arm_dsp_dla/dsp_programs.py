@@ -13,18 +13,18 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from firmwright.codegen.kernel import Cycles, LoweredRegion, Parameter
 from firmwright.errors import UserError
-from firmwright.partition.grouping import Group, group_operators, read_variables
-from firmwright.partition.merging import merge_acyclic
-from firmwright.partition.nested import lower_in_layers
-from firmwright.partition.operators import short_name
+from firmwright.ir.kernels import Cycles, LoweredRegion, Parameter
+from firmwright.ir.operators import short_name
+from firmwright.ir.regions import Region
+from firmwright.ir.relax import read_variables, static_shape
+from firmwright.partition.grouping import Group, group_operators
 from firmwright.partition.outline import dequantized_values, graph_of, kind_of_binding
-from firmwright.partition.placement import Composite, Objection, Placement
-from firmwright.partition.regions import Region
-from firmwright.partition.rules import Rule, objections
 from firmwright.targets import Context
-from firmwright.transforms.rewriting import static_shape
+from firmwright.targets.placement import Composite, Objection, Placement
+from firmwright.targets.rules import Rule, objections
+from firmwright.targets.tidl.merging import merge_acyclic
+from firmwright.targets.tidl.nested import lower_in_layers
 
 SORTING = ("argsort", "sort", "topk")
 OPERATORS = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tvm.s_tir import Schedule
 
-from firmwright.lowering.extensions import Extension
 from firmwright.lowering.schedule import blocks, default_loops
+from firmwright.targets.custom_strategies import Extension
 
 ROWS = 8
 """Rows of a channel that are brought, computed and taken away at once."""

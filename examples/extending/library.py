@@ -5,9 +5,9 @@ from __future__ import annotations
 import tvm
 from tvm import relax, te
 
-from firmwright.lowering.extensions import Extension
+from firmwright.ir.relax import dtype_of, static_shape
 from firmwright.lowering.library_call import library_call
-from firmwright.transforms.rewriting import dtype_of, static_shape
+from firmwright.targets.custom_strategies import Extension
 
 
 def doubles_columns(call: tvm.ir.Call) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import tvm
 from tvm import relax, te
 
-from firmwright.lowering.extensions import Extension
-from firmwright.transforms.rewriting import static_shape
+from firmwright.ir.relax import static_shape
+from firmwright.targets.custom_strategies import Extension
 
 
 def repeat(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:

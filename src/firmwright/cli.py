@@ -35,7 +35,7 @@ VARIABLES = {
 
 TASK_FILE = "firmwright.tasks.dodo"
 """Imported by name: the tasks import firmwright, firmwright does not know them."""
-EXPLAIN = "firmwright.tasks.explain"
+EXPLAIN = "firmwright.pipeline.explain"
 
 
 def parser() -> argparse.ArgumentParser:

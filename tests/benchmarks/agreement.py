@@ -23,7 +23,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper
 
-from firmwright.models import onnx as onnx_model
+from firmwright.models.onnx import importer as onnx_model
 from tests.targets.firmware import run_generated
 
 MIRROR = Path(os.environ.get("FIRMWRIGHT_MIRROR", "."))

@@ -21,11 +21,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from firmwright.models import onnx as importer
+from firmwright.models.onnx import importer
+from firmwright.models.onnx.export import PER_CHANNEL_OPSET
 from firmwright.quantize.calibration import calibrate
 from firmwright.quantize.engine import quantize
-from firmwright.quantize.equalisation import equalised
-from firmwright.quantize.graph import PER_CHANNEL_OPSET, evaluate, prepared
+from firmwright.quantize.equalization import equalised
+from firmwright.quantize.graph import evaluate, prepared
 from firmwright.recipe.quantization import QuantizeOptions
 
 from ..quantize.networks import options

@@ -20,9 +20,9 @@ from typing import Any
 
 import tvm
 
-from firmwright.partition import Partition
-from firmwright.partition.layouts import TRANSFORM
-from firmwright.records import read_record
+from firmwright.ir.records import read_record
+from firmwright.ir.regions import Partition
+from firmwright.targets.layout import TRANSFORM
 from firmwright.targets.soma_dory.cost import Accelerator, cycles
 from firmwright.targets.soma_dory.layer import Kind, Layer
 from firmwright.targets.soma_dory.matching import layer_of

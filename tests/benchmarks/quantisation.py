@@ -26,11 +26,11 @@ import onnx
 import tvm
 import yaml
 
-from firmwright.models import relax
-from firmwright.quantize.export import exported
+from firmwright.custom.code import user_function
+from firmwright.models.onnx.export import exported
+from firmwright.models.relax import importer as relax
 from firmwright.quantize.graph import evaluate
 from firmwright.transforms import CANONICAL
-from firmwright.user_code import user_function
 
 ROOT = Path(__file__).parents[2]
 Array = npt.NDArray[Any]

@@ -19,12 +19,13 @@ import onnx
 import tvm
 
 from firmwright.data.arrays import on_grid
-from firmwright.models import onnx as importer
-from firmwright.models import relax
+from firmwright.models.onnx import importer
+from firmwright.models.onnx.export import PER_CHANNEL_OPSET
+from firmwright.models.relax import importer as relax
 from firmwright.quantize.calibration import calibrate
 from firmwright.quantize.engine import quantize
-from firmwright.quantize.equalisation import equalised
-from firmwright.quantize.graph import PER_CHANNEL_OPSET, prepared
+from firmwright.quantize.equalization import equalised
+from firmwright.quantize.graph import prepared
 from firmwright.quantize.integer_io import with_grids, without_float_io
 from firmwright.quantize.shift_arithmetic import shift_network
 from firmwright.recipe.quantization import QuantizeOptions

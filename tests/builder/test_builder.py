@@ -9,8 +9,8 @@ import pytest
 
 from firmwright.builder import Graph, random_array
 from firmwright.errors import UserError
-from firmwright.models.python_call import portable_json
-from firmwright.models.relax import import_model
+from firmwright.models.relax.importer import import_model
+from firmwright.models.relax.python_call import portable_json
 from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix

@@ -13,8 +13,8 @@ from tvm import te
 from tvm_ffi.libinfo import find_dlpack_include_path
 
 from firmwright.codegen.c_source import CFunction, c_function
-from firmwright.codegen.kernel import LibraryFunction
 from firmwright.codegen.templates import environment, render
+from firmwright.ir.kernels import LibraryFunction
 from firmwright.lowering.library_call import library_call, with_open_calls
 from firmwright.lowering.schedule import schedule_region
 

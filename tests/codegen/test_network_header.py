@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from firmwright.codegen.project import ports
 from firmwright.codegen.templates import environment, render
-from firmwright.models import Tensor
-from firmwright.models.interface import BatchLayout
+from firmwright.ir.tensors import BatchLayout, Tensor
+from firmwright.project.write import ports
 
 INPUTS = (Tensor("x", (3, 7), "int8", 0.5, 1),)
 OUTPUTS = (

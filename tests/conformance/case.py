@@ -23,13 +23,13 @@ import onnx
 from onnx import numpy_helper
 from onnx.backend.test.case.node import collect_testcases
 
-from firmwright.codegen.kernel import Kernels
-from firmwright.codegen.project import Network, write_project
 from firmwright.errors import UserError
-from firmwright.models.interface import ModelInterface
-from firmwright.models.onnx import import_model
+from firmwright.ir.kernels import Kernels
+from firmwright.ir.tensors import ModelInterface
+from firmwright.models.onnx.importer import import_model
 from firmwright.partition.outline import partition_module
 from firmwright.planning import make_plan
+from firmwright.project.write import Network, write_project
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
 from firmwright.toolchain import Build, load_platform, load_toolchain

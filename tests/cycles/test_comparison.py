@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from firmwright.codegen.kernel import Cycles
-from firmwright.cycles.comparison import compare_timelines, table
-from firmwright.cycles.timeline import Counted, LayerCycles, Timeline
+from firmwright.ir.kernels import Cycles
+from firmwright.report.comparison import compare_timelines, table
+from firmwright.report.timeline import Counted, LayerCycles, Timeline
 
 Layer = tuple[str, str, int, int]
 """Sources (one letter each), device, modelled and counted cycles."""

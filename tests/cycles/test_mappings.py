@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from firmwright.codegen.kernel import Cycles, Kernel, Kernels, Parameter
-from firmwright.cycles.mappings import compare_mappings, table
-from firmwright.cycles.modelled import Cost, ModelledLayer, modelled_layers
-from firmwright.models.interface import Tensor
-from firmwright.partition.regions import Partition, Region
+from firmwright.ir.kernels import Cycles, Kernel, Kernels, Parameter
+from firmwright.ir.regions import Partition, Region
+from firmwright.ir.tensors import Tensor
+from firmwright.report.mappings import compare_mappings, table
+from firmwright.report.modelled import Cost, ModelledLayer, modelled_layers
 from firmwright.toolchain import load_platform, platform_names
 from firmwright.toolchain.timing import Engine, Timing
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from firmwright.codegen.kernel import Cycles, Kernel, Kernels
-from firmwright.cycles.timeline import Timeline, timeline, write_timeline
 from firmwright.errors import UserError
-from firmwright.partition.regions import Partition, Region
+from firmwright.ir.kernels import Cycles, Kernel, Kernels
+from firmwright.ir.regions import Partition, Region
 from firmwright.recipe import Tolerance
+from firmwright.report.timeline import Timeline, timeline, write_timeline
 from firmwright.verify.compare import Agreement
 from firmwright.verify.record import RunRecord
 

@@ -13,7 +13,7 @@ from PIL import Image
 from firmwright.data import DataFile, Preprocess, Source, local_files
 from firmwright.data.samples import Column, Place, read_samples
 from firmwright.errors import UserError
-from firmwright.models import Tensor
+from firmwright.ir.tensors import Tensor
 
 INPUT = Tensor("x", (1, 3, 2, 4), "float32")
 

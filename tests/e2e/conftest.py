@@ -134,7 +134,7 @@ def mirror() -> Callable[[str], None]:
     def need(recipe: str) -> None:
         import yaml
 
-        from firmwright.models.fetch import from_mirror
+        from firmwright.data.fetch import from_mirror
 
         for digest in digests(yaml.safe_load((ROOT / "recipes" / f"{recipe}.yaml").read_text())):
             if from_mirror("", digest) is None:

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from firmwright.codegen.demo import write_demo
 from firmwright.emulator import run_firmware
-from firmwright.models import ModelInterface
-from firmwright.partition import Partition
+from firmwright.ir.records import read_arrays, read_record
+from firmwright.ir.regions import Partition
+from firmwright.ir.tensors import ModelInterface
+from firmwright.project.demo import write_demo
 from firmwright.recipe import DemoOptions
-from firmwright.records import read_arrays, read_record
 from firmwright.toolchain import load_platform
 
 from .conftest import DIGITS, Repository, new_repository, repository_of_example

@@ -148,7 +148,7 @@ def test_fastestdet_finds_what_onnx_runtime_finds(
     import onnxruntime
     from PIL import Image
 
-    from firmwright.models.fetch import from_mirror
+    from firmwright.data.fetch import from_mirror
 
     mirror("fastestdet")
     picture = from_mirror("FastestDet_sample.jpg", SAMPLE)
@@ -239,7 +239,7 @@ def float_boxes(model: Path, threshold: float) -> list[tuple[float, float, float
     import onnxruntime
     from PIL import Image
 
-    from firmwright.models.fetch import from_mirror
+    from firmwright.data.fetch import from_mirror
 
     picture = from_mirror("FastestDet_sample.jpg", SAMPLE)
     assert picture is not None

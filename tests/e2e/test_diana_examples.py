@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pytest
 
 from firmwright.builder import random_array
-from firmwright.models import Tensor
+from firmwright.ir.tensors import Tensor
 from firmwright.verify.samples import random_samples
 
 from .conftest import HOST_STAGES, Repository, repository_of_example

@@ -60,8 +60,6 @@ def test_application_template_leaves_kernels_alone(
     package = tmp_path / "site" / "firmwright"
     ignore = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "src" / "firmwright", package, ignore=ignore)
-    for name in ("recipes", "tasks", "templates", "toolchains"):
-        shutil.copytree(ROOT / name, package / name, ignore=ignore)
     copy_of_built.environment["PYTHONPATH"] = str(package.parent)
     copy_of_built.build(RECIPE)
     main = package / "templates" / "application" / "main.c.j2"
@@ -191,7 +189,7 @@ def test_second_build_in_the_same_folder_waits_for_the_first(repository: Reposit
 
 def test_input_edited_during_its_stage_is_not_counted_as_built(tmp_path: Path) -> None:
     from firmwright.errors import UserError
-    from firmwright.tasks.freshness import Watched
+    from firmwright.pipeline.freshness import Watched
 
     path = tmp_path / "input"
     path.write_text("before")
@@ -236,13 +234,13 @@ def test_command_line_tool_builds_without_a_task_file(repository: Repository) ->
 
 def test_the_command_line_tool_has_an_option_for_every_variable() -> None:
     from firmwright.cli import VARIABLES
-    from firmwright.tasks import command_line
+    from firmwright.pipeline import command_line
 
     assert {"recipe", *VARIABLES} == set(command_line.VARIABLES)
 
 
 def test_a_changed_rule_counts_as_changed_code(tmp_path: Path) -> None:
-    from firmwright.tasks.stage import code_digest
+    from firmwright.pipeline.stage import code_digest
 
     (tmp_path / "rules.yaml").write_text("operators: []\n")
     before = code_digest((tmp_path,))

@@ -12,7 +12,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from firmwright.models.onnx import run_reference
+from firmwright.models.onnx.importer import run_reference
 from firmwright.quantize.graph import session_options
 from tests.targets.tidl.fake_tools import FAILS, calls, fake_tools
 

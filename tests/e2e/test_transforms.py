@@ -12,7 +12,7 @@ transforms: {with: [RemoveMultiplyByOne], extra: ["own:rewrite"]}
 """
 DOUBLED = """\
 from tvm import relax
-from firmwright.transforms.rewriting import operator_name, rewrite_calls
+from firmwright.ir.relax import operator_name, rewrite_calls
 
 def rewrite(module):
     def twice(builder, call):

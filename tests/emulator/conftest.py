@@ -9,9 +9,9 @@ from pathlib import Path
 import jinja2
 import pytest
 
-from firmwright.codegen.project import device_templates
 from firmwright.emulator import Execution, run_firmware
 from firmwright.errors import UserError
+from firmwright.project.write import device_templates
 from firmwright.toolchain import (
     Build,
     Platform,

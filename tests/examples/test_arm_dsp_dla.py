@@ -13,12 +13,11 @@ import pytest
 from tvm import relax
 
 from firmwright.builder import Graph
-from firmwright.cycles.timeline import LayerCycles, Timeline
-from firmwright.partition import Partition
-from firmwright.partition.regions import COPY
-from firmwright.records import read_arrays, read_record
+from firmwright.ir.records import read_arrays, read_record
+from firmwright.ir.regions import COPY, Partition
+from firmwright.report.timeline import LayerCycles, Timeline
 from firmwright.targets import Context
-from firmwright.targets.own import load_own_target
+from firmwright.targets.custom import load_own_target
 from firmwright.toolchain import load_platform
 
 from ..e2e.conftest import ROOT, Repository, ran

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tvm
 
-from firmwright.models import relax
-from firmwright.user_code import user_function
+from firmwright.custom.code import user_function
+from firmwright.models.relax import importer as relax
 
 from ..targets.test_tflite_networks import mirrored
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import tvm
 from tvm import relax
 
-from firmwright.models.relax import import_model
+from firmwright.ir.regions import Region
+from firmwright.models.relax.importer import import_model
 from firmwright.partition.outline import partition_module
-from firmwright.partition.regions import Region
 from firmwright.recipe import parse_target
 from firmwright.targets import Device, load_mix
 from firmwright.toolchain import load_platform

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from firmwright.errors import DiagnosticError
-from firmwright.lowering.extensions import Extension, extended
+from firmwright.targets.custom_strategies import Extension, extended
 
 from .pooling import MIX, pooling
 

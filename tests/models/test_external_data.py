@@ -11,8 +11,12 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.external_data_helper import convert_model_to_external_data
 
 from firmwright.errors import UserError
-from firmwright.models.external_data import embedded, external_files, external_locations
-from firmwright.models.onnx import import_model
+from firmwright.models.onnx.external_data import (
+    embedded,
+    external_files,
+    external_locations,
+)
+from firmwright.models.onnx.importer import import_model
 
 WEIGHTS = np.arange(4, dtype="float32")
 

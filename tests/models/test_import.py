@@ -10,10 +10,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from firmwright.data.fetch import fetch_model
 from firmwright.errors import UserError
 from firmwright.models import format_of
-from firmwright.models.fetch import fetch_model
-from firmwright.models.onnx import import_model
+from firmwright.models.onnx.importer import import_model
 from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
@@ -152,7 +152,7 @@ def test_shape_arithmetic_is_done_at_build_time() -> None:
     import tvm
     from tvm import relax
 
-    from firmwright.transforms.rewriting import main_bindings, operator_name
+    from firmwright.ir.relax import main_bindings, operator_name
 
     builder = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType((2, 3), "float32"))
@@ -189,8 +189,8 @@ def test_operators_that_the_importer_brings_as_tir_join_regions_too() -> None:
 
 
 def test_gather_never_reads_outside_its_tensor() -> None:
+    from firmwright.ir.relax import main_bindings, operator_name
     from firmwright.transforms.bounded_take import bound_take
-    from firmwright.transforms.rewriting import main_bindings, operator_name
 
     data = model(
         [helper.make_node("Gather", ["x", "i"], ["y"], axis=1)],
@@ -204,7 +204,7 @@ def test_gather_never_reads_outside_its_tensor() -> None:
 
 
 def test_graph_that_onnx_runtime_refuses_is_judged_by_onnx_itself() -> None:
-    from firmwright.models.onnx import run_reference
+    from firmwright.models.onnx.importer import run_reference
 
     graph = helper.make_graph(
         [helper.make_node("Floor", ["x"], ["y"])],

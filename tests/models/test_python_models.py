@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from firmwright.custom.sources import source_files
 from firmwright.errors import UserError
-from firmwright.models.python_call import call_model
-from firmwright.models.python_source import source_files
-from firmwright.models.relax import import_model, run_reference
+from firmwright.models.relax.importer import import_model, run_reference
+from firmwright.models.relax.python_call import call_model
 
 NETWORK = """
     import tvm

@@ -6,11 +6,11 @@ import pytest
 import tvm
 from tvm import relax
 
-from firmwright.codegen.kernel import Kernel, Kernels, Parameter
 from firmwright.errors import UserError
-from firmwright.models.interface import ModelInterface, Tensor
+from firmwright.ir.kernels import Kernel, Kernels, Parameter
+from firmwright.ir.regions import COPY, Partition, Region
+from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.partition.memories import with_memories
-from firmwright.partition.regions import COPY, Partition, Region
 from firmwright.planning import Program, check_memory, make_plan
 from firmwright.targets import Context, Device
 from firmwright.targets.cpu import CPU

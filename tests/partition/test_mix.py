@@ -10,19 +10,19 @@ import pytest
 import tvm
 
 from firmwright.builder import Graph, random_array
-from firmwright.codegen.kernel import LoweredRegion
-from firmwright.models.python_call import portable_json
-from firmwright.models.relax import import_model
-from firmwright.partition import Partition, Region
-from firmwright.partition.explanation import Explanation, explain, summary_line, table
-from firmwright.partition.gate import failures
+from firmwright.ir.kernels import LoweredRegion
+from firmwright.ir.regions import Partition, Region
+from firmwright.ir.relax import main_bindings, operator_name
+from firmwright.models.relax.importer import import_model
+from firmwright.models.relax.python_call import portable_json
 from firmwright.partition.outline import partition_module
-from firmwright.partition.placement import Composite, Objection, Placement
 from firmwright.recipe import parse_target
+from firmwright.report.demands import failures
+from firmwright.report.explanation import Explanation, explain, summary_line, table
 from firmwright.targets import Context, Device, load_mix
+from firmwright.targets.placement import Composite, Objection, Placement
 from firmwright.toolchain import load_platform
 from firmwright.transforms import CANONICAL
-from firmwright.transforms.rewriting import main_bindings, operator_name
 
 DIANA = load_platform("diana")
 

@@ -7,12 +7,12 @@ import pytest
 import tvm
 from tvm import relax
 
-from firmwright.models.relax import import_model
-from firmwright.partition import Partition
+from firmwright.ir.regions import Partition
+from firmwright.models.relax.importer import import_model
 from firmwright.partition.outline import partition_module
-from firmwright.partition.values import leading_to, tensor_values
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
+from firmwright.targets.tidl.values import leading_to, tensor_values
 from firmwright.toolchain import load_platform
 
 GIVEN = np.array([[-2.5, -1.0, 0.0, 3.0]], "float32")

@@ -12,8 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
 
 from firmwright.errors import UserError
-from firmwright.models import ModelInterface
-from firmwright.models.onnx import import_model
+from firmwright.ir.tensors import ModelInterface
+from firmwright.models.onnx.importer import import_model
 from firmwright.planning import MemoryUse
 from firmwright.planning.batch import batched_interface, largest_tensor
 from firmwright.planning.batch_axis import with_batch

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from firmwright.codegen.kernel import Kernel, Kernels, Parameter
 from firmwright.errors import UserError
-from firmwright.models.interface import ModelInterface
-from firmwright.partition.regions import Partition
+from firmwright.ir.kernels import Kernel, Kernels, Parameter
+from firmwright.ir.regions import Partition
+from firmwright.ir.tensors import ModelInterface
 from firmwright.planning import MemoryUse, Plan, Program, check_memory, memory_uses
 from firmwright.toolchain import load_platform
 

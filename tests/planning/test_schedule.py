@@ -7,9 +7,9 @@ from collections import defaultdict
 
 import pytest
 
-from firmwright.codegen.kernel import Cycles, Kernel, Kernels, Parameter
-from firmwright.models.interface import Tensor
-from firmwright.partition.regions import Partition, Region
+from firmwright.ir.kernels import Cycles, Kernel, Kernels, Parameter
+from firmwright.ir.regions import Partition, Region
+from firmwright.ir.tensors import Tensor
 from firmwright.planning.plan import Plan, make_plan, view_roots
 from firmwright.planning.schedule import Wait, schedule
 

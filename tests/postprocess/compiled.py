@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from firmwright.codegen.project import byte_values, ports
 from firmwright.codegen.templates import environment, render
-from firmwright.models import Tensor
-from firmwright.models.interface import BatchLayout
+from firmwright.ir.tensors import BatchLayout, Tensor
 from firmwright.postprocess.boxes import Box
 from firmwright.postprocess.detector import Detector, fit_detector
+from firmwright.project.write import byte_values, ports
 from firmwright.recipe.postprocess import BoxCode, Classes, Confidence, Detection, Head
 from firmwright.verify.protocol import BOX
 

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from firmwright.models import Tensor
-from firmwright.models.interface import BatchLayout
+from firmwright.ir.tensors import BatchLayout, Tensor
 from firmwright.postprocess.boxes import Box
 from firmwright.postprocess.detector import ENCODINGS, Detector, fit_detector
 from firmwright.postprocess.reference import detect

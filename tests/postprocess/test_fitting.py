@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from firmwright.errors import UserError
-from firmwright.models import Tensor
+from firmwright.ir.tensors import Tensor
 from firmwright.postprocess.detector import fit_detector
 from firmwright.recipe.postprocess import Confidence, Detection, Head
 

@@ -52,22 +52,19 @@ def test_recipe_page_is_fresh() -> None:
 
 
 def test_published_schemas_are_fresh() -> None:
-    from firmwright import lock
-    from firmwright.bundle import manifest
-    from firmwright.partition import explanation
+    from firmwright.recipe import lock
+    from firmwright.report import explanation, manifest
 
     for module, name in ((manifest, "manifest"), (explanation, "explanation"), (lock, "lock")):
         stored = files(module.__package__ or "").joinpath(f"{name}.schema.json").read_text()
         assert json.loads(stored) == module.published_schema()
 
 
-def test_every_package_is_in_the_wheel() -> None:
-    source = {
-        ".".join(p.parent.relative_to(ROOT / "src").parts)
-        for p in (ROOT / "src").rglob("__init__.py")
-    }
-    mapped = set(PROJECT["tool"]["setuptools"]["package-dir"]) - {""}
-    assert set(PROJECT["tool"]["setuptools"]["packages"]) == source | mapped
+def test_data_folders_are_packages_of_the_wheel() -> None:
+    for name in ("recipes", "tasks", "templates", "toolchains"):
+        link = ROOT / "src" / "firmwright" / name
+        assert link.is_symlink() and link.resolve() == ROOT / name
+        assert (ROOT / name / "__init__.py").is_file()
 
 
 @pytest.mark.parametrize("name", ["constraints.txt", "constraints-test.txt"])

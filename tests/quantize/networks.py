@@ -9,8 +9,9 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from firmwright.models import Tensor
-from firmwright.quantize.graph import INT16_OPSET, PER_CHANNEL_OPSET, prepared
+from firmwright.ir.tensors import Tensor
+from firmwright.models.onnx.export import INT16_OPSET, PER_CHANNEL_OPSET
+from firmwright.quantize.graph import prepared
 from firmwright.recipe.quantization import QuantizeOptions
 
 Array = npt.NDArray[Any]

@@ -230,7 +230,7 @@ def test_same_bytes_every_time() -> None:
 
 
 def test_grids_reach_the_interface() -> None:
-    from firmwright.models.onnx import import_model
+    from firmwright.models.onnx.importer import import_model
 
     model = quantised(options(io="integer"))
     grids = without_float_io(model)

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from firmwright.quantize.equalisation import equalised, find_pairs
+from firmwright.quantize.equalization import equalised, find_pairs
 from firmwright.quantize.graph import evaluate
 
 from .networks import graph_of, ready, residual_network, samples

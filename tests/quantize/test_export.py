@@ -12,8 +12,8 @@ import tvm
 from tvm import relax
 
 from firmwright.errors import UserError
-from firmwright.models import ModelInterface, Tensor
-from firmwright.quantize.export import exported
+from firmwright.ir.tensors import ModelInterface, Tensor
+from firmwright.models.onnx.export import exported
 from firmwright.quantize.graph import evaluate
 
 SHAPE = (1, 6, 5, 4)

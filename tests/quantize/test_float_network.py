@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from firmwright.models.onnx import import_model
+from firmwright.models.onnx.importer import import_model
 from firmwright.quantize.calibration import calibrate
 from firmwright.quantize.engine import quantize
 from firmwright.quantize.float_network import compare_with_float

@@ -7,11 +7,11 @@ import onnx
 import pytest
 
 from firmwright.errors import UserError
-from firmwright.models import onnx as importer
+from firmwright.models.onnx import importer
+from firmwright.models.onnx.export import PER_CHANNEL_OPSET, exported
 from firmwright.quantize.calibration import calibrate
 from firmwright.quantize.engine import quantize
-from firmwright.quantize.export import exported
-from firmwright.quantize.graph import PER_CHANNEL_OPSET, evaluate, prepared
+from firmwright.quantize.graph import evaluate, prepared
 from firmwright.quantize.integer_io import with_grids, without_float_io
 from firmwright.quantize.restore import Restored, is_quantised, restored
 from firmwright.quantize.stated_ranges import stated_distributions

@@ -13,14 +13,14 @@ from onnx import helper
 from tvm import relax
 
 from firmwright.errors import UserError
-from firmwright.models import ModelInterface
-from firmwright.models import onnx as importer
+from firmwright.ir.relax import main_bindings, operator_name
+from firmwright.ir.tensors import ModelInterface
+from firmwright.models.onnx import importer
 from firmwright.quantize.calibration import calibrate
 from firmwright.quantize.engine import quantize
 from firmwright.quantize.graph import evaluate
 from firmwright.quantize.integer_io import with_grids, without_float_io
 from firmwright.quantize.shift_arithmetic import shift_arithmetic, shift_network
-from firmwright.transforms.rewriting import main_bindings, operator_name
 from firmwright.verify.samples import random_samples
 
 from ..targets.firmware import run_generated

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from firmwright.recipe import Catalogue, KnownDevice
-from firmwright.recipe.device_options import Numbers
+from firmwright.targets.device_options import Numbers
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from firmwright.documents import Document, load_document
+from firmwright.documents.document import Document, load_document
 from firmwright.errors import DiagnosticError
 
 ANYTHING: Mapping[str, Any] = {}

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from firmwright.codegen.crossings import cores_of
-from firmwright.codegen.kernel import Kernels
-from firmwright.codegen.project import Network, write_project
 from firmwright.emulator import run_firmware
 from firmwright.emulator.execution import Execution
-from firmwright.models import FORMATS, tflite
+from firmwright.ir.kernels import Kernels
+from firmwright.models import FORMATS
+from firmwright.models.tflite import importer as tflite
 from firmwright.partition.outline import partition_module
 from firmwright.planning import make_plan
+from firmwright.project.crossings import cores_of
+from firmwright.project.write import Network, write_project
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
 from firmwright.toolchain import (

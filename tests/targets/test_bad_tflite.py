@@ -13,7 +13,7 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 
 from firmwright.errors import UserError
-from firmwright.models import tflite
+from firmwright.models.tflite import importer as tflite
 
 from .firmware import assert_exact, lowered
 from .tflite_models import ModelBuilder, Quantisation

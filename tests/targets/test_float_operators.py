@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from firmwright.codegen.project import write_project
 from firmwright.planning import make_plan
+from firmwright.project.write import write_project
 from firmwright.toolchain import Build, load_platform, load_toolchain
 
 from .firmware import lowered

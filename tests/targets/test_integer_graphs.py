@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from firmwright.builder import Graph, random_array
-from firmwright.models.python_call import portable_json
-from firmwright.models.relax import run_reference
+from firmwright.models.relax.importer import run_reference
+from firmwright.models.relax.python_call import portable_json
 
 from .firmware import run_generated
 

@@ -11,11 +11,11 @@ import tvm
 from firmwright.errors import DiagnosticError, UserError
 from firmwright.recipe import Catalogue, KnownDevice, load_recipe
 from firmwright.targets import Context
-from firmwright.targets.own import load_own_target
+from firmwright.targets.custom import load_own_target
 from firmwright.toolchain import load_platform
 
 NPU = """\
-from firmwright.partition.placement import Placement
+from firmwright.targets.placement import Placement
 from firmwright.targets import Target
 
 
@@ -32,7 +32,7 @@ class NPU(Target):
     def lower(self, region, module, context):
         return 1 / 0
 """
-HELPER = "from firmwright.partition.placement import Placement\n\nplacement = Placement\n"
+HELPER = "from firmwright.targets.placement import Placement\n\nplacement = Placement\n"
 CATALOGUE = Catalogue((), (), {"c": KnownDevice({}, general=True)}, {}, {})
 CONTEXT = Context(load_platform("host"), "onnx", {})
 RECIPE = """\

@@ -302,7 +302,7 @@ def test_unknown_operator_is_named() -> None:
 
 
 def test_without_torch_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "firmwright.models.pytorch", raising=False)
+    monkeypatch.delitem(sys.modules, "firmwright.models.pytorch.importer", raising=False)
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(
         UserError, match=r"needs the package torch: pip install 'firmwright\[torch\]'"

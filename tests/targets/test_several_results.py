@@ -17,8 +17,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from firmwright.errors import UserError
-from firmwright.models import tflite
-from firmwright.models.onnx import import_model, run_reference
+from firmwright.models.onnx.importer import import_model, run_reference
+from firmwright.models.tflite import importer as tflite
 from firmwright.toolchain.build import SANITISERS
 
 from .firmware import Sample, lowered, random_samples, run_generated

@@ -18,8 +18,8 @@ import tvm
 from onnx.reference import ReferenceEvaluator
 
 from firmwright.errors import UserError
-from firmwright.models import onnx as onnx_importer
-from firmwright.models import relax as relax_importer
+from firmwright.models.onnx import importer as onnx_importer
+from firmwright.models.relax import importer as relax_importer
 from firmwright.toolchain.build import SANITISERS
 
 from .firmware import SANITIZERS, lowered, run_generated

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from firmwright.models import tflite
+from firmwright.models.tflite import importer as tflite
 from firmwright.toolchain.build import SANITISERS
 
 from .firmware import Outputs, lowered, random_samples, run_generated

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from firmwright.models import tflite
+from firmwright.models.tflite import importer as tflite
 
 from .firmware import Sample, lowered, random_samples, run_generated
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from firmwright.errors import UserError
-from firmwright.models import tflite
+from firmwright.models.tflite import importer as tflite
 from firmwright.toolchain.build import SANITISERS
 
 from .firmware import lowered, random_samples, run_generated

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from firmwright.models import tflite
+from firmwright.models.tflite import importer as tflite
 
 from .tflite_models import ModelBuilder, Quantisation
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from firmwright.documents import load_document
+from firmwright.documents.document import load_document
 from firmwright.errors import DiagnosticError, UserError
 from firmwright.toolchain import (
     Memory,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from firmwright.errors import UserError
-from firmwright.tasks.compilers import identity
+from firmwright.pipeline.compilers import identity
 from firmwright.toolchain import (
     compile_module,
     find_compiler,

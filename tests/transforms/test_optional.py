@@ -12,9 +12,9 @@ import pytest
 import tvm
 from tvm import relax
 
-from firmwright.models.relax import run_reference
+from firmwright.ir.relax import main_bindings, operator_name
+from firmwright.models.relax.importer import run_reference
 from firmwright.transforms.optional import OPTIONAL, rewritten
-from firmwright.transforms.rewriting import main_bindings, operator_name
 
 RANDOM = np.random.default_rng(7)
 Build = Callable[[relax.Var], relax.Expr]

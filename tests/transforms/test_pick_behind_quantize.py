@@ -10,10 +10,10 @@ import pytest
 import tvm
 from tvm import relax
 
-from firmwright.models.relax import run_reference
+from firmwright.ir.relax import dtype_of, main_bindings, operator_name
+from firmwright.models.relax.importer import run_reference
 from firmwright.transforms.layout_on_integers import keep_layout_on_integers
 from firmwright.transforms.optional import rewritten
-from firmwright.transforms.rewriting import dtype_of, main_bindings, operator_name
 
 op = relax.op
 RANDOM = np.random.default_rng(5)

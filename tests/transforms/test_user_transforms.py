@@ -9,13 +9,13 @@ import tvm
 from tvm import relax
 
 from firmwright.errors import UserError
-from firmwright.transforms.rewriting import main_bindings, operator_name
-from firmwright.transforms.user_transforms import apply_user_transform
+from firmwright.ir.relax import main_bindings, operator_name
+from firmwright.targets.custom_transforms import apply_user_transform
 
 OWN = """\
 import tvm
 from tvm import relax
-from firmwright.transforms.rewriting import operator_name, rewrite_calls
+from firmwright.ir.relax import operator_name, rewrite_calls
 
 def square(module):
     def rewrite(builder, call):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from firmwright.errors import UserError
-from firmwright.models import Tensor
+from firmwright.ir.tensors import Tensor
 from firmwright.recipe import Tolerance
 from firmwright.verify.compare import compare
 from firmwright.verify.protocol import decode_outputs, encode_samples

@@ -12,13 +12,13 @@ import pytest
 import tvm
 
 from firmwright.builder import Graph
-from firmwright.codegen.kernel import Kernels
-from firmwright.codegen.project import Network
 from firmwright.errors import UserError
-from firmwright.models import relax
-from firmwright.models.interface import BatchLayout
+from firmwright.ir.kernels import Kernels
+from firmwright.ir.tensors import BatchLayout
+from firmwright.models.relax import importer as relax
 from firmwright.partition.outline import partition_module
 from firmwright.planning import make_plan
+from firmwright.project.write import Network
 from firmwright.recipe.target import parse_target
 from firmwright.targets import load_mix
 from firmwright.toolchain import Platform, load_platform

@@ -17,7 +17,7 @@ import tvm
 from PIL import Image
 from tvm import relax
 
-from firmwright.models.fetch import from_mirror
+from firmwright.data.fetch import from_mirror
 
 Array = npt.NDArray[Any]
 EPSILON = 1e-5

@@ -12,7 +12,7 @@ import tvm
 from tvm import relax
 
 from firmwright.errors import UserError, first_line
-from firmwright.transforms.rewriting import dtype_of, static_shape
+from firmwright.ir.relax import dtype_of, static_shape
 
 Array = npt.NDArray[Any]
 Pair = tuple[int, int]

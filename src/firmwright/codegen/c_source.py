@@ -20,9 +20,9 @@ from tvm.s_tir import transform as schedulable
 from tvm.tirx import transform as lowered
 from tvm_ffi import structural_map
 
-from firmwright.codegen.kernel import LibraryFunction
 from firmwright.codegen.library_calls import marked, written
-from firmwright.models.interface import ELEMENT_BYTES
+from firmwright.ir.kernels import LibraryFunction
+from firmwright.ir.tensors import ELEMENT_BYTES
 
 LARGEST_LOCAL = 64
 """Bytes of a temporary that may live on the stack; larger ones are scratch in the arena."""

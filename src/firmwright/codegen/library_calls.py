@@ -16,7 +16,7 @@ import tvm
 from tvm import tirx
 from tvm_ffi import structural_map
 
-from firmwright.codegen.kernel import LibraryFunction
+from firmwright.ir.kernels import LibraryFunction
 
 MARK = "LIBRARY_CALL_"
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from firmwright.errors import UserError
-from firmwright.models import Tensor
+from firmwright.ir.tensors import Tensor
 
 Array = npt.NDArray[Any]
 

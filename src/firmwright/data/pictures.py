@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from firmwright.data.sources import Preprocess
 from firmwright.errors import UserError, first_line
-from firmwright.models import Tensor
+from firmwright.ir.tensors import Tensor
 
 if TYPE_CHECKING:
     from PIL import Image

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
+from firmwright.custom.code import user_function
 from firmwright.data.arrays import Array, checked, load_npy, load_npz, load_raw
-from firmwright.data.fetched import fetched_file
+from firmwright.data.fetch import fetched_file
 from firmwright.data.pictures import read_picture
 from firmwright.data.sources import Preprocess, Source, expanded
 from firmwright.errors import UserError, did_you_mean
-from firmwright.models import Tensor
-from firmwright.user_code import user_function
+from firmwright.ir.tensors import Tensor
 
 Sample = Mapping[str, Array]
 

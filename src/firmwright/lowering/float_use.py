@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 
 from tvm import relax
 
-from firmwright.codegen.kernel import FloatOperator
+from firmwright.ir.kernels import FloatOperator
+from firmwright.ir.operators import short_name
+from firmwright.ir.regions import Region
+from firmwright.ir.relax import operator_name, read_variables
+from firmwright.ir.tensors import is_source_name
 from firmwright.lowering.quantised import Quantised, Value
-from firmwright.models.interface import is_source_name
-from firmwright.partition.grouping import read_variables
-from firmwright.partition.operators import short_name
-from firmwright.partition.regions import Region
-from firmwright.transforms.rewriting import operator_name
 
 CONVERSIONS = frozenset({"relax.quantize", "relax.dequantize"})
 

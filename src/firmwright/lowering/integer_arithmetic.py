@@ -19,6 +19,8 @@ import tvm
 from tvm import relax, te, tirx
 
 from firmwright.codegen.names import c_identifier
+from firmwright.ir.regions import Region
+from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name, static_shape
 from firmwright.lowering.float_use import ArithmeticUse, FloatUse
 from firmwright.lowering.quantised import (
     LARGEST_INT32,
@@ -34,14 +36,6 @@ from firmwright.lowering.quantised import (
     smallest_integer,
 )
 from firmwright.lowering.rounding import Rounding
-from firmwright.partition.regions import Region
-from firmwright.transforms.rewriting import (
-    Constant,
-    constant_array,
-    dtype_of,
-    operator_name,
-    static_shape,
-)
 
 COMMUTING = frozenset(
     f"relax.{n}"

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import tvm
 from tvm import relax
 
-from firmwright.models.interface import ELEMENT_BYTES
-from firmwright.transforms.rewriting import Constant, constant_array, dtype_of, static_shape
+from firmwright.ir.relax import Constant, constant_array, dtype_of, static_shape
+from firmwright.ir.tensors import ELEMENT_BYTES
 
 LARGEST_INT32 = 2**31
 

@@ -18,11 +18,14 @@ from tvm_ffi import structural_map
 
 from firmwright.codegen.c_library import unknown_functions
 from firmwright.codegen.c_source import CFunction, c_function
-from firmwright.codegen.kernel import Kernel, LoweredRegion, Parameter
 from firmwright.errors import UserError, first_line
-from firmwright.lowering import selection
+from firmwright.ir.kernels import Kernel, LoweredRegion, Parameter
+from firmwright.ir.operators import short_name
+from firmwright.ir.regions import Region
+from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name, static_shape
 from firmwright.lowering.float_use import ArithmeticUse
 from firmwright.lowering.integer_arithmetic import with_integer_arithmetic
+from firmwright.lowering.kernels import selection
 from firmwright.lowering.library_call import with_open_calls
 from firmwright.lowering.rounding import OnnxRounding, Rounding
 from firmwright.lowering.schedule import Scheduled, schedule_region
@@ -30,15 +33,6 @@ from firmwright.lowering.sixteen_bit_floats import stored_bits, with_stored_bits
 from firmwright.lowering.strategies import Legalization, Scheduler, Strategy
 from firmwright.lowering.tflite_rounding import TfliteRounding
 from firmwright.lowering.wrapped_integers import with_wrapping_casts
-from firmwright.partition.operators import short_name
-from firmwright.partition.regions import Region
-from firmwright.transforms.rewriting import (
-    Constant,
-    constant_array,
-    dtype_of,
-    operator_name,
-    static_shape,
-)
 
 ROLES = {("int8", True): "weights", ("uint8", True): "weights", ("float32", True): "weights",
          ("int32", False): "bias", ("float32", False): "scales"}  # fmt: skip

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from tvm import relax, te, tirx
 
+from firmwright.ir.relax import dtype_of
 from firmwright.lowering.fixed_point import (
     Factors,
     Integer,
@@ -19,7 +20,6 @@ from firmwright.lowering.fixed_point import (
     ties_of,
 )
 from firmwright.lowering.quantised import PRODUCT_OF_STACKS, Grid, Quantised
-from firmwright.transforms.rewriting import dtype_of
 
 if TYPE_CHECKING:
     from firmwright.lowering.integer_arithmetic import IntegerArithmetic

@@ -9,10 +9,10 @@ import numpy.typing as npt
 import tvm
 from tvm import relax
 
-from firmwright.lowering.moves import quantize_before_moving
+from firmwright.lowering.kernels.moves import quantize_before_moving
+from firmwright.lowering.kernels.tables import function_table
 from firmwright.lowering.quantised import Grid, Nearest, Quantised
 from firmwright.lowering.requantization import quantize_real
-from firmwright.lowering.tables import function_table
 
 if TYPE_CHECKING:
     from firmwright.lowering.integer_arithmetic import IntegerArithmetic

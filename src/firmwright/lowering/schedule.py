@@ -11,7 +11,7 @@ from tvm.s_tir import Schedule
 from tvm.s_tir.schedule import SBlockRV, ScheduleError
 from tvm_ffi import structural_walk
 
-from firmwright.codegen.kernel import Cycles
+from firmwright.ir.kernels import Cycles
 
 SPATIAL = 0
 WRAPPED = "wrapped_"

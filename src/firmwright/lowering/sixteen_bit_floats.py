@@ -13,7 +13,7 @@ import tvm
 from tvm import tirx
 from tvm_ffi import structural_map, structural_walk
 
-from firmwright.models.interface import SIXTEEN_BIT_FLOATS
+from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
 
 
 def stored_bits(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -16,8 +16,8 @@ from tvm import relax, tirx
 from tvm.s_tir import Schedule
 
 from firmwright.errors import UserError
+from firmwright.ir.relax import operator_name
 from firmwright.lowering.schedule import Scheduled
-from firmwright.transforms.rewriting import operator_name
 
 Condition = Callable[[tvm.ir.Call], bool]
 """Tells whether a strategy is for this call; its shapes, types and attributes are known."""

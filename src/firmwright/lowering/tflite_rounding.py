@@ -10,7 +10,8 @@ import numpy.typing as npt
 import tvm
 from tvm import relax
 
-from firmwright.lowering.activations import (
+from firmwright.ir.relax import operator_name
+from firmwright.lowering.kernels.activations import (
     absolute,
     exponential,
     gelu,
@@ -20,23 +21,22 @@ from firmwright.lowering.activations import (
     logarithm,
     reciprocal_root,
 )
-from firmwright.lowering.comparison import COMPARISONS, compare
-from firmwright.lowering.elementwise import (
+from firmwright.lowering.kernels.comparison import COMPARISONS, compare
+from firmwright.lowering.kernels.elementwise import (
     add,
     multiply,
     prelu,
     squared_difference,
     subtract,
 )
-from firmwright.lowering.interpolation import hyperbolic_tangent, logistic
-from firmwright.lowering.moves import quantize_before_moving
-from firmwright.lowering.pooling import average_pool, mean, total
+from firmwright.lowering.kernels.interpolation import hyperbolic_tangent, logistic
+from firmwright.lowering.kernels.moves import quantize_before_moving
+from firmwright.lowering.kernels.pooling import average_pool, mean, total
+from firmwright.lowering.kernels.resize import resize_bilinear
+from firmwright.lowering.kernels.softmax import softmax
+from firmwright.lowering.kernels.tables import concatenation, function_table, half_away
 from firmwright.lowering.quantised import Grid, Nearest, Quantised
 from firmwright.lowering.requantization import quantize_real, requantize
-from firmwright.lowering.resize import resize_bilinear
-from firmwright.lowering.softmax import softmax
-from firmwright.lowering.tables import concatenation, function_table, half_away
-from firmwright.transforms.rewriting import operator_name
 
 if TYPE_CHECKING:
     from firmwright.lowering.integer_arithmetic import IntegerArithmetic

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from firmwright.errors import UserError, did_you_mean
-from firmwright.models.interface import ModelInterface
+from firmwright.ir.tensors import ModelInterface
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,10 +70,10 @@ class Format:
 FORMATS = {
     f.name: f
     for f in (
-        Format("onnx", (".onnx",), "firmwright.models.onnx"),
-        Format("tflite", (".tflite", ".lite"), "firmwright.models.tflite"),
-        Format("pt2", (".pt2",), "firmwright.models.pytorch", "torch"),
-        Format("relax", (), "firmwright.models.relax"),
+        Format("onnx", (".onnx",), "firmwright.models.onnx.importer"),
+        Format("tflite", (".tflite", ".lite"), "firmwright.models.tflite.importer"),
+        Format("pt2", (".pt2",), "firmwright.models.pytorch.importer", "torch"),
+        Format("relax", (), "firmwright.models.relax.importer"),
     )
 }
 

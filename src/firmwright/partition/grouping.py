@@ -12,13 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import tvm
 from tvm import relax
 
-from firmwright.models.interface import ELEMENT_BYTES
-from firmwright.partition.operators import CHEAP, Kind
-from firmwright.partition.placement import Composite
-from firmwright.transforms.rewriting import dtype_of, operator_name, static_shape
+from firmwright.ir.operators import CHEAP, Kind
+from firmwright.ir.relax import dtype_of, operator_name, read_variables, static_shape
+from firmwright.ir.tensors import ELEMENT_BYTES
+from firmwright.targets.placement import Composite
 
 LARGEST_GROUP = 64
 """Operators: TVM walks a fused function's expressions by recursion and schedules its blocks in
@@ -130,19 +129,6 @@ def in_order(bindings: list[relax.VarBinding], group_of: Mapping[relax.Var, Grou
         ordered.append(waiting.pop(ready))
         done.add(id(ordered[-1]))
     return ordered
-
-
-def read_variables(value: relax.Expr) -> list[relax.Var]:
-    """Return the variables that a value reads, also those inside tuples, with repetitions."""
-    if isinstance(value, relax.Var):
-        return [value]
-    if isinstance(value, relax.Tuple):
-        return [v for f in value.fields for v in read_variables(f)]
-    if isinstance(value, tvm.ir.Call):
-        return [v for a in value.args for v in read_variables(a)]
-    if isinstance(value, relax.TupleGetItem):
-        return read_variables(value.tuple_value)
-    return []
 
 
 def may_merge(group: Group, producer: Group, binding: relax.VarBinding, own: Kind) -> bool:

@@ -12,37 +12,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Protocol
 
 import tvm
 from tvm import relax
 
 from firmwright.errors import UserError
-from firmwright.models.interface import ModelInterface, Storage, Tensor
+from firmwright.ir.regions import Partition, Region, moving_region
+from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.partition.min_cut import UNCUTTABLE, Node, source_side
-from firmwright.partition.regions import Partition, Region, moving_region
-
-TRANSFORM = "layout_transform"
-"""The anchor of regions that only change a tensor's layout."""
+from firmwright.targets.layout import TRANSFORM, Layout
 
 DEVICE, PLAIN = "the device's layout", "the plain layout"
-
-
-class Layout(Protocol):
-    """How tensors lie in memory that a device reads and writes; its functions return tuples."""
-
-    @property
-    def transforms(self) -> bool:
-        """Whether tensors may change their layout inside the network."""
-
-    def storage(self, shape: tuple[int, ...]) -> Storage:
-        """Return how a tensor of this shape lies in memory."""
-
-    def carried(self, function: relax.Function) -> relax.Function | None:
-        """Return a region's function on tensors in this layout; None where it needs plain ones."""
-
-    def transform(self, shape: tuple[int, ...], dtype: str, inward: bool) -> relax.Function:
-        """Return the function from the plain layout to this one, or back."""
 
 
 def with_layout(

@@ -15,8 +15,8 @@ from dataclasses import replace
 import tvm
 from tvm import relax
 
-from firmwright.models.interface import Tensor
-from firmwright.partition.regions import COPY, RAM, Partition, Region, moving_region
+from firmwright.ir.regions import COPY, RAM, Partition, Region, moving_region
+from firmwright.ir.tensors import Tensor
 from firmwright.targets import Device
 
 Reach = Mapping[str, Sequence[str]]

@@ -8,11 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import tvm
 from tvm import relax
 
-from firmwright.models.interface import ModelInterface, Tensor, is_source_name
-from firmwright.partition.grouping import Group, group_operators, read_variables
-from firmwright.partition.layouts import with_layout
-from firmwright.partition.memories import with_memories
-from firmwright.partition.operators import (
+from firmwright.ir.operators import (
     ELEMENTWISE,
     LAYOUT,
     RESHAPES,
@@ -21,18 +17,23 @@ from firmwright.partition.operators import (
     multiply_accumulates,
     short_name,
 )
-from firmwright.partition.placement import ask_devices
-from firmwright.partition.regions import Partition, Region
-from firmwright.partition.uncompilable import refuse_uncompilable
-from firmwright.targets import Device
-from firmwright.transforms.rewriting import (
-    Constant,
+from firmwright.ir.regions import Partition, Region
+from firmwright.ir.relax import (
     dtype_of,
     main_bindings,
     operator_name,
+    read_variables,
     rename_variables,
+    returned_variables,
     static_shape,
 )
+from firmwright.ir.tensors import ModelInterface, Tensor, is_source_name
+from firmwright.partition.grouping import Group, group_operators
+from firmwright.partition.layouts import with_layout
+from firmwright.partition.memories import with_memories
+from firmwright.partition.uncompilable import refuse_uncompilable
+from firmwright.targets import Device
+from firmwright.targets.placement import ask_devices
 
 FINISHING = frozenset(
     f"relax.{name}" for name in ("quantize", "dequantize", "right_shift", "clip", "astype")
@@ -141,26 +142,6 @@ def graph_of(module: tvm.IRModule) -> tuple[list[relax.VarBinding], list[relax.V
     bindings = main_bindings(module)
     outputs, constants = returned_variables(module["main"], bindings)
     return [*(b for b in bindings if computes(b.value)), *constants], outputs
-
-
-def returned_variables(
-    main: relax.Function, bindings: list[relax.VarBinding]
-) -> tuple[list[relax.Var], list[relax.VarBinding]]:
-    """Return the variables that ``main`` returns, one an output, and new ones for constants."""
-    values = {b.var: b.value for b in bindings}
-    result = main.body.body
-    result = values.get(result, result) if isinstance(result, relax.Var) else result
-    fields = list(result.fields) if isinstance(result, relax.Tuple) else [main.body.body]
-    outputs, constants = [], []
-    for field in fields:
-        value = field
-        while isinstance(values.get(value), relax.Var | Constant):
-            value = values[value]
-        if isinstance(value, Constant):
-            constants.append(relax.VarBinding(relax.Var("gv", value.ty), value))
-            value = constants[-1].var
-        outputs.append(value)
-    return outputs, constants
 
 
 def computes(value: relax.Expr) -> bool:

@@ -6,15 +6,15 @@ import tvm
 from tvm import relax
 
 from firmwright.errors import UserError
-from firmwright.models.interface import (
+from firmwright.ir.operators import same_kind, short_name
+from firmwright.ir.relax import operator_name
+from firmwright.ir.tensors import (
     ELEMENT_BYTES,
     LARGEST_TENSOR,
     ModelInterface,
     Tensor,
     is_source_name,
 )
-from firmwright.partition.operators import same_kind, short_name
-from firmwright.transforms.rewriting import operator_name
 
 
 def refuse_uncompilable(bindings: list[relax.VarBinding], interface: ModelInterface) -> None:

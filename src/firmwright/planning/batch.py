@@ -11,11 +11,11 @@ import tvm
 from tvm import relax
 
 from firmwright.errors import UserError
-from firmwright.models.interface import ELEMENT_BYTES, LARGEST_TENSOR, ModelInterface
+from firmwright.ir.relax import main_bindings, static_shape
+from firmwright.ir.tensors import ELEMENT_BYTES, LARGEST_TENSOR, ModelInterface
 from firmwright.partition.outline import with_output_names
 from firmwright.planning.batch_axis import with_batch
 from firmwright.planning.plan import MemoryUse
-from firmwright.transforms.rewriting import main_bindings, static_shape
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ import tvm
 from tvm import relax
 
 from firmwright.errors import UserError
-from firmwright.partition.operators import ELEMENTWISE, short_name
-from firmwright.transforms.rewriting import main_bindings, operator_name, static_shape
+from firmwright.ir.operators import ELEMENTWISE, short_name
+from firmwright.ir.relax import main_bindings, operator_name, static_shape
 
 
 @dataclass(frozen=True)

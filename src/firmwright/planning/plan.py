@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from firmwright.codegen.kernel import Kernels
 from firmwright.errors import UserError
-from firmwright.models.interface import ModelInterface, Tensor
-from firmwright.partition.regions import RAM, Partition
+from firmwright.ir.kernels import Kernels
+from firmwright.ir.regions import RAM, Partition
+from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.planning.arena import Lifetime, arena_bytes, lower_bound, place_buffers
 from firmwright.planning.schedule import Step, schedule
 from firmwright.toolchain import Platform

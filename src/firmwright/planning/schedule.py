@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from firmwright.codegen.kernel import Kernel, Kernels
-from firmwright.models.interface import Tensor
-from firmwright.partition.regions import Partition, Region
+from firmwright.ir.kernels import Kernel, Kernels
+from firmwright.ir.regions import Partition, Region
+from firmwright.ir.tensors import Tensor
 
 
 @dataclass(frozen=True)

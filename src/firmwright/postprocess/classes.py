@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from firmwright.data.fetched import fetched_file
+from firmwright.data.fetch import fetched_file
 from firmwright.data.samples import Place
 from firmwright.errors import UserError
 from firmwright.recipe.postprocess import Classes

@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import prod
 
 from firmwright.errors import UserError, did_you_mean
-from firmwright.models.interface import BatchLayout, Tensor
+from firmwright.ir.tensors import BatchLayout, Tensor
 from firmwright.recipe.postprocess import Detection, Head
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from firmwright.models import Tensor
+from firmwright.ir.tensors import Tensor
 from firmwright.postprocess.boxes import Box
 from firmwright.postprocess.detector import Detector, Grid
 from firmwright.recipe.postprocess import Confidence

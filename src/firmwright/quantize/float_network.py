@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 from firmwright.data.arrays import dequantised, on_grid
-from firmwright.models import ModelInterface
+from firmwright.ir.tensors import ModelInterface
 from firmwright.quantize.graph import evaluate, float_tensors
 from firmwright.quantize.record import RESULT_SUFFIX
 from firmwright.quantize.samples import Sample

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +14,12 @@ import onnxruntime
 from onnx import TensorProto
 
 from firmwright.errors import UserError, first_line
-from firmwright.models import Tensor
-from firmwright.models import onnx as importer
+from firmwright.ir.tensors import Tensor
+from firmwright.models.onnx import importer
+from firmwright.models.onnx.export import refuse_quantised
 from firmwright.quantize.samples import Sample
 
 Array = npt.NDArray[Any]
-
-PER_CHANNEL_OPSET = 13
-"""DequantizeLinear has an axis since this operator set."""
-INT16_OPSET = 21
-"""QuantizeLinear gives 16-bit integers since this operator set."""
-QUANTISERS = frozenset(("QuantizeLinear", "DequantizeLinear", "quantize", "dequantize"))
-"""ONNX's and Relax's names."""
 
 
 SIXTEEN_BITS = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
@@ -65,17 +59,6 @@ def prepared(data: bytes, inputs: Sequence[Tensor], opset: int) -> onnx.ModelPro
     del model.opset_import[:]
     model.opset_import.extend(kept)
     return model
-
-
-def refuse_quantised(operators: Iterable[str]) -> None:
-    """Raise UserError if any of the operators' types quantises or dequantises."""
-    found = sorted({kind for kind in operators if kind in QUANTISERS})
-    if found:
-        raise UserError(
-            f"quantize: the model is quantised already: it has {' and '.join(found)}; "
-            "leave the key out, start from the float model, or state `scheme: pow2` and "
-            "`arithmetic: shift`, which take its ranges and weights to other grids"
-        )
 
 
 def refuse_sixteen_bits(graph: onnx.GraphProto) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import onnx
 
-from firmwright.models import ModelInterface, Tensor
+from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.quantize.grids import IntegerGrid
 
 MOVING = ("Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze")

@@ -17,11 +17,8 @@ import tvm
 from tvm import relax
 
 from firmwright.errors import UserError
-from firmwright.models import ModelInterface, Tensor
-from firmwright.models.interface import is_source_name
-from firmwright.partition.operators import short_name
-from firmwright.quantize.ranges import Interval
-from firmwright.transforms.rewriting import (
+from firmwright.ir.operators import short_name
+from firmwright.ir.relax import (
     Constant,
     constant_array,
     dtype_of,
@@ -29,6 +26,8 @@ from firmwright.transforms.rewriting import (
     operator_name,
     static_shape,
 )
+from firmwright.ir.tensors import ModelInterface, Tensor, is_source_name
+from firmwright.quantize.ranges import Interval
 
 Array = npt.NDArray[Any]
 NOT_NEGATIVE = ("relax.nn.relu", "relax.nn.softmax", "relax.sigmoid")

@@ -20,10 +20,7 @@ import tvm
 from tvm import relax
 
 from firmwright.errors import UserError
-from firmwright.models import ModelInterface
-from firmwright.models import relax as relax_importer
-from firmwright.transforms import CANONICAL
-from firmwright.transforms.rewriting import (
+from firmwright.ir.relax import (
     Constant,
     constant_array,
     definition,
@@ -31,6 +28,9 @@ from firmwright.transforms.rewriting import (
     rewrite_calls,
     static_shape,
 )
+from firmwright.ir.tensors import ModelInterface
+from firmwright.models.relax import importer as relax_importer
+from firmwright.transforms import CANONICAL
 
 Array = npt.NDArray[Any]
 LOWEST, LARGEST = -128, 127

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from firmwright.recipe.catalogue import Catalogue, KnownDevice
-from firmwright.recipe.extensions import Library
+from firmwright.recipe.libraries import Library
 from firmwright.recipe.load import load_recipe
 from firmwright.recipe.recipe import (
     BatchRequest,
     DemoOptions,
-    DeviceSpec,
     InputShape,
     ModelSource,
     Recipe,
@@ -17,6 +16,7 @@ from firmwright.recipe.recipe import (
     TransformOptions,
 )
 from firmwright.recipe.target import parse_target
+from firmwright.targets import DeviceSpec
 
 __all__ = [
     "BatchRequest",

@@ -6,12 +6,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from firmwright.documents.schema_check import Finding, quoted
+from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import did_you_mean
-from firmwright.recipe.device_options import Values, shown, takes
-from firmwright.recipe.recipe import DeviceSpec, is_platform_file
+from firmwright.recipe.recipe import is_platform_file
 from firmwright.recipe.target import read_target
-from firmwright.schema_check import Finding, quoted
-from firmwright.yaml_text import Pointer
+from firmwright.targets import DeviceSpec
+from firmwright.targets.device_options import Values, shown, takes
 
 
 @dataclass(frozen=True)

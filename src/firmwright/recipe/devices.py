@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from firmwright.data.sources import module_file
+from firmwright.documents.schema_check import Finding, quoted
 from firmwright.errors import UserError
 from firmwright.recipe.catalogue import KnownDevice
-from firmwright.schema_check import Finding, quoted
-from firmwright.targets.own import load_own_target
+from firmwright.targets.custom import load_own_target
 
 
 def own_devices(

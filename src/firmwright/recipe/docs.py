@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from firmwright.schema_check import Schema, resolved
+from firmwright.documents.schema_check import Schema, resolved
 
 _PAGE = """\
 <!-- Generated from recipes/recipe.schema.json by `python -m firmwright.recipe.docs`. -->

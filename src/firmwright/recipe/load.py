@@ -13,19 +13,19 @@ from typing import Any
 
 from firmwright import __version__
 from firmwright.data.sources import WILDCARDS, module_file, normal_source
-from firmwright.documents import Document, check_document, read_bytes
+from firmwright.documents.document import Document, check_document, read_bytes
+from firmwright.documents.schema_check import Finding, findings, quoted
+from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import Diagnostic, DiagnosticError, did_you_mean
 from firmwright.models.formats import FORMATS, OTHER_SUFFIXES
 from firmwright.recipe.cache import cache_key, read_cached, write_cached
 from firmwright.recipe.catalogue import Catalogue, name_findings
 from firmwright.recipe.devices import own_devices
-from firmwright.recipe.extensions import extension_files, same_names
+from firmwright.recipe.libraries import extension_files, same_names
 from firmwright.recipe.postprocess import normal_detection
 from firmwright.recipe.quantization import calibration_findings, shift_findings
 from firmwright.recipe.recipe import Recipe, is_platform_file, plain_mix
 from firmwright.recipe.target import read_target
-from firmwright.schema_check import Finding, findings, quoted
-from firmwright.yaml_text import Pointer
 
 _OVERRIDES: Mapping[str, tuple[str, ...]] = {
     "platform": ("platform",),

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from firmwright.data.sources import Source
-from firmwright.schema_check import Finding
-from firmwright.yaml_text import Pointer
+from firmwright.documents.schema_check import Finding
+from firmwright.documents.yaml_text import Pointer
 
 Inputs = str | tuple[tuple[str, Source], ...]
 """Where samples are, as in ``run.inputs``: one file, or (input name, source) pairs."""

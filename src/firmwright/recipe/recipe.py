@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from firmwright.data.sources import portable_path, portable_source
-from firmwright.recipe.extensions import Library, portable_library
+from firmwright.recipe.libraries import Library, portable_library
 from firmwright.recipe.postprocess import Detection, portable_detection
 from firmwright.recipe.quantization import (
     EvaluateOptions,
@@ -23,6 +23,7 @@ from firmwright.recipe.quantization import (
     plain,
     read_inputs,
 )
+from firmwright.targets import DeviceSpec
 
 
 @dataclass(frozen=True)
@@ -47,18 +48,6 @@ class InputShape:
 
     name: str
     shape: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class DeviceSpec:
-    """One device of the target mix; options by name, values as text."""
-
-    name: str
-    options: tuple[tuple[str, str], ...] = ()
-
-    def __str__(self) -> str:
-        """Return the device in TVM's notation: ``soma_dory -layout_transform=0``."""
-        return " ".join([self.name, *(f"-{name}={value}" for name, value in self.options)])
 
 
 @dataclass(frozen=True)
@@ -283,7 +272,7 @@ def read_mix(data: Iterable[Mapping[str, Any]]) -> tuple[DeviceSpec, ...]:
 
 
 def lock_path(recipe: Path) -> Path:
-    """Return where a recipe's lock lies; see :mod:`firmwright.lock`."""
+    """Return where a recipe's lock lies; see :mod:`firmwright.recipe.lock`."""
     return recipe.with_suffix(".lock")
 
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from firmwright.documents.schema_check import Finding, quoted
+from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import UserError
-from firmwright.recipe.recipe import DeviceSpec
-from firmwright.schema_check import Finding, quoted
-from firmwright.yaml_text import Pointer
+from firmwright.targets import DeviceSpec
 
 _DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _OPTION = re.compile(r"--?([A-Za-z_][A-Za-z0-9_:-]*)=(\S+)")

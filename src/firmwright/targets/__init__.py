@@ -12,16 +12,27 @@ from typing import TYPE_CHECKING, Protocol, cast
 if TYPE_CHECKING:
     import tvm
 
-    from firmwright.codegen.kernel import LoweredRegion
+    from firmwright.ir.kernels import LoweredRegion
+    from firmwright.ir.regions import Region
     from firmwright.lowering.strategies import Strategy
-    from firmwright.partition.layouts import Layout
-    from firmwright.partition.placement import Placement
-    from firmwright.partition.regions import Region
-    from firmwright.recipe import DeviceSpec
-    from firmwright.recipe.device_options import Values
+    from firmwright.targets.device_options import Values
+    from firmwright.targets.layout import Layout
+    from firmwright.targets.placement import Placement
     from firmwright.toolchain import Platform
 
 GROUP = "firmwright.targets"
+
+
+@dataclass(frozen=True)
+class DeviceSpec:
+    """One device of the target mix; options by name, values as text."""
+
+    name: str
+    options: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        """Return the device in TVM's notation: ``soma_dory -layout_transform=0``."""
+        return " ".join([self.name, *(f"-{name}={value}" for name, value in self.options)])
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from firmwright.documents.schema_check import Finding
 from firmwright.errors import DiagnosticError, UserError, did_you_mean
-from firmwright.schema_check import Finding
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -60,7 +60,7 @@ class DescriptionKind:
         return schema
 
     def _load_file(self, path: str, relative_to: Path | None) -> dict[str, Any]:
-        from firmwright.documents import load_document
+        from firmwright.documents.document import load_document
 
         place = (relative_to or Path()) / path
         document = load_document(place, self.load_schema(), shown_as=path)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from firmwright.documents.schema_check import Finding
 from firmwright.errors import UserError, did_you_mean
-from firmwright.schema_check import Finding
 from firmwright.toolchain.descriptions import DescriptionKind
 from firmwright.toolchain.timing import Timing, read_timing
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
-from firmwright.transforms.rewriting import operator_name, rewrite_calls
+from firmwright.ir.relax import operator_name, rewrite_calls
 
 
 def bound_take(module: tvm.IRModule) -> tvm.IRModule:

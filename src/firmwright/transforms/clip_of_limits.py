@@ -5,13 +5,7 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
-from firmwright.transforms.rewriting import (
-    Constant,
-    constant_array,
-    definition,
-    operator_name,
-    rewrite_calls,
-)
+from firmwright.ir.relax import Constant, constant_array, definition, operator_name, rewrite_calls
 
 
 def convert_max_min_to_clip(module: tvm.IRModule) -> tvm.IRModule:

@@ -11,8 +11,7 @@ import numpy.typing as npt
 import tvm
 from tvm import relax
 
-from firmwright.transforms.pick_behind_quantize import pick_behind_quantize
-from firmwright.transforms.rewriting import (
+from firmwright.ir.relax import (
     Constant,
     constant_array,
     definition,
@@ -22,6 +21,7 @@ from firmwright.transforms.rewriting import (
     rewrite_bindings,
     rewrite_calls,
 )
+from firmwright.transforms.pick_behind_quantize import pick_behind_quantize
 
 CONV2D = "relax.nn.conv2d"
 

@@ -6,8 +6,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from firmwright.transforms.layout_of_constants import LAYOUT_OPERATORS
-from firmwright.transforms.rewriting import (
+from firmwright.ir.relax import (
     Constant,
     constant_array,
     definition,
@@ -16,6 +15,7 @@ from firmwright.transforms.rewriting import (
     operator_name,
     rewrite_calls,
 )
+from firmwright.transforms.layout_of_constants import LAYOUT_OPERATORS
 
 SELECTING = LAYOUT_OPERATORS | {"relax.strided_slice", "relax.nn.max_pool2d"}
 """Operators whose result elements are elements of their input (the grid's order is kept)."""

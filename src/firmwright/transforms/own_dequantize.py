@@ -6,7 +6,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from firmwright.transforms.rewriting import main_bindings, operator_name, tidied
+from firmwright.ir.relax import main_bindings, operator_name, tidied
 
 
 def give_each_consumer_its_dequantize(module: tvm.IRModule) -> tvm.IRModule:

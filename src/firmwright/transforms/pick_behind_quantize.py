@@ -11,7 +11,7 @@ from collections import Counter
 import tvm
 from tvm import relax
 
-from firmwright.transforms.rewriting import (
+from firmwright.ir.relax import (
     Constant,
     constant_array,
     definition,

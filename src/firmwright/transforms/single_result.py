@@ -8,7 +8,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from firmwright.transforms.rewriting import (
+from firmwright.ir.relax import (
     definition,
     main_bindings,
     operator_name,

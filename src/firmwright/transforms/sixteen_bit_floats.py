@@ -12,15 +12,9 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from firmwright.models.interface import SIXTEEN_BIT_FLOATS
+from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name, rewrite_calls
+from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
 from firmwright.transforms.layout_of_constants import LAYOUT_OPERATORS
-from firmwright.transforms.rewriting import (
-    Constant,
-    constant_array,
-    dtype_of,
-    operator_name,
-    rewrite_calls,
-)
 
 CALLS_OF_FUNCTIONS = frozenset({"relax.call_tir"})
 """Calls whose types are fixed by what they call."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import tvm
 from tvm import relax
 
-from firmwright.transforms.rewriting import (
+from firmwright.ir.relax import (
     Constant,
     constant_array,
     definition,

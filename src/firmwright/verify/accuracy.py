@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from firmwright.data.arrays import dequantised
-from firmwright.models import ModelInterface
+from firmwright.ir.tensors import ModelInterface
 from firmwright.recipe.quantization import Thresholds
 from firmwright.verify.boxes import BoxAccuracy, Outputs
 

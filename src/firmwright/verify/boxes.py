@@ -11,7 +11,7 @@ import msgspec
 import numpy.typing as npt
 
 from firmwright.errors import UserError, did_you_mean
-from firmwright.models import ModelInterface
+from firmwright.ir.tensors import ModelInterface
 from firmwright.postprocess.average_precision import mean_average_precision
 from firmwright.postprocess.boxes import Box, match_boxes
 from firmwright.postprocess.detector import Detector, fit_detector

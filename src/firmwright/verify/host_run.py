@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy.typing as npt
 
-from firmwright.codegen.libraries import ARCHIVES
-from firmwright.codegen.project import Network, write_project
 from firmwright.emulator import run_firmware
-from firmwright.models.interface import BatchLayout
+from firmwright.ir.tensors import BatchLayout
+from firmwright.project.libraries import ARCHIVES
+from firmwright.project.write import Network, write_project
 from firmwright.toolchain import (
     Platform,
     compile_object,

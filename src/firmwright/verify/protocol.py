@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from firmwright.errors import UserError
-from firmwright.models import Tensor
-from firmwright.models.storage import restored, stored
+from firmwright.ir.storage import restored, stored
+from firmwright.ir.tensors import Tensor
 from firmwright.postprocess.boxes import Box
 from firmwright.verify.samples import Sample
 

@@ -11,7 +11,7 @@ from firmwright.data import DataFile, Source
 from firmwright.data.arrays import dequantised, on_grid
 from firmwright.data.samples import Column, Place, Sample, read_samples
 from firmwright.errors import UserError
-from firmwright.models import Tensor
+from firmwright.ir.tensors import Tensor
 
 __all__ = ["Sample", "as_samples", "in_turn", "on_other_grids", "random_samples", "stored_columns"]
 

@@ -7,7 +7,7 @@ from math import ceil
 import pytest
 from tvm import relax
 
-from firmwright.codegen.kernel import Cycles
+from firmwright.ir.kernels import Cycles
 from firmwright.toolchain import load_platform
 from tests.targets.firmware import lowered
 

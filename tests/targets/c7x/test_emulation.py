@@ -12,9 +12,9 @@ import pytest
 import tvm
 from tvm import relax
 
-from firmwright.codegen.project import Network
 from firmwright.emulator.execution import EXIT_TRAP, Execution
-from firmwright.models.relax import run_reference
+from firmwright.models.relax.importer import run_reference
+from firmwright.project.write import Network
 from firmwright.verify.protocol import decode_counts, decode_outputs
 from tests.targets.firmware import SANITIZERS, executed, lowered
 from tests.targets.tidl import networks as tidl

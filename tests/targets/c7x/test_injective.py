@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
-from firmwright.models.relax import run_reference
+from firmwright.models.relax.importer import run_reference
 from firmwright.targets.c7x.injective import BLOCK, find_split
 from tests.targets.firmware import SANITIZERS, lowered, run_generated
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from firmwright.codegen.module import module_sources, write_module
-from firmwright.codegen.project import write_project
-from firmwright.models.relax import run_reference
+from firmwright.models.relax.importer import run_reference
+from firmwright.project.module import module_sources, write_module
+from firmwright.project.write import write_project
 from firmwright.toolchain import (
     Build,
     compile_module,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from firmwright.codegen.kernel import Cycles, LoweredRegion
 from firmwright.codegen.templates import environment, render
-from firmwright.partition.regions import Region
+from firmwright.ir.kernels import Cycles, LoweredRegion
+from firmwright.ir.regions import Region
 from firmwright.targets.soma_dory.cost import Accelerator
 from firmwright.targets.soma_dory.device_layout import device_shape, from_device, to_device
 from firmwright.targets.soma_dory.layer import Array, Kind, Layer

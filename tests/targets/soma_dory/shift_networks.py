@@ -8,11 +8,12 @@ import numpy as np
 import tvm
 
 from firmwright.data.arrays import dequantised, on_grid
-from firmwright.models import ModelInterface, Tensor, tflite
-from firmwright.models import onnx as onnx_importer
+from firmwright.ir.tensors import ModelInterface, Tensor
+from firmwright.models.onnx import importer as onnx_importer
+from firmwright.models.onnx.export import PER_CHANNEL_OPSET, exported
+from firmwright.models.tflite import importer as tflite
 from firmwright.quantize.engine import quantize
-from firmwright.quantize.export import exported
-from firmwright.quantize.graph import PER_CHANNEL_OPSET, prepared
+from firmwright.quantize.graph import prepared
 from firmwright.quantize.integer_io import with_grids, without_float_io
 from firmwright.quantize.restore import restored
 from firmwright.quantize.shift_arithmetic import shift_network

@@ -14,19 +14,15 @@ from tvm import relax
 
 from firmwright.builder import Graph
 from firmwright.errors import UserError
-from firmwright.models.interface import ModelInterface, Tensor
-from firmwright.models.relax import import_model, run_reference
-from firmwright.models.storage import stored
-from firmwright.partition import Partition, Region
-from firmwright.partition.layouts import (
-    TRANSFORM,
-    Insertion,
-    in_device_layout,
-    stored_interface,
-)
+from firmwright.ir.regions import Partition, Region
+from firmwright.ir.storage import stored
+from firmwright.ir.tensors import ModelInterface, Tensor
+from firmwright.models.relax.importer import import_model, run_reference
+from firmwright.partition.layouts import Insertion, in_device_layout, stored_interface
 from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
+from firmwright.targets.layout import TRANSFORM
 from firmwright.targets.soma_dory.boundaries import DeviceLayout
 from firmwright.targets.soma_dory.device_layout import from_device, to_device
 from firmwright.targets.soma_dory.layer import Array

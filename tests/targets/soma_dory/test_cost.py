@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firmwright.codegen.kernel import Cycles
+from firmwright.ir.kernels import Cycles
 from firmwright.targets.soma_dory.cost import Accelerator, cycles
 from firmwright.targets.soma_dory.layer import Layer
 from firmwright.targets.soma_dory.tiles import (

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from firmwright.codegen.project import makefile_template
 from firmwright.codegen.templates import environment, render
+from firmwright.project.write import makefile_template
 from firmwright.toolchain import Build, load_platform, load_toolchain, makefile_variables
 
 DORY = Path(__file__).parent / "dory"

@@ -10,8 +10,8 @@ import tvm
 from tvm import relax
 
 from firmwright.builder import Graph
-from firmwright.models import ModelInterface
-from firmwright.models.relax import import_model
+from firmwright.ir.tensors import ModelInterface
+from firmwright.models.relax.importer import import_model
 from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
 from firmwright.targets import Context, load_mix

@@ -12,14 +12,14 @@ from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
 
 from firmwright.builder import Graph, random_array
-from firmwright.models.onnx import import_model
+from firmwright.ir.relax import main_bindings, operator_name
+from firmwright.models.onnx.importer import import_model
 from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
-from firmwright.targets.soma_dory.requantisation import shifts_for_divisions
+from firmwright.targets.soma_dory.requantization import shifts_for_divisions
 from firmwright.toolchain import load_platform
 from firmwright.transforms import CANONICAL
-from firmwright.transforms.rewriting import main_bindings, operator_name
 
 op = relax.op
 Step = Callable[[relax.Var], relax.Expr]

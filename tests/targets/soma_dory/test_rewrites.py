@@ -10,7 +10,8 @@ import pytest
 import tvm
 from tvm import relax
 
-from firmwright.models.relax import import_model
+from firmwright.ir.relax import constant_array, main_bindings, operator_name, static_shape
+from firmwright.models.relax.importer import import_model
 from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
@@ -19,12 +20,6 @@ from firmwright.targets.soma_dory.matching import layer_of
 from firmwright.targets.soma_dory.rewrites import rewrite_refused
 from firmwright.targets.soma_dory.rules import broken_by_layer
 from firmwright.toolchain import load_platform
-from firmwright.transforms.rewriting import (
-    constant_array,
-    main_bindings,
-    operator_name,
-    static_shape,
-)
 
 Zeros = Callable[[relax.Expr], relax.Expr]
 

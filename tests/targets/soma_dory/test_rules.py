@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from firmwright.partition.placement import Placement
 from firmwright.targets import Context
+from firmwright.targets.placement import Placement
 from firmwright.targets.soma_dory.placing import place_layers
 from firmwright.targets.soma_dory.rules import rules
 from firmwright.toolchain import load_platform

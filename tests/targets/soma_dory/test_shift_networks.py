@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tvm
 
-from firmwright.transforms.rewriting import main_bindings, operator_name
+from firmwright.ir.relax import main_bindings, operator_name
 
 from ..firmware import run_generated
 from ..test_tflite_networks import NETWORKS

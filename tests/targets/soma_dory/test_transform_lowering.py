@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import tvm
 
-from firmwright.partition import Region
-from firmwright.partition.layouts import TRANSFORM
+from firmwright.ir.regions import Region
+from firmwright.targets.layout import TRANSFORM
 from firmwright.targets.soma_dory.boundaries import DeviceLayout
 from firmwright.targets.soma_dory.device_layout import from_device, to_device
 from firmwright.targets.soma_dory.layer import Array

@@ -9,11 +9,11 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from firmwright.models.relax import run_reference
+from firmwright.models.relax.importer import run_reference
 from firmwright.partition.grouping import Group
 from firmwright.partition.outline import graph_of, outline
-from firmwright.partition.placement import Placement
 from firmwright.targets import Context
+from firmwright.targets.placement import Placement
 from firmwright.targets.tidl.placing import place_regions
 from firmwright.toolchain import load_platform
 from firmwright.transforms import CANONICAL

@@ -12,7 +12,7 @@ import onnxruntime
 import pytest
 from tvm import relax
 
-from firmwright.models.relax import import_model
+from firmwright.models.relax.importer import import_model
 from firmwright.partition.outline import partition_module
 from firmwright.quantize.graph import session_options
 from firmwright.recipe import parse_target

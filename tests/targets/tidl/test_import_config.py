@@ -7,7 +7,7 @@ import pytest
 from tvm import relax
 
 from firmwright.errors import UserError
-from firmwright.models import Tensor
+from firmwright.ir.tensors import Tensor
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
 from firmwright.targets.tidl.boundary import Grid, boundary_grids

@@ -9,8 +9,8 @@ import pytest
 from tvm import relax
 
 from firmwright.errors import UserError
-from firmwright.recipe.device_options import shown, takes
 from firmwright.targets import Context, Device, load_target
+from firmwright.targets.device_options import shown, takes
 from firmwright.targets.tidl.option_table import OPTIONS, PRESETS, Option, Value
 from firmwright.targets.tidl.options import TidlOptions, read_options
 from firmwright.toolchain import load_platform

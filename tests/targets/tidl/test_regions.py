@@ -12,8 +12,8 @@ import tvm
 from tvm import relax
 
 from firmwright.errors import UserError
-from firmwright.models import tflite
-from firmwright.models.relax import run_reference
+from firmwright.models.relax.importer import run_reference
+from firmwright.models.tflite import importer as tflite
 from firmwright.targets.tidl import TIDL
 from firmwright.transforms.optional import rewritten
 from tests.targets.firmware import lowered, random_samples, run_generated

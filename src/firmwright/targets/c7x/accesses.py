@@ -11,8 +11,8 @@ from tvm.s_tir.schedule import SBlockRV
 from tvm_ffi import structural_walk
 
 from firmwright.codegen.c_library import functions_by_header
+from firmwright.ir.tensors import ELEMENT_BYTES
 from firmwright.lowering.schedule import blocks, called, is_reduction
-from firmwright.models.interface import ELEMENT_BYTES
 
 OPERATORS = frozenset(
     "prim.likely prim.shift_left prim.shift_right prim.bitwise_and prim.bitwise_or "

@@ -15,8 +15,8 @@ from typing import Any
 
 from tvm import tirx
 
-from firmwright.codegen.kernel import Cycles
-from firmwright.models.interface import ELEMENT_BYTES
+from firmwright.ir.kernels import Cycles
+from firmwright.ir.tensors import ELEMENT_BYTES
 from firmwright.toolchain import Platform
 
 

@@ -18,8 +18,8 @@ from tvm import tirx
 from tvm.s_tir import Schedule
 
 from firmwright.codegen.c_source import flattened
+from firmwright.ir.tensors import ELEMENT_BYTES
 from firmwright.lowering.schedule import Scheduled, blocks, iterations, schedule_region
-from firmwright.models.interface import ELEMENT_BYTES
 from firmwright.targets.c7x.accesses import Elementwise, Input, elementwise
 from firmwright.targets.c7x.cost import Core, modelled_cycles
 from firmwright.targets.c7x.streams import with_streams

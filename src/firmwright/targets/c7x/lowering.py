@@ -6,9 +6,9 @@ from functools import partial
 
 import tvm
 
-from firmwright.codegen.kernel import LoweredRegion
+from firmwright.ir.kernels import LoweredRegion
+from firmwright.ir.regions import Region
 from firmwright.lowering.region import lower_region
-from firmwright.partition.regions import Region
 from firmwright.targets import Context
 from firmwright.targets.c7x.cost import core_of
 from firmwright.targets.c7x.injective import schedule_for_c7x

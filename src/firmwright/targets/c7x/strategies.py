@@ -15,8 +15,8 @@ from typing import Any
 import tvm
 from tvm import relax, te, tirx
 
+from firmwright.ir.relax import dtype_of, static_shape
 from firmwright.lowering.strategies import Strategy
-from firmwright.transforms.rewriting import dtype_of, static_shape
 
 EXACT = 2**22
 """Places are whole numbers of some fraction, and below so many of them: float32 holds them all."""

@@ -15,9 +15,9 @@ import tvm
 from tvm import tirx
 from tvm_ffi import structural_map, structural_walk
 
-from firmwright.codegen.kernel import C_TYPES
+from firmwright.ir.kernels import C_TYPES
+from firmwright.ir.tensors import ELEMENT_BYTES
 from firmwright.lowering.schedule import Pointer, Scheduled
-from firmwright.models.interface import ELEMENT_BYTES
 from firmwright.targets.c7x.transfers import LANE, evaluated, seq
 
 ENGINES = 2

@@ -13,9 +13,9 @@ import tvm
 from tvm import tirx
 from tvm_ffi import structural_map
 
-from firmwright.codegen.kernel import C_TYPES
+from firmwright.ir.kernels import C_TYPES
+from firmwright.ir.tensors import ELEMENT_BYTES
 from firmwright.lowering.schedule import Pointer, Scheduled
-from firmwright.models.interface import ELEMENT_BYTES
 
 LOCAL = "local"
 """Scope of what lies in local memory; a number follows, so that no two buffers share it."""

@@ -9,9 +9,9 @@ from firmwright.targets import Context, Target
 if TYPE_CHECKING:
     import tvm
 
-    from firmwright.codegen.kernel import LoweredRegion
-    from firmwright.partition.placement import Placement
-    from firmwright.partition.regions import Region
+    from firmwright.ir.kernels import LoweredRegion
+    from firmwright.ir.regions import Region
+    from firmwright.targets.placement import Placement
 
 
 class CpuTarget(Target):
@@ -23,7 +23,7 @@ class CpuTarget(Target):
     portable = True
 
     def place(self, _module: tvm.IRModule, _context: Context, /) -> Placement:
-        from firmwright.partition.placement import Placement
+        from firmwright.targets.placement import Placement
 
         return Placement()
 

@@ -11,10 +11,10 @@ from firmwright.targets import Context, Target
 if TYPE_CHECKING:
     import tvm
 
-    from firmwright.codegen.kernel import LoweredRegion
-    from firmwright.partition.layouts import Layout
-    from firmwright.partition.placement import Placement
-    from firmwright.partition.regions import Region
+    from firmwright.ir.kernels import LoweredRegion
+    from firmwright.ir.regions import Region
+    from firmwright.targets.layout import Layout
+    from firmwright.targets.placement import Placement
 
 SWITCH = ("0", "1")
 
@@ -32,7 +32,7 @@ class SomaDoryTarget(Target):
     def prepare(self, module: tvm.IRModule, context: Context, /) -> tvm.IRModule:
         from firmwright.targets.soma_dory.narrow import with_int8_operands
         from firmwright.targets.soma_dory.placing import prepare_layers
-        from firmwright.targets.soma_dory.requantisation import shifts_for_divisions
+        from firmwright.targets.soma_dory.requantization import shifts_for_divisions
 
         module = with_int8_operands(module)
         if context.options.get("requant_transform") != "0":
@@ -50,7 +50,7 @@ class SomaDoryTarget(Target):
         return DeviceLayout(transforms=context.options.get("layout_transform") != "0")
 
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
-        from firmwright.partition.layouts import TRANSFORM
+        from firmwright.targets.layout import TRANSFORM
         from firmwright.targets.soma_dory.cost import Accelerator
         from firmwright.targets.soma_dory.lowering import lower_layer
         from firmwright.targets.soma_dory.matching import layer_of

@@ -9,20 +9,14 @@ from math import prod
 import tvm
 from tvm import relax
 
-from firmwright.models.interface import ELEMENT_BYTES, Storage
-from firmwright.partition.operators import ELEMENTWISE, RESHAPES
+from firmwright.ir.operators import ELEMENTWISE, RESHAPES
+from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name, static_shape
+from firmwright.ir.tensors import ELEMENT_BYTES, Storage
 from firmwright.targets.soma_dory.device_layout import (
     ROW,
     WORD,
     device_shape,
     device_storage,
-)
-from firmwright.transforms.rewriting import (
-    Constant,
-    constant_array,
-    dtype_of,
-    operator_name,
-    static_shape,
 )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from firmwright.codegen.kernel import Cycles
+from firmwright.ir.kernels import Cycles
 from firmwright.targets.soma_dory.device_layout import ROW
 from firmwright.targets.soma_dory.layer import Kind, Layer
 from firmwright.targets.soma_dory.tiles import (

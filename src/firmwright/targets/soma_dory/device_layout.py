@@ -8,8 +8,8 @@ of a 32-bit word for the last, so that bytes are reversed within each word. Sour
 
 from __future__ import annotations
 
-from firmwright.models.interface import Storage
-from firmwright.models.storage import restored, stored, with_reversed_words
+from firmwright.ir.storage import restored, stored, with_reversed_words
+from firmwright.ir.tensors import Storage
 from firmwright.targets.soma_dory.layer import Array
 
 ROW = 16

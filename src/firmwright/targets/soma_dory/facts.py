@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
+from firmwright.ir.relax import Constant, constant_array, dtype_of, static_shape
 from firmwright.targets.soma_dory.cost import Accelerator
 from firmwright.targets.soma_dory.layer import Kind, Layer
 from firmwright.targets.soma_dory.matching import INT8, Match, channel_bias, scalar_of
 from firmwright.targets.soma_dory.tiling import no_tiling_reason
-from firmwright.transforms.rewriting import Constant, constant_array, dtype_of, static_shape
 
 
 def operator_facts(match: Match) -> dict[str, Any]:

@@ -7,8 +7,8 @@ driver here does, and the cycles are those of one that does.
 
 from __future__ import annotations
 
-from firmwright.codegen.kernel import Kernel, LoweredRegion, Parameter
-from firmwright.partition.regions import Region
+from firmwright.ir.kernels import Kernel, LoweredRegion, Parameter
+from firmwright.ir.regions import Region
 from firmwright.targets.soma_dory.body import layer_body
 from firmwright.targets.soma_dory.cost import Accelerator
 from firmwright.targets.soma_dory.layer import Array, Kind, Layer

@@ -18,15 +18,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from tvm import relax
 
-from firmwright.partition.grouping import read_variables
-from firmwright.targets.soma_dory.layer import Array, Kind, Layer
-from firmwright.transforms.rewriting import (
+from firmwright.ir.relax import (
     Constant,
     constant_array,
     dtype_of,
     operator_name,
+    read_variables,
     static_shape,
 )
+from firmwright.targets.soma_dory.layer import Array, Kind, Layer
 
 CONVOLUTION = "relax.nn.conv2d"
 PRODUCT = "relax.matmul"

@@ -8,8 +8,7 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
-from firmwright.targets.soma_dory.matching import CONVOLUTION, INT8, PRODUCT
-from firmwright.transforms.rewriting import (
+from firmwright.ir.relax import (
     Constant,
     constant_array,
     definition,
@@ -17,6 +16,7 @@ from firmwright.transforms.rewriting import (
     operator_name,
     rewrite_calls,
 )
+from firmwright.targets.soma_dory.matching import CONVOLUTION, INT8, PRODUCT
 
 
 def with_int8_operands(module: tvm.IRModule) -> tvm.IRModule:

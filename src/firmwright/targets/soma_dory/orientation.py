@@ -15,15 +15,15 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from firmwright.partition.grouping import read_variables
-from firmwright.targets.soma_dory.layer import Kind, Layer
-from firmwright.targets.soma_dory.matching import Match
-from firmwright.transforms.rewriting import (
+from firmwright.ir.relax import (
     main_bindings,
     operator_name,
+    read_variables,
     rewrite_bindings,
     static_shape,
 )
+from firmwright.targets.soma_dory.layer import Kind, Layer
+from firmwright.targets.soma_dory.matching import Match
 
 CYCLES_A_BYTE = 10
 """What the core takes to put a byte elsewhere: the most that the emulator counted."""

@@ -8,8 +8,9 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from firmwright.partition.placement import Composite, Objection, Placement
+from firmwright.ir.relax import Constant, constant_array, dtype_of, main_bindings, operator_name
 from firmwright.targets import Context
+from firmwright.targets.placement import Composite, Objection, Placement
 from firmwright.targets.soma_dory.cost import Accelerator, cycles
 from firmwright.targets.soma_dory.layer import Layer
 from firmwright.targets.soma_dory.matching import (
@@ -22,13 +23,6 @@ from firmwright.targets.soma_dory.orientation import lay_on_side
 from firmwright.targets.soma_dory.rewrites import rewrite_refused
 from firmwright.targets.soma_dory.rules import broken_by_layer, broken_by_operators
 from firmwright.targets.soma_dory.tiles import Tile
-from firmwright.transforms.rewriting import (
-    Constant,
-    constant_array,
-    dtype_of,
-    main_bindings,
-    operator_name,
-)
 
 FORM = "the accelerator's form is int32 sums, bias, right_shift, clip, int8"
 REMEDY = "which `quantize: {scheme: pow2, arithmetic: shift}` makes"

@@ -7,14 +7,9 @@ from collections.abc import Callable, Mapping
 import tvm
 from tvm import relax
 
+from firmwright.ir.relax import main_bindings, operator_name, rewrite_bindings, static_shape
 from firmwright.targets.soma_dory.geometry import Form, forms
 from firmwright.targets.soma_dory.layer import Kind, Layer
-from firmwright.transforms.rewriting import (
-    main_bindings,
-    operator_name,
-    rewrite_bindings,
-    static_shape,
-)
 
 Padding = tuple[int, int, int, int]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from firmwright.partition.placement import Objection
-from firmwright.partition.rules import Rule, objections, read_rules
+from firmwright.targets.placement import Objection
+from firmwright.targets.rules import Rule, objections, read_rules
 from firmwright.targets.soma_dory.facts import layer_facts, operator_facts
 from firmwright.targets.soma_dory.layer import Layer
 from firmwright.targets.soma_dory.matching import Match

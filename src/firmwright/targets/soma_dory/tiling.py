@@ -15,8 +15,8 @@ from itertools import product
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from firmwright.codegen.kernel import Cycles
 from firmwright.errors import UserError
+from firmwright.ir.kernels import Cycles
 from firmwright.targets.soma_dory.cost import Accelerator, cycles, sample_parts
 from firmwright.targets.soma_dory.device_layout import ROW
 from firmwright.targets.soma_dory.layer import Kind, Layer

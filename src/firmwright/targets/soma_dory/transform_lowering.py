@@ -7,10 +7,10 @@ from math import prod
 
 import tvm
 
-from firmwright.codegen.kernel import Kernel, LoweredRegion, Parameter
 from firmwright.codegen.templates import environment, render
-from firmwright.partition.regions import Region
-from firmwright.transforms.rewriting import dtype_of, static_shape
+from firmwright.ir.kernels import Kernel, LoweredRegion, Parameter
+from firmwright.ir.regions import Region
+from firmwright.ir.relax import dtype_of, static_shape
 
 TEMPLATE = "soma_dory/layers/layout_transform.c.j2"
 

@@ -15,9 +15,9 @@ from firmwright.targets.tidl.option_table import OPTIONS
 if TYPE_CHECKING:
     import tvm
 
-    from firmwright.codegen.kernel import LoweredRegion
-    from firmwright.partition.placement import Placement
-    from firmwright.partition.regions import Region
+    from firmwright.ir.kernels import LoweredRegion
+    from firmwright.ir.regions import Region
+    from firmwright.targets.placement import Placement
 
 STAND_IN = "TIDL, without TI's tools: the network's own arithmetic in C, not TI's"
 
@@ -43,7 +43,7 @@ class TidlTarget(Target):
         return place_regions(module, context)
 
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
-        from firmwright.partition.nested import lower_in_layers
+        from firmwright.targets.tidl.nested import lower_in_layers
 
         # What TIDL itself would compute depends on its calibration.
         return lower_in_layers(region, module, context, STAND_IN)

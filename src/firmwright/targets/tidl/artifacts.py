@@ -21,10 +21,10 @@ import onnx
 import tvm
 from tvm import relax
 
-from firmwright.models.interface import is_source_name
-from firmwright.partition import Partition, Region
-from firmwright.partition.operators import short_name
-from firmwright.partition.values import tensor_values
+from firmwright.ir.operators import short_name
+from firmwright.ir.regions import Partition, Region
+from firmwright.ir.relax import dtype_of
+from firmwright.ir.tensors import is_source_name
 from firmwright.targets.tidl.boundary import bindings_of, boundary_grids
 from firmwright.targets.tidl.image_axes import network_of
 from firmwright.targets.tidl.import_config import RegionImport, import_config
@@ -34,7 +34,7 @@ from firmwright.targets.tidl.options import TidlOptions
 from firmwright.targets.tidl.record import BoundaryTensor, RegionArtifacts
 from firmwright.targets.tidl.submodel import SubModel, sub_model
 from firmwright.targets.tidl.tools import import_script
-from firmwright.transforms.rewriting import dtype_of
+from firmwright.targets.tidl.values import tensor_values
 
 NOT_COMPUTING = CONVERSIONS | {"constant"}
 TEMPORARY = "tempDir"

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import tvm
 from tvm import relax
 
-from firmwright.partition.grouping import read_variables
-from firmwright.partition.operators import LAYOUT
-from firmwright.transforms.rewriting import constant_array, main_bindings, operator_name
+from firmwright.ir.operators import LAYOUT
+from firmwright.ir.relax import constant_array, main_bindings, operator_name, read_variables
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from firmwright.partition.operators import short_name
+from firmwright.ir.operators import short_name
+from firmwright.ir.relax import Constant, constant_array, dtype_of, static_shape
 from firmwright.targets.tidl.image_axes import Network
-from firmwright.transforms.rewriting import Constant, constant_array, dtype_of, static_shape
 
 Values = Mapping[relax.Var, relax.Expr]
 Facts = dict[str, Any]

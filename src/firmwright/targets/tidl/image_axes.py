@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tvm import relax
 
-from firmwright.transforms.rewriting import operator_name
+from firmwright.ir.relax import operator_name
 
 LAYOUTS = {
     "relax.nn.conv2d": "data_layout",

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from firmwright.errors import UserError
-from firmwright.models import Tensor
+from firmwright.ir.tensors import Tensor
 from firmwright.targets.tidl.boundary import Grid
 from firmwright.targets.tidl.names import RegionFiles
 from firmwright.targets.tidl.option_table import OPTIONS, Value

@@ -9,9 +9,10 @@ from functools import cached_property
 
 from tvm import relax
 
-from firmwright.models.interface import is_source_name
-from firmwright.partition.grouping import Group, read_variables
-from firmwright.partition.operators import multiply_accumulates, short_name
+from firmwright.ir.operators import multiply_accumulates, short_name
+from firmwright.ir.relax import read_variables
+from firmwright.ir.tensors import is_source_name
+from firmwright.partition.grouping import Group
 
 CONVERSIONS = frozenset({"quantize", "dequantize", "astype"})
 

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from tvm import relax
 
 from firmwright.errors import UserError, did_you_mean
-from firmwright.models.interface import is_source_name
+from firmwright.ir.operators import same_kind
+from firmwright.ir.relax import dtype_of
+from firmwright.ir.tensors import is_source_name
 from firmwright.partition.grouping import Group
-from firmwright.partition.operators import same_kind
-from firmwright.partition.placement import Objection
+from firmwright.targets.placement import Objection
 from firmwright.targets.tidl.facts import bits_of, kind_of, weights_dtype
 from firmwright.targets.tidl.layers import computing_operators, names_of
 from firmwright.targets.tidl.option_table import OPTIONS
 from firmwright.targets.tidl.options import WIDE_RESULTS, WIDE_WEIGHTS, TidlOptions
 from firmwright.targets.tidl.rules import tidl_rules
-from firmwright.transforms.rewriting import dtype_of
 
 DENIED_TYPES = "deny_list:layer_type"
 DENIED = "deny_list:layer_name"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from firmwright.recipe.device_options import Numbers, Values
+from firmwright.targets.device_options import Numbers, Values
 
 Value = int | float | str | tuple[str, ...]
 """A list's entries are separated by commas where it is written."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from firmwright.errors import UserError, did_you_mean
-from firmwright.partition.rules import objections
-from firmwright.recipe.device_options import Numbers, shown, takes
 from firmwright.targets import Context
+from firmwright.targets.device_options import Numbers, shown, takes
+from firmwright.targets.rules import objections
 from firmwright.targets.tidl.option_table import OPTIONS, PRESETS, Option, Value
 from firmwright.targets.tidl.rules import tidl_rules
 

@@ -12,17 +12,17 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from firmwright.ir.operators import Kind, short_name
 from firmwright.partition.grouping import Group, group_operators
-from firmwright.partition.merging import merge_acyclic
-from firmwright.partition.operators import Kind, short_name
 from firmwright.partition.outline import dequantized_values, graph_of, kind_of_binding
-from firmwright.partition.placement import Composite, Objection, Placement
-from firmwright.partition.rules import objections
 from firmwright.targets import Context
+from firmwright.targets.placement import Composite, Objection, Placement
+from firmwright.targets.rules import objections
 from firmwright.targets.tidl.facts import element_facts, kind_of, operator_facts
 from firmwright.targets.tidl.image_axes import network_of
 from firmwright.targets.tidl.layers import CONVERSIONS, Layers, computing_operators, names_of
 from firmwright.targets.tidl.lists import check_lists, denied_by_name, denied_by_type
+from firmwright.targets.tidl.merging import merge_acyclic
 from firmwright.targets.tidl.options import TidlOptions, read_options
 from firmwright.targets.tidl.pruning import prune
 from firmwright.targets.tidl.rules import tidl_rules

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from firmwright.partition.placement import Objection
+from firmwright.targets.placement import Objection
 from firmwright.targets.tidl.layers import Layers
 from firmwright.targets.tidl.options import TidlOptions
 

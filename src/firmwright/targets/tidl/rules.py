@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from firmwright.partition.rules import Rule, read_rules
+from firmwright.targets.rules import Rule, read_rules
 
 
 @dataclass(frozen=True)

@@ -12,19 +12,7 @@ import tvm
 from onnx import helper
 from tvm import relax
 
-from firmwright.models import ModelInterface, Tensor
-from firmwright.models.interface import ELEMENT_BYTES
-from firmwright.partition.outline import described
-from firmwright.quantize.export import (
-    ELEMENTWISE,
-    TO_CHANNELS_FIRST,
-    Exporter,
-    NotExportableError,
-    Value,
-    numbers,
-)
-from firmwright.quantize.graph import INT16_OPSET
-from firmwright.transforms.rewriting import (
+from firmwright.ir.relax import (
     Constant,
     constant_array,
     dtype_of,
@@ -32,6 +20,17 @@ from firmwright.transforms.rewriting import (
     operator_name,
     static_shape,
 )
+from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface, Tensor
+from firmwright.models.onnx.export import (
+    ELEMENTWISE,
+    INT16_OPSET,
+    TO_CHANNELS_FIRST,
+    Exporter,
+    NotExportableError,
+    Value,
+    numbers,
+)
+from firmwright.partition.outline import described
 
 Array = npt.NDArray[Any]
 MORE_ELEMENTWISE = {

@@ -1,1 +1,0 @@
-"""Manifest and archive: what leaves the build folder."""

@@ -1,0 +1,1 @@
+"""Python of the user's: where it is imported from, and how its mistakes are told."""

@@ -1,0 +1,107 @@
+"""Where a model file comes from: a path, a mirror folder that holds its digest, or its URL."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from firmwright.data.sources import DataFile
+from firmwright.errors import UserError, first_line
+
+MIRROR_VARIABLE = "FIRMWRIGHT_MIRROR"
+
+
+def read_model(path: Path, shown_as: str, sha256: str | None) -> bytes:
+    """Read a local model file and check its digest where the recipe states one."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{shown_as}: cannot read the model: {error.strerror}") from None
+    if sha256 is not None:
+        check_digest(data, sha256, shown_as)
+    return data
+
+
+def fetch_model(url: str, sha256: str) -> bytes:
+    """Return the file of that digest from the first mirror folder that has it, else download it.
+
+    Mirror folders stand in ``FIRMWRIGHT_MIRROR``, separated as in ``PATH``. A file there counts
+    by its content, not by its name. Raises UserError when the download fails or its digest is
+    another.
+    """
+    data = from_mirror(Path(urlsplit(url).path).name, sha256)
+    return download(url, sha256, "the model") if data is None else data
+
+
+def from_mirror(likely_name: str, sha256: str) -> bytes | None:
+    """Return the file of that digest from the first mirror folder that has it."""
+    for candidate in mirrored_files(likely_name):
+        data = candidate.read_bytes()
+        if hashlib.sha256(data).hexdigest() == sha256:
+            return data
+    return None
+
+
+def mirrored_files(likely_name: str) -> Iterator[Path]:
+    """Yield every file of the mirror folders, those of the expected name first."""
+    for folder in filter(None, os.environ.get(MIRROR_VARIABLE, "").split(os.pathsep)):
+        root = Path(folder)
+        if not root.is_dir():
+            raise UserError(f"{MIRROR_VARIABLE}: '{folder}' is not a folder")
+        files = sorted(p for p in root.rglob("*") if p.is_file())
+        yield from sorted(files, key=lambda p: p.name != likely_name)
+
+
+def download(url: str, sha256: str, what: str) -> bytes:
+    """Download with pooch into a folder that is thrown away; the caller keeps the bytes."""
+    import pooch
+    import requests
+
+    pooch.get_logger().setLevel("WARNING")
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            path = pooch.retrieve(url, known_hash=None, path=scratch, progressbar=False)
+        except (requests.RequestException, OSError, ValueError) as error:
+            raise UserError(
+                f"{url}: cannot download {what}: {first_line(error)}; a folder in "
+                f"{MIRROR_VARIABLE} that holds the file with sha256 {sha256} serves as well"
+            ) from None
+        data = Path(path).read_bytes()
+    check_digest(data, sha256, url)
+    return data
+
+
+def check_digest(data: bytes, sha256: str, shown_as: str) -> None:
+    found = hashlib.sha256(data).hexdigest()
+    if found != sha256:
+        raise UserError(
+            f"{shown_as}: wrong digest\n  expected sha256 {sha256}\n  found    sha256 {found}"
+        )
+
+
+def fetched_file(file: DataFile, cache: Path) -> Path:
+    """Return a file with the content of that digest: cached, from a mirror folder, or downloaded.
+
+    Raises UserError where nobody has it.
+    """
+    assert file.sha256 is not None
+    kept = cache / "data" / file.sha256
+    if kept.is_file() and hashlib.sha256(kept.read_bytes()).hexdigest() == file.sha256:
+        return kept
+    data = from_mirror(file.shown, file.sha256)
+    if data is None and file.url is None:
+        raise UserError(
+            f"{file.shown}: no folder in {MIRROR_VARIABLE} holds the file with sha256 "
+            f"{file.sha256}, and the recipe states no `url` for it"
+        )
+    if data is None:
+        data = download(file.url or "", file.sha256, "the file")
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = kept.with_suffix(".partial")
+    unfinished.write_bytes(data)
+    unfinished.replace(kept)
+    return kept

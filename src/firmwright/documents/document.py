@@ -1,0 +1,122 @@
+"""YAML files that a user writes, checked by a JSON schema.
+
+``load_document`` is the one way in: every finding of a file comes in one
+DiagnosticError, each with its line and column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from firmwright.documents.schema_check import describe, findings, with_defaults
+from firmwright.documents.yaml_text import Place, Pointer, dotted, read_yaml
+from firmwright.errors import Diagnostic, DiagnosticError
+
+BYTES_MAX = 1 << 20
+"""A larger file is refused unread: what a person writes by hand stays far below 1 MiB."""
+
+FINDINGS_MAX = 50
+"""Findings shown of one file; more of them would hide the first."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """The data of one file, and where each part of it is written."""
+
+    path: str
+    data: dict[str, Any]
+    positions: Mapping[Pointer, Place]
+
+    def diagnostic(self, pointer: Pointer, message: str, key: bool = False) -> Diagnostic:
+        """Return ``message`` at a value (or its key), or at the nearest part that is written."""
+        written = pointer
+        while written and written not in self.positions:
+            written = written[:-1]
+        place = self.positions[written]
+        line, column = (place.key_line, place.key_column) if key else (place.line, place.column)
+        name = dotted(pointer)
+        return Diagnostic(self.path, line, column, f"{name}: {message}" if name else message)
+
+    def written(self, pointer: Pointer) -> str:
+        """Return the source text of a scalar, before YAML read it; empty for all else."""
+        place = self.positions.get(pointer)
+        return place.written if place else ""
+
+
+def load_document(path: Path, schema: Mapping[str, Any], shown_as: str | None = None) -> Document:
+    """Read, validate and complete a YAML file; its data holds the schema's defaults.
+
+    Messages name the file ``shown_as``, or as ``path`` is given. Raises DiagnosticError
+    with all findings if the file cannot be read, is not YAML or does not fit the schema.
+    """
+    shown = shown_as or str(path)
+    document, found = check_document(read_bytes(path, shown), schema, shown)
+    if found:
+        raise DiagnosticError(found)
+    return document
+
+
+def diagnostic_in(path: Path, pointer: Pointer, message: str) -> Diagnostic:
+    """Return ``message`` at a value of a YAML file that was read before, or at what holds it."""
+    document, _ = _parse(read_bytes(path, str(path)), str(path))
+    return document.diagnostic(pointer, message)
+
+
+def check_document(
+    content: bytes, schema: Mapping[str, Any], shown: str
+) -> tuple[Document, list[Diagnostic]]:
+    """Parse and validate ``content``; return it with the defaults, and the findings.
+
+    Lets a caller add findings of its own before it raises them all. Raises
+    DiagnosticError where there is no data at all.
+    """
+    document, found = _parse(content, shown)
+    places = {(d.line, d.column) for d in found}
+    for finding in islice(findings(document.data, schema, document.written), FINDINGS_MAX):
+        diagnostic = document.diagnostic(finding.pointer, finding.message, finding.key)
+        if (diagnostic.line, diagnostic.column) not in places:
+            found.append(diagnostic)
+    if len(found) >= FINDINGS_MAX:
+        found = sorted(set(found))[:FINDINGS_MAX]
+        found.append(Diagnostic(shown, 0, 0, f"{FINDINGS_MAX} or more mistakes; some of them:"))
+    return replace(document, data=with_defaults(document.data, schema)), found
+
+
+def read_bytes(path: Path, shown: str) -> bytes:
+    """Return a file's content, BYTES_MAX at most. Raises DiagnosticError if it cannot be had."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(BYTES_MAX + 1)
+    except FileNotFoundError:
+        message = "no such file"
+    except IsADirectoryError:
+        message = "this is a directory; give a YAML file"
+    except OSError as error:
+        message = f"cannot be read: {error.strerror}"
+    except ValueError as error:  # a path with a NUL character
+        message = f"cannot be read: {error}"
+    else:
+        if len(content) <= BYTES_MAX:
+            return content
+        message = f"larger than {BYTES_MAX >> 20} MiB; this is not a file of ours"
+    raise DiagnosticError([Diagnostic(shown, 0, 0, message)])
+
+
+def _parse(content: bytes, shown: str) -> tuple[Document, list[Diagnostic]]:
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        column = error.start - content.rfind(b"\n", 0, error.start)
+        message = f"not UTF-8: byte 0x{content[error.start]:02x}; save the file as UTF-8"
+        raise DiagnosticError([Diagnostic(shown, line, column, message)]) from None
+    data, places, found = read_yaml(text, shown)
+    if not isinstance(data, dict):
+        place = places[()]
+        message = f"expected a mapping (key: value) at the top, found {describe(data)}"
+        raise DiagnosticError([*found, Diagnostic(shown, place.line, place.column, message)])
+    return Document(shown, data, places), found

@@ -1,0 +1,248 @@
+"""JSON Schema (2020-12) findings in plain words, and the defaults a schema states.
+
+Besides the standard's own keywords, two that editors know are honoured:
+``patternErrorMessage`` and ``errorMessage`` hold the sentence to show.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from firmwright.documents.yaml_text import Pointer
+from firmwright.errors import did_you_mean
+
+Schema = Mapping[str, Any]
+Written = Callable[[Pointer], str]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A sentence about the value at ``pointer``, or about its key."""
+
+    pointer: Pointer
+    message: str
+    key: bool = False
+
+
+_TYPES = {
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+    "null": "nothing",
+}
+
+_LIMITS = {
+    "minimum": "at least {}",
+    "maximum": "at most {}",
+    "exclusiveMinimum": "more than {}",
+    "exclusiveMaximum": "less than {}",
+    "multipleOf": "a multiple of {}",
+    "minLength": "text of {} or more characters",
+    "maxLength": "text of {} characters at most",
+    "minItems": "a list of {} or more items",
+    "maxItems": "a list of {} items at most",
+    "minProperties": "a mapping of {} or more keys",
+    "maxProperties": "a mapping of {} keys at most",
+    "const": "{!r}",
+    "uniqueItems": "items that all differ",
+}
+
+
+def findings(data: Any, schema: Schema, written: Written = lambda _: "") -> Iterator[Finding]:
+    """Yield what is wrong with ``data``; ``written`` gives a scalar's source text."""
+    for error in _validator_class()(schema).iter_errors(data):
+        yield from _translate(error, written)
+
+
+@functools.cache
+def _validator_class() -> Any:
+    import jsonschema  # 76 ms: only when a file is really validated
+
+    def ecma_pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[Any]:
+        # In JSON Schema `$` is the end of the text; in Python also before a last line break.
+        python_pattern = re.sub(r"(?<!\\)\$$", r"\\Z", pattern)
+        if isinstance(instance, str) and not re.search(python_pattern, instance):
+            yield jsonschema.ValidationError(f"{instance!r} does not match {pattern!r}")
+
+    standard = jsonschema.Draft202012Validator
+    # The standard takes 4.0 for an integer; a recipe's digest must not depend on that.
+    types = standard.TYPE_CHECKER.redefine(
+        "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
+    )
+    extend: Any = jsonschema.validators.extend  # typeshed leaves it untyped
+    return extend(standard, validators={"pattern": ecma_pattern}, type_checker=types)
+
+
+def _translate(error: Any, written: Written) -> Iterator[Finding]:
+    pointer: Pointer = tuple(error.absolute_path)
+    schema = error.schema if isinstance(error.schema, Mapping) else {}
+    if "propertyNames" in error.relative_schema_path:
+        yield Finding((*pointer, error.instance), _sentence(error, schema), key=True)
+    elif error.validator == "additionalProperties" and error.validator_value is False:
+        yield from _unknown_keys(error, schema, pointer)
+    elif error.validator == "required":
+        for name in error.validator_value:
+            if name not in error.instance:
+                yield Finding(pointer, f"the key '{name}' is missing")
+    elif error.validator == "dependentRequired":
+        for name, needed in error.validator_value.items():
+            for other in needed if name in error.instance else ():
+                if other not in error.instance:
+                    yield Finding(pointer, f"the key '{other}' is missing; '{name}' needs it")
+    elif error.validator in {"anyOf", "oneOf"}:
+        yield from _alternatives(error, schema, pointer, written)
+    elif error.validator == "type":
+        types = error.validator_value
+        names = [types] if isinstance(types, str) else types
+        yield Finding(pointer, _wrong_type(names, error.instance, written(pointer)))
+    else:
+        yield Finding(pointer, _sentence(error, schema))
+
+
+def _sentence(error: Any, schema: Schema) -> str:
+    rule, limit = error.validator, error.validator_value
+    found = f"found {describe(error.instance)}"
+    own = schema.get("errorMessage")
+    if rule == "pattern":
+        own = schema.get("patternErrorMessage", own)
+    if own:
+        return f"{own}; {found}"
+    if rule == "enum":
+        hint = did_you_mean(str(error.instance), map(str, limit))
+        return f"unknown value {quoted(str(error.instance))}{hint}"
+    if rule in _LIMITS:
+        return f"expected {_LIMITS[rule].format(limit)}, {found}"
+    return _shortened(error.message)
+
+
+def _unknown_keys(error: Any, schema: Schema, pointer: Pointer) -> Iterator[Finding]:
+    known = schema.get("properties", {})
+    patterns = schema.get("patternProperties", {})
+    for name in error.instance:
+        if name not in known and not any(re.search(p, name) for p in patterns):
+            hint = did_you_mean(name, known)
+            yield Finding((*pointer, name), f"unknown key{hint}", key=True)
+
+
+def _alternatives(
+    error: Any, schema: Schema, pointer: Pointer, written: Written
+) -> Iterator[Finding]:
+    """Report the nearest alternative alone: of the right type, with the fewest findings."""
+    branches: dict[Any, list[Any]] = {}
+    for part in error.context:
+        branches.setdefault(part.relative_schema_path[0], []).append(part)
+    mistyped = [e for e in error.context if e.validator == "type" and not e.relative_path]
+    unfit = {e.relative_schema_path[0] for e in mistyped}
+    fitting = [parts for branch, parts in branches.items() if branch not in unfit]
+    if "errorMessage" in schema or not branches:
+        yield Finding(pointer, _sentence(error, schema))
+    elif fitting:
+        translated = [[f for part in parts for f in _translate(part, written)] for parts in fitting]
+        yield from min(translated, key=len)
+    else:
+        types: list[str] = []
+        for e in mistyped:
+            types += (
+                [e.validator_value] if isinstance(e.validator_value, str) else e.validator_value
+            )
+        yield Finding(pointer, _wrong_type(types, error.instance, written(pointer)))
+
+
+def _wrong_type(types: Iterable[str], found: Any, written: str) -> str:
+    types = list(dict.fromkeys(types))
+    expected = " or ".join(_TYPES[name] for name in types)
+    message = f"expected {expected}, found {describe(found)}"
+    return message + _yaml_trap(set(types), found, written)
+
+
+def _yaml_trap(types: set[str], found: Any, written: str) -> str:
+    """Return what to do where YAML 1.1 read a scalar as something its writer did not mean."""
+    if "string" in types and isinstance(found, bool):
+        return f" (YAML reads {written} as a truth value; put it in quotes for text)"
+    if "string" in types and isinstance(found, int | float):
+        return f" (put it in quotes for text: {quoted(written)})"
+    if found is None:
+        return "; give a value, or leave the key out"
+    if not written:
+        return ""
+    if types & {"integer", "number"} and isinstance(found, str):
+        if re.fullmatch(r"[-+]?[0-9.]+[eE][-+]?[0-9]+", found):
+            return (
+                " (YAML takes it for text; write it in full, or with point and sign as in 1.0e+3)"
+            )
+        if re.fullmatch(r"[-+]?[0-9.]+" if "number" in types else r"[-+]?[0-9]+", found):
+            return " (a number has neither quotes nor leading zeros)"
+    return ""
+
+
+def describe(value: Any) -> str:
+    """Name a value for a message, in bounded length."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return f"the text {quoted(value)}"
+    if isinstance(value, int | float):
+        return f"the number {value}"
+    kind, unit = ("a list", "items") if isinstance(value, list) else ("a mapping", "keys")
+    return f"{kind} of {len(value)} {unit}" if len(value) != 1 else f"{kind} of 1 {unit[:-1]}"
+
+
+def quoted(text: str) -> str:
+    """Return text in quotes, on one line and of bounded length."""
+    return _shortened(repr(text))
+
+
+def _shortened(text: str, limit: int = 80) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def with_defaults(value: Any, schema: Schema, root: Schema | None = None) -> Any:
+    """Return a copy of a valid ``value`` in which every default of ``schema`` is written out."""
+    root = schema if root is None else root
+    schema = resolved(schema, root)
+    for part in schema.get("allOf", ()):
+        value = with_defaults(value, part, root)
+    for branch in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
+        complete = {**branch, "$defs": root.get("$defs", {})}
+        if _validator_class()(complete).is_valid(value):
+            value = with_defaults(value, branch, root)
+            break
+    if isinstance(value, list) and "items" in schema:
+        return [with_defaults(item, schema["items"], root) for item in value]
+    if isinstance(value, dict):
+        return _object_with_defaults(value, schema, root)
+    return value
+
+
+def _object_with_defaults(value: dict[str, Any], schema: Schema, root: Schema) -> dict[str, Any]:
+    properties = schema.get("properties", {})
+    others = schema.get("additionalProperties")
+    filled = dict(value)
+    for key, part in properties.items():
+        default = resolved(part, root).get("default")
+        if key not in value and default is not None:
+            filled[key] = with_defaults(default, part, root)
+    for key in value:
+        part = properties.get(key, others)
+        if isinstance(part, Mapping):
+            filled[key] = with_defaults(value[key], part, root)
+    return filled
+
+
+def resolved(schema: Schema, root: Schema) -> Schema:
+    """Return ``schema`` with a local reference (``#/$defs/name``) replaced by what it names."""
+    if "$ref" not in schema:
+        return schema
+    target: Any = root
+    for part in schema["$ref"].removeprefix("#/").split("/"):
+        target = target[part]
+    return {**resolved(target, root), **{k: v for k, v in schema.items() if k != "$ref"}}

@@ -1,0 +1,1 @@
+"""What every stage shares: tensors, operators, regions, kernels, records; it decides nothing."""

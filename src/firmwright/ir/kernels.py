@@ -1,0 +1,128 @@
+"""A region's C function, as the kernels stage hands it on (file ``kernels/kernels.json``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
+
+from firmwright.ir.tensors import ELEMENT_BYTES
+
+C_TYPES = {
+    "bool": "bool", "int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t",
+    "uint16": "uint16_t", "int32": "int32_t", "uint32": "uint32_t", "int64": "int64_t",
+    "uint64": "uint64_t", "float16": "uint16_t", "bfloat16": "uint16_t", "float32": "float",
+    "float64": "double",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A pointer parameter. ``tensor`` names what it points at: a tensor, weight or scratch."""
+
+    name: str
+    dtype: str
+    elements: int
+    tensor: str
+
+    @property
+    def c_type(self) -> str:
+        return C_TYPES[self.dtype]
+
+    @property
+    def bytes(self) -> int:
+        return self.elements * ELEMENT_BYTES[self.dtype]
+
+
+@dataclass(frozen=True)
+class FloatOperator:
+    """An operator that computes quantised values in float32: its kind, its name in the model."""
+
+    kind: str
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} ('{self.source}')" if self.source else self.kind
+
+
+@dataclass(frozen=True)
+class Cycles:
+    """A region's modelled clock cycles on its device: computing, moving data, waiting."""
+
+    compute: int
+    transfer: int
+    stall: int
+
+    @property
+    def total(self) -> int:
+        return self.compute + self.transfer + self.stall
+
+
+@dataclass(frozen=True)
+class LibraryFunction:
+    """A C function of the user's, ``void name(DLTensor *, ...)`` with so many ``tensors``."""
+
+    name: str
+    tensors: int
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One region's function: parameters in the order inputs, weights, outputs, scratch; its body.
+
+    ``body`` is C99 between the braces. Weights are arrays of ``kernels/weights.npz``.
+    ``quantised_operators`` counts the operators on values that were dequantized;
+    ``float_operators`` are those of them that have no integer form here. ``headers`` names
+    those of the project that the body needs. ``cycles`` are those that the device's cost model
+    gives, None where it has none. ``stand_in`` says of code that stands in for a closed tool's
+    result whose it is, and is '' otherwise. ``remark`` says what the device chose for its loops.
+    ``definitions`` is C in front of the function. ``waits`` names the function, of one of the
+    ``headers``, that waits for the device's jobs, if this one only starts a job; '' if it returns
+    when all is done. ``library_functions`` are those of the recipe's libraries that the body calls.
+    """
+
+    region: str
+    inputs: tuple[Parameter, ...]
+    weights: tuple[Parameter, ...]
+    outputs: tuple[Parameter, ...]
+    scratch: tuple[Parameter, ...]
+    body: str
+    functions: tuple[str, ...]
+    quantised_operators: int
+    float_operators: tuple[FloatOperator, ...]
+    headers: tuple[str, ...] = ()
+    cycles: Cycles | None = None
+    stand_in: str = ""
+    remark: str = ""
+    definitions: str = ""
+    waits: str = ""
+    library_functions: tuple[LibraryFunction, ...] = ()
+
+    @property
+    def code(self) -> str:
+        return self.definitions + self.body
+
+
+@dataclass(frozen=True)
+class LoweredRegion:
+    """What a device makes of a region: a kernel, and the arrays it reads by weight name."""
+
+    kernel: Kernel
+    weights: Mapping[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """All kernels of a network, in execution order."""
+
+    kernels: tuple[Kernel, ...]
+
+    @property
+    def quantised_operators(self) -> int:
+        return sum(k.quantised_operators for k in self.kernels)
+
+    @property
+    def float_operators(self) -> tuple[FloatOperator, ...]:
+        return tuple(o for k in self.kernels for o in k.float_operators)

@@ -1,0 +1,94 @@
+"""The partition stage's result (file ``partition/partition.json``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from firmwright.ir.tensors import Tensor
+
+RAM = "ram"
+"""The processor's own memory, where the network's inputs and outputs are."""
+COPY = "copy"
+"""The anchor of regions that only copy a tensor to another memory."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a device of the mix did not take an operator: its rule, and what breaks it."""
+
+    device: str
+    rule: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Region:
+    """A group of operators that runs as one function on one device.
+
+    ``name`` is a C identifier and the name of its Relax function in ``partition/module.json``.
+    ``inputs`` and ``outputs`` name tensors of the partition. A ``view`` only gives its input's
+    bytes another shape and needs no code. ``macs`` counts multiply-accumulates. ``dequantized``
+    names those inputs that carry in float what was computed from quantised values. ``refusals``
+    are those that the region's anchor met with devices earlier in the mix. ``memory`` is where
+    its device has its working memory.
+    """
+
+    name: str
+    device: str
+    reason: str
+    anchor: str
+    sources: tuple[str, ...]
+    operators: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    macs: int
+    view: bool
+    dequantized: tuple[str, ...]
+    refusals: tuple[Refusal, ...] = ()
+    memory: str = RAM
+
+
+def moving_region(name: str, device: str, reason: str, kind: str, read: str, result: str) -> Region:
+    """Return a region that only moves a tensor, of no operator of the model.
+
+    ``kind`` is its anchor, ``read`` and ``result`` name tensors.
+    """
+    return Region(
+        name=name,
+        device=device,
+        reason=reason,
+        anchor=kind,
+        sources=(),
+        operators=(kind,),
+        inputs=(read,),
+        outputs=(result,),
+        macs=0,
+        view=False,
+        dequantized=(),
+    )
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Regions in execution order over named tensors; every tensor is written once.
+
+    ``memories`` names the memories of those tensors that are not in RAM.
+    """
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    tensors: tuple[Tensor, ...]
+    regions: tuple[Region, ...]
+    memories: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def macs(self) -> int:
+        return sum(region.macs for region in self.regions)
+
+    @property
+    def copied_bytes(self) -> int:
+        """The bytes that an inference copies from one memory to another."""
+        copies = {
+            name for region in self.regions if region.anchor == COPY for name in region.outputs
+        }
+        return sum(tensor.bytes for tensor in self.tensors if tensor.name in copies)

@@ -1,0 +1,174 @@
+"""Walk the bindings of ``main`` in order and build it anew: what the rewrites share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+from tvm_ffi import structural_map
+
+from firmwright.errors import UserError
+
+Constant = tvm.ir.GenericConst
+
+
+def main_bindings(module: tvm.IRModule) -> list[relax.VarBinding]:
+    """Return the bindings of ``main`` in order; UserError where it is not one straight line."""
+    body = module["main"].body
+    bindings = [b for block in body.blocks for b in block.bindings]
+    for binding in bindings:
+        if not isinstance(binding, relax.VarBinding) or isinstance(binding.value, relax.If):
+            raise UserError(
+                f"operator '{binding.var.name}': control flow and run-time shapes cannot be "
+                "compiled to a static schedule"
+            )
+    return bindings
+
+
+def operator_name(value: relax.Expr) -> str:
+    """Return ``relax.nn.conv2d`` for a call of that operator, '' for anything else."""
+    if isinstance(value, tvm.ir.Call) and isinstance(value.op, tvm.ir.Op):
+        return str(value.op.name)
+    return ""
+
+
+def static_shape(value: relax.Expr) -> tuple[int, ...]:
+    """Return the shape of a tensor expression; UserError where it is not static."""
+    shape = getattr(value.ty, "shape", None)
+    if shape is None or not all(isinstance(d, tvm.tirx.IntImm) for d in shape):
+        raise UserError(f"'{getattr(value, 'name', value)}' has no static shape: {value.ty}")
+    return tuple(int(d) for d in shape)
+
+
+def dtype_of(value: relax.Expr) -> str:
+    return str(value.ty.dtype)
+
+
+def constant_array(value: relax.Expr) -> npt.NDArray[np.generic]:
+    """Return a constant's value as a numpy array of its own shape and dtype."""
+    return np.asarray(value.value.numpy())
+
+
+def definition(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Expr:
+    """Return what a variable is bound to so far; anything else is itself."""
+    bound = builder.lookup_binding(value) if isinstance(value, relax.Var) else None
+    return value if bound is None else bound
+
+
+def emit_named(builder: relax.BlockBuilder, value: relax.Expr, name: str) -> relax.Var:
+    """Bind a value to a variable of this very name, also where another one had it so far."""
+    value = builder.normalize(value)
+    variable = relax.Var(name, value.ty)
+    builder.emit_normalized(relax.VarBinding(variable, value))
+    return variable
+
+
+def readers(module: tvm.IRModule) -> Counter[relax.Var]:
+    """Count the values of ``main``, and its result, that read each variable."""
+    found: Counter[relax.Var] = Counter()
+
+    def count(part: relax.Expr) -> None:
+        if isinstance(part, relax.Var):
+            found[part] += 1
+
+    for value in [*(b.value for b in main_bindings(module)), module["main"].body.body]:
+        relax.analysis.post_order_visit(value, count)
+    return found
+
+
+def rewrite_calls(
+    module: tvm.IRModule, rewrite: Callable[[relax.BlockBuilder, tvm.ir.Call], relax.Expr]
+) -> tvm.IRModule:
+    """Apply ``rewrite`` to every operator call of ``main``, its arguments rewritten before it.
+
+    ``rewrite`` may emit bindings into the builder; it returns the call itself to leave it alone.
+    Variables keep their names.
+    """
+
+    @mutator
+    class Rewriter(PyExprMutator):  # type: ignore[misc]
+        def visit_call_(self, call: tvm.ir.Call) -> relax.Expr:
+            call = self.visit_expr_post_order(call)
+            return rewrite(self.builder_, call) if operator_name(call) else call
+
+    main = Rewriter(module).visit_expr(module["main"])
+    updated = tvm.IRModule(dict(module.functions.items()))
+    updated.update_func(module.get_global_var("main"), main)
+    return tidied(updated)
+
+
+def rename_variables(module: tvm.IRModule, names: Mapping[str, str]) -> tvm.IRModule:
+    """Give variables of ``main`` other names; ``names`` maps the present ones to them."""
+
+    renamed: dict[relax.Var, relax.Var] = {}
+
+    def rename(variable: relax.Var) -> relax.Var:
+        name = names.get(str(variable.name))
+        if name is None:
+            return variable
+        return renamed.setdefault(variable, type(variable)(name, variable.ty))
+
+    updated = tvm.IRModule(dict(module.functions.items()))
+    main = structural_map(module["main"], (relax.Var, rename))
+    updated.update_func(module.get_global_var("main"), main)
+    return updated
+
+
+def rewrite_bindings(
+    module: tvm.IRModule, rewrite: Callable[[relax.VarBinding], list[relax.VarBinding]]
+) -> tvm.IRModule:
+    """Put other bindings in place of each one of ``main``; they bind whatever others read of it."""
+    main = module["main"]
+    blocks = [
+        type(block)([new for binding in block.bindings for new in rewrite(binding)])
+        for block in main.body.blocks
+    ]
+    body = relax.SeqExpr(blocks, main.body.body)
+    function = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
+    updated = tvm.IRModule(dict(module.functions.items()))
+    updated.update_func(module.get_global_var("main"), function)
+    return tidied(updated)
+
+
+def tidied(module: tvm.IRModule) -> tvm.IRModule:
+    """Drop what nothing reads, and variables that are only other names of something."""
+    module = relax.transform.CanonicalizeBindings()(module)
+    return relax.transform.DeadCodeElimination(["main"])(module)
+
+
+def read_variables(value: relax.Expr) -> list[relax.Var]:
+    """Return the variables that a value reads, also those inside tuples, with repetitions."""
+    if isinstance(value, relax.Var):
+        return [value]
+    if isinstance(value, relax.Tuple):
+        return [v for f in value.fields for v in read_variables(f)]
+    if isinstance(value, tvm.ir.Call):
+        return [v for a in value.args for v in read_variables(a)]
+    if isinstance(value, relax.TupleGetItem):
+        return read_variables(value.tuple_value)
+    return []
+
+
+def returned_variables(
+    main: relax.Function, bindings: list[relax.VarBinding]
+) -> tuple[list[relax.Var], list[relax.VarBinding]]:
+    """Return the variables that ``main`` returns, one an output, and new ones for constants."""
+    values = {b.var: b.value for b in bindings}
+    result = main.body.body
+    result = values.get(result, result) if isinstance(result, relax.Var) else result
+    fields = list(result.fields) if isinstance(result, relax.Tuple) else [main.body.body]
+    outputs, constants = [], []
+    for field in fields:
+        value = field
+        while isinstance(values.get(value), relax.Var | Constant):
+            value = values[value]
+        if isinstance(value, Constant):
+            constants.append(relax.VarBinding(relax.Var("gv", value.ty), value))
+            value = constants[-1].var
+        outputs.append(value)
+    return outputs, constants

@@ -1,0 +1,1 @@
+"""Operators on integers, a family a file."""

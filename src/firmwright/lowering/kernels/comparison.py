@@ -1,0 +1,57 @@
+"""Comparisons of two 8-bit tensors, as TFLite's reference kernels do them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import tvm
+from tvm import relax, te, tirx
+
+from firmwright.ir.relax import operator_name, static_shape
+from firmwright.lowering.fixed_point import Integer, factors_of, scaled
+from firmwright.lowering.kernels.elementwise import centred, eight_bit_operands
+from firmwright.lowering.requantization import immediates
+
+if TYPE_CHECKING:
+    from firmwright.lowering.integer_arithmetic import IntegerArithmetic
+
+HEADROOM_BITS = 8
+"""Bits that both sides are shifted left before they are scaled to units of 1/256."""
+
+COMPARISONS: dict[str, Callable[[Integer, Integer], Integer]] = {
+    "relax.equal": tirx.EQ,
+    "relax.not_equal": tirx.NE,
+    "relax.less": tirx.LT,
+    "relax.less_equal": tirx.LE,
+    "relax.greater": tirx.GT,
+    "relax.greater_equal": tirx.GE,
+}
+
+
+def compare(region: IntegerArithmetic, call: tvm.ir.Call) -> relax.Expr | None:
+    """Scale both sides to one unit, rounded: nearby values of fine grids become equal.
+
+    Source: tensorflow/lite/kernels/comparisons.cc and internal/reference/comparisons.h
+    (ComparisonWithScaling), whose results make no sense for scales of 1 and more; these do.
+    """
+    operands = eight_bit_operands(region, call)
+    if operands is None:
+        return None
+    factors = [factors_of(o.scale) for o in operands]
+    holds = COMPARISONS[operator_name(call)]
+
+    def compute(*sides: te.Tensor) -> te.Tensor:
+        def element(*indices: Any) -> Integer:
+            values = [
+                scaled(
+                    centred(data, operand, indices) * 2**HEADROOM_BITS, *immediates(factor),
+                    largest=operand.largest << HEADROOM_BITS + int(factor.left_shift[0]),
+                )
+                for data, operand, factor in zip(sides, operands, factors, strict=True)
+            ]  # fmt: skip
+            return holds(*values)
+
+        return te.compute(static_shape(call), element, name="compared")
+
+    return region.emit_te("compare", compute, *(o.data for o in operands))

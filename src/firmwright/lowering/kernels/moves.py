@@ -1,0 +1,79 @@
+"""Rounding to a grid never reorders values, so it can be done before elements are moved.
+
+quantize(concat(a, b)) = concat(quantize(a), quantize(b)), exactly and for any grids of a and b;
+the same holds for every operator here, because each of its results is one of its inputs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from firmwright.ir.relax import dtype_of, operator_name
+from firmwright.lowering.kernels.tables import constant_values, table_of
+from firmwright.lowering.quantised import (
+    Grid,
+    Quantised,
+    largest_integer,
+    on_grid,
+    smallest_integer,
+)
+
+if TYPE_CHECKING:
+    from firmwright.lowering.integer_arithmetic import IntegerArithmetic
+
+MOVES = frozenset(
+    f"relax.{name}"
+    for name in (
+        "broadcast_to concat expand_dims flatten flip image.resize2d layout_transform maximum "
+        "minimum nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.pad permute_dims repeat reshape "
+        "squeeze strided_slice take tile where"
+    ).split()
+)
+
+
+def quantize_before_moving(
+    region: IntegerArithmetic, argument: relax.Expr, grid: Grid
+) -> relax.Expr | None:
+    """Return the integers of a moved value, computed from those of the operator's inputs."""
+    call = region.definitions.get(argument)
+    if call is None or not moves(call):
+        return None
+    arguments = [quantized(region, a, grid) for a in call.args]
+    if operator_name(call) == "relax.nn.pad":
+        fill = table_of(
+            region.rounding.nearest(np.float32(call.attrs.pad_value) / grid.scale), grid
+        )
+        width = [int(n) for n in call.attrs.pad_width]
+        mode = str(call.attrs.pad_mode)
+        return region.emit(relax.op.nn.pad(arguments[0], width, mode, int(fill)))
+    return region.emit(tvm.ir.Call(call.op, arguments, call.attrs, call.ty_args))
+
+
+def moves(call: tvm.ir.Call) -> bool:
+    name = operator_name(call)
+    if name == "relax.image.resize2d":
+        return str(call.attrs.method) == "nearest_neighbor"
+    return name in MOVES and dtype_of(call) == "float32"
+
+
+def quantized(region: IntegerArithmetic, argument: relax.Expr, grid: Grid) -> relax.Expr:
+    """Return a real argument on the grid; an index, shape or condition as it is."""
+    if isinstance(argument, relax.Tuple):
+        return relax.Tuple([quantized(region, f, grid) for f in argument.fields])
+    if not isinstance(argument.ty, relax.TensorType) or dtype_of(argument) != "float32":
+        return region.plain_argument(argument)
+    value = region.value(argument)
+    constant = constant_values(value)
+    if constant is not None:
+        stored = table_of(region.rounding.nearest(constant / grid.scale), grid)
+        return relax.const(stored, grid.dtype)
+    whole_range = (grid.low, grid.high) == (
+        smallest_integer(grid.dtype), largest_integer(grid.dtype)
+    )  # fmt: skip
+    if isinstance(value, Quantised) and on_grid(value, grid) and whole_range:
+        return value.data
+    return region.rounding.quantize(region, argument, grid)

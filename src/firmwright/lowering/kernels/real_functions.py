@@ -1,0 +1,80 @@
+"""Relax's elementwise operators on numpy arrays, for tables made at build time.
+
+:func:`evaluate` rounds each operator's result once, from double precision to float32. For
++ - * / and the square root that is IEEE's float32 result; for the others, the float32 nearest to
+the mathematical value but for rare near-ties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import erf, sqrt
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+
+from firmwright.ir.relax import operator_name
+
+Real = npt.NDArray[np.float64]
+
+
+def sigmoid(x: Real) -> Real:
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+def gelu(x: Real) -> Real:
+    result: Real = 0.5 * x * (1.0 + np.vectorize(erf)(x / sqrt(2.0)))
+    return result
+
+
+def gelu_tanh(x: Real) -> Real:
+    return 0.5 * x * (1.0 + np.tanh(sqrt(2.0 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def softplus(x: Real, beta: float, threshold: float) -> Real:
+    return np.where(beta * x > threshold, x, np.log1p(np.exp(beta * x)) / beta)
+
+
+FUNCTIONS: dict[str, Callable[..., npt.NDArray[Any]]] = {
+    "abs": np.abs, "acos": np.arccos, "acosh": np.arccosh, "add": np.add, "asin": np.arcsin,
+    "asinh": np.arcsinh, "atan": np.arctan, "atanh": np.arctanh, "ceil": np.ceil, "cos": np.cos,
+    "cosh": np.cosh, "divide": np.divide, "equal": np.equal, "erf": np.vectorize(erf),
+    "exp": np.exp, "floor": np.floor, "greater": np.greater, "greater_equal": np.greater_equal,
+    "isfinite": np.isfinite, "isinf": np.isinf, "isnan": np.isnan, "less": np.less,
+    "less_equal": np.less_equal, "log": np.log, "logical_and": np.logical_and,
+    "logical_not": np.logical_not, "logical_or": np.logical_or, "maximum": np.maximum,
+    "minimum": np.minimum, "multiply": np.multiply, "negative": np.negative, "nn.gelu": gelu,
+    "nn.gelu_tanh": gelu_tanh, "nn.relu": lambda x: np.maximum(x, 0.0),
+    "nn.prelu": lambda x, slope: np.where(x > 0.0, x, x * slope),
+    "nn.relu6": lambda x: np.clip(x, 0.0, 6.0), "nn.silu": lambda x: x * sigmoid(x),
+    "not_equal": np.not_equal, "power": np.power, "round": np.rint,
+    "rsqrt": lambda x: 1.0 / np.sqrt(x),
+    "sigmoid": sigmoid, "sign": np.sign, "sin": np.sin, "sinh": np.sinh, "sqrt": np.sqrt,
+    "square": np.square, "subtract": np.subtract, "tan": np.tan, "tanh": np.tanh,
+    "where": np.where, "astype": lambda x: x, "clip": np.clip,
+}  # fmt: skip
+"""Operators without attributes that matter, by their name in Relax."""
+
+WITH_ATTRIBUTES: dict[str, Callable[..., Real]] = {
+    "nn.leakyrelu": lambda a, x: np.where(x > 0.0, x, x * np.float32(a.alpha)),
+    "nn.softplus": lambda a, x: softplus(x, float(a.beta), float(a.threshold)),
+}
+
+
+def can_evaluate(call: tvm.ir.Call) -> bool:
+    name = operator_name(call).removeprefix("relax.")
+    return name in FUNCTIONS or name in WITH_ATTRIBUTES
+
+
+def evaluate(call: tvm.ir.Call, arguments: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Apply a call's operator; numbers are taken and returned as float32, truths as bool."""
+    name = operator_name(call).removeprefix("relax.")
+    wide = [a if a.dtype == bool else a.astype("float64") for a in arguments]
+    with np.errstate(all="ignore"):  # a table has every input, also those without a result
+        if name in FUNCTIONS:
+            result = FUNCTIONS[name](*wide)
+        else:
+            result = WITH_ATTRIBUTES[name](call.attrs, *wide)
+        return result if result.dtype == bool else result.astype("float32")

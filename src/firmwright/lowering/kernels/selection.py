@@ -1,0 +1,146 @@
+"""The largest or smallest elements along an axis, in order: topk, sort and argsort.
+
+TVM calls functions of its runtime for these, which firmware does not have. Here each row is
+inserted element by element into the list of the best so far, which is the result itself: equal
+elements stay in their order (as ONNX and TFLite ask), and a NaN, for which neither has a rule,
+comes after every number. That takes rows · length · k steps at worst, and few more than
+rows · length where k is small and the elements come in no order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import relax, te, tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as script
+
+from firmwright.ir.relax import dtype_of, static_shape
+from firmwright.lowering.strategies import Strategy
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The ``count`` best elements along ``axis``, the best first; indices of type ``index``."""
+
+    count: int
+    axis: int
+    largest: bool
+    index: str
+
+    def __call__(self, data: te.Tensor) -> list[te.Tensor]:
+        """Return the elements and their indices, of the data's shape but ``count`` long."""
+        shape = [int(d) for d in data.shape]
+        selected = list(data.shape)
+        selected[self.axis] = tirx.const(self.count, data.shape[self.axis].ty.dtype)
+        element = str(data.dtype)
+        results: list[te.Tensor] = te.extern(
+            [selected, selected],
+            [data],
+            lambda ins, outs: self.statement(ins[0], outs[0], outs[1], shape),
+            # Without a layout, as TVM's own operators have it: else nothing fuses with this one.
+            in_buffers=[tirx.decl_buffer(data.shape, element, layout=None)],
+            out_buffers=[tirx.decl_buffer(selected, d, layout=None) for d in (element, self.index)],
+            dtype=[element, self.index],
+            name="selected",
+        )
+        return results
+
+    def statement(self, data: Any, values: Any, indices: Any, shape: list[int]) -> tirx.Stmt:
+        """Insert every element that is among the best so far; all indices are loop variables."""
+        last = self.count - 1
+        with IRBuilder() as builder:
+            data, values, indices = (script.buffer_proxy(b) for b in (data, values, indices))
+            with script.serial(0, 1), ExitStack() as loops:  # a builder holds one statement
+                row = [
+                    IRBuilder.name(f"i{n}", loops.enter_context(script.serial(0, extent)))
+                    for n, extent in enumerate(shape[: self.axis] + shape[self.axis + 1 :])
+                ]
+
+                def at(position: Any) -> tuple[Any, ...]:
+                    return (*row[: self.axis], position, *row[self.axis :])
+
+                place = IRBuilder.name("place", script.alloc_buffer([1], "int32"))
+                place = script.buffer_proxy(place)
+                with script.serial(0, shape[self.axis]) as i:
+                    new = data[at(IRBuilder.name("i", i))]
+                    with when(tirx.Or(i < self.count, self.better(new, values[at(last)]))):
+                        place[0] = 0
+                        with script.serial(0, self.count) as j:
+                            old = values[at(IRBuilder.name("j", j))]
+                            with when(tirx.And(j < i, self.stays(old, new))):
+                                place[0] = place[0] + 1
+                        with script.serial(0, self.count) as k:
+                            target = last - IRBuilder.name("k", k)
+                            with when(tirx.And(place[0] < target, target <= i)):
+                                values[at(target)] = values[at(target - 1)]
+                                indices[at(target)] = indices[at(target - 1)]
+                            with when(place[0] == target):
+                                values[at(target)] = new
+                                indices[at(target)] = tirx.Cast(self.index, i)
+            return builder.get()
+
+    def better(self, new: Any, old: Any) -> Any:
+        """Tell whether an element belongs before another one that came earlier."""
+        better = new > old if self.largest else new < old
+        if not is_float(new):
+            return better
+        return tirx.Or(better, tirx.And(tirx.isnan(old), tirx.Not(tirx.isnan(new))))
+
+    def stays(self, old: Any, new: Any) -> Any:
+        """The opposite of better; written out, for TVM takes not (a < b) for b <= a."""
+        stays = old >= new if self.largest else old <= new
+        return tirx.Or(stays, tirx.isnan(new)) if is_float(new) else stays
+
+
+def is_float(value: Any) -> bool:
+    return str(value.ty.dtype).startswith("float")
+
+
+@contextmanager
+def when(condition: Any) -> Iterator[None]:
+    with script.If(condition), script.Then():
+        yield
+
+
+def topk(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+    length = static_shape(call.args[0])[int(call.attrs.axis)]
+    asked = int(call.attrs.k)
+    count = asked if 0 < asked < length else length
+    both = selected(builder, call, count, bool(call.attrs.largest), str(call.attrs.dtype))
+    kept = {"values": 0, "indices": 1}.get(str(call.attrs.ret_type))
+    return both if kept is None else relax.TupleGetItem(both, kept)
+
+
+def sort(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+    length = static_shape(call.args[0])[int(call.attrs.axis)]
+    both = selected(builder, call, length, bool(call.attrs.descending), "int32")
+    return relax.TupleGetItem(both, 0)
+
+
+def argsort(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+    length = static_shape(call.args[0])[int(call.attrs.axis)]
+    descending = bool(call.attrs.descending)
+    both = selected(builder, call, length, descending, dtype_of(call))
+    return relax.TupleGetItem(both, 1)
+
+
+def selected(
+    builder: relax.BlockBuilder, call: tvm.ir.Call, count: int, largest: bool, index: str
+) -> relax.Var:
+    data = call.args[0]
+    axis = int(call.attrs.axis) % len(static_shape(data))
+    selection = Selection(count, axis, largest, index)
+    return builder.emit_te(selection, data, primfunc_name_hint="selection")
+
+
+STRATEGIES = (
+    Strategy("relax.topk", topk),
+    Strategy("relax.sort", sort),
+    Strategy("relax.argsort", argsort),
+)
+"""For operators whose lowering by TVM needs TVM's runtime."""

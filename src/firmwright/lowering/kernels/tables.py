@@ -1,0 +1,178 @@
+"""Functions of one 8-bit value as tables of 256 entries, made at build time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+from tvm import relax, te
+
+from firmwright.ir.relax import Constant, constant_array, dtype_of, static_shape
+from firmwright.lowering.kernels.real_functions import can_evaluate, evaluate
+from firmwright.lowering.quantised import (
+    Grid,
+    Quantised,
+    Value,
+    largest_integer,
+    on_grid,
+    smallest_integer,
+)
+
+if TYPE_CHECKING:
+    from firmwright.lowering.integer_arithmetic import IntegerArithmetic
+
+Whole = Callable[[npt.NDArray[np.float32], np.float32], npt.NDArray[np.float32]]
+"""From real numbers and a scale to whole numbers of steps."""
+
+
+def function_table(
+    region: IntegerArithmetic, argument: relax.Expr, grid: Grid, whole: Whole
+) -> relax.Expr | None:
+    """Look up what a chain of elementwise operators makes of one stored 8-bit tensor.
+
+    None where there is no such chain. The table holds the chain's float32 results (see
+    :mod:`firmwright.lowering.kernels.real_functions`), made whole steps of the grid by ``whole``.
+    """
+    sources = stored_sources(region, argument)
+    if not sources or not all(s.data.same_as(sources[0].data) for s in sources):
+        return None
+    source = sources[0]
+    values = chain_values(region, argument)
+    if values.size != 256 or static_shape(argument) != static_shape(source.data):
+        return None
+    with np.errstate(all="ignore"):
+        return looked_up(region, source, table_of(whole(values, grid.scale), grid))
+
+
+def stored_sources(region: IntegerArithmetic, argument: relax.Expr) -> list[Quantised]:
+    """Return the 8-bit tensors at the chain's start; none where something else takes part."""
+    value = region.value(argument)
+    if isinstance(value, Quantised):
+        stored = value.per_tensor and value.eight_bit and not isinstance(value.data, Constant)
+        return [value] if stored else []
+    call = region.definitions.get(argument)
+    if call is None or not can_evaluate(call):
+        return []
+    found = []
+    for part in call.args:
+        if scalar(region, part) is None:
+            sources = stored_sources(region, part)
+            if not sources:
+                return []
+            found += sources
+    return found
+
+
+def chain_values(region: IntegerArithmetic, argument: relax.Expr) -> npt.NDArray[Any]:
+    """Return the chain's result for each of the 256 integers, smallest first."""
+    constant = scalar(region, argument)
+    if constant is not None:
+        return constant
+    value = region.value(argument)
+    if isinstance(value, Quantised):
+        return real_values(value)
+    call = region.definitions[argument]
+    return evaluate(call, [chain_values(region, a) for a in call.args])
+
+
+def scalar(region: IntegerArithmetic, argument: relax.Expr) -> npt.NDArray[Any] | None:
+    """Return an argument that is one constant number as an array of one."""
+    value = region.value(argument)
+    number = getattr(value, "value", None)
+    if isinstance(number, int | float):
+        return np.array([number], "float32")
+    constant = constant_values(value)
+    return constant.reshape(-1) if constant is not None and constant.size == 1 else None
+
+
+def constant_values(value: Value) -> npt.NDArray[Any] | None:
+    """Return a constant's numbers, dequantized in float32 where it is quantised per tensor."""
+    if not isinstance(value, Quantised):
+        return constant_array(value) if isinstance(value, Constant) else None
+    if not (value.per_tensor and isinstance(value.data, Constant)):
+        return None
+    centred = constant_array(value.data).astype("int64") - value.zero_point[0]
+    return np.asarray(centred.astype("float32") * np.float32(value.scale[0]))
+
+
+def real_values(source: Quantised) -> npt.NDArray[np.float32]:
+    """Return scale · (integer - zero point) in float32 for all 256 integers, smallest first."""
+    centred = (every_integer(source) - source.zero_point[0]).astype("float32")
+    return np.asarray(np.float32(source.scale[0]) * centred)
+
+
+def every_integer(source: Quantised) -> npt.NDArray[np.int64]:
+    """Return all values of the source's type, smallest first."""
+    dtype = dtype_of(source.data)
+    return np.arange(smallest_integer(dtype), largest_integer(dtype) + 1)
+
+
+def table_of(nearest: npt.NDArray[np.float32], grid: Grid) -> npt.NDArray[Any]:
+    """Add the zero point to whole numbers and clamp them; what is no number becomes the lowest."""
+    whole = np.nan_to_num(nearest, nan=-np.inf) + grid.zero_point
+    table: npt.NDArray[Any] = np.clip(whole, grid.low, grid.high)
+    return table.astype(grid.dtype)
+
+
+def half_away(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Round to whole numbers, halves away from zero, as C's roundf."""
+    whole = np.trunc(x)
+    away: npt.NDArray[np.float32] = whole + np.copysign(np.abs(x - whole) >= 0.5, x)
+    return away.astype("float32")
+
+
+def eight_bit_source(region: IntegerArithmetic, expression: relax.Expr) -> Quantised | None:
+    source = region.value(expression)
+    plain = isinstance(source, Quantised) and source.per_tensor and source.eight_bit
+    return source if plain else None
+
+
+def concatenation(region: IntegerArithmetic, call: tvm.ir.Call, grid: Grid) -> relax.Expr | None:
+    """Look the parts that are on other grids up in a table each, then join all.
+
+    Source: tensorflow/lite/kernels/internal/reference/concatenation.h, ConcatenationWithScaling.
+    """
+    parts = []
+    for field in call.args[0].fields:
+        source = eight_bit_source(region, field)
+        if source is None:
+            return None
+        parts.append(source.data if on_grid(source, grid) else rescaled(region, source, grid))
+    return region.emit(tvm.ir.Call(call.op, [relax.Tuple(parts)], call.attrs, call.ty_args))
+
+
+def rescaled(region: IntegerArithmetic, source: Quantised, grid: Grid) -> relax.Expr:
+    factor = np.float32(source.scale[0]) * (np.float32(1) / grid.scale)
+    bias = np.float32(-source.zero_point[0]) * factor
+    real = every_integer(source).astype("float32") * factor + bias
+    nearest = np.trunc(real + np.copysign(np.float32(0.5), real))
+    return looked_up(region, source, table_of(nearest, grid))
+
+
+def integer_table(
+    region: IntegerArithmetic, source: Quantised, grid: Grid, function: Callable[[int], int]
+) -> relax.Expr:
+    """Look up a function from data - zero point to the result's integer - zero point."""
+    centred = every_integer(source) - source.zero_point[0]
+    results = np.array([function(int(x)) for x in centred])
+    entries = np.clip(results + grid.zero_point, grid.low, grid.high).astype(grid.dtype)
+    return looked_up(region, source, entries)
+
+
+def looked_up(
+    region: IntegerArithmetic, source: Quantised, entries: npt.NDArray[Any]
+) -> relax.Expr:
+    """Look the source's integers up in a table that starts at its type's smallest one."""
+    table = region.constant("table", entries)
+    first = smallest_integer(dtype_of(source.data))
+
+    def compute(data: te.Tensor, table: te.Tensor) -> te.Tensor:
+        def element(*indices: Any) -> Any:
+            return table(data(*indices).astype("int32") - first)
+
+        return te.compute(data.shape, element, name="looked_up")
+
+    return region.emit_te("look_up", compute, source.data, table)

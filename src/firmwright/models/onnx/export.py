@@ -1,0 +1,365 @@
+"""A float Relax module as an ONNX graph, so that every format is quantised by the same engine.
+
+Networks from TFLite keep channels last. ONNX's convolutions want them first, so a tensor is
+transposed once in front of the first convolution and stays that way through everything to which
+the order of axes does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import tvm
+from onnx import helper, numpy_helper
+from tvm import relax
+
+from firmwright.errors import UserError
+from firmwright.ir.operators import short_name
+from firmwright.ir.relax import (
+    Constant,
+    constant_array,
+    dtype_of,
+    main_bindings,
+    operator_name,
+    returned_variables,
+    static_shape,
+)
+from firmwright.ir.tensors import ModelInterface, Tensor, is_source_name
+
+OPSET = 17
+TO_CHANNELS_FIRST = (0, 3, 1, 2)
+TO_CHANNELS_LAST = (0, 2, 3, 1)
+SAME_ELEMENTS = frozenset(
+    f"relax.{n}" for n in ("reshape", "flatten", "squeeze", "expand_dims", "nn.batch_flatten")
+)
+ELEMENTWISE = {
+    "relax.nn.relu": "Relu", "relax.sigmoid": "Sigmoid", "relax.tanh": "Tanh", "relax.exp": "Exp",
+    "relax.sqrt": "Sqrt", "relax.abs": "Abs", "relax.negative": "Neg", "relax.erf": "Erf",
+    "relax.floor": "Floor", "relax.ceil": "Ceil", "relax.round": "Round", "relax.log": "Log",
+    "relax.add": "Add", "relax.subtract": "Sub", "relax.multiply": "Mul", "relax.divide": "Div",
+    "relax.maximum": "Max", "relax.minimum": "Min", "relax.power": "Pow", "relax.clip": "Clip",
+    "relax.nn.leakyrelu": "LeakyRelu",
+}  # fmt: skip
+POOLS = {"relax.nn.max_pool2d": "MaxPool", "relax.nn.avg_pool2d": "AveragePool"}
+
+
+class NotExportableError(Exception):
+    """ONNX has no operator for this one, or the exporter does not write it."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A tensor of the graph; ``channels_first`` if it is a transposed one of channels last."""
+
+    name: str
+    channels_first: bool = False
+
+
+Attributes: TypeAlias = dict[str, Any]
+
+
+def exported(module: tvm.IRModule, interface: ModelInterface) -> bytes:
+    """Return the network as ONNX, with the names of the interface; it computes the same.
+
+    Raises UserError for a module that is quantised already, and listing every operator that has
+    no form here.
+    """
+    refuse_quantised(short_name(b.value) for b in main_bindings(module))
+    return Exporter(module, interface).run()
+
+
+class Exporter:
+    """Builds the graph binding by binding; use :func:`exported`."""
+
+    refusal = "quantize: operators that cannot be quantised:"
+    opset = OPSET
+
+    def __init__(self, module: tvm.IRModule, interface: ModelInterface) -> None:
+        self.main = module["main"]
+        self.bindings = main_bindings(module)
+        self.interface = interface
+        self.values: dict[relax.Var, Value] = {}
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+        self.names = {t.name for t in (*interface.inputs, *interface.outputs)}
+        self.layer = ""
+
+    def run(self) -> bytes:
+        for parameter, tensor in zip(self.main.params, self.interface.inputs, strict=True):
+            self.values[parameter] = Value(tensor.name)
+        refused = []
+        for binding in self.bindings:
+            if isinstance(binding.value, relax.Var | Constant):
+                self.values[binding.var] = self.value(binding.value)
+                continue
+            if isinstance(binding.value, relax.Tuple):
+                continue
+            name = operator_name(binding.value)
+            known = is_source_name(str(binding.var.name))
+            self.layer = self.unique(str(binding.var.name) if known else name.rpartition(".")[2])
+            try:
+                self.values[binding.var] = self.converter(name)(binding.value)
+            except NotExportableError:
+                refused.append(f"  {name.removeprefix('relax.') or 'tuple'} ('{binding.var.name}')")
+                self.values[binding.var] = Value(self.layer)
+        if refused:
+            lines = sorted(set(refused))
+            raise UserError("\n".join([self.refusal, *lines]))
+        outputs, constants = returned_variables(self.main, self.bindings)
+        for binding in constants:
+            self.values[binding.var] = self.value(binding.value)
+        for variable, tensor in zip(outputs, self.interface.outputs, strict=True):
+            self.nodes.append(
+                helper.make_node("Identity", [self.plain(self.values[variable])], [tensor.name])
+            )
+        return self.model()
+
+    def model(self) -> bytes:
+        inputs, outputs = (
+            [described(tensor) for tensor in tensors]
+            for tensors in (self.interface.inputs, self.interface.outputs)
+        )
+        graph = helper.make_graph(self.nodes, "network", inputs, outputs, self.constants)
+        opsets = [helper.make_opsetid("", self.opset)]
+        made = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+        data: bytes = made.SerializeToString(deterministic=True)
+        return data
+
+    def converter(self, name: str) -> Callable[[tvm.ir.Call], Value]:
+        special: dict[str, Callable[[tvm.ir.Call], Value]] = {
+            "relax.nn.conv2d": self.convolution,
+            "relax.matmul": self.product,
+            "relax.nn.softmax": self.softmax,
+            "relax.mean": self.mean,
+            "relax.permute_dims": self.permute,
+            "relax.concat": self.concat,
+            "relax.nn.pad": self.pad,
+            "relax.nn.adaptive_avg_pool2d": self.global_average,
+            **dict.fromkeys(POOLS, self.pool),
+            **dict.fromkeys(SAME_ELEMENTS, self.reshape),
+            **dict.fromkeys(ELEMENTWISE, self.elementwise),
+        }
+        if name not in special:
+            raise NotExportableError
+        return special[name]
+
+    def unique(self, wanted: str) -> str:
+        """Return a name that no tensor and no layer has yet."""
+        name, number = wanted, 1
+        while name in self.names:
+            name, number = f"{wanted}_{number}", number + 1
+        self.names.add(name)
+        return name
+
+    def emit(self, kind: str, inputs: Sequence[str], **attributes: Any) -> str:
+        """Add a node named after the layer; return its result."""
+        taken = {n.name for n in self.nodes}
+        name = self.layer if self.layer not in taken else self.unique(f"{self.layer}_{kind}")
+        self.nodes.append(helper.make_node(kind, inputs, [name], name, **attributes))
+        return name
+
+    def constant(self, array: npt.NDArray[Any]) -> str:
+        name = self.unique("constant")
+        self.constants.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
+        return name
+
+    def value(self, argument: relax.Expr) -> Value:
+        if isinstance(argument, Constant):
+            return Value(self.constant(constant_array(argument)))
+        return self.values[argument]
+
+    def plain(self, value: Value) -> str:
+        """Return the tensor with its axes in the order that Relax has them in."""
+        if not value.channels_first:
+            return value.name
+        return self.transposed(value.name, TO_CHANNELS_LAST)
+
+    def first(self, value: Value) -> str:
+        """Return a tensor of channels last with its channels first."""
+        return (
+            value.name if value.channels_first else self.transposed(value.name, TO_CHANNELS_FIRST)
+        )
+
+    def transposed(self, name: str, order: tuple[int, ...]) -> str:
+        result = self.unique(f"{name}_transposed")
+        self.nodes.append(helper.make_node("Transpose", [name], [result], result, perm=order))
+        return result
+
+    def in_layout(self, argument: relax.Expr, layout: str) -> str:
+        """Return an image with its channels first, whatever ``layout`` Relax has it in."""
+        value = self.value(argument)
+        if layout == "NHWC":
+            return self.first(value)
+        if layout != "NCHW":
+            raise NotExportableError
+        return self.plain(value)
+
+    def convolution(self, call: tvm.ir.Call) -> Value:
+        a = call.attrs
+        layout = str(a.data_layout)
+        order = [str(a.kernel_layout).index(letter) for letter in "OIHW"]
+        result = self.emit(
+            "Conv",
+            [self.in_layout(call.args[0], layout), self.kernel(call.args[1], order)],
+            strides=numbers(a.strides),
+            pads=numbers(a.padding),
+            dilations=numbers(a.dilation),
+            group=int(a.groups),
+        )
+        return Value(result, layout == "NHWC")
+
+    def kernel(self, weights: relax.Expr, order: list[int]) -> str:
+        """Return a convolution's weights with their axes in another order."""
+        if not isinstance(weights, Constant):
+            raise NotExportableError
+        return self.constant(constant_array(weights).transpose(order))
+
+    def pool(self, call: tvm.ir.Call) -> Value:
+        a, kind = call.attrs, POOLS[operator_name(call)]
+        layout = str(a.layout)
+        counted: Attributes = {}
+        if kind == "AveragePool":
+            counted["count_include_pad"] = int(a.count_include_pad)
+        else:
+            counted["dilations"] = numbers(a.dilation)
+        result = self.emit(
+            kind,
+            [self.in_layout(call.args[0], layout)],
+            kernel_shape=numbers(a.pool_size),
+            strides=numbers(a.strides),
+            pads=numbers(a.padding),
+            ceil_mode=int(a.ceil_mode),
+            **counted,
+        )
+        return Value(result, layout == "NHWC")
+
+    def global_average(self, call: tvm.ir.Call) -> Value:
+        layout = str(call.attrs.layout)
+        shape = static_shape(call)
+        if [shape[layout.index(axis)] for axis in "HW"] != [1, 1]:
+            raise NotExportableError
+        result = self.emit("GlobalAveragePool", [self.in_layout(call.args[0], layout)])
+        return Value(result, layout == "NHWC")
+
+    def elementwise(self, call: tvm.ir.Call) -> Value:
+        kind = ELEMENTWISE[operator_name(call)]
+        if kind == "Clip":
+            limits = [np.array(float(a.value)).astype(dtype_of(call)) for a in call.args[1:]]
+            source = self.value(call.args[0])
+            names = [source.name, *(self.constant(limit) for limit in limits)]
+            return Value(self.emit(kind, names), source.channels_first)
+        if dtype_of(call) != "float32":
+            raise NotExportableError
+        attributes = {"alpha": float(call.attrs.alpha)} if kind == "LeakyRelu" else {}
+        arguments = list(call.args)
+        variables = [a for a in arguments if not self.is_constant(a)]
+        first = bool(variables) and all(
+            self.value(v).channels_first and len(static_shape(v)) == 4 for v in variables
+        )
+        if not first:
+            names = [self.plain(self.value(a)) for a in arguments]
+            return Value(self.emit(kind, names, **attributes))
+        names = [
+            self.constant_first(a) if self.is_constant(a) else self.value(a).name for a in arguments
+        ]
+        return Value(self.emit(kind, names, **attributes), True)
+
+    def is_constant(self, argument: relax.Expr) -> bool:
+        return isinstance(argument, Constant)
+
+    def constant_first(self, argument: relax.Expr) -> str:
+        """Return a constant that broadcasts against channels last, for channels first."""
+        return self.constant(channels_first(constant_array(argument)))
+
+    def product(self, call: tvm.ir.Call) -> Value:
+        return Value(self.emit("MatMul", [self.plain(self.value(a)) for a in call.args]))
+
+    def softmax(self, call: tvm.ir.Call) -> Value:
+        source = self.plain(self.value(call.args[0]))
+        return Value(self.emit("Softmax", [source], axis=int(call.attrs.axis)))
+
+    def mean(self, call: tvm.ir.Call) -> Value:
+        rank = len(static_shape(call.args[0]))
+        axes = range(rank) if call.attrs.axis is None else numbers(call.attrs.axis)
+        axes = [axis % rank for axis in axes]
+        source, kept = self.value(call.args[0]), int(call.attrs.keepdims)
+        image = [1, 2] if source.channels_first else [2, 3]
+        if rank == 4 and kept and sorted(axes) == image:  # this one ONNX Runtime quantises
+            return Value(self.emit("GlobalAveragePool", [source.name]), source.channels_first)
+        if source.channels_first and (kept or sorted(axes) == [1, 2]):
+            axes = [TO_CHANNELS_FIRST.index(axis) for axis in axes]
+            result = self.emit("ReduceMean", [source.name], axes=sorted(axes), keepdims=kept)
+            return Value(result, bool(kept))
+        return Value(self.emit("ReduceMean", [self.plain(source)], axes=axes, keepdims=kept))
+
+    def reshape(self, call: tvm.ir.Call) -> Value:
+        shape = self.constant(np.array(static_shape(call), "int64"))
+        return Value(self.emit("Reshape", [self.plain(self.value(call.args[0])), shape]))
+
+    def permute(self, call: tvm.ir.Call) -> Value:
+        rank = len(static_shape(call))
+        axes = call.attrs.axes
+        order = list(range(rank))[::-1] if axes is None else numbers(axes)
+        return Value(self.emit("Transpose", [self.plain(self.value(call.args[0]))], perm=order))
+
+    def concat(self, call: tvm.ir.Call) -> Value:
+        fields = [self.value(f) for f in call.args[0].fields]
+        axis = int(call.attrs.axis) % len(static_shape(call))
+        if all(f.channels_first for f in fields):
+            names = [f.name for f in fields]
+            return Value(self.emit("Concat", names, axis=TO_CHANNELS_FIRST.index(axis)), True)
+        return Value(self.emit("Concat", [self.plain(f) for f in fields], axis=axis))
+
+    def pad(self, call: tvm.ir.Call) -> Value:
+        widths = np.array(numbers(call.attrs.pad_width), "int64").reshape(-1, 2)
+        source = self.value(call.args[0])
+        if str(call.attrs.pad_mode) != "constant":
+            raise NotExportableError
+        if source.channels_first:
+            widths = widths[list(TO_CHANNELS_FIRST)]
+        amount = self.constant(widths.T.reshape(-1))
+        filler = self.constant(np.array(float(call.attrs.pad_value)).astype(dtype_of(call)))
+        return Value(self.emit("Pad", [source.name, amount, filler]), source.channels_first)
+
+
+def described(tensor: Tensor) -> onnx.ValueInfoProto:
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(tensor.dtype))
+    return helper.make_tensor_value_info(tensor.name, kind, tensor.shape)
+
+
+def numbers(values: Any) -> list[int]:
+    return [int(v) for v in values]
+
+
+def channels_first(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a constant that broadcasts against channels last, for channels first."""
+    whole = array.reshape((1,) * (4 - array.ndim) + array.shape)
+    return whole.transpose(TO_CHANNELS_FIRST)
+
+
+PER_CHANNEL_OPSET = 13
+"""DequantizeLinear has an axis since this operator set."""
+
+
+INT16_OPSET = 21
+"""QuantizeLinear gives 16-bit integers since this operator set."""
+
+
+QUANTISERS = frozenset(("QuantizeLinear", "DequantizeLinear", "quantize", "dequantize"))
+"""ONNX's and Relax's names."""
+
+
+def refuse_quantised(operators: Iterable[str]) -> None:
+    """Raise UserError if any of the operators' types quantises or dequantises."""
+    found = sorted({kind for kind in operators if kind in QUANTISERS})
+    if found:
+        raise UserError(
+            f"quantize: the model is quantised already: it has {' and '.join(found)}; "
+            "leave the key out, start from the float model, or state `scheme: pow2` and "
+            "`arithmetic: shift`, which take its ranges and weights to other grids"
+        )

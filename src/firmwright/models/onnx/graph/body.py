@@ -1,0 +1,51 @@
+"""Writing nodes that replace a node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import helper, numpy_helper
+
+from firmwright.models.onnx.graph.specialize import Nodes, Specialiser
+
+
+def attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
+    value = next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), default)
+    return value.decode() if isinstance(value, bytes) else value
+
+
+class Body:
+    """Nodes that replace a node, under its name; their tensors are named after its result."""
+
+    def __init__(self, node: onnx.NodeProto, walk: Specialiser) -> None:
+        self.node = node
+        self.opset = walk.opsets.get("", 1)
+        self.nodes: Nodes = []
+
+    def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        """Append a node and return the name of its result."""
+        name = f"{next(o for o in self.node.output if o)}/{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, inputs, [name], self.node.name, **attributes))
+        return name
+
+    def constant(self, value: npt.ArrayLike, dtype: npt.DTypeLike) -> str:
+        return self.add("Constant", value=numpy_helper.from_array(np.array(value, dtype)))
+
+    def stack(self, names: list[str], axis: int) -> str:
+        """Join tensors along a new axis."""
+        return self.add("Concat", *(self.unsqueezed(n, axis) for n in names), axis=axis)
+
+    def unsqueezed(self, name: str, axis: int) -> str:
+        if self.opset < 13:
+            return self.add("Unsqueeze", name, axes=[axis])
+        return self.add("Unsqueeze", name, self.constant([axis], "int64"))
+
+    def result(self, *names: str) -> Nodes:
+        """Let these tensors be the node's results, and return all nodes."""
+        for name, output in zip(names, self.node.output, strict=False):
+            if output:
+                self.nodes.append(helper.make_node("Identity", [name], [output], self.node.name))
+        return self.nodes

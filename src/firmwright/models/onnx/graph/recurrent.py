@@ -1,0 +1,169 @@
+"""RNN, GRU and LSTM written out over a known number of steps: TVM has no converters for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import onnx
+
+from firmwright.models.onnx.graph.body import Body, attribute
+from firmwright.models.onnx.graph.specialize import Nodes, Specialiser
+
+LARGEST = 256
+"""Steps that may be written out; each of them becomes code."""
+
+Cell = Callable[["Direction", str, list[str]], list[str]]
+"""Takes a step's input and the states, each (batch, size), and returns the new states."""
+
+
+def recurrent(gates: int, states: int, cell: Cell, activations: list[str]) -> Callable[
+    [onnx.NodeProto, Specialiser], Nodes | None
+]:  # fmt: skip
+    """Return the rewrite of an operator with so many gates and states."""
+
+    def rewrite(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+        shape, weights = (walk.shape(i) for i in node.input[:2])
+        if shape is None or weights is None or not is_standard(node, walk, activations):
+            return None
+        batch_first = attribute(node, "layout", 0) == 1
+        steps, batch = (shape[1], shape[0]) if batch_first else shape[:2]
+        if steps > LARGEST:
+            return None
+        body = Body(node, walk)
+        data = (
+            body.add("Transpose", node.input[0], perm=[1, 0, 2]) if batch_first else node.input[0]
+        )
+        ends: list[list[str]] = [[] for _ in range(states)]
+        by_step: list[list[str]] = [[] for _ in range(steps)]
+        reverse = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
+        for index, back in enumerate(reverse[attribute(node, "direction", "forward")]):
+            direction = Direction(body, node, walk, index, gates, batch, batch_first)
+            current = [direction.start(5 + i) for i in range(states)]
+            for step in reversed(range(steps)) if back else range(steps):
+                current = cell(direction, direction.pick(data, step), current)
+                by_step[step].append(current[0])
+            for end, state in zip(ends, current, strict=True):
+                end.append(state)
+        axis = 1 if batch_first else 0
+        sequence = body.stack([body.stack(s, 0) for s in by_step], 0)
+        if batch_first:
+            sequence = body.add("Transpose", sequence, perm=[2, 0, 1, 3])
+        return body.result(sequence, *(body.stack(end, axis) for end in ends))
+
+    return rewrite
+
+
+def is_standard(node: onnx.NodeProto, walk: Specialiser, activations: list[str]) -> bool:
+    """Tell whether all sequences are whole and the functions are the operator's own."""
+    stated = [a.decode() for a in attribute(node, "activations", [])]
+    lengths = node.input[4] if len(node.input) > 4 else ""
+    steps = (walk.shape(node.input[0]) or (0,))[attribute(node, "layout", 0)]
+    whole = not lengths or (
+        lengths in walk.constants and bool((walk.constants[lengths] == steps).all())
+    )
+    customary = not stated or stated == activations * (len(stated) // len(activations))
+    plain = not attribute(node, "clip", 0.0) and not attribute(node, "input_forget", 0)
+    return whole and customary and plain
+
+
+class Direction:
+    """The weights of one direction, as nodes: W (gates·size, input), R (gates·size, size) …"""
+
+    def __init__(
+        self,
+        body: Body,
+        node: onnx.NodeProto,
+        walk: Specialiser,
+        index: int,
+        gates: int,
+        batch: int,
+        batch_first: bool,
+    ) -> None:
+        self.body, self.node, self.walk, self.index = body, node, walk, index
+        self.gates, self.batch, self.batch_first = gates, batch, batch_first
+        recurrent_shape = walk.shape(node.input[2]) or (0, 0, 0)
+        self.size = recurrent_shape[2]
+        self.dtype = walk.dtype(node.input[0])
+        self.weights = [
+            self.split(body.add("Transpose", self.pick(i, index), perm=[1, 0]), 1, gates)
+            for i in node.input[1:3]
+        ]
+        bias = node.input[3] if len(node.input) > 3 else ""
+        self.biases = self.split(self.pick(bias, index), 0, 2 * gates) if bias else []
+        peepholes = node.input[7] if len(node.input) > 7 else ""
+        self.peepholes = self.split(self.pick(peepholes, index), 0, 3) if peepholes else []
+
+    def pick(self, name: str, index: int, axis: int = 0) -> str:
+        return self.body.add("Gather", name, self.body.constant(index, "int64"), axis=axis)
+
+    def split(self, name: str, axis: int, parts: int) -> list[str]:
+        """Return equal parts along an axis."""
+        bounds = [self.body.constant([i * self.size], "int64") for i in range(parts + 1)]
+        place = self.body.constant([axis], "int64")
+        return [self.body.add("Slice", name, bounds[i], bounds[i + 1], place) for i in range(parts)]
+
+    def start(self, place: int) -> str:
+        """Return a state's first value, which is zero where it is not given."""
+        name = self.node.input[place] if len(self.node.input) > place else ""
+        if not name:
+            return self.body.constant([[0.0] * self.size] * self.batch, self.dtype)
+        return self.pick(name, self.index, 1 if self.batch_first else 0)
+
+    def from_input(self, gate: int, data: str) -> str:
+        return self.product(data, 0, gate)
+
+    def from_state(self, gate: int, state: str) -> str:
+        return self.product(state, 1, gate)
+
+    def product(self, value: str, source: int, gate: int) -> str:
+        """Return the value times its weights for a gate, plus the bias that belongs to them."""
+        product = self.body.add("MatMul", value, self.weights[source][gate])
+        if not self.biases:
+            return product
+        return self.body.add("Add", product, self.biases[source * self.gates + gate])
+
+    def gate(
+        self, gate: int, data: str, state: str, peephole: tuple[int, str] | None = None
+    ) -> str:
+        """Return a gate before its activation; an LSTM's may also look at the cell's state."""
+        total = self.body.add("Add", self.from_input(gate, data), self.from_state(gate, state))
+        if peephole is None or not self.peepholes:
+            return total
+        place, cell = peephole
+        return self.body.add("Add", total, self.body.add("Mul", self.peepholes[place], cell))
+
+
+def rnn_cell(direction: Direction, data: str, states: list[str]) -> list[str]:
+    return [direction.body.add("Tanh", direction.gate(0, data, states[0]))]
+
+
+def gru_cell(direction: Direction, data: str, states: list[str]) -> list[str]:
+    """Gates update, reset, hidden. Source: ONNX's operator GRU, its equations."""
+    add, (state,) = direction.body.add, states
+    update = add("Sigmoid", direction.gate(0, data, state))
+    reset = add("Sigmoid", direction.gate(1, data, state))
+    if attribute(direction.node, "linear_before_reset", 0):
+        recalled = add("Mul", reset, direction.from_state(2, state))
+    else:
+        recalled = direction.from_state(2, add("Mul", reset, state))
+    hidden = add("Tanh", add("Add", direction.from_input(2, data), recalled))
+    change = add("Mul", update, add("Sub", state, hidden))
+    return [add("Add", hidden, change)]
+
+
+def lstm_cell(direction: Direction, data: str, states: list[str]) -> list[str]:
+    """Gates input, output, forget, cell. Source: ONNX's operator LSTM, its equations."""
+    add, (state, cell) = direction.body.add, states
+    taken = add("Sigmoid", direction.gate(0, data, state, (0, cell)))
+    forget = add("Sigmoid", direction.gate(2, data, state, (2, cell)))
+    proposal = add("Tanh", direction.gate(3, data, state))
+    cell = add("Add", add("Mul", forget, cell), add("Mul", taken, proposal))
+    shown = add("Sigmoid", direction.gate(1, data, state, (1, cell)))
+    return [add("Mul", shown, add("Tanh", cell)), cell]
+
+
+RECURRENT = {
+    "GRU": recurrent(3, 1, gru_cell, ["Sigmoid", "Tanh"]),
+    "LSTM": recurrent(4, 2, lstm_cell, ["Sigmoid", "Tanh", "Tanh"]),
+    "RNN": recurrent(1, 1, rnn_cell, ["Tanh"]),
+}

@@ -1,0 +1,161 @@
+"""Resize and Upsample as weighted sums of picked elements, one axis after the other.
+
+TVM's resize takes a scale for the quotient of the sizes, and has no antialiasing, no axes and not
+all coordinate transformations. Resizing is an affine function along each axis; its weights are
+what ONNX's own evaluator makes of the unit vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import helper
+
+from firmwright.models.onnx.graph.body import Body, attribute
+from firmwright.models.onnx.graph.specialize import Nodes, Specialiser, evaluate
+
+Array = npt.NDArray[Any]
+
+AXIS_ATTRIBUTES = ("antialias", "coordinate_transformation_mode", "cubic_coeff_a",
+                   "exclude_outside", "extrapolation_value", "mode", "nearest_mode")  # fmt: skip
+
+
+RESIZE_VERSION = 19
+"""The opset whose Resize is evaluated; it has what all before it have."""
+
+KNOWN_TO_TVM = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """How one axis is resized: ``parameter`` (of Resize: scales or sizes) is ``value``."""
+
+    parameter: str
+    value: float
+    roi: tuple[float, float]
+
+
+def resized(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+    """Rewrite a Resize or Upsample whose scales or sizes are constant."""
+    shape, dtype = walk.shape(node.input[0]), walk.dtype(node.input[0])
+    stretches = stretches_of(node, walk, shape) if shape is not None else None
+    if shape is None or stretches is None:
+        return None
+    settings = {n: attribute(node, n, None) for n in AXIS_ATTRIBUTES}
+    if not walk.has_attribute(node, "coordinate_transformation_mode"):
+        # Upsample, and Resize before opset 11.
+        settings |= {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    if node.op_type == "Resize" and is_plain(settings, stretches, shape):
+        return None
+    body = Body(node, walk)
+    result = node.input[0]
+    for axis, stretch in sorted(stretches.items()):
+        lines = np.vstack([np.zeros((1, shape[axis])), np.eye(shape[axis])]).astype("float32")
+        images = along_axis(lines, stretch, settings)
+        if images is None:
+            return None
+        offset, weights = images[0], images[1:] - images[0]
+        if np.array_equal(weights, np.eye(shape[axis])) and not offset.any():
+            continue
+        picks = np.argmax(weights, axis=0)
+        if np.array_equal(weights, np.eye(shape[axis])[:, picks]) and not offset.any():
+            result = body.add("Gather", result, body.constant(picks, "int64"), axis=axis)
+        elif dtype.kind != "f":
+            return None
+        else:
+            result = weighted_sum(body, result, axis, len(shape), weights, offset, dtype)
+    return body.result(result)
+
+
+def stretches_of(
+    node: onnx.NodeProto, walk: Specialiser, shape: tuple[int, ...]
+) -> dict[int, Stretch] | None:
+    """Return what is done to each axis, or None where that depends on run-time values."""
+    given = dict(zip(walk.input_names(node), node.input, strict=False))
+    constants = {k: walk.constants[v] for k, v in given.items() if v in walk.constants}
+    if any(v and k not in constants for k, v in given.items() if k in ("roi", "scales", "sizes")):
+        return None
+    constants.setdefault("scales", np.array(attribute(node, "scales", []), "float32"))
+    parameter = "scales" if constants["scales"].size else "sizes"
+    values = constants.get(parameter, np.zeros(0))
+    axes = [a % len(shape) for a in attribute(node, "axes", range(len(shape)))]
+    roi = constants.get("roi", np.zeros(0))
+    roi = roi if roi.size == 2 * len(axes) else np.repeat([0.0, 1.0], len(axes))
+    if values.size != len(axes):
+        return None
+    policy = attribute(node, "keep_aspect_ratio_policy", "stretch")
+    if parameter == "sizes" and policy != "stretch":
+        scales = [values[i] / shape[a] for i, a in enumerate(axes)]
+        scale = np.float32(min(scales) if policy == "not_larger" else max(scales))
+        if any(int(scale * shape[a]) != int(scale * shape[a] + 0.5) for a in axes):
+            return None  # a size that is rounded up cannot be stated as a scale
+        parameter, values = "scales", np.repeat(scale, len(axes))
+    return {
+        axis: Stretch(parameter, values[i], (float(roi[i]), float(roi[i + len(axes)])))
+        for i, axis in enumerate(axes)
+    }
+
+
+def is_plain(
+    settings: Mapping[str, Any], stretches: Mapping[int, Stretch], shape: tuple[int, ...]
+) -> bool:
+    """Tell what TVM does right: pictures enlarged by whole numbers. That takes no tables."""
+
+    def factor(axis: int) -> float:
+        stretch = stretches.get(axis)
+        if stretch is None:
+            return 1.0
+        return stretch.value / (1 if stretch.parameter == "scales" else shape[axis])
+
+    factors = [factor(axis) for axis in range(len(shape))]
+    return (
+        len(shape) == 4
+        and factors[:2] == [1.0, 1.0]
+        and all(float(f).is_integer() for f in factors)
+        and len(stretches) == 4
+        and settings["mode"] in (None, "nearest", "linear")
+        and settings["coordinate_transformation_mode"] in (None, *KNOWN_TO_TVM)
+        and not settings["antialias"]
+    )
+
+
+def along_axis(lines: Array, stretch: Stretch, settings: Mapping[str, Any]) -> Array | None:
+    """Resize lines, given as rows, with ONNX's own evaluator."""
+    rows = 1 if stretch.parameter == "scales" else len(lines)
+    dtype = "float32" if stretch.parameter == "scales" else "int64"
+    roi = np.array([0, stretch.roi[0], 1, stretch.roi[1]], "float32")
+    value = np.array([rows, stretch.value], dtype)
+    names = ["lines", "roi", "value"] if dtype == "float32" else ["lines", "roi", "", "value"]
+    known = {n: v for n, v in settings.items() if v is not None}
+    node = helper.make_node("Resize", names, ["resized"], **known)
+    results = evaluate(node, [lines, roi, value], [helper.make_opsetid("", RESIZE_VERSION)])
+    return None if results is None else results[0]
+
+
+def weighted_sum(
+    body: Body,
+    data: str,
+    axis: int,
+    rank: int,
+    weights: Array,
+    offset: Array,
+    dtype: np.dtype[Any],
+) -> str:
+    """Add up as many picked and weighted elements as any result needs; ``weights`` is (in, out)."""
+    taps = max(int(np.count_nonzero(weights, axis=0).max()), 1)
+    picks = np.argsort(weights == 0, axis=0, kind="stable")[:taps]
+    along = [-1 if a == axis else 1 for a in range(rank)]
+    total = ""
+    for pick in picks:
+        factors = weights[pick, np.arange(weights.shape[1])].reshape(along)
+        picked = body.add("Gather", data, body.constant(pick, "int64"), axis=axis)
+        term = body.add("Mul", picked, body.constant(factors, dtype))
+        total = body.add("Add", total, term) if total else term
+    if offset.any():
+        total = body.add("Add", total, body.constant(offset.reshape(along), dtype))
+    return total

@@ -1,0 +1,342 @@
+"""Operators that TVM 0.27 has no converter for, or a wrong one, as operators that it converts.
+
+Each entry of :data:`REWRITES` can be dropped when upstream has it; its comment or docstring says
+what is wrong there. All of them are exercised by ``tests/conformance``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+from onnx.parser import parse_function
+
+from firmwright.errors import UserError
+from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
+from firmwright.models.onnx.graph.body import Body, attribute
+from firmwright.models.onnx.graph.fourier import fourier
+from firmwright.models.onnx.graph.functions import called
+from firmwright.models.onnx.graph.recurrent import RECURRENT
+from firmwright.models.onnx.graph.resize import resized
+from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specialiser
+from firmwright.models.onnx.graph.unroll import unrolled
+
+
+def by_definition(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+    """Import the operator as the function by which ONNX defines it."""
+    return walk.function_body(node)
+
+
+def written(text: str) -> Rewrite:
+    """Import the operator as a function that is written here, in ONNX's own notation."""
+    function = parse_function(f'<opset_import: ["" : 18], domain: "firmwright"> {text}')
+
+    def rewrite(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+        schema = walk.schema(node)
+        return None if schema is None else called(function, node, schema)
+
+    return rewrite
+
+
+def where(condition: Callable[[onnx.NodeProto, Specialiser], bool], rewrite: Rewrite) -> Rewrite:
+    """Rewrite the nodes for which the condition holds; TVM is right for the others."""
+    return lambda node, walk: rewrite(node, walk) if condition(node, walk) else None
+
+
+def several_results(node: onnx.NodeProto, _: Specialiser) -> bool:
+    return len([o for o in node.output if o]) > 1
+
+
+def has(name: str, *values: Any) -> Callable[[onnx.NodeProto, Specialiser], bool]:
+    """Return the condition that an attribute has one of these values."""
+    return lambda node, _: attribute(node, name, None) in values
+
+
+def is_bool(node: onnx.NodeProto, walk: Specialiser) -> bool:
+    return walk.dtype(node.input[0]).kind == "b"
+
+
+def is_float(node: onnx.NodeProto, walk: Specialiser) -> bool:
+    return walk.dtype(node.input[0]).kind == "f" or is_sixteen_bits(node, walk)
+
+
+def is_sixteen_bits(node: onnx.NodeProto, walk: Specialiser) -> bool:
+    return walk.dtype(node.input[0]).name in SIXTEEN_BIT_FLOATS
+
+
+def one_infinity(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+    """TVM ignores ``detect_negative`` and ``detect_positive``."""
+    positive, negative = (
+        attribute(node, "detect_positive", 1),
+        attribute(node, "detect_negative", 1),
+    )
+    if positive and negative:
+        return None
+    body = Body(node, walk)
+    limit = np.inf if positive else -np.inf
+    if not positive and not negative:
+        limit = np.nan  # equal to nothing
+    return body.result(
+        body.add("Equal", node.input[0], body.constant(limit, walk.dtype(node.input[0])))
+    )
+
+
+def mixed_power(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+    """TVM's ``power`` takes two floats of one type; integers are raised in double precision."""
+    base, exponent = (walk.dtype(i) for i in node.input)
+    if base == exponent and base.kind == "f":
+        return None
+    body = Body(node, walk)
+    to = TensorProto.DOUBLE if base.kind != "f" else helper.np_dtype_to_tensor_dtype(base)
+    power = body.add("Pow", *(body.add("Cast", i, to=to) for i in node.input))
+    return body.result(body.add("Cast", power, to=helper.np_dtype_to_tensor_dtype(base)))
+
+
+def padded_with_variable(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+    """TVM's converter wants a constant as the value to pad with."""
+    shape = walk.shape(node.input[0])
+    value = node.input[2] if len(node.input) > 2 else ""
+    if not value or value in walk.constants or shape is None:
+        return None
+    body = Body(node, walk)
+    inputs = [node.input[0], node.input[1], "", *node.input[3:]]
+    inside = body.constant(np.ones(shape), bool)
+    inside = body.add("Cast", inside, to=TensorProto.UINT8)
+    padded = body.add("Pad", *inputs)
+    mask = body.add("Cast", body.add("Pad", inside, *inputs[1:]), to=TensorProto.BOOL)
+    return body.result(body.add("Where", mask, padded, value))
+
+
+def one_hot(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+    """TVM's converter wants constant values, and integers as indices."""
+    shape, depth = walk.shape(node.input[0]), walk.constants.get(node.input[1])
+    if shape is None or depth is None:
+        return None
+    body = Body(node, walk)
+    axis = attribute(node, "axis", -1) % (len(shape) + 1)
+    index = body.add("Cast", node.input[0], to=TensorProto.INT64)
+    count = body.constant(int(depth.item()), "int64")
+    negative = body.add("Less", index, body.constant(0, "int64"))
+    index = body.add("Where", negative, body.add("Add", index, count), index)
+    index = body.unsqueezed(index, axis)
+    places = np.arange(int(depth.item())).reshape([-1 if a == axis else 1
+                                                   for a in range(len(shape) + 1)])  # fmt: skip
+    hot = body.add("Equal", index, body.constant(places, "int64"))
+    off, on = (body.add("Gather", node.input[2], body.constant(i, "int64"), axis=0) for i in (0, 1))
+    return body.result(body.add("Where", hot, on, off))
+
+
+def integer_convolution(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+    """TVM has no converter for ConvInteger, but one for Conv that takes integers."""
+    body = Body(node, walk)
+    operands = []
+    for place in (0, 1):
+        number = body.add("Cast", node.input[place], to=TensorProto.INT32)
+        zero = node.input[place + 2] if len(node.input) > place + 2 else ""
+        rank = len(walk.shape(node.input[place]) or ())
+        if zero:
+            along = body.constant([-1, *[1] * (rank - 1)], "int64")
+            zero = body.add("Reshape", body.add("Cast", zero, to=TensorProto.INT32), along)
+            number = body.add("Sub", number, zero)
+        operands.append(number)
+    stated = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    return body.result(body.add("Conv", *operands, **stated))
+
+
+def sequences_reversed(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+    """TVM has no converter for ReverseSequence."""
+    shape = walk.shape(node.input[0])
+    if shape is None:
+        return None
+    body = Body(node, walk)
+    time, batch = attribute(node, "time_axis", 0), attribute(node, "batch_axis", 1)
+    step = np.arange(shape[time]).reshape([-1 if a == time else 1 for a in range(len(shape))])
+    place = body.constant(step, "int64")
+    along = [-1 if a == batch else 1 for a in range(len(shape))]
+    length = body.add("Reshape", node.input[1], body.constant(along, "int64"))
+    last = body.add("Sub", length, body.constant(1, "int64"))
+    source = body.add("Where", body.add("Less", place, length),
+                      body.add("Sub", last, place), place)  # fmt: skip
+    indices = body.add("Expand", source, body.constant(shape, "int64"))
+    return body.result(body.add("GatherElements", node.input[0], indices, axis=time))
+
+
+def refused(sentence: str) -> Rewrite:
+    """Refuse the node: what TVM makes of it is wrong, and nothing better is known."""
+
+    def refuse(node: onnx.NodeProto, _: Specialiser) -> Nodes | None:
+        raise UserError(f"operator {node.op_type} (node '{node.name}'): {sentence}")
+
+    return refuse
+
+
+def is_blocked(node: onnx.NodeProto, _: Specialiser) -> bool:
+    return bool(attribute(node, "block_size", 0))
+
+
+def convolution_to_size(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+    """TVM ignores ConvTranspose's ``output_shape``, which stands for pads."""
+    size = attribute(node, "output_shape", None)
+    shape, weights = (walk.shape(i) for i in node.input[:2])
+    if not size or shape is None or weights is None:
+        return None
+    axes = len(shape) - 2
+    strides = attribute(node, "strides", [1] * axes)
+    dilations = attribute(node, "dilations", [1] * axes)
+    extra = list(attribute(node, "output_padding", [0] * axes))
+    begin, end = [], []
+    for i, wanted in enumerate(size[-axes:]):
+        kernel = (weights[2 + i] - 1) * dilations[i] + 1
+        total = strides[i] * (shape[2 + i] - 1) + extra[i] + kernel - wanted
+        extra[i] += max(-total, 0)
+        small, large = max(total, 0) // 2, max(total, 0) - max(total, 0) // 2
+        upper = attribute(node, "auto_pad", "NOTSET") == "SAME_UPPER"
+        begin.append(small if upper else large)
+        end.append(large if upper else small)
+    padded = onnx.NodeProto()
+    padded.CopyFrom(node)
+    kept = [a for a in node.attribute
+            if a.name not in ("output_shape", "output_padding", "auto_pad", "pads")]  # fmt: skip
+    del padded.attribute[:]
+    padded.attribute.extend(kept)
+    padded.attribute.append(helper.make_attribute("pads", [*begin, *end]))
+    padded.attribute.append(helper.make_attribute("output_padding", extra))
+    return [padded]
+
+
+DEFINED = """
+    AffineGrid Attention BlackmanWindow CausalConvWithState Celu CenterCropPad GroupNormalization
+    HammingWindow HannWindow LinearAttention NegativeLogLikelihoodLoss RMSNormalization
+    RotaryEmbedding SequenceMap SoftmaxCrossEntropyLoss SwiGLU Swish
+    ai.onnx.preview.FlexAttention
+"""
+"""No converter, or one that fails or is of another domain's operator: ONNX's definition is used."""
+
+BLOCKED = "quantisation in blocks (block_size) cannot be compiled"
+
+FLOORED_MODULO = """
+    FlooredModulo (x, y) => (z) {
+        r = Mod <fmod = 1> (x, y)
+        zero = Sub (y, y)
+        nothing = Constant <value = float {0.0}> ()
+        none = CastLike (nothing, r)
+        r_below = Less (r, none)
+        y_below = Less (y, none)
+        differ = Xor (r_below, y_below)
+        exact = Equal (r, none)
+        inexact = Not (exact)
+        correct = And (differ, inexact)
+        moved = Add (r, y)
+        z = Where (correct, moved, r)
+    }
+"""
+
+QUANTIZED_PRODUCT = """
+    Product (a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero) => (y) {
+        left = DequantizeLinear <axis = -2> (a, a_scale, a_zero)
+        right = DequantizeLinear <axis = -1> (b, b_scale, b_zero)
+        product = MatMul (left, right)
+        y = QuantizeLinear <axis = -2> (product, y_scale, y_zero)
+    }
+"""
+
+QUANTIZED_CONVOLUTION = """
+    Convolution <auto_pad, dilations, group, kernel_shape, pads, strides>
+    (x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, b) => (y) {
+        data = DequantizeLinear (x, x_scale, x_zero)
+        weights = DequantizeLinear <axis = 0> (w, w_scale, w_zero)
+        b_scale = Mul (x_scale, w_scale)
+        bias = DequantizeLinear <axis = 0> (b, b_scale)
+        sum = Conv <auto_pad: string = @auto_pad, dilations: ints = @dilations,
+                    group: int = @group, kernel_shape: ints = @kernel_shape, pads: ints = @pads,
+                    strides: ints = @strides> (data, weights, bias)
+        y = QuantizeLinear (sum, y_scale, y_zero)
+    }
+"""
+
+SHRUNK = """
+    Shrunk <bias, lambd> (x) => (y) {
+        limit_value = Constant <value_float: float = @lambd> ()
+        limit = CastLike (limit_value, x)
+        bias_value = Constant <value_float: float = @bias> ()
+        shift = CastLike (bias_value, x)
+        nothing = Sub (limit, limit)
+        low = Sub (nothing, limit)
+        below = Less (x, low)
+        above = Less (limit, x)
+        raised = Add (x, shift)
+        lowered = Sub (x, shift)
+        inside = Where (above, lowered, nothing)
+        y = Where (below, raised, inside)
+    }
+"""
+
+NORMALIZED = """
+    Normalized <axis> (x) => (y) {
+        number = Constant <value_int: int = @axis> ()
+        one = Constant <value_ints = [1]> ()
+        axes = Reshape (number, one)
+        norm = NORM <keepdims = 1> (x, axes)
+        zero = Sub (norm, norm)
+        none = Equal (norm, zero)
+        quotient = Div (x, norm)
+        x_zero = Sub (x, x)
+        y = Where (none, x_zero, quotient)
+    }
+"""
+
+REDUCED_BOOL = """
+    Reduced <keepdims, noop_with_empty_axes> (x, axes) => (y) {
+        number = Cast <to = 2> (x)
+        reduced = REDUCE <keepdims: int = @keepdims,
+                          noop_with_empty_axes: int = @noop_with_empty_axes> (number, axes)
+        y = Cast <to = 9> (reduced)
+    }
+"""
+
+
+def norm_of_order(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+    """TVM has no converter; a vector of norm 0 stays as it is."""
+    norm = f"ReduceL{attribute(node, 'p', 2)}"
+    return written(NORMALIZED.replace("NORM", norm))(node, walk)
+
+
+REWRITES: dict[str, Rewrite] = {
+    **dict.fromkeys(DEFINED.split(), by_definition),
+    "ConvInteger": integer_convolution,
+    "ConvTranspose": convolution_to_size,
+    "DFT": fourier,
+    "DequantizeLinear": where(is_blocked, refused(BLOCKED)),
+    # TVM's converter has float32 constants.
+    "Elu": where(is_sixteen_bits, by_definition),
+    "IsInf": one_infinity,
+    # TVM's converter gives placeholders for the mean and the deviation.
+    "LayerNormalization": where(several_results, by_definition),
+    "LpNormalization": norm_of_order,
+    # x - floor(x / y) * y is no remainder of infinities.
+    "Mod": where(lambda n, w: is_float(n, w) and not attribute(n, "fmod", 0),
+                 written(FLOORED_MODULO)),
+    "OneHot": one_hot,
+    "Pad": padded_with_variable,
+    "Pow": mixed_power,
+    "QLinearConv": written(QUANTIZED_CONVOLUTION),
+    "QLinearMatMul": written(QUANTIZED_PRODUCT),
+    **{f"Reduce{kind}": where(is_bool, written(REDUCED_BOOL.replace("REDUCE", f"Reduce{kind}")))
+       for kind in ("Max", "Min")},
+    "QuantizeLinear": where(is_blocked, refused(BLOCKED)),
+    **RECURRENT,
+    "Resize": resized,
+    "ReverseSequence": sequences_reversed,
+    # TVM takes the largest interpolated value, ONNX the largest of four weighted neighbours.
+    "RoiAlign": where(has("mode", "max"), refused("the mode max cannot be compiled")),
+    "Scan": unrolled,
+    "Shrink": written(SHRUNK),
+    # TVM ignores the mode CRD.
+    # Each step of it rounds to 16 bits.
+    "Softmax": where(is_sixteen_bits, by_definition),
+    "SpaceToDepth": where(has("mode", "CRD"), by_definition),
+    "Upsample": resized,
+}  # fmt: skip

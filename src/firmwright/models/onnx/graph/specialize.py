@@ -1,0 +1,291 @@
+"""An ONNX graph without what does not depend on its inputs' values.
+
+Firmware has static shapes, so much of what exporters write can be computed at import: shapes and
+the arithmetic on them, constants, conditions. What is left is easier for every converter: types
+and shapes of all tensors are known, and parameters such as axes or pads are constants.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import helper, numpy_helper
+from onnx.checker import ValidationError
+from onnx.defs import OpSchema, SchemaError, get_schema
+from onnx.inliner import inline_local_functions
+from onnx.reference import ReferenceEvaluator
+from onnx.shape_inference import InferenceError, infer_node_outputs
+
+from firmwright.ir.tensors import Tensor
+from firmwright.models.onnx.graph.functions import called
+
+OF_SHAPES = frozenset({"EyeLike", "Shape", "Size"})
+"""Operators of their input's shape only."""
+
+KEPT = frozenset({"DequantizeLinear"})
+"""Never evaluated here, so that weights stay the integers that they are."""
+
+LARGEST_GROWTH = 4096
+"""Bytes that a constant may be larger than what it is computed from."""
+
+LARGEST_HINT = 1024
+"""Elements of a constant that shape inference may look at: shapes and axes are small."""
+
+Array = npt.NDArray[Any]
+Nodes = list[onnx.NodeProto]
+Rewrite = Callable[[onnx.NodeProto, "Specialiser"], "Nodes | None"]
+"""Returns the nodes that do what a node does, or None to leave it alone."""
+
+
+def specialise(
+    model: onnx.ModelProto, inputs: Sequence[Tensor], rewrites: Mapping[str, Rewrite]
+) -> onnx.ModelProto:
+    """Return the model for inputs of these shapes: constants evaluated, operators rewritten.
+
+    ``rewrites`` are tried on the nodes of the operators that they are named after; what they
+    return is specialised in turn.
+    """
+    inlined = inline_local_functions(model) if model.functions else model
+    walk = Specialiser(inlined, inputs, rewrites)
+    walk.visit(inlined.graph.node)
+    return walk.model()
+
+
+class Specialiser:
+    """One walk over the nodes in their order, with all that is known of their tensors."""
+
+    def __init__(
+        self, model: onnx.ModelProto, inputs: Sequence[Tensor], rewrites: Mapping[str, Rewrite]
+    ) -> None:
+        self.source = model
+        self.rewrites = rewrites
+        self.opsets = {o.domain.removeprefix("ai.onnx") or "": o.version
+                       for o in model.opset_import if o.domain in ("", "ai.onnx")} | {
+                           o.domain: o.version for o in model.opset_import}  # fmt: skip
+        self.types: dict[str, onnx.TypeProto] = {}
+        self.constants: dict[str, Array] = {}
+        self.nodes: Nodes = []
+        for tensor in inputs:
+            element = helper.np_dtype_to_tensor_dtype(np.dtype(tensor.dtype))
+            self.types[tensor.name] = helper.make_tensor_type_proto(element, tensor.shape)
+        for initializer in model.graph.initializer:
+            self.add_constant(initializer.name, numpy_helper.to_array(initializer))
+
+    def model(self) -> onnx.ModelProto:
+        """Return the model of the nodes that are left and the constants that they read."""
+        model = onnx.ModelProto()
+        model.CopyFrom(self.source)
+        graph = model.graph
+        read = {i for n in self.nodes for i in read_tensors(n)} | {o.name for o in graph.output}
+        for field, values in (
+            ("node", self.nodes),
+            ("input", [v for v in graph.input if v.name not in self.constants]),
+            ("initializer", [numpy_helper.from_array(a, n) for n, a in self.constants.items()
+                             if n in read]),
+            ("value_info", [helper.make_value_info(n, t) for n, t in self.types.items()
+                            if n in read]),
+        ):  # fmt: skip
+            del getattr(graph, field)[:]
+            getattr(graph, field).extend(values)
+        return model
+
+    def visit(self, nodes: Iterable[onnx.NodeProto]) -> None:
+        """Take nodes in their order; what replaces a node is visited in its place."""
+        waiting = deque(nodes)
+        while waiting:
+            node = waiting.popleft()
+            schema = self.schema(node)
+            replaced = self.replacement(node)
+            if replaced is not None:
+                waiting.extendleft(reversed(replaced))
+            elif not self.fold(node, schema):
+                self.infer(node, schema)
+                self.nodes.append(node)
+
+    def schema(self, node: onnx.NodeProto) -> Any:
+        """Return ONNX's OpSchema of the operator; None for operators of others."""
+        try:
+            return get_schema(node.op_type, self.opsets.get(node.domain, 1), node.domain)
+        except SchemaError:
+            return None
+
+    def input_names(self, node: onnx.NodeProto) -> list[str]:
+        """Return what the operator calls its inputs."""
+        schema = self.schema(node)
+        return [p.name for p in schema.inputs] if schema else []
+
+    def has_attribute(self, node: onnx.NodeProto, name: str) -> bool:
+        """Tell whether the operator has such an attribute, stated or not."""
+        schema = self.schema(node)
+        return schema is not None and name in schema.attributes
+
+    def replacement(self, node: onnx.NodeProto) -> Nodes | None:
+        """Return the nodes that do what this one does, where there are simpler ones."""
+        if node.op_type == "If" and node.input[0] in self.constants:
+            return chosen_branch(node, bool(self.constants[node.input[0]].all()))
+        if node.op_type == "CastLike" and node.input[1] in self.types:
+            element = self.types[node.input[1]].tensor_type.elem_type
+            return [helper.make_node("Cast", node.input[:1], node.output, node.name, to=element)]
+        filled = [i for i in node.input if i not in self.constants or self.constants[i].size]
+        if node.op_type == "Concat" and 0 < len(filled) < len(node.input):
+            axis = helper.get_node_attr_value(node, "axis")
+            return [helper.make_node("Concat", filled, node.output, node.name, axis=axis)]
+        rewrite = self.rewrites.get(f"{node.domain}.{node.op_type}".lstrip("."))
+        return rewrite(node, self) if rewrite else None
+
+    def function_body(self, node: onnx.NodeProto) -> Nodes | None:
+        """Return the nodes of the function that defines the operator, under the node's name."""
+        schema = self.schema(node)
+        versions = schema.all_function_opset_versions if schema else ()
+        version = max((v for v in versions if v <= self.opsets[node.domain]), default=0)
+        if schema is None or version == 0:
+            return None
+        if version in schema.function_opset_versions:
+            body = schema.get_function_with_opset_version(version)
+        else:
+            types = [self.types.get(i, onnx.TypeProto()).SerializeToString() for i in node.input]
+            body = schema.get_context_dependent_function_with_opset_version(
+                version, node.SerializeToString(), types
+            )
+        return called(onnx.FunctionProto.FromString(body), node, schema)
+
+    def fold(self, node: onnx.NodeProto, schema: Any) -> bool:
+        """Evaluate the node if its inputs' values, or the shape of its input, are enough."""
+        if node.op_type == "Constant":
+            value = stated_value(node)
+            if value is not None:
+                self.add_constant(node.output[0], value)
+            return value is not None
+        shape = self.shape(node.input[0]) if node.op_type in OF_SHAPES else None
+        if shape is not None:
+            # The elements do not matter, and take no memory.
+            values = [np.broadcast_to(np.zeros((), self.dtype(node.input[0])), shape)]
+        elif any(i and i not in self.constants for i in node.input):
+            return False
+        else:
+            values = [self.constants[i] for i in node.input if i]
+        deterministic = OpSchema.NodeDeterminism.Deterministic
+        if schema is None or schema.node_determinism != deterministic or node.op_type in KEPT:
+            return False
+        results = evaluate(node, values, self.source.opset_import)
+        if results is None:
+            return False
+        growth = sum(r.nbytes for r in results) - sum(v.nbytes for v in values)
+        if growth > LARGEST_GROWTH:
+            return False
+        for name, result in zip(node.output, results, strict=True):
+            if name:
+                self.add_constant(name, result)
+        return True
+
+    def infer(self, node: onnx.NodeProto, schema: Any) -> None:
+        """Note the types of a node's results, as far as ONNX can tell them."""
+        names = [i for i in read_tensors(node) if i]
+        if schema is None or any(i not in self.types for i in names):
+            return
+        hints = {
+            i: numpy_helper.from_array(self.constants[i], i)
+            for i in names
+            if i in self.constants and self.constants[i].size <= LARGEST_HINT
+        }
+        try:
+            types = infer_node_outputs(
+                schema,
+                node,
+                {i: self.types[i] for i in names},
+                hints,
+                opset_imports=list(self.source.opset_import),
+                ir_version=self.source.ir_version,
+            )
+        except (InferenceError, ValidationError):  # integers in Conv, say, are ours to take
+            return
+        self.types.update({name: kind for name, kind in types.items() if name})
+        for name in node.output:
+            if name and 0 in (self.shape(name) or ()):
+                self.add_constant(name, np.empty(self.shape(name) or (), self.dtype(name)))
+
+    def shape(self, name: str) -> tuple[int, ...] | None:
+        """Return a tensor's shape, or None where it is not known or not static."""
+        kind = self.types.get(name, onnx.TypeProto()).tensor_type
+        if not kind.HasField("shape") or not all(d.HasField("dim_value") for d in kind.shape.dim):
+            return None
+        return tuple(d.dim_value for d in kind.shape.dim)
+
+    def dtype(self, name: str) -> np.dtype[Any]:
+        """Return a tensor's type; that of an unknown one is ``void``."""
+        kind = self.types.get(name, onnx.TypeProto()).tensor_type.elem_type
+        return helper.tensor_dtype_to_np_dtype(kind) if kind else np.dtype("V")
+
+    def add_constant(self, name: str, value: Array) -> None:
+        self.constants[name] = value
+        element = helper.np_dtype_to_tensor_dtype(value.dtype)
+        self.types[name] = helper.make_tensor_type_proto(element, value.shape)
+
+
+def evaluate(
+    node: onnx.NodeProto, values: Sequence[Array], opsets: Sequence[onnx.OperatorSetIdProto]
+) -> list[Array] | None:
+    """Evaluate a node with ONNX's own evaluator; None where that cannot, or gives no tensors."""
+    names = [i for i in dict.fromkeys(node.input) if i]
+    given = dict(zip([i for i in node.input if i], values, strict=True))
+    graph = helper.make_graph(
+        [node],
+        "node",
+        [helper.make_value_info(n, onnx.TypeProto()) for n in names],
+        [helper.make_value_info(o, onnx.TypeProto()) for o in node.output if o],
+    )
+    try:
+        evaluator = ReferenceEvaluator(helper.make_model(graph, opset_imports=opsets))
+        results = iter(evaluator.run(None, given))
+    except Exception:  # whatever numpy raises: the converters have the last word on the node
+        return None
+    arrays = [next(results) if o else np.zeros(0) for o in node.output]
+    if not all(isinstance(a, np.ndarray | np.generic) and a.dtype.kind in NUMBERS for a in arrays):
+        return None
+    return [np.asarray(a) for a in arrays]
+
+
+NUMBERS = "biufV"
+"""Kinds of numpy types that a constant may have; V are ml_dtypes' narrow floats."""
+
+
+def stated_value(node: onnx.NodeProto) -> Array | None:
+    """Return a Constant's value, whichever attribute it is in; None for strings and the like."""
+    (attribute,) = node.attribute
+    value = helper.get_attribute_value(attribute)
+    if attribute.name == "value":
+        array = numpy_helper.to_array(value)
+        return array if array.dtype.kind in NUMBERS else None
+    dtypes = {"value_int": "int64", "value_ints": "int64",
+              "value_float": "float32", "value_floats": "float32"}  # fmt: skip
+    return np.array(value, dtypes[attribute.name]) if attribute.name in dtypes else None
+
+
+def chosen_branch(node: onnx.NodeProto, condition: bool) -> Nodes:
+    """Return an If's branch as nodes of the graph around it."""
+    name = "then_branch" if condition else "else_branch"
+    branch = next(a.g for a in node.attribute if a.name == name)
+    constants = [
+        helper.make_node("Constant", [], [i.name], node.name, value=i) for i in branch.initializer
+    ]
+    results = [
+        helper.make_node("Identity", [inner.name], [outer], node.name)
+        for inner, outer in zip(branch.output, node.output, strict=True)
+        if outer
+    ]
+    return [*constants, *branch.node, *results]
+
+
+def read_tensors(node: onnx.NodeProto) -> list[str]:
+    """Return the names that a node reads, also those that its subgraphs take from outside."""
+    names = list(node.input)
+    for attribute in node.attribute:
+        for graph in (attribute.g, *attribute.graphs):
+            names += [n for inner in graph.node for n in read_tensors(inner)]
+            names += [o.name for o in graph.output]
+    return list(dict.fromkeys(names))

@@ -1,0 +1,269 @@
+"""ONNX models: float and QDQ graphs, imported by TVM, judged by ONNX Runtime."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+import onnx
+import tvm
+from google.protobuf.message import DecodeError
+from onnx import TensorProto, numpy_helper
+from tvm import relax
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from firmwright.errors import UserError, first_line
+from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface, Operator, Tensor
+from firmwright.models.formats import Verdict
+from firmwright.models.onnx.checks import check_model
+from firmwright.models.onnx.converters import CONVERTERS
+from firmwright.models.onnx.graph.rewrites import REWRITES
+from firmwright.models.onnx.graph.specialize import specialise
+from firmwright.models.onnx.operator_builder import OperatorBuilder
+from firmwright.models.onnx.results import check_results, dropout, refuse_node
+from firmwright.models.quiet import imported, variable_name
+
+
+class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
+    """TVM's importer, which binds each node's result to a variable of the node's name.
+
+    The name is what later stages show to the user, so it has to survive the import.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.bb = OperatorBuilder()
+
+    def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
+        """Leave that to :func:`report_unsupported`, which names the nodes."""
+
+    def _convert_operator(
+        self, op_name: str, inputs: Any, attrs: dict[str, Any], opset: int
+    ) -> relax.Expr:
+        node_name = attrs["tvm_custom"]["name"]
+        try:
+            refuse_node(op_name, inputs, attrs, opset)
+            if op_name == "Dropout":
+                return dropout(inputs[0], attrs, opset)
+            if op_name in CONVERTERS:
+                result = self.bb.normalize(CONVERTERS[op_name](self.bb, list(inputs), attrs))
+            else:
+                result = super()._convert_operator(op_name, inputs, attrs, opset)
+            check_results(result, inputs, attrs)
+        except Exception as error:
+            raise UserError(
+                f"cannot import operator {op_name} (node '{node_name}'): {first_line(error)}"
+            ) from error
+        computed = isinstance(result, tvm.ir.Call | relax.TupleGetItem)
+        if computed and isinstance(result.ty, relax.TupleType):
+            return self.bb.emit(result, name_hint=variable_name(node_name))
+        is_tensor = computed and isinstance(result.ty, relax.TensorType)
+        # TVM's converters look into a shape's expression, which a variable would hide.
+        if is_tensor and (result.ty.ndim > 1 or str(result.ty.dtype) != "int64"):
+            return self.bb.emit(result, name_hint=variable_name(node_name))
+        return result
+
+
+def import_model(
+    data: bytes, name: str, shapes: Mapping[str, tuple[int, ...]]
+) -> tuple[tvm.IRModule, ModelInterface]:
+    """Import an ONNX file; see :class:`firmwright.models.formats.Importer`."""
+    model = parse(data, name)
+    name_nodes(model.graph)
+    unpack_initializers(model.graph)
+    inputs = graph_inputs(model.graph, name, shapes)
+    try:
+        model = specialise(model, inputs, REWRITES)
+    except UserError as error:
+        raise UserError(f"{name}: {error}") from None
+    report_unsupported(model, name)
+    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+
+    def convert() -> tvm.IRModule:
+        input_shapes = {t.name: list(t.shape) for t in inputs}
+        with tvm.target.Target("llvm"):
+            return NamedImporter(input_shapes, "float32", sanitize=False).from_onnx(
+                model.graph, opset
+            )
+
+    module = imported(name, convert)
+    interface = ModelInterface(
+        format="onnx",
+        sha256=hashlib.sha256(data).hexdigest(),
+        inputs=inputs,
+        outputs=graph_outputs(module, model.graph, name),
+        operators=tuple(Operator(n.name, n.op_type, tuple(n.output)) for n in model.graph.node),
+    )
+    return module, interface
+
+
+def parse(data: bytes, name: str) -> onnx.ModelProto:
+    """Decode and check the file; UserError where it is no (whole) ONNX model."""
+    try:
+        model = onnx.load_model_from_string(data)
+    except DecodeError:
+        raise UserError(f"{name}: not an ONNX model, or a truncated one") from None
+    if not model.graph.node and not model.graph.output:
+        raise UserError(f"{name}: not an ONNX model: it has no graph")
+    check_model(model, name)
+    return model
+
+
+def name_nodes(graph: onnx.GraphProto) -> None:
+    """Give each nameless node the name of its first output."""
+    for node in graph.node:
+        if not node.name:
+            node.name = next((o for o in node.output if o), node.op_type)
+
+
+def unpack_initializers(graph: onnx.GraphProto) -> None:
+    """Store constants of 4 bits that are only dequantized as integers of 8, which is the same."""
+    wider = {TensorProto.INT4: np.int8, TensorProto.UINT4: np.uint8}
+    otherwise = {i for n in graph.node if n.op_type != "DequantizeLinear" for i in n.input}
+    otherwise.update(o.name for o in graph.output)
+    for constant in graph.initializer:
+        if constant.data_type in wider and constant.name not in otherwise:
+            array = numpy_helper.to_array(constant).astype(wider[constant.data_type])
+            constant.CopyFrom(numpy_helper.from_array(array, constant.name))
+
+
+SHARED = frozenset("DequantizeLinear Gelu GridSample QuantizeLinear Range Trilu Unique".split())
+"""Operators of ONNX that com.microsoft has too; its others have names of their own."""
+
+
+def report_unsupported(model: onnx.ModelProto, name: str) -> None:
+    """Refuse, in one message, every node that TVM has no converter for."""
+    known = {*onnx_frontend._get_convert_map(), *CONVERTERS, "Constant", "If"}
+    lines = [
+        f"  {n.domain + '.' if n.domain else ''}{n.op_type} (node '{n.name}')"
+        for n in model.graph.node
+        if n.op_type not in known
+        or n.domain not in ("", "ai.onnx", "com.microsoft")
+        or (n.domain == "com.microsoft" and onnx.defs.has(n.op_type) and n.op_type not in SHARED)
+    ]
+    if lines:
+        raise UserError("\n".join([f"{name}: operators that cannot be compiled:", *lines]))
+
+
+def graph_inputs(
+    graph: onnx.GraphProto, name: str, shapes: Mapping[str, tuple[int, ...]]
+) -> tuple[Tensor, ...]:
+    """Return the graph's inputs with static shapes, taking those of the recipe where given."""
+    constants = {i.name for i in graph.initializer}
+    values = [v for v in graph.input if v.name not in constants]
+    unknown = sorted(set(shapes) - {v.name for v in values})
+    if unknown:
+        known = ", ".join(v.name for v in values)
+        raise UserError(f"{name}: inputs: the model has no input '{unknown[0]}' (it has: {known})")
+    problems, tensors = [], []
+    for value in values:
+        dims = value.type.tensor_type.shape.dim
+        declared = [d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in dims]
+        wanted = shapes.get(value.name, declared)
+        if 0 in wanted:
+            raise UserError(
+                f"{name}: input '{value.name}' has no elements: its shape is {declared}"
+            )
+        shape = tuple(d for d in wanted if isinstance(d, int) and d > 0)
+        if len(shape) < len(wanted):
+            problems.append(f"  {value.name}: {declared}")
+        elif not fits(shape, declared):
+            raise UserError(
+                f"{name}: inputs: {value.name}: shape {list(shape)} does not fit the "
+                f"model's {declared}"
+            )
+        else:
+            tensors.append(Tensor(value.name, shape, element_type(value, name)))
+    if problems:
+        raise UserError(
+            "\n".join(
+                [
+                    f"{name}: dynamic input shapes; firmware needs fixed ones:",
+                    *problems,
+                    "  state them in the recipe, e.g. `inputs: {"
+                    + f"{problems[0].split(':')[0].strip()}: {{shape: [1, …]}}}}`",
+                ]
+            )
+        )
+    return tuple(tensors)
+
+
+def fits(shape: Sequence[int | str], declared: Sequence[int | str]) -> bool:
+    return len(shape) == len(declared) and all(
+        not isinstance(d, int) or d == s for s, d in zip(shape, declared, strict=True)
+    )
+
+
+def element_type(value: onnx.ValueInfoProto, name: str) -> str:
+    try:
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type).name
+    except KeyError:
+        dtype = "of a non-tensor type"
+    if dtype not in ELEMENT_BYTES:
+        raise UserError(f"{name}: '{value.name}' is {dtype}, which firmware cannot carry")
+    return dtype
+
+
+def graph_outputs(module: tvm.IRModule, graph: onnx.GraphProto, name: str) -> tuple[Tensor, ...]:
+    """Take names from the graph and static shapes from what was imported."""
+    for value in graph.output:
+        kind = value.type.WhichOneof("value")
+        if kind not in (None, "tensor_type"):
+            found = kind.removesuffix("_type")
+            raise UserError(f"{name}: output '{value.name}' is a {found}, not a tensor")
+    returned = module["main"].ret_ty
+    types = list(returned.fields) if isinstance(returned, relax.TupleType) else [returned]
+    outputs = []
+    for value, kind in zip(graph.output, types, strict=True):
+        shape = getattr(kind, "shape", None)
+        if shape is None or not all(isinstance(d, tvm.tirx.IntImm) for d in shape):
+            raise UserError(f"{name}: output '{value.name}' has no static shape")
+        numbers = tuple(int(d) for d in shape)
+        if 0 in numbers:
+            raise UserError(
+                f"{name}: output '{value.name}' has no elements: its shape is {list(numbers)}"
+            )
+        outputs.append(Tensor(value.name, numbers, str(kind.dtype)))
+    return tuple(outputs)
+
+
+def run_reference(data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]]) -> Verdict:
+    """Evaluate with ONNX Runtime, or with ONNX's own evaluator where that refuses the model.
+
+    Node by node: graph optimisations would change a QDQ graph's roundings. ONNX Runtime refuses
+    graphs of integers in operators that ONNX defines on floats, as NEMO and MATCH write them.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    try:
+        session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    except Exception as refusal:  # its errors have no base class of their own
+        return evaluate_by_definition(data, inputs, refusal)
+    try:
+        outputs = [cast("list[np.ndarray[Any, Any]]", session.run(None, dict(s))) for s in inputs]
+    except Exception as refusal:
+        return evaluate_by_definition(data, inputs, refusal)
+    return Verdict(f"onnxruntime {onnxruntime.__version__} (graph optimisations off)", outputs)
+
+
+def evaluate_by_definition(
+    data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]], refusal: Exception
+) -> Verdict:
+    """Evaluate with the evaluator that comes with ONNX, which takes any type numpy takes."""
+    from onnx.reference import ReferenceEvaluator
+
+    try:
+        evaluator = ReferenceEvaluator(onnx.load_model_from_string(data))
+        outputs = [[np.asarray(o) for o in evaluator.run(None, dict(s))] for s in inputs]
+    except Exception as error:  # whatever numpy raises inside an operator
+        raise UserError(
+            f"no reference can evaluate the model: ONNX Runtime says {first_line(refusal)}; "
+            f"ONNX's own evaluator says {first_line(error)}"
+        ) from error
+    return Verdict(f"onnx {onnx.__version__} reference evaluator", outputs)

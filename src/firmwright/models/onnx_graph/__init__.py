@@ -1,1 +1,0 @@
-"""ONNX graphs made simpler before they are imported."""

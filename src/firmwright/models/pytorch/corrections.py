@@ -1,0 +1,105 @@
+"""TVM's importer of PyTorch programs, corrected where 0.27 computes something else than torch.
+
+Each method stands for one fault, so that it can be dropped once TVM has mended it; the quantised
+operators are those that TVM has no converter for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch.ao.quantization.fx import _decomposed  # noqa: F401 (defines the quantised operators)
+from tvm import relax
+from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
+
+from firmwright.ir.relax import dtype_of
+
+
+class Importer(ExportedProgramImporter):  # type: ignore[misc]
+    """Converts a program in core operators; ``stored`` has its tensors by placeholder name."""
+
+    def __init__(self, program: torch.export.ExportedProgram) -> None:
+        super().__init__()
+        stored = {**program.state_dict, **program.constants}
+        self.stored = {
+            spec.arg.name: stored[spec.target].detach()
+            for spec in program.graph_signature.input_specs
+            if spec.target in stored
+        }
+
+    def create_convert_map(self) -> dict[str, Any]:
+        return {
+            **super().create_convert_map(),
+            "quantize_per_tensor.default": self.quantize,
+            "dequantize_per_tensor.default": self.dequantize,
+            "dequantize_per_channel.default": self.dequantize_per_channel,
+        }
+
+    def quantize(self, node: torch.fx.Node) -> relax.Var:
+        """Import ``quantize_per_tensor(x, scale, zero point, lowest, highest, type)``."""
+        x, scale, zero_point, lowest, highest, kind = node.args
+        dtype = self._convert_data_type(kind)
+        grid = [relax.const(scale, "float32"), relax.const(zero_point, "int32")]
+        stored = self.block_builder.emit(relax.op.quantize(self.env[x], *grid, -1, dtype))
+        limits = np.iinfo(dtype)
+        if (lowest, highest) == (limits.min, limits.max):
+            return stored
+        return self.block_builder.emit(relax.op.clip(stored, lowest, highest))
+
+    def dequantize(self, node: torch.fx.Node) -> relax.Var:
+        """Import ``dequantize_per_tensor(x, scale, zero point, lowest, highest, type)``."""
+        x, scale, zero_point = node.args[:3]
+        grid = [relax.const(scale, "float32"), relax.const(zero_point, "int32")]
+        return self.block_builder.emit(relax.op.dequantize(self.env[x], *grid, -1))
+
+    def dequantize_per_channel(self, node: torch.fx.Node) -> relax.Var:
+        """Import ``dequantize_per_channel(x, scales, zero points, axis, …)``."""
+        x, scales, zero_points, axis = node.args[:4]
+        scale = self.stored[scales.name].float().numpy()
+        zeros = np.zeros(len(scale)) if zero_points is None else self.stored[zero_points.name]
+        grid = [relax.const(scale, "float32"), relax.const(np.asarray(zeros, "int32"), "int32")]
+        return self.block_builder.emit(relax.op.dequantize(self.env[x], *grid, axis))
+
+    def _select(self, node: torch.fx.Node) -> relax.Var:
+        """Count a negative index from the end; TVM takes it for a place before the tensor."""
+        source, axis, index = self.env[node.args[0]], node.args[1], node.args[2]
+        length = int(self.shape_of(source)[axis])
+        place = relax.const(index % length, "int64")
+        return self.block_builder.emit(relax.op.take(source, place, axis))
+
+    def _index_tensor(self, node: torch.fx.Node) -> relax.Var:
+        """Count negative indices from the end, also those that are computed at run time."""
+        shape = self.shape_of(self.env[node.args[0]])
+        given = {i: self.env[i] for i in node.args[1] if i is not None}
+        for length, index in zip(shape, node.args[1], strict=False):
+            if index is not None:
+                self.env[index] = self.counted_from_the_start(given[index], int(length))
+        result = super()._index_tensor(node)
+        self.env.update(given)
+        return result
+
+    def counted_from_the_start(self, index: relax.Expr, length: int) -> relax.Var:
+        dtype = dtype_of(index)
+        negative = relax.op.less(index, relax.const(0, dtype))
+        moved = relax.op.add(index, relax.const(length, dtype))
+        return self.block_builder.emit(relax.op.where(negative, moved, index))
+
+    def _elu(self, node: torch.fx.Node) -> relax.Var:
+        """Compute scale · (max(0, x) + alpha · min(0, exp(x · input scale) - 1)).
+
+        TVM leaves out both scales, which SELU and CELU are made with.
+        """
+        x = self.env[node.args[0]]
+        stated: list[float] = list(node.args[1:])
+        alpha, scale, input_scale = stated + [1.0] * (3 - len(stated))
+        negative = relax.op.minimum(x, number(0.0, x))
+        grown = relax.op.exp(relax.op.multiply(negative, number(input_scale, x)))
+        below = relax.op.multiply(relax.op.subtract(grown, number(1.0, x)), number(alpha, x))
+        total = relax.op.add(relax.op.nn.relu(x), below)
+        return self.block_builder.emit(relax.op.multiply(total, number(scale, x)))
+
+
+def number(value: float, like: relax.Expr) -> relax.Expr:
+    return relax.const(value, dtype_of(like))

@@ -1,0 +1,244 @@
+"""PyTorch programs as ``torch.export.save`` writes them (.pt2), imported by TVM, judged by torch.
+
+No pickle of the file is executed: its tensors are read with ``weights_only``, and a file with
+pickled objects or compiled code in it is refused. (torch itself still advises against programs of
+unknown origin: it evaluates the symbolic shape expressions in them.)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+import tvm
+from torch.utils import _pytree as pytree
+from tvm import relax
+
+from firmwright.errors import UserError, first_line
+from firmwright.ir.relax import rename_variables
+from firmwright.ir.tensors import ModelInterface, Operator, Tensor, is_source_name
+from firmwright.models.formats import EXPORT, Verdict
+from firmwright.models.pytorch.corrections import Importer
+from firmwright.models.quiet import imported, quiet
+from firmwright.models.relax.importer import check_calls, described, shown, with_shapes
+
+EXECUTABLE = re.compile(r"(^|/)(data/constants/(custom|opaque)_obj_|data/aotinductor/)")
+"""Archive members that torch would unpickle as any object, or load as machine code."""
+
+
+def import_model(
+    data: bytes, name: str, shapes: Mapping[str, tuple[int, ...]]
+) -> tuple[tvm.IRModule, ModelInterface]:
+    """Import an exported program; see :class:`firmwright.models.formats.Importer`."""
+    program = load_program(data, name)
+    core = decomposed(program, name)
+    refuse_state(core, name)
+    report_unsupported(core, name)
+    labels = label_nodes(core)
+    importer = Importer(core)
+
+    def convert() -> tvm.IRModule:
+        return importer.from_exported_program(core, False, True, False, None)
+
+    try:
+        module = imported(name, convert)
+    except UserError as error:
+        raise UserError(f"{error}{advice_on_types(program)}") from None
+    variables = {
+        str(value.name): labels[node.name]
+        for node, value in importer.env.items()
+        if node.name in labels
+        and isinstance(value, relax.Var)
+        and not is_source_name(str(value.name))  # an input, handed on by an operator that is none
+    }
+    refuse_misread(importer, name)
+    module = with_shapes(rename_variables(module, variables), shapes, name)
+    check_calls(module, name)
+    interface = ModelInterface(
+        format="pt2",
+        sha256=hashlib.sha256(data).hexdigest(),
+        inputs=tuple(described(str(p.name), p.ty, name) for p in module["main"].params),
+        outputs=outputs_of(module, program, name),
+        operators=tuple(
+            Operator(labels.get(n.name, n.name), kind_of(n), (n.name,)) for n in calls(core)
+        ),
+    )
+    return module, interface
+
+
+def advice_on_types(program: torch.export.ExportedProgram) -> str:
+    """TVM 0.27 takes the results of convolutions and products for float32, whatever goes in."""
+    types = {t.dtype for t in program.state_dict.values()}
+    if types & {torch.float16, torch.bfloat16}:
+        return "; 16-bit floats come as ONNX, or export model.float()"
+    return ""
+
+
+def load_program(data: bytes, name: str) -> torch.export.ExportedProgram:
+    """Read the file without executing anything in it; UserError where it is no exported program."""
+    check_archive(data, name)
+    with quiet(), weights_only():
+        try:
+            return torch.export.load(io.BytesIO(data))
+        except Exception as error:  # torch raises all kinds
+            failure = first_line(error)
+    raise UserError(f"{name}: torch {torch.__version__} cannot read the program: {failure}")
+
+
+def check_archive(data: bytes, name: str) -> None:
+    """Tell an exported program from the other things that torch saves."""
+    try:
+        members = zipfile.ZipFile(io.BytesIO(data)).namelist()
+    except zipfile.BadZipFile:
+        what = "weights or a module, pickled" if data[:1] == b"\x80" else "a damaged file"
+        raise UserError(f"{name}: not an exported program but {what}; {EXPORT}") from None
+    if any("/code/" in m for m in members):
+        raise UserError(f"{name}: not an exported program but TorchScript; {EXPORT}")
+    if any(m.endswith("data.pkl") for m in members):
+        raise UserError(f"{name}: not an exported program but pickled weights; {EXPORT}")
+    if not any(m.endswith((".json", "archive_format")) for m in members):
+        raise UserError(f"{name}: not an exported program but some other .zip file; {EXPORT}")
+    refused = [m for m in members if EXECUTABLE.search(m)]
+    if refused:
+        raise UserError(
+            f"{name}: holds pickled objects or compiled code, which is not executed: {refused[0]}"
+        )
+
+
+@contextmanager
+def weights_only() -> Iterator[None]:
+    """Let ``torch.load`` build nothing but tensors and plain containers, whatever its caller asks.
+
+    torch offers an environment variable for this, and no other way into ``torch.export.load``.
+    """
+    variable = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+    before = os.environ.get(variable)
+    os.environ[variable] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[variable]
+        if before is not None:
+            os.environ[variable] = before
+
+
+def refuse_state(program: torch.export.ExportedProgram, name: str) -> None:
+    """A program that changes its own buffers gives another answer each time."""
+    signature = program.graph_signature
+    changed = sorted({*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate})
+    if changed:
+        raise UserError(
+            f"{name}: the program changes its own state ({', '.join(changed)}); export the model "
+            "in inference mode, model.eval()"
+        )
+
+
+def decomposed(program: torch.export.ExportedProgram, name: str) -> torch.export.ExportedProgram:
+    """Return the program in torch's core operators, which TVM's importer expects."""
+    with quiet():
+        try:
+            return program.run_decompositions()
+        except Exception as error:  # torch raises all kinds
+            failure = first_line(error)
+    raise UserError(f"{name}: torch cannot decompose the program: {failure}")
+
+
+def calls(program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
+    return [n for n in program.graph.nodes if n.op == "call_function"]
+
+
+def kind_of(node: torch.fx.Node) -> str:
+    """Return an operator's name without namespace and overload: ``convolution``."""
+    return str(node.target.__name__).partition(".")[0]
+
+
+def report_unsupported(program: torch.export.ExportedProgram, name: str) -> None:
+    """Refuse, in one message, every operator that TVM has no converter for."""
+    known = Importer(program).convert_map
+    lines = [
+        f"  {node.target} (node '{node.name}')"
+        for node in calls(program)
+        if node.target.__name__ not in known
+    ]
+    if lines:
+        raise UserError("\n".join([f"{name}: operators that cannot be compiled:", *lines]))
+
+
+def label_nodes(program: torch.export.ExportedProgram) -> dict[str, str]:
+    """Return what the user calls a node: the path of its submodule, else the node's own name.
+
+    Of a submodule that became several nodes, only the last one has a label.
+    """
+    labels: dict[str, str] = {}
+    last: dict[str, str] = {}
+    for node in calls(program):
+        stack = list((node.meta.get("nn_module_stack") or {}).values())
+        path = stack[-1][0] if stack else ""
+        if path:
+            labels.pop(last.get(path, ""), None)
+            last[path] = node.name
+        labels[node.name] = path or node.name
+    return labels
+
+
+def refuse_misread(importer: Importer, name: str) -> None:
+    """Refuse operators whose result has another shape or type in TVM than in torch."""
+    lines = []
+    for node, value in importer.env.items():
+        meta = node.meta.get("val")
+        kind = getattr(value, "ty", None)
+        if not isinstance(meta, torch.Tensor) or not isinstance(kind, relax.TensorType):
+            continue
+        wanted = list(meta.shape)
+        static = all(isinstance(d, int) for d in wanted)
+        found = list(kind.shape or ())
+        if static and [int(d) for d in found if isinstance(d, tvm.tirx.IntImm)] != wanted:
+            lines.append(
+                f"  {node.target} (node '{node.name}'): shape {wanted} became {shown(found)}"
+            )
+    if lines:
+        raise UserError("\n".join([f"{name}: operators that TVM misreads:", *lines]))
+
+
+def outputs_of(
+    module: tvm.IRModule, program: torch.export.ExportedProgram, name: str
+) -> tuple[Tensor, ...]:
+    kind = module["main"].ret_ty
+    types = list(kind.fields) if isinstance(kind, relax.TupleType) else [kind]
+    names = [str(n) for n in program.graph_signature.user_outputs]
+    if len(names) != len(types):
+        raise UserError(f"{name}: some of the program's outputs are no tensors: {names}")
+    return tuple(described(label, t, name) for label, t in zip(names, types, strict=True))
+
+
+def run_reference(data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]]) -> Verdict:
+    """Evaluate with torch itself, operator by operator, in one thread."""
+    program = load_program(data, "model")
+    names = [str(n) for n in program.graph_signature.user_inputs]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        module = program.module()
+        results = []
+        for sample in inputs:
+            # A copy: torch wants memory that it may write to.
+            flat = [torch.from_numpy(np.array(sample[n])) for n in names]
+            arguments, options = pytree.tree_unflatten(flat, program.call_spec.in_spec)
+            with torch.inference_mode():
+                results.append(pytree.tree_leaves(module(*arguments, **options)))
+    except (RuntimeError, TypeError, ValueError, AssertionError) as error:
+        raise UserError(
+            f"torch, the reference, cannot run the model: {first_line(error)}"
+        ) from error
+    finally:
+        torch.set_num_threads(threads)
+    outputs = [[t.numpy() for t in leaves] for leaves in results]
+    return Verdict(f"torch {torch.__version__} (eager, one thread)", outputs)

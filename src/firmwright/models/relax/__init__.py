@@ -1,0 +1,1 @@
+"""Relax modules as models: stored ones, and those that a Python function returns."""

@@ -1,0 +1,171 @@
+"""Relax modules as TVM's JSON: what a Python function of the user's returned.
+
+The format has no runtime of its own, so the reference is TVM's Relax virtual machine on the host,
+on the module as the user returned it. It shares with the generated C what TVM's operators mean,
+which is the model's definition; it shares none of this project's rewrites, integer arithmetic,
+schedules, planning and C, which are what the comparison is to judge.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from firmwright.errors import UserError, did_you_mean, first_line
+from firmwright.ir.relax import main_bindings, operator_name
+from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface, Operator, Tensor, is_source_name
+from firmwright.models.formats import Verdict
+
+RUN_TIME_CALLS = frozenset(
+    f"relax.{n}"
+    for n in ("call_dps_packed", "call_pure_packed", "call_py_func", "call_tir_inplace")
+)
+"""Operators whose meaning is a function of TVM's runtime, which the firmware does not have."""
+
+
+def import_model(
+    data: bytes, name: str, shapes: Mapping[str, tuple[int, ...]]
+) -> tuple[tvm.IRModule, ModelInterface]:
+    """Read and check a Relax module; see :class:`firmwright.models.formats.Importer`."""
+    module = tvm.ir.load_json(data.decode())
+    check_functions(module, name)
+    module = with_shapes(module, shapes, name)
+    module = relax.transform.ConvertToDataflow(min_size=1)(relax.transform.Normalize()(module))
+    module = relax.transform.DeadCodeElimination(["main"])(module)
+    check_calls(module, name)
+    main = module["main"]
+    return module, ModelInterface(
+        format="relax",
+        sha256=hashlib.sha256(data).hexdigest(),
+        inputs=tuple(described(str(p.name), p.ty, name) for p in main.params),
+        outputs=outputs_of(main, name),
+        operators=tuple(
+            Operator(str(b.var.name), operator_name(b.value).rpartition(".")[2], (str(b.var.name),))
+            for b in main_bindings(module)
+            if operator_name(b.value)
+        ),
+    )
+
+
+def check_functions(module: tvm.IRModule, name: str) -> None:
+    """Refuse a module without ``main``, or with more Relax functions, or with weights left open."""
+    functions = {
+        str(v.name_hint): f for v, f in module.functions.items() if isinstance(f, relax.Function)
+    }
+    if "main" not in functions:
+        found = ", ".join(sorted(functions)) or "none"
+        raise UserError(f"{name}: the module has no Relax function 'main' (it has: {found})")
+    others = sorted(set(functions) - {"main"})
+    if others:
+        raise UserError(
+            f"{name}: the module has Relax functions beside 'main': {', '.join(others)}; return a "
+            "module with one (relax.transform.InlinePrivateFunctions may help)"
+        )
+    attributes = functions["main"].attrs
+    stated = attributes.get("num_input") if attributes else None
+    if stated is not None and int(stated) < len(functions["main"].params):
+        left = ", ".join(str(p.name) for p in functions["main"].params[int(stated) :])
+        raise UserError(
+            f"{name}: 'main' takes its weights as parameters ({left}); bind them with "
+            "relax.transform.BindParams"
+        )
+
+
+def with_shapes(
+    module: tvm.IRModule, shapes: Mapping[str, tuple[int, ...]], name: str
+) -> tvm.IRModule:
+    """Put the recipe's numbers in place of symbolic lengths; UserError where they do not fit."""
+    declared = {str(p.name): list(getattr(p.ty, "shape", None) or ()) for p in parameters(module)}
+    bound: dict[tvm.tirx.Var, int] = {}
+    for label, wanted in shapes.items():
+        if label not in declared:
+            hint = did_you_mean(label, declared)
+            raise UserError(f"{name}: inputs: the model has no input '{label}'{hint}")
+        for length, number in zip(declared[label], wanted, strict=False):
+            if isinstance(length, tvm.tirx.Var):
+                bound.setdefault(length, number)
+    if bound:
+        module = relax.transform.BindSymbolicVars(bound, "main")(module)
+    for parameter in parameters(module):
+        label = str(parameter.name)
+        found = described(label, parameter.ty, name).shape
+        if shapes.get(label, found) != found:
+            raise UserError(
+                f"{name}: inputs: {label}: shape {list(shapes[label])} does not fit the model's "
+                f"{shown(declared[label])}"
+            )
+    return module
+
+
+def parameters(module: tvm.IRModule) -> list[relax.Var]:
+    return list(module["main"].params)
+
+
+def shown(shape: Sequence[Any]) -> str:
+    lengths = [int(d) if isinstance(d, tvm.tirx.IntImm) else d for d in shape]
+    return f"[{', '.join(map(str, lengths))}]"
+
+
+def check_calls(module: tvm.IRModule, name: str) -> None:
+    """Refuse calls that no operator of Relax and no TIR function of the module stands for."""
+    lines = []
+    for binding in main_bindings(module):
+        called = operator_name(binding.value)
+        if called in RUN_TIME_CALLS or (isinstance(binding.value, tvm.ir.Call) and not called):
+            shown = called.removeprefix("relax.") or str(binding.value.op)
+            lines.append(f"  {shown} ('{binding.var.name}')")
+    if lines:
+        raise UserError("\n".join([f"{name}: operators that cannot be compiled:", *lines]))
+
+
+def described(label: str, kind: Any, name: str) -> Tensor:
+    """Describe an input or output; UserError unless it is a tensor of static shape."""
+    if not isinstance(kind, relax.TensorType):
+        raise UserError(f"{name}: '{label}' is no tensor: {kind}")
+    shape = getattr(kind, "shape", None)
+    if shape is None or not all(isinstance(d, tvm.tirx.IntImm) for d in shape):
+        declared = "unknown" if shape is None else shown(shape)
+        raise UserError(
+            f"{name}: '{label}' has the dynamic shape {declared}; firmware needs a fixed one: "
+            f"state `inputs: {{{label}: {{shape: [1, …]}}}}` in the recipe"
+        )
+    if str(kind.dtype) not in ELEMENT_BYTES:
+        raise UserError(f"{name}: '{label}' is {kind.dtype}, which firmware cannot carry")
+    return Tensor(label, tuple(int(d) for d in shape), str(kind.dtype))
+
+
+def outputs_of(main: relax.Function, name: str) -> tuple[Tensor, ...]:
+    """Describe the outputs by their variables' names; ``output_0`` … where those say nothing."""
+    values = {b.var: b.value for block in main.body.blocks for b in block.bindings}
+    result = main.body.body
+    result = values[result] if isinstance(values.get(result), relax.Tuple) else result
+    fields = list(result.fields) if isinstance(result, relax.Tuple) else [result]
+    names = [str(getattr(f, "name", "gv")) for f in fields]
+    telling = len(set(names)) == len(names) and all(is_source_name(n) for n in names)
+    if not telling:
+        names = ["output"] if len(names) == 1 else [f"output_{i}" for i in range(len(names))]
+    types = main.ret_ty.fields if isinstance(main.ret_ty, relax.TupleType) else [main.ret_ty]
+    return tuple(described(label, kind, name) for label, kind in zip(names, types, strict=True))
+
+
+def run_reference(data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]]) -> Verdict:
+    """Evaluate on the host in TVM's Relax virtual machine, compiled by LLVM."""
+    module = tvm.ir.load_json(data.decode())
+    names = [str(p.name) for p in module["main"].params]
+    try:
+        machine = relax.VirtualMachine(tvm.compile(module, target="llvm"), tvm.cpu())
+        results = [machine["main"](*(tvm.runtime.tensor(s[n]) for n in names)) for s in inputs]
+    except (RuntimeError, TypeError, ValueError) as error:  # among them all of TVM's own
+        raise UserError(
+            f"TVM's virtual machine, the reference, cannot run the model: {first_line(error)}"
+        ) from error
+    outputs = [
+        [np.array(t.numpy()) for t in ([r] if isinstance(r, tvm.runtime.Tensor) else r)]
+        for r in results
+    ]
+    return Verdict(f"apache-tvm {tvm.__version__} Relax virtual machine (host, LLVM)", outputs)

@@ -1,0 +1,104 @@
+"""A model that a Python function makes: ``model: {python: "module:function"}``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Collection
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+from firmwright.builder import Graph
+from firmwright.custom.code import is_own, user_function
+from firmwright.errors import UserError
+
+OPENED: ContextVar[set[str] | None] = ContextVar("OPENED", default=None)
+"""The real paths of the files that are opened for reading, while somebody wants to know."""
+
+
+def call_model(reference: str, folder: Path, known: Collection[Path]) -> bytes:
+    """Call ``module:function`` and return its network as JSON text of TVM (UTF-8).
+
+    The function takes no arguments and returns a Relax IRModule or a
+    :class:`firmwright.builder.Graph`. ``known`` are the files of ``folder`` that it may read: those
+    whose changes make the model stage run again.
+
+    Raises UserError with the user's own error at file and line; for a module or function that does
+    not exist; for another result; for a function that reads other files of the folder, or gives
+    another network when it is called again.
+    """
+    first, opened = called_in(folder, reference)
+    again, _ = called_in(folder, reference)
+    refuse_unknown_files(reference, folder, opened, known)
+    if first != again:
+        raise UserError(
+            f"{reference} gives another network each time it is called; a build has to be "
+            "repeatable: give its random numbers a seed"
+        )
+    return first
+
+
+def called_in(folder: Path, reference: str) -> tuple[bytes, set[str]]:
+    """Import afresh and call; return the network and the files that were opened."""
+    opened: set[str] = set()
+    token = OPENED.set(opened)
+    try:
+        with user_function(reference, folder) as network:
+            return portable_json(module_of(network(), reference)), opened
+    finally:
+        OPENED.reset(token)
+
+
+def note_opened(event: str, arguments: tuple[Any, ...]) -> None:
+    opened = OPENED.get()
+    if opened is None or event != "open" or not isinstance(arguments[0], str | bytes | os.PathLike):
+        return
+    writes_only = arguments[2] & (os.O_WRONLY | os.O_RDWR) == os.O_WRONLY
+    if not writes_only:
+        opened.add(os.path.realpath(os.fsdecode(arguments[0])))
+
+
+sys.addaudithook(note_opened)
+
+
+def module_of(result: Any, reference: str) -> tvm.IRModule:
+    if isinstance(result, Graph):
+        return result.module()
+    if isinstance(result, tvm.IRModule):
+        return result
+    raise UserError(
+        f"{reference}: returned a {type(result).__name__}; expected a Relax IRModule "
+        "(tvm.IRModule) or a firmwright.builder.Graph"
+    )
+
+
+def portable_json(module: tvm.IRModule) -> bytes:
+    """Return the module as TVM's JSON, without the places in source files that it came from."""
+    functions = sorted(module.functions.items(), key=lambda item: str(item[0].name_hint))
+    graph = json.loads(tvm.ir.save_json(tvm.IRModule(dict(functions), attrs=module.attrs)))
+    nothing = next(i for i, node in enumerate(graph["nodes"]) if node["type"] == "None")
+    for node in graph["nodes"]:
+        if isinstance(node.get("data"), dict) and "span" in node["data"]:
+            node["data"]["span"] = nothing
+    # Loaded and saved again, it loses the nodes that nothing refers to any more.
+    return str(tvm.ir.save_json(tvm.ir.load_json(json.dumps(graph)))).encode()
+
+
+def refuse_unknown_files(
+    reference: str, folder: Path, opened: Collection[str], known: Collection[Path]
+) -> None:
+    """A file that the build does not know of could change without the model being made anew."""
+    root = str(folder.resolve())
+    allowed = {os.path.realpath(p) for p in known}
+    inside = [p for p in sorted(opened) if is_own(p, root) and p not in allowed]
+    names = [Path(p).relative_to(root).as_posix() for p in inside if Path(p).is_file()]
+    if names:
+        raise UserError(
+            f"{reference} reads {', '.join(names)} in the recipe's folder, which the recipe does "
+            f"not name; add `files: [{', '.join(names)}]` to `model:`, so that a change of it is "
+            "noticed"
+        )

@@ -1,0 +1,267 @@
+"""What is asked of a TFLite model beyond LiteRT's verifier, before TVM sees it.
+
+LiteRT's verifier looks after offsets and lengths inside the file. It does not look after tensor
+numbers, their order and their grids: its kernels do so, some of them by ending the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tflite
+
+from firmwright.errors import UserError
+from firmwright.ir.tensors import LARGEST_TENSOR
+from firmwright.models.graph_order import Step, order_problems, repeated
+from firmwright.models.tflite.operator_checks import operator_problems
+
+Array = npt.NDArray[Any]
+
+SHOWN = 20
+"""Problems in one message."""
+
+SMALLEST_SCALE = np.finfo("float32").tiny
+
+INTEGERS = {
+    tflite.TensorType.INT8: "int8",
+    tflite.TensorType.UINT8: "uint8",
+    tflite.TensorType.INT16: "int16",
+    tflite.TensorType.INT32: "int32",
+    tflite.TensorType.INT64: "int64",
+}
+
+ELEMENT_BITS = {
+    **{getattr(tflite.TensorType, n): 8 for n in ("INT8", "UINT8", "BOOL")},
+    **{getattr(tflite.TensorType, n): 16 for n in ("INT16", "UINT16", "FLOAT16", "BFLOAT16")},
+    **{getattr(tflite.TensorType, n): 32 for n in ("INT32", "UINT32", "FLOAT32")},
+    **{getattr(tflite.TensorType, n): 64 for n in ("INT64", "UINT64", "FLOAT64", "COMPLEX64")},
+    tflite.TensorType.COMPLEX128: 128,
+}
+
+QUANTISED_ARITHMETIC = frozenset(
+    """
+    ADD AVERAGE_POOL_2D BATCH_MATMUL CONV_2D DEPTHWISE_CONV_2D DIV EXP FULLY_CONNECTED HARD_SWISH
+    L2_NORMALIZATION LEAKY_RELU LOGISTIC LOG_SOFTMAX MEAN MUL PRELU RELU RELU6 RELU_N1_TO_1
+    RESIZE_BILINEAR RSQRT SOFTMAX SQUARED_DIFFERENCE SUB SUM SVDF TANH TRANSPOSE_CONV
+    """.split()
+)
+"""Operators that compute with what 8-bit integers stand for, not with the integers."""
+
+
+def check_model(model: Any, name: str) -> None:
+    """Refuse, with all that is wrong, what cannot be imported; raises UserError."""
+    for problems in (number_problems(model), graph_problems(model)):
+        found = list(dict.fromkeys(problems))
+        if len(found) > SHOWN:
+            found = [*found[:SHOWN], f"and {len(found) - SHOWN} more"]
+        if found:
+            lines = [f"{name}: a damaged TFLite model:", *(f"  {p}" for p in found)]
+            raise UserError("\n".join(lines))
+
+
+def text(raw: bytes | None) -> str:
+    return (raw or b"").decode("utf-8", "replace")
+
+
+def numbers(values: Any) -> list[int]:
+    """Return a vector of the file; the reader gives 0 for one that is not there."""
+    return [int(v) for v in values] if isinstance(values, np.ndarray) else []
+
+
+def operator_kinds(model: Any) -> list[str]:
+    """Return the name of every operator code."""
+    known = {v: k for k, v in vars(tflite.BuiltinOperator).items() if isinstance(v, int)}
+    codes = [model.OperatorCodes(i) for i in range(model.OperatorCodesLength())]
+    found = [max(c.BuiltinCode(), c.DeprecatedBuiltinCode()) for c in codes]
+    return [known.get(code, f"BUILTIN_{code}") for code in found]
+
+
+def number_problems(model: Any) -> Iterator[str]:
+    """Yield every number in the first subgraph that points at nothing; all else relies on them."""
+    graph = model.Subgraphs(0)
+    count = graph.TensorsLength()
+    codes = model.OperatorCodesLength()
+
+    def outside(values: Any, optional: bool = False) -> Iterator[int]:
+        lowest = -1 if optional else 0
+        yield from (i for i in numbers(values) if not lowest <= i < count)
+
+    if not graph.OutputsLength():
+        yield "the graph has no outputs: there is nothing to compute"
+    for values, what in ((graph.InputsAsNumpy(), "input"), (graph.OutputsAsNumpy(), "output")):
+        for index in outside(values):
+            yield f"an {what} of the graph is tensor {index} of {count}"
+    for twice in repeated(numbers(graph.InputsAsNumpy())):
+        yield f"tensor {twice} is two inputs of the graph"
+    for position in range(graph.OperatorsLength()):
+        operator = graph.Operators(position)
+        if operator.OpcodeIndex() >= codes:
+            yield f"operator {position} is of kind {operator.OpcodeIndex()} of {codes}"
+        if not operator.OutputsLength():
+            yield f"operator {position} has no results"
+        for index in outside(operator.InputsAsNumpy(), optional=True):
+            yield f"operator {position} reads tensor {index} of {count}"
+        for index in outside(operator.OutputsAsNumpy()):
+            yield f"operator {position} writes tensor {index} of {count}"
+
+
+@dataclass(frozen=True)
+class CheckedTensor:
+    """A tensor of the first subgraph as the rules look at it."""
+
+    tensor: Any
+    buffer_bytes: int
+    computed_with: bool
+    """An operator reads or writes what its integers stand for."""
+
+    @cached_property
+    def shape(self) -> list[int]:
+        return numbers(self.tensor.ShapeAsNumpy())
+
+    @cached_property
+    def dtype(self) -> str:
+        return INTEGERS.get(self.tensor.Type(), "")
+
+    @cached_property
+    def scales(self) -> Array:
+        grid = self.tensor.Quantization()
+        return grid.ScaleAsNumpy() if grid and grid.ScaleLength() else np.zeros(0, "float32")
+
+    @cached_property
+    def zero_points(self) -> list[int]:
+        grid = self.tensor.Quantization()
+        return numbers(grid.ZeroPointAsNumpy()) if grid else []
+
+
+def has_lengths(t: CheckedTensor) -> str | None:
+    """lengths along axes are not negative"""
+    return f"{t.shape}" if any(d < 0 for d in t.shape) else None
+
+
+def is_addressable(t: CheckedTensor) -> str | None:
+    """a tensor is smaller than 2 GiB"""
+    bits = ELEMENT_BITS.get(t.tensor.Type(), 8)
+    return f"{t.shape}" if prod(t.shape) * bits // 8 > LARGEST_TENSOR else None
+
+
+def data_fills_the_shape(t: CheckedTensor) -> str | None:
+    """a constant's data is as long as its shape says"""
+    bits = ELEMENT_BITS.get(t.tensor.Type())
+    if not t.buffer_bytes or bits is None or t.tensor.Sparsity() is not None:
+        return None
+    expected = prod(t.shape) * bits // 8
+    return None if t.buffer_bytes == expected else f"{t.buffer_bytes} bytes for {expected}"
+
+
+def is_dense(t: CheckedTensor) -> str | None:
+    """sparse tensors are not supported: export the model without sparsity"""
+    return "a sparse tensor" if t.tensor.Sparsity() is not None else None
+
+
+def scales_are_positive(t: CheckedTensor) -> str | None:
+    """a scale is a positive, finite, normal number"""
+    if not t.dtype or t.dtype == "int32":  # a bias has the scale of the sums it is added to
+        return None
+    wrong = t.scales[~(np.isfinite(t.scales) & (t.scales >= SMALLEST_SCALE))]
+    return f"{wrong[0]}" if len(wrong) else None
+
+
+def zero_points_are_in_range(t: CheckedTensor) -> str | None:
+    """a zero point is a number of the tensor's type"""
+    if not t.dtype:
+        return None
+    limits = np.iinfo(t.dtype)
+    wrong = [z for z in t.zero_points if not limits.min <= z <= limits.max]
+    return f"{wrong[0]} in {t.dtype}" if wrong else None
+
+
+def wide_grids_are_symmetric(t: CheckedTensor) -> str | None:
+    """the zero point of int16, int32 and int64 is 0"""
+    wrong = [z for z in t.zero_points if z] if t.dtype in ("int16", "int32", "int64") else []
+    return f"{wrong[0]} in {t.dtype}" if wrong else None
+
+
+def is_quantised(t: CheckedTensor) -> str | None:
+    """int8 and uint8 that operators compute with have a scale: quantise the model"""
+    missing = t.computed_with and t.dtype in ("int8", "uint8") and not len(t.scales)
+    return "none" if missing else None
+
+
+TENSOR_RULES: tuple[Callable[[CheckedTensor], str | None], ...] = (
+    has_lengths,
+    is_addressable,
+    data_fills_the_shape,
+    is_dense,
+    scales_are_positive,
+    zero_points_are_in_range,
+    wide_grids_are_symmetric,
+    is_quantised,
+)
+
+
+def graph_problems(model: Any) -> Iterator[str]:
+    """Yield what is wrong with order, tensors and further graphs."""
+    graph = model.Subgraphs(0)
+    for index in range(model.SignatureDefsLength()):
+        signature = model.SignatureDefs(index)
+        if signature.SubgraphIndex():
+            key = text(signature.SignatureKey())
+            yield (
+                f"signature '{key}' is subgraph {signature.SubgraphIndex()}: one network is "
+                "compiled, the first; export the model with that signature alone"
+            )
+    kinds = operator_kinds(model)
+    steps = graph_steps(graph, kinds)
+    labels: dict[Hashable, str] = {
+        i: text(graph.Tensors(i).Name()) for i in range(graph.TensorsLength())
+    }
+    known = {-1, *numbers(graph.InputsAsNumpy()), *stored_tensors(model, graph)}
+    yield from order_problems(known, steps, numbers(graph.OutputsAsNumpy()), labels)
+    yield from operator_problems(graph, kinds, labels)
+    arithmetic = {
+        tensor
+        for position, step in enumerate(steps)
+        if kinds[graph.Operators(position).OpcodeIndex()] in QUANTISED_ARITHMETIC
+        for tensor in (*step.reads, *step.writes)
+    }
+    for index in range(graph.TensorsLength()):
+        tensor = graph.Tensors(index)
+        checked = CheckedTensor(tensor, buffer_bytes(model, tensor), index in arithmetic)
+        for rule in TENSOR_RULES:
+            if found := rule(checked):
+                yield f"tensor '{labels[index]}': {rule.__doc__}; found {found}"
+
+
+def graph_steps(graph: Any, kinds: Sequence[str]) -> list[Step]:
+    steps = []
+    for position in range(graph.OperatorsLength()):
+        operator = graph.Operators(position)
+        steps.append(
+            Step(
+                f"{kinds[operator.OpcodeIndex()]} (operator {position})",
+                tuple(numbers(operator.InputsAsNumpy())),
+                tuple(numbers(operator.OutputsAsNumpy())),
+            )
+        )
+    return steps
+
+
+def stored_tensors(model: Any, graph: Any) -> Iterator[int]:
+    """Yield the tensors that have their data in the file, or keep it between inferences."""
+    for index in range(graph.TensorsLength()):
+        tensor = graph.Tensors(index)
+        empty = prod(numbers(tensor.ShapeAsNumpy())) == 0
+        if buffer_bytes(model, tensor) or tensor.IsVariable() or empty:
+            yield index
+
+
+def buffer_bytes(model: Any, tensor: Any) -> int:
+    """Return the length of a tensor's data, also of data behind the flatbuffer."""
+    buffer = model.Buffers(tensor.Buffer())
+    return int(buffer.DataLength() or buffer.Size())

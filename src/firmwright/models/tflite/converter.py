@@ -1,0 +1,155 @@
+"""TVM's TFLite converter with our corrections put in: names, grids, what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from tvm import relax
+from tvm.relax.frontend.tflite import tflite_frontend
+
+from firmwright.errors import UserError, first_line
+from firmwright.models.quiet import variable_name
+from firmwright.models.tflite.corrections import CORRECTIONS, REAL_NUMBERS, STORED_INTEGERS
+
+WEIGHTED = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"})
+"""Operators of which TFLite has hybrid kernels: float32 activations, integer weights."""
+
+REFUSED = {
+    "SVDF": "keeps a state between runs, which the generated function does not",
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": "keeps a state between runs, which the generated function "
+    "does not",
+    "UNIDIRECTIONAL_SEQUENCE_RNN": "keeps a state between runs, which the generated function "
+    "does not",
+    "BIDIRECTIONAL_SEQUENCE_LSTM": "keeps a state between runs, which the generated function "
+    "does not",
+    "BIDIRECTIONAL_SEQUENCE_RNN": "keeps a state between runs, which the generated function "
+    "does not",
+}
+
+
+class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
+    """Binds each result to a variable of its TFLite tensor's name."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.real_numbers = False
+        for kind, correction in CORRECTIONS.items():
+            self.convert_map[kind] = partial(correction, self)
+
+    def check_unsupported_ops(self) -> None:
+        """Refuse, in one message, what would be converted into something else than it computes."""
+        lines = []
+        for index in range(self.subgraph.OperatorsLength()):
+            operator = self.subgraph.Operators(index)
+            kind = self.get_op_code_str(operator)
+            reason = self.refusal(operator, kind)
+            if reason:
+                (name, *_) = self.output_names(operator)
+                lines.append(f"  {kind} (tensor '{name}') {reason}")
+        if lines:
+            raise UserError("\n".join(["operators that cannot be compiled:", *lines]))
+
+    def refusal(self, operator: Any, kind: str) -> str:
+        """Return the sentence that tells why an operator is not converted, '' if it is."""
+        if kind in REFUSED:
+            return REFUSED[kind]
+        inputs, outputs = self.get_input_tensors(operator), self.get_output_tensors(operator)
+        quantised = [t.qnn_params is not None for t in inputs + outputs]
+        if kind in WEIGHTED and quantised[1] and not quantised[-1]:
+            return (
+                "is dynamic-range quantised: its activations would be quantised anew in every "
+                "run; quantise the model fully (int8 with a representative dataset) or not at all"
+            )
+        if kind == "NEG" and quantised[0]:
+            return (
+                "negates stored integers in LiteRT, whatever their grid: the result is no negative"
+            )
+        known = self._SUPPORTED_QUANTIZED_OPS | set(CORRECTIONS) | STORED_INTEGERS | REAL_NUMBERS
+        return "has no quantised form here" if any(quantised) and kind not in known else ""
+
+    def output_names(self, operator: Any) -> list[str]:
+        tensors = self.get_output_tensors(operator)
+        return [tflite_frontend.get_tensor_name(self.subgraph, t.tensor_idx) for t in tensors]
+
+    def convert_op_to_relax(self) -> None:
+        for index in range(self.subgraph.OperatorsLength()):
+            operator = self.subgraph.Operators(index)
+            kind = self.get_op_code_str(operator)
+            names = self.output_names(operator)
+            try:
+                result = self.convert(operator, kind)
+            except UserError as error:
+                raise UserError(f"operator {kind} (tensor '{names[0]}'): {error}") from error
+            except Exception as error:
+                raise UserError(
+                    f"cannot import operator {kind} (tensor '{names[0]}'): {first_line(error)}"
+                ) from error
+            if result is None:  # folded into its consumers
+                continue
+            if len(names) == 1:
+                named = self.bb.emit(result, name_hint=variable_name(names[0]))
+                self.exp_tab.set_expr(names[0], named)
+                continue
+            result = self.bb.normalize(result)
+            for position, name in enumerate(names):
+                self.exp_tab.set_expr(name, result[position])
+
+    def convert(self, operator: Any, kind: str) -> relax.Expr | None:
+        if kind not in REAL_NUMBERS or not self.is_quantized(operator):
+            return self.convert_map[kind](op=operator)
+        return self.convert_in_real_numbers(operator, kind)
+
+    def convert_in_real_numbers(self, operator: Any, kind: str) -> relax.Expr:
+        """Let a converter that knows float32 only see dequantized tensors; quantise its result."""
+        inputs, (target,) = self.get_input_tensors(operator), self.get_output_tensors(operator)
+        given = {
+            tflite_frontend.get_tensor_name(self.subgraph, t.tensor_idx): t
+            for t in inputs
+            if t.qnn_params is not None
+        }
+        stored = {name: self.get_tensor_expr(t) for name, t in given.items()}
+        for name, tensor in given.items():
+            real = self.bb.emit(self.dequantize(stored[name], tensor))
+            self.exp_tab.set_expr(name, real, force_override=True)
+        self.real_numbers = True
+        try:
+            result = self.bb.normalize(self.convert_map[kind](op=operator))
+        finally:
+            self.real_numbers = False
+            for name, expression in stored.items():
+                self.exp_tab.set_expr(name, expression, force_override=True)
+        return self.quantize(result, target)
+
+    def get_tensors(self, tensors_idx_list: Any) -> list[Any]:
+        """Return TVM's wrappers; a grid of one scale has no axis, whatever the file says of one."""
+        tensors: list[Any] = super().get_tensors(tensors_idx_list)
+        for tensor in tensors:
+            if self.real_numbers:
+                tensor.qnn_params = None
+            elif tensor.qnn_params is not None and not tensor.qnn_params["scale"].ty.shape:
+                tensor.qnn_params["axis"] = 0
+        return tensors
+
+    def get_input_tensors(self, op: Any) -> list[Any]:
+        """Return TVM's wrappers; a bias without a grid has the products' one, as in TFLite."""
+        tensors = self.get_tensors(op.InputsAsNumpy())
+        if self.get_op_code_str(op) in WEIGHTED and len(tensors) > 2:
+            self.complete_bias(tensors)
+        return tensors
+
+    def complete_bias(self, tensors: Sequence[Any]) -> None:
+        transposed = len(tensors) == 4
+        source, weights, bias = tensors[2 if transposed else 0], tensors[1], tensors[-1]
+        if bias.tensor_idx < 0 or bias.qnn_params is not None or source.qnn_params is None:
+            return
+        if not self.get_tensor_type_str(bias.tensor.Type()).startswith("int"):
+            return
+        scales = [t.qnn_params["scale"].value.numpy() for t in (source, weights)]
+        bias.qnn_params = {
+            "scale": relax.const(np.multiply(*scales), "float32"),
+            "zero_point": relax.const(0, "int32"),
+            "axis": 0,
+        }

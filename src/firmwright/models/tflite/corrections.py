@@ -1,0 +1,283 @@
+"""What TVM 0.27's TFLite converter does wrong or lacks, one function a correction.
+
+Each takes the converter and an operator of the file and returns the Relax expression; the first
+sentence tells what TVM does, so that a function can go once TVM does better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tflite
+from tvm import relax
+from tvm.relax.frontend.tflite import tflite_frontend
+
+from firmwright.errors import UserError
+from firmwright.models.tflite import moves
+
+Correction = Callable[[Any, Any], relax.Expr]
+
+
+def average_pool(converter: Any, op: Any) -> relax.Expr:
+    """TVM averages quantised values as int32 with a truncating division; TFLite's rounds."""
+    (source,) = converter.get_input_tensors(op)
+    (target,) = converter.get_output_tensors(op)
+    if source.qnn_params is None:
+        return converter.convert_pool2d(op, pool_type="average")
+    options = converter._get_builtin_options(op, tflite.Pool2DOptions)
+    size = [options.FilterHeight(), options.FilterWidth()]
+    strides = [options.StrideH(), options.StrideW()]
+    before, after = [0, 0], [0, 0]
+    if options.Padding() == tflite.Padding.SAME:
+        lengths = tflite_frontend.to_int_list(converter.get_tensor_shape(source))[1:3]
+        pads = map(tflite_frontend.get_pad_value, lengths, size, strides)
+        before, after = (list(p) for p in zip(*pads, strict=True))
+    averaged = relax.op.nn.avg_pool2d(
+        converter.dequantize(converter.get_expr(source.tensor_idx), source),
+        pool_size=size,
+        strides=strides,
+        padding=[*before, *after],
+        count_include_pad=False,
+        layout="NHWC",
+    )
+    scalar = tflite_frontend.get_scalar_from_constant
+    return converter.convert_qnn_fused_activation_function(
+        expr=converter.quantize(averaged, target),
+        fused_activation_fn=options.FusedActivationFunction(),
+        scale=scalar(target.qnn_params["scale"]),
+        zero_point=scalar(target.qnn_params["zero_point"]),
+        dtype=converter.get_tensor_type_str(target.tensor.Type()),
+    )
+
+
+def fully_connected(converter: Any, op: Any) -> relax.Expr:
+    """TVM multiplies an input of more than two axes as it is; TFLite flattens it to rows."""
+    source, weights, *_ = converter.get_input_tensors(op)
+    given = converter.bb.normalize(converter.get_tensor_expr(source))
+    length = int(converter.get_tensor_shape(weights)[1])
+    flat = len(given.ty.shape) == 2 and int(given.ty.shape[1]) == length
+    rows = given if flat else relax.op.reshape(given, [-1, length])
+    options = converter._get_builtin_options(op, tflite.FullyConnectedOptions)
+    keep = options.KeepNumDims()
+    name = tflite_frontend.get_tensor_name(converter.subgraph, source.tensor_idx)
+    converter.exp_tab.set_expr(name, converter.bb.emit(rows), force_override=True)
+    result = converter.bb.normalize(converter.convert_fully_connected(op))
+    converter.exp_tab.set_expr(name, given, force_override=True)
+    shape = [int(d) for d in given.ty.shape][:-1] if keep else [-1]
+    units = int(converter.get_tensor_shape(weights)[0])
+    shape = [*shape, units] if keep else [int(d) for d in result.ty.shape]
+    if [int(d) for d in result.ty.shape] == shape:
+        return result
+    return relax.op.reshape(result, shape)
+
+
+def expand_dims(converter: Any, op: Any) -> relax.Expr:
+    """TVM calls the operator with an argument too many."""
+    source, _ = converter.get_input_tensors(op)
+    (target,) = converter.get_output_tensors(op)
+    return relax.op.reshape(converter.get_tensor_expr(source), moves.lengths_of(converter, target))
+
+
+def gelu(converter: Any, op: Any) -> relax.Expr:
+    """TVM writes its constants in the result's integer type."""
+    (source,) = converter.get_input_tensors(op)
+    (target,) = converter.get_output_tensors(op)
+    options = converter._get_builtin_options(op, tflite.GeluOptions)
+    data = converter.get_tensor_expr(source)
+    data = data if source.qnn_params is None else converter.dequantize(data, source)
+    result = relax.op.nn.gelu_tanh(data) if options.Approximate() else relax.op.nn.gelu(data)
+    return result if target.qnn_params is None else converter.quantize(result, target)
+
+
+def softmax(converter: Any, op: Any) -> relax.Expr:
+    """TVM leaves out beta, the factor in front of the logits."""
+    (source,) = converter.get_input_tensors(op)
+    (target,) = converter.get_output_tensors(op)
+    options = converter._get_builtin_options(op, tflite.SoftmaxOptions)
+    beta = np.float32(options.Beta())
+    data = converter.get_tensor_expr(source)
+    if source.qnn_params is None:
+        scaled = data if beta == 1 else relax.op.multiply(data, relax.const(float(beta), "float32"))
+        return relax.op.nn.softmax(scaled)
+    scale = source.qnn_params["scale"].value.numpy() * beta
+    logits = relax.op.dequantize(
+        data, relax.const(scale, "float32"), source.qnn_params["zero_point"], 0
+    )
+    return converter.quantize(relax.op.nn.softmax(logits), target)
+
+
+def dequantize(converter: Any, op: Any) -> relax.Expr:
+    """TVM does not find a constant that is to be dequantized, only a computed tensor."""
+    (source,) = converter.get_input_tensors(op)
+    data = converter.get_tensor_expr(source)
+    if source.tensor.Type() == tflite.TensorType.FLOAT16:
+        return relax.op.astype(data, "float32")
+    return converter.dequantize(data, source)
+
+
+def prelu(converter: Any, op: Any) -> relax.Expr:
+    """TVM spreads the slopes over the whole tensor and takes stored integers for real numbers."""
+    source, slopes = converter.get_input_tensors(op)
+    data, alpha = (converter.get_tensor_expr(t) for t in (source, slopes))
+    shape = [int(d) for d in converter.get_tensor_shape(source)]
+    lengths = [int(d) for d in converter.get_tensor_shape(slopes)]
+    channels = lengths[-1] if lengths else 1
+    if channels not in (1, shape[-1]) or any(d != 1 for d in lengths[:-1]):
+        raise UserError(f"has slopes of shape {lengths}; firmware takes one a channel (last axis)")
+    if slopes.tensor.Type() == tflite.TensorType.INT16:
+        raise UserError(
+            "has int16 slopes, which LiteRT, the reference, reads as int8: quantise them as int8"
+        )
+    if source.qnn_params is not None:
+        data, alpha = converter.dequantize(data, source), converter.dequantize(alpha, slopes)
+    alpha = relax.op.reshape(alpha, [channels])
+    if channels == 1:
+        alpha = relax.op.broadcast_to(alpha, [shape[-1]])
+    result = relax.op.nn.prelu(data, alpha, axis=len(shape) - 1)
+    (target,) = converter.get_output_tensors(op)
+    return result if target.qnn_params is None else converter.quantize(result, target)
+
+
+def batch_matmul(converter: Any, op: Any) -> relax.Expr:
+    """TVM refuses quantised factors, and takes the left one's batch for that of the result.
+
+    The right factor always has a batch here: a plain matrix is that of FULLY_CONNECTED, which
+    TFLite rounds in another way.
+    """
+    left, right = converter.get_input_tensors(op)
+    (target,) = converter.get_output_tensors(op)
+    options = converter._get_builtin_options(op, tflite.BatchMatMulOptions)
+    factors = []
+    for tensor, transposed in ((left, options.AdjX()), (right, options.AdjY())):
+        data = converter.bb.normalize(converter.get_tensor_expr(tensor))
+        if transposed:
+            axes = list(range(len(data.ty.shape)))
+            data = relax.op.permute_dims(data, [*axes[:-2], axes[-1], axes[-2]])
+        quantised = tensor.qnn_params is not None
+        factors.append(converter.dequantize(data, tensor) if quantised else data)
+    factors[1] = converter.bb.normalize(factors[1])
+    if len(factors[1].ty.shape) == 2:
+        factors[1] = relax.op.expand_dims(factors[1], 0)
+    product = relax.op.matmul(*factors)
+    if target.qnn_params is not None:
+        product = converter.quantize(product, target)
+    return relax.op.reshape(product, moves.lengths_of(converter, target))
+
+
+def squared_difference(converter: Any, op: Any) -> relax.Expr:
+    """TVM multiplies the difference by itself, which hides the square, or calls pow."""
+    tensors = converter.get_input_tensors(op)
+    (target,) = converter.get_output_tensors(op)
+    values = [converter.get_tensor_expr(t) for t in tensors]
+    if target.qnn_params is None:
+        return relax.op.square(relax.op.subtract(*values))
+    real = [converter.dequantize(v, t) for v, t in zip(values, tensors, strict=True)]
+    return converter.quantize(relax.op.square(relax.op.subtract(*real)), target)
+
+
+def transpose_convolution(converter: Any, op: Any) -> relax.Expr:
+    """TVM drops the activation, and pads as if every picture were as large as can be.
+
+    TFLite states the result's shape; what the window reaches beyond it is cut off.
+    """
+    tensors = converter.get_input_tensors(op)
+    shape_tensor, weights, source = tensors[:3]
+    (target,) = converter.get_output_tensors(op)
+    options = converter._get_builtin_options(op, tflite.TransposeConvOptions)
+    shape = [int(d) for d in converter.get_tensor_value(shape_tensor)]
+    window = [int(d) for d in converter.get_tensor_shape(weights)][1:3]
+    lengths = [int(d) for d in converter.get_tensor_shape(source)][1:3]
+    strides = [options.StrideH(), options.StrideW()]
+    before = [0, 0]
+    if options.Padding() == tflite.Padding.SAME:
+        pads = map(tflite_frontend.get_pad_value, shape[1:3], window, strides)
+        before = [first for first, _ in pads]
+    reach = [(n - 1) * s + w for n, s, w in zip(lengths, strides, window, strict=True)]
+    after = [r - b - n for r, b, n in zip(reach, before, shape[1:3], strict=True)]
+    data = relax.op.permute_dims(converter.get_tensor_expr(source), [0, 3, 1, 2])
+    kernel = relax.op.permute_dims(converter.get_tensor_expr(weights), [3, 0, 1, 2])
+    if source.qnn_params is not None:
+        grid = weights.qnn_params
+        kernel = relax.op.dequantize(kernel, grid["scale"], grid["zero_point"], 1)
+        data = converter.dequantize(data, source)
+    data, kernel = (converter.bb.normalize(e) for e in (data, kernel))
+    result = relax.op.nn.conv2d_transpose(
+        data, kernel, strides=strides, padding=[*before, *(max(a, 0) for a in after)],
+        output_padding=[max(-a, 0) for a in after],
+    )  # fmt: skip
+    if len(tensors) == 4 and tensors[3].tensor_idx >= 0:
+        bias = converter.get_tensor_expr(tensors[3])
+        if tensors[3].qnn_params is not None:
+            bias = converter.bb.normalize(converter.dequantize(bias, tensors[3]))
+        result = relax.op.add(result, relax.op.reshape(bias, [-1, 1, 1]))
+    result = converter.convert_fused_activation_function(result, options.FusedActivationFunction())
+    if target.qnn_params is not None:
+        result = converter.quantize(result, target)
+    return relax.op.permute_dims(result, [0, 2, 3, 1])
+
+
+def index_of_extreme(find: Callable[..., relax.Expr]) -> Correction:
+    def convert(converter: Any, op: Any) -> relax.Expr:
+        """TVM gives the index as int64, whatever type the file states."""
+        (target,) = converter.get_output_tensors(op)
+        index = converter._convert_arg_min_max(op, relax_op=find)
+        return relax.op.astype(index, converter.get_tensor_type_str(target.tensor.Type()))
+
+    return convert
+
+
+def extreme_of_two(find: Callable[..., relax.Expr]) -> Correction:
+    def convert(converter: Any, op: Any) -> relax.Expr:
+        """TVM dequantizes what is on one grid already, whose order the integers have."""
+        tensors = [*converter.get_input_tensors(op), *converter.get_output_tensors(op)]
+        if tensors[0].qnn_params is None or not moves.on_one_grid(converter, tensors):
+            return converter._convert_elemwise(op, relax_op=find)
+        return find(*(converter.get_tensor_expr(t) for t in tensors[:2]))
+
+    return convert
+
+
+def resize_bilinear(converter: Any, op: Any) -> relax.Expr:
+    """TVM divides by zero where corners are aligned and an extent of the result is 1."""
+    options = converter._get_builtin_options(op, tflite.ResizeBilinearOptions)
+    if options.AlignCorners():
+        _, size = converter.get_input_tensors(op)
+        if 1 in converter.get_tensor_value(size):
+            raise UserError("aligns the corners of a picture of one row or column")
+    return converter.convert_resize_bilinear(op)
+
+
+CORRECTIONS: dict[str, Correction] = {
+    "ARG_MAX": index_of_extreme(relax.op.argmax),
+    "ARG_MIN": index_of_extreme(relax.op.argmin),
+    "AVERAGE_POOL_2D": average_pool,
+    "BATCH_MATMUL": batch_matmul,
+    "BATCH_TO_SPACE_ND": moves.batch_to_space,
+    "DEQUANTIZE": dequantize,
+    "EXPAND_DIMS": expand_dims,
+    "FULLY_CONNECTED": fully_connected,
+    "GELU": gelu,
+    "MAXIMUM": extreme_of_two(relax.op.maximum),
+    "MINIMUM": extreme_of_two(relax.op.minimum),
+    "MIRROR_PAD": moves.mirror_pad,
+    "PRELU": prelu,
+    "RESIZE_BILINEAR": resize_bilinear,
+    "RESIZE_NEAREST_NEIGHBOR": moves.resize_nearest_neighbor,
+    "SOFTMAX": softmax,
+    "SPACE_TO_BATCH_ND": moves.space_to_batch,
+    "SQUARED_DIFFERENCE": squared_difference,
+    "STRIDED_SLICE": moves.strided_slice,
+    "TRANSPOSE_CONV": transpose_convolution,
+    "UNPACK": moves.unpack,
+}
+
+STORED_INTEGERS = frozenset(
+    "BROADCAST_TO CAST DEPTH_TO_SPACE GATHER GATHER_ND PACK PAD PADV2 REVERSE_V2 "
+    "SELECT SELECT_V2 SHAPE SLICE SPACE_TO_DEPTH SPLIT SPLIT_V SQUEEZE TILE TRANSPOSE".split()
+)
+"""Operators that only move elements: TVM refuses quantised ones, though its conversion holds."""
+
+REAL_NUMBERS = frozenset({"ELU", "L2_NORMALIZATION", "SQUARE"})
+"""Operators of which TVM has a float32 form only; dequantize and quantize go around it."""

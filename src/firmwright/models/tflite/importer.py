@@ -1,0 +1,192 @@
+"""TFLite models, imported by TVM, judged by LiteRT's reference kernels."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import tflite
+import tvm
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+from tvm import relax
+from tvm.relax.frontend.tflite import from_tflite
+
+from firmwright.errors import UserError, first_line
+from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface, Operator, Tensor
+from firmwright.models.formats import Verdict
+from firmwright.models.quiet import imported
+from firmwright.models.tflite.checks import check_model, numbers, text
+from firmwright.models.tflite.constants import with_plain_constants
+from firmwright.models.tflite.converter import Converter
+from firmwright.models.tflite.isolated import isolated
+from firmwright.models.tflite.repairs import repaired
+
+
+def import_model(
+    data: bytes, name: str, shapes: Mapping[str, tuple[int, ...]]
+) -> tuple[tvm.IRModule, ModelInterface]:
+    """Import a TFLite file; see :class:`firmwright.models.formats.Importer`."""
+    check_file(data, name)
+    check_model(tflite.Model.GetRootAsModel(data, 0), name)
+    model = tflite.Model.GetRootAsModel(with_plain_constants(repaired(data)), 0)
+    graph = model.Subgraphs(0)
+    operators = list_operators(model, graph)
+    report_unsupported(operators, name)
+    inputs = tuple(described(graph, int(i), name, shapes) for i in numbers(graph.InputsAsNumpy()))
+    unknown = sorted(set(shapes) - {t.name for t in inputs})
+    if unknown:
+        known = ", ".join(t.name for t in inputs)
+        raise UserError(f"{name}: inputs: the model has no input '{unknown[0]}' (it has: {known})")
+    outputs = tuple(described(graph, int(i), name, {}) for i in numbers(graph.OutputsAsNumpy()))
+
+    def convert() -> tvm.IRModule:
+        return from_tflite(model, dict(shapes) or None, op_converter=Converter)
+
+    module = imported(name, convert)
+    check_outputs(module, outputs, name)
+    digest = hashlib.sha256(data).hexdigest()
+    return module, ModelInterface("tflite", digest, inputs, outputs, operators)
+
+
+def check_outputs(module: tvm.IRModule, outputs: Sequence[Tensor], name: str) -> None:
+    """Refuse outputs whose declared shape or type is not that of what is computed for them."""
+    returned = module["main"].ret_ty
+    types = list(returned.fields) if isinstance(returned, relax.TupleType) else [returned]
+    for output, kind in zip(outputs, types, strict=True):
+        shape = None if kind.shape is None else [int(d) for d in kind.shape]
+        if shape != list(output.shape) or str(kind.dtype) != output.dtype:
+            raise UserError(
+                f"{name}: output '{output.name}': the file declares {output.dtype} "
+                f"{list(output.shape)}, its operators compute {kind.dtype} {shape}"
+            )
+
+
+def check_file(data: bytes, name: str) -> None:
+    """Let LiteRT's verifier judge the bytes: TVM's reader trusts every offset in them."""
+    if data[4:8] != b"TFL3":
+        raise UserError(f"{name}: not a TFLite model (no 'TFL3' mark at byte 4)")
+    try:
+        isolated(f"{name}: LiteRT does not survive this model", load, data)
+    except (ValueError, RuntimeError) as error:
+        raise UserError(f"{name}: a damaged TFLite model: {first_line(error)}") from None
+
+
+def load(data: bytes) -> None:
+    interpreter(data)
+
+
+def list_operators(model: Any, graph: Any) -> tuple[Operator, ...]:
+    """Name each operator by its first output tensor, as TFLite's own tools do."""
+    kinds = {v: k for k, v in vars(tflite.BuiltinOperator).items() if isinstance(v, int)}
+    found = []
+    for index in range(graph.OperatorsLength()):
+        operator = graph.Operators(index)
+        code = model.OperatorCodes(operator.OpcodeIndex())
+        builtin = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+        kind = kinds.get(builtin, f"BUILTIN_{builtin}")
+        if kind == "CUSTOM" and code.CustomCode():
+            kind = code.CustomCode().decode("utf-8", "replace")
+        results = tuple(text(graph.Tensors(int(i)).Name()) for i in operator.OutputsAsNumpy())
+        found.append(Operator(results[0], kind, results))
+    return tuple(found)
+
+
+def report_unsupported(operators: Sequence[Operator], name: str) -> None:
+    """Refuse, in one message, every operator that TVM has no converter for."""
+    known = converter_names()
+    lines = [f"  {o.kind} (tensor '{o.name}')" for o in operators if o.kind not in known]
+    if lines:
+        raise UserError("\n".join([f"{name}: operators that cannot be compiled:", *lines]))
+
+
+def converter_names() -> frozenset[str]:
+    """Return the operator kinds of TVM's converter table, which only an instance has."""
+    converter = Converter(None, None, None, None)
+    return frozenset(converter.convert_map)
+
+
+def described(graph: Any, index: int, name: str, shapes: Mapping[str, tuple[int, ...]]) -> Tensor:
+    """Describe one graph input or output; UserError for a dynamic or unsupported one."""
+    tensor = graph.Tensors(index)
+    label = tensor.Name().decode()
+    signature = tensor.ShapeSignatureAsNumpy() if tensor.ShapeSignatureLength() else None
+    declared = numbers(tensor.ShapeAsNumpy() if signature is None else signature)
+    # A batch of -1 in the signature with 1 in the shape is TFLite's usual "batch 1 unless resized".
+    static = numbers(tensor.ShapeAsNumpy())
+    shape = shapes.get(label, tuple(static))
+    if any(d < 1 for d in shape) or len(shape) != len(declared):
+        raise UserError(
+            f"{name}: '{label}' has the dynamic shape {declared}; firmware needs a fixed one: "
+            f"state `inputs: {{{label}: {{shape: [1, …]}}}}` in the recipe"
+        )
+    types = {v: k.lower() for k, v in vars(tflite.TensorType).items() if isinstance(v, int)}
+    dtype = types.get(tensor.Type(), "unknown")
+    if dtype not in ELEMENT_BYTES:
+        raise UserError(f"{name}: '{label}' is {dtype}, which firmware cannot carry")
+    scale, zero_point = None, None
+    parameters = tensor.Quantization()
+    if parameters is not None and parameters.ScaleLength() == 1:
+        scale, zero_point = float(parameters.Scale(0)), int(parameters.ZeroPoint(0))
+    return Tensor(label, tuple(shape), dtype, scale, zero_point)
+
+
+def interpreter(data: bytes, kernels: str = "BUILTIN_REF") -> Any:
+    """Return LiteRT's interpreter; ``kernels`` is a name of its OpResolverType."""
+    return Interpreter(
+        model_content=data,
+        experimental_op_resolver_type=getattr(OpResolverType, kernels),
+        num_threads=1,
+    )
+
+
+def run_reference(data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]]) -> Verdict:
+    """Evaluate with LiteRT's reference kernels, the definition of TFLite's arithmetic.
+
+    A model with an int8 or int16 SUM is evaluated by LiteRT's other kernels instead: the reference
+    one of LiteRT 2.3.0 takes int8 for unsigned, and keeps sums of int16 in 16 bits.
+
+    A sample's arrays come in the order of the model's inputs: their names need not be its own.
+    """
+    what = "LiteRT, the reference, does not survive the model"
+    arrays = [list(sample.values()) for sample in inputs]
+    results = isolated(what, evaluate, repaired(data), arrays)
+    kernels = "optimised kernels, for a SUM" if sums_of_integers(data) else "reference kernels"
+    return Verdict(f"ai-edge-litert {version('ai-edge-litert')} ({kernels})", results)
+
+
+def sums_of_integers(data: bytes) -> bool:
+    model = tflite.Model.GetRootAsModel(data, 0)
+    graph = model.Subgraphs(0)
+    return any(
+        operator.kind == "SUM"
+        and graph.Tensors(graph.Operators(index).Inputs(0)).Type()
+        in (tflite.TensorType.INT8, tflite.TensorType.INT16)
+        for index, operator in enumerate(list_operators(model, graph))
+    )
+
+
+def evaluate(
+    data: bytes, inputs: Sequence[Sequence[np.ndarray[Any, Any]]]
+) -> list[list[np.ndarray[Any, Any]]]:
+    kernels = "BUILTIN_WITHOUT_DEFAULT_DELEGATES" if sums_of_integers(data) else "BUILTIN_REF"
+    judge = interpreter(data, kernels)
+    details = judge.get_input_details()
+    results = []
+    try:
+        for detail, array in zip(details, inputs[0], strict=True):
+            judge.resize_tensor_input(detail["index"], array.shape)
+        judge.allocate_tensors()
+        for sample in inputs:
+            for detail, array in zip(details, sample, strict=True):
+                judge.set_tensor(detail["index"], array)
+            judge.invoke()
+            found = [judge.get_tensor(d["index"]) for d in judge.get_output_details()]
+            results.append([array.copy() for array in found])
+    except (RuntimeError, ValueError) as error:
+        raise UserError(
+            f"LiteRT, the reference, cannot evaluate the model: {first_line(error)}"
+        ) from error
+    return results

@@ -1,0 +1,94 @@
+"""The boxes that a firmware found, beside those of the model's own runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .job import Job
+from .run_samples import columns
+
+if TYPE_CHECKING:
+    from firmwright.data.samples import Column, Sample
+    from firmwright.ir.tensors import ModelInterface
+    from firmwright.models.formats import Verdict
+    from firmwright.postprocess.boxes import Box
+
+
+def float_verdict(
+    job: Job, quantised: ModelInterface, samples: Sequence[Sample]
+) -> tuple[ModelInterface, Verdict]:
+    """Return the network before its quantisation, and what it makes of the run's samples.
+
+    It sees the recipe's data as real numbers, and random integers by their input's scale.
+    """
+    from firmwright.data.arrays import dequantised
+    from firmwright.ir.records import read_record
+    from firmwright.ir.tensors import ModelInterface
+    from firmwright.models import FORMATS
+    from firmwright.verify.samples import as_samples
+
+    stage = job.folder("model")
+    interface = read_record(stage / "model.json", ModelInterface)
+    data = columns(job, interface, len(samples))
+    tensors = {t.name: t for t in quantised.inputs}
+    real = (
+        as_samples(data, len(samples))
+        if data
+        else [
+            {name: dequantised(array, tensors[name]) for name, array in sample.items()}
+            for sample in samples
+        ]
+    )
+    judge = FORMATS[interface.format].load()
+    verdict = judge.run_reference((stage / f"model.{interface.format}").read_bytes(), real)
+    return interface, replace(verdict, reference=f"the float network in {verdict.reference}")
+
+
+def judge_boxes(
+    job: Job,
+    folder: Path,
+    data: Mapping[str, Column],
+    found: list[list[Box]],
+    samples: Sequence[Sample],
+    interface: ModelInterface,
+    verdict: Verdict,
+) -> None:
+    """Compare the firmware's boxes with those of a reference's outputs; write and draw them.
+
+    ``interface`` describes the network that was compiled, ``verdict`` is its reference's. Of one
+    that was quantised here, the float network judges instead.
+    """
+    from firmwright.ir.records import write_record
+    from firmwright.postprocess.classes import class_names
+    from firmwright.postprocess.detector import fit_detector
+    from firmwright.postprocess.drawing import draw_boxes
+    from firmwright.postprocess.reference import detect
+    from firmwright.report.detection import AGREEMENT, DetectionReport, judged
+
+    detection = job.recipe.detection
+    assert detection is not None
+    if job.recipe.quantize is not None:
+        interface, verdict = float_verdict(job, interface, samples)
+    names = class_names(detection.classes, job.place)
+    detector = fit_detector(detection, len(names), interface.outputs)
+    origins = [{name: c.origins[i] for name, c in data.items()} for i in range(len(found))]
+    judgements = judged(
+        verdict.reference,
+        [", ".join(o.name for o in by.values()) or f"sample {i}" for i, by in enumerate(origins)],
+        [{name: o.sha256 for name, o in by.items()} for by in origins],
+        names,
+        found,
+        [detect(detector, outputs) for outputs in verdict.outputs],
+    )
+    report = DetectionReport(detection.threshold, AGREEMENT, verdict.reference, judgements)
+    write_record(folder / "boxes.json", report)
+    for i, by in enumerate(origins):
+        for origin in by.values():
+            if origin.picture and origin.preprocess:
+                target = folder / f"boxes-{i}.png"
+                draw_boxes(origin.picture, origin.preprocess, found[i], names, target)
+    count = sum(map(len, found))
+    print(f"   {job.recipe.name}: {count} boxes, those of {verdict.reference}")

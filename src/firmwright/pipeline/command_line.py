@@ -1,0 +1,151 @@
+"""What the command line asks for: recipes, and words that take the place of what they say."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from doit import doit_cmd, get_var
+
+from firmwright.errors import Diagnostic, DiagnosticError, UserError, did_you_mean
+from firmwright.recipe import Catalogue, KnownDevice, Recipe, load_recipe
+from firmwright.targets import load_target, target_names
+from firmwright.toolchain import (
+    Build,
+    Platform,
+    load_platform,
+    load_toolchain,
+    module_build,
+    on_host,
+    platform_names,
+    toolchain_names,
+)
+
+from .devices import own_targets
+from .job import Job
+
+OVERRIDES = ("platform", "compile_for_device", "target", "toolchain", "emulator", "samples",
+             "batch", "compare")  # fmt: skip
+"""Keys of the recipe that a word of the command line replaces."""
+VARIABLES = ("recipe", "outdir", *OVERRIDES)
+
+
+def build_root() -> Path:
+    """Return the folder that holds doit's state: ``outdir=``, else ``build``."""
+    return Path(get_var("outdir", "build"))
+
+
+def load_jobs() -> list[Job]:
+    """Read every recipe that ``recipe=`` names (comma-separated), or all of ``recipes/``.
+
+    Raises DiagnosticError with the mistakes of all of them.
+    """
+    check_variables()
+    overrides = {k: str(get_var(k)) for k in OVERRIDES if get_var(k) is not None}
+    root = prepared_root()
+    paths = recipe_paths()
+    catalogue = installed()
+    found: list[Diagnostic] = []
+    jobs: list[Job] = []
+    for path in paths:
+        try:
+            recipe = load_recipe(path, overrides, catalogue, cache=root / ".recipes")
+            jobs.append(make_job(recipe, root, several=len(paths) > 1))
+        except DiagnosticError as error:
+            found.extend(error.diagnostics)
+        except UserError as error:
+            found.append(Diagnostic(str(path), 0, 0, str(error)))
+    if found:
+        raise DiagnosticError(found)
+    refuse_shared_folders(jobs)
+    return jobs
+
+
+def check_variables() -> None:
+    given = doit_cmd._CMDLINE_VARS or {}
+    for name in sorted(set(given) - set(VARIABLES)):
+        raise UserError(f"{name}=: unknown variable '{name}'{did_you_mean(name, VARIABLES)}")
+    for name, value in sorted(given.items()):
+        if not value:
+            raise UserError(f"{name}=: a value is missing")
+
+
+def recipe_paths() -> list[Path]:
+    named = get_var("recipe")
+    if named is None:
+        found = sorted(Path("recipes").glob("*.yaml"))
+        if not found:
+            raise UserError("no recipe: name one (recipe=my.yaml) or put some into recipes/")
+        return found
+    paths = [Path(part.strip()) for part in named.split(",") if part.strip()]
+    return list(dict.fromkeys(paths))
+
+
+def prepared_root() -> Path:
+    root = build_root()
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the build folder {root}: {error.strerror}") from None
+    if not os.access(root, os.W_OK):
+        raise UserError(f"cannot write to the build folder {root}; choose another with outdir=")
+    return root
+
+
+def installed() -> Catalogue:
+    """Return the platforms, toolchains and devices that a recipe may name."""
+    platforms = {name: load_platform(name) for name in platform_names()}
+    targets = {name: load_target(name) for name in target_names()}
+    return Catalogue(
+        platforms=tuple(platforms),
+        toolchains=toolchain_names(),
+        devices={n: KnownDevice(t.options, t.general) for n, t in targets.items()},
+        platform_toolchains={n: p.toolchains for n, p in platforms.items()},
+        platform_emulators={n: p.emulators for n, p in platforms.items()},
+        platform_aliases={a: n for n, p in platforms.items() for a in p.aliases},
+        platform_hosts={n: p.host for n, p in platforms.items() if p.host},
+    )
+
+
+def make_job(recipe: Recipe, root: Path, several: bool) -> Job:
+    platform = load_platform(recipe.platform, recipe.path.parent)
+    if not recipe.compile_for_device:
+        platform = on_host(platform)
+    refuse_missing_devices(recipe, platform)
+    toolchain = load_toolchain(recipe.toolchain or platform.toolchains[0])
+    build = Build(toolchain, platform, recipe.cflags)
+    alone = get_var("outdir") is not None and not several
+    module = module_build(platform, recipe.target[-1].name)
+    return Job(recipe, platform, build, root if alone else root / recipe.name, module)
+
+
+def refuse_missing_devices(recipe: Recipe, platform: Platform) -> None:
+    """Raise UserError for a device of the mix that the platform does not have."""
+    own = own_targets(recipe)
+    for device in (*recipe.target, *recipe.compare):
+        target = own.get(device.name) or load_target(device.name)
+        if target.portable or device.name in platform.accelerators:
+            continue
+        having = [n for n in platform_names() if device.name in load_platform(n).accelerators]
+        raise UserError(
+            f"target: the platform '{platform.name}' has no '{device.name}'; platforms that have "
+            f"it: {', '.join(having)}"
+        )
+
+
+def refuse_shared_folders(jobs: list[Job]) -> None:
+    paths: dict[str, Path] = {}
+    for job in jobs:
+        name = job.recipe.name
+        if name in paths:
+            raise UserError(
+                f"{paths[name]} and {job.recipe.path} are both named '{name}' and would share a "
+                "build folder; give one of them another `name:`"
+            )
+        paths[name] = job.recipe.path
+
+
+def complain(error: UserError) -> None:
+    """Print a user's mistake and nothing else."""
+    print(error, file=sys.stderr)

@@ -1,0 +1,54 @@
+"""The devices of a recipe that do not come with firmwright: their code and their templates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from inspect import getfile
+from pathlib import Path
+
+import firmwright
+from firmwright.recipe import Recipe
+from firmwright.targets import Target, load_target
+from firmwright.targets.custom import load_own_target, template_folder
+
+PACKAGE = Path(firmwright.__file__).parent
+SUFFIXES = frozenset({".py", ".yaml", ".j2"})
+
+
+def own_targets(recipe: Recipe) -> dict[str, Target]:
+    """Import the devices that the recipe brings along."""
+    folder = recipe.path.parent
+    return {name: load_own_target(name, reference, folder) for name, reference in recipe.devices}
+
+
+def installed_modules(recipe: Recipe) -> Iterator[tuple[str, Path]]:
+    """Yield the devices of the mix that other packages have installed, with their modules."""
+    own = {name for name, _ in recipe.devices}
+    for device in dict.fromkeys(d.name for d in (*recipe.target, *recipe.compare)):
+        if device not in own:
+            module = Path(getfile(type(load_target(device))))
+            if not module.is_relative_to(PACKAGE):
+                yield device, module
+
+
+def template_folders(recipe: Recipe) -> dict[str, Path]:
+    """Return the folder of templates of each device: ``templates`` beside its module."""
+    folder = recipe.path.parent
+    own = {name: template_folder(reference, folder) for name, reference in recipe.devices}
+    installed = {n: module.parent / "templates" for n, module in installed_modules(recipe)}
+    return own | installed
+
+
+def device_files(recipe: Recipe) -> list[Path]:
+    """Return the files of the devices: modules of the recipe's folder, packages, templates."""
+    from firmwright.custom.sources import source_files
+
+    modules = [reference.partition(":")[0] for _, reference in recipe.devices]
+    files = {file for m in modules for file in source_files(m, recipe.path.parent)}
+    for _, module in installed_modules(recipe):
+        whole = (module.parent / "__init__.py").is_file()
+        found = module.parent.rglob("*") if whole else [module]
+        files.update(file for file in found if file.suffix in SUFFIXES)
+    for name, folder in template_folders(recipe).items():
+        files.update((folder / name).rglob("*.j2"))
+    return sorted(files)

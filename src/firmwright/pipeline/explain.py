@@ -1,0 +1,54 @@
+"""Where every operator of a recipe runs and why, from the partition stage's result."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .job import Job
+
+if TYPE_CHECKING:
+    from firmwright.report.explanation import Explanation
+
+
+def explain(jobs: Sequence[Job], as_json: bool) -> int:
+    """Print where the operators run; return 1 where that is not what a recipe demands."""
+    import msgspec
+
+    from firmwright.report.explanation import table
+
+    if as_json and len(jobs) > 1:
+        print("--json takes one recipe", file=sys.stderr)
+        return 2
+    wrong = []
+    for job in jobs:
+        found = explanation(job)
+        if as_json:
+            print(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
+        else:
+            print(f"{job.recipe.name} on {job.platform.name}\n{table(found)}")
+        wrong.append(unmet_demands(job, found))
+    if any(wrong):
+        print("\n".join(filter(None, wrong)), file=sys.stderr)
+    return int(any(wrong))
+
+
+def explanation(job: Job) -> Explanation:
+    """Explain the partition that was made."""
+    from firmwright.ir.records import read_record
+    from firmwright.ir.regions import Partition
+    from firmwright.report.explanation import explain
+
+    partition = read_record(job.folder("partition") / "partition.json", Partition)
+    return explain(partition, [device.name for device in job.recipe.target])
+
+
+def unmet_demands(job: Job, found: Explanation) -> str:
+    """Say what of ``allow_fallback`` and ``require_offload`` is not met; '' where all is."""
+    from firmwright.report.demands import failures
+
+    recipe = job.recipe
+    ends_on_processor = job.mix[-1].target.portable
+    wrong = failures(found, recipe.allow_fallback, recipe.require_offload, ends_on_processor)
+    return "\n".join(f"{recipe.path}: {failure}" for failure in wrong)

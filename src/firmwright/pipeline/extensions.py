@@ -1,0 +1,119 @@
+"""What the user adds to the compiler: strategies of their own, and the libraries they call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from firmwright.documents.yaml_text import Pointer
+from firmwright.errors import DiagnosticError, UserError
+from firmwright.targets import Device
+
+from .job import Job
+
+
+def extension_files(job: Job) -> list[Path]:
+    """Return the user's files that strategies come from."""
+    from firmwright.custom.sources import source_files
+
+    modules = [reference.partition(":")[0] for reference in job.recipe.extensions]
+    folder = job.recipe.path.parent
+    return sorted({file for module in modules for file in source_files(module, folder)})
+
+
+@contextmanager
+def extended_mix(job: Job) -> Iterator[tuple[Device, ...]]:
+    """Give the devices of the mix with the user's strategies, whose code is loaded in the block."""
+    from firmwright.targets.custom_strategies import extended
+
+    with extended(job.mix, job.recipe.extensions, job.recipe.path) as mix:
+        yield mix
+
+
+def library_files(job: Job) -> list[Path]:
+    """Return the files of the recipe's libraries, which become part of the project."""
+    recipe = job.recipe
+    return [recipe.resolve(file) for library in recipe.libraries for file in library.files]
+
+
+def more_archives(job: Job) -> list[Path]:
+    """Return the archives that the environment adds for a network with regions on a C7x."""
+    if all(device.name != "c7x" for device in job.recipe.target):
+        return []
+    from firmwright.toolchain.libraries import more_archives
+
+    return more_archives()
+
+
+def linked_archives(job: Job, like: Path) -> list[Path]:
+    """Return the archives that are linked to object files as ``like``, those of the project first.
+
+    Raises DiagnosticError, at its place in the recipe, for one that is for another machine.
+    """
+    from firmwright.toolchain.libraries import check_machine
+
+    project, found = job.folder("sources"), []
+    for index, library in enumerate(job.recipe.libraries):
+        if library.archive is not None:
+            archive = project / Path(library.archive).name
+            with placed(job, ("libraries", index)):
+                check_machine(archive, like)
+            found.append(archive)
+    return found + archives_of_environment(job, like)
+
+
+def archives_of_environment(job: Job, like: Path) -> list[Path]:
+    """Return those of the environment's archives that are for the machine of an object file.
+
+    What is left out is told: the processor's and the C7x's archives stand in one variable.
+    """
+    from firmwright.toolchain.libraries import check_machine
+    from firmwright.toolchain.module import MORE_LIBRARIES
+
+    found = []
+    for archive in more_archives(job):
+        try:
+            check_machine(archive, like)
+        except UserError as error:
+            print(f"   {job.recipe.name}: {MORE_LIBRARIES}: not linked here: {error}")
+        else:
+            found.append(archive)
+    return found
+
+
+@contextmanager
+def explained_link(job: Job, objects: Sequence[Path], archives: Sequence[Path]) -> Iterator[None]:
+    """Say who needs the symbols that a link fails for; a strategy calls what it likes."""
+    from firmwright.documents.document import diagnostic_in
+    from firmwright.toolchain.libraries import lacking
+
+    try:
+        yield
+    except UserError as error:
+        found = lacking(error, objects, archives) if job.recipe.extensions else []
+        if not found:
+            raise
+        raise DiagnosticError(
+            diagnostic_in(job.recipe.path, library_of(job, m.needed_by.name), str(m)) for m in found
+        ) from None
+
+
+def library_of(job: Job, name: str) -> Pointer:
+    """Return the recipe's key that an object file or an archive's member comes from."""
+    for index, library in enumerate(job.recipe.libraries):
+        objects = {Path(source).with_suffix(".o").name for source in library.sources}
+        if name in objects or name.partition("(")[0] == Path(library.archive or "").name:
+            return ("libraries", index)
+    return ("libraries",)
+
+
+@contextmanager
+def placed(job: Job, pointer: Pointer) -> Iterator[None]:
+    """Give a mistake its place in the recipe."""
+    from firmwright.documents.document import diagnostic_in
+
+    try:
+        yield
+    except UserError as error:
+        raise DiagnosticError([diagnostic_in(job.recipe.path, pointer, str(error))]) from None

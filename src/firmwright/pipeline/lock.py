@@ -1,0 +1,141 @@
+"""lock: what a build reads, by digest and version, written beside the recipe or compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from doit import get_var
+from doit.exceptions import TaskFailed
+from doit.tools import config_changed
+
+from firmwright.errors import UserError
+from firmwright.recipe.recipe import lock_path
+
+from .command_line import OVERRIDES
+from .inputs import (
+    all_that_is_read,
+    files_and_versions,
+    sampling_stages,
+    tools_identity,
+    user_files,
+)
+from .job import Job
+from .stage import INDEX
+
+if TYPE_CHECKING:
+    from firmwright.recipe.lock import Lock
+
+SHOWN = 20
+"""Differences that a message lists."""
+
+SENTENCES = {
+    "lock": "write the digests of all that the recipe reads beside it",
+    "locked": "compare all that the recipe reads with its lock",
+    "locked-files": "compare the files that the recipe reads with its lock",
+}
+
+
+def alternatives() -> set[str]:
+    """Return the names of toolchains and emulators: a lock may have others than a build uses."""
+    from firmwright.toolchain import load_platform, platform_names, toolchain_names
+
+    emulators = (name for p in platform_names() for name in load_platform(p).emulators)
+    return {*toolchain_names(), *emulators}
+
+
+def check(job: Job, found: Lock) -> None:
+    """Raise UserError where the recipe's lock has something else; nothing without a lock."""
+    from firmwright.recipe.lock import other_inputs, read_lock
+
+    locked = read_lock(job.recipe.path)
+    problems = other_inputs(locked, found, alternatives()) if locked else []
+    if problems:
+        more = [f"  and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
+        shown = [f"  {problem}" for problem in problems[:SHOWN]]
+        first = f"{lock_path(job.recipe.path)}: the build reads something else than is locked:"
+        accept = f"where that is meant, `{lock_command(job)}` writes the lock anew"
+        raise UserError("\n".join([first, *shown, *more, accept]))
+
+
+def lock_command(job: Job) -> str:
+    """Return the command that locks what was asked for, also on the command line."""
+    overrides = [f"{name}={get_var(name)}" for name in OVERRIDES if get_var(name) is not None]
+    return " ".join(["firmwright lock", str(job.recipe.path), *overrides])
+
+
+def write(job: Job) -> None:
+    """Write the lock; it keeps the versions of other toolchains and emulators that it has."""
+    from firmwright.recipe.lock import read_lock, write_lock
+
+    found = all_that_is_read(job)
+    before: dict[str, str] = {}
+    with suppress(UserError):  # a damaged lock is replaced
+        locked = read_lock(job.recipe.path)
+        before = locked.versions if locked else {}
+    kept = {name: before[name] for name in alternatives() if name in before}
+    all_versions = dict(sorted({**kept, **found.versions}.items()))
+    changed = write_lock(job.recipe.path, replace(found, versions=all_versions))
+    print(f"   {lock_path(job.recipe.path)}: {'written' if changed else 'is as it was'}")
+
+
+def check_all(job: Job) -> None:
+    if not job.locks:
+        path = lock_path(job.recipe.path)
+        raise UserError(f"{path}: no such file; `{lock_command(job)}` writes it")
+    check(job, all_that_is_read(job))
+
+
+def check_files(job: Job) -> None:
+    """Compare what is known before anything is built."""
+    from firmwright.recipe.lock import read_lock
+
+    locked = read_lock(job.recipe.path)
+    assert locked is not None
+    check(job, replace(files_and_versions(job), samples=locked.samples))
+
+
+def check_before(job: Job) -> list[str]:
+    """Return the task that comes before all stages of a recipe with a lock."""
+    return [f"locked-files:{job.bundle_name}"] if job.locks else []
+
+
+def tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
+    """Yield for each job the task that writes its lock, and those that compare with one."""
+    for name, sentence in SENTENCES.items():
+        yield {"basename": name, "name": None, "doc": sentence}
+    for job in jobs:
+        read = [str(job.folder(stage) / INDEX) for stage in sampling_stages(job)]
+        yield task(job, "lock", write, read, False)
+        yield task(job, "locked", check_all, read, False)
+        if job.locks:
+            files = [str(path) for path in (*user_files(job), *job.locks)]
+            unchanged = config_changed({"tools": tools_identity(job)})
+            yield task(job, "locked-files", check_files, files, unchanged)
+
+
+def task(
+    job: Job, name: str, action: Callable[[Job], None], dependencies: list[str], unchanged: Any
+) -> dict[str, Any]:
+    return {
+        "basename": name,
+        "name": job.bundle_name,
+        "doc": SENTENCES[name],
+        "actions": [(told, [action, job])],
+        "file_dep": dependencies,
+        "uptodate": [unchanged],
+        "verbosity": 2,
+    }
+
+
+def told(action: Callable[[Job], None], job: Job) -> bool | TaskFailed:
+    """Run an action; a user's mistake fails the task with its message alone."""
+    try:
+        action(job)
+    except UserError as error:
+        return TaskFailed(str(error))
+    except OSError as error:
+        return TaskFailed(f"{error.filename}: {error.strerror or error}")
+    return True

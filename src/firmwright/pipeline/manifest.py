@@ -1,0 +1,119 @@
+"""The manifest of a bundle: what the stages recorded, as a bundle tells it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from .job import Job
+
+if TYPE_CHECKING:
+    from firmwright.recipe.lock import Lock
+    from firmwright.report.detection import DetectionReport
+    from firmwright.report.manifest import BundledFile, Manifest, MemoryReport, RunReport
+
+Record = TypeVar("Record")
+RECORDS = {"batch": "batch.json", "quantized": "quantization.json", "accuracy": "accuracy.json",
+           "stats": "stats.json", "comparison": "comparison.json", "mapping": "mapping.json",
+           "artifacts": "artifacts.json"}  # fmt: skip
+"""Files of the stages that not every recipe has."""
+
+
+def record_of(job: Job, stage: str) -> Path:
+    return job.folder(stage) / RECORDS[stage]
+
+
+def recorded(job: Job, stage: str, kind: type[Record]) -> Record | None:
+    """Return of a stage's record what ``kind`` has fields for; None without the stage."""
+    from firmwright.ir.records import read_record
+
+    return read_record(record_of(job, stage), kind) if job.has(stage) else None
+
+
+def manifest(job: Job, files: tuple[BundledFile, ...], read: Lock) -> Manifest:
+    """Gather what the earlier stages recorded."""
+    from firmwright.ir.kernels import Kernels
+    from firmwright.ir.records import read_record
+    from firmwright.ir.tensors import ModelInterface
+    from firmwright.report import manifest as reports
+    from firmwright.report.comparison import Comparison
+    from firmwright.report.mappings import Mappings
+    from firmwright.report.timeline import Timeline
+
+    interface = read_record(job.folder("model") / "model.json", ModelInterface)
+    kernels = read_record(job.folder("kernels") / "kernels.json", Kernels)
+    return reports.Manifest(
+        manifest_version=reports.MANIFEST_VERSION,
+        name=job.recipe.name,
+        platform=job.platform.name,
+        target=", ".join(str(d) for d in job.recipe.target),
+        model=reports.ModelSource(interface.format, interface.sha256),
+        recipe=reports.Source(job.recipe.sha256),
+        files=files,
+        arithmetic=reports.Arithmetic(
+            job.recipe.rounding, kernels.quantised_operators, kernels.float_operators
+        ),
+        memory=memory(job),
+        batch=recorded(job, "batch", reports.BatchReport),
+        run=run(job),
+        inputs=reports.InputsReport(read.files, read.samples),
+        stand_ins={k.region: k.stand_in for k in kernels.kernels if k.stand_in},
+        versions=read.versions,
+        detection=detection(job),
+        quantization=recorded(job, "quantized", reports.QuantizationReport),
+        accuracy=recorded(job, "accuracy", reports.AccuracyReport),
+        cycles=recorded(job, "stats", Timeline),
+        comparison=recorded(job, "comparison", Comparison),
+        mapping=recorded(job, "mapping", Mappings),
+        artifacts=recorded(job, "artifacts", reports.ArtifactsReport),
+    )
+
+
+def memory(job: Job) -> MemoryReport:
+    from firmwright.ir.records import read_record
+    from firmwright.ir.regions import Partition
+    from firmwright.planning import Plan
+    from firmwright.report.manifest import MemoryReport
+    from firmwright.toolchain.image import MemoryUse
+
+    linked = read_record(job.folder("firmware") / "memory.json", MemoryUse)
+    plan = read_record(job.folder("plan") / "plan.json", Plan)
+    partition = read_record(job.folder("partition") / "partition.json", Partition)
+    return MemoryReport(
+        flash_bytes=linked.flash_bytes,
+        ram_bytes=linked.ram_bytes,
+        arena_bytes=plan.arena_bytes,
+        arena_lower_bound_bytes=plan.arena_lower_bound_bytes,
+        other_memories=plan.memories,
+        copied_bytes=partition.copied_bytes,
+    )
+
+
+def run(job: Job) -> RunReport:
+    from firmwright.ir.records import read_record
+    from firmwright.report.manifest import RunReport
+    from firmwright.verify.record import RunRecord
+
+    record = read_record(job.folder("run") / "run.json", RunRecord)
+    return RunReport(
+        emulator=record.emulator,
+        reference=record.reference,
+        instructions=record.instructions,
+        macs=record.macs,
+        samples=record.samples,
+        mismatches=record.agreement.mismatches,
+        differences=record.agreement.differences,
+        values=record.agreement.elements,
+        max_difference=record.agreement.max_difference,
+        tolerance=record.tolerance,
+        counts=record.counts,
+    )
+
+
+def detection(job: Job) -> DetectionReport | None:
+    from firmwright.ir.records import read_record
+    from firmwright.report.detection import DetectionReport
+
+    if job.recipe.detection is None:
+        return None
+    return read_record(job.folder("run") / "boxes.json", DetectionReport)

@@ -1,0 +1,65 @@
+"""The network as the devices are asked about it: rewritten as they and the recipe want it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from firmwright.recipe import TransformOptions
+
+from .job import Job
+
+if TYPE_CHECKING:
+    import tvm
+
+    from firmwright.ir.tensors import ModelInterface
+
+
+def rewrites(job: Job) -> frozenset[str]:
+    """Return the names of the optional rewrites that run."""
+    options = transform_options(job)
+    asked = {name for device in job.mix for name in device.target.rewrites}
+    return frozenset(asked.union(options.switched_on).difference(options.switched_off))
+
+
+def cores(job: Job) -> dict[str, str]:
+    """Return the core of each device of the mix, in its order."""
+    return {device.name: device.target.core for device in job.mix}
+
+
+def transform_options(job: Job) -> TransformOptions:
+    return job.recipe.transforms or TransformOptions()
+
+
+def rewrite_options(job: Job) -> Any:
+    """Return what decides how the network is rewritten."""
+    return {"rewrites": sorted(rewrites(job)), "extra": transform_options(job).extra}
+
+
+def rewrite_files(job: Job) -> list[Path]:
+    """Return the user's files that rewrite the network."""
+    from firmwright.custom.sources import source_files
+
+    modules = [reference.partition(":")[0] for reference in transform_options(job).extra]
+    folder = job.recipe.path.parent
+    return sorted({file for module in modules for file in source_files(module, folder)})
+
+
+def rewritten_network(job: Job) -> tuple[tvm.IRModule, ModelInterface]:
+    """Read the network that is compiled, and apply every rewrite: optional, own, canonical."""
+    import tvm
+
+    from firmwright.ir.records import read_record
+    from firmwright.ir.tensors import ModelInterface
+    from firmwright.targets.custom_transforms import apply_user_transform
+    from firmwright.transforms import CANONICAL
+    from firmwright.transforms.optional import rewritten
+
+    source = job.folder(job.network)
+    module = tvm.ir.load_json((source / "module.json").read_text(encoding="utf-8"))
+    module = rewritten(module, rewrites(job))
+    for reference in transform_options(job).extra:
+        module = apply_user_transform(reference, job.recipe.path.parent, module)
+    for transform in CANONICAL:
+        module = transform.apply(module)
+    return module, read_record(source / "model.json", ModelInterface)

@@ -1,0 +1,79 @@
+"""The samples that a firmware runs on, and what the model's own runtime makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from firmwright.recipe.quantization import Inputs
+
+from .job import Job
+from .samples import columns_on_grid
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from firmwright.data.samples import Column, Sample
+    from firmwright.ir.tensors import BatchLayout, ModelInterface
+    from firmwright.models.formats import Verdict
+
+
+def given_samples(job: Job) -> Inputs | None:
+    """Return where the run's samples are: the evaluation's, if the recipe names no others."""
+    if job.recipe.run.inputs is None and job.recipe.evaluate is not None:
+        return job.recipe.evaluate.inputs
+    return job.recipe.run.inputs
+
+
+def given_inputs(job: Job) -> Any:
+    canonical = job.recipe.canonical()
+    return canonical["run"]["inputs"] or canonical.get("evaluate", {}).get("inputs")
+
+
+def columns(job: Job, interface: ModelInterface, count: int) -> dict[str, Column]:
+    """Return ``count`` samples for a batch of 1 from the recipe's data; nothing where it has none.
+
+    One for each batch has to be there; where they do not fill the batches, they come in turn.
+    """
+    from firmwright.verify.samples import in_turn
+
+    given = given_samples(job)
+    if given is None:
+        return {}
+    return in_turn(columns_on_grid(job, interface, given, count, job.recipe.run.samples), count)
+
+
+def batch_layout(job: Job, interface: ModelInterface) -> BatchLayout:
+    """Return how many samples an inference takes, and along which axis each output holds them."""
+    from firmwright.ir.records import read_record
+    from firmwright.ir.tensors import BatchLayout
+
+    if job.has("batch"):
+        return read_record(job.folder("partition") / "batch.json", BatchLayout)
+    return BatchLayout(1, tuple(0 for _ in interface.outputs))
+
+
+def samples(job: Job, single: ModelInterface, count: int) -> tuple[dict[str, Column], list[Sample]]:
+    """Return ``count`` samples for a batch of 1, and the recipe's data if they are of it."""
+    from firmwright.verify.samples import as_samples, random_samples
+
+    data = columns(job, single, count)
+    if data:
+        return data, as_samples(data, count)
+    return data, random_samples(single.inputs, count, job.recipe.run.seed)
+
+
+def judged_by_reference(job: Job, interface: ModelInterface, alone: Sequence[Sample]) -> Verdict:
+    """Return what the model's own reference runtime makes of samples."""
+    from firmwright.models import FORMATS
+
+    model = job.folder(job.network) / f"model.{interface.format}"
+    return FORMATS[interface.format].load().run_reference(model.read_bytes(), alone)
+
+
+def first_sample(
+    interface: ModelInterface, sample: Sample, outputs: Sequence[NDArray[Any]]
+) -> dict[str, NDArray[Any]]:
+    """Return what the firmware read first and what it wrote: ``input_0`` …, ``output_0`` …"""
+    inputs = {f"input_{i}": sample[t.name] for i, t in enumerate(interface.inputs)}
+    return inputs | {f"output_{i}": array for i, array in enumerate(outputs)}

@@ -1,0 +1,82 @@
+"""Samples that a recipe names, for the stages that read some."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from firmwright.recipe.quantization import Inputs
+
+from .job import Job
+
+if TYPE_CHECKING:
+    from firmwright.data.samples import Column, Sample
+    from firmwright.ir.tensors import ModelInterface, Tensor
+
+
+def sample_files(job: Job, given: Inputs | None) -> list[Path]:
+    """Return the user's files that the samples are read from."""
+    from firmwright.data import local_files
+
+    if given is None:
+        return []
+    if isinstance(given, str):
+        return [job.recipe.resolve(given)]
+    folder = job.recipe.path.parent
+    return list(dict.fromkeys(p for _, source in given for p in local_files(source, folder)))
+
+
+def read_columns(
+    job: Job, inputs: Sequence[Tensor], given: Inputs, count: int | None, least: int | None = None
+) -> dict[str, Column]:
+    """Return the first ``count`` samples, or all, by input; ``least`` of them will do."""
+    from firmwright.verify.samples import stored_columns
+
+    stated = given if isinstance(given, str) else dict(given)
+    return stored_columns(inputs, stated, job.place, count, least)
+
+
+def columns_on_grid(
+    job: Job, interface: ModelInterface, given: Inputs, count: int | None, least: int | None = None
+) -> dict[str, Column]:
+    """Return samples as the network takes them that is compiled, for a batch of 1.
+
+    The recipe's integers are what its model takes. If that was quantised to other grids, they are
+    put on those.
+    """
+    from firmwright.ir.records import read_record
+    from firmwright.ir.tensors import ModelInterface
+    from firmwright.verify.samples import on_other_grids
+
+    source = read_record(job.folder("model") / "model.json", ModelInterface)
+    if all(t.scale is None for t in source.inputs):
+        return read_columns(job, interface.inputs, given, count, least)
+    found = read_columns(job, source.inputs, given, count, least)
+    return on_other_grids(found, source.inputs, interface.inputs)
+
+
+def read_samples(
+    job: Job, inputs: Sequence[Tensor], given: Inputs, count: int | None
+) -> list[Sample]:
+    """Return the first ``count`` samples, or all; UserError for any that is not fit."""
+    from firmwright.quantize.samples import refuse_not_finite
+    from firmwright.verify.samples import as_samples
+
+    columns = read_columns(job, inputs, given, count)
+    samples = as_samples(columns, min(len(c.arrays) for c in columns.values()))
+    refuse_not_finite(samples, columns)
+    return samples
+
+
+def read_real_samples(
+    job: Job, inputs: Sequence[Tensor], given: Inputs, count: int | None
+) -> list[Sample]:
+    """Return samples as real numbers, also those for a quantised model's inputs of integers."""
+    from firmwright.data.arrays import dequantised
+
+    tensors = {t.name: t for t in inputs}
+    return [
+        {name: dequantised(array, tensors[name]) for name, array in sample.items()}
+        for sample in read_samples(job, inputs, given, count)
+    ]

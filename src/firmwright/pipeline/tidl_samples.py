@@ -1,0 +1,74 @@
+"""Samples of the recipe that TIDL calibrates with: the quantisation's, else the run's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from firmwright.errors import UserError
+from firmwright.recipe.quantization import Inputs
+
+from .job import Job
+from .run_samples import given_samples
+from .samples import columns_on_grid, sample_files
+
+if TYPE_CHECKING:
+    from firmwright.data.samples import Sample
+
+FRAMES = "advanced_options:calibration_frames"
+"""The option of ``tidl`` that says how many there are."""
+NO_SAMPLES = (
+    "target: tidl: there are no samples to calibrate with, and TI's tools would take random "
+    "numbers; state `quantize: {calibration: {inputs: …}}`, or `run: {inputs: …}` for a model that "
+    "is quantised already"
+)
+
+
+def calibration_inputs(job: Job) -> tuple[Inputs, int | None, str]:
+    """Return where the samples are that TIDL calibrates with, how many, and the recipe's key.
+
+    Raises UserError where the recipe names none.
+    """
+    quantize = job.recipe.quantize
+    if quantize and quantize.calibration.inputs is not None:
+        return quantize.calibration.inputs, quantize.calibration.samples, "quantize.calibration"
+    given = given_samples(job)
+    if given is None:
+        raise UserError(NO_SAMPLES)
+    return given, None, "run" if job.recipe.run.inputs is not None else "evaluate"
+
+
+def calibration_files(job: Job) -> list[Path]:
+    """Return the user's files that these samples are read from."""
+    quantize = job.recipe.quantize
+    calibration = quantize.calibration.inputs if quantize else None
+    return sample_files(job, calibration or given_samples(job))
+
+
+def calibration_samples(job: Job, batch: int, frames: int, stated: bool) -> list[Sample]:
+    """Return the frames that TIDL calibrates with, of ``batch`` samples each.
+
+    There are ``frames`` of them, or fewer where the recipe did not state their number. Raises
+    UserError, naming the recipe's key, for data that does not fit or is too little.
+    """
+    from firmwright.ir.records import read_record
+    from firmwright.ir.tensors import ModelInterface
+    from firmwright.verify.batches import joined_samples
+    from firmwright.verify.samples import as_samples
+
+    given, limit, key = calibration_inputs(job)
+    interface = read_record(job.folder(job.network) / "model.json", ModelInterface)
+    try:
+        columns = columns_on_grid(job, interface, given, limit)
+    except UserError as error:
+        raise UserError(f"target: tidl: {key}.inputs, to calibrate with: {error}") from error
+    held = min(len(c.arrays) for c in columns.values())
+    wanted = (frames if stated else 1) * batch
+    if held < wanted:
+        asked = f"{FRAMES}={frames}" if stated else f"a batch of {batch}"
+        raise UserError(
+            f"target: tidl: {key}.inputs gives {held} samples to calibrate with; {asked} takes "
+            f"{wanted}"
+        )
+    frames = min(frames, held // batch)
+    return joined_samples(as_samples(columns, frames * batch), batch)

@@ -1,0 +1,1 @@
+"""The generated C project: its files and their templates' variables."""

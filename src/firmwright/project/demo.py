@@ -1,0 +1,59 @@
+"""Write the demo application: a program that shows one inference, in a folder of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from firmwright.codegen.templates import SUFFIX, environment, render
+from firmwright.ir.tensors import ModelInterface
+from firmwright.project.write import ports, target_name, write
+from firmwright.recipe import DemoOptions
+
+FILES = ("demo.c", "demo_data.c", "demo_data.h", "gdb_anchor.c", "gdb_anchor.h",
+         "malloc_wrapper.c", "malloc_wrapper.h")  # fmt: skip
+ALIGNMENT = 16
+"""Bytes: of the blocks of the demo's allocator, and in front of each (``malloc_wrapper.c``)."""
+
+
+def write_demo(
+    name: str,
+    c_prefix: str,
+    options: DemoOptions,
+    interface: ModelInterface,
+    layers: Sequence[str],
+    sample: Mapping[str, npt.NDArray[Any]],
+    folder: Path,
+) -> None:
+    """Render the application's files into ``folder``; ``layers`` are in order of execution.
+
+    ``sample`` has the network's inputs and the outputs that they give, as ``input_0`` … and
+    ``output_0`` …, in their shapes.
+    """
+    inputs, outputs = ports(interface.inputs), ports(interface.outputs)
+    expected = outputs if options.compare else []
+    tensors = (*interface.inputs, *interface.outputs)
+    variables = {
+        "name": name,
+        "prefix": c_prefix,
+        "demo": options,
+        "inputs": inputs,
+        "outputs": outputs,
+        "input_data": [(p, stored(sample[f"input_{i}"])) for i, p in enumerate(inputs)],
+        "expected": [(p, stored(sample[f"output_{i}"])) for i, p in enumerate(expected)],
+        "layers": layers,
+        "arena_bytes": sum(ALIGNMENT + -(-t.bytes // ALIGNMENT) * ALIGNMENT for t in tensors),
+    }
+    profiler = () if options.profile == "none" else ("profiler.c",)
+    for file in (*FILES, *profiler):
+        template = f"demo/{file}{SUFFIX}"
+        write(folder / target_name(template), render(environment(), template, variables))
+
+
+def stored(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array as C holds it: 16-bit floats are ``uint16_t``."""
+    return array.view(np.uint16) if array.dtype.name in ("float16", "bfloat16") else array

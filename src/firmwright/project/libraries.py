@@ -1,0 +1,43 @@
+"""The user's libraries in the generated project."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from firmwright.errors import UserError
+from firmwright.ir.kernels import Kernel, LibraryFunction
+
+SOURCES = (".c", ".S")
+ARCHIVES = (".a", ".lib")
+
+
+def add_libraries(files: Sequence[Path], project: Path) -> None:
+    """Copy sources, headers and archives beside the project's own files, which are there already.
+
+    Raises UserError for one whose name, or whose object's, is taken.
+    """
+    for file in files:
+        objects = {p.stem: p.name for p in project.iterdir() if p.suffix in SOURCES}
+        taken = objects.get(file.stem) if file.suffix in SOURCES else None
+        if (project / file.name).exists() or taken:
+            raise UserError(
+                f"{file}: the generated project has a file {taken or file.name} already; rename "
+                "yours"
+            )
+        shutil.copyfile(file, project / file.name)
+
+
+def library_functions(kernels: Iterable[Kernel]) -> list[LibraryFunction]:
+    """Return the user's functions that the regions call, sorted.
+
+    Raises UserError where two calls of one pass different numbers of tensors.
+    """
+    called = sorted({(f.name, f.tensors) for k in kernels for f in k.library_functions})
+    names = [name for name, _ in called]
+    for name in names:
+        if names.count(name) > 1:
+            counts = " and with ".join(str(count) for n, count in called if n == name)
+            raise UserError(f"the library function '{name}' is called with {counts} tensors")
+    return [LibraryFunction(*entry) for entry in called]

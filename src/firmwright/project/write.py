@@ -1,0 +1,277 @@
+"""Write the generated C project: what every file is rendered from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from firmwright.codegen.c_library import HEADERS, functions_by_header
+from firmwright.codegen.names import c_identifier, unique_identifiers
+from firmwright.codegen.templates import SUFFIX, environment, render, template_places
+from firmwright.errors import UserError
+from firmwright.ir.kernels import C_TYPES, Kernel, Kernels, Parameter
+from firmwright.ir.regions import RAM, Partition, Region
+from firmwright.ir.tensors import BatchLayout, ModelInterface, Tensor
+from firmwright.planning.plan import Plan
+from firmwright.planning.schedule import Wait, schedule
+from firmwright.postprocess.detector import Detector
+from firmwright.project.crossings import PROCESSOR, Cores
+from firmwright.project.libraries import ARCHIVES, SOURCES, add_libraries, library_functions
+from firmwright.recipe import DemoOptions
+from firmwright.toolchain import Build, makefile_variables
+
+PROGRAM = ("network/weights.c", "application/main.c", "runtime/fw_hal.h")
+"""Templates of a project that make a program of the network."""
+
+NETWORK = ("network/network.h", "network/network.c", "network/regions.h",
+           *(f"network/{h}" for h in HEADERS), "network/weights.h", *PROGRAM)  # fmt: skip
+"""Templates that every project has; boards and toolchains add theirs."""
+
+DETECTION = ("postprocess/detection.h", "postprocess/detection.c")
+"""Templates of a project that makes boxes of its outputs."""
+
+PROFILE = "runtime/fw_profile.h"
+"""Template of a project whose demo application measures cycles."""
+
+REGION = f"network/region.c{SUFFIX}"
+ALIAS = f"network/alias.h{SUFFIX}"
+"""Template of the header under a prefix of the user's own."""
+
+
+@dataclass(frozen=True)
+class Port:
+    """A network input or output as the header shows it: a member of a struct of pointers."""
+
+    member: str
+    tensor: Tensor
+
+    @property
+    def c_type(self) -> str:
+        return C_TYPES[self.tensor.dtype]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call in the network's run function, and what is waited for before it.
+
+    ``number`` is the step of the plan.
+    """
+
+    number: int
+    region: Region
+    kernel: Kernel
+    waits: tuple[Wait, ...]
+    arguments: tuple[str, ...]
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Network:
+    """Everything that was decided about a network before a line of its project is written.
+
+    ``cores`` tells which of its devices run on a core of their own.
+    """
+
+    name: str
+    c_prefix: str
+    interface: ModelInterface
+    partition: Partition
+    kernels: Kernels
+    plan: Plan
+    weights: Mapping[str, npt.NDArray[Any]]
+    detector: Detector | None = None
+    demo: DemoOptions | None = None
+    cores: Cores = PROCESSOR
+    libraries: tuple[Path, ...] = ()
+    """The user's sources, headers and archives that are part of the project."""
+    batch: BatchLayout | None = None
+    """How its samples lie, where the recipe asks for several at once."""
+
+    @property
+    def devices(self) -> frozenset[str]:
+        """The devices that have a part in it: those of the regions, and the last."""
+        last = [*self.cores.by_device][-1]
+        return frozenset({last, *(region.device for region in self.partition.regions)})
+
+    @property
+    def calls_libraries(self) -> bool:
+        called = any(kernel.library_functions for kernel in self.kernels.kernels)
+        return called or bool(self.libraries)
+
+    @property
+    def profile(self) -> str:
+        """What the demo application measures: "none", also where there is no demo."""
+        return self.demo.profile if self.demo else "none"
+
+
+def templates_in(name: str, own: Sequence[Path] = ()) -> list[str]:
+    """Return the templates that lie in this folder itself, sorted; none where it is missing."""
+    entries = [e.name for folder in template_places(name, own) for e in folder.iterdir()]
+    return [f"{name}/{n}" for n in sorted(entries) if n.endswith(SUFFIX)]
+
+
+def device_templates(device: str, board: str, own: Sequence[Path] = ()) -> list[str]:
+    """Return a device's header and its code for the board; none where it is the processor."""
+    common = templates_in(device, own)
+    specific = templates_in(f"{device}/{board}", own)
+    if common and not specific:
+        raise UserError(f"board '{board}' has no code for the device {device}")
+    return common + specific
+
+
+def makefile_template(board: str) -> str:
+    """Return the board's own Makefile, where another build system compiles for it."""
+    own = f"boards/{board}/Makefile{SUFFIX}"
+    return own if own in templates_in(f"boards/{board}") else f"project/Makefile{SUFFIX}"
+
+
+def project_templates(network: Network, build: Build, own: Sequence[Path]) -> list[str]:
+    """Return the templates of the files that this project has once, but the Makefile."""
+    board = build.platform.board
+    carriers = network.cores.folders(network.devices, board)
+    names = [template for folder in carriers for template in templates_in(folder)]
+    fixed = [*NETWORK, *(DETECTION if network.detector else ())]
+    fixed += [PROFILE] if network.profile != "none" else []
+    names += [f"{name}{SUFFIX}" for name in fixed]
+    makefile = makefile_template(board)
+    names += [name for name in templates_in(f"boards/{board}") if name != makefile]
+    for device in sorted(network.devices):
+        names += device_templates(device, board, own)
+    if not build.settings.libc:
+        names += templates_in("freestanding")
+    return names + (templates_in("libraries") if network.calls_libraries else [])
+
+
+def write_project(
+    network: Network, build: Build, folder: Path, own: tuple[Path, ...] = ()
+) -> dict[str, Any]:
+    """Render all files of the project into ``folder``; ``own`` has a user's devices' templates.
+
+    Returns the variables of the templates.
+    """
+    env = environment(own)
+    variables = template_variables(network, build)
+    for template in project_templates(network, build, own):
+        write(folder / target_name(template), render(env, template, variables))
+    for step in variables["steps"]:
+        text = render(env, REGION, {**variables, "step": step})
+        write(folder / f"{step.region.name}.c", text)
+    if network.c_prefix != "network":
+        write(folder / f"{network.c_prefix}.h", render(env, ALIAS, variables))
+    add_libraries(network.libraries, folder)
+    makefile = render(
+        env, makefile_template(build.platform.board), makefile_of(network, build, folder)
+    )
+    write(folder / "Makefile", makefile)
+    return variables
+
+
+def template_variables(network: Network, build: Build) -> dict[str, Any]:
+    """Return what the templates of a project are rendered with."""
+    inputs = ports(network.interface.inputs)
+    outputs = ports(network.interface.outputs)
+    return {
+        "network": network,
+        "prefix": network.c_prefix,
+        "inputs": inputs,
+        "outputs": outputs,
+        "steps": steps(network, inputs, outputs),
+        "last_waits": schedule(network.partition, network.kernels).last_waits,
+        "weights": sorted(network.weights.items()),
+        "c_types": C_TYPES,
+        "arena_name": arena_name,
+        "location": lambda tensor: location(network.plan, tensor, inputs, outputs),
+        "platform": build.platform,
+        "stack_bytes": build.platform.stack,
+        "detector": network.detector,
+        "byte_values": byte_values(network.interface.outputs) if network.detector else {},
+        "functions_by_header": functions_by_header(),
+        "devices": network.devices,
+        "entry": "process" if network.cores.whole else "run",
+        "calls": bool(network.cores.folders(network.devices, "")),
+        "called": lambda step: network.cores.calls(step.region.device),
+        "library_functions": library_functions(network.kernels.kernels),
+        "profiled": network.profile == "individual",
+    }
+
+
+def makefile_of(network: Network, build: Build, project: Path) -> dict[str, Any]:
+    """Return what the Makefile of a project is rendered with, whose sources are written."""
+    sources = sorted(p.name for p in project.iterdir() if p.suffix in SOURCES)
+    archives = [file.name for file in network.libraries if file.suffix in ARCHIVES]
+    return {**makefile_variables(build, sources, archives), "demo": network.demo is not None}
+
+
+def target_name(template: str) -> str:
+    """Put headers of ``freestanding/`` there and everything else into one flat folder."""
+    name = template.removesuffix(SUFFIX)
+    if name.startswith("freestanding/") and name.endswith(".h"):
+        return name
+    return name.rsplit("/", 1)[-1]
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8", newline="\n")
+
+
+def ports(tensors: tuple[Tensor, ...]) -> list[Port]:
+    members = unique_identifiers(t.name for t in tensors)
+    return [Port(m, t) for m, t in zip(members, tensors, strict=True)]
+
+
+def steps(network: Network, inputs: list[Port], outputs: list[Port]) -> list[Step]:
+    """Return one step a kernel, its arguments written out as C expressions."""
+    kernels = {k.region: k for k in network.kernels.kernels}
+    tensors = {t.name: t for t in network.partition.tensors}
+
+    def pointer(p: Parameter) -> str:
+        where = location(network.plan, network.plan.locations[p.tensor], inputs, outputs)
+        return where if where.startswith(("inputs", "outputs")) else f"({p.c_type} *){where}"
+
+    result = []
+    for number, turn in enumerate(schedule(network.partition, network.kernels).steps):
+        region = turn.region
+        if region.view:
+            continue
+        kernel = kernels[region.name]
+        arguments = [pointer(p) for p in kernel.inputs]
+        arguments += [f"{network.c_prefix}_{p.tensor}" for p in kernel.weights]
+        arguments += [pointer(p) for p in (*kernel.outputs, *kernel.scratch)]
+        read = tuple(tensors[n] for n in region.inputs)
+        written = tuple(tensors[n] for n in region.outputs)
+        result.append(Step(number, region, kernel, turn.waits, tuple(arguments), read, written))
+    return result
+
+
+def location(plan: Plan, where: str, inputs: list[Port], outputs: list[Port]) -> str:
+    """Return the C expression for a location of the plan."""
+    kind, _, index = where.partition(":")
+    if kind == "input":
+        return f"inputs->{inputs[int(index)].member}"
+    if kind == "output":
+        return f"outputs->{outputs[int(index)].member}"
+    (buffer,) = (b for b in plan.buffers if b.name == where)
+    return f"&{arena_name(buffer.memory)}[{buffer.offset}]"
+
+
+def arena_name(memory: str) -> str:
+    """Return the C name of the arena in a memory."""
+    return "arena" if memory == RAM else f"arena_{c_identifier(memory)}"
+
+
+def byte_values(outputs: tuple[Tensor, ...]) -> dict[int, npt.NDArray[np.float32]]:
+    """Return the real value of every byte of the outputs that are quantised to 8 bits."""
+    every = np.arange(256, dtype=np.uint8)
+    return {
+        index: (every.view(tensor.dtype).astype(np.int32) - (tensor.zero_point or 0)).astype("f4")
+        * np.float32(tensor.scale)
+        for index, tensor in enumerate(outputs)
+        if tensor.dtype in ("int8", "uint8") and tensor.scale is not None
+    }

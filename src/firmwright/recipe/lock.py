@@ -1,0 +1,170 @@
+"""The lock of a recipe: what its build reads that the recipe itself does not fix.
+
+A file ``<recipe>.lock`` beside the recipe, for version control; ``lock.schema.json`` is its
+published schema. With one, a build that reads anything else fails and says what.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from firmwright.errors import UserError
+from firmwright.recipe.recipe import lock_path
+
+LOCK_VERSION = 1
+
+DECIDING = ("apache-tvm", "firmwright", "jinja2", "numpy")
+"""Packages that compute or write what is in every bundle."""
+OF_FORMAT = {
+    "onnx": ("onnx", "onnxruntime"),
+    "tflite": ("ai-edge-litert", "tflite"),
+    "pt2": ("torch",),
+    "relax": (),
+}
+"""What reads and judges a model of each format."""
+OF_QUANTISATION = ("onnx", "onnxruntime")
+OF_PICTURES = ("pillow",)
+
+Samples = Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Lock:
+    """SHA-256 of files, by their path from the recipe's folder, and of every sample, in order.
+
+    ``samples`` has them under ``calibration``, ``evaluate`` and ``run``, as the network takes
+    them. ``versions`` are those of the tools that decide about the bytes; toolchains and emulators
+    stand there by their own names.
+    """
+
+    lock_version: int
+    files: dict[str, str]
+    samples: dict[str, tuple[str, ...]]
+    versions: dict[str, str]
+
+
+def package_versions(names: Iterable[str]) -> dict[str, str]:
+    """Return the versions of those packages that are installed, sorted."""
+    found = {}
+    for name in sorted(names):
+        with suppress(PackageNotFoundError):  # the stage that needs it says how to get it
+            found[name] = version(name)
+    return found
+
+
+def named_files(files: Iterable[Path], folder: Path) -> dict[str, Path]:
+    """Return files by their path from ``folder``; by the name alone what lies on another branch.
+
+    Such a file is one of an installed package or of an absolute path: where that is differs from
+    machine to machine. A name that is taken gets a number.
+    """
+    root = folder.absolute()
+    found: dict[str, Path] = {}
+    for path in dict.fromkeys(p.absolute() for p in files):
+        name = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+        same = sum(n == name or n.startswith(f"{name} (") for n in found)
+        found[f"{name} ({same + 1})" if same else name] = path
+    return found
+
+
+def read_lock(recipe: Path) -> Lock | None:
+    """Read a recipe's lock; None where it has none, UserError for one that cannot be read."""
+    path = lock_path(recipe)
+    try:
+        lock = msgspec.json.decode(path.read_bytes(), type=Lock)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise UserError(
+            f"{path}: not a lock: {error}; `firmwright lock {recipe}` writes it anew"
+        ) from None
+    if lock.lock_version != LOCK_VERSION:
+        raise UserError(
+            f"{path}: of version {lock.lock_version}, this firmwright reads {LOCK_VERSION}; "
+            f"`firmwright lock {recipe}` writes it anew"
+        )
+    return lock
+
+
+def write_lock(recipe: Path, lock: Lock) -> bool:
+    """Write a recipe's lock, whole or not at all; tell whether it is another than before."""
+    from firmwright.ir.records import record_bytes
+
+    path = lock_path(recipe)
+    data = record_bytes(lock)
+    if path.is_file() and path.read_bytes() == data:
+        return False
+    unfinished = path.with_name(f".{path.name}.partial")
+    unfinished.write_bytes(data)
+    unfinished.replace(path)
+    return True
+
+
+def other_inputs(lock: Lock, found: Lock, alternatives: Collection[str]) -> list[str]:
+    """Return a sentence for everything in ``found``, which the build reads, that is not locked.
+
+    Of ``alternatives``, toolchains and emulators, a lock may have others than the build uses.
+    """
+    return [
+        *other_files(lock.files, found.files),
+        *other_samples(lock.samples, found.samples),
+        *other_versions(lock.versions, found.versions, alternatives),
+    ]
+
+
+def other_files(locked: Mapping[str, str], found: Mapping[str, str]) -> Iterator[str]:
+    for name in sorted({*locked, *found}):
+        if name not in found:
+            yield f"{name} is locked, and no longer read"
+        elif name not in locked:
+            yield f"{name} is not in the lock"
+        elif locked[name] != found[name]:
+            yield f"{name} has changed"
+
+
+def other_samples(locked: Samples, found: Samples) -> Iterator[str]:
+    """Yield what differs; a run may take fewer samples than are locked."""
+    for purpose in sorted({*locked, *found}):
+        ours, theirs = found.get(purpose, ()), locked.get(purpose, ())
+        if len(ours) > len(theirs) or (len(ours) < len(theirs) and purpose != "run"):
+            yield f"{purpose}: {len(ours)} samples, {len(theirs)} are locked"
+            continue
+        other = [str(i) for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b]
+        if other:
+            listed = ", ".join(other[:10]) + (", …" if len(other) > 10 else "")
+            yield f"{purpose}: {len(other)} of {len(ours)} samples are others (sample {listed})"
+
+
+def other_versions(
+    locked: Mapping[str, str], found: Mapping[str, str], alternatives: Collection[str]
+) -> Iterator[str]:
+    for name in sorted({*locked, *found}):
+        ours, theirs = found.get(name), locked.get(name)
+        if ours is None and name not in alternatives:
+            yield f"{name} ({theirs}) is locked, and no longer used"
+        elif theirs is None:
+            yield f"{name} ({ours}) is not in the lock"
+        elif ours is not None and ours != theirs:
+            yield f"{name} is {ours}, locked is {theirs}"
+
+
+def published_schema() -> dict[str, Any]:
+    """Return the lock's JSON schema, as ``lock.schema.json`` has it.
+
+    ``python -m firmwright.recipe.lock > src/firmwright/lock.schema.json`` writes the file anew.
+    """
+    from firmwright.ir.records import schema_of
+
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema_of(Lock)}
+
+
+if __name__ == "__main__":
+    print(json.dumps(published_schema(), indent=1))

@@ -1,0 +1,1 @@
+"""What a build tells: manifest, archive, cycles by layer, placements, boxes."""

@@ -1,0 +1,174 @@
+"""Where every operator runs and why: the result of ``firmwright explain``."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from firmwright.ir.records import schema_of
+from firmwright.ir.regions import COPY, Partition, Refusal
+
+LONGEST_NAME = 80
+"""Characters of an operator's name on the terminal."""
+
+
+@dataclass(frozen=True)
+class OperatorPlacement:
+    """One operator, with what runs together with it; ``shape`` is that of its first result.
+
+    ``name`` is the source model's. ``refusals`` are those of the devices that were asked before
+    ``device``. A ``view`` only renames the elements of its input: nothing runs.
+    """
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    macs: int
+    device: str
+    reason: str
+    refusals: tuple[Refusal, ...]
+    view: bool
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Multiply-accumulates of one inference, in total and by device.
+
+    ``boundaries`` are the tensors that one device writes and another reads, inputs and outputs
+    of the network being those of the last device. ``copied_bytes`` are those that pass from one
+    memory to another, because no memory is reached by all who use a tensor.
+    """
+
+    macs: int
+    macs_by_device: dict[str, int]
+    operators_by_device: dict[str, int]
+    boundaries: int
+    copied_bytes: int
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What ``firmwright explain --json`` prints."""
+
+    operators: tuple[OperatorPlacement, ...]
+    summary: Summary
+
+
+def explain(partition: Partition, devices: Sequence[str]) -> Explanation:
+    """Explain a partition for the devices of a mix, in its order."""
+    shapes = {tensor.name: tensor.shape for tensor in partition.tensors}
+    operators = tuple(
+        OperatorPlacement(
+            name=", ".join(region.sources) or region.name,
+            kind=region.anchor,
+            shape=shapes[region.outputs[0]],
+            macs=region.macs,
+            device=region.device,
+            reason=region.reason,
+            refusals=region.refusals,
+            view=region.view,
+        )
+        for region in partition.regions
+    )
+    macs, counts = Counter[str](), Counter[str]()
+    for operator in operators:
+        macs[operator.device] += operator.macs
+        counts[operator.device] += not operator.view and operator.kind != COPY
+    return Explanation(
+        operators,
+        Summary(
+            macs=partition.macs,
+            macs_by_device={device: macs[device] for device in devices},
+            operators_by_device={device: counts[device] for device in devices},
+            boundaries=boundaries(partition, devices[-1]),
+            copied_bytes=partition.copied_bytes,
+        ),
+    )
+
+
+def boundaries(partition: Partition, last: str) -> int:
+    """Count the tensors that cross from one device to another; a view passes its input on."""
+    writer = dict.fromkeys(partition.inputs, last)
+    origin = {tensor: tensor for tensor in partition.inputs}
+    crossing: set[tuple[str, str]] = set()
+
+    def read(tensors: tuple[str, ...], device: str) -> None:
+        crossing.update((origin[t], device) for t in tensors if writer[t] != device)
+
+    for region in partition.regions:
+        if region.view:
+            (source,) = region.inputs
+            origin[region.outputs[0]] = origin[source]
+            writer[region.outputs[0]] = writer[source]
+            continue
+        read(region.inputs, region.device)
+        for tensor in region.outputs:
+            writer[tensor], origin[tensor] = region.device, tensor
+    read(partition.outputs, last)
+    return len(crossing)
+
+
+def table(explanation: Explanation) -> str:
+    """Return the explanation for a terminal: a line an operator, its refusals below it.
+
+    Why a device took something is told where it is told for the first time.
+    """
+    rows = [("kind", "shape", "MACs", "device", "operator")]
+    for o in explanation.operators:
+        shape = " x ".join(map(str, o.shape)) or "scalar"
+        device = "no code" if o.view else o.device
+        rows.append((o.kind, shape, f"{o.macs:,}", device, shortened(o.name)))
+    kinds, shapes, macs, devices, _ = (max(map(len, c)) for c in zip(*rows, strict=True))
+    form = f"{{:{kinds}}}  {{:{shapes}}}  {{:>{macs}}}  {{:{devices}}}  {{}}"
+    head, *lines = (form.format(*row) for row in rows)
+    told = [head]
+    last = [*explanation.summary.macs_by_device][-1]
+    for operator, line in zip(explanation.operators, lines, strict=True):
+        told.append(line)
+        why = f"    {operator.device}: {operator.reason}"
+        if (operator.device != last or operator.kind == COPY) and why not in told:
+            told.append(why)
+        if not operator.view:
+            told += [f"    {r.device}: {r.rule}: {r.sentence}" for r in operator.refusals]
+    return "\n".join([*told, summary_line(explanation.summary)])
+
+
+def shortened(name: str) -> str:
+    """Return what fits a line of the names of a region's operators."""
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 2]} …"
+
+
+def summary_line(summary: Summary) -> str:
+    """Say e.g. ``92.4 % of MACs on soma_dory, 3 boundaries, 7 operators on c``."""
+    *offered, last = summary.macs_by_device
+    shares = [f"{percentage(summary, d):.1f} % of MACs on {d}" for d in offered or [last]]
+    counted = (
+        plural(summary.boundaries, "boundary", "boundaries"),
+        f"{plural(summary.operators_by_device[last], 'operator', 'operators')} on {last}",
+    )
+    copied = [f"{summary.copied_bytes:,} bytes copied"] if summary.copied_bytes else []
+    return ", ".join([*shares, *counted, *copied])
+
+
+def plural(count: int, one: str, several: str) -> str:
+    return f"{count} {one if count == 1 else several}"
+
+
+def percentage(summary: Summary, device: str) -> float:
+    """Return how many of the network's multiply-accumulates a device has, in per cent."""
+    return 100 * summary.macs_by_device[device] / summary.macs if summary.macs else 0.0
+
+
+def published_schema() -> dict[str, Any]:
+    """Return the JSON schema of the explanation, as ``explanation.schema.json`` has it.
+
+    ``python -m firmwright.report.explanation`` prints it.
+    """
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema_of(Explanation)}
+
+
+if __name__ == "__main__":
+    print(json.dumps(published_schema(), indent=1))

@@ -1,0 +1,104 @@
+"""What an inference costs by the platform's numbers alone: time, and what passes between cores.
+
+Nothing here is measured. A layer takes as long as its multiply-accumulates, or as moving its
+inputs, weights and outputs once, whichever is longer; what a device of its own says of its cycles
+goes first. A layer on another core than the run function's is called: control crosses over and
+back, and with it pass the layer's inputs and outputs. A run function that is not on the processor
+is called by it, with the network's inputs and outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from firmwright.ir.kernels import Kernel, Kernels
+from firmwright.ir.regions import Partition, Region
+from firmwright.ir.tensors import Tensor
+from firmwright.toolchain.timing import Engine, Timing
+
+WIDE = frozenset({"int16", "uint16"})
+DIGITS = 3
+"""Decimals of a microsecond."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """``crossings`` of control from core to core, the ``bytes`` of the tensors that go with them,
+    and microseconds: of the layers' own work, and of calls."""
+
+    crossings: int
+    bytes: int
+    work_us: float
+    calls_us: float
+
+    @property
+    def microseconds(self) -> float:
+        return self.work_us + self.calls_us
+
+
+@dataclass(frozen=True)
+class ModelledLayer:
+    """A region and its cost. ``sources`` are its operators' names in the model."""
+
+    name: str
+    device: str
+    sources: tuple[str, ...]
+    cost: Cost
+
+
+def modelled_layers(
+    partition: Partition,
+    kernels: Kernels,
+    timing: Timing,
+    cores: Mapping[str, str],
+    run_function: str,
+) -> tuple[ModelledLayer, ...]:
+    """Return the cost of one inference by region, in order of execution, then that of its call.
+
+    ``cores`` has the core of each device of the mix, '' for the processor's; the last device runs
+    the run function. Raises UserError for a device whose speed the platform does not state.
+    """
+    tensors = {tensor.name: tensor for tensor in partition.tensors}
+    kernel_of = {kernel.region: kernel for kernel in kernels.kernels}
+    running, core = list(cores.items())[-1]
+    layers = []
+    for region in partition.regions:
+        if region.view:
+            continue
+        engine = timing.engine(region.device)
+        ports = [tensors[name] for name in (*region.inputs, *region.outputs)]
+        work = work_us(region, ports, kernel_of[region.name], engine)
+        cost = with_call(cores[region.device] != core, ports, work, timing)
+        layers.append(ModelledLayer(region.name, region.device, region.sources, cost))
+    ports = [tensors[name] for name in (*partition.inputs, *partition.outputs)]
+    call = with_call(core != "", ports, 0.0, timing)
+    return (*layers, ModelledLayer(run_function, running, (), call))
+
+
+def with_call(called: bool, ports: Iterable[Tensor], work: float, timing: Timing) -> Cost:
+    if not called:
+        return Cost(0, 0, work, 0.0)
+    return Cost(2, sum(t.bytes for t in ports), work, timing.call_us)
+
+
+def work_us(region: Region, ports: Iterable[Tensor], kernel: Kernel, engine: Engine) -> float:
+    """Return the microseconds that a region's own work takes."""
+    if kernel.cycles:
+        cycles = float(kernel.cycles.total)
+    else:
+        wide = any(t.dtype in WIDE for t in ports)
+        rate = engine.macs_per_cycle_16_bit if wide else engine.macs_per_cycle
+        moved = sum(t.bytes for t in ports) + sum(w.bytes for w in kernel.weights)
+        cycles = max(region.macs / rate, moved / engine.bytes_per_cycle)
+    return round(cycles / engine.clock_mhz, DIGITS)
+
+
+def total(costs: Iterable[Cost]) -> Cost:
+    found = list(costs)
+    return Cost(
+        crossings=sum(c.crossings for c in found),
+        bytes=sum(c.bytes for c in found),
+        work_us=round(sum(c.work_us for c in found), DIGITS),
+        calls_us=round(sum(c.calls_us for c in found), DIGITS),
+    )

@@ -1,0 +1,158 @@
+"""When each layer of an inference runs, in clock cycles (file ``stats/<name>_stats.yaml``)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from firmwright.errors import UserError
+from firmwright.ir.kernels import Cycles, Kernels
+from firmwright.ir.regions import Partition
+from firmwright.planning.schedule import Wait, schedule
+from firmwright.verify.record import RunRecord
+
+HEADER = """\
+# Clock cycles of one inference of {name} on {platform}, layer by layer in order of execution.
+# start_cycle and end_cycle are inclusive: a layer takes end_cycle - start_cycle + 1 cycles.
+# modelled: cycles that the cost model of the layer's device gives.
+# counted: instructions that the CPU executed in the layer's function and in all that it calls,
+#   one cycle each; the mean of {runs} in {emulator}.
+# The last entry is the run function itself: what it executes between its calls.
+"""
+BESIDE = """\
+# Layers on {devices} are jobs beside the processor: start_cycle and end_cycle are the job's, and
+#   the instructions that start it come before. {beside} cycles are of jobs beside something else.
+"""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Instructions of the CPU, taken as one cycle each."""
+
+    cpu: int
+
+
+@dataclass(frozen=True)
+class LayerCycles:
+    """One region's share of the time; both ends are inclusive.
+
+    Of a region that only starts a job beside the processor, they are the job's: ``counted`` comes
+    before it.
+
+    ``sources`` are its operators' names in the model, ``operators`` their kinds. ``modelled`` is
+    None on a device without a cost model, such as the CPU.
+    """
+
+    name: str
+    start_cycle: int
+    end_cycle: int
+    device: str
+    sources: tuple[str, ...]
+    operators: tuple[str, ...]
+    macs: int
+    modelled: Cycles | None
+    counted: Counted
+
+    @property
+    def cycles(self) -> int:
+        return self.end_cycle - self.start_cycle + 1
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The layers of one inference, in order of execution; the last entry is the run function.
+
+    ``cycles`` are all of them: the sum of those ``modelled`` and those ``counted``, less those in
+    which devices run beside each other.
+    """
+
+    cycles: int
+    modelled: int
+    counted: int
+    layers: tuple[LayerCycles, ...]
+
+
+def timeline(
+    partition: Partition, kernels: Kernels, record: RunRecord, run_function: str
+) -> Timeline:
+    """Return the timeline of one inference.
+
+    Raises UserError for a run in which no instructions were counted.
+    """
+    if record.instructions_total is None:
+        raise UserError(f"{record.emulator} counts no instructions")
+    plan = schedule(partition, kernels)
+    steps = [step for step in plan.steps if not step.region.view]
+    executed = [record.instructions_by_region[step.region.name] for step in steps]
+    executed.append(record.instructions_total - sum(executed))
+    counted = means(executed, record.samples)
+    kernel_of = {kernel.region: kernel for kernel in kernels.kernels}
+    clock = Clock()
+    layers = []
+    for step, instructions in zip(steps, counted, strict=False):
+        region, kernel = step.region, kernel_of[step.region.name]
+        clock.wait(step.waits)
+        start, end = clock.run(instructions, kernel.cycles, kernel.waits)
+        layers.append(
+            LayerCycles(
+                name=region.name,
+                start_cycle=start,
+                end_cycle=end - 1,
+                device=region.device,
+                sources=region.sources,
+                operators=region.operators,
+                macs=region.macs,
+                modelled=kernel.cycles,
+                counted=Counted(instructions),
+            )
+        )
+    clock.wait(plan.last_waits)
+    start, end = clock.run(counted[-1], None, "")
+    last = LayerCycles(run_function, start, end - 1, "c", (), (), 0, None, Counted(counted[-1]))
+    modelled = sum(layer.modelled.total for layer in layers if layer.modelled)
+    return Timeline(end, modelled, sum(counted), (*layers, last))
+
+
+@dataclass
+class Clock:
+    """The processor's time, and when the jobs beside it end, by the function that waits for them.
+
+    A device begins with a job when it has been started and the one before is done.
+    """
+
+    now: int = 0
+    ends: dict[str, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0]))
+
+    def wait(self, waits: Iterable[Wait]) -> None:
+        for wait in waits:
+            self.now = max(self.now, self.ends[wait.function][-1 - wait.pending])
+
+    def run(self, instructions: int, modelled: Cycles | None, beside: str) -> tuple[int, int]:
+        """Take a layer's turn; return when it begins and when it is over, or its job is."""
+        took = modelled.total if modelled else 0
+        before, self.now = self.now, self.now + instructions
+        if not beside:
+            self.now += took
+            return before, self.now
+        start = max(self.now, self.ends[beside][-1])
+        self.ends[beside].append(start + took)
+        return start, start + took
+
+
+def means(totals: Sequence[int], samples: int) -> list[int]:
+    """Divide totals by the number of samples, rounded so that they add up to the whole's mean."""
+    sums = (total // samples for total in accumulate(totals, initial=0))
+    return [after - before for before, after in pairwise(sums)]
+
+
+def write_timeline(path: Path, found: Timeline, header: str) -> None:
+    """Write the layers as YAML, numbered from 1; ``header`` is the comment above them."""
+    layers = msgspec.to_builtins(dict(enumerate(found.layers, 1)))
+    text = yaml.safe_dump(layers, sort_keys=False, default_flow_style=None, width=96)
+    path.write_text(header + text, encoding="utf-8", newline="\n")

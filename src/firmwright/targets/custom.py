@@ -1,0 +1,107 @@
+"""Devices of a user's own, which a recipe names: ``devices: {npu: "npu:NPU"}``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from firmwright.custom.code import (
+    ONE_AT_A_TIME,
+    explained,
+    guarded,
+    imported,
+    importing_from,
+    place_of,
+)
+from firmwright.errors import UserError
+from firmwright.targets import Context, Target
+
+if TYPE_CHECKING:
+    import tvm
+
+    from firmwright.ir.kernels import LoweredRegion
+    from firmwright.ir.regions import Region
+    from firmwright.targets.layout import Layout
+    from firmwright.targets.placement import Placement
+
+MEMBERS = sorted({*Target.__annotations__, "options", "prepare", "place", "layout", "lower"})
+"""What a target has."""
+
+
+class OwnTarget:
+    """A user's target. What it raises, or returns by mistake, is told with the user's file."""
+
+    def __init__(self, target: Target, reference: str, folder: Path) -> None:
+        self._target, self._reference, self._folder = target, reference, folder
+        self.name, self.reason = target.name, target.reason
+        self.options, self.general = target.options, target.general
+        self.rewrites, self.packages = target.rewrites, target.packages
+        self.portable, self.core = target.portable, target.core
+
+    def prepare(self, module: tvm.IRModule, context: Context, /) -> tvm.IRModule:
+        import tvm
+
+        return self._call(self._target.prepare, (tvm.IRModule,), module, context)
+
+    def place(self, module: tvm.IRModule, context: Context, /) -> Placement:
+        from firmwright.targets.placement import Placement
+
+        found: Placement = self._call(self._target.place, (Placement,), module, context)
+        return found
+
+    def layout(self, context: Context, /) -> Layout | None:
+        found: Layout | None = self._call(self._target.layout, (object,), context)
+        return found
+
+    def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
+        from firmwright.ir.kernels import LoweredRegion
+
+        found: LoweredRegion = self._call(
+            self._target.lower, (LoweredRegion,), region, module, context
+        )
+        return found
+
+    def _call(self, method: Callable[..., Any], kinds: tuple[type, ...], *given: Any) -> Any:
+        with ONE_AT_A_TIME, importing_from(self._folder):
+            try:
+                result = method(*given)
+            except UserError:
+                raise  # what the device itself, or one behind it, says to the user
+            except (Exception, SystemExit) as error:
+                raise UserError(explained(error, self._reference, self._folder)) from None
+        if not isinstance(result, kinds):
+            raise UserError(
+                f"{place_of(self._reference, self._folder)}: {method.__name__} returned a "
+                f"{type(result).__name__}; expected a {kinds[0].__name__} ({self._reference})"
+            )
+        return result
+
+
+def load_own_target(name: str, reference: str, folder: Path) -> OwnTarget:
+    """Import the device ``module:function`` of a recipe's ``folder`` that is called ``name``.
+
+    Raises UserError, with the user's file and line, for what cannot be imported or called, for
+    something that is no target, and for one that has another name.
+    """
+    with ONE_AT_A_TIME, importing_from(folder):
+        make = imported(reference, folder)
+        target = guarded(make, reference, folder)
+        missing = [member for member in MEMBERS if not hasattr(target, member)]
+        place = place_of(reference, folder)
+    if missing:
+        raise UserError(
+            f"{place}: {reference} makes a {type(target).__name__}, which is no device: it has no "
+            f"{', '.join(missing)}; derive it from firmwright.targets.Target"
+        )
+    if target.name != name:
+        raise UserError(
+            f"{place}: the device's name is '{target.name}', the recipe calls it '{name}'"
+        )
+    return OwnTarget(target, reference, folder)
+
+
+def template_folder(reference: str, folder: Path) -> Path:
+    """Return where the C templates of a user's device are: ``templates`` beside its module."""
+    module = reference.partition(":")[0]
+    return folder.joinpath(*module.split(".")).parent / "templates"

@@ -1,0 +1,148 @@
+"""A user's own strategies: the recipe's key ``extensions``, a list of ``module:function``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from firmwright.custom.code import function_place, guarded, user_functions
+from firmwright.documents.document import diagnostic_in
+from firmwright.errors import DiagnosticError, UserError, did_you_mean
+from firmwright.lowering.strategies import Compute, Condition, LoopSchedule, Strategy, always
+from firmwright.targets import Device, load_target, target_names
+from firmwright.targets.custom_transforms import shown
+
+
+class Extension:
+    """What a function of ``extensions`` is called with: it adds strategies to it.
+
+    ``devices`` are the names of the recipe's mix. Whatever goes wrong in the user's code, now or
+    when a strategy is used, is a DiagnosticError at the function's place in the recipe.
+    """
+
+    def __init__(self, recipe: Path, index: int, reference: str, devices: Sequence[str]) -> None:
+        self.devices = tuple(devices)
+        self._recipe, self._index, self._reference = recipe, index, reference
+        self._added: list[tuple[str | None, Strategy]] = []
+
+    def add(
+        self,
+        operator: str,
+        compute: Compute | None = None,
+        schedule: LoopSchedule | None = None,
+        condition: Condition = always,
+        device: str | None = None,
+    ) -> None:
+        """Add a strategy for ``operator`` (``relax.nn.max_pool2d``) on one device, or on all.
+
+        A device that hands its regions to the one that takes the rest takes that one's strategies.
+        See :mod:`firmwright.lowering.strategies` for what the three functions take and return.
+        Raises ValueError and TypeError for arguments that make no strategy.
+        """
+        check_operator(operator)
+        check_device(device, self.devices[-1])
+        if compute is None and schedule is None:
+            raise ValueError(f"'{operator}': neither compute nor schedule is given")
+        functions = {"compute": compute, "schedule": schedule, "condition": condition}
+        for role, function in functions.items():
+            if function is not None and not callable(function):
+                raise TypeError(f"{role} has to be a function, not {type(function).__name__}")
+        strategy = Strategy(
+            operator,
+            compute and self._checked(compute),
+            schedule and self._told(schedule),
+            self._told(condition),
+        )
+        self._added.append((device, strategy))
+
+    def of(self, device: str) -> list[Strategy]:
+        """Return what was added for a device, in order."""
+        return [strategy for wanted, strategy in self._added if wanted in (None, device)]
+
+    def mistake(self, message: str) -> DiagnosticError:
+        pointer = ("extensions", self._index)
+        return DiagnosticError([diagnostic_in(self._recipe, pointer, message)])
+
+    def _told(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function as one whose errors tell where it is, and where it is asked for."""
+
+        def call(*given: Any) -> Any:
+            folder = self._recipe.parent
+            try:
+                return guarded(lambda: function(*given), self._reference, folder)
+            except UserError as error:
+                raise self.mistake(str(error)) from None
+
+        return call
+
+    def _checked(self, compute: Compute) -> Compute:
+        """Return the compute as one whose results are of the operator's shape and type."""
+        told = self._told(compute)
+
+        def call(builder: relax.BlockBuilder, operator: tvm.ir.Call) -> relax.Expr:
+            result = told(builder, operator)
+            problem = problem_of(result, builder, operator)
+            if problem:
+                place = function_place(compute, self._reference, self._recipe.parent)
+                raise self.mistake(f"{place}: {problem} ({self._reference})")
+            return result
+
+        return call
+
+
+def check_operator(name: str) -> None:
+    operators = [n for n in tvm.ir.Op.list_op_names() if n.startswith("relax.")]
+    if name not in operators:
+        raise ValueError(f"unknown operator '{name}'{did_you_mean(name, operators)}")
+
+
+def check_device(name: str | None, last: str) -> None:
+    """Raise ValueError for a device that takes no strategies: only those do that end a mix."""
+    takers = {taker for taker in target_names() if load_target(taker).general} | {last}
+    if name is not None and name not in takers:
+        raise ValueError(f"'{name}' takes no strategies; these do: {', '.join(sorted(takers))}")
+
+
+def problem_of(result: Any, builder: relax.BlockBuilder, operator: tvm.ir.Call) -> str:
+    """Say what is wrong with a compute's result: '' for nothing."""
+    name = str(operator.op.name)
+    if not isinstance(result, relax.Expr):
+        return (
+            f"returned a {type(result).__name__} for {name}; expected a Relax expression, as "
+            "builder.call_te returns one"
+        )
+    found = builder.normalize(result).ty
+    if str(found) != str(operator.ty):
+        return f"returned {shown([found])} for {name}; it has to be {shown([operator.ty])}"
+    return ""
+
+
+@contextmanager
+def extended(
+    mix: Sequence[Device], references: Sequence[str], recipe: Path
+) -> Iterator[tuple[Device, ...]]:
+    """Give the devices of a recipe's mix, each with the user's strategies for it, in the block."""
+    with user_functions(recipe.parent) as function:
+        extensions = []
+        for index, reference in enumerate(references):
+            extension = Extension(recipe, index, reference, [d.name for d in mix])
+            try:
+                function(reference)(extension)
+            except UserError as error:
+                raise extension.mistake(str(error)) from None
+            extensions.append(extension)
+
+        def with_strategies(device: Device, rest: Device | None) -> Device:
+            own = tuple(s for extension in extensions for s in extension.of(device.name))
+            context = replace(device.context, strategies=own, rest=rest)
+            return replace(device, context=context)
+
+        *offered, last = mix
+        rest = with_strategies(last, None)
+        yield (*(with_strategies(device, rest) for device in offered), rest)

@@ -1,0 +1,69 @@
+"""A rewrite of the user's own: ``transforms: {extra: ["module:function"]}``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from firmwright.custom.code import place_of, user_function
+from firmwright.errors import UserError, first_line
+from firmwright.ir.relax import tidied
+from firmwright.models.relax.importer import check_calls, check_functions
+
+
+def apply_user_transform(reference: str, folder: Path, module: tvm.IRModule) -> tvm.IRModule:
+    """Call ``module:function`` of the recipe's folder with a Relax module; return its result.
+
+    The result has to take and return tensors of the same shapes and types. What it computes is
+    judged with everything else, by the run. Raises UserError, with the user's file and line, for
+    what the function raises and for a result that does not fit.
+    """
+    with user_function(reference, folder) as transform:
+        result = transform(module)
+        problem = problem_of(result, module["main"])
+        if problem:
+            raise UserError(f"{place_of(reference, folder)}: {problem} ({reference})")
+        returned = f"{place_of(reference, folder)}: {reference} returned"
+        check_functions(result, returned)
+        check_calls(result, returned)
+    result = relax.transform.ConvertToDataflow(min_size=1)(relax.transform.Normalize()(result))
+    return tidied(result)
+
+
+def problem_of(result: Any, before: relax.Function) -> str:
+    """Say what is wrong with a rewritten module: '' for nothing."""
+    if not isinstance(result, tvm.IRModule):
+        return f"returned a {type(result).__name__}; expected a Relax IRModule (tvm.IRModule)"
+    functions = {str(v.name_hint): f for v, f in result.functions.items()}
+    main = functions.get("main")
+    if not isinstance(main, relax.Function):
+        return "returned a module without a Relax function 'main'"
+    try:
+        relax.analysis.check_well_formed(result)
+    except (RuntimeError, TypeError, ValueError) as error:  # among them all of TVM's own
+        return f"returned a module that is not well-formed: {first_line(error)}"
+    for what, now, then in (
+        ("takes", [p.ty for p in main.params], [p.ty for p in before.params]),
+        ("returns", [main.ret_ty], [before.ret_ty]),
+    ):
+        if [str(t) for t in now] != [str(t) for t in then]:
+            return f"returned a network that {what} {shown(now)}; before, it {what} {shown(then)}"
+    return ""
+
+
+def length(extent: tvm.tirx.PrimExpr) -> str:
+    return str(int(extent) if isinstance(extent, tvm.tirx.IntImm) else extent)
+
+
+def shown(types: list[Any]) -> str:
+    """Return tensor types as a reader writes them: ``float32 [1, 3, 8, 8]``."""
+    flat = [f for t in types for f in getattr(t, "fields", [t])]
+    return ", ".join(
+        f"{t.dtype} [{', '.join(length(d) for d in t.shape)}]"
+        if getattr(t, "shape", None) is not None
+        else str(t)
+        for t in flat
+    )

@@ -1,0 +1,29 @@
+"""How the tensors of a device's regions lie in memory, where that is not the plain way."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from tvm import relax
+
+from firmwright.ir.tensors import Storage
+
+TRANSFORM = "layout_transform"
+"""The anchor of regions that only change a tensor's layout."""
+
+
+class Layout(Protocol):
+    """How tensors lie in memory that a device reads and writes; its functions return tuples."""
+
+    @property
+    def transforms(self) -> bool:
+        """Whether tensors may change their layout inside the network."""
+
+    def storage(self, shape: tuple[int, ...]) -> Storage:
+        """Return how a tensor of this shape lies in memory."""
+
+    def carried(self, function: relax.Function) -> relax.Function | None:
+        """Return a region's function on tensors in this layout; None where it needs plain ones."""
+
+    def transform(self, shape: tuple[int, ...], dtype: str, inward: bool) -> relax.Function:
+        """Return the function from the plain layout to this one, or back."""

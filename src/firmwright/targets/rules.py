@@ -1,0 +1,73 @@
+"""What a device asks of an operator, as data: rules on facts, each with its sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any, TypeVar
+
+import msgspec
+import yaml
+
+from firmwright.targets.placement import Objection
+
+T = TypeVar("T")
+
+CONDITIONS: Mapping[str, Callable[[Any, Any, Mapping[str, Any]], bool]] = {
+    "is": lambda value, wanted, _: bool(value == wanted),
+    "are": lambda values, wanted, _: all(v == wanted for v in values),
+    "one_of": lambda value, wanted, _: value in wanted,
+    "within": lambda value, ends, _: value is not None and ends[0] <= value <= ends[1],
+    "up_to": lambda value, other, facts: bool(value <= facts[other]),
+    "same_as": lambda value, other, facts: bool(value == facts[other]),
+}
+"""What a rule may ask of a fact: (the fact's value, the operand in the rule, all facts)."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Conditions by the fact that they are about, and what to say where one does not hold.
+
+    A rule is about some ``kinds`` of operators, without any about all; and only where the facts
+    are as ``when`` says.
+    """
+
+    name: str
+    where: dict[str, dict[str, Any]]
+    sentence: str
+    kinds: tuple[str, ...] = ()
+    when: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def broken(self, facts: Mapping[str, Any]) -> bool:
+        """Tell whether the rule is about these facts and does not hold."""
+        asked = not self.kinds or facts["kind"] in self.kinds
+        return asked and holds(self.when, facts) and not holds(self.where, facts)
+
+
+def holds(conditions: Mapping[str, Mapping[str, Any]], facts: Mapping[str, Any]) -> bool:
+    return all(
+        CONDITIONS[condition](facts[fact], operand, facts)
+        for fact, asked in conditions.items()
+        for condition, operand in asked.items()
+    )
+
+
+def read_rules(package: str, form: type[T]) -> T:
+    """Return a package's ``rules.yaml`` as ``form``, which is made of rules."""
+    text = files(package).joinpath("rules.yaml").read_text("utf-8")
+    return msgspec.convert(yaml.safe_load(text), form)
+
+
+def objections(rules: Iterable[Rule], facts: Mapping[str, Any]) -> tuple[Objection, ...]:
+    """Return the rules that are broken, their sentences with the facts."""
+    shown = {name: as_text(value) for name, value in facts.items()}
+    return tuple(
+        Objection(rule.name, rule.sentence.format(**shown)) for rule in rules if rule.broken(facts)
+    )
+
+
+def as_text(value: Any) -> str:
+    if isinstance(value, list) and all(isinstance(v, str) for v in value):
+        return " and ".join(dict.fromkeys(value))
+    return str(value)

@@ -1,0 +1,191 @@
+"""Divisions by powers of two become the accelerator's right shift, where that is exact.
+
+Integer networks in ONNX write a requantisation as Cast, Div, Floor, Clip, Cast (or Max and Min).
+For int32 sums s it is clip(floor(s / 2**k)), which is what a right shift by k and a clip give.
+In between are the steps that make ONNX's casts defined for every number.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from firmwright.ir.relax import (
+    Constant,
+    constant_array,
+    definition,
+    dtype_of,
+    operator_name,
+    rewrite_calls,
+)
+from firmwright.targets.soma_dory.matching import (
+    EVERYTHING,
+    INT8,
+    bounds_of,
+    scalar_of,
+    within,
+)
+
+LARGEST_FLOAT32_SHIFT = 17
+"""float32 holds whole numbers up to 2**24. Larger sums are rounded, but with a shift of 17 bits
+or fewer their quotients are beyond int8 anyway, and are clipped."""
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """sums / 2**shift, and then what became of it.
+
+    ``rounded`` is "floor" or, towards zero, "truncate"; "" while it is a fraction. ``clipped`` is
+    the range it is in since.
+    """
+
+    sums: relax.Var
+    shift: int = 0
+    rounded: str = ""
+    clipped: tuple[float, float] = EVERYTHING
+    float32: bool = False
+
+    @property
+    def exact(self) -> bool:
+        """Tell whether a right shift and a clip give the same numbers."""
+        low, high = self.clipped
+        if not INT8[0] <= low <= high <= INT8[1] or not 0 < self.shift <= 31:
+            return False
+        if not (low.is_integer() and high.is_integer()):
+            return False
+        if self.float32 and self.shift > LARGEST_FLOAT32_SHIFT:
+            return False
+        # Below zero a division that truncates gives one more than a shift, unless it is clipped.
+        return self.rounded == "floor" or (self.rounded == "truncate" and low >= 0)
+
+
+def shifts_for_divisions(module: tvm.IRModule) -> tvm.IRModule:
+    """Rewrite every int8 that is an int32 divided by a power of two, rounded and clipped."""
+
+    def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+        if operator_name(call) != "relax.astype" or dtype_of(call) != "int8":
+            return call
+        quotient = quotient_of(call.args[0], builder)
+        if quotient is None or not quotient.exact:
+            return call
+        count = relax.const(quotient.shift, "int32")
+        shifted = builder.emit(relax.op.right_shift(quotient.sums, count))
+        clipped = builder.emit(relax.op.clip(shifted, *quotient.clipped))
+        return relax.op.astype(clipped, "int8")
+
+    return rewrite_calls(module, rewrite)
+
+
+def quotient_of(value: relax.Expr, builder: relax.BlockBuilder) -> Quotient | None:
+    """Read a value as a quotient of int32 sums; None where something else is computed."""
+    made = definition(builder, value)
+    name = operator_name(made)
+    if name not in STEPS:
+        is_sums = isinstance(value, relax.Var) and dtype_of(value) == "int32"
+        return Quotient(value) if is_sums else None
+    operand = wrapped_operand(made, builder) if name == "relax.where" else made.args[0]
+    before = quotient_of(made.args[2] if operand is None else operand, builder)
+    after = None if before is None else STEPS[name](before, made, builder)
+    return Quotient(value) if after is None and dtype_of(value) == "int32" else after
+
+
+def divided(before: Quotient, call: tvm.ir.Call, _: Any) -> Quotient | None:
+    """A division by 2**k; one of integers truncates."""
+    bits = power_of_two(call.args[1])
+    if bits is None or before.rounded or before.clipped != EVERYTHING:
+        return None
+    rounded = "truncate" if dtype_of(call).startswith("int") else ""
+    return replace(before, shift=before.shift + bits, rounded=rounded)
+
+
+def floor_divided(before: Quotient, call: tvm.ir.Call, builder: Any) -> Quotient | None:
+    after = divided(before, call, builder)
+    return None if after is None else replace(after, rounded="floor")
+
+
+def multiplied(before: Quotient, call: tvm.ir.Call, _: Any) -> Quotient | None:
+    """A multiplication by 2**-k."""
+    bits = power_of_two(call.args[1])
+    if bits is None or before.rounded or before.clipped != EVERYTHING:
+        return None
+    return replace(before, shift=before.shift - bits)
+
+
+def floored(before: Quotient, _call: tvm.ir.Call, _: Any) -> Quotient:
+    return replace(before, rounded=before.rounded or "floor")
+
+
+def clipped(before: Quotient, call: tvm.ir.Call, _: Any) -> Quotient | None:
+    bounds = bounds_of(call)
+    if bounds is None or not before.rounded:
+        return None
+    return replace(before, clipped=within(before.clipped, bounds))
+
+
+def cast(before: Quotient, call: tvm.ir.Call, _: Any) -> Quotient | None:
+    """A cast to float starts a quotient; one to an integer truncates what is left of it."""
+    dtype = dtype_of(call)
+    if dtype in ("float32", "float64"):
+        return replace(before, float32=before.float32 or dtype == "float32")
+    if dtype not in ("int32", "int64"):
+        return None
+    return replace(before, rounded=before.rounded or "truncate") if before.shift else before
+
+
+def chosen(before: Quotient, call: tvm.ir.Call, builder: relax.BlockBuilder) -> Quotient | None:
+    """A ``where`` that gives what it is given: finite numbers, or those that int8 holds."""
+    if wrapped_operand(call, builder) is not None:
+        low, high = before.clipped
+        return before if INT8[0] <= low <= high <= INT8[1] else None
+    condition = definition(builder, call.args[0])
+    if operator_name(condition) != "relax.logical_not":
+        return None
+    asked = definition(builder, condition.args[0])
+    return before if operator_name(asked) == "relax.isfinite" else None
+
+
+def wrapped_operand(call: tvm.ir.Call, builder: relax.BlockBuilder) -> relax.Expr | None:
+    """Return x of ``where(b >= 128, b - 256, b)`` with b = x & 255: ONNX's cast to int8."""
+    condition, less, low_byte = (definition(builder, a) for a in call.args)
+    if operator_name(condition) != "relax.greater_equal" or operator_name(less) != "relax.astype":
+        return None
+    difference = definition(builder, less.args[0])
+    if operator_name(difference) != "relax.subtract":
+        return None
+    first, second = (definition(builder, a) for a in difference.args)
+    if not all(operator_name(v) == "relax.astype" for v in (first, second)):
+        return None
+    same = all(v.same_as(call.args[2]) for v in (condition.args[0], first.args[0]))
+    numbers = [scalar_of(v) for v in (condition.args[1], second.args[0])]
+    if not same or numbers != [128, 256] or operator_name(low_byte) != "relax.bitwise_and":
+        return None
+    return low_byte.args[0] if scalar_of(low_byte.args[1]) == 255 else None
+
+
+STEPS = {
+    "relax.astype": cast,
+    "relax.divide": divided,
+    "relax.floor_divide": floor_divided,
+    "relax.multiply": multiplied,
+    "relax.floor": floored,
+    "relax.clip": clipped,
+    "relax.maximum": clipped,
+    "relax.minimum": clipped,
+    "relax.nn.relu": clipped,
+    "relax.where": chosen,
+}
+
+
+def power_of_two(operand: relax.Expr) -> int | None:
+    """Return k where an operand is the constant 2**k, in every element."""
+    if not isinstance(operand, Constant):
+        return None
+    numbers = set(constant_array(operand).reshape(-1).tolist())
+    if len(numbers) != 1:
+        return None
+    mantissa, exponent = math.frexp(numbers.pop())
+    return exponent - 1 if mantissa == 0.5 else None

@@ -1,0 +1,95 @@
+"""Several kernels as one function: a region of many layers that runs as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from textwrap import indent
+
+from firmwright.ir.kernels import Kernel, Kernels, LoweredRegion, Parameter
+from firmwright.ir.regions import Partition, Region
+from firmwright.planning.plan import Plan, make_plan
+
+MEMORY = "memory"
+"""Name of the parameter that holds what one layer hands to another."""
+
+
+def joined_kernel(
+    region: Region, layers: Partition, lowered: Sequence[LoweredRegion], stand_in: str
+) -> LoweredRegion:
+    """Return a kernel that runs the ``lowered`` layers, in order, as one region.
+
+    ``layers`` cuts the region into them. What passes between them lies at planned offsets of one
+    scratch buffer. Weights get the region's name in front of their own.
+    """
+    kernels = Kernels(tuple(layer.kernel for layer in lowered))
+    plan = make_plan(layers, kernels)
+    inputs = ports(layers, layers.inputs, region.inputs, "input")
+    outputs = ports(layers, layers.outputs, region.outputs, "output")
+    scratch = (Parameter(MEMORY, "uint8", plan.arena_bytes, f"{region.name}_{MEMORY}"),)
+    steps = {r.name: r for r in layers.regions}
+    weights: list[Parameter] = []
+    blocks = []
+    for number, kernel in enumerate(kernels.kernels):
+        own = [
+            Parameter(f"layer{number}_{w.name}", w.dtype, w.elements, f"{region.name}_{w.tensor}")
+            for w in kernel.weights
+        ]
+        weights += own
+        blocks.append(block(steps[kernel.region], kernel, own, plan))
+    return LoweredRegion(
+        Kernel(
+            region=region.name,
+            inputs=tuple(inputs),
+            weights=tuple(weights),
+            outputs=tuple(outputs),
+            scratch=scratch if plan.arena_bytes else (),
+            body="\n".join(blocks),
+            functions=tuple(sorted({f for k in kernels.kernels for f in k.functions})),
+            quantised_operators=kernels.quantised_operators,
+            float_operators=kernels.float_operators,
+            headers=tuple(sorted({h for k in kernels.kernels for h in k.headers})),
+            stand_in=stand_in,
+            library_functions=tuple(
+                dict.fromkeys(f for k in kernels.kernels for f in k.library_functions)
+            ),
+        ),
+        {f"{region.name}_{n}": array for layer in lowered for n, array in layer.weights.items()},
+    )
+
+
+def ports(
+    layers: Partition, names: Sequence[str], tensors: Sequence[str], role: str
+) -> list[Parameter]:
+    """Return the region's parameters for its inputs or outputs, ``region_input_0`` …"""
+    known = {t.name: t for t in layers.tensors}
+    return [
+        Parameter(f"region_{role}_{i}", known[own].dtype, known[own].elements, tensor)
+        for i, (own, tensor) in enumerate(zip(names, tensors, strict=True))
+    ]
+
+
+def block(layer: Region, kernel: Kernel, weights: Sequence[Parameter], plan: Plan) -> str:
+    """Return a layer as a C block: its parameters as pointers, then its body."""
+    homes = {b.name: f"&{MEMORY}[{b.offset}]" for b in plan.buffers}
+    lines = [f"    /* {layer.anchor}: {', '.join(layer.sources).replace('*/', '* /')} */", "    {"]
+    lines += [pointer(p, home(p, plan, homes), "const ") for p in kernel.inputs]
+    lines += [
+        f"        const {own.c_type} *restrict {own.name} = {given.name};"
+        for own, given in zip(kernel.weights, weights, strict=True)
+    ]
+    results = (*kernel.outputs, *kernel.scratch)
+    lines += [pointer(p, home(p, plan, homes), "") for p in results]
+    return "\n".join([*lines, indent(kernel.body, "    ").rstrip(), "    }"])
+
+
+def pointer(parameter: Parameter, where: str, const: str) -> str:
+    kind = f"{const}{parameter.c_type} *"
+    cast = f"({kind})" if where.startswith("&") else ""
+    return f"        {kind}restrict {parameter.name} = {cast}{where};"
+
+
+def home(parameter: Parameter, plan: Plan, homes: Mapping[str, str]) -> str:
+    """Return where a layer's tensor lives: in the scratch buffer or in one of the region's own."""
+    where = plan.locations[parameter.tensor]
+    kind, _, index = where.partition(":")
+    return f"region_{kind}_{index}" if kind in ("input", "output") else homes[where]

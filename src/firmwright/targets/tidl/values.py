@@ -1,0 +1,87 @@
+"""What values the tensors between regions take: the whole network, run on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+from tvm import relax
+
+from firmwright.errors import UserError, first_line
+from firmwright.ir.regions import Partition, Region
+
+Array = npt.NDArray[Any]
+
+
+def tensor_values(
+    module: tvm.IRModule,
+    partition: Partition,
+    samples: Sequence[Mapping[str, Array]],
+    wanted: Sequence[str],
+) -> Iterator[dict[str, Array]]:
+    """Yield, for each sample, the partition's tensors of the names in ``wanted``.
+
+    ``module`` has a function a region, as the partition stage writes it. A sample has an array
+    for each of the partition's inputs, in its order. TVM's Relax virtual machine computes, which
+    shares with the generated C what TVM's operators mean: a quantised tensor may differ from it by
+    a step of its grid. Raises UserError where the machine refuses the network.
+    """
+    regions = leading_to(partition, wanted)
+    given = [dict(zip(partition.inputs, sample.values(), strict=True)) for sample in samples]
+    if not regions:
+        yield from ({name: sample[name] for name in wanted} for sample in given)
+        return
+    whole = joined(module, partition, regions, wanted)
+    try:
+        machine = relax.VirtualMachine(tvm.compile(whole, target="llvm"), tvm.cpu())
+        for sample in given:
+            found = machine["main"](*(tvm.runtime.tensor(array) for array in sample.values()))
+            yield dict(zip(wanted, (np.array(t.numpy()) for t in found), strict=True))
+    except (RuntimeError, TypeError, ValueError) as error:  # among them all of TVM's own
+        raise UserError(
+            f"TVM's virtual machine cannot run the network's regions: {first_line(error)}"
+        ) from error
+
+
+def leading_to(partition: Partition, wanted: Sequence[str]) -> list[Region]:
+    """Return the regions that the wanted tensors depend on, in order."""
+    read, found = set(wanted), []
+    for region in reversed(partition.regions):
+        if not read.isdisjoint(region.outputs):
+            read.update(region.inputs)
+            found.append(region)
+    return found[::-1]
+
+
+def joined(
+    module: tvm.IRModule, partition: Partition, regions: Sequence[Region], wanted: Sequence[str]
+) -> tvm.IRModule:
+    """Return a module whose ``main`` calls ``regions`` in order and returns ``wanted``."""
+    described = {tensor.name: tensor for tensor in partition.tensors}
+    functions = {str(v.name_hint): f for v, f in module.functions.items()}
+    builder = relax.BlockBuilder()
+    for name, function in sorted(functions.items()):
+        if isinstance(function, tvm.tirx.PrimFunc):
+            builder.add_func(function, name)
+    called = {
+        r.name: builder.add_func(functions[r.name].without_attr("global_symbol"), r.name)
+        for r in regions
+    }
+    parameters = [
+        relax.Var(n, relax.TensorType(described[n].shape, described[n].dtype))
+        for n in partition.inputs
+    ]
+    values: dict[str, relax.Expr] = dict(zip(partition.inputs, parameters, strict=True))
+    with builder.function("main", parameters):
+        with builder.dataflow():
+            for region in regions:
+                call = relax.Call(called[region.name], [values[i] for i in region.inputs])
+                results = builder.emit(call)
+                for index, tensor in enumerate(region.outputs):
+                    values[tensor] = builder.emit(relax.TupleGetItem(results, index))
+            returned = builder.emit_output(relax.Tuple([values[name] for name in wanted]))
+        builder.emit_func_output(returned)
+    return builder.get()
