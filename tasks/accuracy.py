@@ -148,7 +148,7 @@ def evaluated(
 
 def run(job: Job, folder: Path) -> None:
     """Write ``accuracy.json``; UserError naming the thresholds that are not met."""
-    from firmwright.custom.code import user_function
+    from firmwright.custom.code import load_custom_function
     from firmwright.ir.records import read_record, write_record
     from firmwright.ir.tensors import ModelInterface
     from firmwright.verify import gate
@@ -173,7 +173,7 @@ def run(job: Job, folder: Path) -> None:
     with ExitStack() as stack:
         metric = None
         if stated.metric is not None:
-            own = user_function(stated.metric, job.recipe.path.parent)
+            own = load_custom_function(stated.metric, job.recipe.path.parent)
             metric = stack.enter_context(own)
         record = judge(found, labels, metric, boxes, stated.thresholds)
     write_record(folder / "accuracy.json", record)

@@ -56,7 +56,7 @@ def run(job: Job, folder: Path) -> None:
 def obtain(job: Job) -> tuple[bytes, str]:
     """Return the model as bytes of its format, and what to call it in messages."""
     from firmwright.data.fetch import fetch_model, read_model
-    from firmwright.models.onnx.external_data import embedded
+    from firmwright.models.onnx.external_data import embed_external_data
 
     source = job.recipe.model
     if source.python is not None:
@@ -66,7 +66,7 @@ def obtain(job: Job) -> tuple[bytes, str]:
     if job.model_path is not None:
         shown_as = str(job.model_path)
         data = read_model(job.model_path, shown_as, source.sha256)
-        return embedded(data, job.model_path, shown_as), shown_as
+        return embed_external_data(data, job.model_path, shown_as), shown_as
     url = source.url or ""
     return fetch_model(url, source.sha256 or ""), PurePosixPath(urlsplit(url).path).name
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from firmwright.custom.code import user_function
+from firmwright.custom.code import load_custom_function
 
 OBLIGING = """\
 import sys
@@ -26,7 +26,7 @@ def test_modules_that_have_every_attribute_are_let_be(tmp_path: Path) -> None:
     """torch brings such modules: `torch.ops` takes `__path__` for the name of a namespace."""
     (tmp_path / "own.py").write_text(OBLIGING)
     try:
-        with user_function("own:one", tmp_path) as one:
+        with load_custom_function("own:one", tmp_path) as one:
             assert one() == 1
         assert "own" not in sys.modules
     finally:

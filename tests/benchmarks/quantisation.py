@@ -26,7 +26,7 @@ import onnx
 import tvm
 import yaml
 
-from firmwright.custom.code import user_function
+from firmwright.custom.code import load_custom_function
 from firmwright.models.onnx.export import exported
 from firmwright.models.relax import importer as relax
 from firmwright.quantize.graph import evaluate
@@ -78,7 +78,7 @@ def resnet8(folder: Path) -> Network:
 
 def trained(function: str) -> Any:
     """Return what a function of examples/diana/trained makes; a network as ONNX."""
-    with user_function(f"networks:{function}", ROOT / "examples/diana/trained") as make:
+    with load_custom_function(f"networks:{function}", ROOT / "examples/diana/trained") as make:
         made = make()
     if isinstance(made, np.ndarray):
         return made

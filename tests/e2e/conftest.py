@@ -134,10 +134,10 @@ def mirror() -> Callable[[str], None]:
     def need(recipe: str) -> None:
         import yaml
 
-        from firmwright.data.fetch import from_mirror
+        from firmwright.data.fetch import find_in_mirror
 
         for digest in digests(yaml.safe_load((ROOT / "recipes" / f"{recipe}.yaml").read_text())):
-            if from_mirror("", digest) is None:
+            if find_in_mirror("", digest) is None:
                 pytest.skip(f"no folder of FIRMWRIGHT_MIRROR holds the file {digest} of {recipe}")
 
     return need

@@ -148,10 +148,10 @@ def test_fastestdet_finds_what_onnx_runtime_finds(
     import onnxruntime
     from PIL import Image
 
-    from firmwright.data.fetch import from_mirror
+    from firmwright.data.fetch import find_in_mirror
 
     mirror("fastestdet")
-    picture = from_mirror("FastestDet_sample.jpg", SAMPLE)
+    picture = find_in_mirror("FastestDet_sample.jpg", SAMPLE)
     assert picture is not None
     repository = Repository(tmp_path)
     repository.write("dodo.py", "from firmwright.tasks.dodo import *\n")
@@ -239,9 +239,9 @@ def float_boxes(model: Path, threshold: float) -> list[tuple[float, float, float
     import onnxruntime
     from PIL import Image
 
-    from firmwright.data.fetch import from_mirror
+    from firmwright.data.fetch import find_in_mirror
 
-    picture = from_mirror("FastestDet_sample.jpg", SAMPLE)
+    picture = find_in_mirror("FastestDet_sample.jpg", SAMPLE)
     assert picture is not None
     image = Image.open(io.BytesIO(picture)).resize((352, 352), Image.Resampling.BILINEAR)
     pixels = np.asarray(image, "float32")[:, :, ::-1].transpose(2, 0, 1)[None] / 255

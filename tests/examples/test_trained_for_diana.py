@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tvm
 
-from firmwright.custom.code import user_function
+from firmwright.custom.code import load_custom_function
 from firmwright.models.relax import importer as relax
 
 from ..targets.test_tflite_networks import mirrored
@@ -29,7 +29,7 @@ def test_the_float_network_is_near_the_recorded_outputs(
 ) -> None:
     given = np.load(mirrored(f"diana/{inputs}.npz"))["data"][:COUNT]
     recorded = np.load(mirrored(f"diana/{outputs}.npz"))["data"][:COUNT]
-    with user_function(f"networks:{function}", FOLDER) as make:
+    with load_custom_function(f"networks:{function}", FOLDER) as make:
         data = tvm.ir.save_json(make()).encode()
     found = relax.run_reference(data, [{"data": x[None]} for x in given]).outputs
     scores = np.stack([output[0][0] for output in found])
@@ -39,9 +39,9 @@ def test_the_float_network_is_near_the_recorded_outputs(
 def test_mobilenet_sees_larger_pictures_than_it_came_with() -> None:
     labels = np.load(mirrored("ic_160.npz"))["labels"][:COUNT]
     mirrored("diana/mobilenetv1_weights.npz")
-    with user_function("networks:enlarged_pictures", FOLDER) as make:
+    with load_custom_function("networks:enlarged_pictures", FOLDER) as make:
         given = make()[:COUNT]
-    with user_function("networks:mobilenetv1", FOLDER) as make:
+    with load_custom_function("networks:mobilenetv1", FOLDER) as make:
         data = tvm.ir.save_json(make()).encode()
     found = relax.run_reference(data, [{"data": x[None]} for x in given]).outputs
     classes = np.array([output[0].argmax() for output in found])

@@ -12,7 +12,7 @@ from onnx.external_data_helper import convert_model_to_external_data
 
 from firmwright.errors import UserError
 from firmwright.models.onnx.external_data import (
-    embedded,
+    embed_external_data,
     external_files,
     external_locations,
 )
@@ -44,7 +44,7 @@ def saved(folder: Path, location: str = "weights.bin") -> Path:
 
 
 def load(path: Path) -> bytes:
-    return embedded(path.read_bytes(), path, "model.onnx")
+    return embed_external_data(path.read_bytes(), path, "model.onnx")
 
 
 def test_data_is_embedded_and_imported(tmp_path: Path) -> None:

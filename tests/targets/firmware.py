@@ -129,7 +129,7 @@ def random_samples(data: bytes, count: int, seed: int) -> list[Sample]:
     samples = []
     for _ in range(count):
         sample = {}
-        for detail in tflite.interpreter(data).get_input_details():
+        for detail in tflite.make_interpreter(data).get_input_details():
             shape, dtype = detail["shape"], detail["dtype"]
             if np.issubdtype(dtype, np.floating):
                 sample[detail["name"]] = generator.normal(0, 2, shape).astype(dtype)

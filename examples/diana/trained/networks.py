@@ -17,7 +17,7 @@ import tvm
 from PIL import Image
 from tvm import relax
 
-from firmwright.data.fetch import from_mirror
+from firmwright.data.fetch import find_in_mirror
 
 Array = npt.NDArray[Any]
 EPSILON = 1e-5
@@ -83,7 +83,7 @@ def enlarged_pictures() -> Array:
 
 def stored(name: str, sha256: str) -> Mapping[str, Array]:
     """Return the arrays of a file that a folder of FIRMWRIGHT_MIRROR holds."""
-    data = from_mirror(name, sha256)
+    data = find_in_mirror(name, sha256)
     if data is None:
         raise FileNotFoundError(f"no folder in FIRMWRIGHT_MIRROR holds {name} ({sha256})")
     with np.load(BytesIO(data)) as arrays:

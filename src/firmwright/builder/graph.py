@@ -17,7 +17,7 @@ from firmwright.ir.relax import dtype_of, static_shape
 Array = npt.NDArray[Any]
 Pair = tuple[int, int]
 
-INT8 = (-128, 127)
+INT8_RANGE = (-128, 127)
 
 
 class Graph:
@@ -40,7 +40,7 @@ class Graph:
 
     def input(self, name: str, shape: Sequence[int], dtype: str = "int8") -> relax.Var:
         """Return a new input of the network."""
-        variable = relax.Var(self._unique(name), relax.TensorType(tuple(shape), dtype))
+        variable = relax.Var(self._register_name(name), relax.TensorType(tuple(shape), dtype))
         self._inputs.append(variable)
         return variable
 
@@ -76,7 +76,7 @@ class Graph:
             x, constant(weights), strides=list(strides), padding=list(pads), groups=groups,
             out_dtype="int32",
         )  # fmt: skip
-        return self._layer(name, total, bias, (-1, 1, 1), act, shift_bits)
+        return self._finish_layer(name, total, bias, (-1, 1, 1), act, shift_bits)
 
     def depthwise_conv2d(
         self, x: relax.Var, name: str, weights: Array, bias: Array | None = None, **options: Any
@@ -103,7 +103,7 @@ class Graph:
         flat = x if len(static_shape(x)) == 2 else self.flatten(x, f"{name}_flat")
         self._expect(flat, name, "x", "int8", 2)
         total = relax.op.matmul(flat, constant(weights.T), out_dtype="int32")
-        return self._layer(name, total, bias, (-1,), act, shift_bits)
+        return self._finish_layer(name, total, bias, (-1,), act, shift_bits)
 
     def add(
         self, x: relax.Var, y: relax.Var, name: str, *, act: bool = False, shift_bits: int = 0
@@ -112,7 +112,7 @@ class Graph:
         self._expect(x, name, "x", "int8")
         self._expect(y, name, "y", "int8")
         wide = [self._emit(relax.op.astype(t, "int32"), name) for t in (x, y)]
-        return self._layer(name, relax.op.add(*wide), None, (), act, shift_bits)
+        return self._finish_layer(name, relax.op.add(*wide), None, (), act, shift_bits)
 
     def max_pool2d(
         self, x: relax.Var, name: str, size: Pair, strides: Pair | None = None
@@ -129,7 +129,7 @@ class Graph:
         """
         self._expect(x, name, "x", "int8", 4)
         wide = self._emit(relax.op.astype(x, "int32"), name)
-        return self._layer(name, relax.op.sum(wide, [2, 3]), None, (), False, shift_bits)
+        return self._finish_layer(name, relax.op.sum(wide, [2, 3]), None, (), False, shift_bits)
 
     def flatten(self, x: relax.Var, name: str) -> relax.Var:
         """Put all axes behind the first into one."""
@@ -138,7 +138,7 @@ class Graph:
 
     def emit(self, expression: relax.Expr, name: str) -> relax.Var:
         """Append any call of ``relax.op`` on tensors of the graph and constants."""
-        return self._emit(expression, name, self._unique(name))
+        return self._emit(expression, name, self._register_name(name))
 
     def module(self) -> tvm.IRModule:
         """Return the finished network as a module with one function, ``main``."""
@@ -152,7 +152,7 @@ class Graph:
             builder.emit_func_output(relax.Tuple(self._outputs) if several else self._outputs[0])
         return builder.get()
 
-    def _layer(
+    def _finish_layer(
         self,
         name: str,
         total: relax.Expr,
@@ -169,11 +169,11 @@ class Graph:
             sums = self._emit(relax.op.add(sums, constant(bias.reshape(along))), name)
         shift = relax.const(shift_bits, "int32")
         shifted = self._emit(relax.op.right_shift(sums, shift), name)
-        clipped = self._emit(relax.op.clip(shifted, *INT8), name)
+        clipped = self._emit(relax.op.clip(shifted, *INT8_RANGE), name)
         narrow = relax.op.astype(clipped, "int8")
         if not act:
             return self.emit(narrow, name)
-        return self.emit(relax.op.clip(self._emit(narrow, name), 0, INT8[1]), name)
+        return self.emit(relax.op.clip(self._emit(narrow, name), 0, INT8_RANGE[1]), name)
 
     def _emit(self, expression: relax.Expr, name: str, variable: str = "lv") -> relax.Var:
         """Bind a call to a variable; Relax says here what does not fit."""
@@ -185,7 +185,7 @@ class Graph:
         self._bindings.append(relax.VarBinding(bound, value))
         return bound
 
-    def _unique(self, name: str) -> str:
+    def _register_name(self, name: str) -> str:
         if name in self._names:
             raise UserError(f"two layers or inputs are named '{name}'")
         self._names.add(name)
@@ -195,7 +195,11 @@ class Graph:
         self, value: Any, name: str, role: str, dtype: str, axes: int | None = None
     ) -> None:
         """Check an argument's type and number of axes."""
-        found = (value.dtype, value.ndim) if isinstance(value, np.ndarray) else described(value)
+        found = (
+            (value.dtype, value.ndim)
+            if isinstance(value, np.ndarray)
+            else get_dtype_and_rank(value)
+        )
         if str(found[0]) != dtype or axes not in (None, found[1]):
             wanted = dtype if axes is None else f"{dtype} with {axes} axes"
             raise UserError(
@@ -204,7 +208,7 @@ class Graph:
 
     def _expect_sums_fit(self, name: str, weights: Array, bias: Array | None) -> None:
         """Check that no input can make weights (outputs, …) and bias (outputs,) leave int32."""
-        sums = -INT8[0] * np.abs(weights.astype("int64")).reshape(len(weights), -1).sum(1)
+        sums = -INT8_RANGE[0] * np.abs(weights.astype("int64")).reshape(len(weights), -1).sum(1)
         if bias is not None:
             self._expect(bias, name, "bias", "int32", 1)
             if len(bias) != len(weights):
@@ -214,7 +218,7 @@ class Graph:
             raise UserError(f"{name}: a sum can reach {sums.max()}, which int32 cannot hold")
 
 
-def described(value: Any) -> tuple[str, int]:
+def get_dtype_and_rank(value: Any) -> tuple[str, int]:
     if not isinstance(value, relax.Var):
         raise UserError(f"expected an array or a tensor of the graph, found {type(value).__name__}")
     return dtype_of(value), len(static_shape(value))

@@ -22,38 +22,38 @@ from typing import Any
 
 from firmwright.errors import UserError, did_you_mean, first_line
 
-ONE_AT_A_TIME = RLock()
+IMPORT_LOCK = RLock()
 """Python has one ``sys.path`` and one ``sys.modules``. User's code may be called by other such."""
 
 
 @contextmanager
-def user_function(reference: str, folder: Path) -> Iterator[Callable[..., Any]]:
+def load_custom_function(reference: str, folder: Path) -> Iterator[Callable[..., Any]]:
     """Give the function ``module:function`` of the recipe's ``folder``, to be called in the block.
 
     Raises UserError for a module or function that does not exist, and, with the user's own file
     and line, for whatever the module raises when it is imported or the function when it is called.
     """
-    with user_functions(folder) as function:
+    with load_custom_functions(folder) as function:
         yield function(reference)
 
 
 @contextmanager
-def user_functions(folder: Path) -> Iterator[Callable[[str], Callable[..., Any]]]:
+def load_custom_functions(folder: Path) -> Iterator[Callable[[str], Callable[..., Any]]]:
     """Give what imports functions of the recipe's ``folder``; in the block they find each other.
 
-    It raises as :func:`user_function` does.
+    It raises as :func:`load_custom_function` does.
     """
 
-    def named(reference: str) -> Callable[..., Any]:
-        function = imported(reference, folder)
-        return lambda *given: guarded(lambda: function(*given), reference, folder)
+    def load(reference: str) -> Callable[..., Any]:
+        function = import_function(reference, folder)
+        return lambda *given: run_custom_code(lambda: function(*given), reference, folder)
 
-    with ONE_AT_A_TIME, importing_from(folder):
-        yield named
+    with IMPORT_LOCK, prepend_import_path(folder):
+        yield load
 
 
 @contextmanager
-def importing_from(folder: Path) -> Iterator[None]:
+def prepend_import_path(folder: Path) -> Iterator[None]:
     """Let ``folder`` come first when modules are looked up; forget its modules afterwards."""
     root = str(folder.resolve())
     path, byte_code = list(sys.path), (sys.dont_write_bytecode, sys.pycache_prefix)
@@ -69,29 +69,29 @@ def importing_from(folder: Path) -> Iterator[None]:
         sys.path[:] = path
         sys.dont_write_bytecode, sys.pycache_prefix = byte_code
         for name, module in list(sys.modules.items()):
-            if name not in before and lies_in(module, root):
+            if name not in before and is_module_in(module, root):
                 del sys.modules[name]
 
 
-def lies_in(module: ModuleType, root: str) -> bool:
+def is_module_in(module: ModuleType, root: str) -> bool:
     # What a module states itself: some of torch's answer to every name with an object.
     stated = getattr(module, "__dict__", {})
     places = [stated.get("__file__"), *(stated.get("__path__") or ())]
-    return any(p and is_own(p, root) for p in places)
+    return any(p and is_recipe_file(p, root) for p in places)
 
 
-def is_own(path: str, root: str) -> bool:
+def is_recipe_file(path: str, root: str) -> bool:
     """Tell a file of the recipe's folder from one of a virtual environment inside it."""
     real, environment = Path(path).resolve(), Path(sys.prefix).resolve()
     inside_environment = environment.is_relative_to(root) and real.is_relative_to(environment)
     return real.is_relative_to(root) and not inside_environment
 
 
-def imported(reference: str, folder: Path) -> Callable[..., Any]:
+def import_function(reference: str, folder: Path) -> Callable[..., Any]:
     """Import the module afresh and return its function."""
     module_name, _, function_name = reference.partition(":")
     refuse_taken_name(module_name, folder)
-    module = guarded(lambda: importlib.import_module(module_name), reference, folder)
+    module = run_custom_code(lambda: importlib.import_module(module_name), reference, folder)
     function = getattr(module, function_name, None)
     if not callable(function):
         functions = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
@@ -105,40 +105,42 @@ def refuse_taken_name(module: str, folder: Path) -> None:
     name = module.partition(".")[0]
     file = next((p for p in (folder / f"{name}.py", folder / name) if p.exists()), None)
     loaded = sys.modules.get(name)
-    if file and loaded and not lies_in(loaded, str(folder.resolve())):
+    if file and loaded and not is_module_in(loaded, str(folder.resolve())):
         raise UserError(f"{file}: a module named '{name}' is loaded already; rename the file")
 
 
-def guarded(action: Any, reference: str, folder: Path) -> Any:
+def run_custom_code(action: Any, reference: str, folder: Path) -> Any:
     """Run the user's code; say what it raises, and where, as a user error."""
     try:
         return action()
     except (Exception, SystemExit) as error:
-        raise UserError(explained(error, reference, folder)) from None
+        raise UserError(explain_error(error, reference, folder)) from None
 
 
-def explained(error: BaseException, reference: str, folder: Path) -> str:
+def explain_error(error: BaseException, reference: str, folder: Path) -> str:
     """Return ``file:line: Kind: what it says`` of the last line of the user's that was reached."""
     module = reference.partition(":")[0]
     if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
         return (
-            f"{reference}: no module '{error.name}': neither in {shown_folder(folder)}, the "
+            f"{reference}: no module '{error.name}': neither in {format_folder(folder)}, the "
             "recipe's folder, nor installed"
         )
     what = f"{type(error).__name__}: {first_line(error)}"
     root = str(folder.resolve())
     if isinstance(error, SyntaxError) and error.filename:
-        return f"{shown(error.filename, root, folder)}:{error.lineno}: {error.msg} ({reference})"
+        return (
+            f"{format_path(error.filename, root, folder)}:{error.lineno}: {error.msg} ({reference})"
+        )
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if f.filename.startswith(root + os.sep)]
     others = [f for f in frames if f.filename != __file__ and not f.filename.startswith("<frozen")]
     if not own + others:
-        return f"{place_of(reference, folder)}: {what} ({reference})"
+        return f"{locate_definition(reference, folder)}: {what} ({reference})"
     place = (own or others)[-1]
-    return f"{shown(place.filename, root, folder)}:{place.lineno}: {what} ({reference})"
+    return f"{format_path(place.filename, root, folder)}:{place.lineno}: {what} ({reference})"
 
 
-def place_of(reference: str, folder: Path) -> str:
+def locate_definition(reference: str, folder: Path) -> str:
     """Return ``file:line:column`` of a function's definition, or its file where it has none."""
     module, _, function = reference.partition(":")
     file = folder / Path(*module.split(".")).with_suffix(".py")
@@ -148,19 +150,19 @@ def place_of(reference: str, folder: Path) -> str:
     return f"{file}:{found[-1].lineno}:{found[-1].col_offset + 1}" if found else str(file)
 
 
-def function_place(function: Any, reference: str, folder: Path) -> str:
+def locate_function(function: Any, reference: str, folder: Path) -> str:
     """Return ``file:line`` of any function of the user's."""
     code = getattr(function, "__code__", None)
     if code is None:  # a class, a partial
-        return place_of(reference, folder)
-    return f"{shown(code.co_filename, str(folder.resolve()), folder)}:{code.co_firstlineno}"
+        return locate_definition(reference, folder)
+    return f"{format_path(code.co_filename, str(folder.resolve()), folder)}:{code.co_firstlineno}"
 
 
-def shown(filename: str, root: str, folder: Path) -> str:
+def format_path(filename: str, root: str, folder: Path) -> str:
     """Return a file of the recipe's folder as the user would name it."""
     path = Path(filename)
     return str(folder / path.relative_to(root)) if path.is_relative_to(root) else filename
 
 
-def shown_folder(folder: Path) -> str:
+def format_folder(folder: Path) -> str:
     return "this folder" if folder == Path() else str(folder)

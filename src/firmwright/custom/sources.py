@@ -29,7 +29,7 @@ def source_files(module: str, folder: Path) -> list[Path]:
         for owner, path in files_of(name, folder):
             if path not in found:
                 found[path] = None
-                waiting += imported_names(path, owner)
+                waiting += list_imports(path, owner)
     return sorted(found)
 
 
@@ -51,7 +51,7 @@ def files_of(module: str, folder: Path) -> Iterator[tuple[str, Path]]:
         place = place / part
 
 
-def imported_names(path: Path, owner: str) -> Iterator[str]:
+def list_imports(path: Path, owner: str) -> Iterator[str]:
     """Yield the full names that a source file imports; ``from a import b`` may mean ``a.b``."""
     try:
         tree = ast.parse(path.read_bytes())

@@ -33,20 +33,20 @@ def fetch_model(url: str, sha256: str) -> bytes:
     by its content, not by its name. Raises UserError when the download fails or its digest is
     another.
     """
-    data = from_mirror(Path(urlsplit(url).path).name, sha256)
+    data = find_in_mirror(Path(urlsplit(url).path).name, sha256)
     return download(url, sha256, "the model") if data is None else data
 
 
-def from_mirror(likely_name: str, sha256: str) -> bytes | None:
+def find_in_mirror(likely_name: str, sha256: str) -> bytes | None:
     """Return the file of that digest from the first mirror folder that has it."""
-    for candidate in mirrored_files(likely_name):
+    for candidate in list_mirror_files(likely_name):
         data = candidate.read_bytes()
         if hashlib.sha256(data).hexdigest() == sha256:
             return data
     return None
 
 
-def mirrored_files(likely_name: str) -> Iterator[Path]:
+def list_mirror_files(likely_name: str) -> Iterator[Path]:
     """Yield every file of the mirror folders, those of the expected name first."""
     for folder in filter(None, os.environ.get(MIRROR_VARIABLE, "").split(os.pathsep)):
         root = Path(folder)
@@ -92,7 +92,7 @@ def fetched_file(file: DataFile, cache: Path) -> Path:
     kept = cache / "data" / file.sha256
     if kept.is_file() and hashlib.sha256(kept.read_bytes()).hexdigest() == file.sha256:
         return kept
-    data = from_mirror(file.shown, file.sha256)
+    data = find_in_mirror(file.shown, file.sha256)
     if data is None and file.url is None:
         raise UserError(
             f"{file.shown}: no folder in {MIRROR_VARIABLE} holds the file with sha256 "

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from firmwright.custom.code import user_function
+from firmwright.custom.code import load_custom_function
 from firmwright.data.arrays import Array, checked, load_npy, load_npz, load_raw
 from firmwright.data.fetch import fetched_file
 from firmwright.data.pictures import read_picture
@@ -168,7 +168,7 @@ def read_file(path: Path, label: str, tensor: Tensor, source: Source) -> Array:
 
 def call_function(reference: str, folder: Path) -> Array:
     """Call ``module:function``; UserError where that fails, or gives something else than data."""
-    with user_function(reference, folder) as function:
+    with load_custom_function(reference, folder) as function:
         result = function()
     if not isinstance(result, np.ndarray):
         raise UserError(f"{reference}: returned {type(result).__name__}, not a numpy array")

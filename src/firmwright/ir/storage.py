@@ -12,21 +12,21 @@ from firmwright.ir.tensors import Storage
 Array = npt.NDArray[Any]
 
 
-def stored(array: Array, storage: Storage | None) -> Array:
+def to_storage(array: Array, storage: Storage | None) -> Array:
     """Return a tensor's bytes as they lie in memory, of the storage's shape; padding is 0."""
     if storage is None:
         return array
     widths = [(0, after - before) for before, after in zip(array.shape, storage.shape, strict=True)]
-    return with_reversed_words(np.pad(array, widths), storage.word)
+    return swap_bytes(np.pad(array, widths), storage.word)
 
 
-def restored(array: Array, storage: Storage | None, shape: tuple[int, ...]) -> Array:
+def from_storage(array: Array, storage: Storage | None, shape: tuple[int, ...]) -> Array:
     """Return the tensor of this shape whose bytes lie in ``array``, whatever its padding holds."""
     if storage is None:
         return array.reshape(shape)
-    padded = with_reversed_words(array.reshape(storage.shape), storage.word)
+    padded = swap_bytes(array.reshape(storage.shape), storage.word)
     return np.ascontiguousarray(padded[tuple(slice(length) for length in shape)])
 
 
-def with_reversed_words(array: Array, word: int) -> Array:
+def swap_bytes(array: Array, word: int) -> Array:
     return array.reshape(-1, word)[:, ::-1].reshape(array.shape)

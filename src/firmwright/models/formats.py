@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ReferenceOutputs:
     """What a reference runtime, named with its version, answers: outputs by sample."""
 
     reference: str
@@ -34,7 +34,7 @@ class Importer(Protocol):
 
     def run_reference(
         self, data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]]
-    ) -> Verdict:
+    ) -> ReferenceOutputs:
         """Evaluate the model on each sample with the format's own reference runtime.
 
         Raises UserError where that refuses the model.
@@ -77,20 +77,22 @@ FORMATS = {
     )
 }
 
-EXPORT = "save it as a program, torch.export.save(torch.export.export(model, inputs), 'model.pt2')"
-STABLEHLO = (
+EXPORT_HINT = (
+    "save it as a program, torch.export.save(torch.export.export(model, inputs), 'model.pt2')"
+)
+STABLEHLO_HINT = (
     "StableHLO is not read: that takes the MLIR bindings of jaxlib, 600 MB; write the model as "
     "ONNX, TFLite or .pt2, or import it in Python and give `model: {python: 'module:function'}`"
 )
-CONVERT = "convert it to TFLite (tf.lite.TFLiteConverter) or ONNX"
-OTHER_SUFFIXES = {
-    ".pt": f"a .pt file holds weights or TorchScript, not an exported program; {EXPORT}",
-    ".pth": f"a .pth file holds weights or TorchScript, not an exported program; {EXPORT}",
-    ".mlir": STABLEHLO,
-    ".stablehlo": STABLEHLO,
-    ".h5": f"a Keras model is not read; {CONVERT}",
-    ".keras": f"a Keras model is not read; {CONVERT}",
-    ".pb": f"a TensorFlow graph is not read; {CONVERT}",
+CONVERT_HINT = "convert it to TFLite (tf.lite.TFLiteConverter) or ONNX"
+UNSUPPORTED_SUFFIXES = {
+    ".pt": f"a .pt file holds weights or TorchScript, not an exported program; {EXPORT_HINT}",
+    ".pth": f"a .pth file holds weights or TorchScript, not an exported program; {EXPORT_HINT}",
+    ".mlir": STABLEHLO_HINT,
+    ".stablehlo": STABLEHLO_HINT,
+    ".h5": f"a Keras model is not read; {CONVERT_HINT}",
+    ".keras": f"a Keras model is not read; {CONVERT_HINT}",
+    ".pb": f"a TensorFlow graph is not read; {CONVERT_HINT}",
 }
 """What to do with the files of formats that are not read, by suffix."""
 

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Step:
+class GraphNode:
     """One operator as a message names it, and the tensors it reads and writes."""
 
-    shown_as: str
+    label: str
     reads: tuple[Hashable, ...]
     writes: tuple[Hashable, ...]
 
 
 def order_problems(
     known: Iterable[Hashable],
-    steps: Sequence[Step],
+    steps: Sequence[GraphNode],
     outputs: Sequence[Hashable],
     shown: Mapping[Hashable, str] | None = None,
 ) -> list[str]:
@@ -35,22 +35,22 @@ def order_problems(
         for tensor in step.writes:
             label = labels.get(tensor, tensor)
             if tensor in given:
-                problems.append(f"{step.shown_as} writes '{label}', an input or constant")
+                problems.append(f"{step.label} writes '{label}', an input or constant")
             elif tensor in writers:
                 problems.append(
-                    f"'{label}' is written twice: by {writers[tensor]} and by {step.shown_as}"
+                    f"'{label}' is written twice: by {writers[tensor]} and by {step.label}"
                 )
             else:
-                writers[tensor] = step.shown_as
-    for step, tensor in too_early(given, steps):
+                writers[tensor] = step.label
+    for step, tensor in find_early_reads(given, steps):
         label = labels.get(tensor, tensor)
         if tensor not in writers:
-            problems.append(f"{step.shown_as} reads '{label}', which nothing writes")
-        elif in_cycle(steps, step, tensor):
-            problems.append(f"{step.shown_as} reads '{label}', which is computed from its result")
+            problems.append(f"{step.label} reads '{label}', which nothing writes")
+        elif is_in_cycle(steps, step, tensor):
+            problems.append(f"{step.label} reads '{label}', which is computed from its result")
         else:
             problems.append(
-                f"{step.shown_as} reads '{label}' before {writers[tensor]} writes it: the "
+                f"{step.label} reads '{label}' before {writers[tensor]} writes it: the "
                 "operators are not in an order in which they can run"
             )
     for tensor in outputs:
@@ -59,7 +59,9 @@ def order_problems(
     return problems
 
 
-def too_early(given: set[Hashable], steps: Sequence[Step]) -> Iterator[tuple[Step, Hashable]]:
+def find_early_reads(
+    given: set[Hashable], steps: Sequence[GraphNode]
+) -> Iterator[tuple[GraphNode, Hashable]]:
     """Yield every reading of a tensor that no earlier step has written."""
     written = set(given)
     for step in steps:
@@ -69,7 +71,7 @@ def too_early(given: set[Hashable], steps: Sequence[Step]) -> Iterator[tuple[Ste
         written.update(step.writes)
 
 
-def in_cycle(steps: Sequence[Step], reader: Step, tensor: Hashable) -> bool:
+def is_in_cycle(steps: Sequence[GraphNode], reader: GraphNode, tensor: Hashable) -> bool:
     """Tell whether ``tensor`` depends on what the reader writes."""
     makers = {result: step for step in steps for result in step.writes}
     pending, seen = [tensor], set()
@@ -83,6 +85,6 @@ def in_cycle(steps: Sequence[Step], reader: Step, tensor: Hashable) -> bool:
     return False
 
 
-def repeated(names: Iterable[Hashable]) -> list[Hashable]:
+def find_duplicates(names: Iterable[Hashable]) -> list[Hashable]:
     """Return what occurs more than once, in the order of first occurrence."""
     return [name for name, count in Counter(names).items() if count > 1]

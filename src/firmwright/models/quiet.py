@@ -14,7 +14,7 @@ from firmwright.errors import UserError, first_line
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def suppress_output() -> Iterator[None]:
     """Drop what is written to the process's stdout and stderr meanwhile, also from C++."""
     sys.stdout.flush()
     sys.stderr.flush()
@@ -33,9 +33,9 @@ def quiet() -> Iterator[None]:
         os.close(sink)
 
 
-def imported(name: str, convert: Callable[[], tvm.IRModule]) -> tvm.IRModule:
+def run_importer(name: str, convert: Callable[[], tvm.IRModule]) -> tvm.IRModule:
     """Return what an importer makes of the model ``name``; UserError with its reason otherwise."""
-    with quiet(), warnings.catch_warnings():
+    with suppress_output(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             return convert()

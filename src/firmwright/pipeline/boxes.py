@@ -13,13 +13,13 @@ from .run_samples import columns
 if TYPE_CHECKING:
     from firmwright.data.samples import Column, Sample
     from firmwright.ir.tensors import ModelInterface
-    from firmwright.models.formats import Verdict
+    from firmwright.models.formats import ReferenceOutputs
     from firmwright.postprocess.boxes import Box
 
 
 def float_verdict(
     job: Job, quantised: ModelInterface, samples: Sequence[Sample]
-) -> tuple[ModelInterface, Verdict]:
+) -> tuple[ModelInterface, ReferenceOutputs]:
     """Return the network before its quantisation, and what it makes of the run's samples.
 
     It sees the recipe's data as real numbers, and random integers by their input's scale.
@@ -54,7 +54,7 @@ def judge_boxes(
     found: list[list[Box]],
     samples: Sequence[Sample],
     interface: ModelInterface,
-    verdict: Verdict,
+    verdict: ReferenceOutputs,
 ) -> None:
     """Compare the firmware's boxes with those of a reference's outputs; write and draw them.
 

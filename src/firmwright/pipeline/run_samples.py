@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from firmwright.data.samples import Column, Sample
     from firmwright.ir.tensors import BatchLayout, ModelInterface
-    from firmwright.models.formats import Verdict
+    from firmwright.models.formats import ReferenceOutputs
 
 
 def given_samples(job: Job) -> Inputs | None:
@@ -63,7 +63,9 @@ def samples(job: Job, single: ModelInterface, count: int) -> tuple[dict[str, Col
     return data, random_samples(single.inputs, count, job.recipe.run.seed)
 
 
-def judged_by_reference(job: Job, interface: ModelInterface, alone: Sequence[Sample]) -> Verdict:
+def judged_by_reference(
+    job: Job, interface: ModelInterface, alone: Sequence[Sample]
+) -> ReferenceOutputs:
     """Return what the model's own reference runtime makes of samples."""
     from firmwright.models import FORMATS
 

@@ -17,7 +17,7 @@ from firmwright.documents.document import Document, check_document, read_bytes
 from firmwright.documents.schema_check import Finding, findings, quoted
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import Diagnostic, DiagnosticError, did_you_mean
-from firmwright.models.formats import FORMATS, OTHER_SUFFIXES
+from firmwright.models.formats import FORMATS, UNSUPPORTED_SUFFIXES
 from firmwright.recipe.cache import cache_key, read_cached, write_cached
 from firmwright.recipe.catalogue import Catalogue, name_findings
 from firmwright.recipe.devices import own_devices
@@ -261,8 +261,8 @@ def _unknown_format(model: Any) -> Iterator[Finding]:
     file = source["path"] or source["url"]
     if isinstance(file, str) and source["format"] is None:
         suffix = _suffix(file)
-        if suffix in OTHER_SUFFIXES:
-            yield Finding(("model",), OTHER_SUFFIXES[suffix])
+        if suffix in UNSUPPORTED_SUFFIXES:
+            yield Finding(("model",), UNSUPPORTED_SUFFIXES[suffix])
             return
         suffixes = ", ".join(sorted(_FORMATS))
         message = f"no format can be told from the suffix {quoted(suffix)}; expected {suffixes}"

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from firmwright.custom.code import (
-    ONE_AT_A_TIME,
-    explained,
-    guarded,
-    imported,
-    importing_from,
-    place_of,
+    IMPORT_LOCK,
+    explain_error,
+    import_function,
+    locate_definition,
+    prepend_import_path,
+    run_custom_code,
 )
 from firmwright.errors import UserError
 from firmwright.targets import Context, Target
@@ -63,16 +63,16 @@ class OwnTarget:
         return found
 
     def _call(self, method: Callable[..., Any], kinds: tuple[type, ...], *given: Any) -> Any:
-        with ONE_AT_A_TIME, importing_from(self._folder):
+        with IMPORT_LOCK, prepend_import_path(self._folder):
             try:
                 result = method(*given)
             except UserError:
                 raise  # what the device itself, or one behind it, says to the user
             except (Exception, SystemExit) as error:
-                raise UserError(explained(error, self._reference, self._folder)) from None
+                raise UserError(explain_error(error, self._reference, self._folder)) from None
         if not isinstance(result, kinds):
             raise UserError(
-                f"{place_of(self._reference, self._folder)}: {method.__name__} returned a "
+                f"{locate_definition(self._reference, self._folder)}: {method.__name__} returned a "
                 f"{type(result).__name__}; expected a {kinds[0].__name__} ({self._reference})"
             )
         return result
@@ -84,11 +84,11 @@ def load_own_target(name: str, reference: str, folder: Path) -> OwnTarget:
     Raises UserError, with the user's file and line, for what cannot be imported or called, for
     something that is no target, and for one that has another name.
     """
-    with ONE_AT_A_TIME, importing_from(folder):
-        make = imported(reference, folder)
-        target = guarded(make, reference, folder)
+    with IMPORT_LOCK, prepend_import_path(folder):
+        make = import_function(reference, folder)
+        target = run_custom_code(make, reference, folder)
         missing = [member for member in MEMBERS if not hasattr(target, member)]
-        place = place_of(reference, folder)
+        place = locate_definition(reference, folder)
     if missing:
         raise UserError(
             f"{place}: {reference} makes a {type(target).__name__}, which is no device: it has no "

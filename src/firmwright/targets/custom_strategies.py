@@ -11,7 +11,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from firmwright.custom.code import function_place, guarded, user_functions
+from firmwright.custom.code import load_custom_functions, locate_function, run_custom_code
 from firmwright.documents.document import diagnostic_in
 from firmwright.errors import DiagnosticError, UserError, did_you_mean
 from firmwright.lowering.strategies import Compute, Condition, LoopSchedule, Strategy, always
@@ -75,7 +75,7 @@ class Extension:
         def call(*given: Any) -> Any:
             folder = self._recipe.parent
             try:
-                return guarded(lambda: function(*given), self._reference, folder)
+                return run_custom_code(lambda: function(*given), self._reference, folder)
             except UserError as error:
                 raise self.mistake(str(error)) from None
 
@@ -89,7 +89,7 @@ class Extension:
             result = told(builder, operator)
             problem = problem_of(result, builder, operator)
             if problem:
-                place = function_place(compute, self._reference, self._recipe.parent)
+                place = locate_function(compute, self._reference, self._recipe.parent)
                 raise self.mistake(f"{place}: {problem} ({self._reference})")
             return result
 
@@ -128,7 +128,7 @@ def extended(
     mix: Sequence[Device], references: Sequence[str], recipe: Path
 ) -> Iterator[tuple[Device, ...]]:
     """Give the devices of a recipe's mix, each with the user's strategies for it, in the block."""
-    with user_functions(recipe.parent) as function:
+    with load_custom_functions(recipe.parent) as function:
         extensions = []
         for index, reference in enumerate(references):
             extension = Extension(recipe, index, reference, [d.name for d in mix])

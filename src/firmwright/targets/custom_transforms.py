@@ -8,7 +8,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from firmwright.custom.code import place_of, user_function
+from firmwright.custom.code import load_custom_function, locate_definition
 from firmwright.errors import UserError, first_line
 from firmwright.ir.relax import tidied
 from firmwright.models.relax.importer import check_calls, check_functions
@@ -21,12 +21,12 @@ def apply_user_transform(reference: str, folder: Path, module: tvm.IRModule) -> 
     judged with everything else, by the run. Raises UserError, with the user's file and line, for
     what the function raises and for a result that does not fit.
     """
-    with user_function(reference, folder) as transform:
+    with load_custom_function(reference, folder) as transform:
         result = transform(module)
         problem = problem_of(result, module["main"])
         if problem:
-            raise UserError(f"{place_of(reference, folder)}: {problem} ({reference})")
-        returned = f"{place_of(reference, folder)}: {reference} returned"
+            raise UserError(f"{locate_definition(reference, folder)}: {problem} ({reference})")
+        returned = f"{locate_definition(reference, folder)}: {reference} returned"
         check_functions(result, returned)
         check_calls(result, returned)
     result = relax.transform.ConvertToDataflow(min_size=1)(relax.transform.Normalize()(result))

@@ -19,7 +19,7 @@ from firmwright.ir.relax import (
 
 
 def split_to_slices(module: tvm.IRModule) -> tvm.IRModule:
-    """Replace ``relax.split`` by one ``relax.strided_slice`` for each part."""
+    """Replace ``relax.split`` by one ``relax.convert_strided_slice`` for each part."""
 
     def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
         if operator_name(call) != "relax.split":

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from firmwright.errors import UserError
-from firmwright.ir.storage import restored, stored
+from firmwright.ir.storage import from_storage, to_storage
 from firmwright.ir.tensors import Tensor
 from firmwright.postprocess.boxes import Box
 from firmwright.verify.samples import Sample
@@ -21,7 +21,7 @@ def encode_samples(inputs: Sequence[Tensor], samples: Sequence[Sample]) -> bytes
     parts = [len(samples).to_bytes(4, "little")]
     for sample in samples:
         for tensor in inputs:
-            array = stored(sample[tensor.name], tensor.storage)
+            array = to_storage(sample[tensor.name], tensor.storage)
             parts.append(array.astype(array.dtype.newbyteorder("<")).tobytes())
     return b"".join(parts)
 
@@ -46,7 +46,7 @@ def decode_outputs(
         if len(data) != tensor.bytes:
             raise UserError(f"output '{tensor.name}': {len(data)} bytes came, not {tensor.bytes}")
         kind = np.dtype(tensor.dtype).newbyteorder("<")
-        found[sample, index] = restored(np.frombuffer(data, kind), tensor.storage, tensor.shape)
+        found[sample, index] = from_storage(np.frombuffer(data, kind), tensor.storage, tensor.shape)
     missing = [(s, i) for s in range(samples) for i in range(len(outputs)) if (s, i) not in found]
     if missing:
         sample, index = missing[0]

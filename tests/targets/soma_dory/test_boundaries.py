@@ -15,7 +15,7 @@ from tvm import relax
 from firmwright.builder import Graph
 from firmwright.errors import UserError
 from firmwright.ir.regions import Partition, Region
-from firmwright.ir.storage import stored
+from firmwright.ir.storage import to_storage
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.models.relax.importer import import_model, run_reference
 from firmwright.partition.layouts import Insertion, in_device_layout, stored_interface
@@ -213,7 +213,7 @@ def test_without_transforms_the_network_reads_and_writes_the_devices_layout(make
     image = np.random.default_rng(1).integers(-128, 128, tensor.shape).astype("int8")
     assert TRANSFORM not in {r.anchor for r in partition.regions}
     assert tensor.bytes == to_device(image).size
-    (found,) = execute(module, partition, [stored(image, tensor.storage)])
+    (found,) = execute(module, partition, [to_storage(image, tensor.storage)])
     ((expected,),) = run_reference(data, [{tensor.name: image}]).outputs
     assert interface.outputs[0].bytes == found.size
     assert np.array_equal(from_device(found, expected.shape), expected)

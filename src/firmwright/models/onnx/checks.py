@@ -18,14 +18,14 @@ import onnx
 
 from firmwright.errors import UserError, first_line
 from firmwright.ir.tensors import LARGEST_TENSOR
-from firmwright.models.graph_order import Step, order_problems, repeated
+from firmwright.models.graph_order import GraphNode, find_duplicates, order_problems
 from firmwright.models.onnx.node_checks import RULES as KNOWN_RULES
-from firmwright.models.onnx.node_checks import known_node
+from firmwright.models.onnx.node_checks import make_known_node
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
 
-SHOWN = 20
+MAX_PROBLEMS = 20
 """Problems in one message."""
 
 
@@ -41,8 +41,8 @@ def check_model(model: onnx.ModelProto, name: str) -> None:
 
 def refuse(name: str, what: str, problems: Iterable[str]) -> None:
     found = list(dict.fromkeys(problems))
-    if len(found) > SHOWN:
-        found = [*found[:SHOWN], f"and {len(found) - SHOWN} more"]
+    if len(found) > MAX_PROBLEMS:
+        found = [*found[:MAX_PROBLEMS], f"and {len(found) - MAX_PROBLEMS} more"]
     if found:
         raise UserError("\n".join([f"{name}: {what}:", *(f"  {p}" for p in found)]))
 
@@ -57,18 +57,20 @@ def structure_problems(model: onnx.ModelProto) -> Iterator[str]:
     if not graph.output:
         yield "the graph has no outputs: there is nothing to compute"
     for names, what in ((graph.input, "inputs"), (graph.initializer, "initializers")):
-        for label in repeated(v.name for v in names):
+        for label in find_duplicates(v.name for v in names):
             yield f"two {what} are named '{label}'"
     stated = (a.t for n in graph.node for a in n.attribute if a.HasField("t"))
     for tensor in (*graph.initializer, *stated):
         yield from tensor_problems(tensor)
     known = ["", *(v.name for v in graph.input), *(t.name for t in graph.initializer)]
     known += [t.values.name for t in graph.sparse_initializer]
-    steps = [Step(shown(n), tuple(n.input), tuple(o for o in n.output if o)) for n in graph.node]
+    steps = [
+        GraphNode(describe(n), tuple(n.input), tuple(o for o in n.output if o)) for n in graph.node
+    ]
     yield from order_problems(known, steps, [v.name for v in graph.output])
 
 
-def shown(node: onnx.NodeProto) -> str:
+def describe(node: onnx.NodeProto) -> str:
     name = node.name or next((o for o in node.output if o), "")
     return f"{node.op_type} (node '{name}')"
 
@@ -92,26 +94,26 @@ def value_problems(model: onnx.ModelProto) -> Iterator[str]:
     for node in model.graph.node:
         for rule in NODE_RULES:
             if found := rule(node):
-                yield f"{shown(node)}: {rule.__doc__}; found {found}"
-    values = inferred_values(model)
+                yield f"{describe(node)}: {rule.__doc__}; found {found}"
+    values = infer_static_shapes(model)
     shapes = {label: shape for label, (shape, _) in values.items()}
     constants = {t.name: t for t in model.graph.initializer}
     for node in model.graph.node:
-        known = known_node(node, shapes, constants)
+        known = make_known_node(node, shapes, constants)
         for known_rule in KNOWN_RULES:
             if found := known_rule(known):
-                yield f"{shown(node)}: {known_rule.__doc__}; found {found}"
+                yield f"{describe(node)}: {known_rule.__doc__}; found {found}"
         if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
-            grid = grid_of(node, constants, shapes)
-            for grid_rule in GRID_RULES:
+            grid = make_qdq_node(node, constants, shapes)
+            for grid_rule in QDQ_RULES:
                 if found := grid_rule(grid):
-                    yield f"{shown(node)}: {grid_rule.__doc__}; found {found}"
+                    yield f"{describe(node)}: {grid_rule.__doc__}; found {found}"
     for label, (shape, size) in values.items():
         if prod(shape) * size > LARGEST_TENSOR:
             yield f"'{label}': a tensor is smaller than 2 GiB; found {list(shape)}"
 
 
-def inferred_values(model: onnx.ModelProto) -> dict[str, tuple[Shape, int]]:
+def infer_static_shapes(model: onnx.ModelProto) -> dict[str, tuple[Shape, int]]:
     """Return every static shape that ONNX can tell, with the bytes of an element.
 
     A graph that ONNX cannot follow gives fewer. Nothing is allocated: it would be if ONNX were
@@ -137,55 +139,55 @@ def element_bytes(kind: int) -> int:
         return 1
 
 
-def attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
+def get_attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
     found = next((a for a in node.attribute if a.name == name), None)
     return default if found is None else onnx.helper.get_attribute_value(found)
 
 
-def lengths_are_positive(node: onnx.NodeProto) -> str | None:
+def find_bad_length(node: onnx.NodeProto) -> str | None:
     """kernel_shape, strides and dilations are 1 or more"""
     for name in ("kernel_shape", "strides", "dilations"):
-        lengths = attribute(node, name, [])
+        lengths = get_attribute(node, name, [])
         if any(d < 1 for d in lengths):
             return f"{name} {list(lengths)}"
     return None
 
 
-def windows_fit_their_axes(node: onnx.NodeProto) -> str | None:
+def find_rank_mismatch(node: onnx.NodeProto) -> str | None:
     """kernel_shape, strides and dilations have one number an axis, pads two"""
-    counts = {n: len(attribute(node, n, [])) for n in ("kernel_shape", "strides", "dilations")}
-    counts["pads"] = (len(attribute(node, "pads", [])) + 1) // 2 if is_window(node) else 0
+    counts = {n: len(get_attribute(node, n, [])) for n in ("kernel_shape", "strides", "dilations")}
+    counts["pads"] = (len(get_attribute(node, "pads", [])) + 1) // 2 if has_window(node) else 0
     if len({c for c in counts.values() if c}) > 1:
-        return ", ".join(f"{n} {list(attribute(node, n, []))}" for n, c in counts.items() if c)
+        return ", ".join(f"{n} {list(get_attribute(node, n, []))}" for n, c in counts.items() if c)
     return None
 
 
-def pads_are_not_negative(node: onnx.NodeProto) -> str | None:
+def find_bad_pads(node: onnx.NodeProto) -> str | None:
     """a convolution's or pooling's pads are 0 or more, and less than 2^31"""
-    pads = attribute(node, "pads", []) if is_window(node) else []
+    pads = get_attribute(node, "pads", []) if has_window(node) else []
     return f"pads {list(pads)}" if any(not 0 <= p < 2**31 for p in pads) else None
 
 
-def group_is_positive(node: onnx.NodeProto) -> str | None:
+def find_bad_group(node: onnx.NodeProto) -> str | None:
     """group is 1 or more"""
-    group = attribute(node, "group", 1)
+    group = get_attribute(node, "group", 1)
     return f"group {group}" if isinstance(group, int) and group < 1 else None
 
 
-def is_window(node: onnx.NodeProto) -> bool:
+def has_window(node: onnx.NodeProto) -> bool:
     return "Conv" in node.op_type or node.op_type.endswith("Pool")
 
 
 NODE_RULES: tuple[Callable[[onnx.NodeProto], str | None], ...] = (
-    lengths_are_positive,
-    windows_fit_their_axes,
-    pads_are_not_negative,
-    group_is_positive,
+    find_bad_length,
+    find_rank_mismatch,
+    find_bad_pads,
+    find_bad_group,
 )
 
 
 @dataclass(frozen=True)
-class Grid:
+class QdqNode:
     """A QuantizeLinear or DequantizeLinear; what is computed at run time is None."""
 
     scale: Array | None
@@ -197,22 +199,22 @@ class Grid:
     blocked: bool
 
 
-def grid_of(
+def make_qdq_node(
     node: onnx.NodeProto, constants: dict[str, onnx.TensorProto], shapes: dict[str, Shape]
-) -> Grid:
+) -> QdqNode:
     inputs = [*node.input, "", ""][:3]
-    scale, zero_point = (constant_array(constants.get(i)) for i in inputs[1:])
-    return Grid(
+    scale, zero_point = (read_constant(constants.get(i)) for i in inputs[1:])
+    return QdqNode(
         scale=scale,
         zero_point=zero_point,
         data=constants.get(inputs[0]) if node.op_type == "DequantizeLinear" else None,
         shape=shapes.get(inputs[0]),
-        axis=attribute(node, "axis", 1),
-        blocked=attribute(node, "block_size", 0) != 0,
+        axis=get_attribute(node, "axis", 1),
+        blocked=get_attribute(node, "block_size", 0) != 0,
     )
 
 
-def constant_array(tensor: onnx.TensorProto | None) -> Array | None:
+def read_constant(tensor: onnx.TensorProto | None) -> Array | None:
     """Return a constant's values; data that does not fill the shape is left to the importer."""
     try:
         return None if tensor is None else np.asarray(onnx.numpy_helper.to_array(tensor))
@@ -220,7 +222,7 @@ def constant_array(tensor: onnx.TensorProto | None) -> Array | None:
         return None
 
 
-def scales_are_positive(grid: Grid) -> str | None:
+def find_bad_scale(grid: QdqNode) -> str | None:
     """a scale is a positive finite number"""
     if grid.scale is None or grid.scale.dtype.kind != "f":
         return None
@@ -228,14 +230,14 @@ def scales_are_positive(grid: Grid) -> str | None:
     return f"{wrong.flat[0]}" if wrong.size else None
 
 
-def zero_points_match_scales(grid: Grid) -> str | None:
+def find_zero_point_mismatch(grid: QdqNode) -> str | None:
     """there are as many zero points as scales"""
     if grid.scale is None or grid.zero_point is None or grid.scale.size == grid.zero_point.size:
         return None
     return f"{grid.zero_point.size} for {grid.scale.size}"
 
 
-def zero_point_has_the_type_of_the_data(grid: Grid) -> str | None:
+def find_bad_zero_point_type(grid: QdqNode) -> str | None:
     """a zero point has the type of the quantised data"""
     if grid.data is None or grid.zero_point is None:
         return None
@@ -243,14 +245,14 @@ def zero_point_has_the_type_of_the_data(grid: Grid) -> str | None:
     return None if grid.zero_point.dtype == dtype else f"{grid.zero_point.dtype} for {dtype}"
 
 
-def scales_have_one_axis(grid: Grid) -> str | None:
+def find_bad_scale_rank(grid: QdqNode) -> str | None:
     """a scale is one for the tensor, or one for each channel"""
     if grid.scale is None or grid.blocked or grid.scale.ndim < 2:
         return None
     return f"scales of shape {list(grid.scale.shape)}"
 
 
-def axis_exists(grid: Grid) -> str | None:
+def find_bad_axis(grid: QdqNode) -> str | None:
     """the axis of scales per channel is one of the data's"""
     if grid.scale is None or grid.shape is None or grid.scale.size == 1:
         return None
@@ -258,20 +260,20 @@ def axis_exists(grid: Grid) -> str | None:
     return None if -rank <= grid.axis < rank else f"axis {grid.axis} of {rank}"
 
 
-def one_scale_a_channel(grid: Grid) -> str | None:
+def find_channel_mismatch(grid: QdqNode) -> str | None:
     """scales per channel are as many as the channels"""
     if grid.scale is None or grid.shape is None or grid.scale.ndim != 1 or grid.scale.size == 1:
         return None
-    if grid.blocked or axis_exists(grid) or grid.scale.size == grid.shape[grid.axis]:
+    if grid.blocked or find_bad_axis(grid) or grid.scale.size == grid.shape[grid.axis]:
         return None
     return f"{grid.scale.size} for {grid.shape[grid.axis]} along axis {grid.axis}"
 
 
-GRID_RULES: tuple[Callable[[Grid], str | None], ...] = (
-    scales_are_positive,
-    zero_points_match_scales,
-    zero_point_has_the_type_of_the_data,
-    scales_have_one_axis,
-    axis_exists,
-    one_scale_a_channel,
+QDQ_RULES: tuple[Callable[[QdqNode], str | None], ...] = (
+    find_bad_scale,
+    find_zero_point_mismatch,
+    find_bad_zero_point_type,
+    find_bad_scale_rank,
+    find_bad_axis,
+    find_channel_mismatch,
 )

@@ -16,7 +16,7 @@ from tvm import relax, topi
 Converter = Callable[[relax.BlockBuilder, Sequence[relax.Expr], dict[str, Any]], relax.Expr]
 
 
-def bit_shift(
+def convert_bit_shift(
     _: relax.BlockBuilder, inputs: Sequence[relax.Expr], attributes: dict[str, Any]
 ) -> relax.Expr:
     """TVM's shifts are C's: undefined for counts outside the width and for signs shifted out.
@@ -39,7 +39,7 @@ def bit_shift(
     return relax.op.where(lost, relax.const(0, dtype), shifted)
 
 
-def cumulative(compute: Callable[..., Any]) -> Converter:
+def make_cumulative(compute: Callable[..., Any]) -> Converter:
     """TVM leaves ``cumsum`` to a runtime library, and has no converter for CumProd."""
 
     def convert(
@@ -57,7 +57,7 @@ def cumulative(compute: Callable[..., Any]) -> Converter:
     return convert
 
 
-def extreme(find: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Converter:
+def make_min_max(find: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Converter:
     """TVM stacks the inputs and reduces them, which hides that integers have the same order."""
 
     def convert(
@@ -70,9 +70,9 @@ def extreme(find: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Converter:
 
 
 CONVERTERS: dict[str, Converter] = {
-    "BitShift": bit_shift,
-    "CumProd": cumulative(topi.cumprod),
-    "CumSum": cumulative(topi.cumsum),
-    "Max": extreme(relax.op.maximum),
-    "Min": extreme(relax.op.minimum),
+    "BitShift": convert_bit_shift,
+    "CumProd": make_cumulative(topi.cumprod),
+    "CumSum": make_cumulative(topi.cumsum),
+    "Max": make_min_max(relax.op.maximum),
+    "Min": make_min_max(relax.op.minimum),
 }

@@ -42,27 +42,31 @@ def external_locations(path: Path) -> tuple[str, ...]:
     try:
         with path.open("rb") as stream:
             size = os.fstat(stream.fileno()).st_size
-            return tuple(sorted(set(locations(stream, size))))
+            return tuple(sorted(set(read_locations(stream, size))))
     except (OSError, NotProtobufError, UnicodeDecodeError):
         return ()
 
 
-def locations(stream: BufferedReader, size: int) -> Iterator[str]:
-    for graph in fields(stream, 0, size, GRAPH):
-        for tensor in fields(stream, *graph, INITIALIZER):
-            for entry in fields(stream, *tensor, EXTERNAL_DATA):
-                key = [text(stream, *place) for place in fields(stream, *entry, KEY)]
+def read_locations(stream: BufferedReader, size: int) -> Iterator[str]:
+    for graph in find_fields(stream, 0, size, GRAPH):
+        for tensor in find_fields(stream, *graph, INITIALIZER):
+            for entry in find_fields(stream, *tensor, EXTERNAL_DATA):
+                key = [read_text(stream, *place) for place in find_fields(stream, *entry, KEY)]
                 if key == ["location"]:
-                    yield from (text(stream, *place) for place in fields(stream, *entry, VALUE))
+                    yield from (
+                        read_text(stream, *place) for place in find_fields(stream, *entry, VALUE)
+                    )
 
 
-def fields(stream: BufferedReader, start: int, end: int, number: int) -> Iterator[tuple[int, int]]:
+def find_fields(
+    stream: BufferedReader, start: int, end: int, number: int
+) -> Iterator[tuple[int, int]]:
     """Yield begin and end of every field of that number between two places of the file."""
     while start < end:
         stream.seek(start)
-        tag = varint(stream)
+        tag = read_varint(stream)
         if tag & 7 == LENGTH:
-            length = varint(stream)
+            length = read_varint(stream)
             place = stream.tell()
             start = place + length
             if start > end:
@@ -70,7 +74,7 @@ def fields(stream: BufferedReader, start: int, end: int, number: int) -> Iterato
             if tag >> 3 == number:
                 yield place, start
         elif tag & 7 == VARINT:
-            varint(stream)
+            read_varint(stream)
             start = stream.tell()
         elif tag & 7 in (FIXED32, FIXED64):
             start = stream.tell() + (4 if tag & 7 == FIXED32 else 8)
@@ -78,7 +82,7 @@ def fields(stream: BufferedReader, start: int, end: int, number: int) -> Iterato
             raise NotProtobufError
 
 
-def varint(stream: BufferedReader) -> int:
+def read_varint(stream: BufferedReader) -> int:
     value = 0
     for shift in range(0, 64, 7):
         byte = stream.read(1)
@@ -90,7 +94,7 @@ def varint(stream: BufferedReader) -> int:
     raise NotProtobufError
 
 
-def text(stream: BufferedReader, start: int, end: int) -> str:
+def read_text(stream: BufferedReader, start: int, end: int) -> str:
     if end - start > LONGEST_LOCATION:
         raise NotProtobufError
     stream.seek(start)
@@ -103,7 +107,7 @@ def external_files(path: Path) -> list[Path]:
     return [file for file in found if file.is_file()]
 
 
-def embedded(data: bytes, path: Path, shown_as: str) -> bytes:
+def embed_external_data(data: bytes, path: Path, shown_as: str) -> bytes:
     """Return the model with the data of its external files in it.
 
     Raises UserError for a file that is missing, too short, or outside the model's folder.
@@ -117,7 +121,7 @@ def embedded(data: bytes, path: Path, shown_as: str) -> bytes:
     for tensor in model.graph.initializer:
         if tensor.data_location != onnx.TensorProto.EXTERNAL:
             continue
-        content = tensor_data(tensor, path.parent, f"{shown_as}: '{tensor.name}'")
+        content = read_tensor_data(tensor, path.parent, f"{shown_as}: '{tensor.name}'")
         total += len(content)
         if total > LARGEST_MODEL:
             raise UserError(f"{shown_as}: the model with its external data is larger than 2 GiB")
@@ -127,7 +131,7 @@ def embedded(data: bytes, path: Path, shown_as: str) -> bytes:
     return bytes(model.SerializeToString(deterministic=True))
 
 
-def tensor_data(tensor: onnx.TensorProto, folder: Path, what: str) -> bytes:
+def read_tensor_data(tensor: onnx.TensorProto, folder: Path, what: str) -> bytes:
     """Read one tensor's bytes from its file in the folder."""
     stated = {entry.key: entry.value for entry in tensor.external_data}
     location = stated.get("location", "")

@@ -16,14 +16,14 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from firmwright.errors import UserError, first_line
 from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface, Operator, Tensor
-from firmwright.models.formats import Verdict
+from firmwright.models.formats import ReferenceOutputs
 from firmwright.models.onnx.checks import check_model
 from firmwright.models.onnx.converters import CONVERTERS
 from firmwright.models.onnx.graph.rewrites import REWRITES
 from firmwright.models.onnx.graph.specialize import specialise
 from firmwright.models.onnx.operator_builder import OperatorBuilder
-from firmwright.models.onnx.results import check_results, dropout, refuse_node
-from firmwright.models.quiet import imported, variable_name
+from firmwright.models.onnx.results import check_results, convert_dropout, refuse_node
+from firmwright.models.quiet import run_importer, variable_name
 
 
 class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
@@ -37,7 +37,7 @@ class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
         self.bb = OperatorBuilder()
 
     def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
-        """Leave that to :func:`report_unsupported`, which names the nodes."""
+        """Leave that to :func:`check_operators`, which names the nodes."""
 
     def _convert_operator(
         self, op_name: str, inputs: Any, attrs: dict[str, Any], opset: int
@@ -46,7 +46,7 @@ class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
         try:
             refuse_node(op_name, inputs, attrs, opset)
             if op_name == "Dropout":
-                return dropout(inputs[0], attrs, opset)
+                return convert_dropout(inputs[0], attrs, opset)
             if op_name in CONVERTERS:
                 result = self.bb.normalize(CONVERTERS[op_name](self.bb, list(inputs), attrs))
             else:
@@ -69,16 +69,16 @@ class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
 def import_model(
     data: bytes, name: str, shapes: Mapping[str, tuple[int, ...]]
 ) -> tuple[tvm.IRModule, ModelInterface]:
-    """Import an ONNX file; see :class:`firmwright.models.formats.Importer`."""
+    """Import an ONNX file; see :class:`firmwright.models.formats.TorchImporter`."""
     model = parse(data, name)
     name_nodes(model.graph)
     unpack_initializers(model.graph)
-    inputs = graph_inputs(model.graph, name, shapes)
+    inputs = collect_inputs(model.graph, name, shapes)
     try:
         model = specialise(model, inputs, REWRITES)
     except UserError as error:
         raise UserError(f"{name}: {error}") from None
-    report_unsupported(model, name)
+    check_operators(model, name)
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
 
     def convert() -> tvm.IRModule:
@@ -88,12 +88,12 @@ def import_model(
                 model.graph, opset
             )
 
-    module = imported(name, convert)
+    module = run_importer(name, convert)
     interface = ModelInterface(
         format="onnx",
         sha256=hashlib.sha256(data).hexdigest(),
         inputs=inputs,
-        outputs=graph_outputs(module, model.graph, name),
+        outputs=collect_outputs(module, model.graph, name),
         operators=tuple(Operator(n.name, n.op_type, tuple(n.output)) for n in model.graph.node),
     )
     return module, interface
@@ -129,11 +129,13 @@ def unpack_initializers(graph: onnx.GraphProto) -> None:
             constant.CopyFrom(numpy_helper.from_array(array, constant.name))
 
 
-SHARED = frozenset("DequantizeLinear Gelu GridSample QuantizeLinear Range Trilu Unique".split())
+SHARED_OPERATORS = frozenset(
+    "DequantizeLinear Gelu GridSample QuantizeLinear Range Trilu Unique".split()
+)
 """Operators of ONNX that com.microsoft has too; its others have names of their own."""
 
 
-def report_unsupported(model: onnx.ModelProto, name: str) -> None:
+def check_operators(model: onnx.ModelProto, name: str) -> None:
     """Refuse, in one message, every node that TVM has no converter for."""
     known = {*onnx_frontend._get_convert_map(), *CONVERTERS, "Constant", "If"}
     lines = [
@@ -141,13 +143,17 @@ def report_unsupported(model: onnx.ModelProto, name: str) -> None:
         for n in model.graph.node
         if n.op_type not in known
         or n.domain not in ("", "ai.onnx", "com.microsoft")
-        or (n.domain == "com.microsoft" and onnx.defs.has(n.op_type) and n.op_type not in SHARED)
+        or (
+            n.domain == "com.microsoft"
+            and onnx.defs.has(n.op_type)
+            and n.op_type not in SHARED_OPERATORS
+        )
     ]
     if lines:
         raise UserError("\n".join([f"{name}: operators that cannot be compiled:", *lines]))
 
 
-def graph_inputs(
+def collect_inputs(
     graph: onnx.GraphProto, name: str, shapes: Mapping[str, tuple[int, ...]]
 ) -> tuple[Tensor, ...]:
     """Return the graph's inputs with static shapes, taking those of the recipe where given."""
@@ -169,7 +175,7 @@ def graph_inputs(
         shape = tuple(d for d in wanted if isinstance(d, int) and d > 0)
         if len(shape) < len(wanted):
             problems.append(f"  {value.name}: {declared}")
-        elif not fits(shape, declared):
+        elif not is_compatible(shape, declared):
             raise UserError(
                 f"{name}: inputs: {value.name}: shape {list(shape)} does not fit the "
                 f"model's {declared}"
@@ -190,7 +196,7 @@ def graph_inputs(
     return tuple(tensors)
 
 
-def fits(shape: Sequence[int | str], declared: Sequence[int | str]) -> bool:
+def is_compatible(shape: Sequence[int | str], declared: Sequence[int | str]) -> bool:
     return len(shape) == len(declared) and all(
         not isinstance(d, int) or d == s for s, d in zip(shape, declared, strict=True)
     )
@@ -206,7 +212,7 @@ def element_type(value: onnx.ValueInfoProto, name: str) -> str:
     return dtype
 
 
-def graph_outputs(module: tvm.IRModule, graph: onnx.GraphProto, name: str) -> tuple[Tensor, ...]:
+def collect_outputs(module: tvm.IRModule, graph: onnx.GraphProto, name: str) -> tuple[Tensor, ...]:
     """Take names from the graph and static shapes from what was imported."""
     for value in graph.output:
         kind = value.type.WhichOneof("value")
@@ -229,7 +235,9 @@ def graph_outputs(module: tvm.IRModule, graph: onnx.GraphProto, name: str) -> tu
     return tuple(outputs)
 
 
-def run_reference(data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]]) -> Verdict:
+def run_reference(
+    data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]]
+) -> ReferenceOutputs:
     """Evaluate with ONNX Runtime, or with ONNX's own evaluator where that refuses the model.
 
     Node by node: graph optimisations would change a QDQ graph's roundings. ONNX Runtime refuses
@@ -244,17 +252,19 @@ def run_reference(data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any
     try:
         session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception as refusal:  # its errors have no base class of their own
-        return evaluate_by_definition(data, inputs, refusal)
+        return run_onnx_evaluator(data, inputs, refusal)
     try:
         outputs = [cast("list[np.ndarray[Any, Any]]", session.run(None, dict(s))) for s in inputs]
     except Exception as refusal:
-        return evaluate_by_definition(data, inputs, refusal)
-    return Verdict(f"onnxruntime {onnxruntime.__version__} (graph optimisations off)", outputs)
+        return run_onnx_evaluator(data, inputs, refusal)
+    return ReferenceOutputs(
+        f"onnxruntime {onnxruntime.__version__} (graph optimisations off)", outputs
+    )
 
 
-def evaluate_by_definition(
+def run_onnx_evaluator(
     data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]], refusal: Exception
-) -> Verdict:
+) -> ReferenceOutputs:
     """Evaluate with the evaluator that comes with ONNX, which takes any type numpy takes."""
     from onnx.reference import ReferenceEvaluator
 
@@ -266,4 +276,4 @@ def evaluate_by_definition(
             f"no reference can evaluate the model: ONNX Runtime says {first_line(refusal)}; "
             f"ONNX's own evaluator says {first_line(error)}"
         ) from error
-    return Verdict(f"onnx {onnx.__version__} reference evaluator", outputs)
+    return ReferenceOutputs(f"onnx {onnx.__version__} reference evaluator", outputs)

@@ -38,7 +38,7 @@ class KnownNode:
         return shape[axis] if shape and -len(shape) <= axis < len(shape) else None
 
 
-def parts_fill_the_axis(known: KnownNode) -> str | None:
+def find_bad_split(known: KnownNode) -> str | None:
     """the parts of a Split are 0 or more long, and together as long as the axis"""
     if known.node.op_type != "Split":
         return None
@@ -49,7 +49,7 @@ def parts_fill_the_axis(known: KnownNode) -> str | None:
     return f"parts {list(parts)} of {length}"
 
 
-def indices_exist(known: KnownNode) -> str | None:
+def find_bad_index(known: KnownNode) -> str | None:
     """the indices of a Gather are elements of the axis"""
     indices, length = known.constant(1), known.axis_length()
     if not known.node.op_type.startswith("Gather") or known.node.op_type == "GatherND":
@@ -60,7 +60,7 @@ def indices_exist(known: KnownNode) -> str | None:
     return f"index {wrong.flat[0]} of {length}" if wrong.size else None
 
 
-def windows_are_those_of_the_weights(known: KnownNode) -> str | None:
+def find_kernel_shape_mismatch(known: KnownNode) -> str | None:
     """the kernel_shape of a convolution is that of its weights"""
     weights, stated = known.shape(1), known.attributes.get("kernel_shape")
     if known.node.op_type not in ("Conv", "ConvTranspose") or weights is None or not stated:
@@ -69,13 +69,13 @@ def windows_are_those_of_the_weights(known: KnownNode) -> str | None:
 
 
 RULES: tuple[Callable[[KnownNode], str | None], ...] = (
-    parts_fill_the_axis,
-    indices_exist,
-    windows_are_those_of_the_weights,
+    find_bad_split,
+    find_bad_index,
+    find_kernel_shape_mismatch,
 )
 
 
-def known_node(
+def make_known_node(
     node: onnx.NodeProto,
     shapes: Mapping[str, tuple[int, ...]],
     constants: Mapping[str, onnx.TensorProto],

@@ -12,32 +12,32 @@ from tvm import relax, topi
 
 
 def maximum(data: relax.Expr, limit: relax.Expr | float) -> relax.Expr:
-    return relax.op.maximum(data, as_tensor(limit, data))
+    return relax.op.maximum(data, to_tensor(limit, data))
 
 
 def minimum(data: relax.Expr, limit: relax.Expr | float) -> relax.Expr:
-    return relax.op.minimum(data, as_tensor(limit, data))
+    return relax.op.minimum(data, to_tensor(limit, data))
 
 
-def as_tensor(value: relax.Expr | float, like: relax.Expr) -> relax.Expr:
+def to_tensor(value: relax.Expr | float, like: relax.Expr) -> relax.Expr:
     return relax.const(value, str(like.ty.dtype)) if isinstance(value, int | float) else value
 
 
 def pad(
     data: relax.Expr, before: Sequence[int], after: Sequence[int], value: float = 0.0
 ) -> relax.Expr:
-    return relax.op.nn.pad(data, interleaved(before, after), "constant", value)
+    return relax.op.nn.pad(data, interleave(before, after), "constant", value)
 
 
 def replicate_pad(data: relax.Expr, before: Sequence[int], after: Sequence[int]) -> relax.Expr:
-    return relax.op.nn.pad(data, interleaved(before, after), "replicate")
+    return relax.op.nn.pad(data, interleave(before, after), "replicate")
 
 
 def einsum(equation: str, *operands: relax.Expr) -> relax.Expr:
     return relax.op.einsum(relax.Tuple(operands), equation)
 
 
-def interleaved(before: Sequence[int], after: Sequence[int]) -> list[int]:
+def interleave(before: Sequence[int], after: Sequence[int]) -> list[int]:
     """Return before and after of each axis in turn."""
     return [int(n) for pair in zip(before, after, strict=True) for n in pair]
 

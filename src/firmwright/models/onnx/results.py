@@ -15,14 +15,14 @@ from tvm import relax
 from firmwright.errors import UserError
 from firmwright.ir.relax import Constant, constant_array, static_shape
 
-FIRST_DEFINED_MASK = 12
+DROPOUT_MASK_OPSET = 12
 """The opset since which Dropout's mask is defined in inference: true throughout."""
 
-FIRST_TRAINING_MODE = 14
+TRAINING_MODE_OPSET = 14
 """The opset since which BatchNormalization says by an attribute whether it trains."""
 
 
-RUN_TIME_COUNT = frozenset({"NonMaxSuppression"})
+DYNAMIC_LENGTH = frozenset({"NonMaxSuppression"})
 """Operators whose result TVM pads to the largest length that it may have."""
 
 
@@ -30,13 +30,13 @@ def refuse_node(
     operator: str, inputs: Sequence[relax.Expr | None], attributes: Mapping[str, Any], opset: int
 ) -> None:
     """Raise UserError for a result of no fixed length, and for learning or dropping at run time."""
-    if operator in RUN_TIME_COUNT:
+    if operator in DYNAMIC_LENGTH:
         raise UserError("only run time tells how long its result is; firmware needs fixed shapes")
     if operator == "Dropout" and len(inputs) > 2 and inputs[2] is not None:
         mode = inputs[2]
         training = not (isinstance(mode, Constant) and not constant_array(mode).any())
     elif operator == "BatchNormalization":
-        several = opset < FIRST_TRAINING_MODE and result_count(attributes) > 1
+        several = opset < TRAINING_MODE_OPSET and count_results(attributes) > 1
         training = bool(attributes.get("training_mode", 0)) or several
     else:
         return
@@ -44,14 +44,14 @@ def refuse_node(
         raise UserError("it is in training mode; export the model for inference")
 
 
-def dropout(data: relax.Expr, attributes: Mapping[str, Any], opset: int) -> relax.Expr:
+def convert_dropout(data: relax.Expr, attributes: Mapping[str, Any], opset: int) -> relax.Expr:
     """Return the data as they are, and the mask where it is asked for."""
-    if result_count(attributes) == 1:
+    if count_results(attributes) == 1:
         return data
-    if opset < FIRST_DEFINED_MASK:
+    if opset < DROPOUT_MASK_OPSET:
         raise UserError(
             f"its mask has no defined value in opset {opset}; remove that output, or export the "
-            f"model with opset {FIRST_DEFINED_MASK} or later"
+            f"model with opset {DROPOUT_MASK_OPSET} or later"
         )
     return relax.Tuple([data, relax.const(np.ones(static_shape(data), "bool"), "bool")])
 
@@ -60,7 +60,7 @@ def check_results(
     result: relax.Expr, inputs: Sequence[relax.Expr | None], attributes: Mapping[str, Any]
 ) -> None:
     """Raise UserError where the importer has fewer results than the node, or stand-ins for them."""
-    wanted = result_count(attributes)
+    wanted = count_results(attributes)
     if wanted == 1:
         return
     found = 1
@@ -74,6 +74,6 @@ def check_results(
         raise UserError(f"only {found} of its {wanted} results can be compiled")
 
 
-def result_count(attributes: Mapping[str, Any]) -> int:
+def count_results(attributes: Mapping[str, Any]) -> int:
     """Return how many results the node has, as the importer notes it among the attributes."""
     return int(attributes["tvm_custom"]["num_outputs"])

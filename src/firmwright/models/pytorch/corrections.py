@@ -17,7 +17,7 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 from firmwright.ir.relax import dtype_of
 
 
-class Importer(ExportedProgramImporter):  # type: ignore[misc]
+class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
     """Converts a program in core operators; ``stored`` has its tensors by placeholder name."""
 
     def __init__(self, program: torch.export.ExportedProgram) -> None:
@@ -75,12 +75,12 @@ class Importer(ExportedProgramImporter):  # type: ignore[misc]
         given = {i: self.env[i] for i in node.args[1] if i is not None}
         for length, index in zip(shape, node.args[1], strict=False):
             if index is not None:
-                self.env[index] = self.counted_from_the_start(given[index], int(length))
+                self.env[index] = self.normalize_index(given[index], int(length))
         result = super()._index_tensor(node)
         self.env.update(given)
         return result
 
-    def counted_from_the_start(self, index: relax.Expr, length: int) -> relax.Var:
+    def normalize_index(self, index: relax.Expr, length: int) -> relax.Var:
         dtype = dtype_of(index)
         negative = relax.op.less(index, relax.const(0, dtype))
         moved = relax.op.add(index, relax.const(length, dtype))
@@ -94,12 +94,14 @@ class Importer(ExportedProgramImporter):  # type: ignore[misc]
         x = self.env[node.args[0]]
         stated: list[float] = list(node.args[1:])
         alpha, scale, input_scale = stated + [1.0] * (3 - len(stated))
-        negative = relax.op.minimum(x, number(0.0, x))
-        grown = relax.op.exp(relax.op.multiply(negative, number(input_scale, x)))
-        below = relax.op.multiply(relax.op.subtract(grown, number(1.0, x)), number(alpha, x))
+        negative = relax.op.minimum(x, const_like(0.0, x))
+        grown = relax.op.exp(relax.op.multiply(negative, const_like(input_scale, x)))
+        below = relax.op.multiply(
+            relax.op.subtract(grown, const_like(1.0, x)), const_like(alpha, x)
+        )
         total = relax.op.add(relax.op.nn.relu(x), below)
-        return self.block_builder.emit(relax.op.multiply(total, number(scale, x)))
+        return self.block_builder.emit(relax.op.multiply(total, const_like(scale, x)))
 
 
-def number(value: float, like: relax.Expr) -> relax.Expr:
+def const_like(value: float, like: relax.Expr) -> relax.Expr:
     return relax.const(value, dtype_of(like))

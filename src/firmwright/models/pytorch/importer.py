@@ -1,6 +1,6 @@
 """PyTorch programs as ``torch.export.save`` writes them (.pt2), imported by TVM, judged by torch.
 
-No pickle of the file is executed: its tensors are read with ``weights_only``, and a file with
+No pickle of the file is executed: its tensors are read with ``force_weights_only``, and a file with
 pickled objects or compiled code in it is refused. (torch itself still advises against programs of
 unknown origin: it evaluates the symbolic shape expressions in them.)
 """
@@ -25,33 +25,33 @@ from tvm import relax
 from firmwright.errors import UserError, first_line
 from firmwright.ir.relax import rename_variables
 from firmwright.ir.tensors import ModelInterface, Operator, Tensor, is_source_name
-from firmwright.models.formats import EXPORT, Verdict
-from firmwright.models.pytorch.corrections import Importer
-from firmwright.models.quiet import imported, quiet
-from firmwright.models.relax.importer import check_calls, described, shown, with_shapes
+from firmwright.models.formats import EXPORT_HINT, ReferenceOutputs
+from firmwright.models.pytorch.corrections import TorchImporter
+from firmwright.models.quiet import run_importer, suppress_output
+from firmwright.models.relax.importer import bind_shapes, check_calls, format_shape, make_tensor
 
-EXECUTABLE = re.compile(r"(^|/)(data/constants/(custom|opaque)_obj_|data/aotinductor/)")
+EXECUTABLE_MEMBER = re.compile(r"(^|/)(data/constants/(custom|opaque)_obj_|data/aotinductor/)")
 """Archive members that torch would unpickle as any object, or load as machine code."""
 
 
 def import_model(
     data: bytes, name: str, shapes: Mapping[str, tuple[int, ...]]
 ) -> tuple[tvm.IRModule, ModelInterface]:
-    """Import an exported program; see :class:`firmwright.models.formats.Importer`."""
+    """Import an exported program; see :class:`firmwright.models.formats.TorchImporter`."""
     program = load_program(data, name)
-    core = decomposed(program, name)
+    core = decompose(program, name)
     refuse_state(core, name)
-    report_unsupported(core, name)
+    check_operators(core, name)
     labels = label_nodes(core)
-    importer = Importer(core)
+    importer = TorchImporter(core)
 
     def convert() -> tvm.IRModule:
         return importer.from_exported_program(core, False, True, False, None)
 
     try:
-        module = imported(name, convert)
+        module = run_importer(name, convert)
     except UserError as error:
-        raise UserError(f"{error}{advice_on_types(program)}") from None
+        raise UserError(f"{error}{get_float16_hint(program)}") from None
     variables = {
         str(value.name): labels[node.name]
         for node, value in importer.env.items()
@@ -59,22 +59,23 @@ def import_model(
         and isinstance(value, relax.Var)
         and not is_source_name(str(value.name))  # an input, handed on by an operator that is none
     }
-    refuse_misread(importer, name)
-    module = with_shapes(rename_variables(module, variables), shapes, name)
+    check_shapes(importer, name)
+    module = bind_shapes(rename_variables(module, variables), shapes, name)
     check_calls(module, name)
     interface = ModelInterface(
         format="pt2",
         sha256=hashlib.sha256(data).hexdigest(),
-        inputs=tuple(described(str(p.name), p.ty, name) for p in module["main"].params),
-        outputs=outputs_of(module, program, name),
+        inputs=tuple(make_tensor(str(p.name), p.ty, name) for p in module["main"].params),
+        outputs=collect_outputs(module, program, name),
         operators=tuple(
-            Operator(labels.get(n.name, n.name), kind_of(n), (n.name,)) for n in calls(core)
+            Operator(labels.get(n.name, n.name), kind_of(n), (n.name,))
+            for n in find_call_nodes(core)
         ),
     )
     return module, interface
 
 
-def advice_on_types(program: torch.export.ExportedProgram) -> str:
+def get_float16_hint(program: torch.export.ExportedProgram) -> str:
     """TVM 0.27 takes the results of convolutions and products for float32, whatever goes in."""
     types = {t.dtype for t in program.state_dict.values()}
     if types & {torch.float16, torch.bfloat16}:
@@ -85,7 +86,7 @@ def advice_on_types(program: torch.export.ExportedProgram) -> str:
 def load_program(data: bytes, name: str) -> torch.export.ExportedProgram:
     """Read the file without executing anything in it; UserError where it is no exported program."""
     check_archive(data, name)
-    with quiet(), weights_only():
+    with suppress_output(), force_weights_only():
         try:
             return torch.export.load(io.BytesIO(data))
         except Exception as error:  # torch raises all kinds
@@ -99,14 +100,14 @@ def check_archive(data: bytes, name: str) -> None:
         members = zipfile.ZipFile(io.BytesIO(data)).namelist()
     except zipfile.BadZipFile:
         what = "weights or a module, pickled" if data[:1] == b"\x80" else "a damaged file"
-        raise UserError(f"{name}: not an exported program but {what}; {EXPORT}") from None
+        raise UserError(f"{name}: not an exported program but {what}; {EXPORT_HINT}") from None
     if any("/code/" in m for m in members):
-        raise UserError(f"{name}: not an exported program but TorchScript; {EXPORT}")
+        raise UserError(f"{name}: not an exported program but TorchScript; {EXPORT_HINT}")
     if any(m.endswith("data.pkl") for m in members):
-        raise UserError(f"{name}: not an exported program but pickled weights; {EXPORT}")
+        raise UserError(f"{name}: not an exported program but pickled weights; {EXPORT_HINT}")
     if not any(m.endswith((".json", "archive_format")) for m in members):
-        raise UserError(f"{name}: not an exported program but some other .zip file; {EXPORT}")
-    refused = [m for m in members if EXECUTABLE.search(m)]
+        raise UserError(f"{name}: not an exported program but some other .zip file; {EXPORT_HINT}")
+    refused = [m for m in members if EXECUTABLE_MEMBER.search(m)]
     if refused:
         raise UserError(
             f"{name}: holds pickled objects or compiled code, which is not executed: {refused[0]}"
@@ -114,7 +115,7 @@ def check_archive(data: bytes, name: str) -> None:
 
 
 @contextmanager
-def weights_only() -> Iterator[None]:
+def force_weights_only() -> Iterator[None]:
     """Let ``torch.load`` build nothing but tensors and plain containers, whatever its caller asks.
 
     torch offers an environment variable for this, and no other way into ``torch.export.load``.
@@ -141,9 +142,9 @@ def refuse_state(program: torch.export.ExportedProgram, name: str) -> None:
         )
 
 
-def decomposed(program: torch.export.ExportedProgram, name: str) -> torch.export.ExportedProgram:
+def decompose(program: torch.export.ExportedProgram, name: str) -> torch.export.ExportedProgram:
     """Return the program in torch's core operators, which TVM's importer expects."""
-    with quiet():
+    with suppress_output():
         try:
             return program.run_decompositions()
         except Exception as error:  # torch raises all kinds
@@ -151,7 +152,7 @@ def decomposed(program: torch.export.ExportedProgram, name: str) -> torch.export
     raise UserError(f"{name}: torch cannot decompose the program: {failure}")
 
 
-def calls(program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
+def find_call_nodes(program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
     return [n for n in program.graph.nodes if n.op == "call_function"]
 
 
@@ -160,12 +161,12 @@ def kind_of(node: torch.fx.Node) -> str:
     return str(node.target.__name__).partition(".")[0]
 
 
-def report_unsupported(program: torch.export.ExportedProgram, name: str) -> None:
+def check_operators(program: torch.export.ExportedProgram, name: str) -> None:
     """Refuse, in one message, every operator that TVM has no converter for."""
-    known = Importer(program).convert_map
+    known = TorchImporter(program).convert_map
     lines = [
         f"  {node.target} (node '{node.name}')"
-        for node in calls(program)
+        for node in find_call_nodes(program)
         if node.target.__name__ not in known
     ]
     if lines:
@@ -179,7 +180,7 @@ def label_nodes(program: torch.export.ExportedProgram) -> dict[str, str]:
     """
     labels: dict[str, str] = {}
     last: dict[str, str] = {}
-    for node in calls(program):
+    for node in find_call_nodes(program):
         stack = list((node.meta.get("nn_module_stack") or {}).values())
         path = stack[-1][0] if stack else ""
         if path:
@@ -189,7 +190,7 @@ def label_nodes(program: torch.export.ExportedProgram) -> dict[str, str]:
     return labels
 
 
-def refuse_misread(importer: Importer, name: str) -> None:
+def check_shapes(importer: TorchImporter, name: str) -> None:
     """Refuse operators whose result has another shape or type in TVM than in torch."""
     lines = []
     for node, value in importer.env.items():
@@ -202,13 +203,13 @@ def refuse_misread(importer: Importer, name: str) -> None:
         found = list(kind.shape or ())
         if static and [int(d) for d in found if isinstance(d, tvm.tirx.IntImm)] != wanted:
             lines.append(
-                f"  {node.target} (node '{node.name}'): shape {wanted} became {shown(found)}"
+                f"  {node.target} (node '{node.name}'): shape {wanted} became {format_shape(found)}"
             )
     if lines:
         raise UserError("\n".join([f"{name}: operators that TVM misreads:", *lines]))
 
 
-def outputs_of(
+def collect_outputs(
     module: tvm.IRModule, program: torch.export.ExportedProgram, name: str
 ) -> tuple[Tensor, ...]:
     kind = module["main"].ret_ty
@@ -216,10 +217,12 @@ def outputs_of(
     names = [str(n) for n in program.graph_signature.user_outputs]
     if len(names) != len(types):
         raise UserError(f"{name}: some of the program's outputs are no tensors: {names}")
-    return tuple(described(label, t, name) for label, t in zip(names, types, strict=True))
+    return tuple(make_tensor(label, t, name) for label, t in zip(names, types, strict=True))
 
 
-def run_reference(data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]]) -> Verdict:
+def run_reference(
+    data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]]
+) -> ReferenceOutputs:
     """Evaluate with torch itself, operator by operator, in one thread."""
     program = load_program(data, "model")
     names = [str(n) for n in program.graph_signature.user_inputs]
@@ -241,4 +244,4 @@ def run_reference(data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any
     finally:
         torch.set_num_threads(threads)
     outputs = [[t.numpy() for t in leaves] for leaves in results]
-    return Verdict(f"torch {torch.__version__} (eager, one thread)", outputs)
+    return ReferenceOutputs(f"torch {torch.__version__} (eager, one thread)", outputs)

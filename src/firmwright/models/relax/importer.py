@@ -19,7 +19,7 @@ from tvm import relax
 from firmwright.errors import UserError, did_you_mean, first_line
 from firmwright.ir.relax import main_bindings, operator_name
 from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface, Operator, Tensor, is_source_name
-from firmwright.models.formats import Verdict
+from firmwright.models.formats import ReferenceOutputs
 
 RUN_TIME_CALLS = frozenset(
     f"relax.{n}"
@@ -31,10 +31,10 @@ RUN_TIME_CALLS = frozenset(
 def import_model(
     data: bytes, name: str, shapes: Mapping[str, tuple[int, ...]]
 ) -> tuple[tvm.IRModule, ModelInterface]:
-    """Read and check a Relax module; see :class:`firmwright.models.formats.Importer`."""
+    """Read and check a Relax module; see :class:`firmwright.models.formats.TorchImporter`."""
     module = tvm.ir.load_json(data.decode())
     check_functions(module, name)
-    module = with_shapes(module, shapes, name)
+    module = bind_shapes(module, shapes, name)
     module = relax.transform.ConvertToDataflow(min_size=1)(relax.transform.Normalize()(module))
     module = relax.transform.DeadCodeElimination(["main"])(module)
     check_calls(module, name)
@@ -42,8 +42,8 @@ def import_model(
     return module, ModelInterface(
         format="relax",
         sha256=hashlib.sha256(data).hexdigest(),
-        inputs=tuple(described(str(p.name), p.ty, name) for p in main.params),
-        outputs=outputs_of(main, name),
+        inputs=tuple(make_tensor(str(p.name), p.ty, name) for p in main.params),
+        outputs=collect_outputs(main, name),
         operators=tuple(
             Operator(str(b.var.name), operator_name(b.value).rpartition(".")[2], (str(b.var.name),))
             for b in main_bindings(module)
@@ -76,7 +76,7 @@ def check_functions(module: tvm.IRModule, name: str) -> None:
         )
 
 
-def with_shapes(
+def bind_shapes(
     module: tvm.IRModule, shapes: Mapping[str, tuple[int, ...]], name: str
 ) -> tvm.IRModule:
     """Put the recipe's numbers in place of symbolic lengths; UserError where they do not fit."""
@@ -93,11 +93,11 @@ def with_shapes(
         module = relax.transform.BindSymbolicVars(bound, "main")(module)
     for parameter in parameters(module):
         label = str(parameter.name)
-        found = described(label, parameter.ty, name).shape
+        found = make_tensor(label, parameter.ty, name).shape
         if shapes.get(label, found) != found:
             raise UserError(
                 f"{name}: inputs: {label}: shape {list(shapes[label])} does not fit the model's "
-                f"{shown(declared[label])}"
+                f"{format_shape(declared[label])}"
             )
     return module
 
@@ -106,7 +106,7 @@ def parameters(module: tvm.IRModule) -> list[relax.Var]:
     return list(module["main"].params)
 
 
-def shown(shape: Sequence[Any]) -> str:
+def format_shape(shape: Sequence[Any]) -> str:
     lengths = [int(d) if isinstance(d, tvm.tirx.IntImm) else d for d in shape]
     return f"[{', '.join(map(str, lengths))}]"
 
@@ -123,13 +123,13 @@ def check_calls(module: tvm.IRModule, name: str) -> None:
         raise UserError("\n".join([f"{name}: operators that cannot be compiled:", *lines]))
 
 
-def described(label: str, kind: Any, name: str) -> Tensor:
+def make_tensor(label: str, kind: Any, name: str) -> Tensor:
     """Describe an input or output; UserError unless it is a tensor of static shape."""
     if not isinstance(kind, relax.TensorType):
         raise UserError(f"{name}: '{label}' is no tensor: {kind}")
     shape = getattr(kind, "shape", None)
     if shape is None or not all(isinstance(d, tvm.tirx.IntImm) for d in shape):
-        declared = "unknown" if shape is None else shown(shape)
+        declared = "unknown" if shape is None else format_shape(shape)
         raise UserError(
             f"{name}: '{label}' has the dynamic shape {declared}; firmware needs a fixed one: "
             f"state `inputs: {{{label}: {{shape: [1, …]}}}}` in the recipe"
@@ -139,7 +139,7 @@ def described(label: str, kind: Any, name: str) -> Tensor:
     return Tensor(label, tuple(int(d) for d in shape), str(kind.dtype))
 
 
-def outputs_of(main: relax.Function, name: str) -> tuple[Tensor, ...]:
+def collect_outputs(main: relax.Function, name: str) -> tuple[Tensor, ...]:
     """Describe the outputs by their variables' names; ``output_0`` … where those say nothing."""
     values = {b.var: b.value for block in main.body.blocks for b in block.bindings}
     result = main.body.body
@@ -150,10 +150,12 @@ def outputs_of(main: relax.Function, name: str) -> tuple[Tensor, ...]:
     if not telling:
         names = ["output"] if len(names) == 1 else [f"output_{i}" for i in range(len(names))]
     types = main.ret_ty.fields if isinstance(main.ret_ty, relax.TupleType) else [main.ret_ty]
-    return tuple(described(label, kind, name) for label, kind in zip(names, types, strict=True))
+    return tuple(make_tensor(label, kind, name) for label, kind in zip(names, types, strict=True))
 
 
-def run_reference(data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]]) -> Verdict:
+def run_reference(
+    data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]]
+) -> ReferenceOutputs:
     """Evaluate on the host in TVM's Relax virtual machine, compiled by LLVM."""
     module = tvm.ir.load_json(data.decode())
     names = [str(p.name) for p in module["main"].params]
@@ -168,4 +170,6 @@ def run_reference(data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any
         [np.array(t.numpy()) for t in ([r] if isinstance(r, tvm.runtime.Tensor) else r)]
         for r in results
     ]
-    return Verdict(f"apache-tvm {tvm.__version__} Relax virtual machine (host, LLVM)", outputs)
+    return ReferenceOutputs(
+        f"apache-tvm {tvm.__version__} Relax virtual machine (host, LLVM)", outputs
+    )

@@ -13,10 +13,10 @@ from typing import Any
 import tvm
 
 from firmwright.builder import Graph
-from firmwright.custom.code import is_own, user_function
+from firmwright.custom.code import is_recipe_file, load_custom_function
 from firmwright.errors import UserError
 
-OPENED: ContextVar[set[str] | None] = ContextVar("OPENED", default=None)
+OPENED_FILES: ContextVar[set[str] | None] = ContextVar("OPENED", default=None)
 """The real paths of the files that are opened for reading, while somebody wants to know."""
 
 
@@ -31,8 +31,8 @@ def call_model(reference: str, folder: Path, known: Collection[Path]) -> bytes:
     not exist; for another result; for a function that reads other files of the folder, or gives
     another network when it is called again.
     """
-    first, opened = called_in(folder, reference)
-    again, _ = called_in(folder, reference)
+    first, opened = call_once(folder, reference)
+    again, _ = call_once(folder, reference)
     refuse_unknown_files(reference, folder, opened, known)
     if first != again:
         raise UserError(
@@ -42,19 +42,19 @@ def call_model(reference: str, folder: Path, known: Collection[Path]) -> bytes:
     return first
 
 
-def called_in(folder: Path, reference: str) -> tuple[bytes, set[str]]:
+def call_once(folder: Path, reference: str) -> tuple[bytes, set[str]]:
     """Import afresh and call; return the network and the files that were opened."""
     opened: set[str] = set()
-    token = OPENED.set(opened)
+    token = OPENED_FILES.set(opened)
     try:
-        with user_function(reference, folder) as network:
-            return portable_json(module_of(network(), reference)), opened
+        with load_custom_function(reference, folder) as network:
+            return portable_json(to_module(network(), reference)), opened
     finally:
-        OPENED.reset(token)
+        OPENED_FILES.reset(token)
 
 
-def note_opened(event: str, arguments: tuple[Any, ...]) -> None:
-    opened = OPENED.get()
+def record_open(event: str, arguments: tuple[Any, ...]) -> None:
+    opened = OPENED_FILES.get()
     if opened is None or event != "open" or not isinstance(arguments[0], str | bytes | os.PathLike):
         return
     writes_only = arguments[2] & (os.O_WRONLY | os.O_RDWR) == os.O_WRONLY
@@ -62,10 +62,10 @@ def note_opened(event: str, arguments: tuple[Any, ...]) -> None:
         opened.add(os.path.realpath(os.fsdecode(arguments[0])))
 
 
-sys.addaudithook(note_opened)
+sys.addaudithook(record_open)
 
 
-def module_of(result: Any, reference: str) -> tvm.IRModule:
+def to_module(result: Any, reference: str) -> tvm.IRModule:
     if isinstance(result, Graph):
         return result.module()
     if isinstance(result, tvm.IRModule):
@@ -94,7 +94,7 @@ def refuse_unknown_files(
     """A file that the build does not know of could change without the model being made anew."""
     root = str(folder.resolve())
     allowed = {os.path.realpath(p) for p in known}
-    inside = [p for p in sorted(opened) if is_own(p, root) and p not in allowed]
+    inside = [p for p in sorted(opened) if is_recipe_file(p, root) and p not in allowed]
     names = [Path(p).relative_to(root).as_posix() for p in inside if Path(p).is_file()]
     if names:
         raise UserError(

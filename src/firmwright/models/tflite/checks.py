@@ -18,17 +18,17 @@ import tflite
 
 from firmwright.errors import UserError
 from firmwright.ir.tensors import LARGEST_TENSOR
-from firmwright.models.graph_order import Step, order_problems, repeated
+from firmwright.models.graph_order import GraphNode, find_duplicates, order_problems
 from firmwright.models.tflite.operator_checks import operator_problems
 
 Array = npt.NDArray[Any]
 
-SHOWN = 20
+MAX_PROBLEMS = 20
 """Problems in one message."""
 
 SMALLEST_SCALE = np.finfo("float32").tiny
 
-INTEGERS = {
+INTEGER_TYPES = {
     tflite.TensorType.INT8: "int8",
     tflite.TensorType.UINT8: "uint8",
     tflite.TensorType.INT16: "int16",
@@ -56,20 +56,20 @@ QUANTISED_ARITHMETIC = frozenset(
 
 def check_model(model: Any, name: str) -> None:
     """Refuse, with all that is wrong, what cannot be imported; raises UserError."""
-    for problems in (number_problems(model), graph_problems(model)):
+    for problems in (index_problems(model), graph_problems(model)):
         found = list(dict.fromkeys(problems))
-        if len(found) > SHOWN:
-            found = [*found[:SHOWN], f"and {len(found) - SHOWN} more"]
+        if len(found) > MAX_PROBLEMS:
+            found = [*found[:MAX_PROBLEMS], f"and {len(found) - MAX_PROBLEMS} more"]
         if found:
             lines = [f"{name}: a damaged TFLite model:", *(f"  {p}" for p in found)]
             raise UserError("\n".join(lines))
 
 
-def text(raw: bytes | None) -> str:
+def decode_text(raw: bytes | None) -> str:
     return (raw or b"").decode("utf-8", "replace")
 
 
-def numbers(values: Any) -> list[int]:
+def to_ints(values: Any) -> list[int]:
     """Return a vector of the file; the reader gives 0 for one that is not there."""
     return [int(v) for v in values] if isinstance(values, np.ndarray) else []
 
@@ -82,22 +82,22 @@ def operator_kinds(model: Any) -> list[str]:
     return [known.get(code, f"BUILTIN_{code}") for code in found]
 
 
-def number_problems(model: Any) -> Iterator[str]:
+def index_problems(model: Any) -> Iterator[str]:
     """Yield every number in the first subgraph that points at nothing; all else relies on them."""
     graph = model.Subgraphs(0)
     count = graph.TensorsLength()
     codes = model.OperatorCodesLength()
 
-    def outside(values: Any, optional: bool = False) -> Iterator[int]:
+    def find_invalid(values: Any, optional: bool = False) -> Iterator[int]:
         lowest = -1 if optional else 0
-        yield from (i for i in numbers(values) if not lowest <= i < count)
+        yield from (i for i in to_ints(values) if not lowest <= i < count)
 
     if not graph.OutputsLength():
         yield "the graph has no outputs: there is nothing to compute"
     for values, what in ((graph.InputsAsNumpy(), "input"), (graph.OutputsAsNumpy(), "output")):
-        for index in outside(values):
+        for index in find_invalid(values):
             yield f"an {what} of the graph is tensor {index} of {count}"
-    for twice in repeated(numbers(graph.InputsAsNumpy())):
+    for twice in find_duplicates(to_ints(graph.InputsAsNumpy())):
         yield f"tensor {twice} is two inputs of the graph"
     for position in range(graph.OperatorsLength()):
         operator = graph.Operators(position)
@@ -105,9 +105,9 @@ def number_problems(model: Any) -> Iterator[str]:
             yield f"operator {position} is of kind {operator.OpcodeIndex()} of {codes}"
         if not operator.OutputsLength():
             yield f"operator {position} has no results"
-        for index in outside(operator.InputsAsNumpy(), optional=True):
+        for index in find_invalid(operator.InputsAsNumpy(), optional=True):
             yield f"operator {position} reads tensor {index} of {count}"
-        for index in outside(operator.OutputsAsNumpy()):
+        for index in find_invalid(operator.OutputsAsNumpy()):
             yield f"operator {position} writes tensor {index} of {count}"
 
 
@@ -117,16 +117,16 @@ class CheckedTensor:
 
     tensor: Any
     buffer_bytes: int
-    computed_with: bool
+    is_arithmetic: bool
     """An operator reads or writes what its integers stand for."""
 
     @cached_property
     def shape(self) -> list[int]:
-        return numbers(self.tensor.ShapeAsNumpy())
+        return to_ints(self.tensor.ShapeAsNumpy())
 
     @cached_property
     def dtype(self) -> str:
-        return INTEGERS.get(self.tensor.Type(), "")
+        return INTEGER_TYPES.get(self.tensor.Type(), "")
 
     @cached_property
     def scales(self) -> Array:
@@ -136,21 +136,21 @@ class CheckedTensor:
     @cached_property
     def zero_points(self) -> list[int]:
         grid = self.tensor.Quantization()
-        return numbers(grid.ZeroPointAsNumpy()) if grid else []
+        return to_ints(grid.ZeroPointAsNumpy()) if grid else []
 
 
-def has_lengths(t: CheckedTensor) -> str | None:
+def find_negative_length(t: CheckedTensor) -> str | None:
     """lengths along axes are not negative"""
     return f"{t.shape}" if any(d < 0 for d in t.shape) else None
 
 
-def is_addressable(t: CheckedTensor) -> str | None:
+def find_oversize(t: CheckedTensor) -> str | None:
     """a tensor is smaller than 2 GiB"""
     bits = ELEMENT_BITS.get(t.tensor.Type(), 8)
     return f"{t.shape}" if prod(t.shape) * bits // 8 > LARGEST_TENSOR else None
 
 
-def data_fills_the_shape(t: CheckedTensor) -> str | None:
+def find_size_mismatch(t: CheckedTensor) -> str | None:
     """a constant's data is as long as its shape says"""
     bits = ELEMENT_BITS.get(t.tensor.Type())
     if not t.buffer_bytes or bits is None or t.tensor.Sparsity() is not None:
@@ -159,12 +159,12 @@ def data_fills_the_shape(t: CheckedTensor) -> str | None:
     return None if t.buffer_bytes == expected else f"{t.buffer_bytes} bytes for {expected}"
 
 
-def is_dense(t: CheckedTensor) -> str | None:
+def find_sparsity(t: CheckedTensor) -> str | None:
     """sparse tensors are not supported: export the model without sparsity"""
     return "a sparse tensor" if t.tensor.Sparsity() is not None else None
 
 
-def scales_are_positive(t: CheckedTensor) -> str | None:
+def find_bad_scale(t: CheckedTensor) -> str | None:
     """a scale is a positive, finite, normal number"""
     if not t.dtype or t.dtype == "int32":  # a bias has the scale of the sums it is added to
         return None
@@ -172,7 +172,7 @@ def scales_are_positive(t: CheckedTensor) -> str | None:
     return f"{wrong[0]}" if len(wrong) else None
 
 
-def zero_points_are_in_range(t: CheckedTensor) -> str | None:
+def find_bad_zero_point(t: CheckedTensor) -> str | None:
     """a zero point is a number of the tensor's type"""
     if not t.dtype:
         return None
@@ -181,27 +181,27 @@ def zero_points_are_in_range(t: CheckedTensor) -> str | None:
     return f"{wrong[0]} in {t.dtype}" if wrong else None
 
 
-def wide_grids_are_symmetric(t: CheckedTensor) -> str | None:
+def find_nonzero_zero_point(t: CheckedTensor) -> str | None:
     """the zero point of int16, int32 and int64 is 0"""
     wrong = [z for z in t.zero_points if z] if t.dtype in ("int16", "int32", "int64") else []
     return f"{wrong[0]} in {t.dtype}" if wrong else None
 
 
-def is_quantised(t: CheckedTensor) -> str | None:
+def find_missing_scale(t: CheckedTensor) -> str | None:
     """int8 and uint8 that operators compute with have a scale: quantise the model"""
-    missing = t.computed_with and t.dtype in ("int8", "uint8") and not len(t.scales)
+    missing = t.is_arithmetic and t.dtype in ("int8", "uint8") and not len(t.scales)
     return "none" if missing else None
 
 
 TENSOR_RULES: tuple[Callable[[CheckedTensor], str | None], ...] = (
-    has_lengths,
-    is_addressable,
-    data_fills_the_shape,
-    is_dense,
-    scales_are_positive,
-    zero_points_are_in_range,
-    wide_grids_are_symmetric,
-    is_quantised,
+    find_negative_length,
+    find_oversize,
+    find_size_mismatch,
+    find_sparsity,
+    find_bad_scale,
+    find_bad_zero_point,
+    find_nonzero_zero_point,
+    find_missing_scale,
 )
 
 
@@ -211,18 +211,18 @@ def graph_problems(model: Any) -> Iterator[str]:
     for index in range(model.SignatureDefsLength()):
         signature = model.SignatureDefs(index)
         if signature.SubgraphIndex():
-            key = text(signature.SignatureKey())
+            key = decode_text(signature.SignatureKey())
             yield (
                 f"signature '{key}' is subgraph {signature.SubgraphIndex()}: one network is "
                 "compiled, the first; export the model with that signature alone"
             )
     kinds = operator_kinds(model)
-    steps = graph_steps(graph, kinds)
+    steps = list_nodes(graph, kinds)
     labels: dict[Hashable, str] = {
-        i: text(graph.Tensors(i).Name()) for i in range(graph.TensorsLength())
+        i: decode_text(graph.Tensors(i).Name()) for i in range(graph.TensorsLength())
     }
-    known = {-1, *numbers(graph.InputsAsNumpy()), *stored_tensors(model, graph)}
-    yield from order_problems(known, steps, numbers(graph.OutputsAsNumpy()), labels)
+    known = {-1, *to_ints(graph.InputsAsNumpy()), *find_known_tensors(model, graph)}
+    yield from order_problems(known, steps, to_ints(graph.OutputsAsNumpy()), labels)
     yield from operator_problems(graph, kinds, labels)
     arithmetic = {
         tensor
@@ -238,25 +238,25 @@ def graph_problems(model: Any) -> Iterator[str]:
                 yield f"tensor '{labels[index]}': {rule.__doc__}; found {found}"
 
 
-def graph_steps(graph: Any, kinds: Sequence[str]) -> list[Step]:
+def list_nodes(graph: Any, kinds: Sequence[str]) -> list[GraphNode]:
     steps = []
     for position in range(graph.OperatorsLength()):
         operator = graph.Operators(position)
         steps.append(
-            Step(
+            GraphNode(
                 f"{kinds[operator.OpcodeIndex()]} (operator {position})",
-                tuple(numbers(operator.InputsAsNumpy())),
-                tuple(numbers(operator.OutputsAsNumpy())),
+                tuple(to_ints(operator.InputsAsNumpy())),
+                tuple(to_ints(operator.OutputsAsNumpy())),
             )
         )
     return steps
 
 
-def stored_tensors(model: Any, graph: Any) -> Iterator[int]:
+def find_known_tensors(model: Any, graph: Any) -> Iterator[int]:
     """Yield the tensors that have their data in the file, or keep it between inferences."""
     for index in range(graph.TensorsLength()):
         tensor = graph.Tensors(index)
-        empty = prod(numbers(tensor.ShapeAsNumpy())) == 0
+        empty = prod(to_ints(tensor.ShapeAsNumpy())) == 0
         if buffer_bytes(model, tensor) or tensor.IsVariable() or empty:
             yield index
 

@@ -12,12 +12,14 @@ from tvm.relax.frontend.tflite import tflite_frontend
 
 from firmwright.errors import UserError, first_line
 from firmwright.models.quiet import variable_name
-from firmwright.models.tflite.corrections import CORRECTIONS, REAL_NUMBERS, STORED_INTEGERS
+from firmwright.models.tflite.corrections import CORRECTIONS, DATA_MOVEMENT, FLOAT_ONLY
 
-WEIGHTED = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"})
+WEIGHTED_OPERATORS = frozenset(
+    {"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"}
+)
 """Operators of which TFLite has hybrid kernels: float32 activations, integer weights."""
 
-REFUSED = {
+REFUSAL_REASONS = {
     "SVDF": "keeps a state between runs, which the generated function does not",
     "UNIDIRECTIONAL_SEQUENCE_LSTM": "keeps a state between runs, which the generated function "
     "does not",
@@ -35,7 +37,7 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.real_numbers = False
+        self.in_float = False
         for kind, correction in CORRECTIONS.items():
             self.convert_map[kind] = partial(correction, self)
 
@@ -45,20 +47,20 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
         for index in range(self.subgraph.OperatorsLength()):
             operator = self.subgraph.Operators(index)
             kind = self.get_op_code_str(operator)
-            reason = self.refusal(operator, kind)
+            reason = self.explain_refusal(operator, kind)
             if reason:
                 (name, *_) = self.output_names(operator)
                 lines.append(f"  {kind} (tensor '{name}') {reason}")
         if lines:
             raise UserError("\n".join(["operators that cannot be compiled:", *lines]))
 
-    def refusal(self, operator: Any, kind: str) -> str:
+    def explain_refusal(self, operator: Any, kind: str) -> str:
         """Return the sentence that tells why an operator is not converted, '' if it is."""
-        if kind in REFUSED:
-            return REFUSED[kind]
+        if kind in REFUSAL_REASONS:
+            return REFUSAL_REASONS[kind]
         inputs, outputs = self.get_input_tensors(operator), self.get_output_tensors(operator)
         quantised = [t.qnn_params is not None for t in inputs + outputs]
-        if kind in WEIGHTED and quantised[1] and not quantised[-1]:
+        if kind in WEIGHTED_OPERATORS and quantised[1] and not quantised[-1]:
             return (
                 "is dynamic-range quantised: its activations would be quantised anew in every "
                 "run; quantise the model fully (int8 with a representative dataset) or not at all"
@@ -67,7 +69,7 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
             return (
                 "negates stored integers in LiteRT, whatever their grid: the result is no negative"
             )
-        known = self._SUPPORTED_QUANTIZED_OPS | set(CORRECTIONS) | STORED_INTEGERS | REAL_NUMBERS
+        known = self._SUPPORTED_QUANTIZED_OPS | set(CORRECTIONS) | DATA_MOVEMENT | FLOAT_ONLY
         return "has no quantised form here" if any(quantised) and kind not in known else ""
 
     def output_names(self, operator: Any) -> list[str]:
@@ -98,11 +100,11 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
                 self.exp_tab.set_expr(name, result[position])
 
     def convert(self, operator: Any, kind: str) -> relax.Expr | None:
-        if kind not in REAL_NUMBERS or not self.is_quantized(operator):
+        if kind not in FLOAT_ONLY or not self.is_quantized(operator):
             return self.convert_map[kind](op=operator)
-        return self.convert_in_real_numbers(operator, kind)
+        return self.convert_in_float(operator, kind)
 
-    def convert_in_real_numbers(self, operator: Any, kind: str) -> relax.Expr:
+    def convert_in_float(self, operator: Any, kind: str) -> relax.Expr:
         """Let a converter that knows float32 only see dequantized tensors; quantise its result."""
         inputs, (target,) = self.get_input_tensors(operator), self.get_output_tensors(operator)
         given = {
@@ -114,11 +116,11 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
         for name, tensor in given.items():
             real = self.bb.emit(self.dequantize(stored[name], tensor))
             self.exp_tab.set_expr(name, real, force_override=True)
-        self.real_numbers = True
+        self.in_float = True
         try:
             result = self.bb.normalize(self.convert_map[kind](op=operator))
         finally:
-            self.real_numbers = False
+            self.in_float = False
             for name, expression in stored.items():
                 self.exp_tab.set_expr(name, expression, force_override=True)
         return self.quantize(result, target)
@@ -127,7 +129,7 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
         """Return TVM's wrappers; a grid of one scale has no axis, whatever the file says of one."""
         tensors: list[Any] = super().get_tensors(tensors_idx_list)
         for tensor in tensors:
-            if self.real_numbers:
+            if self.in_float:
                 tensor.qnn_params = None
             elif tensor.qnn_params is not None and not tensor.qnn_params["scale"].ty.shape:
                 tensor.qnn_params["axis"] = 0
@@ -136,11 +138,11 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
     def get_input_tensors(self, op: Any) -> list[Any]:
         """Return TVM's wrappers; a bias without a grid has the products' one, as in TFLite."""
         tensors = self.get_tensors(op.InputsAsNumpy())
-        if self.get_op_code_str(op) in WEIGHTED and len(tensors) > 2:
-            self.complete_bias(tensors)
+        if self.get_op_code_str(op) in WEIGHTED_OPERATORS and len(tensors) > 2:
+            self.add_bias_params(tensors)
         return tensors
 
-    def complete_bias(self, tensors: Sequence[Any]) -> None:
+    def add_bias_params(self, tensors: Sequence[Any]) -> None:
         transposed = len(tensors) == 4
         source, weights, bias = tensors[2 if transposed else 0], tensors[1], tensors[-1]
         if bias.tensor_idx < 0 or bias.qnn_params is not None or source.qnn_params is None:

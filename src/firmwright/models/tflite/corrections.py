@@ -20,7 +20,7 @@ from firmwright.models.tflite import moves
 Correction = Callable[[Any, Any], relax.Expr]
 
 
-def average_pool(converter: Any, op: Any) -> relax.Expr:
+def convert_average_pool(converter: Any, op: Any) -> relax.Expr:
     """TVM averages quantised values as int32 with a truncating division; TFLite's rounds."""
     (source,) = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
@@ -52,7 +52,7 @@ def average_pool(converter: Any, op: Any) -> relax.Expr:
     )
 
 
-def fully_connected(converter: Any, op: Any) -> relax.Expr:
+def convert_fully_connected(converter: Any, op: Any) -> relax.Expr:
     """TVM multiplies an input of more than two axes as it is; TFLite flattens it to rows."""
     source, weights, *_ = converter.get_input_tensors(op)
     given = converter.bb.normalize(converter.get_tensor_expr(source))
@@ -73,14 +73,14 @@ def fully_connected(converter: Any, op: Any) -> relax.Expr:
     return relax.op.reshape(result, shape)
 
 
-def expand_dims(converter: Any, op: Any) -> relax.Expr:
+def convert_expand_dims(converter: Any, op: Any) -> relax.Expr:
     """TVM calls the operator with an argument too many."""
     source, _ = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
-    return relax.op.reshape(converter.get_tensor_expr(source), moves.lengths_of(converter, target))
+    return relax.op.reshape(converter.get_tensor_expr(source), moves.shape_of(converter, target))
 
 
-def gelu(converter: Any, op: Any) -> relax.Expr:
+def convert_gelu(converter: Any, op: Any) -> relax.Expr:
     """TVM writes its constants in the result's integer type."""
     (source,) = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
@@ -91,7 +91,7 @@ def gelu(converter: Any, op: Any) -> relax.Expr:
     return result if target.qnn_params is None else converter.quantize(result, target)
 
 
-def softmax(converter: Any, op: Any) -> relax.Expr:
+def convert_softmax(converter: Any, op: Any) -> relax.Expr:
     """TVM leaves out beta, the factor in front of the logits."""
     (source,) = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
@@ -108,7 +108,7 @@ def softmax(converter: Any, op: Any) -> relax.Expr:
     return converter.quantize(relax.op.nn.softmax(logits), target)
 
 
-def dequantize(converter: Any, op: Any) -> relax.Expr:
+def convert_dequantize(converter: Any, op: Any) -> relax.Expr:
     """TVM does not find a constant that is to be dequantized, only a computed tensor."""
     (source,) = converter.get_input_tensors(op)
     data = converter.get_tensor_expr(source)
@@ -117,7 +117,7 @@ def dequantize(converter: Any, op: Any) -> relax.Expr:
     return converter.dequantize(data, source)
 
 
-def prelu(converter: Any, op: Any) -> relax.Expr:
+def convert_prelu(converter: Any, op: Any) -> relax.Expr:
     """TVM spreads the slopes over the whole tensor and takes stored integers for real numbers."""
     source, slopes = converter.get_input_tensors(op)
     data, alpha = (converter.get_tensor_expr(t) for t in (source, slopes))
@@ -140,7 +140,7 @@ def prelu(converter: Any, op: Any) -> relax.Expr:
     return result if target.qnn_params is None else converter.quantize(result, target)
 
 
-def batch_matmul(converter: Any, op: Any) -> relax.Expr:
+def convert_batch_matmul(converter: Any, op: Any) -> relax.Expr:
     """TVM refuses quantised factors, and takes the left one's batch for that of the result.
 
     The right factor always has a batch here: a plain matrix is that of FULLY_CONNECTED, which
@@ -163,10 +163,10 @@ def batch_matmul(converter: Any, op: Any) -> relax.Expr:
     product = relax.op.matmul(*factors)
     if target.qnn_params is not None:
         product = converter.quantize(product, target)
-    return relax.op.reshape(product, moves.lengths_of(converter, target))
+    return relax.op.reshape(product, moves.shape_of(converter, target))
 
 
-def squared_difference(converter: Any, op: Any) -> relax.Expr:
+def convert_squared_difference(converter: Any, op: Any) -> relax.Expr:
     """TVM multiplies the difference by itself, which hides the square, or calls pow."""
     tensors = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
@@ -177,7 +177,7 @@ def squared_difference(converter: Any, op: Any) -> relax.Expr:
     return converter.quantize(relax.op.square(relax.op.subtract(*real)), target)
 
 
-def transpose_convolution(converter: Any, op: Any) -> relax.Expr:
+def convert_transpose_conv(converter: Any, op: Any) -> relax.Expr:
     """TVM drops the activation, and pads as if every picture were as large as can be.
 
     TFLite states the result's shape; what the window reaches beyond it is cut off.
@@ -218,7 +218,7 @@ def transpose_convolution(converter: Any, op: Any) -> relax.Expr:
     return relax.op.permute_dims(result, [0, 2, 3, 1])
 
 
-def index_of_extreme(find: Callable[..., relax.Expr]) -> Correction:
+def make_arg_min_max(find: Callable[..., relax.Expr]) -> Correction:
     def convert(converter: Any, op: Any) -> relax.Expr:
         """TVM gives the index as int64, whatever type the file states."""
         (target,) = converter.get_output_tensors(op)
@@ -228,18 +228,18 @@ def index_of_extreme(find: Callable[..., relax.Expr]) -> Correction:
     return convert
 
 
-def extreme_of_two(find: Callable[..., relax.Expr]) -> Correction:
+def make_min_max(find: Callable[..., relax.Expr]) -> Correction:
     def convert(converter: Any, op: Any) -> relax.Expr:
         """TVM dequantizes what is on one grid already, whose order the integers have."""
         tensors = [*converter.get_input_tensors(op), *converter.get_output_tensors(op)]
-        if tensors[0].qnn_params is None or not moves.on_one_grid(converter, tensors):
+        if tensors[0].qnn_params is None or not moves.has_same_qnn_params(converter, tensors):
             return converter._convert_elemwise(op, relax_op=find)
         return find(*(converter.get_tensor_expr(t) for t in tensors[:2]))
 
     return convert
 
 
-def resize_bilinear(converter: Any, op: Any) -> relax.Expr:
+def convert_resize_bilinear(converter: Any, op: Any) -> relax.Expr:
     """TVM divides by zero where corners are aligned and an extent of the result is 1."""
     options = converter._get_builtin_options(op, tflite.ResizeBilinearOptions)
     if options.AlignCorners():
@@ -250,34 +250,34 @@ def resize_bilinear(converter: Any, op: Any) -> relax.Expr:
 
 
 CORRECTIONS: dict[str, Correction] = {
-    "ARG_MAX": index_of_extreme(relax.op.argmax),
-    "ARG_MIN": index_of_extreme(relax.op.argmin),
-    "AVERAGE_POOL_2D": average_pool,
-    "BATCH_MATMUL": batch_matmul,
-    "BATCH_TO_SPACE_ND": moves.batch_to_space,
-    "DEQUANTIZE": dequantize,
-    "EXPAND_DIMS": expand_dims,
-    "FULLY_CONNECTED": fully_connected,
-    "GELU": gelu,
-    "MAXIMUM": extreme_of_two(relax.op.maximum),
-    "MINIMUM": extreme_of_two(relax.op.minimum),
-    "MIRROR_PAD": moves.mirror_pad,
-    "PRELU": prelu,
-    "RESIZE_BILINEAR": resize_bilinear,
-    "RESIZE_NEAREST_NEIGHBOR": moves.resize_nearest_neighbor,
-    "SOFTMAX": softmax,
-    "SPACE_TO_BATCH_ND": moves.space_to_batch,
-    "SQUARED_DIFFERENCE": squared_difference,
-    "STRIDED_SLICE": moves.strided_slice,
-    "TRANSPOSE_CONV": transpose_convolution,
-    "UNPACK": moves.unpack,
+    "ARG_MAX": make_arg_min_max(relax.op.argmax),
+    "ARG_MIN": make_arg_min_max(relax.op.argmin),
+    "AVERAGE_POOL_2D": convert_average_pool,
+    "BATCH_MATMUL": convert_batch_matmul,
+    "BATCH_TO_SPACE_ND": moves.convert_batch_to_space,
+    "DEQUANTIZE": convert_dequantize,
+    "EXPAND_DIMS": convert_expand_dims,
+    "FULLY_CONNECTED": convert_fully_connected,
+    "GELU": convert_gelu,
+    "MAXIMUM": make_min_max(relax.op.maximum),
+    "MINIMUM": make_min_max(relax.op.minimum),
+    "MIRROR_PAD": moves.convert_mirror_pad,
+    "PRELU": convert_prelu,
+    "RESIZE_BILINEAR": convert_resize_bilinear,
+    "RESIZE_NEAREST_NEIGHBOR": moves.convert_resize_nearest_neighbor,
+    "SOFTMAX": convert_softmax,
+    "SPACE_TO_BATCH_ND": moves.convert_space_to_batch,
+    "SQUARED_DIFFERENCE": convert_squared_difference,
+    "STRIDED_SLICE": moves.convert_strided_slice,
+    "TRANSPOSE_CONV": convert_transpose_conv,
+    "UNPACK": moves.convert_unpack,
 }
 
-STORED_INTEGERS = frozenset(
+DATA_MOVEMENT = frozenset(
     "BROADCAST_TO CAST DEPTH_TO_SPACE GATHER GATHER_ND PACK PAD PADV2 REVERSE_V2 "
     "SELECT SELECT_V2 SHAPE SLICE SPACE_TO_DEPTH SPLIT SPLIT_V SQUEEZE TILE TRANSPOSE".split()
 )
 """Operators that only move elements: TVM refuses quantised ones, though its conversion holds."""
 
-REAL_NUMBERS = frozenset({"ELU", "L2_NORMALIZATION", "SQUARE"})
+FLOAT_ONLY = frozenset({"ELU", "L2_NORMALIZATION", "SQUARE"})
 """Operators of which TVM has a float32 form only; dequantize and quantize go around it."""

@@ -16,36 +16,36 @@ from tvm.relax.frontend.tflite import from_tflite
 
 from firmwright.errors import UserError, first_line
 from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface, Operator, Tensor
-from firmwright.models.formats import Verdict
-from firmwright.models.quiet import imported
-from firmwright.models.tflite.checks import check_model, numbers, text
-from firmwright.models.tflite.constants import with_plain_constants
+from firmwright.models.formats import ReferenceOutputs
+from firmwright.models.quiet import run_importer
+from firmwright.models.tflite.checks import check_model, decode_text, to_ints
+from firmwright.models.tflite.constants import convert_constants
 from firmwright.models.tflite.converter import Converter
-from firmwright.models.tflite.isolated import isolated
-from firmwright.models.tflite.repairs import repaired
+from firmwright.models.tflite.isolated import run_in_subprocess
+from firmwright.models.tflite.repairs import repair
 
 
 def import_model(
     data: bytes, name: str, shapes: Mapping[str, tuple[int, ...]]
 ) -> tuple[tvm.IRModule, ModelInterface]:
-    """Import a TFLite file; see :class:`firmwright.models.formats.Importer`."""
+    """Import a TFLite file; see :class:`firmwright.models.formats.TorchImporter`."""
     check_file(data, name)
     check_model(tflite.Model.GetRootAsModel(data, 0), name)
-    model = tflite.Model.GetRootAsModel(with_plain_constants(repaired(data)), 0)
+    model = tflite.Model.GetRootAsModel(convert_constants(repair(data)), 0)
     graph = model.Subgraphs(0)
     operators = list_operators(model, graph)
-    report_unsupported(operators, name)
-    inputs = tuple(described(graph, int(i), name, shapes) for i in numbers(graph.InputsAsNumpy()))
+    check_operators(operators, name)
+    inputs = tuple(make_tensor(graph, int(i), name, shapes) for i in to_ints(graph.InputsAsNumpy()))
     unknown = sorted(set(shapes) - {t.name for t in inputs})
     if unknown:
         known = ", ".join(t.name for t in inputs)
         raise UserError(f"{name}: inputs: the model has no input '{unknown[0]}' (it has: {known})")
-    outputs = tuple(described(graph, int(i), name, {}) for i in numbers(graph.OutputsAsNumpy()))
+    outputs = tuple(make_tensor(graph, int(i), name, {}) for i in to_ints(graph.OutputsAsNumpy()))
 
     def convert() -> tvm.IRModule:
         return from_tflite(model, dict(shapes) or None, op_converter=Converter)
 
-    module = imported(name, convert)
+    module = run_importer(name, convert)
     check_outputs(module, outputs, name)
     digest = hashlib.sha256(data).hexdigest()
     return module, ModelInterface("tflite", digest, inputs, outputs, operators)
@@ -69,13 +69,13 @@ def check_file(data: bytes, name: str) -> None:
     if data[4:8] != b"TFL3":
         raise UserError(f"{name}: not a TFLite model (no 'TFL3' mark at byte 4)")
     try:
-        isolated(f"{name}: LiteRT does not survive this model", load, data)
+        run_in_subprocess(f"{name}: LiteRT does not survive this model", load_interpreter, data)
     except (ValueError, RuntimeError) as error:
         raise UserError(f"{name}: a damaged TFLite model: {first_line(error)}") from None
 
 
-def load(data: bytes) -> None:
-    interpreter(data)
+def load_interpreter(data: bytes) -> None:
+    make_interpreter(data)
 
 
 def list_operators(model: Any, graph: Any) -> tuple[Operator, ...]:
@@ -89,12 +89,14 @@ def list_operators(model: Any, graph: Any) -> tuple[Operator, ...]:
         kind = kinds.get(builtin, f"BUILTIN_{builtin}")
         if kind == "CUSTOM" and code.CustomCode():
             kind = code.CustomCode().decode("utf-8", "replace")
-        results = tuple(text(graph.Tensors(int(i)).Name()) for i in operator.OutputsAsNumpy())
+        results = tuple(
+            decode_text(graph.Tensors(int(i)).Name()) for i in operator.OutputsAsNumpy()
+        )
         found.append(Operator(results[0], kind, results))
     return tuple(found)
 
 
-def report_unsupported(operators: Sequence[Operator], name: str) -> None:
+def check_operators(operators: Sequence[Operator], name: str) -> None:
     """Refuse, in one message, every operator that TVM has no converter for."""
     known = converter_names()
     lines = [f"  {o.kind} (tensor '{o.name}')" for o in operators if o.kind not in known]
@@ -108,14 +110,14 @@ def converter_names() -> frozenset[str]:
     return frozenset(converter.convert_map)
 
 
-def described(graph: Any, index: int, name: str, shapes: Mapping[str, tuple[int, ...]]) -> Tensor:
+def make_tensor(graph: Any, index: int, name: str, shapes: Mapping[str, tuple[int, ...]]) -> Tensor:
     """Describe one graph input or output; UserError for a dynamic or unsupported one."""
     tensor = graph.Tensors(index)
     label = tensor.Name().decode()
     signature = tensor.ShapeSignatureAsNumpy() if tensor.ShapeSignatureLength() else None
-    declared = numbers(tensor.ShapeAsNumpy() if signature is None else signature)
+    declared = to_ints(tensor.ShapeAsNumpy() if signature is None else signature)
     # A batch of -1 in the signature with 1 in the shape is TFLite's usual "batch 1 unless resized".
-    static = numbers(tensor.ShapeAsNumpy())
+    static = to_ints(tensor.ShapeAsNumpy())
     shape = shapes.get(label, tuple(static))
     if any(d < 1 for d in shape) or len(shape) != len(declared):
         raise UserError(
@@ -133,7 +135,7 @@ def described(graph: Any, index: int, name: str, shapes: Mapping[str, tuple[int,
     return Tensor(label, tuple(shape), dtype, scale, zero_point)
 
 
-def interpreter(data: bytes, kernels: str = "BUILTIN_REF") -> Any:
+def make_interpreter(data: bytes, kernels: str = "BUILTIN_REF") -> Any:
     """Return LiteRT's interpreter; ``kernels`` is a name of its OpResolverType."""
     return Interpreter(
         model_content=data,
@@ -142,7 +144,9 @@ def interpreter(data: bytes, kernels: str = "BUILTIN_REF") -> Any:
     )
 
 
-def run_reference(data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]]) -> Verdict:
+def run_reference(
+    data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]]
+) -> ReferenceOutputs:
     """Evaluate with LiteRT's reference kernels, the definition of TFLite's arithmetic.
 
     A model with an int8 or int16 SUM is evaluated by LiteRT's other kernels instead: the reference
@@ -152,12 +156,12 @@ def run_reference(data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any
     """
     what = "LiteRT, the reference, does not survive the model"
     arrays = [list(sample.values()) for sample in inputs]
-    results = isolated(what, evaluate, repaired(data), arrays)
-    kernels = "optimised kernels, for a SUM" if sums_of_integers(data) else "reference kernels"
-    return Verdict(f"ai-edge-litert {version('ai-edge-litert')} ({kernels})", results)
+    results = run_in_subprocess(what, evaluate, repair(data), arrays)
+    kernels = "optimised kernels, for a SUM" if has_integer_sum(data) else "reference kernels"
+    return ReferenceOutputs(f"ai-edge-litert {version('ai-edge-litert')} ({kernels})", results)
 
 
-def sums_of_integers(data: bytes) -> bool:
+def has_integer_sum(data: bytes) -> bool:
     model = tflite.Model.GetRootAsModel(data, 0)
     graph = model.Subgraphs(0)
     return any(
@@ -171,8 +175,8 @@ def sums_of_integers(data: bytes) -> bool:
 def evaluate(
     data: bytes, inputs: Sequence[Sequence[np.ndarray[Any, Any]]]
 ) -> list[list[np.ndarray[Any, Any]]]:
-    kernels = "BUILTIN_WITHOUT_DEFAULT_DELEGATES" if sums_of_integers(data) else "BUILTIN_REF"
-    judge = interpreter(data, kernels)
+    kernels = "BUILTIN_WITHOUT_DEFAULT_DELEGATES" if has_integer_sum(data) else "BUILTIN_REF"
+    judge = make_interpreter(data, kernels)
     details = judge.get_input_details()
     results = []
     try:

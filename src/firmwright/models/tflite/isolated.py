@@ -15,14 +15,14 @@ from firmwright.errors import UserError
 Result = TypeVar("Result")
 
 
-def isolated(what: str, function: Callable[..., Result], *arguments: Any) -> Result:
+def run_in_subprocess(what: str, function: Callable[..., Result], *arguments: Any) -> Result:
     """Return what the function returns in a copy of this process; what it raises is raised here.
 
     Raises UserError, beginning with ``what``, where a signal ended the copy.
     """
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=answer, args=(sender, function, arguments))
+    child = context.Process(target=send_result, args=(sender, function, arguments))
     child.start()
     sender.close()
     try:
@@ -41,7 +41,9 @@ def isolated(what: str, function: Callable[..., Result], *arguments: Any) -> Res
     return result
 
 
-def answer(sender: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+def send_result(
+    sender: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]
+) -> None:
     """Send (True, result) or (False, error); nothing that a dying runtime prints is shown."""
     faulthandler.disable()
     sink = os.open(os.devnull, os.O_WRONLY)

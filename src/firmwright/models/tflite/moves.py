@@ -13,21 +13,21 @@ from tvm import relax
 Indices = npt.NDArray[np.int64]
 
 
-def on_one_grid(converter: Any, tensors: Sequence[Any]) -> bool:
+def has_same_qnn_params(converter: Any, tensors: Sequence[Any]) -> bool:
     first, *others = tensors
     return all(t.qnn_params and converter.has_same_qnn_params(first, t) for t in others)
 
 
-def lengths_of(converter: Any, tensor: Any) -> list[int]:
+def shape_of(converter: Any, tensor: Any) -> list[int]:
     return [int(d) for d in converter.get_tensor_shape(tensor)]
 
 
-def selected(data: relax.Expr, axis: int, places: Indices) -> relax.Expr:
+def take_elements(data: relax.Expr, axis: int, places: Indices) -> relax.Expr:
     """Return the elements at constant places of an axis."""
     return relax.op.take(data, relax.const(places.astype("int32"), "int32"), axis, mode="fast")
 
 
-def resize_nearest_neighbor(converter: Any, op: Any) -> relax.Expr:
+def convert_resize_nearest_neighbor(converter: Any, op: Any) -> relax.Expr:
     """TVM has no half-pixel centres or aligned corners of TFLite's kind: it rounds elsewhere.
 
     Which row and column each one is copied from is known here, in the kernel's float32
@@ -37,15 +37,17 @@ def resize_nearest_neighbor(converter: Any, op: Any) -> relax.Expr:
     options = converter._get_builtin_options(op, tflite.ResizeNearestNeighborOptions)
     data = converter.get_tensor_expr(source)
     for axis, extent in zip((1, 2), converter.get_tensor_value(size), strict=True):
-        length = lengths_of(converter, source)[axis]
-        places = nearest(
+        length = shape_of(converter, source)[axis]
+        places = nearest_indices(
             length, int(extent), bool(options.AlignCorners()), bool(options.HalfPixelCenters())
         )
-        data = converter.bb.normalize(selected(data, axis, places))
+        data = converter.bb.normalize(take_elements(data, axis, places))
     return data
 
 
-def nearest(length: int, extent: int, align_corners: bool, half_pixel_centers: bool) -> Indices:
+def nearest_indices(
+    length: int, extent: int, align_corners: bool, half_pixel_centers: bool
+) -> Indices:
     """Return the places, of ``length`` ones, that ``extent`` ones are copied from."""
     aligned = align_corners and extent > 1
     scale = np.float32(length - 1) / np.float32(extent - 1) if aligned else None
@@ -60,7 +62,7 @@ def nearest(length: int, extent: int, align_corners: bool, half_pixel_centers: b
     return inside
 
 
-def mirror_pad(converter: Any, op: Any) -> relax.Expr:
+def convert_mirror_pad(converter: Any, op: Any) -> relax.Expr:
     """TVM lacks the symmetric mode, which repeats the border's elements."""
     source, paddings = converter.get_input_tensors(op)
     options = converter._get_builtin_options(op, tflite.MirrorPadOptions)
@@ -68,13 +70,13 @@ def mirror_pad(converter: Any, op: Any) -> relax.Expr:
     data = converter.get_tensor_expr(source)
     for axis, (before, after) in enumerate(converter.get_tensor_value(paddings).tolist()):
         if before or after:
-            places = np.arange(lengths_of(converter, source)[axis])
+            places = np.arange(shape_of(converter, source)[axis])
             padded: Indices = np.pad(places, (before, after), mode=mode)  # type: ignore[call-overload]
-            data = converter.bb.normalize(selected(data, axis, padded))
+            data = converter.bb.normalize(take_elements(data, axis, padded))
     return data
 
 
-def strided_slice(converter: Any, op: Any) -> relax.Expr:
+def convert_strided_slice(converter: Any, op: Any) -> relax.Expr:
     """TVM gets begins and ends before the first element wrong where a stride is negative.
 
     Source of the masks' meaning: tensorflow/lite/kernels/internal/strided_slice_logic.h.
@@ -82,25 +84,25 @@ def strided_slice(converter: Any, op: Any) -> relax.Expr:
     source, *bounds = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
     options = converter._get_builtin_options(op, tflite.StridedSliceOptions)
-    lengths = iter(enumerate(lengths_of(converter, source)))
-    rank = len(lengths_of(converter, source))
+    lengths = iter(enumerate(shape_of(converter, source)))
+    rank = len(shape_of(converter, source))
     begins, ends, strides = (converter.get_tensor_value(b).tolist() for b in bounds)
 
-    def marked(mask: int, place: int) -> bool:
+    def has_bit(mask: int, place: int) -> bool:
         return bool(mask >> place & 1)
 
     taken: list[tuple[int, int, int, int]] = []
-    added = sum(marked(options.NewAxisMask(), p) for p in range(len(begins)))
+    added = sum(has_bit(options.NewAxisMask(), p) for p in range(len(begins)))
     for place in range(len(begins)):
-        if marked(options.EllipsisMask(), place):
+        if has_bit(options.EllipsisMask(), place):
             for _ in range(rank - (len(begins) - 1 - added)):
                 next(lengths)
-        elif not marked(options.NewAxisMask(), place):
+        elif not has_bit(options.NewAxisMask(), place):
             axis, length = next(lengths)
-            begin = None if marked(options.BeginMask(), place) else begins[place]
-            end = None if marked(options.EndMask(), place) else ends[place]
+            begin = None if has_bit(options.BeginMask(), place) else begins[place]
+            end = None if has_bit(options.EndMask(), place) else ends[place]
             stride = strides[place]
-            if marked(options.ShrinkAxisMask(), place):
+            if has_bit(options.ShrinkAxisMask(), place):
                 begin, stride = begins[place] % length, 1
                 end = begin + 1
             taken.append((axis, *slice(begin, end, stride).indices(length)))
@@ -108,21 +110,21 @@ def strided_slice(converter: Any, op: Any) -> relax.Expr:
     for axis, begin, end, stride in taken:
         places = np.arange(begin, end, stride)
         if stride < 0:
-            data = converter.bb.normalize(selected(data, axis, places))
+            data = converter.bb.normalize(take_elements(data, axis, places))
     forward = [t for t in taken if t[3] > 0]
     if forward:
         data = relax.op.strided_slice(
             data, *(list(column) for column in zip(*forward, strict=True))
         )
-    return relax.op.reshape(data, lengths_of(converter, target))
+    return relax.op.reshape(data, shape_of(converter, target))
 
 
-def unpack(converter: Any, op: Any) -> relax.Expr:
+def convert_unpack(converter: Any, op: Any) -> relax.Expr:
     """TVM splits with the field names of another tuple type; here each part is a slice."""
     (source,) = converter.get_input_tensors(op)
     options = converter._get_builtin_options(op, tflite.UnpackOptions)
     data = converter.get_tensor_expr(source)
-    axis = options.Axis() % len(lengths_of(converter, source))
+    axis = options.Axis() % len(shape_of(converter, source))
     parts = [
         relax.op.squeeze(relax.op.strided_slice(data, [axis], [i], [i + 1]), [axis])
         for i in range(options.Num())
@@ -130,11 +132,11 @@ def unpack(converter: Any, op: Any) -> relax.Expr:
     return relax.Tuple([converter.bb.emit(p) for p in parts]) if len(parts) > 1 else parts[0]
 
 
-def space_to_batch(converter: Any, op: Any) -> relax.Expr:
+def convert_space_to_batch(converter: Any, op: Any) -> relax.Expr:
     """TVM calls a function of its own runtime; this is padding, a reshape and a transpose."""
     source, block_tensor, paddings = converter.get_input_tensors(op)
     block = converter.get_tensor_value(block_tensor).tolist()
-    lengths = lengths_of(converter, source)
+    lengths = shape_of(converter, source)
     pads = [[0, 0], *converter.get_tensor_value(paddings).tolist()]
     pads += [[0, 0]] * (len(lengths) - len(pads))
     data = converter.get_tensor_expr(source)
@@ -153,15 +155,15 @@ def space_to_batch(converter: Any, op: Any) -> relax.Expr:
     last = [1 + 2 * count + i for i in range(len(rest))]
     data = relax.op.permute_dims(data, [*within, 0, *across, *last])
     (target,) = converter.get_output_tensors(op)
-    return relax.op.reshape(data, lengths_of(converter, target))
+    return relax.op.reshape(data, shape_of(converter, target))
 
 
-def batch_to_space(converter: Any, op: Any) -> relax.Expr:
+def convert_batch_to_space(converter: Any, op: Any) -> relax.Expr:
     """TVM calls a function of its own runtime; this is a reshape, a transpose and a slice."""
     source, block_tensor, crops_tensor = converter.get_input_tensors(op)
     block = converter.get_tensor_value(block_tensor).tolist()
     crops = converter.get_tensor_value(crops_tensor).tolist()
-    lengths, count = lengths_of(converter, source), len(block)
+    lengths, count = shape_of(converter, source), len(block)
     batch = lengths[0] // int(np.prod(block))
     rest = lengths[1 + count :]
     data = relax.op.reshape(

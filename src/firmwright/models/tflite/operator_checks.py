@@ -11,7 +11,7 @@ from typing import Any
 
 import tflite
 
-WINDOWED = {
+WINDOW_OPTIONS = {
     "AVERAGE_POOL_2D": tflite.Pool2DOptions,
     "CONV_2D": tflite.Conv2DOptions,
     "DEPTHWISE_CONV_2D": tflite.DepthwiseConv2DOptions,
@@ -20,11 +20,11 @@ WINDOWED = {
     "TRANSPOSE_CONV": tflite.TransposeConvOptions,
 }
 
-LENGTHS = (
+LENGTH_FIELDS = (
     "StrideH", "StrideW", "DilationHFactor", "DilationWFactor", "FilterHeight", "FilterWidth",
 )  # fmt: skip
 
-BIASED = {
+BIAS_OPTIONS = {
     "CONV_2D": tflite.Conv2DOptions,
     "FULLY_CONNECTED": tflite.FullyConnectedOptions,
     "TRANSPOSE_CONV": tflite.TransposeConvOptions,
@@ -43,7 +43,7 @@ def operator_problems(
                 yield f"{kind} (tensor '{labels[operator.Outputs(0)]}'): {rule.__doc__}; {found}"
 
 
-def options(operator: Any, kinds: dict[str, Any], kind: str) -> Any:
+def read_options(operator: Any, kinds: dict[str, Any], kind: str) -> Any:
     """Return an operator's options as ``kinds`` says they are laid out; None where it has none."""
     table = operator.BuiltinOptions()
     if kind not in kinds or table is None:
@@ -53,18 +53,18 @@ def options(operator: Any, kinds: dict[str, Any], kind: str) -> Any:
     return found
 
 
-def lengths_are_positive(graph: Any, operator: Any, kind: str) -> str | None:
+def find_bad_length(graph: Any, operator: Any, kind: str) -> str | None:
     """strides, dilations and the lengths of a window are 1 or more"""
     del graph
-    stated = options(operator, WINDOWED, kind)
-    lengths = {n: getattr(stated, n)() for n in LENGTHS if hasattr(stated, n)}
+    stated = read_options(operator, WINDOW_OPTIONS, kind)
+    lengths = {n: getattr(stated, n)() for n in LENGTH_FIELDS if hasattr(stated, n)}
     wrong = [f"{name} {length}" for name, length in lengths.items() if length < 1]
     return f"found {', '.join(wrong)}" if wrong else None
 
 
-def biases_are_of_their_type(graph: Any, operator: Any, kind: str) -> str | None:
+def find_bad_bias_type(graph: Any, operator: Any, kind: str) -> str | None:
     """an operator on int16 has an int64 bias, or states the type of its int32 one"""
-    stated = options(operator, BIASED, kind)
+    stated = read_options(operator, BIAS_OPTIONS, kind)
     inputs = [int(i) for i in operator.InputsAsNumpy()]
     source, bias = (inputs[0], inputs[2:]) if kind != "TRANSPOSE_CONV" else (inputs[2], inputs[3:])
     if stated is None or not bias or bias[0] < 0:
@@ -81,6 +81,6 @@ def biases_are_of_their_type(graph: Any, operator: Any, kind: str) -> str | None
 
 
 RULES: tuple[Callable[[Any, Any, str], str | None], ...] = (
-    lengths_are_positive,
-    biases_are_of_their_type,
+    find_bad_length,
+    find_bad_bias_type,
 )

@@ -12,7 +12,7 @@ from typing import Any
 import tflite
 
 
-def repaired(data: bytes) -> bytes:
+def repair(data: bytes) -> bytes:
     """Return the model with a name of its own and a shape for each tensor of the first subgraph.
 
     A model that has them is returned as it is.
@@ -20,7 +20,7 @@ def repaired(data: bytes) -> bytes:
     graph = tflite.Model.GetRootAsModel(data, 0).Subgraphs(0)
     tensors = [graph.Tensors(i) for i in range(graph.TensorsLength())]
     names = [t.Name() for t in tensors]
-    own = own_names(names)
+    own = make_unique_names(names)
     if [n.encode() for n in own] == names and not any(t.ShapeIsNone() for t in tensors):
         return data
     import flatbuffers
@@ -35,9 +35,9 @@ def repaired(data: bytes) -> bytes:
     return bytes(builder.Output())
 
 
-def own_names(names: Sequence[bytes | None]) -> list[str]:
+def make_unique_names(names: Sequence[bytes | None]) -> list[str]:
     """Return a name for each tensor: its own if no other has it, else with its number."""
-    readable = [readable_name(name) for name in names]
+    readable = [decode_name(name) for name in names]
     taken = set(readable)
     seen: set[str] = set()
     result = []
@@ -53,6 +53,6 @@ def own_names(names: Sequence[bytes | None]) -> list[str]:
     return result
 
 
-def readable_name(name: bytes | None) -> str:
+def decode_name(name: bytes | None) -> str:
     """Return the name as text; LiteRT reads names up to a NUL."""
     return (name or b"").decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")

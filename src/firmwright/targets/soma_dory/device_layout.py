@@ -8,7 +8,7 @@ of a 32-bit word for the last, so that bytes are reversed within each word. Sour
 
 from __future__ import annotations
 
-from firmwright.ir.storage import restored, stored, with_reversed_words
+from firmwright.ir.storage import from_storage, swap_bytes, to_storage
 from firmwright.ir.tensors import Storage
 from firmwright.targets.soma_dory.layer import Array
 
@@ -29,13 +29,13 @@ def device_storage(shape: tuple[int, ...]) -> Storage:
 
 def to_device(array: Array) -> Array:
     """Return an array of bytes in device layout, its padding 0."""
-    return stored(array, device_storage(array.shape))
+    return to_storage(array, device_storage(array.shape))
 
 
 def from_device(array: Array, shape: tuple[int, ...]) -> Array:
     """Return the array of this shape that lies in an array of bytes in device layout."""
-    return restored(array, device_storage(shape), shape)
+    return from_storage(array, device_storage(shape), shape)
 
 
 def reversed_words(array: Array) -> Array:
-    return with_reversed_words(array, WORD)
+    return swap_bytes(array, WORD)

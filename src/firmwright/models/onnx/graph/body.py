@@ -12,12 +12,12 @@ from onnx import helper, numpy_helper
 from firmwright.models.onnx.graph.specialize import Nodes, Specialiser
 
 
-def attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
+def get_attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
     value = next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), default)
     return value.decode() if isinstance(value, bytes) else value
 
 
-class Body:
+class NodeBuilder:
     """Nodes that replace a node, under its name; their tensors are named after its result."""
 
     def __init__(self, node: onnx.NodeProto, walk: Specialiser) -> None:
@@ -36,14 +36,14 @@ class Body:
 
     def stack(self, names: list[str], axis: int) -> str:
         """Join tensors along a new axis."""
-        return self.add("Concat", *(self.unsqueezed(n, axis) for n in names), axis=axis)
+        return self.add("Concat", *(self.unsqueeze(n, axis) for n in names), axis=axis)
 
-    def unsqueezed(self, name: str, axis: int) -> str:
+    def unsqueeze(self, name: str, axis: int) -> str:
         if self.opset < 13:
             return self.add("Unsqueeze", name, axes=[axis])
         return self.add("Unsqueeze", name, self.constant([axis], "int64"))
 
-    def result(self, *names: str) -> Nodes:
+    def finish(self, *names: str) -> Nodes:
         """Let these tensors be the node's results, and return all nodes."""
         for name, output in zip(names, self.node.output, strict=False):
             if output:

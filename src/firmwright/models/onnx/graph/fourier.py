@@ -6,14 +6,14 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from firmwright.models.onnx.graph.body import Body, attribute
-from firmwright.models.onnx.graph.specialize import Nodes, Specialiser, evaluate
+from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
+from firmwright.models.onnx.graph.specialize import Nodes, Specialiser, evaluate_node
 
-FIRST_WITH_AXIS_INPUT = 20
+AXIS_INPUT_OPSET = 20
 """The opset since which DFT's axis is an input; it was an attribute before."""
 
 
-def fourier(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+def rewrite_dft(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
     """Rewrite a DFT of constant axis and length; the matrix is what ONNX makes of unit vectors.
 
     The data are (…, length, …, components), components being 1 (real) or 2 (complex). Sums are
@@ -23,25 +23,25 @@ def fourier(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
     parameters = [walk.constants.get(i) for i in node.input[1:] if i]
     if shape is None or any(p is None for p in parameters):
         return None
-    if attribute(node, "inverse", 0) and not attribute(node, "onesided", 0):
+    if get_attribute(node, "inverse", 0) and not get_attribute(node, "onesided", 0):
         return None  # where its terms cancel out, more is left than ONNX's tests allow
-    by_input = walk.opsets[""] >= FIRST_WITH_AXIS_INPUT
+    by_input = walk.opsets[""] >= AXIS_INPUT_OPSET
     length = walk.constants.get(node.input[1]) if len(node.input) > 1 else None
-    axis = attribute(node, "axis", -2 if by_input else 1)
+    axis = get_attribute(node, "axis", -2 if by_input else 1)
     if by_input and len(node.input) > 2:
         axis = int(walk.constants[node.input[2]].item())
     axis %= len(shape)
     size = shape[axis] * shape[-1]
     units = np.eye(size).reshape(size, shape[axis], shape[-1])
-    settings = {n: attribute(node, n, 0) for n in ("inverse", "onesided")}
+    settings = {n: get_attribute(node, n, 0) for n in ("inverse", "onesided")}
     names = ["units", "length" if length is not None else "", "axis"]
     values = [units, *([] if length is None else [length]), np.array(1)]
     unit = helper.make_node("DFT", names, ["image"], **settings)
-    images = evaluate(unit, values, [helper.make_opsetid("", FIRST_WITH_AXIS_INPUT)])
+    images = evaluate_node(unit, values, [helper.make_opsetid("", AXIS_INPUT_OPSET)])
     if images is None:
         return None
     image = images[0]
-    body = Body(node, walk)
+    body = NodeBuilder(node, walk)
     order = [a for a in range(len(shape) - 1) if a != axis] + [axis, len(shape) - 1]
     others = [shape[a] for a in order[:-2]]
     last = body.add("Transpose", node.input[0], perm=order)
@@ -52,4 +52,4 @@ def fourier(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
     product = body.add("Cast", product, to=walk.types[node.input[0]].tensor_type.elem_type)
     result = body.add("Reshape", product, body.constant([*others, *image.shape[1:]], "int64"))
     back = [order.index(a) for a in range(len(shape))]
-    return body.result(body.add("Transpose", result, perm=back))
+    return body.finish(body.add("Transpose", result, perm=back))

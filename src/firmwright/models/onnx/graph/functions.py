@@ -8,7 +8,7 @@ import onnx
 from onnx.defs import OpSchema
 
 
-def called(
+def inline_function(
     function: onnx.FunctionProto, node: onnx.NodeProto, schema: OpSchema
 ) -> list[onnx.NodeProto]:
     """Return a function's nodes with the tensors and attributes of the node that calls it.
@@ -26,7 +26,7 @@ def called(
         copy = onnx.NodeProto()
         copy.CopyFrom(inner)
         copy.name = node.name
-        bind(copy, tensors, scope, attributes)
+        rename_tensors(copy, tensors, scope, attributes)
         if inner.input and inner.input[0] and not copy.input[0]:
             tensors |= dict.fromkeys(inner.output, "")
         else:
@@ -34,7 +34,7 @@ def called(
     return nodes
 
 
-def bind(
+def rename_tensors(
     node: onnx.NodeProto,
     tensors: Mapping[str, str],
     scope: str,
@@ -42,11 +42,11 @@ def bind(
 ) -> None:
     """Rename a function's tensors, its own ones apart under ``scope``, and fill in attributes."""
 
-    def renamed(name: str) -> str:
+    def rename(name: str) -> str:
         return tensors.get(name, f"{scope}/{name}")
 
     for names in (node.input, node.output):
-        names[:] = [renamed(n) for n in names]
+        names[:] = [rename(n) for n in names]
     kept = []
     for attribute in node.attribute:
         if attribute.ref_attr_name:
@@ -57,9 +57,9 @@ def bind(
             attribute.name = name
         for graph in (attribute.g, *attribute.graphs):
             for value in (*graph.input, *graph.output, *graph.initializer):
-                value.name = renamed(value.name)
+                value.name = rename(value.name)
             for inner in graph.node:
-                bind(inner, tensors, scope, attributes)
+                rename_tensors(inner, tensors, scope, attributes)
         kept.append(attribute)
     copies = [onnx.AttributeProto.FromString(a.SerializeToString()) for a in kept]
     del node.attribute[:]

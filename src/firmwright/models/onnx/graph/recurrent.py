@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 import onnx
 
-from firmwright.models.onnx.graph.body import Body, attribute
+from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
 from firmwright.models.onnx.graph.specialize import Nodes, Specialiser
 
-LARGEST = 256
+MAX_STEPS = 256
 """Steps that may be written out; each of them becomes code."""
 
 Cell = Callable[["Direction", str, list[str]], list[str]]
 """Takes a step's input and the states, each (batch, size), and returns the new states."""
 
 
-def recurrent(gates: int, states: int, cell: Cell, activations: list[str]) -> Callable[
+def make_recurrent(gates: int, states: int, cell: Cell, activations: list[str]) -> Callable[
     [onnx.NodeProto, Specialiser], Nodes | None
 ]:  # fmt: skip
     """Return the rewrite of an operator with so many gates and states."""
@@ -25,20 +25,20 @@ def recurrent(gates: int, states: int, cell: Cell, activations: list[str]) -> Ca
         shape, weights = (walk.shape(i) for i in node.input[:2])
         if shape is None or weights is None or not is_standard(node, walk, activations):
             return None
-        batch_first = attribute(node, "layout", 0) == 1
+        batch_first = get_attribute(node, "layout", 0) == 1
         steps, batch = (shape[1], shape[0]) if batch_first else shape[:2]
-        if steps > LARGEST:
+        if steps > MAX_STEPS:
             return None
-        body = Body(node, walk)
+        body = NodeBuilder(node, walk)
         data = (
             body.add("Transpose", node.input[0], perm=[1, 0, 2]) if batch_first else node.input[0]
         )
         ends: list[list[str]] = [[] for _ in range(states)]
         by_step: list[list[str]] = [[] for _ in range(steps)]
         reverse = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
-        for index, back in enumerate(reverse[attribute(node, "direction", "forward")]):
+        for index, back in enumerate(reverse[get_attribute(node, "direction", "forward")]):
             direction = Direction(body, node, walk, index, gates, batch, batch_first)
-            current = [direction.start(5 + i) for i in range(states)]
+            current = [direction.get_initial_state(5 + i) for i in range(states)]
             for step in reversed(range(steps)) if back else range(steps):
                 current = cell(direction, direction.pick(data, step), current)
                 by_step[step].append(current[0])
@@ -48,21 +48,21 @@ def recurrent(gates: int, states: int, cell: Cell, activations: list[str]) -> Ca
         sequence = body.stack([body.stack(s, 0) for s in by_step], 0)
         if batch_first:
             sequence = body.add("Transpose", sequence, perm=[2, 0, 1, 3])
-        return body.result(sequence, *(body.stack(end, axis) for end in ends))
+        return body.finish(sequence, *(body.stack(end, axis) for end in ends))
 
     return rewrite
 
 
 def is_standard(node: onnx.NodeProto, walk: Specialiser, activations: list[str]) -> bool:
     """Tell whether all sequences are whole and the functions are the operator's own."""
-    stated = [a.decode() for a in attribute(node, "activations", [])]
+    stated = [a.decode() for a in get_attribute(node, "activations", [])]
     lengths = node.input[4] if len(node.input) > 4 else ""
-    steps = (walk.shape(node.input[0]) or (0,))[attribute(node, "layout", 0)]
+    steps = (walk.shape(node.input[0]) or (0,))[get_attribute(node, "layout", 0)]
     whole = not lengths or (
         lengths in walk.constants and bool((walk.constants[lengths] == steps).all())
     )
     customary = not stated or stated == activations * (len(stated) // len(activations))
-    plain = not attribute(node, "clip", 0.0) and not attribute(node, "input_forget", 0)
+    plain = not get_attribute(node, "clip", 0.0) and not get_attribute(node, "input_forget", 0)
     return whole and customary and plain
 
 
@@ -71,7 +71,7 @@ class Direction:
 
     def __init__(
         self,
-        body: Body,
+        body: NodeBuilder,
         node: onnx.NodeProto,
         walk: Specialiser,
         index: int,
@@ -102,68 +102,70 @@ class Direction:
         place = self.body.constant([axis], "int64")
         return [self.body.add("Slice", name, bounds[i], bounds[i + 1], place) for i in range(parts)]
 
-    def start(self, place: int) -> str:
+    def get_initial_state(self, place: int) -> str:
         """Return a state's first value, which is zero where it is not given."""
         name = self.node.input[place] if len(self.node.input) > place else ""
         if not name:
             return self.body.constant([[0.0] * self.size] * self.batch, self.dtype)
         return self.pick(name, self.index, 1 if self.batch_first else 0)
 
-    def from_input(self, gate: int, data: str) -> str:
-        return self.product(data, 0, gate)
+    def apply_input_weights(self, gate: int, data: str) -> str:
+        return self.apply_weights(data, 0, gate)
 
-    def from_state(self, gate: int, state: str) -> str:
-        return self.product(state, 1, gate)
+    def apply_state_weights(self, gate: int, state: str) -> str:
+        return self.apply_weights(state, 1, gate)
 
-    def product(self, value: str, source: int, gate: int) -> str:
+    def apply_weights(self, value: str, source: int, gate: int) -> str:
         """Return the value times its weights for a gate, plus the bias that belongs to them."""
         product = self.body.add("MatMul", value, self.weights[source][gate])
         if not self.biases:
             return product
         return self.body.add("Add", product, self.biases[source * self.gates + gate])
 
-    def gate(
+    def add_gate(
         self, gate: int, data: str, state: str, peephole: tuple[int, str] | None = None
     ) -> str:
         """Return a gate before its activation; an LSTM's may also look at the cell's state."""
-        total = self.body.add("Add", self.from_input(gate, data), self.from_state(gate, state))
+        total = self.body.add(
+            "Add", self.apply_input_weights(gate, data), self.apply_state_weights(gate, state)
+        )
         if peephole is None or not self.peepholes:
             return total
         place, cell = peephole
         return self.body.add("Add", total, self.body.add("Mul", self.peepholes[place], cell))
 
 
-def rnn_cell(direction: Direction, data: str, states: list[str]) -> list[str]:
-    return [direction.body.add("Tanh", direction.gate(0, data, states[0]))]
+def add_rnn_cell(direction: Direction, data: str, states: list[str]) -> list[str]:
+    return [direction.body.add("Tanh", direction.add_gate(0, data, states[0]))]
 
 
-def gru_cell(direction: Direction, data: str, states: list[str]) -> list[str]:
+def add_gru_cell(direction: Direction, data: str, states: list[str]) -> list[str]:
     """Gates update, reset, hidden. Source: ONNX's operator GRU, its equations."""
     add, (state,) = direction.body.add, states
-    update = add("Sigmoid", direction.gate(0, data, state))
-    reset = add("Sigmoid", direction.gate(1, data, state))
-    if attribute(direction.node, "linear_before_reset", 0):
-        recalled = add("Mul", reset, direction.from_state(2, state))
+    update = add("Sigmoid", direction.add_gate(0, data, state))
+    reset = add("Sigmoid", direction.add_gate(1, data, state))
+    if get_attribute(direction.node, "linear_before_reset", 0):
+        recalled = add("Mul", reset, direction.apply_state_weights(2, state))
     else:
-        recalled = direction.from_state(2, add("Mul", reset, state))
-    hidden = add("Tanh", add("Add", direction.from_input(2, data), recalled))
+        recalled = direction.apply_state_weights(2, add("Mul", reset, state))
+    hidden = add("Tanh", add("Add", direction.apply_input_weights(2, data), recalled))
     change = add("Mul", update, add("Sub", state, hidden))
     return [add("Add", hidden, change)]
 
 
-def lstm_cell(direction: Direction, data: str, states: list[str]) -> list[str]:
+def add_lstm_cell(direction: Direction, data: str, states: list[str]) -> list[str]:
     """Gates input, output, forget, cell. Source: ONNX's operator LSTM, its equations."""
     add, (state, cell) = direction.body.add, states
-    taken = add("Sigmoid", direction.gate(0, data, state, (0, cell)))
-    forget = add("Sigmoid", direction.gate(2, data, state, (2, cell)))
-    proposal = add("Tanh", direction.gate(3, data, state))
+    taken = add("Sigmoid", direction.add_gate(0, data, state, (0, cell)))
+    forget = add("Sigmoid", direction.add_gate(2, data, state, (2, cell)))
+    proposal = add("Tanh", direction.add_gate(3, data, state))
     cell = add("Add", add("Mul", forget, cell), add("Mul", taken, proposal))
-    shown = add("Sigmoid", direction.gate(1, data, state, (1, cell)))
+    shown = add("Sigmoid", direction.add_gate(1, data, state, (1, cell)))
     return [add("Mul", shown, add("Tanh", cell)), cell]
 
 
 RECURRENT = {
-    "GRU": recurrent(3, 1, gru_cell, ["Sigmoid", "Tanh"]),
-    "LSTM": recurrent(4, 2, lstm_cell, ["Sigmoid", "Tanh", "Tanh"]),
-    "RNN": recurrent(1, 1, rnn_cell, ["Tanh"]),
+    "GRU": make_recurrent(3, 1, add_gru_cell, ["Sigmoid", "Tanh"]),
+    "LSTM": make_recurrent(4, 2, add_lstm_cell, ["Sigmoid", "Tanh", "Tanh"]),
+    "RNN": make_recurrent(1, 1, add_rnn_cell, ["Tanh"]),
 }

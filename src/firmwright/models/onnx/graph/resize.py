@@ -16,8 +16,8 @@ import numpy.typing as npt
 import onnx
 from onnx import helper
 
-from firmwright.models.onnx.graph.body import Body, attribute
-from firmwright.models.onnx.graph.specialize import Nodes, Specialiser, evaluate
+from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
+from firmwright.models.onnx.graph.specialize import Nodes, Specialiser, evaluate_node
 
 Array = npt.NDArray[Any]
 
@@ -25,14 +25,14 @@ AXIS_ATTRIBUTES = ("antialias", "coordinate_transformation_mode", "cubic_coeff_a
                    "exclude_outside", "extrapolation_value", "mode", "nearest_mode")  # fmt: skip
 
 
-RESIZE_VERSION = 19
+RESIZE_OPSET = 19
 """The opset whose Resize is evaluated; it has what all before it have."""
 
-KNOWN_TO_TVM = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
+TVM_COORDINATE_MODES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
 
 
 @dataclass(frozen=True)
-class Stretch:
+class AxisResize:
     """How one axis is resized: ``parameter`` (of Resize: scales or sizes) is ``value``."""
 
     parameter: str
@@ -40,23 +40,23 @@ class Stretch:
     roi: tuple[float, float]
 
 
-def resized(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+def rewrite_resize(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
     """Rewrite a Resize or Upsample whose scales or sizes are constant."""
     shape, dtype = walk.shape(node.input[0]), walk.dtype(node.input[0])
-    stretches = stretches_of(node, walk, shape) if shape is not None else None
+    stretches = find_axis_resizes(node, walk, shape) if shape is not None else None
     if shape is None or stretches is None:
         return None
-    settings = {n: attribute(node, n, None) for n in AXIS_ATTRIBUTES}
+    settings = {n: get_attribute(node, n, None) for n in AXIS_ATTRIBUTES}
     if not walk.has_attribute(node, "coordinate_transformation_mode"):
         # Upsample, and Resize before opset 11.
         settings |= {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-    if node.op_type == "Resize" and is_plain(settings, stretches, shape):
+    if node.op_type == "Resize" and is_native_to_tvm(settings, stretches, shape):
         return None
-    body = Body(node, walk)
+    body = NodeBuilder(node, walk)
     result = node.input[0]
     for axis, stretch in sorted(stretches.items()):
         lines = np.vstack([np.zeros((1, shape[axis])), np.eye(shape[axis])]).astype("float32")
-        images = along_axis(lines, stretch, settings)
+        images = resize_rows(lines, stretch, settings)
         if images is None:
             return None
         offset, weights = images[0], images[1:] - images[0]
@@ -68,27 +68,27 @@ def resized(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
         elif dtype.kind != "f":
             return None
         else:
-            result = weighted_sum(body, result, axis, len(shape), weights, offset, dtype)
-    return body.result(result)
+            result = add_weighted_sum(body, result, axis, len(shape), weights, offset, dtype)
+    return body.finish(result)
 
 
-def stretches_of(
+def find_axis_resizes(
     node: onnx.NodeProto, walk: Specialiser, shape: tuple[int, ...]
-) -> dict[int, Stretch] | None:
+) -> dict[int, AxisResize] | None:
     """Return what is done to each axis, or None where that depends on run-time values."""
     given = dict(zip(walk.input_names(node), node.input, strict=False))
     constants = {k: walk.constants[v] for k, v in given.items() if v in walk.constants}
     if any(v and k not in constants for k, v in given.items() if k in ("roi", "scales", "sizes")):
         return None
-    constants.setdefault("scales", np.array(attribute(node, "scales", []), "float32"))
+    constants.setdefault("scales", np.array(get_attribute(node, "scales", []), "float32"))
     parameter = "scales" if constants["scales"].size else "sizes"
     values = constants.get(parameter, np.zeros(0))
-    axes = [a % len(shape) for a in attribute(node, "axes", range(len(shape)))]
+    axes = [a % len(shape) for a in get_attribute(node, "axes", range(len(shape)))]
     roi = constants.get("roi", np.zeros(0))
     roi = roi if roi.size == 2 * len(axes) else np.repeat([0.0, 1.0], len(axes))
     if values.size != len(axes):
         return None
-    policy = attribute(node, "keep_aspect_ratio_policy", "stretch")
+    policy = get_attribute(node, "keep_aspect_ratio_policy", "stretch")
     if parameter == "sizes" and policy != "stretch":
         scales = [values[i] / shape[a] for i, a in enumerate(axes)]
         scale = np.float32(min(scales) if policy == "not_larger" else max(scales))
@@ -96,13 +96,13 @@ def stretches_of(
             return None  # a size that is rounded up cannot be stated as a scale
         parameter, values = "scales", np.repeat(scale, len(axes))
     return {
-        axis: Stretch(parameter, values[i], (float(roi[i]), float(roi[i + len(axes)])))
+        axis: AxisResize(parameter, values[i], (float(roi[i]), float(roi[i + len(axes)])))
         for i, axis in enumerate(axes)
     }
 
 
-def is_plain(
-    settings: Mapping[str, Any], stretches: Mapping[int, Stretch], shape: tuple[int, ...]
+def is_native_to_tvm(
+    settings: Mapping[str, Any], stretches: Mapping[int, AxisResize], shape: tuple[int, ...]
 ) -> bool:
     """Tell what TVM does right: pictures enlarged by whole numbers. That takes no tables."""
 
@@ -119,12 +119,12 @@ def is_plain(
         and all(float(f).is_integer() for f in factors)
         and len(stretches) == 4
         and settings["mode"] in (None, "nearest", "linear")
-        and settings["coordinate_transformation_mode"] in (None, *KNOWN_TO_TVM)
+        and settings["coordinate_transformation_mode"] in (None, *TVM_COORDINATE_MODES)
         and not settings["antialias"]
     )
 
 
-def along_axis(lines: Array, stretch: Stretch, settings: Mapping[str, Any]) -> Array | None:
+def resize_rows(lines: Array, stretch: AxisResize, settings: Mapping[str, Any]) -> Array | None:
     """Resize lines, given as rows, with ONNX's own evaluator."""
     rows = 1 if stretch.parameter == "scales" else len(lines)
     dtype = "float32" if stretch.parameter == "scales" else "int64"
@@ -133,12 +133,12 @@ def along_axis(lines: Array, stretch: Stretch, settings: Mapping[str, Any]) -> A
     names = ["lines", "roi", "value"] if dtype == "float32" else ["lines", "roi", "", "value"]
     known = {n: v for n, v in settings.items() if v is not None}
     node = helper.make_node("Resize", names, ["resized"], **known)
-    results = evaluate(node, [lines, roi, value], [helper.make_opsetid("", RESIZE_VERSION)])
+    results = evaluate_node(node, [lines, roi, value], [helper.make_opsetid("", RESIZE_OPSET)])
     return None if results is None else results[0]
 
 
-def weighted_sum(
-    body: Body,
+def add_weighted_sum(
+    body: NodeBuilder,
     data: str,
     axis: int,
     rank: int,

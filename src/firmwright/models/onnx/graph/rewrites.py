@@ -16,43 +16,45 @@ from onnx.parser import parse_function
 
 from firmwright.errors import UserError
 from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
-from firmwright.models.onnx.graph.body import Body, attribute
-from firmwright.models.onnx.graph.fourier import fourier
-from firmwright.models.onnx.graph.functions import called
+from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
+from firmwright.models.onnx.graph.fourier import rewrite_dft
+from firmwright.models.onnx.graph.functions import inline_function
 from firmwright.models.onnx.graph.recurrent import RECURRENT
-from firmwright.models.onnx.graph.resize import resized
+from firmwright.models.onnx.graph.resize import rewrite_resize
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specialiser
-from firmwright.models.onnx.graph.unroll import unrolled
+from firmwright.models.onnx.graph.unroll import unroll_scan
 
 
-def by_definition(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+def inline_definition(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
     """Import the operator as the function by which ONNX defines it."""
     return walk.function_body(node)
 
 
-def written(text: str) -> Rewrite:
+def parse_rewrite(text: str) -> Rewrite:
     """Import the operator as a function that is written here, in ONNX's own notation."""
     function = parse_function(f'<opset_import: ["" : 18], domain: "firmwright"> {text}')
 
     def rewrite(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
         schema = walk.schema(node)
-        return None if schema is None else called(function, node, schema)
+        return None if schema is None else inline_function(function, node, schema)
 
     return rewrite
 
 
-def where(condition: Callable[[onnx.NodeProto, Specialiser], bool], rewrite: Rewrite) -> Rewrite:
+def rewrite_if(
+    condition: Callable[[onnx.NodeProto, Specialiser], bool], rewrite: Rewrite
+) -> Rewrite:
     """Rewrite the nodes for which the condition holds; TVM is right for the others."""
     return lambda node, walk: rewrite(node, walk) if condition(node, walk) else None
 
 
-def several_results(node: onnx.NodeProto, _: Specialiser) -> bool:
+def has_several_results(node: onnx.NodeProto, _: Specialiser) -> bool:
     return len([o for o in node.output if o]) > 1
 
 
-def has(name: str, *values: Any) -> Callable[[onnx.NodeProto, Specialiser], bool]:
+def attribute_in(name: str, *values: Any) -> Callable[[onnx.NodeProto, Specialiser], bool]:
     """Return the condition that an attribute has one of these values."""
-    return lambda node, _: attribute(node, name, None) in values
+    return lambda node, _: get_attribute(node, name, None) in values
 
 
 def is_bool(node: onnx.NodeProto, walk: Specialiser) -> bool:
@@ -60,78 +62,78 @@ def is_bool(node: onnx.NodeProto, walk: Specialiser) -> bool:
 
 
 def is_float(node: onnx.NodeProto, walk: Specialiser) -> bool:
-    return walk.dtype(node.input[0]).kind == "f" or is_sixteen_bits(node, walk)
+    return walk.dtype(node.input[0]).kind == "f" or is_16bit_float(node, walk)
 
 
-def is_sixteen_bits(node: onnx.NodeProto, walk: Specialiser) -> bool:
+def is_16bit_float(node: onnx.NodeProto, walk: Specialiser) -> bool:
     return walk.dtype(node.input[0]).name in SIXTEEN_BIT_FLOATS
 
 
-def one_infinity(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+def rewrite_is_inf(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
     """TVM ignores ``detect_negative`` and ``detect_positive``."""
     positive, negative = (
-        attribute(node, "detect_positive", 1),
-        attribute(node, "detect_negative", 1),
+        get_attribute(node, "detect_positive", 1),
+        get_attribute(node, "detect_negative", 1),
     )
     if positive and negative:
         return None
-    body = Body(node, walk)
+    body = NodeBuilder(node, walk)
     limit = np.inf if positive else -np.inf
     if not positive and not negative:
         limit = np.nan  # equal to nothing
-    return body.result(
+    return body.finish(
         body.add("Equal", node.input[0], body.constant(limit, walk.dtype(node.input[0])))
     )
 
 
-def mixed_power(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+def rewrite_pow(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
     """TVM's ``power`` takes two floats of one type; integers are raised in double precision."""
     base, exponent = (walk.dtype(i) for i in node.input)
     if base == exponent and base.kind == "f":
         return None
-    body = Body(node, walk)
+    body = NodeBuilder(node, walk)
     to = TensorProto.DOUBLE if base.kind != "f" else helper.np_dtype_to_tensor_dtype(base)
     power = body.add("Pow", *(body.add("Cast", i, to=to) for i in node.input))
-    return body.result(body.add("Cast", power, to=helper.np_dtype_to_tensor_dtype(base)))
+    return body.finish(body.add("Cast", power, to=helper.np_dtype_to_tensor_dtype(base)))
 
 
-def padded_with_variable(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+def rewrite_pad(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
     """TVM's converter wants a constant as the value to pad with."""
     shape = walk.shape(node.input[0])
     value = node.input[2] if len(node.input) > 2 else ""
     if not value or value in walk.constants or shape is None:
         return None
-    body = Body(node, walk)
+    body = NodeBuilder(node, walk)
     inputs = [node.input[0], node.input[1], "", *node.input[3:]]
     inside = body.constant(np.ones(shape), bool)
     inside = body.add("Cast", inside, to=TensorProto.UINT8)
     padded = body.add("Pad", *inputs)
     mask = body.add("Cast", body.add("Pad", inside, *inputs[1:]), to=TensorProto.BOOL)
-    return body.result(body.add("Where", mask, padded, value))
+    return body.finish(body.add("Where", mask, padded, value))
 
 
-def one_hot(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+def rewrite_one_hot(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
     """TVM's converter wants constant values, and integers as indices."""
     shape, depth = walk.shape(node.input[0]), walk.constants.get(node.input[1])
     if shape is None or depth is None:
         return None
-    body = Body(node, walk)
-    axis = attribute(node, "axis", -1) % (len(shape) + 1)
+    body = NodeBuilder(node, walk)
+    axis = get_attribute(node, "axis", -1) % (len(shape) + 1)
     index = body.add("Cast", node.input[0], to=TensorProto.INT64)
     count = body.constant(int(depth.item()), "int64")
     negative = body.add("Less", index, body.constant(0, "int64"))
     index = body.add("Where", negative, body.add("Add", index, count), index)
-    index = body.unsqueezed(index, axis)
+    index = body.unsqueeze(index, axis)
     places = np.arange(int(depth.item())).reshape([-1 if a == axis else 1
                                                    for a in range(len(shape) + 1)])  # fmt: skip
     hot = body.add("Equal", index, body.constant(places, "int64"))
     off, on = (body.add("Gather", node.input[2], body.constant(i, "int64"), axis=0) for i in (0, 1))
-    return body.result(body.add("Where", hot, on, off))
+    return body.finish(body.add("Where", hot, on, off))
 
 
-def integer_convolution(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+def rewrite_conv_integer(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
     """TVM has no converter for ConvInteger, but one for Conv that takes integers."""
-    body = Body(node, walk)
+    body = NodeBuilder(node, walk)
     operands = []
     for place in (0, 1):
         number = body.add("Cast", node.input[place], to=TensorProto.INT32)
@@ -143,16 +145,16 @@ def integer_convolution(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None
             number = body.add("Sub", number, zero)
         operands.append(number)
     stated = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-    return body.result(body.add("Conv", *operands, **stated))
+    return body.finish(body.add("Conv", *operands, **stated))
 
 
-def sequences_reversed(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+def rewrite_reverse_sequence(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
     """TVM has no converter for ReverseSequence."""
     shape = walk.shape(node.input[0])
     if shape is None:
         return None
-    body = Body(node, walk)
-    time, batch = attribute(node, "time_axis", 0), attribute(node, "batch_axis", 1)
+    body = NodeBuilder(node, walk)
+    time, batch = get_attribute(node, "time_axis", 0), get_attribute(node, "batch_axis", 1)
     step = np.arange(shape[time]).reshape([-1 if a == time else 1 for a in range(len(shape))])
     place = body.constant(step, "int64")
     along = [-1 if a == batch else 1 for a in range(len(shape))]
@@ -161,10 +163,10 @@ def sequences_reversed(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
     source = body.add("Where", body.add("Less", place, length),
                       body.add("Sub", last, place), place)  # fmt: skip
     indices = body.add("Expand", source, body.constant(shape, "int64"))
-    return body.result(body.add("GatherElements", node.input[0], indices, axis=time))
+    return body.finish(body.add("GatherElements", node.input[0], indices, axis=time))
 
 
-def refused(sentence: str) -> Rewrite:
+def make_refusal(sentence: str) -> Rewrite:
     """Refuse the node: what TVM makes of it is wrong, and nothing better is known."""
 
     def refuse(node: onnx.NodeProto, _: Specialiser) -> Nodes | None:
@@ -173,27 +175,27 @@ def refused(sentence: str) -> Rewrite:
     return refuse
 
 
-def is_blocked(node: onnx.NodeProto, _: Specialiser) -> bool:
-    return bool(attribute(node, "block_size", 0))
+def has_blocks(node: onnx.NodeProto, _: Specialiser) -> bool:
+    return bool(get_attribute(node, "block_size", 0))
 
 
-def convolution_to_size(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+def rewrite_conv_transpose(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
     """TVM ignores ConvTranspose's ``output_shape``, which stands for pads."""
-    size = attribute(node, "output_shape", None)
+    size = get_attribute(node, "output_shape", None)
     shape, weights = (walk.shape(i) for i in node.input[:2])
     if not size or shape is None or weights is None:
         return None
     axes = len(shape) - 2
-    strides = attribute(node, "strides", [1] * axes)
-    dilations = attribute(node, "dilations", [1] * axes)
-    extra = list(attribute(node, "output_padding", [0] * axes))
+    strides = get_attribute(node, "strides", [1] * axes)
+    dilations = get_attribute(node, "dilations", [1] * axes)
+    extra = list(get_attribute(node, "output_padding", [0] * axes))
     begin, end = [], []
     for i, wanted in enumerate(size[-axes:]):
         kernel = (weights[2 + i] - 1) * dilations[i] + 1
         total = strides[i] * (shape[2 + i] - 1) + extra[i] + kernel - wanted
         extra[i] += max(-total, 0)
         small, large = max(total, 0) // 2, max(total, 0) - max(total, 0) // 2
-        upper = attribute(node, "auto_pad", "NOTSET") == "SAME_UPPER"
+        upper = get_attribute(node, "auto_pad", "NOTSET") == "SAME_UPPER"
         begin.append(small if upper else large)
         end.append(large if upper else small)
     padded = onnx.NodeProto()
@@ -207,7 +209,7 @@ def convolution_to_size(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None
     return [padded]
 
 
-DEFINED = """
+INLINED_OPERATORS = """
     AffineGrid Attention BlackmanWindow CausalConvWithState Celu CenterCropPad GroupNormalization
     HammingWindow HannWindow LinearAttention NegativeLogLikelihoodLoss RMSNormalization
     RotaryEmbedding SequenceMap SoftmaxCrossEntropyLoss SwiGLU Swish
@@ -215,7 +217,7 @@ DEFINED = """
 """
 """No converter, or one that fails or is of another domain's operator: ONNX's definition is used."""
 
-BLOCKED = "quantisation in blocks (block_size) cannot be compiled"
+BLOCKED_MESSAGE = "quantisation in blocks (block_size) cannot be compiled"
 
 FLOORED_MODULO = """
     FlooredModulo (x, y) => (z) {
@@ -257,7 +259,7 @@ QUANTIZED_CONVOLUTION = """
     }
 """
 
-SHRUNK = """
+SHRINK = """
     Shrunk <bias, lambd> (x) => (y) {
         limit_value = Constant <value_float: float = @lambd> ()
         limit = CastLike (limit_value, x)
@@ -274,7 +276,7 @@ SHRUNK = """
     }
 """
 
-NORMALIZED = """
+LP_NORMALIZATION = """
     Normalized <axis> (x) => (y) {
         number = Constant <value_int: int = @axis> ()
         one = Constant <value_ints = [1]> ()
@@ -288,7 +290,7 @@ NORMALIZED = """
     }
 """
 
-REDUCED_BOOL = """
+REDUCE_BOOL = """
     Reduced <keepdims, noop_with_empty_axes> (x, axes) => (y) {
         number = Cast <to = 2> (x)
         reduced = REDUCE <keepdims: int = @keepdims,
@@ -298,45 +300,45 @@ REDUCED_BOOL = """
 """
 
 
-def norm_of_order(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+def rewrite_lp_normalization(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
     """TVM has no converter; a vector of norm 0 stays as it is."""
-    norm = f"ReduceL{attribute(node, 'p', 2)}"
-    return written(NORMALIZED.replace("NORM", norm))(node, walk)
+    norm = f"ReduceL{get_attribute(node, 'p', 2)}"
+    return parse_rewrite(LP_NORMALIZATION.replace("NORM", norm))(node, walk)
 
 
 REWRITES: dict[str, Rewrite] = {
-    **dict.fromkeys(DEFINED.split(), by_definition),
-    "ConvInteger": integer_convolution,
-    "ConvTranspose": convolution_to_size,
-    "DFT": fourier,
-    "DequantizeLinear": where(is_blocked, refused(BLOCKED)),
+    **dict.fromkeys(INLINED_OPERATORS.split(), inline_definition),
+    "ConvInteger": rewrite_conv_integer,
+    "ConvTranspose": rewrite_conv_transpose,
+    "DFT": rewrite_dft,
+    "DequantizeLinear": rewrite_if(has_blocks, make_refusal(BLOCKED_MESSAGE)),
     # TVM's converter has float32 constants.
-    "Elu": where(is_sixteen_bits, by_definition),
-    "IsInf": one_infinity,
+    "Elu": rewrite_if(is_16bit_float, inline_definition),
+    "IsInf": rewrite_is_inf,
     # TVM's converter gives placeholders for the mean and the deviation.
-    "LayerNormalization": where(several_results, by_definition),
-    "LpNormalization": norm_of_order,
+    "LayerNormalization": rewrite_if(has_several_results, inline_definition),
+    "LpNormalization": rewrite_lp_normalization,
     # x - floor(x / y) * y is no remainder of infinities.
-    "Mod": where(lambda n, w: is_float(n, w) and not attribute(n, "fmod", 0),
-                 written(FLOORED_MODULO)),
-    "OneHot": one_hot,
-    "Pad": padded_with_variable,
-    "Pow": mixed_power,
-    "QLinearConv": written(QUANTIZED_CONVOLUTION),
-    "QLinearMatMul": written(QUANTIZED_PRODUCT),
-    **{f"Reduce{kind}": where(is_bool, written(REDUCED_BOOL.replace("REDUCE", f"Reduce{kind}")))
+    "Mod": rewrite_if(lambda n, w: is_float(n, w) and not get_attribute(n, "fmod", 0),
+                 parse_rewrite(FLOORED_MODULO)),
+    "OneHot": rewrite_one_hot,
+    "Pad": rewrite_pad,
+    "Pow": rewrite_pow,
+    "QLinearConv": parse_rewrite(QUANTIZED_CONVOLUTION),
+    "QLinearMatMul": parse_rewrite(QUANTIZED_PRODUCT),
+    **{f"Reduce{kind}": rewrite_if(is_bool, parse_rewrite(REDUCE_BOOL.replace("REDUCE", f"Reduce{kind}")))
        for kind in ("Max", "Min")},
-    "QuantizeLinear": where(is_blocked, refused(BLOCKED)),
+    "QuantizeLinear": rewrite_if(has_blocks, make_refusal(BLOCKED_MESSAGE)),
     **RECURRENT,
-    "Resize": resized,
-    "ReverseSequence": sequences_reversed,
+    "Resize": rewrite_resize,
+    "ReverseSequence": rewrite_reverse_sequence,
     # TVM takes the largest interpolated value, ONNX the largest of four weighted neighbours.
-    "RoiAlign": where(has("mode", "max"), refused("the mode max cannot be compiled")),
-    "Scan": unrolled,
-    "Shrink": written(SHRUNK),
+    "RoiAlign": rewrite_if(attribute_in("mode", "max"), make_refusal("the mode max cannot be compiled")),
+    "Scan": unroll_scan,
+    "Shrink": parse_rewrite(SHRINK),
     # TVM ignores the mode CRD.
     # Each step of it rounds to 16 bits.
-    "Softmax": where(is_sixteen_bits, by_definition),
-    "SpaceToDepth": where(has("mode", "CRD"), by_definition),
-    "Upsample": resized,
+    "Softmax": rewrite_if(is_16bit_float, inline_definition),
+    "SpaceToDepth": rewrite_if(attribute_in("mode", "CRD"), inline_definition),
+    "Upsample": rewrite_resize,
 }  # fmt: skip

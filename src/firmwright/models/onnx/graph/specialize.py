@@ -22,12 +22,12 @@ from onnx.reference import ReferenceEvaluator
 from onnx.shape_inference import InferenceError, infer_node_outputs
 
 from firmwright.ir.tensors import Tensor
-from firmwright.models.onnx.graph.functions import called
+from firmwright.models.onnx.graph.functions import inline_function
 
-OF_SHAPES = frozenset({"EyeLike", "Shape", "Size"})
+SHAPE_ONLY = frozenset({"EyeLike", "Shape", "Size"})
 """Operators of their input's shape only."""
 
-KEPT = frozenset({"DequantizeLinear"})
+NEVER_FOLDED = frozenset({"DequantizeLinear"})
 """Never evaluated here, so that weights stay the integers that they are."""
 
 LARGEST_GROWTH = 4096
@@ -53,7 +53,7 @@ def specialise(
     inlined = inline_local_functions(model) if model.functions else model
     walk = Specialiser(inlined, inputs, rewrites)
     walk.visit(inlined.graph.node)
-    return walk.model()
+    return walk.build_model()
 
 
 class Specialiser:
@@ -76,12 +76,12 @@ class Specialiser:
         for initializer in model.graph.initializer:
             self.add_constant(initializer.name, numpy_helper.to_array(initializer))
 
-    def model(self) -> onnx.ModelProto:
+    def build_model(self) -> onnx.ModelProto:
         """Return the model of the nodes that are left and the constants that they read."""
         model = onnx.ModelProto()
         model.CopyFrom(self.source)
         graph = model.graph
-        read = {i for n in self.nodes for i in read_tensors(n)} | {o.name for o in graph.output}
+        read = {i for n in self.nodes for i in list_reads(n)} | {o.name for o in graph.output}
         for field, values in (
             ("node", self.nodes),
             ("input", [v for v in graph.input if v.name not in self.constants]),
@@ -100,11 +100,11 @@ class Specialiser:
         while waiting:
             node = waiting.popleft()
             schema = self.schema(node)
-            replaced = self.replacement(node)
+            replaced = self.find_replacement(node)
             if replaced is not None:
                 waiting.extendleft(reversed(replaced))
             elif not self.fold(node, schema):
-                self.infer(node, schema)
+                self.infer_types(node, schema)
                 self.nodes.append(node)
 
     def schema(self, node: onnx.NodeProto) -> Any:
@@ -124,10 +124,10 @@ class Specialiser:
         schema = self.schema(node)
         return schema is not None and name in schema.attributes
 
-    def replacement(self, node: onnx.NodeProto) -> Nodes | None:
+    def find_replacement(self, node: onnx.NodeProto) -> Nodes | None:
         """Return the nodes that do what this one does, where there are simpler ones."""
         if node.op_type == "If" and node.input[0] in self.constants:
-            return chosen_branch(node, bool(self.constants[node.input[0]].all()))
+            return inline_branch(node, bool(self.constants[node.input[0]].all()))
         if node.op_type == "CastLike" and node.input[1] in self.types:
             element = self.types[node.input[1]].tensor_type.elem_type
             return [helper.make_node("Cast", node.input[:1], node.output, node.name, to=element)]
@@ -152,16 +152,16 @@ class Specialiser:
             body = schema.get_context_dependent_function_with_opset_version(
                 version, node.SerializeToString(), types
             )
-        return called(onnx.FunctionProto.FromString(body), node, schema)
+        return inline_function(onnx.FunctionProto.FromString(body), node, schema)
 
     def fold(self, node: onnx.NodeProto, schema: Any) -> bool:
         """Evaluate the node if its inputs' values, or the shape of its input, are enough."""
         if node.op_type == "Constant":
-            value = stated_value(node)
+            value = read_constant_node(node)
             if value is not None:
                 self.add_constant(node.output[0], value)
             return value is not None
-        shape = self.shape(node.input[0]) if node.op_type in OF_SHAPES else None
+        shape = self.shape(node.input[0]) if node.op_type in SHAPE_ONLY else None
         if shape is not None:
             # The elements do not matter, and take no memory.
             values = [np.broadcast_to(np.zeros((), self.dtype(node.input[0])), shape)]
@@ -170,9 +170,13 @@ class Specialiser:
         else:
             values = [self.constants[i] for i in node.input if i]
         deterministic = OpSchema.NodeDeterminism.Deterministic
-        if schema is None or schema.node_determinism != deterministic or node.op_type in KEPT:
+        if (
+            schema is None
+            or schema.node_determinism != deterministic
+            or node.op_type in NEVER_FOLDED
+        ):
             return False
-        results = evaluate(node, values, self.source.opset_import)
+        results = evaluate_node(node, values, self.source.opset_import)
         if results is None:
             return False
         growth = sum(r.nbytes for r in results) - sum(v.nbytes for v in values)
@@ -183,9 +187,9 @@ class Specialiser:
                 self.add_constant(name, result)
         return True
 
-    def infer(self, node: onnx.NodeProto, schema: Any) -> None:
+    def infer_types(self, node: onnx.NodeProto, schema: Any) -> None:
         """Note the types of a node's results, as far as ONNX can tell them."""
-        names = [i for i in read_tensors(node) if i]
+        names = [i for i in list_reads(node) if i]
         if schema is None or any(i not in self.types for i in names):
             return
         hints = {
@@ -227,7 +231,7 @@ class Specialiser:
         self.types[name] = helper.make_tensor_type_proto(element, value.shape)
 
 
-def evaluate(
+def evaluate_node(
     node: onnx.NodeProto, values: Sequence[Array], opsets: Sequence[onnx.OperatorSetIdProto]
 ) -> list[Array] | None:
     """Evaluate a node with ONNX's own evaluator; None where that cannot, or gives no tensors."""
@@ -245,28 +249,30 @@ def evaluate(
     except Exception:  # whatever numpy raises: the converters have the last word on the node
         return None
     arrays = [next(results) if o else np.zeros(0) for o in node.output]
-    if not all(isinstance(a, np.ndarray | np.generic) and a.dtype.kind in NUMBERS for a in arrays):
+    if not all(
+        isinstance(a, np.ndarray | np.generic) and a.dtype.kind in NUMERIC_KINDS for a in arrays
+    ):
         return None
     return [np.asarray(a) for a in arrays]
 
 
-NUMBERS = "biufV"
+NUMERIC_KINDS = "biufV"
 """Kinds of numpy types that a constant may have; V are ml_dtypes' narrow floats."""
 
 
-def stated_value(node: onnx.NodeProto) -> Array | None:
+def read_constant_node(node: onnx.NodeProto) -> Array | None:
     """Return a Constant's value, whichever attribute it is in; None for strings and the like."""
     (attribute,) = node.attribute
     value = helper.get_attribute_value(attribute)
     if attribute.name == "value":
         array = numpy_helper.to_array(value)
-        return array if array.dtype.kind in NUMBERS else None
+        return array if array.dtype.kind in NUMERIC_KINDS else None
     dtypes = {"value_int": "int64", "value_ints": "int64",
               "value_float": "float32", "value_floats": "float32"}  # fmt: skip
     return np.array(value, dtypes[attribute.name]) if attribute.name in dtypes else None
 
 
-def chosen_branch(node: onnx.NodeProto, condition: bool) -> Nodes:
+def inline_branch(node: onnx.NodeProto, condition: bool) -> Nodes:
     """Return an If's branch as nodes of the graph around it."""
     name = "then_branch" if condition else "else_branch"
     branch = next(a.g for a in node.attribute if a.name == name)
@@ -281,11 +287,11 @@ def chosen_branch(node: onnx.NodeProto, condition: bool) -> Nodes:
     return [*constants, *branch.node, *results]
 
 
-def read_tensors(node: onnx.NodeProto) -> list[str]:
+def list_reads(node: onnx.NodeProto) -> list[str]:
     """Return the names that a node reads, also those that its subgraphs take from outside."""
     names = list(node.input)
     for attribute in node.attribute:
         for graph in (attribute.g, *attribute.graphs):
-            names += [n for inner in graph.node for n in read_tensors(inner)]
+            names += [n for inner in graph.node for n in list_reads(inner)]
             names += [o.name for o in graph.output]
     return list(dict.fromkeys(names))
