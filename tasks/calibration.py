@@ -58,14 +58,14 @@ def float_network(job: Job, interface: ModelInterface) -> FloatNetwork:
     from firmwright.models.onnx.export import exported
     from firmwright.quantize.restore import is_quantised, restored
     from firmwright.transforms import CANONICAL
-    from firmwright.transforms.optional import rewritten
+    from firmwright.transforms.optional import apply_transforms
 
     stage = job.folder("model")
     module = tvm.ir.load_json((stage / "module.json").read_text(encoding="utf-8"))
     again = quantize_options(job).arithmetic == "shift" and is_quantised(module)
     if interface.format == "onnx" and not again:
         return FloatNetwork((stage / "model.onnx").read_bytes(), interface.inputs, None)
-    module = rewritten(module, {"FoldBatchNorm"})
+    module = apply_transforms(module, {"FoldBatchNorm"})
     for transform in CANONICAL:
         module = transform.apply(module)
     if not again:

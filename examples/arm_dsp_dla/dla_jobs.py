@@ -22,10 +22,10 @@ from firmwright.ir.regions import Region
 from firmwright.ir.relax import (
     Constant,
     constant_array,
+    count_readers,
     dtype_of,
     main_bindings,
     read_variables,
-    readers,
     static_shape,
 )
 from firmwright.targets.placement import Composite, Placement
@@ -105,7 +105,7 @@ def convolutions(module: tvm.IRModule) -> Iterator[list[relax.VarBinding]]:
 
     Between the steps are casts to uint32 and back, for in C only unsigned sums wrap around.
     """
-    bindings, uses = main_bindings(module), readers(module)
+    bindings, uses = main_bindings(module), count_readers(module)
     bound = {b.var: b for b in bindings}
     reader = {v: b for b in bindings for v in read_variables(b.value) if uses[v] == 1}
     for binding in bindings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tvm.s_tir import Schedule
 
-from firmwright.lowering.schedule import blocks, default_loops
+from firmwright.lowering.schedule import apply_default_loops, blocks
 from firmwright.targets.custom_strategies import Extension
 
 ROWS = 8
@@ -15,7 +15,7 @@ INNER = 4
 
 def in_blocks(schedule: Schedule) -> None:
     """Cut the loops of an elementwise region (N, C, H, W) into blocks, with copies of each."""
-    default_loops(schedule)
+    apply_default_loops(schedule)
     (block,) = blocks(schedule)
     _, _, row, column = schedule.get_loops(block)
     outer, _ = schedule.split(row, [None, ROWS])

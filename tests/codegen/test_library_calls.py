@@ -15,7 +15,7 @@ from tvm_ffi.libinfo import find_dlpack_include_path
 from firmwright.codegen.c_source import CFunction, c_function
 from firmwright.codegen.templates import environment, render
 from firmwright.ir.kernels import LibraryFunction
-from firmwright.lowering.library_call import library_call, with_open_calls
+from firmwright.lowering.library_call import library_call, unwrap_library_calls
 from firmwright.lowering.schedule import schedule_region
 
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
@@ -66,7 +66,7 @@ def called(shape: tuple[int, ...]) -> CFunction:
     lower = te.compute(data.shape, lambda *i: data(*i) - tvm.tirx.const(0.5), "lower")
     higher = library_call("add_one", shape, "float32", lower)
     result = te.compute(data.shape, lambda *i: higher(*i) + lower(*i), "result")
-    scheduled = schedule_region(with_open_calls(te.create_prim_func([data, result])))
+    scheduled = schedule_region(unwrap_library_calls(te.create_prim_func([data, result])))
     return c_function(scheduled.function, ["input", "output"])
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from firmwright.errors import DiagnosticError
-from firmwright.targets.custom_strategies import Extension, extended
+from firmwright.targets.custom_strategies import Extension, load_extensions
 
 from .pooling import MIX, pooling
 
@@ -35,7 +35,7 @@ def lowered(folder: Path, source: str, *references: str) -> str:
     named = references or ("own:add",)
     recipe = folder / "recipe.yaml"
     recipe.write_text(RECIPE.format(", ".join(named)))
-    with extended(MIX, named, recipe) as mix:
+    with load_extensions(MIX, named, recipe) as mix:
         module, region = pooling(1, mix)
         return mix[0].lower(region, module).kernel.body
 
@@ -76,7 +76,7 @@ def add(extension):
 def test_a_strategy_may_be_for_the_recipes_own_device_that_takes_the_rest(tmp_path: Path) -> None:
     extension = Extension(tmp_path / "recipe.yaml", 0, "own:add", ("dla", "dsp"))
     extension.add("relax.nn.max_pool2d", lambda _, call: call, device="dsp")
-    assert [len(extension.of(device)) for device in extension.devices] == [0, 1]
+    assert [len(extension.strategies_for(device)) for device in extension.devices] == [0, 1]
 
 
 PLACE = "recipe.yaml:2:14: extensions[0]: "

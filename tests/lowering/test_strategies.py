@@ -12,7 +12,7 @@ from tvm.s_tir import Schedule
 from firmwright.errors import UserError
 from firmwright.lowering.library_call import library_call
 from firmwright.lowering.region import lower_region
-from firmwright.lowering.schedule import default_loops
+from firmwright.lowering.schedule import apply_default_loops
 from firmwright.lowering.strategies import Strategy
 
 from .pooling import POOL, pooling
@@ -56,7 +56,7 @@ def test_a_strategy_of_another_operator_changes_nothing() -> None:
 
 def test_a_schedule_alone_changes_the_loops_of_tvms_own_formula() -> None:
     def unroll_columns(schedule: Schedule) -> None:
-        default_loops(schedule)
+        apply_default_loops(schedule)
         pooled = schedule.get_sblock("pool_max_update")
         schedule.unroll(schedule.get_loops(pooled)[-1])
 

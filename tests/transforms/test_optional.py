@@ -14,7 +14,7 @@ from tvm import relax
 
 from firmwright.ir.relax import main_bindings, operator_name
 from firmwright.models.relax.importer import run_reference
-from firmwright.transforms.optional import OPTIONAL, rewritten
+from firmwright.transforms.optional import OPTIONAL, apply_transforms
 
 RANDOM = np.random.default_rng(7)
 Build = Callable[[relax.Var], relax.Expr]
@@ -56,7 +56,7 @@ def evaluated(module: tvm.IRModule) -> np.ndarray[Any, Any]:
 
 def assert_becomes(name: str, module: tvm.IRModule, expected: list[str]) -> tvm.IRModule:
     """Check the operators after a rewrite, and that every output bit is as before."""
-    after = rewritten(module, {name})
+    after = apply_transforms(module, {name})
     assert operators(after) == expected
     np.testing.assert_array_equal(evaluated(after), evaluated(module))
     return after
@@ -120,7 +120,7 @@ NOT_IDENTITIES: dict[str, list[Build]] = {
 )
 def test_what_computes_stays(name: str, build: Build) -> None:
     module = network(build)
-    assert operators(rewritten(module, {name})) == operators(module) != []
+    assert operators(apply_transforms(module, {name})) == operators(module) != []
 
 
 def test_maximum_and_minimum_become_a_clip() -> None:
@@ -221,7 +221,7 @@ BATCH_NORMS: list[Build] = [
 @pytest.mark.parametrize("build", BATCH_NORMS)
 def test_batch_normalisation_goes_into_weights_and_bias(build: Build) -> None:
     module = network(build)
-    after = rewritten(module, {"FoldBatchNorm"})
+    after = apply_transforms(module, {"FoldBatchNorm"})
     assert operators(after) == ["nn.conv2d", "add"]
     np.testing.assert_allclose(evaluated(after), evaluated(module), rtol=1e-5, atol=2e-5)
 
@@ -236,7 +236,7 @@ def test_batch_normalisation_goes_into_weights_and_bias(build: Build) -> None:
     ],
 )
 def test_other_batch_normalisation_stays(build: Build) -> None:
-    after = rewritten(network(build), {"FoldBatchNorm"})
+    after = apply_transforms(network(build), {"FoldBatchNorm"})
     assert "nn.batch_norm" in operators(after)
 
 
@@ -245,18 +245,18 @@ def test_a_convolution_that_others_read_keeps_its_weights() -> None:
         shared = relax.BlockBuilder.current().emit(conv(x))
         return relax.op.add(shared, normalised(shared, 6))
 
-    assert "nn.batch_norm" in operators(rewritten(network(twice), {"FoldBatchNorm"}))
+    assert "nn.batch_norm" in operators(apply_transforms(network(twice), {"FoldBatchNorm"}))
 
 
 def test_nothing_is_rewritten_that_was_not_asked_for() -> None:
     module = network(lambda x: relax.op.multiply(clip(x, 0.0, 6.0), relax.const(1.0)))
     for transform in OPTIONAL:
         if transform.name not in ("RemoveMultiplyByOne", "ConvertMaxMinToClip"):
-            assert operators(rewritten(module, {transform.name})) == operators(module)
-    assert operators(rewritten(module, {t.name for t in OPTIONAL})) == ["clip"]
+            assert operators(apply_transforms(module, {transform.name})) == operators(module)
+    assert operators(apply_transforms(module, {t.name for t in OPTIONAL})) == ["clip"]
 
 
 def test_every_rewrite_is_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "tidl.md").read_text("utf-8")
-    rows = [f"| `{transform.name}` | {transform.sentence} |" for transform in OPTIONAL]
+    rows = [f"| `{transform.name}` | {transform.postcondition} |" for transform in OPTIONAL]
     assert "\n".join(rows) in page

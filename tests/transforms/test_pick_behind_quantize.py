@@ -13,7 +13,7 @@ from tvm import relax
 from firmwright.ir.relax import dtype_of, main_bindings, operator_name
 from firmwright.models.relax.importer import run_reference
 from firmwright.transforms.layout_on_integers import keep_layout_on_integers
-from firmwright.transforms.optional import rewritten
+from firmwright.transforms.optional import apply_transforms
 
 op = relax.op
 RANDOM = np.random.default_rng(5)
@@ -104,7 +104,7 @@ def outputs(module: tvm.IRModule) -> list[np.ndarray[Any, Any]]:
 )
 def test_integers_are_picked(behind: Behind, layout: str, between: list[str]) -> None:
     module = network(behind, layout)
-    after = rewritten(module, {"ConvertConvStride"})
+    after = apply_transforms(module, {"ConvertConvStride"})
     assert operators(after) == ["nn.conv2d", *between, "quantize", "nn.max_pool2d"]
     assert dtype_of(main_bindings(after)[-1].value) == "int8"
     assert "conv" in [str(b.var.name) for b in main_bindings(after)]
@@ -120,7 +120,7 @@ def test_a_network_outside_a_dataflow_block_is_rewritten_as_well() -> None:
         pool = builder.emit(op.nn.max_pool2d(op.dequantize(conv, *grid), [2, 2]), "pool")
         builder.emit_func_output(builder.emit(op.quantize(pool, *grid, out_dtype="int8")))
     module = builder.get()
-    after = keep_layout_on_integers(rewritten(module, {"ConvertConvStride"}))
+    after = keep_layout_on_integers(apply_transforms(module, {"ConvertConvStride"}))
     assert operators(after) == ["nn.conv2d", "quantize", "nn.max_pool2d", "nn.max_pool2d"]
     np.testing.assert_array_equal(outputs(after)[0], outputs(module)[0])
 
@@ -143,7 +143,7 @@ def test_a_network_outside_a_dataflow_block_is_rewritten_as_well() -> None:
     ],
 )
 def test_where_floats_have_to_be_picked_they_are(module: tvm.IRModule) -> None:
-    after = rewritten(module, {"ConvertConvStride"})
+    after = apply_transforms(module, {"ConvertConvStride"})
     names = operators(after)
     assert names.index("quantize") > max(i for i, n in enumerate(names) if n == "nn.max_pool2d")
     assert names.count("nn.max_pool2d") == operators(module).count("nn.max_pool2d") + names.count(

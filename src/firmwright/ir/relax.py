@@ -60,7 +60,7 @@ def definition(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Expr:
     return value if bound is None else bound
 
 
-def emit_named(builder: relax.BlockBuilder, value: relax.Expr, name: str) -> relax.Var:
+def emit_with_name(builder: relax.BlockBuilder, value: relax.Expr, name: str) -> relax.Var:
     """Bind a value to a variable of this very name, also where another one had it so far."""
     value = builder.normalize(value)
     variable = relax.Var(name, value.ty)
@@ -68,7 +68,7 @@ def emit_named(builder: relax.BlockBuilder, value: relax.Expr, name: str) -> rel
     return variable
 
 
-def readers(module: tvm.IRModule) -> Counter[relax.Var]:
+def count_readers(module: tvm.IRModule) -> Counter[relax.Var]:
     """Count the values of ``main``, and its result, that read each variable."""
     found: Counter[relax.Var] = Counter()
 
@@ -99,7 +99,7 @@ def rewrite_calls(
     main = Rewriter(module).visit_expr(module["main"])
     updated = tvm.IRModule(dict(module.functions.items()))
     updated.update_func(module.get_global_var("main"), main)
-    return tidied(updated)
+    return remove_dead_bindings(updated)
 
 
 def rename_variables(module: tvm.IRModule, names: Mapping[str, str]) -> tvm.IRModule:
@@ -132,10 +132,10 @@ def rewrite_bindings(
     function = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
     updated = tvm.IRModule(dict(module.functions.items()))
     updated.update_func(module.get_global_var("main"), function)
-    return tidied(updated)
+    return remove_dead_bindings(updated)
 
 
-def tidied(module: tvm.IRModule) -> tvm.IRModule:
+def remove_dead_bindings(module: tvm.IRModule) -> tvm.IRModule:
     """Drop what nothing reads, and variables that are only other names of something."""
     module = relax.transform.CanonicalizeBindings()(module)
     return relax.transform.DeadCodeElimination(["main"])(module)

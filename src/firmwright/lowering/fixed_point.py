@@ -26,7 +26,7 @@ FAST_LIMIT = 2**29
 
 
 @dataclass(frozen=True)
-class Factors:
+class Multipliers:
     """Real factors in fixed point; arrays of one length, 1 where all channels share one."""
 
     mantissa: npt.NDArray[np.int32]
@@ -62,22 +62,24 @@ def quantise_multiplier(factor: float) -> tuple[int, int]:
     return (0, 0) if shift < -31 else (mantissa, shift)
 
 
-def factors_of(values: npt.NDArray[np.float64]) -> Factors:
+def to_fixed_point(values: npt.NDArray[np.float64]) -> Multipliers:
     pairs = [quantise_multiplier(float(v)) for v in values.reshape(-1)]
-    return Factors(
+    return Multipliers(
         np.array([m for m, _ in pairs], "int32"), np.array([s for _, s in pairs], "int8")
     )
 
 
-def scaled(x: Integer, mantissa: Integer, left: Integer, right: Integer, largest: int) -> Integer:
+def apply_scale(
+    x: Integer, mantissa: Integer, left: Integer, right: Integer, largest: int
+) -> Integer:
     """Return x · mantissa · 2^(left - right - 31), where |x · 2^left| is at most ``largest``."""
     if largest >= FAST_LIMIT:
-        return call("fixed_scale_any", x, mantissa, left, right)
+        return call_fixed_point("fixed_scale_any", x, mantissa, left, right)
     shifted = x * (tirx.const(1, "int32") << left) if not is_zero(left) else x
-    return call("fixed_scale", shifted, mantissa, right)
+    return call_fixed_point("fixed_scale", shifted, mantissa, right)
 
 
-def scaled_once(
+def apply_scale_once(
     x: Integer, mantissa: Integer, left: Integer, right: Integer, ties: str = ""
 ) -> Integer:
     """Return x · mantissa · 2^(left - right - 31), rounded once.
@@ -86,12 +88,16 @@ def scaled_once(
     """
     shift = right.astype("int32") - left.astype("int32")
     if ties:
-        return call("fixed_scale_tied", x.astype("int64"), mantissa, shift, int(ties == "up"))
+        return call_fixed_point(
+            "fixed_scale_tied", x.astype("int64"), mantissa, shift, int(ties == "up")
+        )
     function = "fixed_scale_once_wide" if x.ty.dtype == "int64" else "fixed_scale_once"
-    return call(function, x, mantissa, shift)
+    return call_fixed_point(function, x, mantissa, shift)
 
 
-def ties_of(quotient: npt.NDArray[np.float64], factors: Factors, largest: int) -> str:
+def find_tie_direction(
+    quotient: npt.NDArray[np.float64], factors: Multipliers, largest: int
+) -> str:
     """Tell where a single factor's ties go, which real numbers round half away from zero.
 
     Ties of the fixed-point factor are no ties of a real one that is a little less: those go down.
@@ -106,22 +112,22 @@ def ties_of(quotient: npt.NDArray[np.float64], factors: Factors, largest: int) -
     return "down" if float(quotient.reshape(-1)[0]) < math.ldexp(mantissa, -bits) else "up"
 
 
-def scaled_wide(x: Integer, mantissa: Integer, left: Integer, right: Integer) -> Integer:
+def apply_scale_wide(x: Integer, mantissa: Integer, left: Integer, right: Integer) -> Integer:
     """Return x · mantissa · 2^(left - right - 15), rounded once, with a mantissa of 15 bits."""
     shift = right.astype("int32") - left.astype("int32")
-    return call("fixed_scale_wide", x.astype("int64"), mantissa, shift)
+    return call_fixed_point("fixed_scale_wide", x.astype("int64"), mantissa, shift)
 
 
-def shortened(factors: Factors) -> Factors:
+def shorten_mantissas(factors: Multipliers) -> Multipliers:
     """Return the factors with mantissas of 15 bits, which sums of 16-bit activations are scaled by.
 
     Source: tensorflow/lite/kernels/internal/common.cc, MultiplyByQuantizedMultiplier of int64.
     """
     mantissa = (factors.mantissa.astype("int64") + 2**15) >> 16
-    return Factors(np.minimum(mantissa, 2**15 - 1).astype("int32"), factors.shift)
+    return Multipliers(np.minimum(mantissa, 2**15 - 1).astype("int32"), factors.shift)
 
 
-def call(function: str, *arguments: Integer) -> Integer:
+def call_fixed_point(function: str, *arguments: Integer) -> Integer:
     """Return a call of one of the functions in templates/network/fixed_point.h.
 
     They stay functions so that TIR's simplifier does not widen or multiply out what they do.
@@ -133,16 +139,18 @@ def is_zero(x: Integer) -> bool:
     return isinstance(x, tirx.IntImm) and int(x) == 0
 
 
-def high_product(x: int, y: int) -> int:
+def rounding_multiply_high(x: int, y: int) -> int:
     """As fixed_product of the generated header, on Python's integers."""
     return (x * y + 2**30) >> 31
 
 
-def half_away(x: int, bits: int) -> int:
+def rounding_shift_right(x: int, bits: int) -> int:
     """As fixed_shift of the generated header, on Python's integers."""
     return (((2 * x - (x < 0)) >> bits) + 1) >> 1
 
 
-def multiplied(x: int, mantissa: int, shift: int) -> int:
+def apply_multiplier(x: int, mantissa: int, shift: int) -> int:
     """Return x · mantissa · 2^(shift - 31) as TFLite's MultiplyByQuantizedMultiplier rounds it."""
-    return half_away(high_product(x << max(shift, 0), mantissa), max(-shift, 0))
+    return rounding_shift_right(
+        rounding_multiply_high(x << max(shift, 0), mantissa), max(-shift, 0)
+    )

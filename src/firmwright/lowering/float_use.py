@@ -11,7 +11,7 @@ from firmwright.ir.operators import short_name
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import operator_name, read_variables
 from firmwright.ir.tensors import is_source_name
-from firmwright.lowering.quantised import Quantised, Value
+from firmwright.lowering.quantised import QuantizedTensor, Value
 
 CONVERSIONS = frozenset({"relax.quantize", "relax.dequantize"})
 
@@ -25,7 +25,7 @@ class ArithmeticUse:
 
 
 @dataclass
-class FloatUse:
+class FloatUseTracker:
     """Follows a region's operators while it is rebuilt.
 
     An operator counts that reads, directly or through others, a dequantized value. It runs in
@@ -43,7 +43,7 @@ class FloatUse:
         parameters = zip(self.function.params, self.region.inputs, strict=True)
         self.dequantized.update(p for p, name in parameters if name in self.region.dequantized)
 
-    def note(self, binding: relax.VarBinding, value: Value) -> None:
+    def record(self, binding: relax.VarBinding, value: Value) -> None:
         """Take in an operator of the region and what was emitted for it."""
         name = operator_name(binding.value)
         read = read_variables(binding.value)
@@ -55,16 +55,16 @@ class FloatUse:
         if not name:  # one of an operator's several results
             return
         self.count += 1
-        if not isinstance(value, Quantised):
-            operator = FloatOperator(short_name(binding.value), self.source(binding.var))
+        if not isinstance(value, QuantizedTensor):
+            operator = FloatOperator(short_name(binding.value), self.find_source_name(binding.var))
             self.emitted.append((value, operator))
 
-    def source(self, variable: relax.Var) -> str:
+    def find_source_name(self, variable: relax.Var) -> str:
         """Return the operator's name in the model, or else the first that its region has."""
         name = str(variable.name)
         return name if is_source_name(name) else next(iter(self.region.sources), "")
 
-    def of(self, finished: relax.Function) -> ArithmeticUse:
+    def summarize(self, finished: relax.Function) -> ArithmeticUse:
         kept = {b.var for block in finished.body.blocks for b in block.bindings}
         floats = tuple(operator for variable, operator in self.emitted if variable in kept)
         return ArithmeticUse(self.count, floats)

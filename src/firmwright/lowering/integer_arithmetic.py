@@ -21,23 +21,23 @@ from tvm import relax, te, tirx
 from firmwright.codegen.names import c_identifier
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name, static_shape
-from firmwright.lowering.float_use import ArithmeticUse, FloatUse
+from firmwright.lowering.float_use import ArithmeticUse, FloatUseTracker
 from firmwright.lowering.quantised import (
-    LARGEST_INT32,
-    PRODUCT_OF_STACKS,
-    Grid,
-    Nearest,
-    Quantised,
+    BATCH_MATMUL,
+    INT32_LIMIT,
+    OutputQuantParams,
+    QuantizedTensor,
+    RoundFunction,
     Value,
-    dequantized,
-    grid_of,
+    has_quant_params,
     largest_integer,
-    on_grid,
+    read_dequantize,
+    read_quant_params,
     smallest_integer,
 )
 from firmwright.lowering.rounding import Rounding
 
-COMMUTING = frozenset(
+COMMUTING_OPERATORS = frozenset(
     f"relax.{n}"
     for n in ("reshape", "permute_dims", "expand_dims", "squeeze", "flatten", "strided_slice",
               "nn.max_pool2d", "max", "min", "take", "flip", "tile", "repeat", "broadcast_to")
@@ -46,14 +46,14 @@ COMMUTING = frozenset(
 NO_ZERO_POINT = np.zeros(1, "int64")
 
 
-class IntegerArithmetic:
-    """Rebuilds one region function; use :func:`with_integer_arithmetic`."""
+class IntegerRewriter:
+    """Rebuilds one region function; use :func:`use_integer_arithmetic`."""
 
     def __init__(self, region: Region, module: tvm.IRModule, rounding: Rounding) -> None:
         self.region = region
         self.function = module[region.name]
         self.rounding = rounding
-        self.float_use = FloatUse(region, self.function)
+        self.float_use = FloatUseTracker(region, self.function)
         called = {v: f for v, f in module.functions.items() if isinstance(f, tirx.PrimFunc)}
         self.builder = relax.BlockBuilder(tvm.IRModule(called))
         self.values: dict[relax.Var, Value] = {}
@@ -70,12 +70,12 @@ class IntegerArithmetic:
                     for binding in block.bindings:
                         self.definitions[binding.var] = binding.value
                         value = self.values[binding.var] = self.translate(binding.value)
-                        self.float_use.note(binding, value)
+                        self.float_use.record(binding, value)
                 results: list[relax.Var] = []
                 for returned in self.function.body.body.fields:
-                    value = self.plain(self.values[returned])
+                    value = self.materialize(self.values[returned])
                     if isinstance(value, Constant) or any(value.same_as(p) for p in parameters):
-                        value = self.emit_te("copy", copied, value)
+                        value = self.emit_te("copy", copy_tensor, value)
                     results.append(self.builder.emit_output(value))
             self.builder.emit_func_output(relax.Tuple(results))
         # A rounding may compute anew, on integers, what was also emitted in float32.
@@ -101,24 +101,27 @@ class IntegerArithmetic:
             "relax.nn.relu": self.relu,
             "relax.clip": self.clip,
             "relax.concat": self.concat,
-        }.get(operator_name(call), self.commute if operator_name(call) in COMMUTING else None)
-        result = handler(call) if handler else self.rounding.evaluate(self, call)
-        return self.emit_plain(call) if result is None else result
+        }.get(
+            operator_name(call),
+            self.commute if operator_name(call) in COMMUTING_OPERATORS else None,
+        )
+        result = handler(call) if handler else self.rounding.lower_to_integers(self, call)
+        return self.emit_materialized(call) if result is None else result
 
     def value(self, argument: relax.Expr) -> Value:
         return self.values[argument] if isinstance(argument, relax.Var) else argument
 
-    def defined(self, argument: relax.Expr, operator: str) -> tvm.ir.Call | None:
+    def find_call(self, argument: relax.Expr, operator: str) -> tvm.ir.Call | None:
         """Return the call that an argument is bound to, if it is one of the operator."""
         call = self.definitions.get(argument)
         return call if call is not None and operator_name(call) == operator else None
 
-    def plain(self, value: Value) -> relax.Expr:
+    def materialize(self, value: Value) -> relax.Expr:
         """Return the value as an ordinary tensor, scaled to float32 where it is quantised."""
-        if not isinstance(value, Quantised):
+        if not isinstance(value, QuantizedTensor):
             return value
-        real = self.emit(relax.op.astype(self.centred(value), "float32"))
-        scale = relax.const(value.along_axis(value.scale).astype("float32"), "float32")
+        real = self.emit(relax.op.astype(self.subtract_zero_point(value), "float32"))
+        scale = relax.const(value.reshape_for_broadcast(value.scale).astype("float32"), "float32")
         return self.emit(relax.op.multiply(real, scale))
 
     def emit(self, expression: relax.Expr) -> relax.Var:
@@ -128,58 +131,58 @@ class IntegerArithmetic:
         """Emit a computation written as tensor expressions; ``name`` is seen in the C source."""
         return self.builder.emit_te(compute, *tensors, primfunc_name_hint=name)
 
-    def constant(self, name: str, array: npt.NDArray[Any]) -> relax.Var:
+    def emit_constant(self, name: str, array: npt.NDArray[Any]) -> relax.Var:
         """Emit a constant array that is to keep its name in the C source."""
         return self.builder.emit(relax.const(array, str(array.dtype)), name_hint=name)
 
-    def emit_plain(self, call: tvm.ir.Call) -> relax.Expr:
-        arguments = [self.plain_argument(a) for a in call.args]
+    def emit_materialized(self, call: tvm.ir.Call) -> relax.Expr:
+        arguments = [self.materialize_argument(a) for a in call.args]
         return self.emit(tvm.ir.Call(call.op, arguments, call.attrs, call.ty_args))
 
-    def plain_argument(self, argument: relax.Expr) -> relax.Expr:
+    def materialize_argument(self, argument: relax.Expr) -> relax.Expr:
         if isinstance(argument, relax.Tuple):
-            return relax.Tuple([self.plain_argument(f) for f in argument.fields])
-        return self.plain(self.value(argument))
+            return relax.Tuple([self.materialize_argument(f) for f in argument.fields])
+        return self.materialize(self.value(argument))
 
-    def centred(self, value: Quantised) -> relax.Expr:
+    def subtract_zero_point(self, value: QuantizedTensor) -> relax.Expr:
         """Return data - zero point as int32; as int64 what is a sum of that width."""
         dtype = "int64" if dtype_of(value.data) == "int64" else "int32"
-        data = self.as_type(value.data, dtype)
+        data = self.cast(value.data, dtype)
         if not value.zero_point.any():
             return data
-        zero_point = value.along_axis(value.zero_point).astype(dtype)
+        zero_point = value.reshape_for_broadcast(value.zero_point).astype(dtype)
         return self.emit(relax.op.subtract(data, relax.const(zero_point, dtype)))
 
-    def as_type(self, data: relax.Expr, dtype: str) -> relax.Expr:
+    def cast(self, data: relax.Expr, dtype: str) -> relax.Expr:
         return data if dtype_of(data) == dtype else self.emit(relax.op.astype(data, dtype))
 
     def dequantize(self, call: tvm.ir.Call) -> Value | None:
-        return dequantized(call, self.value(call.args[0]))
+        return read_dequantize(call, self.value(call.args[0]))
 
     def quantize(self, call: tvm.ir.Call) -> Value | None:
         """Leave integers alone that are on the grid already; else ask the rounding."""
-        grid = grid_of(call)
+        grid = read_quant_params(call)
         if grid is None:
             return None
         source = self.value(call.args[0])
-        if isinstance(source, Quantised) and on_grid(source, grid):
+        if isinstance(source, QuantizedTensor) and has_quant_params(source, grid):
             return source.data
         return self.rounding.quantize(self, call.args[0], grid)
 
-    def before_activation(
-        self, argument: relax.Expr, grid: Grid, nearest: Nearest
-    ) -> tuple[relax.Expr, Grid]:
+    def fuse_activation(
+        self, argument: relax.Expr, grid: OutputQuantParams, nearest: RoundFunction
+    ) -> tuple[relax.Expr, OutputQuantParams]:
         """Return what a ReLU or clip reads, and the grid with the activation's limits.
 
         Exact because rounding to a grid never reorders values.
         """
-        limits = self.limits_of(argument)
+        limits = self.match_clamp(argument)
         if limits is None:
             return argument, grid
         operand, low, high = limits
-        return self.before_activation(operand, grid.clamped(low, high, nearest), nearest)
+        return self.fuse_activation(operand, grid.clamp_to(low, high, nearest), nearest)
 
-    def limits_of(self, argument: relax.Expr) -> tuple[relax.Expr, float, float] | None:
+    def match_clamp(self, argument: relax.Expr) -> tuple[relax.Expr, float, float] | None:
         """Return operand and limits of an operator that only clamps to constants."""
         call = self.definitions.get(argument)
         if call is None:
@@ -215,7 +218,7 @@ class IntegerArithmetic:
             )
         )  # fmt: skip
         axis = out_layout.index("C")
-        return Quantised(
+        return QuantizedTensor(
             total, scale, NO_ZERO_POINT, axis, largest, operator_name(call), activations
         )
 
@@ -238,7 +241,7 @@ class IntegerArithmetic:
             )
         )  # fmt: skip
         axis = out_layout.index("C")
-        return Quantised(
+        return QuantizedTensor(
             total, scale, NO_ZERO_POINT, axis, largest, operator_name(call), activations
         )
 
@@ -253,8 +256,8 @@ class IntegerArithmetic:
         axis = len(static_shape(total)) - 1
         operator = operator_name(call)
         if len(right) > 2:
-            operator = PRODUCT_OF_STACKS
-        return Quantised(total, scale, NO_ZERO_POINT, axis, largest, operator, activations)
+            operator = BATCH_MATMUL
+        return QuantizedTensor(total, scale, NO_ZERO_POINT, axis, largest, operator, activations)
 
     def integer_operands(
         self, call: tvm.ir.Call, channel_axis: int, terms: int
@@ -265,24 +268,30 @@ class IntegerArithmetic:
         8-bit operands.
         """
         data, weights = (self.value(a) for a in call.args)
-        if not (isinstance(data, Quantised) and isinstance(weights, Quantised)):
+        if not (isinstance(data, QuantizedTensor) and isinstance(weights, QuantizedTensor)):
             return None
-        wide = data.sixteen_bit
-        narrow = weights.eight_bit or (wide and weights.sixteen_bit)
-        if not (data.per_tensor and (data.eight_bit or wide) and narrow):
+        wide = data.is_16bit
+        narrow = weights.is_8bit or (wide and weights.is_16bit)
+        if not (data.is_per_tensor and (data.is_8bit or wide) and narrow):
             return None
-        if not weights.per_tensor and weights.axis != channel_axis:
+        if not weights.is_per_tensor and weights.axis != channel_axis:
             return None
         largest = terms * data.largest * weights.largest
-        if largest >= LARGEST_INT32 and not wide:
+        if largest >= INT32_LIMIT and not wide:
             return None
         scale = data.scale * weights.scale
-        return self.centred(data), self.centred(weights), scale, largest, dtype_of(data.data)
+        return (
+            self.subtract_zero_point(data),
+            self.subtract_zero_point(weights),
+            scale,
+            largest,
+            dtype_of(data.data),
+        )
 
     def add(self, call: tvm.ir.Call) -> Value | None:
         """Add a bias on the accumulator's own grid as an integer."""
         left, right = (self.value(a) for a in call.args)
-        if not (isinstance(left, Quantised) and isinstance(right, Quantised)):
+        if not (isinstance(left, QuantizedTensor) and isinstance(right, QuantizedTensor)):
             return None
         if dtype_of(left.data) not in ("int32", "int64") or dtype_of(right.data) != "int32":
             return None
@@ -293,9 +302,9 @@ class IntegerArithmetic:
         if not np.allclose(left.scale, right.scale, rtol=1e-5, atol=0.0):
             return None
         largest = left.largest + right.largest
-        if largest >= LARGEST_INT32 and not left.wide:
+        if largest >= INT32_LIMIT and not left.has_wide_sums:
             return None
-        terms = [self.as_type(v.data, sum_type(largest)) for v in (left, right)]
+        terms = [self.cast(v.data, sum_type(largest)) for v in (left, right)]
         total = self.emit(relax.op.add(*terms))
         if static_shape(total) != static_shape(left.data):
             return None
@@ -303,7 +312,7 @@ class IntegerArithmetic:
 
     def relu(self, call: tvm.ir.Call) -> Value | None:
         source = self.value(call.args[0])
-        if not isinstance(source, Quantised) or source.zero_point.any():
+        if not isinstance(source, QuantizedTensor) or source.zero_point.any():
             return None
         zero = relax.const(0, dtype_of(source.data))
         clamped = self.emit(relax.op.maximum(source.data, zero))
@@ -312,7 +321,7 @@ class IntegerArithmetic:
     def clip(self, call: tvm.ir.Call) -> Value | None:
         """Drop a clip to the whole range of its integers, which importers leave behind."""
         source = self.value(call.args[0])
-        if isinstance(source, Quantised) or not dtype_of(source).startswith(("int", "uint")):
+        if isinstance(source, QuantizedTensor) or not dtype_of(source).startswith(("int", "uint")):
             return None
         low, high = (float(a.value) for a in call.args[1:])
         dtype = dtype_of(source)
@@ -322,10 +331,10 @@ class IntegerArithmetic:
     def concat(self, call: tvm.ir.Call) -> Value | None:
         """Join integers that are all on one grid."""
         parts = [self.value(field) for field in getattr(call.args[0], "fields", ())]
-        sources = [p for p in parts if isinstance(p, Quantised)]
-        if not sources or len(sources) < len(parts) or not sources[0].per_tensor:
+        sources = [p for p in parts if isinstance(p, QuantizedTensor)]
+        if not sources or len(sources) < len(parts) or not sources[0].is_per_tensor:
             return None
-        if not all(s.same_grid(sources[0]) for s in sources):
+        if not all(s.has_same_params(sources[0]) for s in sources):
             return None
         data = relax.Tuple([s.data for s in sources])
         joined = self.emit(tvm.ir.Call(call.op, [data], call.attrs, call.ty_args))
@@ -333,25 +342,25 @@ class IntegerArithmetic:
 
     def commute(self, call: tvm.ir.Call) -> Value | None:
         source = self.value(call.args[0])
-        if not isinstance(source, Quantised) or not source.per_tensor:
+        if not isinstance(source, QuantizedTensor) or not source.is_per_tensor:
             return None
-        others = [self.plain_argument(a) for a in call.args[1:]]
+        others = [self.materialize_argument(a) for a in call.args[1:]]
         moved = self.emit(tvm.ir.Call(call.op, [source.data, *others], call.attrs, call.ty_args))
         return replace(source, data=moved, axis=0)
 
 
 def sum_type(largest: int) -> str:
     """Return the narrowest type, int32 or int64, that holds sums up to a magnitude."""
-    return "int32" if largest < LARGEST_INT32 else "int64"
+    return "int32" if largest < INT32_LIMIT else "int64"
 
 
-def copied(data: te.Tensor) -> te.Tensor:
+def copy_tensor(data: te.Tensor) -> te.Tensor:
     """Copy what needs no computation: a region fills an output of its own."""
     return te.compute(data.shape, lambda *indices: data(*indices), name="copied")
 
 
-def with_integer_arithmetic(
+def use_integer_arithmetic(
     region: Region, module: tvm.IRModule, rounding: Rounding
 ) -> tuple[tvm.IRModule, ArithmeticUse]:
     """Return a module whose function of the region computes the same with integers where it can."""
-    return IntegerArithmetic(region, module, rounding).run()
+    return IntegerRewriter(region, module, rounding).run()

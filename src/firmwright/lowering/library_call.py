@@ -22,38 +22,38 @@ def library_call(function: str, shape: Sequence[int], dtype: str, *inputs: te.Te
     return te.extern(
         [extents],
         list(inputs),
-        lambda ins, outs: statement(function, ins, outs),
-        in_buffers=[buffer(x.shape, str(x.dtype)) for x in inputs],
-        out_buffers=[buffer(extents, dtype)],
+        lambda ins, outs: build_call_block(function, ins, outs),
+        in_buffers=[declare_buffer(x.shape, str(x.dtype)) for x in inputs],
+        out_buffers=[declare_buffer(extents, dtype)],
         dtype=[dtype],
         name=function,
     )
 
 
-def buffer(shape: Sequence[Any], dtype: str) -> tirx.Buffer:
+def declare_buffer(shape: Sequence[Any], dtype: str) -> tirx.Buffer:
     # Without a layout, which the buffers of TVM's own formulas have not: else they do not fuse.
     return tirx.decl_buffer(shape, dtype, layout=None)
 
 
-def statement(function: str, ins: Sequence[Any], outs: Sequence[Any]) -> tirx.Stmt:
+def build_call_block(function: str, ins: Sequence[Any], outs: Sequence[Any]) -> tirx.Stmt:
     """Return the call as a block that says what it reads and writes: schedules see no pointers."""
     call = tirx.Evaluate(tirx.call_packed(function, *ins, *outs))
-    block = SBlock([], whole(ins), whole(outs), function, call)
+    block = SBlock([], full_regions(ins), full_regions(outs), function, call)
     return SBlockRealize([], True, block)
 
 
-def whole(buffers: Sequence[Any]) -> list[tirx.BufferRegion]:
+def full_regions(buffers: Sequence[Any]) -> list[tirx.BufferRegion]:
     zero = tirx.const(0, "int64")
     return [tirx.BufferRegion(b, [tvm.ir.Range(zero, n) for n in b.shape]) for b in buffers]
 
 
-def with_open_calls(function: tirx.PrimFunc) -> tirx.PrimFunc:
+def unwrap_library_calls(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Take away the block that TVM puts around a call: it says that nothing is read or written."""
 
-    def opened(block: SBlock) -> SBlock:
+    def unwrap(block: SBlock) -> SBlock:
         inner = block.body
         silent = not (block.reads or block.writes or block.iter_vars or block.alloc_buffers)
         around = silent and block.name_hint != "root" and isinstance(inner, SBlockRealize)
         return inner.block if around else block
 
-    return function.with_body(structural_map(function.body, (SBlock, opened)))
+    return function.with_body(structural_map(function.body, (SBlock, unwrap)))

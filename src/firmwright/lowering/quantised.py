@@ -14,17 +14,17 @@ from tvm import relax
 from firmwright.ir.relax import Constant, constant_array, dtype_of, static_shape
 from firmwright.ir.tensors import ELEMENT_BYTES
 
-LARGEST_INT32 = 2**31
+INT32_LIMIT = 2**31
 
-PRODUCT_OF_STACKS = "product of stacks of matrices"
+BATCH_MATMUL = "product of stacks of matrices"
 """The operator of sums over two activations, unlike those over weights; TFLite's BATCH_MATMUL."""
 
-Nearest: TypeAlias = Callable[[Any], Any]
+RoundFunction: TypeAlias = Callable[[Any], Any]
 """Rounds float32 numbers to whole ones."""
 
 
 @dataclass(frozen=True)
-class Quantised:
+class QuantizedTensor:
     """scale · (data - zero_point); both of shape (1,), or one for each channel along ``axis``.
 
     ``largest`` bounds the magnitude of data - zero_point. ``operator`` is the one whose sums
@@ -37,34 +37,34 @@ class Quantised:
     axis: int
     largest: int
     operator: str = ""
-    activations: str = ""
+    activation_dtype: str = ""
 
     @property
-    def per_tensor(self) -> bool:
+    def is_per_tensor(self) -> bool:
         return self.scale.size == 1 and self.zero_point.size == 1
 
     @property
-    def eight_bit(self) -> bool:
+    def is_8bit(self) -> bool:
         return ELEMENT_BYTES[dtype_of(self.data)] == 1
 
     @property
-    def wide(self) -> bool:
+    def has_wide_sums(self) -> bool:
         """Tell sums of 16-bit activations."""
-        return self.activations == "int16"
+        return self.activation_dtype == "int16"
 
     @property
-    def sixteen_bit(self) -> bool:
+    def is_16bit(self) -> bool:
         """Tell 16-bit activations, which TFLite quantises symmetrically."""
         return dtype_of(self.data) == "int16" and not self.zero_point.any()
 
-    def same_grid(self, other: Quantised) -> bool:
+    def has_same_params(self, other: QuantizedTensor) -> bool:
         return bool(
             dtype_of(self.data) == dtype_of(other.data)
             and np.array_equal(np.float32(self.scale), np.float32(other.scale))
             and np.array_equal(self.zero_point, other.zero_point)
         )
 
-    def along_axis(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def reshape_for_broadcast(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Shape per-channel values so that they broadcast against the data."""
         if values.size == 1:
             return values.reshape(())
@@ -74,11 +74,11 @@ class Quantised:
         return values.reshape(shape)
 
 
-Value: TypeAlias = relax.Expr | Quantised
+Value: TypeAlias = relax.Expr | QuantizedTensor
 
 
 @dataclass(frozen=True)
-class Grid:
+class OutputQuantParams:
     """The integers that a real tensor is to be stored as: scale · (integer - zero_point).
 
     ``low`` and ``high`` are the smallest and largest integer allowed, activations included.
@@ -90,7 +90,7 @@ class Grid:
     low: int
     high: int
 
-    def clamped(self, low: float, high: float, nearest: Nearest) -> Grid:
+    def clamp_to(self, low: float, high: float, nearest: RoundFunction) -> OutputQuantParams:
         """Return the grid without the integers outside the real interval [low, high].
 
         The bounds are quantised like any value: the quotient in float32, rounded by ``nearest``.
@@ -105,19 +105,21 @@ class Grid:
         return replace(self, low=bounds[0], high=bounds[1])
 
 
-def dequantized(call: tvm.ir.Call, data: Value) -> Quantised | None:
+def read_dequantize(call: tvm.ir.Call, data: Value) -> QuantizedTensor | None:
     """Return what a ``relax.dequantize`` of ``data`` stands for, if its grid is constant."""
     scale, zero_point = call.args[1:]
-    if isinstance(data, Quantised) or not dtype_of(data).startswith(("int", "uint")):
+    if isinstance(data, QuantizedTensor) or not dtype_of(data).startswith(("int", "uint")):
         return None
     if not (isinstance(scale, Constant) and isinstance(zero_point, Constant)):
         return None
     scales = constant_array(scale).astype("float64").reshape(-1)
     points = constant_array(zero_point).astype("int64").reshape(-1)
-    return Quantised(data, scales, points, int(call.attrs.axis), largest_value(data, points))
+    return QuantizedTensor(
+        data, scales, points, int(call.attrs.axis), bound_magnitude(data, points)
+    )
 
 
-def largest_value(data: relax.Expr, zero_point: npt.NDArray[np.int64]) -> int:
+def bound_magnitude(data: relax.Expr, zero_point: npt.NDArray[np.int64]) -> int:
     """Bound the magnitude of data - zero_point: by the values of a constant, else by its type."""
     if isinstance(data, Constant):
         values = constant_array(data).astype("int64")
@@ -135,7 +137,7 @@ def largest_integer(dtype: str) -> int:
     return int(np.iinfo(dtype).max)
 
 
-def grid_of(call: tvm.ir.Call) -> Grid | None:
+def read_quant_params(call: tvm.ir.Call) -> OutputQuantParams | None:
     """Return the grid of a ``relax.quantize``, if it is one constant grid of integers."""
     scale, zero_point = call.args[1:]
     dtype = str(call.attrs.out_dtype)
@@ -145,12 +147,14 @@ def grid_of(call: tvm.ir.Call) -> Grid | None:
     if scales.size != 1 or points.size != 1 or not dtype.startswith(("int", "uint")):
         return None
     limits = smallest_integer(dtype), largest_integer(dtype)
-    return Grid(dtype, np.float32(scales.reshape(-1)[0]), int(points.reshape(-1)[0]), *limits)
+    return OutputQuantParams(
+        dtype, np.float32(scales.reshape(-1)[0]), int(points.reshape(-1)[0]), *limits
+    )
 
 
-def on_grid(source: Quantised, grid: Grid) -> bool:
+def has_quant_params(source: QuantizedTensor, grid: OutputQuantParams) -> bool:
     return bool(
-        source.per_tensor
+        source.is_per_tensor
         and dtype_of(source.data) == grid.dtype
         and np.float32(source.scale[0]) == grid.scale
         and source.zero_point[0] == grid.zero_point

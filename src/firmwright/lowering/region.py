@@ -24,17 +24,17 @@ from firmwright.ir.operators import short_name
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name, static_shape
 from firmwright.lowering.float_use import ArithmeticUse
-from firmwright.lowering.integer_arithmetic import with_integer_arithmetic
+from firmwright.lowering.integer_arithmetic import use_integer_arithmetic
 from firmwright.lowering.kernels import selection
-from firmwright.lowering.library_call import with_open_calls
+from firmwright.lowering.library_call import unwrap_library_calls
 from firmwright.lowering.rounding import OnnxRounding, Rounding
-from firmwright.lowering.schedule import Scheduled, schedule_region
-from firmwright.lowering.sixteen_bit_floats import stored_bits, with_stored_bits
+from firmwright.lowering.schedule import ScheduledRegion, schedule_region
+from firmwright.lowering.sixteen_bit_floats import store_bit_patterns, to_bit_patterns
 from firmwright.lowering.strategies import Legalization, Scheduler, Strategy
 from firmwright.lowering.tflite_rounding import TfliteRounding
-from firmwright.lowering.wrapped_integers import with_wrapping_casts
+from firmwright.lowering.wrapped_integers import replace_sign_casts
 
-ROLES = {("int8", True): "weights", ("uint8", True): "weights", ("float32", True): "weights",
+DEFAULT_CONSTANT_NAMES = {("int8", True): "weights", ("uint8", True): "weights", ("float32", True): "weights",
          ("int32", False): "bias", ("float32", False): "scales"}  # fmt: skip
 """The name in C of a constant that has none, by dtype and whether it has several long axes."""
 
@@ -74,24 +74,24 @@ def lower_with_tvm(
     scheduler: Scheduler,
 ) -> LoweredRegion:
     """Lower a region; where TVM cannot, what it raises."""
-    module, use = with_integer_arithmetic(region, module, ROUNDINGS[rounding])
+    module, use = use_integer_arithmetic(region, module, ROUNDINGS[rounding])
     legalization = Legalization((*strategies, *selection.STRATEGIES))
     module = legalization.apply(module)
     refuse_unlowered(module[region.name])
     module, constants = lift_constants(module, region.name)
-    function = with_open_calls(fuse(module, region.name))
-    function = with_wrapping_casts(with_infinite_starts(function))
-    scheduled = legalization.scheduler(scheduler)(with_stored_bits(function))
-    kernel = kernel_of(region, module[region.name], constants, scheduled, use)
-    arrays = {f"{region.name}_{name}": stored_bits(array) for name, array in constants}
+    function = unwrap_library_calls(fuse(module, region.name))
+    function = replace_sign_casts(start_at_infinity(function))
+    scheduled = legalization.choose_scheduler(scheduler)(store_bit_patterns(function))
+    kernel = build_kernel(region, module[region.name], constants, scheduled, use)
+    arrays = {f"{region.name}_{name}": to_bit_patterns(array) for name, array in constants}
     return LoweredRegion(kernel, arrays)
 
 
-def kernel_of(
+def build_kernel(
     region: Region,
     function: relax.Function,
     constants: Sequence[NamedArray],
-    scheduled: Scheduled,
+    scheduled: ScheduledRegion,
     use: ArithmeticUse,
 ) -> Kernel:
     """Return the C of a region whose Relax ``function`` has the ``constants`` behind its inputs.
@@ -100,8 +100,8 @@ def kernel_of(
     """
     name = region.name
     returned = [relax.Var("result", kind) for kind in function.ret_ty.fields]
-    inputs = parameters("input", region.inputs, function.params[: len(region.inputs)])
-    outputs = parameters("output", region.outputs, returned)
+    inputs = make_parameters("input", region.inputs, function.params[: len(region.inputs)])
+    outputs = make_parameters("output", region.outputs, returned)
     weights = tuple(Parameter(n, str(a.dtype), int(a.size), f"{name}_{n}") for n, a in constants)
     names = [p.name for p in (*inputs, *weights, *outputs)]
     names += [p.name for p in scheduled.pointers]
@@ -114,30 +114,30 @@ def kernel_of(
         scratch=tuple(
             Parameter(n, dtype, size, f"{name}_{n}") for n, dtype, size in result.scratch
         ),
-        body=mark_unused((*inputs, *weights), declared(scheduled) + result.body),
-        functions=called_functions(result, scheduled),
+        body=mark_unused((*inputs, *weights), declare_pointers(scheduled) + result.body),
+        functions=find_called_functions(result, scheduled),
         quantised_operators=use.quantised_operators,
         float_operators=use.float_operators,
         headers=scheduled.headers,
         cycles=scheduled.cycles,
-        remark=scheduled.remark,
+        remark=scheduled.note,
         library_functions=result.library_functions,
     )
 
 
-def parameters(
+def make_parameters(
     stem: str, tensors: Sequence[str], variables: Sequence[relax.Var]
 ) -> tuple[Parameter, ...]:
     """Return a parameter for each tensor, ``<stem>`` or ``<stem>_0`` …, of its variable's type."""
     return tuple(
         Parameter(name, dtype_of(variable), prod(static_shape(variable)), tensor)
         for name, variable, tensor in zip(
-            numbered(stem, len(tensors)), variables, tensors, strict=True
+            number_names(stem, len(tensors)), variables, tensors, strict=True
         )
     )
 
 
-def called_functions(result: CFunction, scheduled: Scheduled) -> tuple[str, ...]:
+def find_called_functions(result: CFunction, scheduled: ScheduledRegion) -> tuple[str, ...]:
     """Return the functions that the C calls, without those that the schedule brings along.
 
     Raises ValueError for one that neither C's library nor the project has.
@@ -149,7 +149,7 @@ def called_functions(result: CFunction, scheduled: Scheduled) -> tuple[str, ...]
     return functions
 
 
-def declared(scheduled: Scheduled) -> str:
+def declare_pointers(scheduled: ScheduledRegion) -> str:
     return "".join(f"    {pointer.declaration}\n" for pointer in scheduled.pointers)
 
 
@@ -161,7 +161,7 @@ def refuse_unlowered(function: relax.Function) -> None:
                 raise ValueError(f"TVM has no loops for {short_name(binding.value)}")
 
 
-def with_infinite_starts(function: tirx.PrimFunc) -> tirx.PrimFunc:
+def start_at_infinity(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Start float maxima and minima at infinity: TVM starts at the largest finite number."""
 
     def infinite(number: tirx.FloatImm) -> tirx.FloatImm:
@@ -188,7 +188,7 @@ def mark_unused(read: Sequence[Parameter], body: str) -> str:
     return "".join(f"    (void){name};\n" for name in unused) + body
 
 
-def numbered(stem: str, count: int) -> list[str]:
+def number_names(stem: str, count: int) -> list[str]:
     return [stem] if count == 1 else [f"{stem}_{i}" for i in range(count)]
 
 
@@ -211,7 +211,7 @@ def lift_constants(module: tvm.IRModule, name: str) -> tuple[tvm.IRModule, list[
         key = constant_key(constant)
         if key not in found:
             kind = (str(array.dtype), sum(d > 1 for d in array.shape) > 1)
-            role = names.get(key) or ROLES.get(kind, "values")
+            role = names.get(key) or DEFAULT_CONSTANT_NAMES.get(kind, "values")
             taken[role] += 1
             unique = role if taken[role] == 1 else f"{role}_{taken[role] - 1}"
             found[key] = (relax.Var(unique, constant.ty), array)

@@ -10,21 +10,21 @@ from tvm import relax, te, tirx
 
 from firmwright.ir.relax import dtype_of
 from firmwright.lowering.fixed_point import (
-    Factors,
     Integer,
-    factors_of,
-    scaled,
-    scaled_once,
-    scaled_wide,
-    shortened,
-    ties_of,
+    Multipliers,
+    apply_scale,
+    apply_scale_once,
+    apply_scale_wide,
+    find_tie_direction,
+    shorten_mantissas,
+    to_fixed_point,
 )
-from firmwright.lowering.quantised import PRODUCT_OF_STACKS, Grid, Quantised
+from firmwright.lowering.quantised import BATCH_MATMUL, OutputQuantParams, QuantizedTensor
 
 if TYPE_CHECKING:
-    from firmwright.lowering.integer_arithmetic import IntegerArithmetic
+    from firmwright.lowering.integer_arithmetic import IntegerRewriter
 
-ROUNDED_ONCE = frozenset({"relax.matmul"})
+SINGLE_ROUNDING_OPERATORS = frozenset({"relax.matmul"})
 """Operators whose sums are scaled with one rounding.
 
 LiteRT 2.3.0's FULLY_CONNECTED scales in double precision and rounds half away from zero, even
@@ -34,7 +34,7 @@ its results with both.
 
 
 def requantize(
-    region: IntegerArithmetic, source: Quantised, grid: Grid, single: bool = False
+    region: IntegerRewriter, source: QuantizedTensor, grid: OutputQuantParams, single: bool = False
 ) -> relax.Expr:
     """Scale, add the zero point, clamp.
 
@@ -44,37 +44,37 @@ def requantize(
     precision for some (GetQuantizedConvolutionMultipler).
     """
     scale = source.scale
-    legacy = source.activations == "uint8" and source.operator not in ROUNDED_ONCE
-    if legacy or source.operator == PRODUCT_OF_STACKS:
+    legacy = source.activation_dtype == "uint8" and source.operator not in SINGLE_ROUNDING_OPERATORS
+    if legacy or source.operator == BATCH_MATMUL:
         scale = scale.astype("float32").astype("float64")
     quotient = scale / np.float64(grid.scale)
     if single:
         quotient = (source.scale.astype("float32") / grid.scale).astype("float64")
-    factors = factors_of(quotient)
+    factors = to_fixed_point(quotient)
     largest = source.largest << int(factors.left_shift.max())
     sums = "int64" if dtype_of(source.data) == "int64" else "int32"
-    if source.wide and source.operator not in ROUNDED_ONCE:
-        factors = shortened(factors)
+    if source.has_wide_sums and source.operator not in SINGLE_ROUNDING_OPERATORS:
+        factors = shorten_mantissas(factors)
 
-    def rescaled(x: Integer, mantissa: Integer, left: Integer, right: Integer) -> Integer:
-        if source.operator in ROUNDED_ONCE:
-            ties = ties_of(quotient, factors, source.largest)
-            return stored(scaled_once(x, mantissa, left, right, ties), grid)
-        if source.wide:
-            return stored(scaled_wide(x, mantissa, left, right), grid)
-        return stored(scaled(x, mantissa, left, right, largest), grid)
+    def rescale(x: Integer, mantissa: Integer, left: Integer, right: Integer) -> Integer:
+        if source.operator in SINGLE_ROUNDING_OPERATORS:
+            ties = find_tie_direction(quotient, factors, source.largest)
+            return to_storage(apply_scale_once(x, mantissa, left, right, ties), grid)
+        if source.has_wide_sums:
+            return to_storage(apply_scale_wide(x, mantissa, left, right), grid)
+        return to_storage(apply_scale(x, mantissa, left, right, largest), grid)
 
     def compute(data: te.Tensor) -> te.Tensor:
         def element(*indices: Any) -> Integer:
             centred = data(*indices).astype(sums) - int(source.zero_point[0])
-            return rescaled(centred, *immediates(factors))
+            return rescale(centred, *immediates(factors))
 
         return te.compute(data.shape, element, name="requantized")
 
     def compute_channels(data: te.Tensor, *tables: te.Tensor) -> te.Tensor:
         def element(*indices: Any) -> Integer:
             mantissa, right, *left = (table(indices[source.axis]) for table in tables)
-            return rescaled(data(*indices), mantissa, (*left, tirx.const(0, "int32"))[0], right)
+            return rescale(data(*indices), mantissa, (*left, tirx.const(0, "int32"))[0], right)
 
         return te.compute(data.shape, element, name="requantized")
 
@@ -86,12 +86,14 @@ def requantize(
     }
     if factors.left_shift.any():
         arrays["left_shifts"] = factors.left_shift
-    tables = [region.constant(name, array) for name, array in arrays.items()]
-    return region.emit_te("requantize", compute_channels, region.centred(source), *tables)
+    tables = [region.emit_constant(name, array) for name, array in arrays.items()]
+    return region.emit_te(
+        "requantize", compute_channels, region.subtract_zero_point(source), *tables
+    )
 
 
 def quantize_real(
-    region: IntegerArithmetic, argument: relax.Expr, grid: Grid, nearest: str
+    region: IntegerRewriter, argument: relax.Expr, grid: OutputQuantParams, nearest: str
 ) -> relax.Expr:
     """Put float32 values on a grid: divide, round by the C function ``nearest``, clamp.
 
@@ -110,23 +112,23 @@ def quantize_real(
 
         return te.compute(data.shape, element, name="quantized")
 
-    return region.emit_te("quantize", compute, region.plain(region.value(argument)))
+    return region.emit_te("quantize", compute, region.materialize(region.value(argument)))
 
 
-def immediates(factors: Factors) -> tuple[Integer, Integer, Integer]:
+def immediates(factors: Multipliers) -> tuple[Integer, Integer, Integer]:
     """Return mantissa, left and right shift of a single factor as constants."""
     numbers = (factors.mantissa, factors.left_shift, factors.right_shift)
     mantissa, left, right = (tirx.const(int(n[0]), "int32") for n in numbers)
     return mantissa, left, right
 
 
-def stored(value: Integer, grid: Grid) -> Integer:
+def to_storage(value: Integer, grid: OutputQuantParams) -> Integer:
     """Clamp and add the zero point: in this order nothing can overflow."""
     low, high = grid.low - grid.zero_point, grid.high - grid.zero_point
     return (te.max(te.min(value, high), low) + grid.zero_point).astype(grid.dtype)
 
 
-def clamped(value: Integer, grid: Grid) -> Integer:
+def clamp(value: Integer, grid: OutputQuantParams) -> Integer:
     dtype = value.ty.dtype
     low, high = (tirx.const(bound, dtype) for bound in (grid.low, grid.high))
     return te.max(te.min(value, high), low).astype(grid.dtype)

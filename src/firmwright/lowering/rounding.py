@@ -10,24 +10,26 @@ import tvm
 from tvm import relax
 
 from firmwright.lowering.kernels.moves import quantize_before_moving
-from firmwright.lowering.kernels.tables import function_table
-from firmwright.lowering.quantised import Grid, Nearest, Quantised
+from firmwright.lowering.kernels.tables import lower_chain_by_table
+from firmwright.lowering.quantised import OutputQuantParams, QuantizedTensor, RoundFunction
 from firmwright.lowering.requantization import quantize_real
 
 if TYPE_CHECKING:
-    from firmwright.lowering.integer_arithmetic import IntegerArithmetic
+    from firmwright.lowering.integer_arithmetic import IntegerRewriter
 
 
 class Rounding(Protocol):
     """A recipe's ``rounding``."""
 
-    nearest: Nearest
+    nearest: RoundFunction
     """The whole number next to a real one, for what is computed at build time."""
 
-    def quantize(self, region: IntegerArithmetic, argument: relax.Expr, grid: Grid) -> relax.Expr:
+    def quantize(
+        self, region: IntegerRewriter, argument: relax.Expr, grid: OutputQuantParams
+    ) -> relax.Expr:
         """Put a float32 argument of the region's function on a grid."""
 
-    def evaluate(self, region: IntegerArithmetic, call: tvm.ir.Call) -> relax.Expr | None:
+    def lower_to_integers(self, region: IntegerRewriter, call: tvm.ir.Call) -> relax.Expr | None:
         """Compute a call whose result is no real number on integers; None leaves it to float32."""
 
 
@@ -47,27 +49,35 @@ class OnnxRounding:
       Only sums of many terms depend on an order that ONNX leaves open.
     """
 
-    nearest: Nearest = staticmethod(np.rint)
+    nearest: RoundFunction = staticmethod(np.rint)
 
-    def evaluate(self, *_: Any) -> relax.Expr | None:
+    def lower_to_integers(self, *_: Any) -> relax.Expr | None:
         return None
 
-    def quantize(self, region: IntegerArithmetic, argument: relax.Expr, grid: Grid) -> relax.Expr:
-        table = function_table(region, argument, grid, lambda real, scale: np.rint(real / scale))
+    def quantize(
+        self, region: IntegerRewriter, argument: relax.Expr, grid: OutputQuantParams
+    ) -> relax.Expr:
+        table = lower_chain_by_table(
+            region, argument, grid, lambda real, scale: np.rint(real / scale)
+        )
         if table is not None:
             return table
-        operand, grid = region.before_activation(argument, grid, self.nearest)
+        operand, grid = region.fuse_activation(argument, grid, self.nearest)
         source = region.value(operand)
-        if isinstance(source, Quantised) and source.operator:
-            return scaled_sum(region, source, grid)
+        if isinstance(source, QuantizedTensor) and source.operator:
+            return requantize_in_float32(region, source, grid)
         moved = quantize_before_moving(region, operand, grid)
         return quantize_real(region, operand, grid, "rintf") if moved is None else moved
 
 
-def scaled_sum(region: IntegerArithmetic, source: Quantised, grid: Grid) -> relax.Expr:
+def requantize_in_float32(
+    region: IntegerRewriter, source: QuantizedTensor, grid: OutputQuantParams
+) -> relax.Expr:
     """Multiply sums by the quotient of the scales in float32, round half to even, clamp."""
-    real = region.emit(relax.op.astype(region.centred(source), "float32"))
-    factor: npt.NDArray[Any] = source.along_axis(source.scale.astype("float32") / grid.scale)
+    real = region.emit(relax.op.astype(region.subtract_zero_point(source), "float32"))
+    factor: npt.NDArray[Any] = source.reshape_for_broadcast(
+        source.scale.astype("float32") / grid.scale
+    )
     scaled = region.emit(relax.op.multiply(real, relax.const(factor, "float32")))
     rounded = region.emit(relax.op.round(scaled))
     zero_point = relax.const(float(grid.zero_point), "float32")

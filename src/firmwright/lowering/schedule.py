@@ -14,7 +14,7 @@ from tvm_ffi import structural_walk
 from firmwright.ir.kernels import Cycles
 
 SPATIAL = 0
-WRAPPED = "wrapped_"
+WRAPPED_PREFIX = "wrapped_"
 """First part of the names in wrapped_integers.h, whose functions cost nothing."""
 
 CHEAP_CALLS = frozenset({"prim.if_then_else", "prim.likely"})
@@ -29,7 +29,7 @@ class Pointer:
 
 
 @dataclass(frozen=True)
-class Scheduled:
+class ScheduledRegion:
     """A region's loops, and what the C around them needs.
 
     Behind the region's own parameters the function takes ``pointers``. ``functions`` are those of
@@ -41,26 +41,26 @@ class Scheduled:
     pointers: tuple[Pointer, ...] = ()
     functions: frozenset[str] = frozenset()
     headers: tuple[str, ...] = ()
-    remark: str = ""
+    note: str = ""
     cycles: Cycles | None = None
 
 
-def schedule_region(function: tirx.PrimFunc) -> Scheduled:
+def schedule_region(function: tirx.PrimFunc) -> ScheduledRegion:
     """Give a region's function the loops that every device has that brings no others."""
     schedule = Schedule(tvm.IRModule({"main": function}))
-    default_loops(schedule)
-    return Scheduled(schedule.mod["main"])
+    apply_default_loops(schedule)
+    return ScheduledRegion(schedule.mod["main"])
 
 
-def default_loops(schedule: Schedule) -> None:
+def apply_default_loops(schedule: Schedule) -> None:
     """Inline what comes before the reduction, and finish each sum where it was computed."""
     for block in blocks(schedule):
         if is_cheap(schedule.get(block)) or feeds_one_elementwise(schedule, block):
             attempt(lambda b=block: schedule.compute_inline(b))
     for block in reversed(blocks(schedule)):
-        finish_in_place(schedule, block)
+        fuse_epilogue(schedule, block)
     for block in blocks(schedule):
-        start_before_reduction(schedule, block)
+        hoist_init(schedule, block)
 
 
 def blocks(schedule: Schedule) -> list[SBlockRV]:
@@ -76,22 +76,22 @@ def attempt(step: object) -> bool:
     return True
 
 
-def spatial_loops(schedule: Schedule, block: SBlockRV) -> int:
+def count_spatial_loops(schedule: Schedule, block: SBlockRV) -> int:
     return sum(int(v.iter_type) == SPATIAL for v in schedule.get(block).iter_vars)
 
 
 def is_reduction(schedule: Schedule, block: SBlockRV) -> bool:
-    return spatial_loops(schedule, block) < len(schedule.get(block).iter_vars)
+    return count_spatial_loops(schedule, block) < len(schedule.get(block).iter_vars)
 
 
 def is_cheap(block: tirx.SBlock) -> bool:
     """Tell whether computing a value again costs no more than loading it, or nearly so."""
     calls: set[str] = set()
-    structural_walk(block.body, (tvm.ir.Call, lambda call: calls.add(called(call))))
-    return all(c in CHEAP_CALLS or c.startswith(WRAPPED) for c in calls)
+    structural_walk(block.body, (tvm.ir.Call, lambda call: calls.add(callee_name(call))))
+    return all(c in CHEAP_CALLS or c.startswith(WRAPPED_PREFIX) for c in calls)
 
 
-def called(call: tvm.ir.Call) -> str:
+def callee_name(call: tvm.ir.Call) -> str:
     """Return the name of a C function, or of TIR's own operation."""
     name = str(call.op.name)
     return str(call.args[0].value) if name.endswith("call_pure_extern") else name
@@ -102,21 +102,21 @@ def feeds_one_elementwise(schedule: Schedule, block: SBlockRV) -> bool:
     consumers = schedule.get_consumers(block)
     if len(consumers) != 1 or is_reduction(schedule, consumers[0]):
         return False
-    same = iterations(schedule, block) == iterations(schedule, consumers[0])
-    return same and readings(schedule, block, consumers[0]) == 1
+    same = count_iterations(schedule, block) == count_iterations(schedule, consumers[0])
+    return same and count_reads(schedule, block, consumers[0]) == 1
 
 
-def iterations(schedule: Schedule, block: SBlockRV) -> int:
+def count_iterations(schedule: Schedule, block: SBlockRV) -> int:
     return prod(int(v.dom.extent) for v in schedule.get(block).iter_vars)
 
 
-def spatial_iterations(schedule: Schedule, block: SBlockRV) -> int:
+def count_spatial_iterations(schedule: Schedule, block: SBlockRV) -> int:
     """Return how many values the block finishes."""
     variables = schedule.get(block).iter_vars
     return prod(int(v.dom.extent) for v in variables if int(v.iter_type) == SPATIAL)
 
 
-def readings(schedule: Schedule, producer: SBlockRV, consumer: SBlockRV) -> int:
+def count_reads(schedule: Schedule, producer: SBlockRV, consumer: SBlockRV) -> int:
     """Count the places in the consumer's formula where the producer's result stands."""
     result = schedule.get(producer).writes[0].source
     found: list[bool] = []
@@ -127,22 +127,22 @@ def readings(schedule: Schedule, producer: SBlockRV, consumer: SBlockRV) -> int:
     return sum(found)
 
 
-def finish_in_place(schedule: Schedule, block: SBlockRV) -> None:
+def fuse_epilogue(schedule: Schedule, block: SBlockRV) -> None:
     """Move a block that only finishes its producer's values under the producer's loops."""
     producers = schedule.get_producers(block)
     if len(producers) != 1 or is_reduction(schedule, block):
         return
-    if iterations(schedule, block) != spatial_iterations(schedule, producers[0]):
+    if count_iterations(schedule, block) != count_spatial_iterations(schedule, producers[0]):
         return
     loops = schedule.get_loops(producers[0])
-    count = spatial_loops(schedule, producers[0])
+    count = count_spatial_loops(schedule, producers[0])
     if 0 < count <= len(loops) and len(schedule.get_consumers(producers[0])) == 1:
         attempt(lambda: schedule.reverse_compute_at(block, loops[count - 1]))
 
 
-def start_before_reduction(schedule: Schedule, block: SBlockRV) -> None:
+def hoist_init(schedule: Schedule, block: SBlockRV) -> None:
     """Hoist the start value out of the reduction's loops."""
-    count = spatial_loops(schedule, block)
+    count = count_spatial_loops(schedule, block)
     loops = schedule.get_loops(block)
     if is_reduction(schedule, block) and count < len(loops):
         attempt(lambda: schedule.decompose_reduction(block, loops[count]))

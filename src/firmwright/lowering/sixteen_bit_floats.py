@@ -16,35 +16,35 @@ from tvm_ffi import structural_map, structural_walk
 from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
 
 
-def stored_bits(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def to_bit_patterns(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return 16-bit floats as uint16, any other array as it is."""
     return array.view(np.uint16) if array.dtype.name in SIXTEEN_BIT_FLOATS else array
 
 
-def with_stored_bits(function: tirx.PrimFunc) -> tirx.PrimFunc:
+def store_bit_patterns(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Store 16-bit floats as uint16; ValueError where the function computes with them."""
-    function = structural_map(function, (tirx.Cast, converted))
+    function = structural_map(function, (tirx.Cast, replace_cast))
     structural_walk(function, (tvm.ir.Expr, refuse_arithmetic))
     stored: dict[tvm.ir.Var, tvm.ir.Var] = {}
 
     def store(variable: tvm.ir.Var) -> tvm.ir.Var:
-        if not isinstance(variable.ty, tirx.BufferType) or not is_narrow(variable.ty):
+        if not isinstance(variable.ty, tirx.BufferType) or not is_16bit_float(variable.ty):
             return variable
         if variable not in stored:
             stored[variable] = tirx.decl_buffer(variable.ty.shape, "uint16", variable.name)
         return stored[variable]
 
     def load(load: tvm.ir.TensorLoad) -> tvm.ir.TensorLoad:
-        return tirx.BufferLoad(load.source, load.indices) if is_narrow(load.ty) else load
+        return tirx.BufferLoad(load.source, load.indices) if is_16bit_float(load.ty) else load
 
     return structural_map(function, [(tvm.ir.Var, store), (tvm.ir.TensorLoad, load)])
 
 
-def is_narrow(kind: Any) -> bool:
+def is_16bit_float(kind: Any) -> bool:
     return str(kind.dtype) in SIXTEEN_BIT_FLOATS
 
 
-def converted(cast: tirx.Cast) -> tirx.Expr:
+def replace_cast(cast: tirx.Cast) -> tirx.Expr:
     """Call the C function that converts, from or to bit patterns."""
     before, after = str(cast.value.ty.dtype), str(cast.ty.dtype)
     if not {before, after} & SIXTEEN_BIT_FLOATS:
@@ -56,5 +56,5 @@ def converted(cast: tirx.Cast) -> tirx.Expr:
 def refuse_arithmetic(expression: tirx.Expr) -> None:
     kind = expression.ty
     loads = isinstance(expression, tvm.ir.TensorLoad)
-    if isinstance(kind, tvm.ir.PrimType) and is_narrow(kind) and not loads:
+    if isinstance(kind, tvm.ir.PrimType) and is_16bit_float(kind) and not loads:
         raise ValueError(f"it computes {kind.dtype}")

@@ -17,7 +17,7 @@ from tvm.s_tir import Schedule
 
 from firmwright.errors import UserError
 from firmwright.ir.relax import operator_name
-from firmwright.lowering.schedule import Scheduled
+from firmwright.lowering.schedule import ScheduledRegion
 
 Condition = Callable[[tvm.ir.Call], bool]
 """Tells whether a strategy is for this call; its shapes, types and attributes are known."""
@@ -28,7 +28,7 @@ Compute = Callable[[relax.BlockBuilder, tvm.ir.Call], relax.Expr]
 LoopSchedule = Callable[[Schedule], None]
 """Changes the loops of a region, which is one function ``main`` with a block for each step."""
 
-Scheduler = Callable[[tirx.PrimFunc], Scheduled]
+Scheduler = Callable[[tirx.PrimFunc], ScheduledRegion]
 """Gives a region's function, whose blocks have plain loops, the loops it is to have."""
 
 
@@ -55,17 +55,17 @@ class Legalization:
     def __init__(self, strategies: Sequence[Strategy]) -> None:
         self.strategies = strategies
         self.schedules: list[LoopSchedule] = []
-        self.mistakes: list[UserError] = []
+        self.errors: list[UserError] = []
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Make TIR functions of all operators; UserError for what a strategy of the user's says."""
         names = {s.operator for s in self.strategies}
         legalized = relax.transform.LegalizeOps(dict.fromkeys(names, self.legalize))(module)
-        if self.mistakes:
-            raise self.mistakes[0]
+        if self.errors:
+            raise self.errors[0]
         return legalized
 
-    def scheduler(self, own: Scheduler) -> Scheduler:
+    def choose_scheduler(self, own: Scheduler) -> Scheduler:
         """Return what makes the region's loops: the first schedule that was asked for, or ``own``.
 
         Call it behind :meth:`apply`.
@@ -73,21 +73,21 @@ class Legalization:
         if not self.schedules:
             return own
 
-        def scheduled(function: tirx.PrimFunc) -> Scheduled:
+        def apply_schedule(function: tirx.PrimFunc) -> ScheduledRegion:
             schedule = Schedule(tvm.IRModule({"main": function}))
             self.schedules[0](schedule)
-            return Scheduled(schedule.mod["main"])
+            return ScheduledRegion(schedule.mod["main"])
 
-        return scheduled
+        return apply_schedule
 
     def legalize(self, builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
         try:
-            return self.chosen(builder, call)
+            return self.apply_strategy(builder, call)
         except UserError as mistake:  # TVM would make a RuntimeError of it
-            self.mistakes.append(mistake)
+            self.errors.append(mistake)
             return call
 
-    def chosen(self, builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+    def apply_strategy(self, builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
         """Return what the first strategy that applies makes of the call."""
         name = operator_name(call)
         fitting = (s for s in self.strategies if s.operator == name and s.condition(call))

@@ -19,7 +19,7 @@ from firmwright.lowering.kernels.activations import (
     hard_swish,
     leaky_relu,
     logarithm,
-    reciprocal_root,
+    rsqrt,
 )
 from firmwright.lowering.kernels.comparison import COMPARISONS, compare
 from firmwright.lowering.kernels.elementwise import (
@@ -29,31 +29,31 @@ from firmwright.lowering.kernels.elementwise import (
     squared_difference,
     subtract,
 )
-from firmwright.lowering.kernels.interpolation import hyperbolic_tangent, logistic
+from firmwright.lowering.kernels.interpolation import logistic, tanh
 from firmwright.lowering.kernels.moves import quantize_before_moving
-from firmwright.lowering.kernels.pooling import average_pool, mean, total
+from firmwright.lowering.kernels.pooling import average_pool, reduce_mean, reduce_sum
 from firmwright.lowering.kernels.resize import resize_bilinear
 from firmwright.lowering.kernels.softmax import softmax
-from firmwright.lowering.kernels.tables import concatenation, function_table, half_away
-from firmwright.lowering.quantised import Grid, Nearest, Quantised
+from firmwright.lowering.kernels.tables import concatenate, lower_chain_by_table, round_half_away
+from firmwright.lowering.quantised import OutputQuantParams, QuantizedTensor, RoundFunction
 from firmwright.lowering.requantization import quantize_real, requantize
 
 if TYPE_CHECKING:
-    from firmwright.lowering.integer_arithmetic import IntegerArithmetic
+    from firmwright.lowering.integer_arithmetic import IntegerRewriter
 
-Kernel = Callable[["IntegerArithmetic", tvm.ir.Call, Grid], relax.Expr | None]
+IntegerKernel = Callable[["IntegerArithmetic", tvm.ir.Call, OutputQuantParams], relax.Expr | None]
 
-KERNELS: dict[str, Kernel] = {
+INTEGER_KERNELS: dict[str, IntegerKernel] = {
     "relax.add": add,
     "relax.subtract": subtract,
     "relax.multiply": multiply,
     "relax.nn.avg_pool1d": average_pool,
     "relax.nn.avg_pool2d": average_pool,
     "relax.nn.avg_pool3d": average_pool,
-    "relax.mean": mean,
+    "relax.mean": reduce_mean,
     "relax.nn.softmax": softmax,
     "relax.abs": absolute,
-    "relax.concat": concatenation,
+    "relax.concat": concatenate,
     "relax.divide": hard_swish,
     "relax.exp": exponential,
     "relax.image.resize2d": resize_bilinear,
@@ -62,11 +62,11 @@ KERNELS: dict[str, Kernel] = {
     "relax.nn.gelu_tanh": gelu_tanh,
     "relax.nn.leakyrelu": leaky_relu,
     "relax.nn.prelu": prelu,
-    "relax.rsqrt": reciprocal_root,
+    "relax.rsqrt": rsqrt,
     "relax.sigmoid": logistic,
     "relax.square": squared_difference,
-    "relax.sum": total,
-    "relax.tanh": hyperbolic_tangent,
+    "relax.sum": reduce_sum,
+    "relax.tanh": tanh,
 }
 """Operators whose real result has a kernel of its own on integers."""
 
@@ -79,30 +79,34 @@ class TfliteRounding:
     halves rounded away from zero, elements moved as they are. What is left runs in float32.
     """
 
-    nearest: Nearest = staticmethod(half_away)
+    nearest: RoundFunction = staticmethod(round_half_away)
 
-    def evaluate(self, region: IntegerArithmetic, call: tvm.ir.Call) -> relax.Expr | None:
+    def lower_to_integers(self, region: IntegerRewriter, call: tvm.ir.Call) -> relax.Expr | None:
         return compare(region, call) if operator_name(call) in COMPARISONS else None
 
-    def quantize(self, region: IntegerArithmetic, argument: relax.Expr, grid: Grid) -> relax.Expr:
-        operand, narrowed = region.before_activation(argument, grid, self.nearest)
+    def quantize(
+        self, region: IntegerRewriter, argument: relax.Expr, grid: OutputQuantParams
+    ) -> relax.Expr:
+        operand, narrowed = region.fuse_activation(argument, grid, self.nearest)
         source = region.value(operand)
-        if isinstance(source, Quantised):
+        if isinstance(source, QuantizedTensor):
             activation_alone = operand is not argument and not source.operator
             return requantize(region, source, narrowed, single=activation_alone)
         call = region.definitions.get(operand)
-        kernel = None if call is None else KERNELS.get(operator_name(call))
+        kernel = None if call is None else INTEGER_KERNELS.get(operator_name(call))
         result = kernel(region, call, narrowed) if kernel else None
         if result is None:
-            result = function_table(region, argument, grid, filled)
+            result = lower_chain_by_table(region, argument, grid, quantize_by_reciprocal)
         if result is None:
             result = quantize_before_moving(region, operand, narrowed)
         return quantize_real(region, operand, narrowed, "roundf") if result is None else result
 
 
-def filled(real: npt.NDArray[np.float32], scale: np.float32) -> npt.NDArray[np.float32]:
+def quantize_by_reciprocal(
+    real: npt.NDArray[np.float32], scale: np.float32
+) -> npt.NDArray[np.float32]:
     """Return whole steps as TFLite fills its tables: by the reciprocal of the scale.
 
     Source: tensorflow/lite/kernels/internal/common.h, LUTPopulate.
     """
-    return half_away(real * (np.float32(1) / scale))
+    return round_half_away(real * (np.float32(1) / scale))

@@ -11,15 +11,15 @@ from tvm import tirx
 from tvm_ffi import structural_map
 
 
-def with_wrapping_casts(function: tirx.PrimFunc) -> tirx.PrimFunc:
+def replace_sign_casts(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Make a call of every cast between signed and unsigned integers that may change the value.
 
     A cast to a narrower unsigned type stays: those are of values that were clamped to it.
     """
-    return structural_map(function, (tirx.Cast, converted))
+    return structural_map(function, (tirx.Cast, replace_cast))
 
 
-def converted(cast: tirx.Cast) -> tirx.Expr:
+def replace_cast(cast: tirx.Cast) -> tirx.Expr:
     before, after = str(cast.value.ty.dtype), str(cast.ty.dtype)
     if not reinterprets(before, after):
         return cast

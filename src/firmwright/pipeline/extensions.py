@@ -25,9 +25,9 @@ def extension_files(job: Job) -> list[Path]:
 @contextmanager
 def extended_mix(job: Job) -> Iterator[tuple[Device, ...]]:
     """Give the devices of the mix with the user's strategies, whose code is loaded in the block."""
-    from firmwright.targets.custom_strategies import extended
+    from firmwright.targets.custom_strategies import load_extensions
 
-    with extended(job.mix, job.recipe.extensions, job.recipe.path) as mix:
+    with load_extensions(job.mix, job.recipe.extensions, job.recipe.path) as mix:
         yield mix
 
 

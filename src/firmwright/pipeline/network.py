@@ -53,11 +53,11 @@ def rewritten_network(job: Job) -> tuple[tvm.IRModule, ModelInterface]:
     from firmwright.ir.tensors import ModelInterface
     from firmwright.targets.custom_transforms import apply_user_transform
     from firmwright.transforms import CANONICAL
-    from firmwright.transforms.optional import rewritten
+    from firmwright.transforms.optional import apply_transforms
 
     source = job.folder(job.network)
     module = tvm.ir.load_json((source / "module.json").read_text(encoding="utf-8"))
-    module = rewritten(module, rewrites(job))
+    module = apply_transforms(module, rewrites(job))
     for reference in transform_options(job).extra:
         module = apply_user_transform(reference, job.recipe.path.parent, module)
     for transform in CANONICAL:

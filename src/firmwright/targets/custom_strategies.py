@@ -16,7 +16,7 @@ from firmwright.documents.document import diagnostic_in
 from firmwright.errors import DiagnosticError, UserError, did_you_mean
 from firmwright.lowering.strategies import Compute, Condition, LoopSchedule, Strategy, always
 from firmwright.targets import Device, load_target, target_names
-from firmwright.targets.custom_transforms import shown
+from firmwright.targets.custom_transforms import format_types
 
 
 class Extension:
@@ -55,21 +55,21 @@ class Extension:
                 raise TypeError(f"{role} has to be a function, not {type(function).__name__}")
         strategy = Strategy(
             operator,
-            compute and self._checked(compute),
-            schedule and self._told(schedule),
-            self._told(condition),
+            compute and self._check_results(compute),
+            schedule and self._wrap_errors(schedule),
+            self._wrap_errors(condition),
         )
         self._added.append((device, strategy))
 
-    def of(self, device: str) -> list[Strategy]:
+    def strategies_for(self, device: str) -> list[Strategy]:
         """Return what was added for a device, in order."""
         return [strategy for wanted, strategy in self._added if wanted in (None, device)]
 
-    def mistake(self, message: str) -> DiagnosticError:
+    def make_error(self, message: str) -> DiagnosticError:
         pointer = ("extensions", self._index)
         return DiagnosticError([diagnostic_in(self._recipe, pointer, message)])
 
-    def _told(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap_errors(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function as one whose errors tell where it is, and where it is asked for."""
 
         def call(*given: Any) -> Any:
@@ -77,20 +77,20 @@ class Extension:
             try:
                 return run_custom_code(lambda: function(*given), self._reference, folder)
             except UserError as error:
-                raise self.mistake(str(error)) from None
+                raise self.make_error(str(error)) from None
 
         return call
 
-    def _checked(self, compute: Compute) -> Compute:
+    def _check_results(self, compute: Compute) -> Compute:
         """Return the compute as one whose results are of the operator's shape and type."""
-        told = self._told(compute)
+        told = self._wrap_errors(compute)
 
         def call(builder: relax.BlockBuilder, operator: tvm.ir.Call) -> relax.Expr:
             result = told(builder, operator)
-            problem = problem_of(result, builder, operator)
+            problem = find_problem(result, builder, operator)
             if problem:
                 place = locate_function(compute, self._reference, self._recipe.parent)
-                raise self.mistake(f"{place}: {problem} ({self._reference})")
+                raise self.make_error(f"{place}: {problem} ({self._reference})")
             return result
 
         return call
@@ -109,7 +109,7 @@ def check_device(name: str | None, last: str) -> None:
         raise ValueError(f"'{name}' takes no strategies; these do: {', '.join(sorted(takers))}")
 
 
-def problem_of(result: Any, builder: relax.BlockBuilder, operator: tvm.ir.Call) -> str:
+def find_problem(result: Any, builder: relax.BlockBuilder, operator: tvm.ir.Call) -> str:
     """Say what is wrong with a compute's result: '' for nothing."""
     name = str(operator.op.name)
     if not isinstance(result, relax.Expr):
@@ -119,12 +119,12 @@ def problem_of(result: Any, builder: relax.BlockBuilder, operator: tvm.ir.Call) 
         )
     found = builder.normalize(result).ty
     if str(found) != str(operator.ty):
-        return f"returned {shown([found])} for {name}; it has to be {shown([operator.ty])}"
+        return f"returned {format_types([found])} for {name}; it has to be {format_types([operator.ty])}"
     return ""
 
 
 @contextmanager
-def extended(
+def load_extensions(
     mix: Sequence[Device], references: Sequence[str], recipe: Path
 ) -> Iterator[tuple[Device, ...]]:
     """Give the devices of a recipe's mix, each with the user's strategies for it, in the block."""
@@ -135,14 +135,16 @@ def extended(
             try:
                 function(reference)(extension)
             except UserError as error:
-                raise extension.mistake(str(error)) from None
+                raise extension.make_error(str(error)) from None
             extensions.append(extension)
 
-        def with_strategies(device: Device, rest: Device | None) -> Device:
-            own = tuple(s for extension in extensions for s in extension.of(device.name))
+        def add_strategies(device: Device, rest: Device | None) -> Device:
+            own = tuple(
+                s for extension in extensions for s in extension.strategies_for(device.name)
+            )
             context = replace(device.context, strategies=own, rest=rest)
             return replace(device, context=context)
 
         *offered, last = mix
-        rest = with_strategies(last, None)
-        yield (*(with_strategies(device, rest) for device in offered), rest)
+        rest = add_strategies(last, None)
+        yield (*(add_strategies(device, rest) for device in offered), rest)

@@ -10,7 +10,7 @@ from tvm import relax
 
 from firmwright.custom.code import load_custom_function, locate_definition
 from firmwright.errors import UserError, first_line
-from firmwright.ir.relax import tidied
+from firmwright.ir.relax import remove_dead_bindings
 from firmwright.models.relax.importer import check_calls, check_functions
 
 
@@ -23,17 +23,17 @@ def apply_user_transform(reference: str, folder: Path, module: tvm.IRModule) -> 
     """
     with load_custom_function(reference, folder) as transform:
         result = transform(module)
-        problem = problem_of(result, module["main"])
+        problem = find_problem(result, module["main"])
         if problem:
             raise UserError(f"{locate_definition(reference, folder)}: {problem} ({reference})")
         returned = f"{locate_definition(reference, folder)}: {reference} returned"
         check_functions(result, returned)
         check_calls(result, returned)
     result = relax.transform.ConvertToDataflow(min_size=1)(relax.transform.Normalize()(result))
-    return tidied(result)
+    return remove_dead_bindings(result)
 
 
-def problem_of(result: Any, before: relax.Function) -> str:
+def find_problem(result: Any, before: relax.Function) -> str:
     """Say what is wrong with a rewritten module: '' for nothing."""
     if not isinstance(result, tvm.IRModule):
         return f"returned a {type(result).__name__}; expected a Relax IRModule (tvm.IRModule)"
@@ -50,19 +50,19 @@ def problem_of(result: Any, before: relax.Function) -> str:
         ("returns", [main.ret_ty], [before.ret_ty]),
     ):
         if [str(t) for t in now] != [str(t) for t in then]:
-            return f"returned a network that {what} {shown(now)}; before, it {what} {shown(then)}"
+            return f"returned a network that {what} {format_types(now)}; before, it {what} {format_types(then)}"
     return ""
 
 
-def length(extent: tvm.tirx.PrimExpr) -> str:
+def format_extent(extent: tvm.tirx.PrimExpr) -> str:
     return str(int(extent) if isinstance(extent, tvm.tirx.IntImm) else extent)
 
 
-def shown(types: list[Any]) -> str:
+def format_types(types: list[Any]) -> str:
     """Return tensor types as a reader writes them: ``float32 [1, 3, 8, 8]``."""
     flat = [f for t in types for f in getattr(t, "fields", [t])]
     return ", ".join(
-        f"{t.dtype} [{', '.join(length(d) for d in t.shape)}]"
+        f"{t.dtype} [{', '.join(format_extent(d) for d in t.shape)}]"
         if getattr(t, "shape", None) is not None
         else str(t)
         for t in flat

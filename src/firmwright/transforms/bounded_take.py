@@ -8,7 +8,7 @@ from tvm import relax
 from firmwright.ir.relax import operator_name, rewrite_calls
 
 
-def bound_take(module: tvm.IRModule) -> tvm.IRModule:
+def clamp_take_indices(module: tvm.IRModule) -> tvm.IRModule:
     """Clamp the indices of every ``relax.take``; on constant ones this costs nothing."""
 
     def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:

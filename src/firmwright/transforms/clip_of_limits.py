@@ -15,8 +15,8 @@ def convert_max_min_to_clip(module: tvm.IRModule) -> tvm.IRModule:
     """
 
     def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-        inner, high = with_scalar(builder, call, "relax.minimum")
-        data, low = with_scalar(builder, definition(builder, inner), "relax.maximum")
+        inner, high = match_scalar_operand(builder, call, "relax.minimum")
+        data, low = match_scalar_operand(builder, definition(builder, inner), "relax.maximum")
         if low is None or high is None or low > high:
             return call
         return relax.op.clip(data, low, high)
@@ -24,7 +24,7 @@ def convert_max_min_to_clip(module: tvm.IRModule) -> tvm.IRModule:
     return rewrite_calls(module, rewrite)
 
 
-def with_scalar(
+def match_scalar_operand(
     builder: relax.BlockBuilder, value: relax.Expr, name: str
 ) -> tuple[relax.Expr, float | None]:
     """Return the operand and the constant of an operator ``name`` of both, else None for it."""

@@ -14,19 +14,19 @@ from tvm import relax
 from firmwright.ir.relax import (
     Constant,
     constant_array,
+    count_readers,
     definition,
     dtype_of,
     operator_name,
-    readers,
     rewrite_bindings,
     rewrite_calls,
 )
-from firmwright.transforms.pick_behind_quantize import pick_behind_quantize
+from firmwright.transforms.pick_behind_quantize import quantize_before_subsampling
 
 CONV2D = "relax.nn.conv2d"
 
 
-def convolution(call: tvm.ir.Call, data: relax.Expr, weights: relax.Expr, **changed: Any) -> Any:
+def rebuild_conv2d(call: tvm.ir.Call, data: relax.Expr, weights: relax.Expr, **changed: Any) -> Any:
     """Return a two-dimensional convolution like ``call`` of other arguments and attributes."""
     attrs = call.attrs
     stated = {
@@ -59,7 +59,7 @@ def convert_conv_stride(module: tvm.IRModule) -> tvm.IRModule:
         common = gcd(*strides)
         if strides[0] == strides[1]:
             return [binding]
-        whole = builder.normalize(convolution(call, *call.args, strides=[common, common]))
+        whole = builder.normalize(rebuild_conv2d(call, *call.args, strides=[common, common]))
         computed = relax.Var(str(binding.var.name), whole.ty)
         picked = relax.op.nn.max_pool2d(
             computed,
@@ -72,7 +72,7 @@ def convert_conv_stride(module: tvm.IRModule) -> tvm.IRModule:
             relax.VarBinding(binding.var, builder.normalize(picked)),
         ]
 
-    return pick_behind_quantize(rewrite_bindings(module, rewrite))
+    return quantize_before_subsampling(rewrite_bindings(module, rewrite))
 
 
 def merge_pad_layer(module: tvm.IRModule) -> tvm.IRModule:
@@ -91,7 +91,7 @@ def merge_pad_layer(module: tvm.IRModule) -> tvm.IRModule:
             return call
         own = [int(p) for p in call.attrs.padding]
         padding = [ours + theirs for ours, theirs in zip(own, around, strict=True)]
-        return convolution(call, pad.args[0], call.args[1], padding=padding)
+        return rebuild_conv2d(call, pad.args[0], call.args[1], padding=padding)
 
     return rewrite_calls(module, rewrite)
 
@@ -117,14 +117,14 @@ def fold_batch_norm(module: tvm.IRModule) -> tvm.IRModule:
 
     Equal but for rounding: the weights are multiplied before the sums, not the sums.
     """
-    uses = readers(module)
+    uses = count_readers(module)
 
     def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
         if operator_name(call) != "relax.nn.batch_norm" or bool(call.attrs.training):
             return call
         data, *statistics = call.args
         numbers = [definition(builder, s) for s in statistics]
-        conv, bias = with_bias(builder, data, uses)
+        conv, bias = match_conv_with_bias(builder, data, uses)
         weights = definition(builder, conv.args[1]) if conv is not None else None
         constants = [*numbers, weights]
         if conv is None or not all(isinstance(c, Constant) for c in constants):
@@ -138,8 +138,10 @@ def fold_batch_norm(module: tvm.IRModule) -> tvm.IRModule:
         if not bool(call.attrs.center):
             beta = np.zeros_like(beta)
         scale = gamma / np.sqrt(variance + float(call.attrs.epsilon))
-        folded = scaled(constant_array(weights), scale, str(conv.attrs.kernel_layout))
-        sums = builder.emit(convolution(conv, conv.args[0], relax.const(folded)))
+        folded = scale_output_channels(
+            constant_array(weights), scale, str(conv.attrs.kernel_layout)
+        )
+        sums = builder.emit(rebuild_conv2d(conv, conv.args[0], relax.const(folded)))
         along = [1] * 4
         along[axis] = -1
         offset = ((bias - mean) * scale + beta).astype("float32").reshape(along)
@@ -148,7 +150,7 @@ def fold_batch_norm(module: tvm.IRModule) -> tvm.IRModule:
     return rewrite_calls(module, rewrite)
 
 
-def with_bias(
+def match_conv_with_bias(
     builder: relax.BlockBuilder, value: relax.Expr, uses: Counter[relax.Var]
 ) -> tuple[tvm.ir.Call | None, npt.NDArray[Any]]:
     """Return the convolution that only ``value`` is computed from, and the bias added to it.
@@ -165,18 +167,20 @@ def with_bias(
         conv, bias = definition(builder, data), definition(builder, constant)
         if operator_name(conv) == CONV2D and isinstance(bias, Constant) and uses[data] == 1:
             array = constant_array(bias)
-            if along_channels(array, str(conv.attrs.out_layout)):
+            if is_per_channel(array, str(conv.attrs.out_layout)):
                 return conv, array.reshape(-1).astype("float64")
     return None, nothing
 
 
-def along_channels(array: npt.NDArray[Any], layout: str) -> bool:
+def is_per_channel(array: npt.NDArray[Any], layout: str) -> bool:
     """Tell a constant that adds one number to each channel of ``layout``."""
     lengths = dict(zip(reversed(layout), reversed(array.shape), strict=False))
     return all(length == 1 for axis, length in lengths.items() if axis != "C")
 
 
-def scaled(weights: npt.NDArray[Any], scale: npt.NDArray[Any], layout: str) -> npt.NDArray[Any]:
+def scale_output_channels(
+    weights: npt.NDArray[Any], scale: npt.NDArray[Any], layout: str
+) -> npt.NDArray[Any]:
     """Multiply each output channel's weights by its number."""
     along = [-1 if axis == "O" else 1 for axis in layout]
     products: npt.NDArray[Any] = weights.astype("float64") * scale.reshape(along)

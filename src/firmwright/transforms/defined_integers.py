@@ -23,39 +23,39 @@ from firmwright.ir.relax import (
 UNSIGNED = {"int32": "uint32", "int64": "uint64", "uint16": "uint32"}
 """Types to compute in: theirs overflow (in C, uint16 is computed as int), and unsigned wraps."""
 
-WRAPPING = ("relax.add", "relax.subtract", "relax.multiply")
-DIVIDING = ("relax.divide", "relax.floor_divide", "relax.mod", "relax.floor_mod")
-SHIFTING = ("relax.left_shift", "relax.right_shift")
+WRAPPING_OPERATORS = ("relax.add", "relax.subtract", "relax.multiply")
+DIVISION_OPERATORS = ("relax.divide", "relax.floor_divide", "relax.mod", "relax.floor_mod")
+SHIFT_OPERATORS = ("relax.left_shift", "relax.right_shift")
 
 
-def define_integers(module: tvm.IRModule) -> tvm.IRModule:
+def remove_undefined_behavior(module: tvm.IRModule) -> tvm.IRModule:
     """Rewrite every operator of ``main`` whose C might overflow, or divide or shift by anything."""
 
     def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
         name = operator_name(call)
         if name == "relax.astype":
-            return defined_cast(builder, call)
+            return saturate_cast(builder, call)
         if not isinstance(call.ty, relax.TensorType):
             return call
         dtype = dtype_of(call)
-        if name in WRAPPING and dtype in UNSIGNED:
+        if name in WRAPPING_OPERATORS and dtype in UNSIGNED:
             wide = [builder.emit(relax.op.astype(a, UNSIGNED[dtype])) for a in call.args]
             result = builder.emit(tvm.ir.Call(call.op, wide, call.attrs, call.ty_args))
             return relax.op.astype(result, dtype)
-        if name in DIVIDING and dtype.startswith(("int", "uint")):
-            return defined_division(builder, call)
-        if name in SHIFTING:
-            return defined_shift(builder, call)
+        if name in DIVISION_OPERATORS and dtype.startswith(("int", "uint")):
+            return guard_division(builder, call)
+        if name in SHIFT_OPERATORS:
+            return guard_shift(builder, call)
         return call
 
     return rewrite_calls(module, rewrite)
 
 
-def scalar(value: float, dtype: str) -> relax.Expr:
+def make_scalar(value: float, dtype: str) -> relax.Expr:
     return relax.const(np.array(value, dtype), dtype)
 
 
-def defined_division(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+def guard_division(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     """Divide by 1 in place of 0 and -1, and put 0 or the wrapped negative there."""
     numerator, divisor = call.args
     dtype = dtype_of(call)
@@ -63,12 +63,12 @@ def defined_division(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Ex
         values = constant_array(divisor).astype(object)
         if all(v not in (0, -1) for v in values.reshape(-1)):
             return call
-    zero, one = scalar(0, dtype), scalar(1, dtype)
+    zero, one = make_scalar(0, dtype), make_scalar(1, dtype)
     by_zero = builder.emit(relax.op.equal(divisor, zero))
     safe = builder.emit(relax.op.where(by_zero, one, divisor))
     by_minus_one = None
     if dtype.startswith("int"):
-        by_minus_one = builder.emit(relax.op.equal(divisor, scalar(-1, dtype)))
+        by_minus_one = builder.emit(relax.op.equal(divisor, make_scalar(-1, dtype)))
         safe = builder.emit(relax.op.where(by_minus_one, one, safe))
     result = builder.emit(tvm.ir.Call(call.op, [numerator, safe], call.attrs, call.ty_args))
     if by_minus_one is not None:
@@ -76,13 +76,13 @@ def defined_division(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Ex
         if operator_name(call) in ("relax.divide", "relax.floor_divide"):
             unsigned = UNSIGNED.get(dtype, dtype)
             wide = builder.emit(relax.op.astype(numerator, unsigned))
-            wrapped = builder.emit(relax.op.subtract(scalar(0, unsigned), wide))
+            wrapped = builder.emit(relax.op.subtract(make_scalar(0, unsigned), wide))
             negative = builder.emit(relax.op.astype(wrapped, dtype))
         result = builder.emit(relax.op.where(by_minus_one, negative, result))
     return relax.op.where(by_zero, zero, result)
 
 
-def defined_shift(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+def guard_shift(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     """Shift everything out, to 0, where the count is not below the number of bits."""
     value, count = call.args
     dtype = dtype_of(call)
@@ -91,14 +91,14 @@ def defined_shift(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
         counts = constant_array(count).astype(object)
         if all(0 <= c < bits for c in counts.reshape(-1)):
             return call
-    limit = scalar(bits - 1, dtype)
+    limit = make_scalar(bits - 1, dtype)
     within = builder.emit(relax.op.less_equal(count, limit))
-    safe = builder.emit(relax.op.where(within, count, scalar(0, dtype)))
+    safe = builder.emit(relax.op.where(within, count, make_scalar(0, dtype)))
     shifted = builder.emit(tvm.ir.Call(call.op, [value, safe], call.attrs, call.ty_args))
-    return relax.op.where(within, shifted, scalar(0, dtype))
+    return relax.op.where(within, shifted, make_scalar(0, dtype))
 
 
-def defined_cast(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+def saturate_cast(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     """Saturate floats at the integers' limits; NaN becomes the largest.
 
     Types of fewer than 32 bits get the low bits of the cast to int32, as on x86-64.

@@ -21,7 +21,9 @@ from firmwright.ir.relax import (
 Rewrite = Callable[[relax.BlockBuilder, tvm.ir.Call], relax.Expr]
 
 
-def remove(name: str, is_identity: Callable[[tvm.ir.Call], bool]) -> Callable[..., tvm.IRModule]:
+def make_remover(
+    name: str, is_identity: Callable[[tvm.ir.Call], bool]
+) -> Callable[..., tvm.IRModule]:
     """Return the rewrite that puts an operator's first argument in its place."""
 
     def rewrite(_builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
@@ -94,8 +96,8 @@ def clips_nothing(clip: tvm.ir.Call) -> bool:
     return low <= np.iinfo(dtype).min and high >= np.iinfo(dtype).max
 
 
-remove_pad_by_zero = remove("relax.nn.pad", pads_nothing)
-remove_copy = remove("relax.astype", keeps_type)
-remove_identity_reshape = remove("relax.reshape", keeps_shape)
-remove_identity_resize = remove("relax.image.resize2d", keeps_size)
-remove_identity_clip = remove("relax.clip", clips_nothing)
+remove_pad_by_zero = make_remover("relax.nn.pad", pads_nothing)
+remove_copy = make_remover("relax.astype", keeps_type)
+remove_identity_reshape = make_remover("relax.reshape", keeps_shape)
+remove_identity_resize = make_remover("relax.image.resize2d", keeps_size)
+remove_identity_clip = make_remover("relax.clip", clips_nothing)

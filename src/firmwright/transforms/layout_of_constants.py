@@ -38,16 +38,16 @@ def fold_layout_of_constants(module: tvm.IRModule) -> tvm.IRModule:
             array = constant_array(source)
             if name == "relax.astype":
                 return relax.const(array.astype(dtype_of(call)), dtype_of(call))
-            return relax.const(moved(array, call), dtype_of(source))
+            return relax.const(apply_layout(array, call), dtype_of(source))
         if name in LAYOUT_OPERATORS and operator_name(source) == "relax.dequantize":
-            folded = behind_layout(source, call)
+            folded = fold_through_dequantize(source, call)
             return call if folded is None else folded
         return call
 
     return rewrite_calls(module, rewrite)
 
 
-def moved(array: npt.NDArray[np.generic], call: tvm.ir.Call) -> npt.NDArray[np.generic]:
+def apply_layout(array: npt.NDArray[np.generic], call: tvm.ir.Call) -> npt.NDArray[np.generic]:
     """Apply the layout operator to an array; its result's shape is already inferred."""
     if operator_name(call) == "relax.permute_dims":
         axes = call.attrs.axes
@@ -55,7 +55,7 @@ def moved(array: npt.NDArray[np.generic], call: tvm.ir.Call) -> npt.NDArray[np.g
     return array.reshape(static_shape(call))
 
 
-def behind_layout(dequantize: tvm.ir.Call, layout: tvm.ir.Call) -> relax.Expr | None:
+def fold_through_dequantize(dequantize: tvm.ir.Call, layout: tvm.ir.Call) -> relax.Expr | None:
     """Return dequantize(layout(constant)), or None where the channel axis does not survive."""
     data, scale, zero_point = dequantize.args
     if not isinstance(data, Constant):
@@ -68,16 +68,16 @@ def behind_layout(dequantize: tvm.ir.Call, layout: tvm.ir.Call) -> relax.Expr | 
         where = [1] * array.ndim
         where[axis] = channels
         numbers = np.broadcast_to(np.arange(channels).reshape(where), array.shape)
-        axis_after = channel_axis(moved(numbers, layout), channels)
+        axis_after = find_channel_axis(apply_layout(numbers, layout), channels)
         if axis_after is None:
             return None
     else:
         axis_after = 0
-    constant = relax.const(np.ascontiguousarray(moved(array, layout)), dtype_of(data))
+    constant = relax.const(np.ascontiguousarray(apply_layout(array, layout)), dtype_of(data))
     return relax.op.dequantize(constant, scale, zero_point, axis_after, dtype_of(dequantize))
 
 
-def channel_axis(numbers: npt.NDArray[np.generic], channels: int) -> int | None:
+def find_channel_axis(numbers: npt.NDArray[np.generic], channels: int) -> int | None:
     """Find the axis along which the channel numbers run 0, 1, 2 …, if there is one."""
     for axis, length in enumerate(numbers.shape):
         along = np.arange(channels).reshape([-1 if a == axis else 1 for a in range(numbers.ndim)])

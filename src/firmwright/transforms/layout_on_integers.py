@@ -11,13 +11,13 @@ from firmwright.ir.relax import (
     constant_array,
     definition,
     dtype_of,
-    emit_named,
+    emit_with_name,
     operator_name,
     rewrite_calls,
 )
 from firmwright.transforms.layout_of_constants import LAYOUT_OPERATORS
 
-SELECTING = LAYOUT_OPERATORS | {"relax.strided_slice", "relax.nn.max_pool2d"}
+SELECTING_OPERATORS = LAYOUT_OPERATORS | {"relax.strided_slice", "relax.nn.max_pool2d"}
 """Operators whose result elements are elements of their input (the grid's order is kept)."""
 
 
@@ -30,21 +30,25 @@ def keep_layout_on_integers(module: tvm.IRModule) -> tvm.IRModule:
         chain: list[tuple[relax.Var, tvm.ir.Call]] = []
         source = definition(builder, call.args[0])
         reader = call
-        while operator_name(source) in SELECTING:
+        while operator_name(source) in SELECTING_OPERATORS:
             chain.append((reader.args[0], source))
             reader, source = source, definition(builder, source.args[0])
-        if not chain or operator_name(source) != "relax.dequantize" or not same_grid(source, call):
+        if (
+            not chain
+            or operator_name(source) != "relax.dequantize"
+            or not has_same_quant_params(source, call)
+        ):
             return call
         value = source.args[0]
         for variable, moved in reversed(chain):
             on_integers = tvm.ir.Call(moved.op, [value, *moved.args[1:]], moved.attrs)
-            value = emit_named(builder, on_integers, str(variable.name))
+            value = emit_with_name(builder, on_integers, str(variable.name))
         return value
 
     return rewrite_calls(module, rewrite)
 
 
-def same_grid(dequantize: tvm.ir.Call, quantize: tvm.ir.Call) -> bool:
+def has_same_quant_params(dequantize: tvm.ir.Call, quantize: tvm.ir.Call) -> bool:
     """Tell whether both are per tensor, with one scale, zero point and integer type."""
     if dtype_of(dequantize.args[0]) != str(quantize.attrs.out_dtype):
         return False

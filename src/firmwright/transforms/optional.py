@@ -20,7 +20,7 @@ def eliminate_common_subexpressions(module: tvm.IRModule) -> tvm.IRModule:
     return relax.transform.EliminateCommonSubexpr()(module)
 
 
-PREPARING = (
+PREREQUISITES = (
     Transform("static-shapes", "no operator computes with shapes", fold_static_shapes),
     Transform(
         "layout-of-constants",
@@ -76,15 +76,15 @@ OPTIONAL = (
 )
 
 
-def rewritten(module: tvm.IRModule, names: Collection[str]) -> tvm.IRModule:
+def apply_transforms(module: tvm.IRModule, names: Collection[str]) -> tvm.IRModule:
     """Apply the rewrites of these names; every name is one of :data:`OPTIONAL`."""
-    for transform in chosen(names):
+    for transform in select_transforms(names):
         module = transform.apply(module)
     return module
 
 
-def chosen(names: Collection[str]) -> Iterator[Transform]:
+def select_transforms(names: Collection[str]) -> Iterator[Transform]:
     """Yield the rewrites of these names in their order, after what prepares for them."""
     if names:
-        yield from PREPARING
+        yield from PREREQUISITES
     yield from (transform for transform in OPTIONAL if transform.name in names)

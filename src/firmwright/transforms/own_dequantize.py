@@ -6,10 +6,10 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from firmwright.ir.relax import main_bindings, operator_name, tidied
+from firmwright.ir.relax import main_bindings, operator_name, remove_dead_bindings
 
 
-def give_each_consumer_its_dequantize(module: tvm.IRModule) -> tvm.IRModule:
+def duplicate_dequantize(module: tvm.IRModule) -> tvm.IRModule:
     """Copy every ``relax.dequantize`` to each operator that reads it; drop the original."""
     dequantized = {
         b.var: b.value
@@ -20,12 +20,12 @@ def give_each_consumer_its_dequantize(module: tvm.IRModule) -> tvm.IRModule:
     @mutator
     class Rewriter(PyExprMutator):  # type: ignore[misc]
         def visit_call_(self, call: tvm.ir.Call) -> relax.Expr:
-            arguments = [self.own(a) for a in call.args]
+            arguments = [self.copy_dequantize(a) for a in call.args]
             return tvm.ir.Call(call.op, arguments, call.attrs, call.ty_args, call.span)
 
-        def own(self, argument: relax.Expr) -> relax.Expr:
+        def copy_dequantize(self, argument: relax.Expr) -> relax.Expr:
             if isinstance(argument, relax.Tuple):
-                return relax.Tuple([self.own(f) for f in argument.fields])
+                return relax.Tuple([self.copy_dequantize(f) for f in argument.fields])
             if argument not in dequantized:
                 return self.visit_expr(argument)
             return self.builder_.emit(self.visit_expr(dequantized[argument]))
@@ -33,4 +33,4 @@ def give_each_consumer_its_dequantize(module: tvm.IRModule) -> tvm.IRModule:
     main = Rewriter(module).visit_expr(module["main"])
     updated = tvm.IRModule(dict(module.functions.items()))
     updated.update_func(module.get_global_var("main"), main)
-    return tidied(updated)
+    return remove_dead_bindings(updated)

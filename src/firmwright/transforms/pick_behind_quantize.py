@@ -14,10 +14,10 @@ from tvm import relax
 from firmwright.ir.relax import (
     Constant,
     constant_array,
+    count_readers,
     definition,
-    emit_named,
+    emit_with_name,
     operator_name,
-    readers,
     rewrite_calls,
     static_shape,
 )
@@ -31,48 +31,48 @@ ELEMENTWISE = frozenset(
 )
 """What networks have between a convolution and its quantize."""
 
-Step = tuple[relax.Var, tvm.ir.Call, int]
+ElementwiseCall = tuple[relax.Var, tvm.ir.Call, int]
 """An elementwise operator, the variable it is bound to, and the place of its argument."""
 
 
-def pick_behind_quantize(module: tvm.IRModule) -> tvm.IRModule:
+def quantize_before_subsampling(module: tvm.IRModule) -> tvm.IRModule:
     """Rewrite quantize(f(pick(x))) to pick(quantize(f(x))) for elementwise functions f.
 
     Exact: each element that is picked is computed as before. Nothing but the quantize may read
     what is between.
     """
-    uses = readers(module)
+    uses = count_readers(module)
 
     def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-        if operator_name(call) != "relax.quantize" or not one_grid(call):
+        if operator_name(call) != "relax.quantize" or not is_per_tensor(call):
             return call
-        steps, pick = elementwise_steps(builder, call.args[0], uses)
-        if pick is None or not all(fits(step, pick) for step in steps):
+        steps, pick = find_elementwise_chain(builder, call.args[0], uses)
+        if pick is None or not all(is_uniform_per_channel(step, pick) for step in steps):
             return call
         value = pick.args[0]
         for variable, step, place in reversed(steps):
             arguments = [value if i == place else a for i, a in enumerate(step.args)]
             moved = tvm.ir.Call(step.op, arguments, step.attrs)
-            value = emit_named(builder, moved, str(variable.name))
+            value = emit_with_name(builder, moved, str(variable.name))
         quantized = builder.emit(tvm.ir.Call(call.op, [value, *call.args[1:]], call.attrs))
         return tvm.ir.Call(pick.op, [quantized], pick.attrs)
 
     return rewrite_calls(module, rewrite)
 
 
-def one_grid(quantize: tvm.ir.Call) -> bool:
+def is_per_tensor(quantize: tvm.ir.Call) -> bool:
     """Tell a quantize that is the same for every element."""
     return all(isinstance(a, Constant) and constant_array(a).size == 1 for a in quantize.args[1:])
 
 
-def elementwise_steps(
+def find_elementwise_chain(
     builder: relax.BlockBuilder, value: relax.Expr, uses: Counter[relax.Var]
-) -> tuple[list[Step], tvm.ir.Call | None]:
+) -> tuple[list[ElementwiseCall], tvm.ir.Call | None]:
     """Go back from a value over elementwise operators of one tensor; return the pick in front."""
-    steps: list[Step] = []
+    steps: list[ElementwiseCall] = []
     while isinstance(value, relax.Var) and uses[value] == 1:
         source = definition(builder, value)
-        if is_pick(source):
+        if is_subsampling(source):
             return steps, source
         if operator_name(source) not in ELEMENTWISE:
             break
@@ -84,7 +84,7 @@ def elementwise_steps(
     return steps, None
 
 
-def is_pick(value: relax.Expr) -> bool:
+def is_subsampling(value: relax.Expr) -> bool:
     """Tell a max-pool whose windows are single elements of its input."""
     if operator_name(value) != "relax.nn.max_pool2d":
         return False
@@ -100,7 +100,7 @@ def is_constant(builder: relax.BlockBuilder, value: relax.Expr) -> bool:
     return not isinstance(source, relax.Var)
 
 
-def fits(step: Step, pick: tvm.ir.Call) -> bool:
+def is_uniform_per_channel(step: ElementwiseCall, pick: tvm.ir.Call) -> bool:
     """Tell whether a step's constants are the same for all elements of a channel."""
     _, call, place = step
     layout = str(pick.attrs.layout)

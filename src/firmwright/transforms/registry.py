@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from firmwright.transforms.bounded_take import bound_take
+from firmwright.transforms.bounded_take import clamp_take_indices
 from firmwright.transforms.concat_tree import concat_in_trees
-from firmwright.transforms.defined_integers import define_integers
+from firmwright.transforms.defined_integers import remove_undefined_behavior
 from firmwright.transforms.layout_of_constants import fold_layout_of_constants
 from firmwright.transforms.layout_on_integers import keep_layout_on_integers
-from firmwright.transforms.own_dequantize import give_each_consumer_its_dequantize
+from firmwright.transforms.own_dequantize import duplicate_dequantize
 from firmwright.transforms.single_result import separate_results, split_to_slices
 from firmwright.transforms.sixteen_bit_floats import compute_in_float32
 from firmwright.transforms.static_shapes import fold_static_shapes
@@ -25,7 +25,7 @@ class Transform:
     """A rewrite of a module's ``main``; the sentence tells what holds afterwards."""
 
     name: str
-    sentence: str
+    postcondition: str
     apply: Callable[[tvm.IRModule], tvm.IRModule]
 
 
@@ -39,7 +39,7 @@ CANONICAL = (
     Transform("sixteen-bit-floats", "no operator computes in 16-bit floats", compute_in_float32),
     Transform("decompose", "batch normalisation is arithmetic on tensors", _decompose),
     Transform("static-shapes", "no operator computes with shapes", fold_static_shapes),
-    Transform("bounded-take", "no index reads outside its tensor", bound_take),
+    Transform("bounded-take", "no index reads outside its tensor", clamp_take_indices),
     Transform("split-to-slices", "a part of a tensor is a slice of it", split_to_slices),
     Transform("separate-results", "each result of an operator is a variable", separate_results),
     Transform("concat-in-trees", "no operator joins more than 32 tensors", concat_in_trees),
@@ -56,11 +56,11 @@ CANONICAL = (
     Transform(
         "defined-integers",
         "no integer operator overflows, divides by zero or shifts by too many bits",
-        define_integers,
+        remove_undefined_behavior,
     ),
     Transform(
         "own-dequantize",
         "every dequantize has one consumer, so that it can join that consumer's region",
-        give_each_consumer_its_dequantize,
+        duplicate_dequantize,
     ),
 )

@@ -12,9 +12,9 @@ from firmwright.ir.relax import (
     definition,
     main_bindings,
     operator_name,
+    remove_dead_bindings,
     rewrite_calls,
     static_shape,
-    tidied,
 )
 
 
@@ -78,7 +78,7 @@ def separate_results(module: tvm.IRModule) -> tvm.IRModule:
     separated = tvm.IRModule(dict(module.functions.items()))
     main = Separator(module).visit_expr(module["main"])
     separated.update_func(module.get_global_var("main"), main)
-    return tidied(separated)
+    return remove_dead_bindings(separated)
 
 
 def is_tuple(value: relax.Expr) -> bool:

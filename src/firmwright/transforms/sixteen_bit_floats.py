@@ -25,29 +25,29 @@ def compute_in_float32(module: tvm.IRModule) -> tvm.IRModule:
 
     def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
         name = operator_name(call)
-        if name in LAYOUT_OPERATORS | CALLS_OF_FUNCTIONS or not touches(call):
+        if name in LAYOUT_OPERATORS | CALLS_OF_FUNCTIONS or not uses_16bit_floats(call):
             return call
         if name == "relax.astype":
-            return through_float32(builder, call)
-        arguments = [widened(builder, a) for a in call.args]
-        wide = builder.emit(tvm.ir.Call(call.op, arguments, in_float32(call.attrs)))
-        return narrowed(builder, wide, call.ty)
+            return cast_via_float32(builder, call)
+        arguments = [widen_argument(builder, a) for a in call.args]
+        wide = builder.emit(tvm.ir.Call(call.op, arguments, replace_16bit_dtypes(call.attrs)))
+        return narrow_result(builder, wide, call.ty)
 
     return rewrite_calls(module, rewrite)
 
 
-def is_narrow(kind: Any) -> bool:
+def is_16bit_float(kind: Any) -> bool:
     """Tell whether a type is that of 16-bit floats, or of a tuple with some."""
     if isinstance(kind, relax.TupleType):
-        return any(is_narrow(field) for field in kind.fields)
+        return any(is_16bit_float(field) for field in kind.fields)
     return isinstance(kind, relax.TensorType) and str(kind.dtype) in SIXTEEN_BIT_FLOATS
 
 
-def touches(call: tvm.ir.Call) -> bool:
-    return is_narrow(call.ty) or any(is_narrow(a.ty) for a in call.args)
+def uses_16bit_floats(call: tvm.ir.Call) -> bool:
+    return is_16bit_float(call.ty) or any(is_16bit_float(a.ty) for a in call.args)
 
 
-def through_float32(builder: relax.BlockBuilder, cast: tvm.ir.Call) -> relax.Expr:
+def cast_via_float32(builder: relax.BlockBuilder, cast: tvm.ir.Call) -> relax.Expr:
     """Cast by way of float32; only numbers of 64 bits are rounded to 16 directly, so but once."""
     source = cast.args[0]
     if dtype_of(source) in ("float32", "float64") or dtype_of(cast) == "float32":
@@ -55,31 +55,31 @@ def through_float32(builder: relax.BlockBuilder, cast: tvm.ir.Call) -> relax.Exp
     return relax.op.astype(builder.emit(relax.op.astype(source, "float32")), dtype_of(cast))
 
 
-def widened(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Expr:
+def widen_argument(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Expr:
     if isinstance(value, relax.Tuple):
-        return relax.Tuple([widened(builder, field) for field in value.fields])
-    if not is_narrow(value.ty):
+        return relax.Tuple([widen_argument(builder, field) for field in value.fields])
+    if not is_16bit_float(value.ty):
         return value
     if isinstance(value, Constant):
         return relax.const(constant_array(value).astype("float32"), "float32")
     if isinstance(value.ty, relax.TupleType):
         fields = range(len(value.ty.fields))
         items = [builder.emit(relax.TupleGetItem(value, i)) for i in fields]
-        return widened(builder, relax.Tuple(items))
+        return widen_argument(builder, relax.Tuple(items))
     return builder.emit(relax.op.astype(value, "float32"))
 
 
-def narrowed(builder: relax.BlockBuilder, value: relax.Var, kind: Any) -> relax.Expr:
+def narrow_result(builder: relax.BlockBuilder, value: relax.Var, kind: Any) -> relax.Expr:
     """Round what the operator gave to the type that it has in the model."""
     if isinstance(kind, relax.TupleType):
         items = (builder.emit(relax.TupleGetItem(value, i)) for i in range(len(kind.fields)))
         return relax.Tuple(
-            [narrowed(builder, v, k) for v, k in zip(items, kind.fields, strict=True)]
+            [narrow_result(builder, v, k) for v, k in zip(items, kind.fields, strict=True)]
         )
-    return relax.op.astype(value, kind.dtype) if is_narrow(kind) else value
+    return relax.op.astype(value, kind.dtype) if is_16bit_float(kind) else value
 
 
-def in_float32(attributes: Any) -> Any:
+def replace_16bit_dtypes(attributes: Any) -> Any:
     """Return an operator's attributes with float32 in place of each 16-bit float type."""
     if attributes is None:
         return None

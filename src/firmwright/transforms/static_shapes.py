@@ -22,7 +22,7 @@ from firmwright.ir.relax import (
 
 Arrays = list[npt.NDArray[Any]]
 
-NUMPY: dict[str, Callable[..., Any]] = {
+NUMPY_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "relax.add": np.add,
     "relax.subtract": np.subtract,
     "relax.multiply": np.multiply,
@@ -76,7 +76,7 @@ def shape_values(shape: relax.Expr) -> tuple[int, ...] | None:
     return None
 
 
-def is_small(value: relax.Expr) -> bool:
+def is_shape_or_scalar(value: relax.Expr) -> bool:
     """Tell a shape or a scalar from weights: integers, or one number of any type."""
     if not isinstance(value, Constant):
         return False
@@ -90,15 +90,15 @@ def constant_arguments(builder: relax.BlockBuilder, call: tvm.ir.Call) -> Arrays
         value = definition(builder, argument)
         arguments += value.fields if isinstance(value, relax.Tuple) else [value]
     values = [definition(builder, a) for a in arguments]
-    if not values or not all(is_small(v) for v in values):
+    if not values or not all(is_shape_or_scalar(v) for v in values):
         return None
     return [constant_array(v) for v in values]
 
 
 def evaluate(call: tvm.ir.Call, arrays: Arrays) -> npt.NDArray[Any] | None:
     name = operator_name(call)
-    if name in NUMPY:
-        return np.asarray(NUMPY[name](*arrays))
+    if name in NUMPY_FUNCTIONS:
+        return np.asarray(NUMPY_FUNCTIONS[name](*arrays))
     if name == "relax.take":
         axis = None if call.attrs.axis is None else int(call.attrs.axis)
         return np.asarray(np.take(arrays[0], arrays[1], axis=axis, mode="wrap"))

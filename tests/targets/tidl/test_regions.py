@@ -15,7 +15,7 @@ from firmwright.errors import UserError
 from firmwright.models.relax.importer import run_reference
 from firmwright.models.tflite import importer as tflite
 from firmwright.targets.tidl import TIDL
-from firmwright.transforms.optional import rewritten
+from firmwright.transforms.optional import apply_transforms
 from tests.targets.firmware import lowered, random_samples, run_generated
 from tests.targets.onnx_models import graph, node, value
 from tests.targets.test_tflite_networks import mirrored
@@ -159,7 +159,7 @@ def test_options_that_make_no_sense(options: dict[str, str], message: str) -> No
 def test_a_convolution_of_stride_1x2_is_taken_after_the_rewrite(tmp_path: Path) -> None:
     module = network(lambda _, x: [op.nn.conv2d(x, values(8, 4, 3, 3), strides=[1, 2], padding=1)])
     assert "its strides are [1, 2]" in sentences(placed(module))["equal strides"]
-    after = rewritten(module, TIDL.rewrites)
+    after = apply_transforms(module, TIDL.rewrites)
     assert len(placed(after).composites) == 1
     assert "[1, 1] with strides [1, 2]" in sentences(placed(after))["pooling"]
     samples = [{"x": np.random.default_rng(3).normal(0, 1, (1, 4, 8, 8)).astype("float32")}]

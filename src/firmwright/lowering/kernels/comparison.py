@@ -9,12 +9,12 @@ import tvm
 from tvm import relax, te, tirx
 
 from firmwright.ir.relax import operator_name, static_shape
-from firmwright.lowering.fixed_point import Integer, factors_of, scaled
-from firmwright.lowering.kernels.elementwise import centred, eight_bit_operands
+from firmwright.lowering.fixed_point import Integer, apply_scale, to_fixed_point
+from firmwright.lowering.kernels.elementwise import find_8bit_operands, read_centered
 from firmwright.lowering.requantization import immediates
 
 if TYPE_CHECKING:
-    from firmwright.lowering.integer_arithmetic import IntegerArithmetic
+    from firmwright.lowering.integer_arithmetic import IntegerRewriter
 
 HEADROOM_BITS = 8
 """Bits that both sides are shifted left before they are scaled to units of 1/256."""
@@ -29,23 +29,23 @@ COMPARISONS: dict[str, Callable[[Integer, Integer], Integer]] = {
 }
 
 
-def compare(region: IntegerArithmetic, call: tvm.ir.Call) -> relax.Expr | None:
+def compare(region: IntegerRewriter, call: tvm.ir.Call) -> relax.Expr | None:
     """Scale both sides to one unit, rounded: nearby values of fine grids become equal.
 
     Source: tensorflow/lite/kernels/comparisons.cc and internal/reference/comparisons.h
     (ComparisonWithScaling), whose results make no sense for scales of 1 and more; these do.
     """
-    operands = eight_bit_operands(region, call)
+    operands = find_8bit_operands(region, call)
     if operands is None:
         return None
-    factors = [factors_of(o.scale) for o in operands]
+    factors = [to_fixed_point(o.scale) for o in operands]
     holds = COMPARISONS[operator_name(call)]
 
     def compute(*sides: te.Tensor) -> te.Tensor:
         def element(*indices: Any) -> Integer:
             values = [
-                scaled(
-                    centred(data, operand, indices) * 2**HEADROOM_BITS, *immediates(factor),
+                apply_scale(
+                    read_centered(data, operand, indices) * 2**HEADROOM_BITS, *immediates(factor),
                     largest=operand.largest << HEADROOM_BITS + int(factor.left_shift[0]),
                 )
                 for data, operand, factor in zip(sides, operands, factors, strict=True)

@@ -11,17 +11,17 @@ import numpy.typing as npt
 import tvm
 from tvm import relax, te
 
-from firmwright.lowering.fixed_point import Integer, call
-from firmwright.lowering.quantised import Grid, Quantised
-from firmwright.lowering.requantization import stored
+from firmwright.lowering.fixed_point import Integer, call_fixed_point
+from firmwright.lowering.quantised import OutputQuantParams, QuantizedTensor
+from firmwright.lowering.requantization import to_storage
 
 if TYPE_CHECKING:
-    from firmwright.lowering.integer_arithmetic import IntegerArithmetic
+    from firmwright.lowering.integer_arithmetic import IntegerRewriter
 
 STEPS = 512
 INT16_MIN, INT16_MAX = -(2**15), 2**15 - 1
 Q15 = np.float32(1 / 32768)
-UNIT = 4096.0 * 3.0
+UNITS_PER_ONE = 4096.0 * 3.0
 """The logistic table's arguments are integers of 1/(3 · 2^12)."""
 
 
@@ -48,16 +48,16 @@ def interpolation_table(
     for index in range(STEPS):
         here, there = value(low + real(index) * step), value(low + real(index + 1) * step)
         middle = value(low + real(index) * step + step / real(2))
-        start = rounded(here * factor)
-        line = rounded((there * factor + start) / real(2))
-        error = line - rounded(middle * factor)
-        entries.append(start - rounded(error / real(2)))
-    entries.append(rounded(value(high) * factor))
+        start = round_half_away(here * factor)
+        line = round_half_away((there * factor + start) / real(2))
+        error = line - round_half_away(middle * factor)
+        entries.append(start - round_half_away(error / real(2)))
+    entries.append(round_half_away(value(high) * factor))
     table: npt.NDArray[np.int16] = np.clip(entries, INT16_MIN, INT16_MAX).astype("int16")
     return table
 
 
-def rounded(x: Any) -> Any:
+def round_half_away(x: Any) -> Any:
     """Round to nearest, ties away from zero, in the argument's type."""
     return type(x)(math.copysign(math.floor(abs(float(x)) + 0.5), float(x)))
 
@@ -75,22 +75,24 @@ def logistic_table() -> npt.NDArray[np.uint16]:
     return table
 
 
-def logistic(region: IntegerArithmetic, operator: tvm.ir.Call, grid: Grid) -> relax.Expr | None:
+def logistic(
+    region: IntegerRewriter, operator: tvm.ir.Call, grid: OutputQuantParams
+) -> relax.Expr | None:
     """Source: tensorflow/lite/kernels/internal/reference/integer_ops/logistic.h."""
-    return from_logistic_table(region, operator, grid, "fixed_logistic", 9, (0,))
+    return look_up_logistic(region, operator, grid, "fixed_logistic", 9, (0,))
 
 
-def hyperbolic_tangent(
-    region: IntegerArithmetic, operator: tvm.ir.Call, grid: Grid
+def tanh(
+    region: IntegerRewriter, operator: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
     """Source: tensorflow/lite/kernels/internal/reference/integer_ops/tanh.h."""
-    return from_logistic_table(region, operator, grid, "fixed_tanh", 8, (0, 1))
+    return look_up_logistic(region, operator, grid, "fixed_tanh", 8, (0, 1))
 
 
-def from_logistic_table(
-    region: IntegerArithmetic,
+def look_up_logistic(
+    region: IntegerRewriter,
     operator: tvm.ir.Call,
-    grid: Grid,
+    grid: OutputQuantParams,
     function: str,
     bits: int,
     whole_shifts: tuple[int, ...],
@@ -99,18 +101,20 @@ def from_logistic_table(
 
     Scales that are powers of two are exact where they shift left by one of ``whole_shifts``.
     """
-    source = sixteen_bit_source(region, operator.args[0])
+    source = find_16bit_source(region, operator.args[0])
     if source is None or (grid.dtype, grid.scale, grid.zero_point) != ("int16", Q15, 0):
         return None
     multiplier, shift = argument_factor(float(source.scale[0]), whole_shifts)
-    table = region.constant("logistic_table", logistic_table())
+    table = region.emit_constant("logistic_table", logistic_table())
 
     def compute(data: te.Tensor, table: te.Tensor) -> te.Tensor:
         def element(*indices: Any) -> Integer:
-            x = call("fixed_argument", data(*indices).astype("int32"), multiplier, shift)
-            place = call("fixed_place", x, bits)
+            x = call_fixed_point(
+                "fixed_argument", data(*indices).astype("int32"), multiplier, shift
+            )
+            place = call_fixed_point("fixed_place", x, bits)
             low, high = (table(place + n).astype("int32") for n in (0, 1))
-            return stored(call(function, x, low, high), grid)
+            return to_storage(call_fixed_point(function, x, low, high), grid)
 
         return te.compute(data.shape, element, name="interpolated")
 
@@ -125,42 +129,42 @@ def argument_factor(scale: float, whole_shifts: tuple[int, ...]) -> tuple[int, i
     fraction, exponent = math.frexp(scale)
     if fraction == 0.5 and 12 + exponent - 1 in whole_shifts:
         return 3 << (12 + exponent - 1), 0
-    multiplier, shift = scale * UNIT, 0
+    multiplier, shift = scale * UNITS_PER_ONE, 0
     while multiplier <= 32767 / 2 and shift <= 30:
         multiplier, shift = multiplier * 2, shift + 1
     return int(multiplier), shift
 
 
-def sixteen_bit_source(region: IntegerArithmetic, expression: relax.Expr) -> Quantised | None:
+def find_16bit_source(region: IntegerRewriter, expression: relax.Expr) -> QuantizedTensor | None:
     source = region.value(expression)
-    plain = isinstance(source, Quantised) and source.per_tensor and source.sixteen_bit
+    plain = isinstance(source, QuantizedTensor) and source.is_per_tensor and source.is_16bit
     return source if plain else None
 
 
-def between(x: Integer, table: te.Tensor) -> Integer:
+def interpolate(x: Integer, table: te.Tensor) -> Integer:
     """Return an interpolation table's function of a 16-bit integer."""
     place = (x >> 7) + STEPS // 2
     low, high = (table(place + n).astype("int32") for n in (0, 1))
-    return call("fixed_between", x, low, high)
+    return call_fixed_point("fixed_between", x, low, high)
 
 
-def interpolated(
-    region: IntegerArithmetic,
+def lower_by_interpolation(
+    region: IntegerRewriter,
     operator: tvm.ir.Call,
-    grid: Grid,
+    grid: OutputQuantParams,
     function: Callable[[float], float],
 ) -> relax.Expr | None:
     """Look a function of a 16-bit tensor up in an interpolation table of its own."""
-    source = sixteen_bit_source(region, operator.args[0])
+    source = find_16bit_source(region, operator.args[0])
     if source is None or grid.dtype != "int16" or grid.zero_point != 0:
         return None
     scales = float(source.scale[0]), float(grid.scale)
     entries = interpolation_table(function, scales, (0, 0), np.float32)
-    table = region.constant("interpolation_table", entries)
+    table = region.emit_constant("interpolation_table", entries)
 
     def compute(data: te.Tensor, table: te.Tensor) -> te.Tensor:
         def element(*indices: Any) -> Integer:
-            return stored(between(data(*indices).astype("int32"), table), grid)
+            return to_storage(interpolate(data(*indices).astype("int32"), table), grid)
 
         return te.compute(data.shape, element, name="interpolated")
 

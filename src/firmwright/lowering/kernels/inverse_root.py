@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from firmwright.lowering.fixed_point import high_product
+from firmwright.lowering.fixed_point import rounding_multiply_high
 
-HALF_ROOT_OF_TWO = 1518500250
+HALF_SQRT_2 = 1518500250
 """sqrt(2) / 2 in Q0.31."""
 ONE = 2**28
 """1 in Q3.28."""
 
 
-def inverse_root(x: int) -> tuple[int, int]:
+def inverse_sqrt(x: int) -> tuple[int, int]:
     """Return mantissa and shift of 1 / sqrt(x) for x > 0.
 
     Five Newton steps in Q3.28. Source: tensorflow/lite/kernels/internal/common.h,
@@ -28,18 +28,20 @@ def inverse_root(x: int) -> tuple[int, int]:
     half = (fraction + 1) >> 1
     root = ONE
     for _ in range(5):
-        cube = product(product(root, root), root)
-        root = saturated_rescale(high_product(ONE + ONE // 2, root) - high_product(half, cube), 3)
-    mantissa = high_product(root, HALF_ROOT_OF_TWO)
+        cube = multiply_q3_28(multiply_q3_28(root, root), root)
+        root = saturating_shift_left(
+            rounding_multiply_high(ONE + ONE // 2, root) - rounding_multiply_high(half, cube), 3
+        )
+    mantissa = rounding_multiply_high(root, HALF_SQRT_2)
     if right_shift < 0:
         mantissa, right_shift = mantissa << -right_shift, 0
     return mantissa, -right_shift
 
 
-def product(x: int, y: int) -> int:
+def multiply_q3_28(x: int, y: int) -> int:
     """Multiply two numbers in Q3.28."""
-    return saturated_rescale(high_product(x, y), 3)
+    return saturating_shift_left(rounding_multiply_high(x, y), 3)
 
 
-def saturated_rescale(x: int, bits: int) -> int:
+def saturating_shift_left(x: int, bits: int) -> int:
     return max(-(2**31), min(2**31 - 1, x << bits))

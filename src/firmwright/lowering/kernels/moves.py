@@ -13,19 +13,19 @@ import tvm
 from tvm import relax
 
 from firmwright.ir.relax import dtype_of, operator_name
-from firmwright.lowering.kernels.tables import constant_values, table_of
+from firmwright.lowering.kernels.tables import constant_values, to_storage_array
 from firmwright.lowering.quantised import (
-    Grid,
-    Quantised,
+    OutputQuantParams,
+    QuantizedTensor,
+    has_quant_params,
     largest_integer,
-    on_grid,
     smallest_integer,
 )
 
 if TYPE_CHECKING:
-    from firmwright.lowering.integer_arithmetic import IntegerArithmetic
+    from firmwright.lowering.integer_arithmetic import IntegerRewriter
 
-MOVES = frozenset(
+DATA_MOVEMENT_OPERATORS = frozenset(
     f"relax.{name}"
     for name in (
         "broadcast_to concat expand_dims flatten flip image.resize2d layout_transform maximum "
@@ -36,15 +36,15 @@ MOVES = frozenset(
 
 
 def quantize_before_moving(
-    region: IntegerArithmetic, argument: relax.Expr, grid: Grid
+    region: IntegerRewriter, argument: relax.Expr, grid: OutputQuantParams
 ) -> relax.Expr | None:
     """Return the integers of a moved value, computed from those of the operator's inputs."""
     call = region.definitions.get(argument)
-    if call is None or not moves(call):
+    if call is None or not is_data_movement(call):
         return None
-    arguments = [quantized(region, a, grid) for a in call.args]
+    arguments = [quantize_argument(region, a, grid) for a in call.args]
     if operator_name(call) == "relax.nn.pad":
-        fill = table_of(
+        fill = to_storage_array(
             region.rounding.nearest(np.float32(call.attrs.pad_value) / grid.scale), grid
         )
         width = [int(n) for n in call.attrs.pad_width]
@@ -53,27 +53,29 @@ def quantize_before_moving(
     return region.emit(tvm.ir.Call(call.op, arguments, call.attrs, call.ty_args))
 
 
-def moves(call: tvm.ir.Call) -> bool:
+def is_data_movement(call: tvm.ir.Call) -> bool:
     name = operator_name(call)
     if name == "relax.image.resize2d":
         return str(call.attrs.method) == "nearest_neighbor"
-    return name in MOVES and dtype_of(call) == "float32"
+    return name in DATA_MOVEMENT_OPERATORS and dtype_of(call) == "float32"
 
 
-def quantized(region: IntegerArithmetic, argument: relax.Expr, grid: Grid) -> relax.Expr:
+def quantize_argument(
+    region: IntegerRewriter, argument: relax.Expr, grid: OutputQuantParams
+) -> relax.Expr:
     """Return a real argument on the grid; an index, shape or condition as it is."""
     if isinstance(argument, relax.Tuple):
-        return relax.Tuple([quantized(region, f, grid) for f in argument.fields])
+        return relax.Tuple([quantize_argument(region, f, grid) for f in argument.fields])
     if not isinstance(argument.ty, relax.TensorType) or dtype_of(argument) != "float32":
-        return region.plain_argument(argument)
+        return region.materialize_argument(argument)
     value = region.value(argument)
     constant = constant_values(value)
     if constant is not None:
-        stored = table_of(region.rounding.nearest(constant / grid.scale), grid)
+        stored = to_storage_array(region.rounding.nearest(constant / grid.scale), grid)
         return relax.const(stored, grid.dtype)
     whole_range = (grid.low, grid.high) == (
         smallest_integer(grid.dtype), largest_integer(grid.dtype)
     )  # fmt: skip
-    if isinstance(value, Quantised) and on_grid(value, grid) and whole_range:
+    if isinstance(value, QuantizedTensor) and has_quant_params(value, grid) and whole_range:
         return value.data
     return region.rounding.quantize(region, argument, grid)

@@ -10,16 +10,29 @@ import tvm
 from tvm import relax, te
 
 from firmwright.ir.relax import operator_name, static_shape
-from firmwright.lowering.fixed_point import Factors, Integer, call, factors_of, scaled
-from firmwright.lowering.kernels.windows import window_sums, windows_of
-from firmwright.lowering.quantised import LARGEST_INT32, Grid, Quantised, on_grid
-from firmwright.lowering.requantization import clamped, immediates, stored
+from firmwright.lowering.fixed_point import (
+    Integer,
+    Multipliers,
+    apply_scale,
+    call_fixed_point,
+    to_fixed_point,
+)
+from firmwright.lowering.kernels.windows import sum_windows, windows_of
+from firmwright.lowering.quantised import (
+    INT32_LIMIT,
+    OutputQuantParams,
+    QuantizedTensor,
+    has_quant_params,
+)
+from firmwright.lowering.requantization import clamp, immediates, to_storage
 
 if TYPE_CHECKING:
-    from firmwright.lowering.integer_arithmetic import IntegerArithmetic
+    from firmwright.lowering.integer_arithmetic import IntegerRewriter
 
 
-def average_pool(region: IntegerArithmetic, operator: tvm.ir.Call, grid: Grid) -> relax.Expr | None:
+def average_pool(
+    region: IntegerRewriter, operator: tvm.ir.Call, grid: OutputQuantParams
+) -> relax.Expr | None:
     """Average each window, in any layout.
 
     Between equal grids as TFLite does it: stored integers are averaged, and padding does not count
@@ -28,53 +41,55 @@ def average_pool(region: IntegerArithmetic, operator: tvm.ir.Call, grid: Grid) -
     """
     source = region.value(operator.args[0])
     windows = windows_of(operator)
-    if not isinstance(source, Quantised) or not source.per_tensor:
+    if not isinstance(source, QuantizedTensor) or not source.is_per_tensor:
         return None
     places = prod(w.size for w in windows)
-    if not windows or source.largest * places >= LARGEST_INT32:
+    if not windows or source.largest * places >= INT32_LIMIT:
         return None
     shape = static_shape(operator)
 
     def count(indices: tuple[Any, ...]) -> Integer:
         return prod((w.count(indices[w.axis]) for w in windows), start=1)
 
-    def average_stored(data: te.Tensor) -> te.Tensor:
-        sums = window_sums(data, windows, shape, 0)
+    def compute_from_stored(data: te.Tensor) -> te.Tensor:
+        sums = sum_windows(data, windows, shape, 0)
 
         def element(*indices: Any) -> Integer:
-            return clamped(call("fixed_average", sums(*indices), count(indices)), grid)
+            return clamp(call_fixed_point("fixed_average", sums(*indices), count(indices)), grid)
 
         return te.compute(shape, element, name="average")
 
-    if on_grid(source, grid) and not any(any(w.counted) for w in windows):
-        return region.emit_te("average_pool", average_stored, source.data)
+    if has_quant_params(source, grid) and not any(any(w.counted_padding) for w in windows):
+        return region.emit_te("average_pool", compute_from_stored, source.data)
 
-    factors = factors_of(source.scale / np.float64(grid.scale))
-    by_count = [divided(factors, n) for n in range(1, places + 1)]
+    factors = to_fixed_point(source.scale / np.float64(grid.scale))
+    by_count = [divide_multiplier(factors, n) for n in range(1, places + 1)]
     largest = source.largest * places << max(int(f.left_shift[0]) for f in by_count)
 
-    def average_centred(data: te.Tensor, *tables: te.Tensor) -> te.Tensor:
-        sums = window_sums(data, windows, shape, int(source.zero_point[0]))
+    def compute_from_centered(data: te.Tensor, *tables: te.Tensor) -> te.Tensor:
+        sums = sum_windows(data, windows, shape, int(source.zero_point[0]))
 
         def element(*indices: Any) -> Integer:
             if tables:
                 mantissa, left, right = (t(count(indices) - 1) for t in tables)
             else:
                 mantissa, left, right = immediates(by_count[-1])
-            return stored(scaled(sums(*indices), mantissa, left, right, largest), grid)
+            return to_storage(apply_scale(sums(*indices), mantissa, left, right, largest), grid)
 
         return te.compute(shape, element, name="average")
 
-    arrays = {} if all(w.uniform for w in windows) else {
+    arrays = {} if all(w.is_uniform for w in windows) else {
         "multipliers": np.concatenate([f.mantissa for f in by_count]),
         "left_shifts": np.concatenate([f.left_shift for f in by_count]),
         "right_shifts": np.concatenate([f.right_shift for f in by_count]),
     }  # fmt: skip
-    tables = [region.constant(name, array) for name, array in arrays.items()]
-    return region.emit_te("average_pool", average_centred, source.data, *tables)
+    tables = [region.emit_constant(name, array) for name, array in arrays.items()]
+    return region.emit_te("average_pool", compute_from_centered, source.data, *tables)
 
 
-def mean(region: IntegerArithmetic, operator: tvm.ir.Call, grid: Grid) -> relax.Expr | None:
+def reduce_mean(
+    region: IntegerRewriter, operator: tvm.ir.Call, grid: OutputQuantParams
+) -> relax.Expr | None:
     """Sum centred integers, then scale by the quotient of the scales divided by the count.
 
     The mantissa is divided as an integer, shifted left first by as much as the count takes away.
@@ -82,54 +97,58 @@ def mean(region: IntegerArithmetic, operator: tvm.ir.Call, grid: Grid) -> relax.
     several versions LiteRT 2.3.0 runs was found by comparing all of them with its results.
     """
     axes = [int(a) for a in operator.attrs.axis]
-    return reduced(region, operator, grid, prod(static_shape(operator.args[0])[a] for a in axes))
+    return lower_reduction(
+        region, operator, grid, prod(static_shape(operator.args[0])[a] for a in axes)
+    )
 
 
-def total(region: IntegerArithmetic, operator: tvm.ir.Call, grid: Grid) -> relax.Expr | None:
+def reduce_sum(
+    region: IntegerRewriter, operator: tvm.ir.Call, grid: OutputQuantParams
+) -> relax.Expr | None:
     """Sum centred integers, then scale by the quotient of the scales.
 
     (LiteRT 2.3.0's reference kernel takes int8 for uint8, its others do not; this does not.)
     """
-    return reduced(region, operator, grid, 1)
+    return lower_reduction(region, operator, grid, 1)
 
 
-def reduced(
-    region: IntegerArithmetic, operator: tvm.ir.Call, grid: Grid, divisor: int
+def lower_reduction(
+    region: IntegerRewriter, operator: tvm.ir.Call, grid: OutputQuantParams, divisor: int
 ) -> relax.Expr | None:
     """Return the sum over the operator's axes, divided, on the grid."""
     source = region.value(operator.args[0])
-    if not isinstance(source, Quantised) or not source.per_tensor:
+    if not isinstance(source, QuantizedTensor) or not source.is_per_tensor:
         return None
     shape = static_shape(source.data)
     axes = sorted({int(a) % len(shape) for a in operator.attrs.axis})
     largest = source.largest * prod(shape[a] for a in axes)
-    if largest >= LARGEST_INT32:
+    if largest >= INT32_LIMIT:
         return None
-    factors = divided(factors_of(source.scale / np.float64(grid.scale)), divisor)
+    factors = divide_multiplier(to_fixed_point(source.scale / np.float64(grid.scale)), divisor)
     zero_point, keep = int(source.zero_point[0]), bool(operator.attrs.keepdims)
 
     def compute(data: te.Tensor) -> te.Tensor:
         extents = static_shape(operator)
-        sums = summed(data, extents, axes, keep, zero_point)
+        sums = sum_axes(data, extents, axes, keep, zero_point)
         shifted = largest << int(factors.left_shift[0])
 
         def element(*indices: Any) -> Integer:
-            return stored(scaled(sums(*indices), *immediates(factors), shifted), grid)
+            return to_storage(apply_scale(sums(*indices), *immediates(factors), shifted), grid)
 
         return te.compute(extents, element, name="reduced")
 
     return region.emit_te(operator_name(operator).removeprefix("relax."), compute, source.data)
 
 
-def divided(factors: Factors, count: int) -> Factors:
+def divide_multiplier(factors: Multipliers, count: int) -> Multipliers:
     """Divide a single factor by a count."""
     shift = int(factors.shift[0])
     left = max(0, min(count.bit_length() - 1, 32, 31 + shift))
     mantissa = (int(factors.mantissa[0]) << left) // count
-    return Factors(np.array([mantissa], "int32"), np.array([shift - left], "int8"))
+    return Multipliers(np.array([mantissa], "int32"), np.array([shift - left], "int8"))
 
 
-def summed(
+def sum_axes(
     data: te.Tensor, extents: tuple[int, ...], axes: list[int], keep: bool, zero_point: int
 ) -> te.Tensor:
     """Sum data - zero point over axes, which the result keeps with length 1 or not."""

@@ -57,7 +57,7 @@ FUNCTIONS: dict[str, Callable[..., npt.NDArray[Any]]] = {
 }  # fmt: skip
 """Operators without attributes that matter, by their name in Relax."""
 
-WITH_ATTRIBUTES: dict[str, Callable[..., Real]] = {
+FUNCTIONS_WITH_ATTRIBUTES: dict[str, Callable[..., Real]] = {
     "nn.leakyrelu": lambda a, x: np.where(x > 0.0, x, x * np.float32(a.alpha)),
     "nn.softplus": lambda a, x: softplus(x, float(a.beta), float(a.threshold)),
 }
@@ -65,7 +65,7 @@ WITH_ATTRIBUTES: dict[str, Callable[..., Real]] = {
 
 def can_evaluate(call: tvm.ir.Call) -> bool:
     name = operator_name(call).removeprefix("relax.")
-    return name in FUNCTIONS or name in WITH_ATTRIBUTES
+    return name in FUNCTIONS or name in FUNCTIONS_WITH_ATTRIBUTES
 
 
 def evaluate(call: tvm.ir.Call, arguments: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
@@ -76,5 +76,5 @@ def evaluate(call: tvm.ir.Call, arguments: list[npt.NDArray[Any]]) -> npt.NDArra
         if name in FUNCTIONS:
             result = FUNCTIONS[name](*wide)
         else:
-            result = WITH_ATTRIBUTES[name](call.attrs, *wide)
+            result = FUNCTIONS_WITH_ATTRIBUTES[name](call.attrs, *wide)
         return result if result.dtype == bool else result.astype("float32")

@@ -8,23 +8,23 @@ import tvm
 from tvm import relax, te
 
 from firmwright.ir.relax import dtype_of, static_shape
-from firmwright.lowering.fixed_point import Integer, call
-from firmwright.lowering.quantised import Grid, Quantised, on_grid
-from firmwright.lowering.requantization import clamped
+from firmwright.lowering.fixed_point import Integer, call_fixed_point
+from firmwright.lowering.quantised import OutputQuantParams, QuantizedTensor, has_quant_params
+from firmwright.lowering.requantization import clamp
 
 if TYPE_CHECKING:
-    from firmwright.lowering.integer_arithmetic import IntegerArithmetic
+    from firmwright.lowering.integer_arithmetic import IntegerRewriter
 
 FRACTION_BITS = 10
 """Places in the source are fixed-point numbers with so many fraction bits."""
 ONE = 1 << FRACTION_BITS
 
-SUMS = {"int8": ("int32", "fixed_average"), "int16": ("int64", "fixed_average_wide")}
+SUM_TYPES = {"int8": ("int32", "fixed_average"), "int16": ("int64", "fixed_average_wide")}
 """The type of a weighted sum, and what divides it, by the type of the elements."""
 
 
 def resize_bilinear(
-    region: IntegerArithmetic, operator: tvm.ir.Call, grid: Grid
+    region: IntegerRewriter, operator: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
     """Weigh the four neighbours in integers, with 20 fraction bits in all.
 
@@ -33,22 +33,24 @@ def resize_bilinear(
     """
     source, attributes = region.value(operator.args[0]), operator.attrs
     mode = str(attributes.coordinate_transformation_mode)
-    if not isinstance(source, Quantised) or not on_grid(source, grid):
+    if not isinstance(source, QuantizedTensor) or not has_quant_params(source, grid):
         return None
-    if str(attributes.method) != "linear" or dtype_of(source.data) not in SUMS:
+    if str(attributes.method) != "linear" or dtype_of(source.data) not in SUM_TYPES:
         return None
     if mode not in ("half_pixel", "align_corners", "asymmetric"):
         return None
-    sums, average = SUMS[dtype_of(source.data)]
+    sums, average = SUM_TYPES[dtype_of(source.data)]
     layout = str(attributes.layout)
     axes = layout.index("H"), layout.index("W")
     lengths = [static_shape(source.data)[a] for a in axes]
     extents = [static_shape(operator)[a] for a in axes]
-    places = [Places(n, m, mode) for n, m in zip(lengths, extents, strict=True)]
+    places = [ResizeAxis(n, m, mode) for n, m in zip(lengths, extents, strict=True)]
 
     def compute(data: te.Tensor) -> te.Tensor:
         def element(*indices: Any) -> Integer:
-            rows, columns = (p.neighbours(indices[a]) for p, a in zip(places, axes, strict=True))
+            rows, columns = (
+                p.find_neighbors(indices[a]) for p, a in zip(places, axes, strict=True)
+            )
             total = 0
             for row, vertical in rows:
                 for column, horizontal in columns:
@@ -56,14 +58,14 @@ def resize_bilinear(
                     where[axes[0]], where[axes[1]] = row, column
                     weight = (vertical * horizontal).astype(sums)
                     total += data(*where).astype(sums) * weight
-            return clamped(call(average, total, ONE * ONE), grid)
+            return clamp(call_fixed_point(average, total, ONE * ONE), grid)
 
         return te.compute(static_shape(operator), element, name="resized")
 
     return region.emit_te("resize_bilinear", compute, source.data)
 
 
-class Places:
+class ResizeAxis:
     """Where ``extent`` rows or columns lie among ``length`` ones."""
 
     def __init__(self, length: int, extent: int, mode: str) -> None:
@@ -73,7 +75,7 @@ class Places:
             self.step = (ONE * (length - 1) + (extent - 1) // 2) // (extent - 1)
         self.start = self.step // 2 - ONE // 2 if mode == "half_pixel" else 0
 
-    def neighbours(self, index: Integer) -> list[tuple[Integer, Integer]]:
+    def find_neighbors(self, index: Integer) -> list[tuple[Integer, Integer]]:
         """Return the place before and after, each with its weight."""
         scaled = index * self.step + self.start
         before = te.max(scaled >> FRACTION_BITS, 0)

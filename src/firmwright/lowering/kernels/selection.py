@@ -41,7 +41,7 @@ class Selection:
         results: list[te.Tensor] = te.extern(
             [selected, selected],
             [data],
-            lambda ins, outs: self.statement(ins[0], outs[0], outs[1], shape),
+            lambda ins, outs: self.build_statement(ins[0], outs[0], outs[1], shape),
             # Without a layout, as TVM's own operators have it: else nothing fuses with this one.
             in_buffers=[tirx.decl_buffer(data.shape, element, layout=None)],
             out_buffers=[tirx.decl_buffer(selected, d, layout=None) for d in (element, self.index)],
@@ -50,7 +50,7 @@ class Selection:
         )
         return results
 
-    def statement(self, data: Any, values: Any, indices: Any, shape: list[int]) -> tirx.Stmt:
+    def build_statement(self, data: Any, values: Any, indices: Any, shape: list[int]) -> tirx.Stmt:
         """Insert every element that is among the best so far; all indices are loop variables."""
         last = self.count - 1
         with IRBuilder() as builder:
@@ -68,30 +68,30 @@ class Selection:
                 place = script.buffer_proxy(place)
                 with script.serial(0, shape[self.axis]) as i:
                     new = data[at(IRBuilder.name("i", i))]
-                    with when(tirx.Or(i < self.count, self.better(new, values[at(last)]))):
+                    with if_then(tirx.Or(i < self.count, self.comes_before(new, values[at(last)]))):
                         place[0] = 0
                         with script.serial(0, self.count) as j:
                             old = values[at(IRBuilder.name("j", j))]
-                            with when(tirx.And(j < i, self.stays(old, new))):
+                            with if_then(tirx.And(j < i, self.stays_before(old, new))):
                                 place[0] = place[0] + 1
                         with script.serial(0, self.count) as k:
                             target = last - IRBuilder.name("k", k)
-                            with when(tirx.And(place[0] < target, target <= i)):
+                            with if_then(tirx.And(place[0] < target, target <= i)):
                                 values[at(target)] = values[at(target - 1)]
                                 indices[at(target)] = indices[at(target - 1)]
-                            with when(place[0] == target):
+                            with if_then(place[0] == target):
                                 values[at(target)] = new
                                 indices[at(target)] = tirx.Cast(self.index, i)
             return builder.get()
 
-    def better(self, new: Any, old: Any) -> Any:
+    def comes_before(self, new: Any, old: Any) -> Any:
         """Tell whether an element belongs before another one that came earlier."""
         better = new > old if self.largest else new < old
         if not is_float(new):
             return better
         return tirx.Or(better, tirx.And(tirx.isnan(old), tirx.Not(tirx.isnan(new))))
 
-    def stays(self, old: Any, new: Any) -> Any:
+    def stays_before(self, old: Any, new: Any) -> Any:
         """The opposite of better; written out, for TVM takes not (a < b) for b <= a."""
         stays = old >= new if self.largest else old <= new
         return tirx.Or(stays, tirx.isnan(new)) if is_float(new) else stays
@@ -102,7 +102,7 @@ def is_float(value: Any) -> bool:
 
 
 @contextmanager
-def when(condition: Any) -> Iterator[None]:
+def if_then(condition: Any) -> Iterator[None]:
     with script.If(condition), script.Then():
         yield
 
@@ -111,25 +111,25 @@ def topk(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     length = static_shape(call.args[0])[int(call.attrs.axis)]
     asked = int(call.attrs.k)
     count = asked if 0 < asked < length else length
-    both = selected(builder, call, count, bool(call.attrs.largest), str(call.attrs.dtype))
+    both = emit_selection(builder, call, count, bool(call.attrs.largest), str(call.attrs.dtype))
     kept = {"values": 0, "indices": 1}.get(str(call.attrs.ret_type))
     return both if kept is None else relax.TupleGetItem(both, kept)
 
 
 def sort(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     length = static_shape(call.args[0])[int(call.attrs.axis)]
-    both = selected(builder, call, length, bool(call.attrs.descending), "int32")
+    both = emit_selection(builder, call, length, bool(call.attrs.descending), "int32")
     return relax.TupleGetItem(both, 0)
 
 
 def argsort(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     length = static_shape(call.args[0])[int(call.attrs.axis)]
     descending = bool(call.attrs.descending)
-    both = selected(builder, call, length, descending, dtype_of(call))
+    both = emit_selection(builder, call, length, descending, dtype_of(call))
     return relax.TupleGetItem(both, 1)
 
 
-def selected(
+def emit_selection(
     builder: relax.BlockBuilder, call: tvm.ir.Call, count: int, largest: bool, index: str
 ) -> relax.Var:
     data = call.args[0]

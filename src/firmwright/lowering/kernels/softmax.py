@@ -19,25 +19,25 @@ from tvm import relax, te
 from firmwright.ir.relax import static_shape
 from firmwright.lowering.fixed_point import (
     Integer,
-    call,
-    factors_of,
-    half_away,
-    high_product,
+    apply_scale,
+    call_fixed_point,
     quantise_multiplier,
-    scaled,
+    rounding_multiply_high,
+    rounding_shift_right,
+    to_fixed_point,
 )
-from firmwright.lowering.kernels.softmax_wide import softmax_wide
-from firmwright.lowering.quantised import Grid, Quantised, smallest_integer
-from firmwright.lowering.requantization import immediates, stored
+from firmwright.lowering.kernels.softmax_wide import softmax_int16
+from firmwright.lowering.quantised import OutputQuantParams, QuantizedTensor, smallest_integer
+from firmwright.lowering.requantization import immediates, to_storage
 
 if TYPE_CHECKING:
-    from firmwright.lowering.integer_arithmetic import IntegerArithmetic
+    from firmwright.lowering.integer_arithmetic import IntegerRewriter
 
 DIFFERENCE_INTEGER_BITS = 5
 SUM_INTEGER_BITS = 12
-ONE_IN_SUM = 31 - SUM_INTEGER_BITS
+SUM_FRACTION_BITS = 31 - SUM_INTEGER_BITS
 """The binary logarithm of 1 in Q12.19."""
-LONGEST_ROW = 2**9 - 1
+MAX_CLASSES = 2**9 - 1
 """With more classes the reference kernel may refuse to run: a sum of 2^9 leaves no output bits."""
 INT32_MAX = 2**31 - 1
 
@@ -50,20 +50,22 @@ EXP_OF_MINUS_EIGHTH = 1895147668
 ONE_THIRD = 715827883
 
 
-def softmax(region: IntegerArithmetic, operator: tvm.ir.Call, grid: Grid) -> relax.Expr | None:
+def softmax(
+    region: IntegerRewriter, operator: tvm.ir.Call, grid: OutputQuantParams
+) -> relax.Expr | None:
     """Softmax over one axis.
 
     TFLite allows one grid only: scale 1/256 from the type's smallest integer up. For any other,
     the quotient is taken with 16 bits and then scaled.
     """
     source = region.value(operator.args[0])
-    if not isinstance(source, Quantised) or not (source.per_tensor and source.eight_bit):
-        return softmax_wide(region, operator, grid)
+    if not isinstance(source, QuantizedTensor) or not (source.is_per_tensor and source.is_8bit):
+        return softmax_int16(region, operator, grid)
     shape = static_shape(operator)
     axis = int(operator.attrs.axis) % len(shape)
-    if shape[axis] > LONGEST_ROW:
+    if shape[axis] > MAX_CLASSES:
         return None
-    table = region.constant("exponentials", exponentials(float(source.scale[0])))
+    table = region.emit_constant("exponentials", make_exp_table(float(source.scale[0])))
 
     def compute(data: te.Tensor, table: te.Tensor) -> te.Tensor:
         return softmax_rows(data, table, axis, grid)
@@ -71,7 +73,9 @@ def softmax(region: IntegerArithmetic, operator: tvm.ir.Call, grid: Grid) -> rel
     return region.emit_te("softmax", compute, source.data, table)
 
 
-def softmax_rows(data: te.Tensor, table: te.Tensor, axis: int, grid: Grid) -> te.Tensor:
+def softmax_rows(
+    data: te.Tensor, table: te.Tensor, axis: int, grid: OutputQuantParams
+) -> te.Tensor:
     shape = [int(d) for d in data.shape]
     classes = shape.pop(axis)
     scan, add = (te.reduce_axis((0, classes)) for _ in range(2))
@@ -92,27 +96,29 @@ def softmax_rows(data: te.Tensor, table: te.Tensor, axis: int, grid: Grid) -> te
         return ((exponential(row, number) >> (SUM_INTEGER_BITS - 1)) + 1) >> 1
 
     total = te.compute(shape, lambda *i: te.sum(share(i, add), axis=add), name="total")
-    inverse = te.compute(shape, lambda *i: call("fixed_reciprocal", total(*i)), name="inverse")
-    power = te.compute(shape, lambda *i: call("fixed_log2", total(*i)), name="power")
+    inverse = te.compute(
+        shape, lambda *i: call_fixed_point("fixed_reciprocal", total(*i)), name="inverse"
+    )
+    power = te.compute(shape, lambda *i: call_fixed_point("fixed_log2", total(*i)), name="power")
 
     def quotient(row: tuple[Any, ...], number: Any, bits: int) -> Integer:
-        product = call("fixed_product", inverse(*row), exponential(row, number))
+        product = call_fixed_point("fixed_product", inverse(*row), exponential(row, number))
         # The sum is 2^(power - 19) in Q12.19, and some of the quotient's 31 bits are asked for.
-        return call("fixed_shift", product, power(*row) - ONE_IN_SUM + 31 - bits)
+        return call_fixed_point("fixed_shift", product, power(*row) - SUM_FRACTION_BITS + 31 - bits)
 
     def element(*indices: Any) -> Integer:
         row, number = indices[:axis] + indices[axis + 1 :], indices[axis]
         if (grid.scale, grid.zero_point) == (np.float32(1 / 256), smallest_integer(grid.dtype)):
-            return stored(quotient(row, number, 8), grid)
-        factors = factors_of(np.array([2.0**-16 / np.float64(grid.scale)]))
+            return to_storage(quotient(row, number, 8), grid)
+        factors = to_fixed_point(np.array([2.0**-16 / np.float64(grid.scale)]))
         largest_quotient = 2**16 << int(factors.left_shift[0])
         fine = quotient(row, number, 16)
-        return stored(scaled(fine, *immediates(factors), largest_quotient), grid)
+        return to_storage(apply_scale(fine, *immediates(factors), largest_quotient), grid)
 
     return te.compute(data.shape, element, name="softmax")
 
 
-def exponentials(scale: float) -> npt.NDArray[np.int32]:
+def make_exp_table(scale: float) -> npt.NDArray[np.int32]:
     """Return exp(-distance · scale) in Q0.31 for distances 0..255, 0 where it is negligible."""
     factor = min(scale * 2.0 ** (31 - DIFFERENCE_INTEGER_BITS), 2.0**31 - 1.0)
     mantissa, shift = quantise_multiplier(factor)
@@ -120,31 +126,35 @@ def exponentials(scale: float) -> npt.NDArray[np.int32]:
     farthest = math.floor(whole / 2.0**shift)
     return np.array(
         [
-            exponential(high_product(-distance * 2**shift, mantissa)) if distance <= farthest else 0
+            exp_on_negative_values(rounding_multiply_high(-distance * 2**shift, mantissa))
+            if distance <= farthest
+            else 0
             for distance in range(256)
         ],
         "int32",
     )
 
 
-def exponential(x: int) -> int:
+def exp_on_negative_values(x: int) -> int:
     """Return exp(x) in Q0.31 for x <= 0 in Q5.26, as gemmlowp's exp_on_negative_values."""
     if x == 0:
         return INT32_MAX
     quarter = 1 << 24
     rest = (x & (quarter - 1)) - quarter
-    result = exponential_near_zero(rest * 2**DIFFERENCE_INTEGER_BITS)
+    result = exp_near_zero(rest * 2**DIFFERENCE_INTEGER_BITS)
     remainder = rest - x
     for power, multiplier in EXP_OF_POWERS:
         if remainder & (1 << (26 + power)):
-            result = high_product(result, multiplier)
+            result = rounding_multiply_high(result, multiplier)
     return result
 
 
-def exponential_near_zero(x: int) -> int:
+def exp_near_zero(x: int) -> int:
     """Return exp(x) for x in [-1/4, 0), both in Q0.31: four terms around -1/8."""
     x += 1 << 28
-    square = high_product(x, x)
-    cube, fourth = high_product(square, x), high_product(square, square)
-    third = high_product(half_away(fourth, 2) + cube, ONE_THIRD) + square
-    return EXP_OF_MINUS_EIGHTH + high_product(EXP_OF_MINUS_EIGHTH, x + half_away(third, 1))
+    square = rounding_multiply_high(x, x)
+    cube, fourth = rounding_multiply_high(square, x), rounding_multiply_high(square, square)
+    third = rounding_multiply_high(rounding_shift_right(fourth, 2) + cube, ONE_THIRD) + square
+    return EXP_OF_MINUS_EIGHTH + rounding_multiply_high(
+        EXP_OF_MINUS_EIGHTH, x + rounding_shift_right(third, 1)
+    )

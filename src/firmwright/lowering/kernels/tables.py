@@ -13,72 +13,72 @@ from tvm import relax, te
 from firmwright.ir.relax import Constant, constant_array, dtype_of, static_shape
 from firmwright.lowering.kernels.real_functions import can_evaluate, evaluate
 from firmwright.lowering.quantised import (
-    Grid,
-    Quantised,
+    OutputQuantParams,
+    QuantizedTensor,
     Value,
+    has_quant_params,
     largest_integer,
-    on_grid,
     smallest_integer,
 )
 
 if TYPE_CHECKING:
-    from firmwright.lowering.integer_arithmetic import IntegerArithmetic
+    from firmwright.lowering.integer_arithmetic import IntegerRewriter
 
-Whole = Callable[[npt.NDArray[np.float32], np.float32], npt.NDArray[np.float32]]
+DivideAndRound = Callable[[npt.NDArray[np.float32], np.float32], npt.NDArray[np.float32]]
 """From real numbers and a scale to whole numbers of steps."""
 
 
-def function_table(
-    region: IntegerArithmetic, argument: relax.Expr, grid: Grid, whole: Whole
+def lower_chain_by_table(
+    region: IntegerRewriter, argument: relax.Expr, grid: OutputQuantParams, whole: DivideAndRound
 ) -> relax.Expr | None:
     """Look up what a chain of elementwise operators makes of one stored 8-bit tensor.
 
     None where there is no such chain. The table holds the chain's float32 results (see
     :mod:`firmwright.lowering.kernels.real_functions`), made whole steps of the grid by ``whole``.
     """
-    sources = stored_sources(region, argument)
+    sources = find_chain_sources(region, argument)
     if not sources or not all(s.data.same_as(sources[0].data) for s in sources):
         return None
     source = sources[0]
-    values = chain_values(region, argument)
+    values = evaluate_chain(region, argument)
     if values.size != 256 or static_shape(argument) != static_shape(source.data):
         return None
     with np.errstate(all="ignore"):
-        return looked_up(region, source, table_of(whole(values, grid.scale), grid))
+        return look_up(region, source, to_storage_array(whole(values, grid.scale), grid))
 
 
-def stored_sources(region: IntegerArithmetic, argument: relax.Expr) -> list[Quantised]:
+def find_chain_sources(region: IntegerRewriter, argument: relax.Expr) -> list[QuantizedTensor]:
     """Return the 8-bit tensors at the chain's start; none where something else takes part."""
     value = region.value(argument)
-    if isinstance(value, Quantised):
-        stored = value.per_tensor and value.eight_bit and not isinstance(value.data, Constant)
+    if isinstance(value, QuantizedTensor):
+        stored = value.is_per_tensor and value.is_8bit and not isinstance(value.data, Constant)
         return [value] if stored else []
     call = region.definitions.get(argument)
     if call is None or not can_evaluate(call):
         return []
     found = []
     for part in call.args:
-        if scalar(region, part) is None:
-            sources = stored_sources(region, part)
+        if scalar_value(region, part) is None:
+            sources = find_chain_sources(region, part)
             if not sources:
                 return []
             found += sources
     return found
 
 
-def chain_values(region: IntegerArithmetic, argument: relax.Expr) -> npt.NDArray[Any]:
+def evaluate_chain(region: IntegerRewriter, argument: relax.Expr) -> npt.NDArray[Any]:
     """Return the chain's result for each of the 256 integers, smallest first."""
-    constant = scalar(region, argument)
+    constant = scalar_value(region, argument)
     if constant is not None:
         return constant
     value = region.value(argument)
-    if isinstance(value, Quantised):
+    if isinstance(value, QuantizedTensor):
         return real_values(value)
     call = region.definitions[argument]
-    return evaluate(call, [chain_values(region, a) for a in call.args])
+    return evaluate(call, [evaluate_chain(region, a) for a in call.args])
 
 
-def scalar(region: IntegerArithmetic, argument: relax.Expr) -> npt.NDArray[Any] | None:
+def scalar_value(region: IntegerRewriter, argument: relax.Expr) -> npt.NDArray[Any] | None:
     """Return an argument that is one constant number as an array of one."""
     value = region.value(argument)
     number = getattr(value, "value", None)
@@ -90,83 +90,94 @@ def scalar(region: IntegerArithmetic, argument: relax.Expr) -> npt.NDArray[Any] 
 
 def constant_values(value: Value) -> npt.NDArray[Any] | None:
     """Return a constant's numbers, dequantized in float32 where it is quantised per tensor."""
-    if not isinstance(value, Quantised):
+    if not isinstance(value, QuantizedTensor):
         return constant_array(value) if isinstance(value, Constant) else None
-    if not (value.per_tensor and isinstance(value.data, Constant)):
+    if not (value.is_per_tensor and isinstance(value.data, Constant)):
         return None
     centred = constant_array(value.data).astype("int64") - value.zero_point[0]
     return np.asarray(centred.astype("float32") * np.float32(value.scale[0]))
 
 
-def real_values(source: Quantised) -> npt.NDArray[np.float32]:
+def real_values(source: QuantizedTensor) -> npt.NDArray[np.float32]:
     """Return scale · (integer - zero point) in float32 for all 256 integers, smallest first."""
-    centred = (every_integer(source) - source.zero_point[0]).astype("float32")
+    centred = (all_integers(source) - source.zero_point[0]).astype("float32")
     return np.asarray(np.float32(source.scale[0]) * centred)
 
 
-def every_integer(source: Quantised) -> npt.NDArray[np.int64]:
+def all_integers(source: QuantizedTensor) -> npt.NDArray[np.int64]:
     """Return all values of the source's type, smallest first."""
     dtype = dtype_of(source.data)
     return np.arange(smallest_integer(dtype), largest_integer(dtype) + 1)
 
 
-def table_of(nearest: npt.NDArray[np.float32], grid: Grid) -> npt.NDArray[Any]:
+def to_storage_array(nearest: npt.NDArray[np.float32], grid: OutputQuantParams) -> npt.NDArray[Any]:
     """Add the zero point to whole numbers and clamp them; what is no number becomes the lowest."""
     whole = np.nan_to_num(nearest, nan=-np.inf) + grid.zero_point
     table: npt.NDArray[Any] = np.clip(whole, grid.low, grid.high)
     return table.astype(grid.dtype)
 
 
-def half_away(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+def round_half_away(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """Round to whole numbers, halves away from zero, as C's roundf."""
     whole = np.trunc(x)
     away: npt.NDArray[np.float32] = whole + np.copysign(np.abs(x - whole) >= 0.5, x)
     return away.astype("float32")
 
 
-def eight_bit_source(region: IntegerArithmetic, expression: relax.Expr) -> Quantised | None:
+def find_8bit_source(region: IntegerRewriter, expression: relax.Expr) -> QuantizedTensor | None:
     source = region.value(expression)
-    plain = isinstance(source, Quantised) and source.per_tensor and source.eight_bit
+    plain = isinstance(source, QuantizedTensor) and source.is_per_tensor and source.is_8bit
     return source if plain else None
 
 
-def concatenation(region: IntegerArithmetic, call: tvm.ir.Call, grid: Grid) -> relax.Expr | None:
+def concatenate(
+    region: IntegerRewriter, call: tvm.ir.Call, grid: OutputQuantParams
+) -> relax.Expr | None:
     """Look the parts that are on other grids up in a table each, then join all.
 
     Source: tensorflow/lite/kernels/internal/reference/concatenation.h, ConcatenationWithScaling.
     """
     parts = []
     for field in call.args[0].fields:
-        source = eight_bit_source(region, field)
+        source = find_8bit_source(region, field)
         if source is None:
             return None
-        parts.append(source.data if on_grid(source, grid) else rescaled(region, source, grid))
+        parts.append(
+            source.data
+            if has_quant_params(source, grid)
+            else rescale_by_table(region, source, grid)
+        )
     return region.emit(tvm.ir.Call(call.op, [relax.Tuple(parts)], call.attrs, call.ty_args))
 
 
-def rescaled(region: IntegerArithmetic, source: Quantised, grid: Grid) -> relax.Expr:
+def rescale_by_table(
+    region: IntegerRewriter, source: QuantizedTensor, grid: OutputQuantParams
+) -> relax.Expr:
     factor = np.float32(source.scale[0]) * (np.float32(1) / grid.scale)
     bias = np.float32(-source.zero_point[0]) * factor
-    real = every_integer(source).astype("float32") * factor + bias
+    real = all_integers(source).astype("float32") * factor + bias
     nearest = np.trunc(real + np.copysign(np.float32(0.5), real))
-    return looked_up(region, source, table_of(nearest, grid))
+    return look_up(region, source, to_storage_array(nearest, grid))
 
 
-def integer_table(
-    region: IntegerArithmetic, source: Quantised, grid: Grid, function: Callable[[int], int]
+def lower_by_table(
+    region: IntegerRewriter,
+    source: QuantizedTensor,
+    grid: OutputQuantParams,
+    function: Callable[[int], int],
 ) -> relax.Expr:
     """Look up a function from data - zero point to the result's integer - zero point."""
-    centred = every_integer(source) - source.zero_point[0]
+    centred = all_integers(source) - source.zero_point[0]
     results = np.array([function(int(x)) for x in centred])
     entries = np.clip(results + grid.zero_point, grid.low, grid.high).astype(grid.dtype)
-    return looked_up(region, source, entries)
+    return look_up(region, source, entries)
 
 
-def looked_up(
-    region: IntegerArithmetic, source: Quantised, entries: npt.NDArray[Any]
+def look_up(
+    region: IntegerRewriter, source: QuantizedTensor, entries: npt.NDArray[Any]
 ) -> relax.Expr:
     """Look the source's integers up in a table that starts at its type's smallest one."""
-    table = region.constant("table", entries)
+    table = region.emit_constant("table", entries)
     first = smallest_integer(dtype_of(source.data))
 
     def compute(data: te.Tensor, table: te.Tensor) -> te.Tensor:

@@ -23,38 +23,40 @@ class Windows:
     size: int
     stride: int
     dilation: int
-    before: int
+    pad_before: int
     extent: int
     outputs: int
-    counted: tuple[int, int]
+    counted_padding: tuple[int, int]
 
-    def place(self, output: Integer, step: Integer) -> Integer:
+    def input_index(self, output: Integer, step: Integer) -> Integer:
         """Return where an output's window reads in its ``step``; 0 is the first element."""
-        return output * self.stride - self.before + step * self.dilation
+        return output * self.stride - self.pad_before + step * self.dilation
 
     @property
-    def span(self) -> tuple[int, int]:
+    def input_range(self) -> tuple[int, int]:
         """The first and the last place that any window reads."""
-        return int(self.place(0, 0)), int(self.place(self.outputs - 1, self.size - 1))
+        return int(self.input_index(0, 0)), int(self.input_index(self.outputs - 1, self.size - 1))
 
     @property
-    def padded(self) -> bool:
+    def is_padded(self) -> bool:
         """Tell whether any window reads beside the elements."""
-        first, last = self.span
+        first, last = self.input_range
         return first < 0 or last >= self.extent
 
     @property
-    def uniform(self) -> bool:
+    def is_uniform(self) -> bool:
         """Tell whether every place of every window counts."""
-        first, last = self.span
-        return first >= -self.counted[0] and last < self.extent + self.counted[1]
+        first, last = self.input_range
+        return first >= -self.counted_padding[0] and last < self.extent + self.counted_padding[1]
 
     def count(self, output: Integer) -> Integer:
         """Return how many places of an output's window count; exact without dilation."""
-        if self.uniform:
+        if self.is_uniform:
             return self.size
-        first, end = self.place(output, 0), self.place(output, self.size)
-        return te.min(end, self.extent + self.counted[1]) - te.max(first, -self.counted[0])
+        first, end = self.input_index(output, 0), self.input_index(output, self.size)
+        return te.min(end, self.extent + self.counted_padding[1]) - te.max(
+            first, -self.counted_padding[0]
+        )
 
 
 def windows_of(operator: tvm.ir.Call) -> list[Windows]:
@@ -75,19 +77,19 @@ def windows_of(operator: tvm.ir.Call) -> list[Windows]:
             size=int(attributes.pool_size[i]),
             stride=int(attributes.strides[i]),
             dilation=int(attributes.dilation[i]),
-            before=padding[i],
+            pad_before=padding[i],
             extent=data[axis],
             outputs=result[axis],
-            counted=(padding[i], padding[i + len(axes)])
+            counted_padding=(padding[i], padding[i + len(axes)])
             if attributes.count_include_pad
             else (0, 0),
         )
         for i, axis in enumerate(axes)
     ]
-    return windows if all(w.uniform or w.dilation == 1 for w in windows) else []
+    return windows if all(w.is_uniform or w.dilation == 1 for w in windows) else []
 
 
-def window_sums(
+def sum_windows(
     data: te.Tensor, windows: list[Windows], shape: tuple[int, ...], zero_point: int
 ) -> te.Tensor:
     """Sum data - zero point over each window; padding adds nothing."""
@@ -97,8 +99,8 @@ def window_sums(
         places = list(output)
         inside = []
         for w in windows:
-            place = places[w.axis] = w.place(output[w.axis], steps[w.axis])
-            if w.padded:
+            place = places[w.axis] = w.input_index(output[w.axis], steps[w.axis])
+            if w.is_padded:
                 inside += [place >= 0, place < w.extent]
         value = data(*places).astype("int32") - zero_point
         return te.if_then_else(te.all(*inside), value, 0) if inside else value

@@ -12,7 +12,7 @@ from tvm_ffi import structural_walk
 
 from firmwright.codegen.c_library import functions_by_header
 from firmwright.ir.tensors import ELEMENT_BYTES
-from firmwright.lowering.schedule import blocks, called, is_reduction
+from firmwright.lowering.schedule import blocks, callee_name, is_reduction
 
 OPERATORS = frozenset(
     "prim.likely prim.shift_left prim.shift_right prim.bitwise_and prim.bitwise_or "
@@ -104,5 +104,5 @@ def called_functions(body: tirx.SBlock) -> tuple[str, ...]:
     """Return what is called, without the inline arithmetic of the project's own headers."""
     own = OPERATORS.union(*functions_by_header().values())
     names: set[str] = set()
-    structural_walk(body.body, (tvm.ir.Call, lambda call: names.add(called(call))))
+    structural_walk(body.body, (tvm.ir.Call, lambda call: names.add(callee_name(call))))
     return tuple(sorted(n.rpartition(".")[2] for n in names if n not in own))

@@ -19,7 +19,7 @@ from tvm.s_tir import Schedule
 
 from firmwright.codegen.c_source import flattened
 from firmwright.ir.tensors import ELEMENT_BYTES
-from firmwright.lowering.schedule import Scheduled, blocks, iterations, schedule_region
+from firmwright.lowering.schedule import ScheduledRegion, blocks, count_iterations, schedule_region
 from firmwright.targets.c7x.accesses import Elementwise, Input, elementwise
 from firmwright.targets.c7x.cost import Core, modelled_cycles
 from firmwright.targets.c7x.streams import with_streams
@@ -45,21 +45,21 @@ class Blocks:
     count: int
 
 
-def schedule_for_c7x(function: tirx.PrimFunc, core: Core) -> Scheduled:
+def schedule_for_c7x(function: tirx.PrimFunc, core: Core) -> ScheduledRegion:
     """Give a region's loops TI's structure for this core."""
     default = schedule_region(function)
     schedule = Schedule(tvm.IRModule({"main": default.function}))
-    steps = sum(iterations(schedule, block) for block in blocks(schedule))
+    steps = sum(count_iterations(schedule, block) for block in blocks(schedule))
     found = elementwise(schedule)
     if isinstance(found, str):
         cycles = modelled_cycles(core, function, steps)
-        return replace(default, remark=f"Default loops: {found}.", cycles=cycles)
+        return replace(default, note=f"Default loops: {found}.", cycles=cycles)
     split = find_split(found.extents, found.element_bytes)
     moved = moved_inputs(found, split)
     refusal = refused(found, split, moved, core.local_memory)
     if split is None or refusal:
         why_not, said = make_vectors(schedule, found, 0), f"No blocks: {refusal}."
-        made = Scheduled(with_hints(flattened(schedule.mod["main"])), headers=(HEADER,))
+        made = ScheduledRegion(with_hints(flattened(schedule.mod["main"])), headers=(HEADER,))
     else:
         make_blocks(schedule, found, split, moved)
         why_not, said = make_vectors(schedule, found, 1), described(found, split)
@@ -71,7 +71,7 @@ def schedule_for_c7x(function: tirx.PrimFunc, core: Core) -> Scheduled:
     else:
         made, streams = with_streams(made)
         vectors = f"The innermost loop is one vector. {streams}"
-    return replace(made, remark=f"{said} {vectors}", cycles=cycles)
+    return replace(made, note=f"{said} {vectors}", cycles=cycles)
 
 
 def find_split(extents: tuple[int, ...], element_bytes: int) -> Blocks | None:

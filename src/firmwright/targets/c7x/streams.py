@@ -17,7 +17,7 @@ from tvm_ffi import structural_map, structural_walk
 
 from firmwright.ir.kernels import C_TYPES
 from firmwright.ir.tensors import ELEMENT_BYTES
-from firmwright.lowering.schedule import Pointer, Scheduled
+from firmwright.lowering.schedule import Pointer, ScheduledRegion
 from firmwright.targets.c7x.transfers import LANE, evaluated, seq
 
 ENGINES = 2
@@ -39,7 +39,7 @@ class Stream:
     dimensions: tuple[tuple[int, int], ...]
 
 
-def with_streams(scheduled: Scheduled) -> tuple[Scheduled, str]:
+def with_streams(scheduled: ScheduledRegion) -> tuple[ScheduledRegion, str]:
     """Let the engines deliver what the innermost loop, a vector, reads; and say what they do.
 
     The function is flattened and has its hints; what the DMA moves, it keeps.
@@ -128,7 +128,7 @@ def joined(dimensions: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return made or [(1, BYTES)]
 
 
-def streamed(scheduled: Scheduled, streams: Sequence[Stream]) -> Scheduled:
+def streamed(scheduled: ScheduledRegion, streams: Sequence[Stream]) -> ScheduledRegion:
     """Open the streams before the outermost loop, take vectors in it, and close them behind it."""
     function = scheduled.function
     outermost = vector_nest(function.body)[0].loop_var

@@ -15,7 +15,7 @@ from tvm_ffi import structural_map
 
 from firmwright.ir.kernels import C_TYPES
 from firmwright.ir.tensors import ELEMENT_BYTES
-from firmwright.lowering.schedule import Pointer, Scheduled
+from firmwright.lowering.schedule import Pointer, ScheduledRegion
 
 LOCAL = "local"
 """Scope of what lies in local memory; a number follows, so that no two buffers share it."""
@@ -62,7 +62,7 @@ class Copy:
         return self.elements * ELEMENT_BYTES[str(self.local.dtype)]
 
 
-def with_transfers(function: tirx.PrimFunc) -> Scheduled:
+def with_transfers(function: tirx.PrimFunc) -> ScheduledRegion:
     """Replace the copies of a flattened function; its block loop is cut as make_blocks cuts it.
 
     The function that comes back takes pointers to local memory behind its own parameters.
@@ -83,7 +83,7 @@ def with_transfers(function: tirx.PrimFunc) -> Scheduled:
     body = structural_map(function.body, (tirx.For, block_loop))
     parameters = [*function.params, *(buffer for buffer, _ in pointers)]
     made = tirx.PrimFunc(parameters, body, function.ret_type, attrs=function.attrs)
-    return Scheduled(made, tuple(p for _, p in pointers), FUNCTIONS, (HEADER,))
+    return ScheduledRegion(made, tuple(p for _, p in pointers), FUNCTIONS, (HEADER,))
 
 
 def is_copy(statement: tirx.Stmt) -> bool:
