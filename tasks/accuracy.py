@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from firmwright.data.samples import Sample
     from firmwright.ir.tensors import ModelInterface
     from firmwright.project.write import Network
-    from firmwright.quantize.float_network import FloatNetwork
-    from firmwright.verify.boxes import BoxJudge
-    from firmwright.verify.judge import Evaluated
+    from firmwright.quantize.float_network import FloatReference
+    from firmwright.verify.boxes import BoxComparer
+    from firmwright.verify.judge import Evaluation
 
 
 def evaluate_options(job: Job) -> EvaluateOptions:
@@ -77,27 +77,27 @@ def network(job: Job) -> Network:
 
 def box_judge(
     job: Job, interface: ModelInterface, labels: Path | None, count: int
-) -> BoxJudge | None:
+) -> BoxComparer | None:
     """Return what compares boxes, for a recipe with a detection."""
-    from firmwright.postprocess.classes import class_names
-    from firmwright.report.detection import AGREEMENT
-    from firmwright.verify.boxes import BoxJudge, read_labels, real_detector
+    from firmwright.postprocess.classes import read_class_names
+    from firmwright.report.detection import AGREEMENT_IOU
+    from firmwright.verify.boxes import BoxComparer, fit_float_detector, read_box_labels
 
     detection = job.recipe.detection
     if detection is None:
         return None
-    names = class_names(detection.classes, job.place)
+    names = read_class_names(detection.classes, job.place)
     limits = evaluate_options(job).thresholds.boxes
     right = None
     if labels is not None and labels.suffix == ".json":
-        right = read_labels(labels, names, count)
-    detector = real_detector(detection, len(names), interface)
-    return BoxJudge(detector, limits.iou if limits else AGREEMENT, right)
+        right = read_box_labels(labels, names, count)
+    detector = fit_float_detector(detection, len(names), interface)
+    return BoxComparer(detector, limits.iou if limits else AGREEMENT_IOU, right)
 
 
 def float_network(
     job: Job, interface: ModelInterface, samples: Sequence[Sample]
-) -> FloatNetwork | None:
+) -> FloatReference | None:
     """Return what the network before its quantisation made of samples, where there is one."""
     import onnx
 
@@ -116,13 +116,13 @@ def float_network(
 
 def evaluated(
     job: Job, interface: ModelInterface, samples: Sequence[Sample], scratch: Path
-) -> Evaluated:
+) -> Evaluation:
     """Let every network see the samples; ``interface`` is of the one that is compiled."""
     from firmwright.models import FORMATS
     from firmwright.quantize.samples import sample_digest
-    from firmwright.verify.accuracy import real_outputs
+    from firmwright.verify.accuracy import dequantize_outputs
     from firmwright.verify.host_run import run_on_host
-    from firmwright.verify.judge import Evaluated
+    from firmwright.verify.judge import Evaluation
 
     before = float_network(job, interface, samples)
     given = before.inputs if before else samples
@@ -132,13 +132,13 @@ def evaluated(
     layout = batch_layout(job, compiled.interface)
     compiler, results = run_on_host(compiled, job.platform, layout, given, scratch, job.cache)
     digests = tuple(sample_digest(s) for s in samples)
-    return Evaluated(
+    return Evaluation(
         samples=digests,
         calibrated=len(before.calibrated.intersection(digests)) if before else 0,
         networks={
             **({"float32": before.outputs} if before else {}),
-            "quantised" if before else "reference": real_outputs(interface, verdict.outputs),
-            "firmware": real_outputs(interface, results),
+            "quantised" if before else "reference": dequantize_outputs(interface, verdict.outputs),
+            "firmware": dequantize_outputs(interface, results),
         },
         reference=verdict.reference,
         firmware=f"C compiled for this machine by {compiler}",
@@ -152,7 +152,7 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.ir.records import read_record, write_record
     from firmwright.ir.tensors import ModelInterface
     from firmwright.verify import gate
-    from firmwright.verify.judge import judge, read_labels
+    from firmwright.verify.judge import measure_accuracy, read_class_labels
 
     stated = evaluate_options(job)
     source = read_record(job.folder("model") / "model.json", ModelInterface)
@@ -165,7 +165,7 @@ def run(job: Job, folder: Path) -> None:
     scores = interface.outputs[0].elements
     classes = scores if scores > 1 and not stated.metric else None
     listed = file if file and file.suffix == ".npy" else None
-    labels = read_labels(listed, len(samples), classes) if listed else None
+    labels = read_class_labels(listed, len(samples), classes) if listed else None
     boxes = box_judge(job, interface, file, len(samples))
     scratch = folder / "host"
     found = evaluated(job, interface, samples, scratch)
@@ -175,7 +175,7 @@ def run(job: Job, folder: Path) -> None:
         if stated.metric is not None:
             own = load_custom_function(stated.metric, job.recipe.path.parent)
             metric = stack.enter_context(own)
-        record = judge(found, labels, metric, boxes, stated.thresholds)
+        record = measure_accuracy(found, labels, metric, boxes, stated.thresholds)
     write_record(folder / "accuracy.json", record)
     message = gate.failure_message(record)
     if message:

@@ -55,8 +55,8 @@ def float_network(job: Job, interface: ModelInterface) -> FloatNetwork:
     """
     import tvm
 
-    from firmwright.models.onnx.export import exported
-    from firmwright.quantize.restore import is_quantised, restored
+    from firmwright.models.onnx.export import export_onnx
+    from firmwright.quantize.restore import is_quantised, restore_float
     from firmwright.transforms import CANONICAL
     from firmwright.transforms.optional import apply_transforms
 
@@ -69,10 +69,10 @@ def float_network(job: Job, interface: ModelInterface) -> FloatNetwork:
     for transform in CANONICAL:
         module = transform.apply(module)
     if not again:
-        return FloatNetwork(exported(module, interface), interface.inputs, None)
-    found = restored(module, interface)
+        return FloatNetwork(export_onnx(module, interface), interface.inputs, None)
+    found = restore_float(module, interface)
     return FloatNetwork(
-        exported(found.module, found.interface), found.interface.inputs, found.ranges
+        export_onnx(found.module, found.interface), found.interface.inputs, found.ranges
     )
 
 
@@ -84,20 +84,20 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.quantize.calibration import (
         CalibrationRecord,
         calibrate,
-        stored_distributions,
+        pack_distributions,
     )
-    from firmwright.quantize.equalization import equalised
-    from firmwright.quantize.graph import prepared
+    from firmwright.quantize.equalization import equalize_layers
+    from firmwright.quantize.graph import prepare
     from firmwright.quantize.samples import sample_digest
-    from firmwright.quantize.stated_ranges import stated_distributions
+    from firmwright.quantize.stated_ranges import infer_distributions
 
     quantize = quantize_options(job)
     interface = read_record(job.folder("model") / "model.json", ModelInterface)
     network = float_network(job, interface)
     opset = INT16_OPSET if quantize.sixteen_bit else PER_CHANNEL_OPSET
-    model = prepared(network.data, network.inputs, opset)
+    model = prepare(network.data, network.inputs, opset)
     if quantize.equalize:
-        model = equalised(model)
+        model = equalize_layers(model)
     calibration = quantize.calibration
     samples = []
     if calibration.inputs is None:
@@ -106,7 +106,7 @@ def run(job: Job, folder: Path) -> None:
                 "quantize: calibration.method: model: the model is not quantised, so it states no "
                 "ranges; give samples (`calibration: {inputs: …}`)"
             )
-        found = stated_distributions(model, network.ranges)
+        found = infer_distributions(model, network.ranges)
     else:
         given = calibration.inputs, calibration.samples
         samples = read_real_samples(job, interface.inputs, *given)
@@ -116,7 +116,7 @@ def run(job: Job, folder: Path) -> None:
     if network.ranges is not None:
         print("   calibration: the model is quantised; its weights are put on other grids")
     (folder / "prepared.onnx").write_bytes(model.SerializeToString(deterministic=True))
-    write_arrays(folder / "distributions.npz", stored_distributions(found))
+    write_arrays(folder / "distributions.npz", pack_distributions(found))
     digests = tuple(sample_digest(s) for s in samples)
     write_record(folder / "calibration.json", CalibrationRecord(digests, tuple(sorted(found))))
 

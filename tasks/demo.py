@@ -69,15 +69,15 @@ def reference_sample(job: Job) -> dict[str, NDArray[Any]]:
     """Return the inputs of one inference and what the model's reference makes of them."""
     from firmwright.ir.records import read_record
     from firmwright.ir.tensors import ModelInterface
-    from firmwright.verify.batches import joined_outputs, joined_samples
+    from firmwright.verify.batches import join_outputs, join_samples
 
     single = read_record(job.folder(job.network) / "model.json", ModelInterface)
     interface = read_record(job.folder("partition") / "interface.json", ModelInterface)
     layout = batch_layout(job, interface)
     _, alone = samples(job, single, layout.size)
     verdict = judged_by_reference(job, interface, alone)
-    (outputs,) = joined_outputs(verdict.outputs, layout.size, layout.output_axes)
-    (chosen,) = joined_samples(alone, layout.size)
+    (outputs,) = join_outputs(verdict.outputs, layout.size, layout.output_axes)
+    (chosen,) = join_samples(alone, layout.size)
     return first_sample(interface, chosen, outputs)
 
 

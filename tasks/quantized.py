@@ -36,18 +36,18 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.ir.records import read_arrays, read_record, write_record
     from firmwright.ir.tensors import ModelInterface
     from firmwright.models.onnx import importer
-    from firmwright.quantize.calibration import CalibrationRecord, read_distributions
+    from firmwright.quantize.calibration import CalibrationRecord, unpack_distributions
     from firmwright.quantize.engine import quantize
-    from firmwright.quantize.integer_io import with_grids, without_float_io
+    from firmwright.quantize.integer_io import add_quant_params, remove_float_io
     from firmwright.quantize.record import quantization_record
-    from firmwright.quantize.shift_arithmetic import shift_network
+    from firmwright.quantize.shift_arithmetic import make_shift_network
 
     wanted = quantize_options(job)
     source = read_record(job.folder("model") / "model.json", ModelInterface)
     stage = job.folder("calibration")
     calibration = read_record(stage / "calibration.json", CalibrationRecord)
     arrays = read_arrays(stage / "distributions.npz")
-    distributions = read_distributions(calibration.tensors, arrays)
+    distributions = unpack_distributions(calibration.tensors, arrays)
     model = onnx.load(stage / "prepared.onnx")
     samples = []
     if wanted.sees_samples:
@@ -56,15 +56,15 @@ def run(job: Job, folder: Path) -> None:
         samples = read_real_samples(job, source.inputs, given.inputs, given.samples)
     model = quantize(model, distributions, wanted, samples)
     record = quantization_record(model, distributions, calibration, wanted)
-    grids = without_float_io(model) if wanted.io == "integer" else {}
+    grids = remove_float_io(model) if wanted.io == "integer" else {}
     data = model.SerializeToString(deterministic=True)
     module, interface = importer.import_model(data, "the quantised model", {})
     (folder / "model.onnx").write_bytes(data)
     if wanted.arithmetic == "shift":
-        module, interface = shift_network(module, interface)
+        module, interface = make_shift_network(module, interface)
         (folder / "model.relax").write_text(tvm.ir.save_json(module), encoding="utf-8")
     (folder / "module.json").write_text(tvm.ir.save_json(module), encoding="utf-8")
-    write_record(folder / "model.json", with_grids(interface, grids))
+    write_record(folder / "model.json", add_quant_params(interface, grids))
     write_record(folder / "quantization.json", record)
     for note in record.notes:
         print(f"   quantize: {note}")

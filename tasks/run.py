@@ -70,7 +70,7 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.ir.records import read_record, write_arrays, write_record
     from firmwright.ir.tensors import ModelInterface
     from firmwright.quantize.samples import sample_digest
-    from firmwright.verify.batches import joined_outputs, joined_samples
+    from firmwright.verify.batches import join_outputs, join_samples
     from firmwright.verify.compare import compare
     from firmwright.verify.protocol import decode_boxes, decode_counts, decode_outputs
     from firmwright.verify.record import RunRecord
@@ -79,13 +79,13 @@ def run(job: Job, folder: Path) -> None:
     interface = read_record(job.folder("partition") / "interface.json", ModelInterface)
     layout = batch_layout(job, interface)
     data, alone = samples(job, single, job.recipe.run.samples * layout.size)
-    chosen = joined_samples(alone, layout.size)
+    chosen = join_samples(alone, layout.size)
     layers = layers_of(job)
     execution = executed(job, interface, chosen, layers)
     found = decode_outputs(execution.console, interface.outputs, len(chosen), execution.exit_code)
     write_arrays(folder / "sample.npz", first_sample(interface, chosen[0], found[0]))
     verdict = judged_by_reference(job, interface, alone)
-    expected = joined_outputs(verdict.outputs, layout.size, layout.output_axes)
+    expected = join_outputs(verdict.outputs, layout.size, layout.output_axes)
     arrays = stacked("firmware", found) | stacked("reference", expected)
     write_arrays(folder / "outputs.npz", arrays)
     tolerance = job.recipe.run.tolerance

@@ -57,13 +57,13 @@ def inputs(job: Job) -> list[Path]:
 
 def detector(job: Job, interface: ModelInterface, batch: BatchLayout | None) -> Detector | None:
     """Fit the recipe's detection to the network's outputs."""
-    from firmwright.postprocess.classes import class_names
+    from firmwright.postprocess.classes import read_class_names
     from firmwright.postprocess.detector import fit_detector
 
     detection = job.recipe.detection
     if detection is None:
         return None
-    classes = len(class_names(detection.classes, job.place))
+    classes = len(read_class_names(detection.classes, job.place))
     return fit_detector(detection, classes, interface.outputs, batch)
 
 

@@ -25,8 +25,8 @@ from firmwright.models.onnx import importer
 from firmwright.models.onnx.export import PER_CHANNEL_OPSET
 from firmwright.quantize.calibration import calibrate
 from firmwright.quantize.engine import quantize
-from firmwright.quantize.equalization import equalised
-from firmwright.quantize.graph import evaluate, prepared
+from firmwright.quantize.equalization import equalize_layers
+from firmwright.quantize.graph import evaluate, prepare
 from firmwright.recipe.quantization import QuantizeOptions
 
 from ..quantize.networks import options
@@ -65,9 +65,9 @@ def unseen(network: Network, chosen: QuantizeOptions) -> tuple[Array, Array]:
         return [{tensor.name: x.reshape(tensor.shape)} for x in values]
 
     seen = views(network.inputs) if network.labels is not None else network.inputs[None]
-    model = prepared(network.model, interface.inputs, PER_CHANNEL_OPSET)
+    model = prepare(network.model, interface.inputs, PER_CHANNEL_OPSET)
     if chosen.equalize:
-        model = equalised(model)
+        model = equalize_layers(model)
     part = np.arange(len(network.inputs)) % PARTS
     ends_in_softmax = model.graph.node[-1].op_type == "Softmax"
     wanted = np.stack([log_probabilities(model, named(v), ends_in_softmax) for v in seen])

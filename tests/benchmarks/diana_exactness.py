@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import yaml
 
-from firmwright.data.arrays import dequantised, on_grid
+from firmwright.data.arrays import dequantize_array, quantize_array
 from tests.targets.soma_dory.reference import evaluated
 from tests.targets.soma_dory.shift_networks import shifted_network
 from tests.targets.test_tflite_networks import real_inputs
@@ -61,7 +61,7 @@ def row(name: str, what: str, inputs: Array, built: Path) -> str:
     firmware = np.load(built / "diana" / "run" / "outputs.npz")["firmware_0"]
     different = 0
     for given, found in zip(inputs, firmware, strict=True):
-        sample = on_grid(dequantised(given.reshape(original.shape), original), tensor)
+        sample = quantize_array(dequantize_array(given.reshape(original.shape), original), tensor)
         (expected,) = evaluated(module, {tensor.name: sample.reshape(tensor.shape)})
         different += int(np.count_nonzero(expected != found))
     run = json.loads((built / "diana" / "run" / "run.json").read_text("utf-8"))

@@ -27,7 +27,7 @@ import tvm
 import yaml
 
 from firmwright.custom.code import load_custom_function
-from firmwright.models.onnx.export import exported
+from firmwright.models.onnx.export import export_onnx
 from firmwright.models.relax import importer as relax
 from firmwright.quantize.graph import evaluate
 from firmwright.transforms import CANONICAL
@@ -85,7 +85,7 @@ def trained(function: str) -> Any:
     module, interface = relax.import_model(tvm.ir.save_json(made).encode(), function, {})
     for transform in CANONICAL:
         module = transform.apply(module)
-    return exported(module, interface)
+    return export_onnx(module, interface)
 
 
 def resnet8_diana(folder: Path) -> Network:

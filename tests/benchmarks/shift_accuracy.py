@@ -18,16 +18,16 @@ import numpy.typing as npt
 import onnx
 import tvm
 
-from firmwright.data.arrays import on_grid
+from firmwright.data.arrays import quantize_array
 from firmwright.models.onnx import importer
 from firmwright.models.onnx.export import PER_CHANNEL_OPSET
 from firmwright.models.relax import importer as relax
 from firmwright.quantize.calibration import calibrate
 from firmwright.quantize.engine import quantize
-from firmwright.quantize.equalization import equalised
-from firmwright.quantize.graph import prepared
-from firmwright.quantize.integer_io import with_grids, without_float_io
-from firmwright.quantize.shift_arithmetic import shift_network
+from firmwright.quantize.equalization import equalize_layers
+from firmwright.quantize.graph import prepare
+from firmwright.quantize.integer_io import add_quant_params, remove_float_io
+from firmwright.quantize.shift_arithmetic import make_shift_network
 from firmwright.recipe.quantization import QuantizeOptions
 
 from ..quantize.networks import options
@@ -61,11 +61,11 @@ def fake_quantised(model: onnx.ModelProto, samples: Samples, chosen: QuantizeOpt
 def shifted_classes(model: onnx.ModelProto, samples: Samples) -> Classes:
     """Return the classes that the module of integers gives."""
     quantised = fake_quantised(model, samples, SHIFTING)
-    grids = without_float_io(quantised)
+    grids = remove_float_io(quantised)
     module, interface = importer.import_model(quantised.SerializeToString(), "network", {})
-    module, interface = shift_network(module, with_grids(interface, grids))
+    module, interface = make_shift_network(module, add_quant_params(interface, grids))
     (tensor,) = interface.inputs
-    given = [{tensor.name: on_grid(s[tensor.name], tensor)} for s in samples]
+    given = [{tensor.name: quantize_array(s[tensor.name], tensor)} for s in samples]
     found = relax.run_reference(tvm.ir.save_json(module).encode(), given).outputs
     return np.array([outputs[0].argmax() for outputs in found])
 
@@ -74,7 +74,7 @@ def row(network: Network, recorded: Classes | None) -> str:
     _, interface = importer.import_model(network.model, network.name, {})
     (tensor,) = interface.inputs
     samples = [{tensor.name: x.reshape(tensor.shape)} for x in network.inputs]
-    model = prepared(network.model, interface.inputs, PER_CHANNEL_OPSET)
+    model = prepare(network.model, interface.inputs, PER_CHANNEL_OPSET)
     float32 = classes(model, samples)
     affine = classes(fake_quantised(model, samples, options(bias_correction=True)), samples)
     shifts = shifted_classes(model, samples)
@@ -88,7 +88,7 @@ def row(network: Network, recorded: Classes | None) -> str:
         str(len(samples)),
         "float's" if network.labels is None else "yes",
         *(rate(found) for found in (float32, affine, shifts)),
-        rate(shifted_classes(equalised(model), samples)),
+        rate(shifted_classes(equalize_layers(model), samples)),
         f"{rate(affine, float32)}, {rate(shifts, float32)}",
         "—" if recorded is None else rate(recorded),
     ]

@@ -10,28 +10,32 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from firmwright.data import DataFile, Preprocess, Source, local_files
-from firmwright.data.samples import Column, Place, read_samples
+from firmwright.data import DataFile, DataSource, Preprocess, local_files
+from firmwright.data.samples import Column, DataFolders, read_samples
 from firmwright.errors import UserError
 from firmwright.ir.tensors import Tensor
 
 INPUT = Tensor("x", (1, 3, 2, 4), "float32")
 
 
-def read(folder: Path, source: Source, tensor: Tensor = INPUT, count: int | None = None) -> Column:
-    columns = read_samples([tensor], {"x": source}, Place(folder, folder / "cache"), count)
+def read(
+    folder: Path, source: DataSource, tensor: Tensor = INPUT, count: int | None = None
+) -> Column:
+    columns = read_samples([tensor], {"x": source}, DataFolders(folder, folder / "cache"), count)
     return columns["x"]
 
 
-def complaints(folder: Path, source: Source, tensor: Tensor = INPUT, count: int = 99) -> list[str]:
+def complaints(
+    folder: Path, source: DataSource, tensor: Tensor = INPUT, count: int = 99
+) -> list[str]:
     with pytest.raises(UserError) as raised:
         read(folder, source, tensor, count)
     return str(raised.value).splitlines()
 
 
-def files(kind: str, *paths: str, **preprocess: Any) -> Source:
+def files(kind: str, *paths: str, **preprocess: Any) -> DataSource:
     how = Preprocess(**preprocess) if kind == "pictures" else None
-    return Source(kind, tuple(DataFile(p) for p in paths), None, how)
+    return DataSource(kind, tuple(DataFile(p) for p in paths), None, how)
 
 
 def picture(path: Path, width: int = 4, height: int = 2, mode: str = "RGB") -> np.ndarray:
@@ -57,7 +61,7 @@ def test_pictures_of_an_installed_package(tmp_path: Path, monkeypatch: pytest.Mo
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("raise RuntimeError('is not imported')")
     values = picture(package / "a.png")
-    source = Source("pictures", (DataFile("*.png", package=package.name),), None, Preprocess())
+    source = DataSource("pictures", (DataFile("*.png", package=package.name),), None, Preprocess())
     assert local_files(source, tmp_path) == []
     assert complaints(tmp_path, source) == [
         "*.png: the Python package 'gallery_of_tests' that holds it is not installed"
@@ -139,7 +143,9 @@ def test_file_by_digest_from_the_mirror_is_kept(
     picture(mirror / "renamed.png")
     digest = hashlib.sha256((mirror / "renamed.png").read_bytes()).hexdigest()
     monkeypatch.setenv("FIRMWRIGHT_MIRROR", str(mirror))
-    source = Source("pictures", (DataFile(sha256=digest, name="street.png"),), None, Preprocess())
+    source = DataSource(
+        "pictures", (DataFile(sha256=digest, name="street.png"),), None, Preprocess()
+    )
     assert read(tmp_path, source).origins[0].name == "street.png"
     (mirror / "renamed.png").unlink()
     assert len(read(tmp_path, source).arrays) == 1
@@ -159,7 +165,7 @@ def test_arrays_by_digest_are_read_as_their_name_says(
     np.savez(mirror / "inputs.npz", x=data)
     digest = hashlib.sha256((mirror / "inputs.npz").read_bytes()).hexdigest()
     monkeypatch.setenv("FIRMWRIGHT_MIRROR", str(mirror))
-    source = Source("arrays", (DataFile(sha256=digest, name="inputs.npz"),))
+    source = DataSource("arrays", (DataFile(sha256=digest, name="inputs.npz"),))
     np.testing.assert_array_equal(np.stack(read(tmp_path, source).arrays), data)
 
 
@@ -179,7 +185,7 @@ def test_arrays_raw_tensors_and_functions_hold_the_same(tmp_path: Path) -> None:
         for source in (
             files("arrays", "first.npy", "last.npz"),
             files("raw", "[0-9].bin"),
-            Source("python", function="made:samples"),
+            DataSource("python", function="made:samples"),
         )
     ]
     for column in columns:
@@ -191,7 +197,9 @@ def test_arrays_raw_tensors_and_functions_hold_the_same(tmp_path: Path) -> None:
         ["made:samples[0]", "made:samples[1]", "made:samples[2]"],
     ]
     assert len({o.sha256 for c in columns for o in c.origins}) == 3
-    assert local_files(Source("python", function="a.b:c"), tmp_path) == [tmp_path / "a" / "b.py"]
+    assert local_files(DataSource("python", function="a.b:c"), tmp_path) == [
+        tmp_path / "a" / "b.py"
+    ]
 
 
 def test_everything_wrong_with_pictures_is_said_at_once(tmp_path: Path) -> None:
@@ -275,7 +283,7 @@ def test_raw_tensor_of_another_size(tmp_path: Path) -> None:
 )
 def test_function_that_is_none(tmp_path: Path, code: str, message: str) -> None:
     (tmp_path / "m.py").write_text(code)
-    assert message in complaints(tmp_path, Source("python", function="m:f"))[0]
+    assert message in complaints(tmp_path, DataSource("python", function="m:f"))[0]
 
 
 def test_inputs_and_sources_must_match(tmp_path: Path) -> None:
@@ -283,7 +291,7 @@ def test_inputs_and_sources_must_match(tmp_path: Path) -> None:
     inputs = [Tensor("a", (1,), "float32"), Tensor("image", (1,), "float32")]
     sources = {"a": files("arrays", "a.npy"), "imag": files("arrays", "a.npy")}
     with pytest.raises(UserError) as raised:
-        read_samples(inputs, sources, Place(tmp_path, tmp_path), 3)
+        read_samples(inputs, sources, DataFolders(tmp_path, tmp_path), 3)
     assert str(raised.value).splitlines() == [
         "no data for the network's input 'image'; did you mean 'imag'?",
         "the network has no input 'imag'; did you mean 'image'?",
@@ -297,4 +305,4 @@ def test_all_samples_need_the_same_number_for_each_input(tmp_path: Path) -> None
     inputs = [Tensor(n, (1,), "float32") for n in "ab"]
     sources = {n: files("arrays", f"{n}.npy") for n in "ab"}
     with pytest.raises(UserError, match="different numbers of samples: 2 for 'a', 3 for 'b'"):
-        read_samples(inputs, sources, Place(tmp_path, tmp_path), None)
+        read_samples(inputs, sources, DataFolders(tmp_path, tmp_path), None)

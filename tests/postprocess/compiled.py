@@ -18,7 +18,7 @@ from firmwright.postprocess.boxes import Box
 from firmwright.postprocess.detector import Detector, fit_detector
 from firmwright.project.write import byte_values, ports
 from firmwright.recipe.postprocess import BoxCode, Classes, Confidence, Detection, Head
-from firmwright.verify.protocol import BOX
+from firmwright.verify.protocol import BOX_STRUCT
 
 Outputs = Sequence[npt.NDArray[Any]]
 
@@ -126,8 +126,8 @@ class CompiledDetector:
         found, at = [], 0
         while at < len(done.stdout):
             (count,) = struct.unpack_from("<i", done.stdout, at)
-            end = at + 4 + count * BOX.size
-            found.append([Box(*b) for b in BOX.iter_unpack(done.stdout[at + 4 : end])])
+            end = at + 4 + count * BOX_STRUCT.size
+            found.append([Box(*b) for b in BOX_STRUCT.iter_unpack(done.stdout[at + 4 : end])])
             at = end
         assert len(found) == len(samples)
         return found

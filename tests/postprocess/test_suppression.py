@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firmwright.postprocess.boxes import Box, match_boxes, overlap
+from firmwright.postprocess.boxes import Box, compute_iou, match_boxes
 from firmwright.postprocess.reference import detect
 from firmwright.recipe.postprocess import Confidence
 
@@ -152,7 +152,7 @@ def test_any_list_of_boxes(
 def test_matching_gives_every_box_once() -> None:
     near, far = Box(0, 0, 0.5, 0.5, 0.9, 0), Box(0.5, 0.5, 1, 1, 0.8, 0)
     moved = Box(0.01, 0, 0.51, 0.5, 0.7, 0)
-    assert overlap(near, moved) == pytest.approx(0.49 / 0.51)
+    assert compute_iou(near, moved) == pytest.approx(0.49 / 0.51)
     matching = match_boxes([moved, near], [near, near, far], 0.9)
     assert matching.pairs == ((near, near), (moved, near))
     assert (matching.missing, matching.unexpected) == ((far,), ())

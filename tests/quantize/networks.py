@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from firmwright.ir.tensors import Tensor
 from firmwright.models.onnx.export import INT16_OPSET, PER_CHANNEL_OPSET
-from firmwright.quantize.graph import prepared
+from firmwright.quantize.graph import prepare
 from firmwright.recipe.quantization import QuantizeOptions
 
 Array = npt.NDArray[Any]
@@ -95,4 +95,4 @@ def samples(count: int, seed: int = 1) -> list[dict[str, Array]]:
 
 
 def ready(data: bytes, sixteen_bit: bool = False) -> onnx.ModelProto:
-    return prepared(data, [INPUT], INT16_OPSET if sixteen_bit else PER_CHANNEL_OPSET)
+    return prepare(data, [INPUT], INT16_OPSET if sixteen_bit else PER_CHANNEL_OPSET)

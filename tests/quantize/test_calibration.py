@@ -9,12 +9,12 @@ from firmwright.errors import UserError
 from firmwright.quantize.calibration import (
     Distribution,
     calibrate,
-    read_distributions,
-    stored_distributions,
+    pack_distributions,
+    unpack_distributions,
 )
 from firmwright.quantize.graph import evaluate, float_tensors
-from firmwright.quantize.grids import affine_grid, squared_error
-from firmwright.quantize.ranges import Interval, interval_of
+from firmwright.quantize.grids import choose_affine_params, mean_squared_error
+from firmwright.quantize.ranges import Interval, choose_interval
 
 from .networks import options, ready, residual_network, samples
 
@@ -28,13 +28,13 @@ def test_limits_and_counts_are_those_of_the_tensors() -> None:
         values = np.concatenate([s[name].reshape(-1) for s in seen])
         assert (one.lowest, one.highest) == (values.min(), values.max())
         assert one.counts.sum() == values.size
-        below = int(one.counts[one.centres < 0].sum())
+        below = int(one.counts[one.centers < 0].sum())
         assert abs(below - np.count_nonzero(values < 0)) <= one.counts.max()
 
 
 def test_distributions_survive_storage() -> None:
     found = calibrate(ready(residual_network()), samples(3))
-    again = read_distributions(sorted(found), stored_distributions(found))
+    again = unpack_distributions(sorted(found), pack_distributions(found))
     for name, one in found.items():
         assert (again[name].lowest, again[name].highest) == (one.lowest, one.highest)
         assert np.array_equal(again[name].counts, one.counts)
@@ -57,7 +57,7 @@ def test_histogram_keeps_its_size_however_small_the_first_sample_is(scale: float
     assert 2048 <= len(seen.counts) <= 4096
     assert seen.counts.sum() == 2 * array.size
     assert (seen.lowest, seen.highest) == (array.min(), array.max())
-    zeros = seen.counts[np.abs(seen.centres) < scale + 2 * np.diff(seen.edges)[0]].sum()
+    zeros = seen.counts[np.abs(seen.centers) < scale + 2 * np.diff(seen.edges)[0]].sum()
     assert zeros >= array.size
 
 
@@ -72,9 +72,9 @@ def chosen(distribution: Distribution, method: str, percentile: float = 99.99) -
     calibration = options(calibration={"method": method, "percentile": percentile}).calibration
 
     def error(interval: Interval, seen: Distribution) -> float:
-        return squared_error(affine_grid(interval, "int8", False), seen)
+        return mean_squared_error(choose_affine_params(interval, "int8", False), seen)
 
-    return interval_of(distribution, calibration, error)
+    return choose_interval(distribution, calibration, error)
 
 
 def test_minmax_keeps_an_outlier_and_the_others_clip_it() -> None:
@@ -88,7 +88,7 @@ def test_minmax_keeps_an_outlier_and_the_others_clip_it() -> None:
 def test_percentile_is_the_share_of_values_inside() -> None:
     seen = with_outlier()
     interval = chosen(seen, "percentile", 90.0)
-    inside = seen.counts[(seen.centres >= interval.low) & (seen.centres <= interval.high)].sum()
+    inside = seen.counts[(seen.centers >= interval.low) & (seen.centers <= interval.high)].sum()
     assert inside / seen.counts.sum() == pytest.approx(0.9, abs=0.05)
 
 
@@ -110,7 +110,7 @@ def test_constant_tensors_have_a_range_with_zero_in_it(method: str) -> None:
 def test_mse_errs_least() -> None:
     seen = with_outlier()
     errors = {
-        m: squared_error(affine_grid(chosen(seen, m), "int8", False), seen)
+        m: mean_squared_error(choose_affine_params(chosen(seen, m), "int8", False), seen)
         for m in ("minmax", "mse")
     }
     assert errors["mse"] < errors["minmax"]

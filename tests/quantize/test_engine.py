@@ -14,7 +14,7 @@ from firmwright.errors import UserError
 from firmwright.quantize.calibration import calibrate
 from firmwright.quantize.engine import quantize
 from firmwright.quantize.graph import evaluate
-from firmwright.quantize.integer_io import with_grids, without_float_io
+from firmwright.quantize.integer_io import add_quant_params, remove_float_io
 from firmwright.quantize.layers import choose_layers
 from firmwright.recipe.quantization import QuantizeOptions
 
@@ -184,7 +184,7 @@ def test_bias_correction_brings_the_mean_back() -> None:
 def test_integer_io_computes_the_same() -> None:
     model = quantised(options(io="integer"))
     wanted = results(model)
-    grids = without_float_io(model)
+    grids = remove_float_io(model)
     assert set(grids) == {"x", "y"}
     onnx.checker.check_model(model, full_check=True)
     steps = [
@@ -233,9 +233,9 @@ def test_grids_reach_the_interface() -> None:
     from firmwright.models.onnx.importer import import_model
 
     model = quantised(options(io="integer"))
-    grids = without_float_io(model)
+    grids = remove_float_io(model)
     _, interface = import_model(model.SerializeToString(), "m", {})
-    stated = with_grids(interface, grids)
+    stated = add_quant_params(interface, grids)
     assert (stated.inputs[0].dtype, stated.inputs[0].scale) == ("int8", grids["x"].scale)
     assert stated.outputs[0].zero_point == grids["y"].zero_point
 
@@ -251,7 +251,7 @@ def test_inputs_and_outputs_that_are_only_moved_are_integers_too() -> None:
     weights = np.random.default_rng(1).normal(0, 1, (2, 3, 8, 8)).astype("float32")
     model = quantised(options(), graph_of(nodes, {"w": weights}, 2))
     wanted = results(model)
-    grids = without_float_io(model)
+    grids = remove_float_io(model)
     assert set(grids) == {"x", "y"}
     x, y = grids["x"], grids["y"]
     given = [(np.rint(s["x"] / x.scale) + x.zero_point).clip(-128, 127) for s in samples(16, 7)]

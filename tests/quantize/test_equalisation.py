@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from firmwright.quantize.equalization import equalised, find_pairs
+from firmwright.quantize.equalization import equalize_layers, find_pairs
 from firmwright.quantize.graph import evaluate
 
 from .networks import graph_of, ready, residual_network, samples
@@ -40,7 +40,7 @@ def reach(model: onnx.ModelProto, name: str, axis: int) -> np.ndarray:
 
 def test_results_stay_and_ranges_meet() -> None:
     model = ready(uneven_network())
-    even = equalised(model)
+    even = equalize_layers(model)
     for before, after in zip(evaluate(model, samples(4)), evaluate(even, samples(4)), strict=True):
         assert np.allclose(
             before["y"], after["y"], rtol=1e-4, atol=1e-4 * np.abs(before["y"]).max()

@@ -13,7 +13,7 @@ from tvm import relax
 
 from firmwright.errors import UserError
 from firmwright.ir.tensors import ModelInterface, Tensor
-from firmwright.models.onnx.export import exported
+from firmwright.models.onnx.export import export_onnx
 from firmwright.quantize.graph import evaluate
 
 SHAPE = (1, 6, 5, 4)
@@ -106,7 +106,7 @@ def input_twice(emit: Emit, x: relax.Var) -> relax.Expr:
 )
 def test_same_results_as_tvm(build: Build) -> None:
     module, interface = module_of(build)
-    model = onnx.load_model_from_string(exported(module, interface))
+    model = onnx.load_model_from_string(export_onnx(module, interface))
     onnx.checker.check_model(model, full_check=True)
     x = np.random.default_rng(5).normal(0, 1, SHAPE).astype("float32")
     (found,) = evaluate(model, [{"x": x}])
@@ -116,12 +116,12 @@ def test_same_results_as_tvm(build: Build) -> None:
 
 
 def test_one_transpose_in_front_and_one_behind() -> None:
-    model = onnx.load_model_from_string(exported(*module_of(residual)))
+    model = onnx.load_model_from_string(export_onnx(*module_of(residual)))
     assert [n.op_type for n in model.graph.node].count("Transpose") == 2
 
 
 def test_limits_of_a_clip_are_scalars() -> None:
-    graph = onnx.load_model_from_string(exported(*module_of(pooled))).graph
+    graph = onnx.load_model_from_string(export_onnx(*module_of(pooled))).graph
     (clip,) = [n for n in graph.node if n.op_type == "Clip"]
     assert [list(i.dims) for i in graph.initializer if i.name in clip.input[1:]] == [[], []]
 
@@ -131,7 +131,7 @@ def test_operators_without_a_form_are_all_named() -> None:
         return relax.op.cumsum(emit(relax.op.flip(x, 1)), 2)
 
     with pytest.raises(UserError) as raised:
-        exported(*module_of(build))
+        export_onnx(*module_of(build))
     assert "operators that cannot be quantised:\n  cumsum (" in str(raised.value)
     assert "  flip (" in str(raised.value)
 
@@ -143,4 +143,4 @@ def test_quantised_modules_are_refused() -> None:
         return relax.op.dequantize(small, scale, zero_point, axis=-1, out_dtype="float32")
 
     with pytest.raises(UserError, match="is quantised already: it has dequantize and quantize"):
-        exported(*module_of(build))
+        export_onnx(*module_of(build))

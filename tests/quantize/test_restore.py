@@ -8,35 +8,35 @@ import pytest
 
 from firmwright.errors import UserError
 from firmwright.models.onnx import importer
-from firmwright.models.onnx.export import PER_CHANNEL_OPSET, exported
+from firmwright.models.onnx.export import PER_CHANNEL_OPSET, export_onnx
 from firmwright.quantize.calibration import calibrate
 from firmwright.quantize.engine import quantize
-from firmwright.quantize.graph import evaluate, prepared
-from firmwright.quantize.integer_io import with_grids, without_float_io
-from firmwright.quantize.restore import Restored, is_quantised, restored
-from firmwright.quantize.stated_ranges import stated_distributions
+from firmwright.quantize.graph import evaluate, prepare
+from firmwright.quantize.integer_io import add_quant_params, remove_float_io
+from firmwright.quantize.restore import RestoredNetwork, is_quantised, restore_float
+from firmwright.quantize.stated_ranges import infer_distributions
 from firmwright.transforms import CANONICAL
 
 from .networks import Array, options, ready, residual_network, samples
 
 
-def quantised_and_restored() -> tuple[onnx.ModelProto, Restored]:
+def quantised_and_restored() -> tuple[onnx.ModelProto, RestoredNetwork]:
     """Return the affine int8 network with float32 inputs, and what its integers restore to."""
     model = ready(residual_network())
     fake = quantize(model, calibrate(model, samples(24)), options())
     inner = onnx.ModelProto()
     inner.CopyFrom(fake)
-    grids = without_float_io(inner)
+    grids = remove_float_io(inner)
     module, interface = importer.import_model(inner.SerializeToString(), "network", {})
     for transform in CANONICAL:
         module = transform.apply(module)
     assert is_quantised(module)
-    return fake, restored(module, with_grids(interface, grids))
+    return fake, restore_float(module, add_quant_params(interface, grids))
 
 
-def as_onnx(found: Restored) -> onnx.ModelProto:
-    data = exported(found.module, found.interface)
-    return prepared(data, found.interface.inputs, PER_CHANNEL_OPSET)
+def as_onnx(found: RestoredNetwork) -> onnx.ModelProto:
+    data = export_onnx(found.module, found.interface)
+    return prepare(data, found.interface.inputs, PER_CHANNEL_OPSET)
 
 
 def results(model: onnx.ModelProto, given: list[dict[str, Array]]) -> Array:
@@ -62,7 +62,7 @@ def test_what_a_zero_point_rectified_is_a_relu() -> None:
 def test_ranges_are_those_of_the_grids() -> None:
     _, found = quantised_and_restored()
     model = as_onnx(found)
-    stated = stated_distributions(model, found.ranges)
+    stated = infer_distributions(model, found.ranges)
     seen = calibrate(model, samples(24))
     assert set(stated) == set(seen)
     for name, one in stated.items():
@@ -74,13 +74,13 @@ def test_ranges_are_those_of_the_grids() -> None:
 def test_integers_without_a_scale_are_refused() -> None:
     model = ready(residual_network())
     inner = quantize(model, calibrate(model, samples(4)), options())
-    without_float_io(inner)
+    remove_float_io(inner)
     module, interface = importer.import_model(inner.SerializeToString(), "network", {})
     with pytest.raises(UserError, match="what the integers of 'x' stand for"):
-        restored(module, interface)
+        restore_float(module, interface)
 
 
 def test_missing_ranges_are_named() -> None:
     _, found = quantised_and_restored()
     with pytest.raises(UserError, match=r"no range for .*y; give samples"):
-        stated_distributions(as_onnx(found), {})
+        infer_distributions(as_onnx(found), {})

@@ -12,9 +12,9 @@ from onnx import helper
 from firmwright.quantize.calibration import calibrate
 from firmwright.quantize.engine import quantize
 from firmwright.quantize.graph import evaluate
-from firmwright.quantize.grids import IntegerGrid
-from firmwright.quantize.rounding import compensated, rounded
-from firmwright.quantize.windows import input_rows, rows_of_weights, weights_of_rows
+from firmwright.quantize.grids import QuantParams
+from firmwright.quantize.rounding import round_weights, round_with_compensation
+from firmwright.quantize.windows import im2col, rows_to_weights, weights_to_rows
 
 from .networks import Array, graph_of, options, ready, residual_network, samples
 
@@ -41,29 +41,29 @@ def test_a_result_is_a_row_of_weights_times_its_inputs(
     model = onnx.load_model_from_string(graph_of(nodes, {"w": weights}, 4))
     del model.graph.output[0].type.tensor_type.shape.dim[:]
     (found,) = evaluate(model, samples(1), [layer.input[0], "y"])
-    rows = rows_of_weights(layer, weights)
-    computed = rows @ input_rows(layer, found[layer.input[0]], shape)
+    rows = weights_to_rows(layer, weights)
+    computed = rows @ im2col(layer, found[layer.input[0]], shape)
     results = np.moveaxis(found["y"], 1, 0).reshape(len(rows), rows.shape[1], -1)
     np.testing.assert_allclose(computed, results, rtol=1e-3, atol=1e-4)
-    assert np.array_equal(weights_of_rows(layer, rows, shape), weights)
+    assert np.array_equal(rows_to_weights(layer, rows, shape), weights)
 
 
 def test_errors_are_taken_back_where_inputs_go_together() -> None:
     shared = RANDOM.normal(0, 1, (1, 500))
     inputs = shared + RANDOM.normal(0, 0.1, (12, 500))
-    weights, grid = RANDOM.normal(0, 1, (5, 12)), IntegerGrid("int8", 0.25, 0)
-    found = compensated(weights, inputs @ inputs.T, [grid] * 5)
-    assert np.array_equal(found, grid.rounded(found))
+    weights, grid = RANDOM.normal(0, 1, (5, 12)), QuantParams("int8", 0.25, 0)
+    found = round_with_compensation(weights, inputs @ inputs.T, [grid] * 5)
+    assert np.array_equal(found, grid.fake_quantize(found))
 
     def error(rows: Array) -> float:
         return float(np.square((rows - weights) @ inputs).sum())
 
-    assert error(found) < error(grid.rounded(weights)) / 4
+    assert error(found) < error(grid.fake_quantize(weights)) / 4
 
 
 def test_a_constant_input_and_a_weight_at_the_end_of_its_grid() -> None:
-    grid = IntegerGrid("int8", 0.01, 0)
-    found = compensated(np.array([[5.0, 0.014]]), np.zeros((2, 2)), [grid])
+    grid = QuantParams("int8", 0.01, 0)
+    found = round_with_compensation(np.array([[5.0, 0.014]]), np.zeros((2, 2)), [grid])
     np.testing.assert_allclose(found, [[1.27, 0.01]])
 
 
@@ -74,10 +74,10 @@ def test_the_integers_of_the_network_are_the_rounded_weights(per_channel: bool) 
     quantised = quantize(model, calibrate(model, given), chosen, given)
     stored = {i.name: onnx.numpy_helper.to_array(i) for i in quantised.graph.initializer}
     integers, scales = stored["stem_w_quantized"], stored["stem_w_scale"].reshape(-1)
-    grids = {"stem_w": [IntegerGrid("int8", float(s), 0) for s in scales]}
+    grids = {"stem_w": [QuantParams("int8", float(s), 0) for s in scales]}
     kept = {
         i.name: onnx.numpy_helper.to_array(i)
-        for i in rounded(model, given, grids).graph.initializer
+        for i in round_weights(model, given, grids).graph.initializer
     }
     steps = kept["stem_w"] / scales.reshape(-1, 1, 1, 1)
     assert np.array_equal(integers, steps.astype("int8"))

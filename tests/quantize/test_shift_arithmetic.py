@@ -19,8 +19,8 @@ from firmwright.models.onnx import importer
 from firmwright.quantize.calibration import calibrate
 from firmwright.quantize.engine import quantize
 from firmwright.quantize.graph import evaluate
-from firmwright.quantize.integer_io import with_grids, without_float_io
-from firmwright.quantize.shift_arithmetic import shift_arithmetic, shift_network
+from firmwright.quantize.integer_io import add_quant_params, remove_float_io
+from firmwright.quantize.shift_arithmetic import make_shift_network, rewrite_to_shifts
 from firmwright.verify.samples import random_samples
 
 from ..targets.firmware import run_generated
@@ -42,9 +42,9 @@ def quantised(data: bytes, **changes: Any) -> tuple[onnx.ModelProto, bytes]:
 
 def shifted(data: bytes, **changes: Any) -> tuple[tvm.IRModule, ModelInterface]:
     inner = onnx.load_model_from_string(quantised(data, **changes)[1])
-    grids = without_float_io(inner)
+    grids = remove_float_io(inner)
     module, interface = importer.import_model(inner.SerializeToString(), "network", {})
-    return shift_network(module, with_grids(interface, grids))
+    return make_shift_network(module, add_quant_params(interface, grids))
 
 
 def kinds(module: tvm.IRModule) -> list[str]:
@@ -87,7 +87,7 @@ def test_means_are_rounded_to_the_nearest_step(size: tuple[int, int], finer: int
         real = builder.emit(relax.op.dequantize(x, steps[0], zero, axis=1))
         mean = builder.emit(relax.op.mean(real, [2, 3], keepdims=True))
         builder.emit_func_output(builder.emit(relax.op.quantize(mean, steps[1], zero, axis=1)))
-    module = shift_arithmetic(builder.get())
+    module = rewrite_to_shifts(builder.get())
     assert ("multiply" in kinds(module)) == (size != (8, 8))
     make = np.random.default_rng(1)
     for low, high in ((-128, -127), (-128, 128), (0, 40), (126, 128)):
@@ -161,10 +161,10 @@ ONES = np.ones((3, 2), "int8")
 )
 def test_what_no_shift_can_say_is_refused(module: tvm.IRModule, told: str) -> None:
     with pytest.raises(UserError, match=told):
-        shift_arithmetic(module)
+        rewrite_to_shifts(module)
 
 
 def test_halves_are_rounded_upwards() -> None:
-    module = shift_arithmetic(dense(np.array([[1]], "int8"), (0, 0, 1)))
+    module = rewrite_to_shifts(dense(np.array([[1]], "int8"), (0, 0, 1)))
     found = [evaluated(module, {"x": np.array([[n]], "int8")})[0].item() for n in range(-4, 5)]
     assert found == [-2, -1, -1, 0, 0, 1, 1, 2, 2]

@@ -6,9 +6,9 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from firmwright.quantize.grids import IntegerGrid
+from firmwright.quantize.grids import QuantParams
 from firmwright.quantize.layers import choose_layers
-from firmwright.quantize.shift_grids import shift_grids
+from firmwright.quantize.shift_grids import coarsen_scales
 from firmwright.quantize.weights import find_weights
 
 from .networks import graph_of, options, ready
@@ -33,9 +33,9 @@ def model() -> onnx.ModelProto:
 def exponents(**given: int) -> dict[str, int]:
     network = model()
     names = {"x": -4, "a": -4, "b": -4, "sum": -4, "shown": -4, "pooled": -4, "c": -4, "y": -4}
-    grids = {n: IntegerGrid("int8", 2.0**e, 0) for n, e in {**names, **given}.items()}
+    grids = {n: QuantParams("int8", 2.0**e, 0) for n, e in {**names, **given}.items()}
     weights = list(find_weights(network, choose_layers(network, options())))
-    found = shift_grids(network, grids, weights)
+    found = coarsen_scales(network, grids, weights)
     return {name: int(np.log2(grid.scale)) for name, grid in found.items()}
 
 

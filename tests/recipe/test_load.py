@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from firmwright.data import DataFile, Source
+from firmwright.data import DataFile, DataSource
 from firmwright.errors import DiagnosticError
 from firmwright.recipe import (
     BatchRequest,
@@ -71,8 +71,8 @@ def test_defaults(load: Load, tmp_path: Path) -> None:
     )
 
 
-def npy(name: str) -> Source:
-    return Source("arrays", (DataFile(f"{name}.npy"),))
+def npy(name: str) -> DataSource:
+    return DataSource("arrays", (DataFile(f"{name}.npy"),))
 
 
 def test_everything_stated(load: Load, tmp_path: Path) -> None:

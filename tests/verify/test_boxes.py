@@ -12,7 +12,13 @@ from firmwright.postprocess.boxes import Box
 from firmwright.recipe.quantization import BoxThresholds, Thresholds
 from firmwright.verify import gate
 from firmwright.verify.accuracy import AccuracyRecord
-from firmwright.verify.boxes import BoxAccuracy, BoxJudge, BoxRates, Outputs, read_labels
+from firmwright.verify.boxes import (
+    BoxAccuracy,
+    BoxComparer,
+    BoxRates,
+    OutputsByName,
+    read_box_labels,
+)
 
 from ..postprocess.compiled import list_detector
 
@@ -24,7 +30,7 @@ SHIFTED_DOG = [40, 0, 56, 16, 1, 0, 0.8, 0]
 NOTHING = [0.0] * 8
 
 
-def outputs(*samples: list[list[float]]) -> Outputs:
+def outputs(*samples: list[list[float]]) -> OutputsByName:
     """Return the list of cells of each sample, filled up with empty ones."""
     cells = [[*rows, *[NOTHING] * (6 - len(rows))] for rows in samples]
     (tensor,) = DETECTOR.outputs
@@ -37,7 +43,7 @@ def test_first_network_is_right_without_labels() -> None:
         "quantised": outputs([CAT, DOG], []),
         "firmware": outputs([CAT, SHIFTED_DOG], []),
     }
-    found = BoxJudge(DETECTOR, 0.9, None).compare(three)
+    found = BoxComparer(DETECTOR, 0.9, None).compare(three)
     assert found.right == 3
     assert found.networks == {
         "float32": BoxRates(3, 1, 1, 1),
@@ -48,22 +54,22 @@ def test_first_network_is_right_without_labels() -> None:
 
 def test_overlap_is_the_recipes() -> None:
     two = {"reference": outputs([DOG]), "firmware": outputs([SHIFTED_DOG])}  # a third in common
-    assert BoxJudge(DETECTOR, 0.3, None).compare(two).networks["firmware"].recall == 1
-    assert BoxJudge(DETECTOR, 0.4, None).compare(two).networks["firmware"].recall == 0
+    assert BoxComparer(DETECTOR, 0.3, None).compare(two).networks["firmware"].recall == 1
+    assert BoxComparer(DETECTOR, 0.4, None).compare(two).networks["firmware"].recall == 0
 
 
 def test_labels_judge_the_first_network_too(tmp_path: Path) -> None:
     path = tmp_path / "boxes.json"
     path.write_text('[[{"class": "cat", "box": [0, 0, 0.25, 0.5]},'
                     ' {"class": 2, "box": [0, 0, 1, 1]}], []]')  # fmt: skip
-    labels = read_labels(path, NAMES, 1)
+    labels = read_box_labels(path, NAMES, 1)
     assert labels == [[Box(0, 0, 0.25, 0.5, 1, 0), Box(0, 0, 1, 1, 1, 2)]]
-    found = BoxJudge(DETECTOR, 0.9, labels).compare({"float32": outputs([CAT, DOG])})
+    found = BoxComparer(DETECTOR, 0.9, labels).compare({"float32": outputs([CAT, DOG])})
     assert (found.right, found.networks) == (2, {"float32": BoxRates(2, 0.5, 0.5, 0.5)})
 
 
 def test_nothing_to_find_and_nothing_found() -> None:
-    found = BoxJudge(DETECTOR, 0.9, None).compare({"firmware": outputs([])})
+    found = BoxComparer(DETECTOR, 0.9, None).compare({"firmware": outputs([])})
     assert found.networks == {"firmware": BoxRates(0, 1, 1, 1)}
 
 
@@ -82,7 +88,7 @@ def test_labels_that_will_not_do(tmp_path: Path, text: str, message: str) -> Non
     path = tmp_path / "boxes.json"
     path.write_text(text)
     with pytest.raises(UserError, match=r"boxes\.json") as raised:
-        read_labels(path, NAMES, 1)
+        read_box_labels(path, NAMES, 1)
     assert message in str(raised.value)
 
 

@@ -11,15 +11,20 @@ import pytest
 from firmwright.errors import UserError
 from firmwright.recipe.quantization import Thresholds
 from firmwright.verify import gate
-from firmwright.verify.accuracy import AccuracyRecord, Comparison, LayerAccuracy, Signal
-from firmwright.verify.judge import Evaluated, Metric, judge, read_labels
+from firmwright.verify.accuracy import (
+    AccuracyRecord,
+    LayerAccuracy,
+    SignalQuality,
+    SignalStatistics,
+)
+from firmwright.verify.judge import Evaluation, Metric, measure_accuracy, read_class_labels
 
 SCORES = np.array([[3, 0, 1], [0, 2, 1], [1, 0, 2], [0, 0, 5]], "float32")
 LABELS = np.array([0, 1, 2, 1])
 SWAPPED = SCORES[[1, 0, 2, 3]]
 NO_LIMITS = Thresholds()
 LAYERS = tuple(
-    LayerAccuracy(f"layer_{i}", f"t{i}", Signal(30.0 - i, 0.99), float(i)) for i in range(7)
+    LayerAccuracy(f"layer_{i}", f"t{i}", SignalQuality(30.0 - i, 0.99), float(i)) for i in range(7)
 )
 
 
@@ -32,8 +37,8 @@ def found(
     first = "float32" if len(others) > 1 else "reference"
     networks = {name: {"y": scores} for name, scores in ((first, SCORES), *others)}
     layers = LAYERS if len(others) > 1 else None
-    evaluated = Evaluated(("a", "b", "c", "d"), 0, networks, "a runtime", "a compiler", layers)
-    return judge(evaluated, LABELS, metric, None, limits)
+    evaluated = Evaluation(("a", "b", "c", "d"), 0, networks, "a runtime", "a compiler", layers)
+    return measure_accuracy(evaluated, LABELS, metric, None, limits)
 
 
 def test_model_that_is_compiled_as_it_is_has_two_networks() -> None:
@@ -45,16 +50,18 @@ def test_model_that_is_compiled_as_it_is_has_two_networks() -> None:
 
 
 def test_first_network_s_classes_are_right_without_labels() -> None:
-    evaluated = Evaluated(
+    evaluated = Evaluation(
         ("a",), 0, {"reference": {"y": SCORES}, "firmware": {"y": SWAPPED}}, "", "", None
     )
-    assert judge(evaluated, None, None, None, Thresholds()).top1["firmware"] == 50
+    assert measure_accuracy(evaluated, None, None, None, Thresholds()).top1["firmware"] == 50
 
 
 def test_network_that_gives_the_class_itself() -> None:
     given = {"reference": {"y": np.array([[0], [1], [2], [2]])}}
     given["firmware"] = {"y": np.array([[0], [1], [1], [2]])}
-    record = judge(Evaluated(("a",), 0, given, "", "", None), LABELS, None, None, NO_LIMITS)
+    record = measure_accuracy(
+        Evaluation(("a",), 0, given, "", "", None), LABELS, None, None, NO_LIMITS
+    )
     assert record.top1 == {"reference": 75, "firmware": 50}
 
 
@@ -121,10 +128,10 @@ def test_metric_returns_a_number(value: float) -> None:
 
 
 def test_layer_that_is_not_finite_is_the_worst_there_can_be() -> None:
-    total = Comparison()
+    total = SignalStatistics()
     total.add(np.array([1.0, -np.inf]), np.array([1.0, -3.0]))
     total.add(np.array([1.0, -3.0]), np.array([1.0, -3.0]))
-    assert total.signal == Signal(-300, 0.5)
+    assert total.signal == SignalQuality(-300, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -138,6 +145,6 @@ def test_layer_that_is_not_finite_is_the_worst_there_can_be() -> None:
 def test_labels_that_do_not_fit(tmp_path: Path, labels: list[int], message: str) -> None:
     np.save(tmp_path / "labels.npy", np.array(labels))
     with pytest.raises(UserError, match=message):
-        read_labels(tmp_path / "labels.npy", 3, 4)
+        read_class_labels(tmp_path / "labels.npy", 3, 4)
     if message.startswith("label "):  # which a metric may take for something else
-        assert list(read_labels(tmp_path / "labels.npy", 3, None)) == [0, 4, -1]
+        assert list(read_class_labels(tmp_path / "labels.npy", 3, None)) == [0, 4, -1]

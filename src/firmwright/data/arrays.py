@@ -62,7 +62,7 @@ def load_raw(path: Path, tensor: Tensor) -> Array:
     return little.astype(kind).reshape(1, *tensor.shape)
 
 
-def checked(array: Array, tensor: Tensor, label: str) -> Array:
+def check_array(array: Array, tensor: Tensor, label: str) -> Array:
     """Check type, size and values; return (samples, *the input's shape).
 
     Float32 numbers for an input of integers with a scale are put on its grid.
@@ -75,7 +75,7 @@ def checked(array: Array, tensor: Tensor, label: str) -> Array:
             f"{label}: is {array.dtype}, the input '{tensor.name}' {tensor.dtype}; save it as that"
         )
     samples = len(array) if array.ndim else 0
-    if samples == 0 or not same_axes(array.shape[1:], tensor):
+    if samples == 0 or not has_same_axes(array.shape[1:], tensor):
         raise UserError(
             f"{label}: has shape {list(array.shape)}; expected a leading sample axis and then "
             f"{list(tensor.shape)} for the input '{tensor.name}'"
@@ -86,23 +86,23 @@ def checked(array: Array, tensor: Tensor, label: str) -> Array:
         numbers = ", ".join(str(i) for i in np.flatnonzero(bad)[:10])
         count = int(np.count_nonzero(bad))
         raise UserError(f"{label}: NaN in {count} of {samples} samples (sample {numbers})")
-    return on_grid(shaped, tensor) if real else shaped
+    return quantize_array(shaped, tensor) if real else shaped
 
 
-def same_axes(shape: Sequence[int], tensor: Tensor) -> bool:
+def has_same_axes(shape: Sequence[int], tensor: Tensor) -> bool:
     """Tell whether a sample's shape is the input's but for axes of length 1, or one flat axis."""
     axes = [length for length in shape if length != 1]
     return axes in ([n for n in tensor.shape if n != 1], [tensor.elements])
 
 
-def on_grid(array: Array, tensor: Tensor) -> Array:
+def quantize_array(array: Array, tensor: Tensor) -> Array:
     """Return real numbers as the integers that a quantised input takes: round half to even."""
     limits = np.iinfo(tensor.dtype)
     steps = np.rint(array / np.float32(tensor.scale or 1)) + float(tensor.zero_point or 0)
     return np.clip(steps, limits.min, limits.max).astype(tensor.dtype)
 
 
-def dequantised(array: Array, tensor: Tensor) -> Array:
+def dequantize_array(array: Array, tensor: Tensor) -> Array:
     """Return a quantised tensor's integers as real numbers (float32); any other as it is."""
     if tensor.scale is None:
         return array

@@ -83,7 +83,7 @@ def check_digest(data: bytes, sha256: str, shown_as: str) -> None:
         )
 
 
-def fetched_file(file: DataFile, cache: Path) -> Path:
+def fetch_file(file: DataFile, cache: Path) -> Path:
     """Return a file with the content of that digest: cached, from a mirror folder, or downloaded.
 
     Raises UserError where nobody has it.
@@ -92,10 +92,10 @@ def fetched_file(file: DataFile, cache: Path) -> Path:
     kept = cache / "data" / file.sha256
     if kept.is_file() and hashlib.sha256(kept.read_bytes()).hexdigest() == file.sha256:
         return kept
-    data = find_in_mirror(file.shown, file.sha256)
+    data = find_in_mirror(file.display_name, file.sha256)
     if data is None and file.url is None:
         raise UserError(
-            f"{file.shown}: no folder in {MIRROR_VARIABLE} holds the file with sha256 "
+            f"{file.display_name}: no folder in {MIRROR_VARIABLE} holds the file with sha256 "
             f"{file.sha256}, and the recipe states no `url` for it"
         )
     if data is None:

@@ -21,7 +21,7 @@ from firmwright.ir.tensors import Tensor
 if TYPE_CHECKING:
     from PIL import Image
 
-PIXELS_MAX = 100_000_000
+MAX_PIXELS = 100_000_000
 """A picture of more is refused unread: some small files claim to hold gigabytes."""
 WIDE_MODES = ("I", "F")
 """First letters of Pillow's modes whose pixels it would clamp to 0..255, not scale."""
@@ -35,9 +35,9 @@ def open_picture(data: bytes, label: str) -> Image.Image:
 
     try:
         with Image.open(io.BytesIO(data)) as picture:
-            if picture.width * picture.height > PIXELS_MAX:
+            if picture.width * picture.height > MAX_PIXELS:
                 size = f"{picture.width} x {picture.height}"
-                raise UserError(f"{label}: {size} pixels; at most {PIXELS_MAX:,} are read")
+                raise UserError(f"{label}: {size} pixels; at most {MAX_PIXELS:,} are read")
             if picture.mode[0] in WIDE_MODES:
                 raise UserError(
                     f"{label}: pixels of more than 8 bits ({picture.mode}), which would be cut off "
@@ -54,7 +54,7 @@ def open_picture(data: bytes, label: str) -> Image.Image:
         raise UserError(f"{label}: not a picture that can be read: {first_line(error)}") from None
 
 
-def resized_size(size: tuple[int, int], preprocess: Preprocess) -> tuple[int, int]:
+def compute_resized_size(size: tuple[int, int], preprocess: Preprocess) -> tuple[int, int]:
     """Return the (width, height) that a picture of ``size`` is resized to."""
     wanted = preprocess.resize
     if wanted is None:
@@ -66,7 +66,7 @@ def resized_size(size: tuple[int, int], preprocess: Preprocess) -> tuple[int, in
     return max(1, round(width * wanted / shorter)), max(1, round(height * wanted / shorter))
 
 
-def middle(size: tuple[int, int], crop: tuple[int, int]) -> tuple[int, int, int, int]:
+def center_crop_box(size: tuple[int, int], crop: tuple[int, int]) -> tuple[int, int, int, int]:
     """Return left, top, right, bottom of the middle part; odd rests go right and below."""
     left, top = (size[0] - crop[0]) // 2, (size[1] - crop[1]) // 2
     return left, top, left + crop[0], top + crop[1]
@@ -76,29 +76,29 @@ def visible_part(size: tuple[int, int], preprocess: Preprocess) -> Part:
     """Return left, top, right, bottom of what the network sees, as parts of the picture (0..1)."""
     if preprocess.crop is None:
         return 0.0, 0.0, 1.0, 1.0
-    width, height = resized_size(size, preprocess)
-    left, top, right, bottom = middle((width, height), preprocess.crop)
+    width, height = compute_resized_size(size, preprocess)
+    left, top, right, bottom = center_crop_box((width, height), preprocess.crop)
     return left / width, top / height, right / width, bottom / height
 
 
-def picture_array(data: bytes, preprocess: Preprocess, tensor: Tensor, label: str) -> Any:
+def preprocess_picture(data: bytes, preprocess: Preprocess, tensor: Tensor, label: str) -> Any:
     """Return (1, *the input's shape) in the input's type. Raises UserError if it does not fit."""
     from PIL import Image
 
     picture = open_picture(data, label)
-    size = resized_size(picture.size, preprocess)
+    size = compute_resized_size(picture.size, preprocess)
     if size != picture.size:
         picture = picture.resize(size, Image.Resampling[preprocess.filter.upper()])
     if preprocess.crop is not None:
         if preprocess.crop[0] > size[0] or preprocess.crop[1] > size[1]:
             wanted = " x ".join(map(str, preprocess.crop))
             raise UserError(f"{label}: {size[0]} x {size[1]} pixels, too small to crop {wanted}")
-        picture = picture.crop(middle(size, preprocess.crop))
+        picture = picture.crop(center_crop_box(size, preprocess.crop))
     pixels = np.asarray(picture.convert("L") if preprocess.colour == "grey" else picture)
     pixels = pixels.reshape(*pixels.shape[:2], -1)
     if preprocess.colour == "BGR":
         pixels = pixels[:, :, ::-1]
-    values = normalised(pixels, preprocess, label)
+    values = normalize_pixels(pixels, preprocess, label)
     if preprocess.layout == "NCHW":
         values = values.transpose(2, 0, 1)
     shape = (1, *values.shape)
@@ -107,10 +107,10 @@ def picture_array(data: bytes, preprocess: Preprocess, tensor: Tensor, label: st
             f"{label}: gives {preprocess.layout} {list(shape)}, the input '{tensor.name}' is "
             f"{list(tensor.shape)}; `preprocess` has the keys resize, crop, colour and layout"
         )
-    return np.ascontiguousarray(in_input_type(values, tensor, label))[None, None]
+    return np.ascontiguousarray(to_input_type(values, tensor, label))[None, None]
 
 
-def normalised(
+def normalize_pixels(
     pixels: npt.NDArray[np.uint8], preprocess: Preprocess, label: str
 ) -> npt.NDArray[np.float32]:
     """Return (pixel - mean) / std of (height, width, channel) in single precision."""
@@ -126,7 +126,7 @@ def normalised(
     return result
 
 
-def in_input_type(values: npt.NDArray[np.float32], tensor: Tensor, label: str) -> Any:
+def to_input_type(values: npt.NDArray[np.float32], tensor: Tensor, label: str) -> Any:
     """Convert to the input's type: quantised by its scale, rounded half to even, saturated.
 
     Integers without a scale must be whole numbers within the type's range already.
@@ -153,4 +153,4 @@ def read_picture(path: Path, preprocess: Preprocess, tensor: Tensor, label: str)
         data = path.read_bytes()
     except OSError as error:
         raise UserError(f"{label}: cannot be read: {error.strerror}") from None
-    return picture_array(data, preprocess, tensor, label)
+    return preprocess_picture(data, preprocess, tensor, label)

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from firmwright.custom.code import load_custom_function
-from firmwright.data.arrays import Array, checked, load_npy, load_npz, load_raw
-from firmwright.data.fetch import fetched_file
+from firmwright.data.arrays import Array, check_array, load_npy, load_npz, load_raw
+from firmwright.data.fetch import fetch_file
 from firmwright.data.pictures import read_picture
-from firmwright.data.sources import Preprocess, Source, expanded
+from firmwright.data.sources import DataSource, Preprocess, require_files
 from firmwright.errors import UserError, did_you_mean
 from firmwright.ir.tensors import Tensor
 
@@ -43,7 +43,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Place:
+class DataFolders:
     """The recipe's folder, where relative paths start, and one to keep fetched files in."""
 
     folder: Path
@@ -52,8 +52,8 @@ class Place:
 
 def read_samples(
     inputs: Sequence[Tensor],
-    sources: Mapping[str, Source],
-    place: Place,
+    sources: Mapping[str, DataSource],
+    place: DataFolders,
     count: int | None,
     least: int | None = None,
 ) -> dict[str, Column]:
@@ -62,7 +62,7 @@ def read_samples(
     Raises one UserError with all that is wrong: inputs without a source and sources without an
     input, files that cannot be read, data of another shape or type, NaN, too few samples.
     """
-    problems = unmatched(inputs, sources)
+    problems = find_unmatched_inputs(inputs, sources)
     columns: dict[str, Column] = {}
     for tensor in inputs:
         if tensor.name in sources:
@@ -76,7 +76,7 @@ def read_samples(
     return columns
 
 
-def unmatched(inputs: Sequence[Tensor], sources: Mapping[str, Source]) -> list[str]:
+def find_unmatched_inputs(inputs: Sequence[Tensor], sources: Mapping[str, DataSource]) -> list[str]:
     names = [t.name for t in inputs]
     missing = [
         f"no data for the network's input '{n}'{did_you_mean(n, sources)}"
@@ -93,8 +93,8 @@ def unmatched(inputs: Sequence[Tensor], sources: Mapping[str, Source]) -> list[s
 
 def read_column(
     tensor: Tensor,
-    source: Source,
-    place: Place,
+    source: DataSource,
+    place: DataFolders,
     count: int | None,
     least: int | None,
     problems: list[str],
@@ -103,12 +103,12 @@ def read_column(
     wanted = count if least is None else least
     column = Column([], [])
     before = len(problems)
-    for read in readers(tensor, source, place, problems):
+    for read in make_readers(tensor, source, place, problems):
         if count is not None and len(column.arrays) + len(problems) - before >= count:
             break
         try:
             found, origin = read()
-            samples = checked(found, tensor, origin.name)
+            samples = check_array(found, tensor, origin.name)
         except UserError as error:
             problems.append(str(error))
             continue
@@ -120,17 +120,19 @@ def read_column(
             )
     held = len(column.arrays)
     if wanted is not None and held < wanted and len(problems) == before:
-        problems.append(f"{described(source)}: holds {held} samples, the recipe asks for {wanted}")
+        problems.append(f"{describe(source)}: holds {held} samples, the recipe asks for {wanted}")
     return Column(column.arrays[:count], column.origins[:count])
 
 
 Reader = Callable[[], tuple[Array, Origin]]
 
 
-def readers(tensor: Tensor, source: Source, place: Place, problems: list[str]) -> Iterator[Reader]:
+def make_readers(
+    tensor: Tensor, source: DataSource, place: DataFolders, problems: list[str]
+) -> Iterator[Reader]:
     """Yield a function for every file that reads it: (samples, *shape), and where from."""
     if source.function is not None:
-        yield lambda: (call_function(source.function or "", place.folder), made(source))
+        yield lambda: (call_function(source.function or "", place.folder), make_origin(source))
         return
     for path, label in files_of(source, place, problems):
         yield lambda path=path, label=label: (  # type: ignore[misc]
@@ -139,23 +141,25 @@ def readers(tensor: Tensor, source: Source, place: Place, problems: list[str]) -
         )
 
 
-def made(source: Source) -> Origin:
+def make_origin(source: DataSource) -> Origin:
     return Origin(source.function or "", "")
 
 
-def files_of(source: Source, place: Place, problems: list[str]) -> Iterator[tuple[Path, str]]:
+def files_of(
+    source: DataSource, place: DataFolders, problems: list[str]
+) -> Iterator[tuple[Path, str]]:
     """Yield every file of a source and what to call it."""
     for file in source.files:
         try:
             if file.path is None:
-                yield fetched_file(file, place.cache), file.shown
+                yield fetch_file(file, place.cache), file.display_name
             else:
-                yield from ((path, str(path)) for path in expanded(file, place.folder))
+                yield from ((path, str(path)) for path in require_files(file, place.folder))
         except UserError as error:
             problems.append(str(error))
 
 
-def read_file(path: Path, label: str, tensor: Tensor, source: Source) -> Array:
+def read_file(path: Path, label: str, tensor: Tensor, source: DataSource) -> Array:
     if source.kind == "pictures":
         result: Array = read_picture(path, source.preprocess or Preprocess(), tensor, label)
         return result
@@ -175,10 +179,10 @@ def call_function(reference: str, folder: Path) -> Array:
     return result
 
 
-def described(source: Source) -> str:
+def describe(source: DataSource) -> str:
     if source.function is not None:
         return source.function
-    return ", ".join(f.path or f.shown for f in source.files)
+    return ", ".join(f.path or f.display_name for f in source.files)
 
 
 def digest(array: Array) -> str:

@@ -31,7 +31,7 @@ class DataFile:
     package: str | None = None
 
     @property
-    def shown(self) -> str:
+    def display_name(self) -> str:
         """Return what messages call a fetched file."""
         url_name = PurePosixPath((self.url or "").partition("?")[0]).name
         return self.name or url_name or f"sha256:{(self.sha256 or '')[:16]}"
@@ -57,7 +57,7 @@ class Preprocess:
 
 
 @dataclass(frozen=True)
-class Source:
+class DataSource:
     """The data of one input; ``kind`` is one of KINDS.
 
     ``arrays``: ``.npy`` files with a leading sample axis; ``raw``: files of one sample's bytes
@@ -71,30 +71,30 @@ class Source:
     preprocess: Preprocess | None = None
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Source:
+    def from_dict(cls, data: Mapping[str, Any]) -> DataSource:
         """Return the source that ``asdict`` wrote, or its JSON form."""
         import msgspec
 
         return msgspec.convert(dict(data), cls)
 
 
-def normal_source(given: Any) -> dict[str, Any]:
+def normalize_source(given: Any) -> dict[str, Any]:
     """Return the one spelling of a source that the recipe's schema found valid."""
     if isinstance(given, str):
         given = {"arrays": given}
     kind = next(k for k in KINDS if k in given)
     stated = given[kind]
     if kind == "python":
-        return asdict(Source(kind, function=stated))
+        return asdict(DataSource(kind, function=stated))
     listed = stated if isinstance(stated, list) else [stated]
-    files = tuple(normal_file(entry) for entry in listed)
+    files = tuple(normalize_file(entry) for entry in listed)
     preprocess = None
     if kind == "pictures":
-        preprocess = normal_preprocess(given.get("preprocess", {}))
-    return asdict(Source(kind, files, None, preprocess))
+        preprocess = normalize_preprocess(given.get("preprocess", {}))
+    return asdict(DataSource(kind, files, None, preprocess))
 
 
-def normal_file(entry: Any) -> DataFile:
+def normalize_file(entry: Any) -> DataFile:
     """Return one entry of a list of files."""
     if isinstance(entry, str):
         return DataFile(entry)
@@ -103,7 +103,7 @@ def normal_file(entry: Any) -> DataFile:
     return DataFile(**{**entry, "sha256": entry["sha256"].lower()})
 
 
-def normal_preprocess(given: Mapping[str, Any]) -> Preprocess:
+def normalize_preprocess(given: Mapping[str, Any]) -> Preprocess:
     stated = dict(given)
     for key in ("mean", "std"):
         if key in stated:
@@ -127,7 +127,7 @@ def portable_path(path: str | None) -> str | None:
     return PurePath(path).name if PurePath(path).is_absolute() else str(PurePosixPath(path))
 
 
-def listed(file: DataFile, folder: Path) -> list[Path]:
+def list_files(file: DataFile, folder: Path) -> list[Path]:
     """Return the local files that an entry names, sorted; none where nothing fits.
 
     A folder stands for the files directly in it, and neither it nor a pattern for hidden ones.
@@ -156,13 +156,13 @@ def package_folder(package: str) -> Path | None:
     return Path(places[0]) if places else None
 
 
-def expanded(file: DataFile, folder: Path) -> list[Path]:
+def require_files(file: DataFile, folder: Path) -> list[Path]:
     """Return the local files that an entry names; UserError where there are none."""
     if file.package is not None and package_folder(file.package) is None:
         raise UserError(
             f"{file.path}: the Python package '{file.package}' that holds it is not installed"
         )
-    found = listed(file, folder)
+    found = list_files(file, folder)
     if not found and file.path is not None:
         path = folder / file.path
         reason = "the folder holds no files" if path.is_dir() else "no file matches this pattern"
@@ -170,11 +170,11 @@ def expanded(file: DataFile, folder: Path) -> list[Path]:
     return found
 
 
-def local_files(source: Source, folder: Path) -> list[Path]:
+def local_files(source: DataSource, folder: Path) -> list[Path]:
     """Return the user's files that a source is read from, as far as there are any."""
     if source.function is not None:
         return [module_file(source.function, folder)]
-    return list(dict.fromkeys(p for file in source.files for p in listed(file, folder)))
+    return list(dict.fromkeys(p for file in source.files for p in list_files(file, folder)))
 
 
 def module_file(function: str, folder: Path) -> Path:

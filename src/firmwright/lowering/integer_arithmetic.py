@@ -80,7 +80,7 @@ class IntegerRewriter:
             self.builder.emit_func_output(relax.Tuple(results))
         # A rounding may compute anew, on integers, what was also emitted in float32.
         module = relax.transform.DeadCodeElimination([name])(self.builder.get())
-        return module, self.float_use.of(module[name])
+        return module, self.float_use.summarize(module[name])
 
     def translate(self, call: relax.Expr) -> Value:
         """Return what the call computes, as integers with a scale where that is exact.

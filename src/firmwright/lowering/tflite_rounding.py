@@ -41,7 +41,7 @@ from firmwright.lowering.requantization import quantize_real, requantize
 if TYPE_CHECKING:
     from firmwright.lowering.integer_arithmetic import IntegerRewriter
 
-IntegerKernel = Callable[["IntegerArithmetic", tvm.ir.Call, OutputQuantParams], relax.Expr | None]
+IntegerKernel = Callable[["IntegerRewriter", tvm.ir.Call, OutputQuantParams], relax.Expr | None]
 
 INTEGER_KERNELS: dict[str, IntegerKernel] = {
     "relax.add": add,

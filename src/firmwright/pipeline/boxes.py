@@ -24,21 +24,21 @@ def float_verdict(
 
     It sees the recipe's data as real numbers, and random integers by their input's scale.
     """
-    from firmwright.data.arrays import dequantised
+    from firmwright.data.arrays import dequantize_array
     from firmwright.ir.records import read_record
     from firmwright.ir.tensors import ModelInterface
     from firmwright.models import FORMATS
-    from firmwright.verify.samples import as_samples
+    from firmwright.verify.samples import to_samples
 
     stage = job.folder("model")
     interface = read_record(stage / "model.json", ModelInterface)
     data = columns(job, interface, len(samples))
     tensors = {t.name: t for t in quantised.inputs}
     real = (
-        as_samples(data, len(samples))
+        to_samples(data, len(samples))
         if data
         else [
-            {name: dequantised(array, tensors[name]) for name, array in sample.items()}
+            {name: dequantize_array(array, tensors[name]) for name, array in sample.items()}
             for sample in samples
         ]
     )
@@ -62,20 +62,20 @@ def judge_boxes(
     that was quantised here, the float network judges instead.
     """
     from firmwright.ir.records import write_record
-    from firmwright.postprocess.classes import class_names
+    from firmwright.postprocess.classes import read_class_names
     from firmwright.postprocess.detector import fit_detector
     from firmwright.postprocess.drawing import draw_boxes
     from firmwright.postprocess.reference import detect
-    from firmwright.report.detection import AGREEMENT, DetectionReport, judged
+    from firmwright.report.detection import AGREEMENT_IOU, DetectionReport, match_samples
 
     detection = job.recipe.detection
     assert detection is not None
     if job.recipe.quantize is not None:
         interface, verdict = float_verdict(job, interface, samples)
-    names = class_names(detection.classes, job.place)
+    names = read_class_names(detection.classes, job.place)
     detector = fit_detector(detection, len(names), interface.outputs)
     origins = [{name: c.origins[i] for name, c in data.items()} for i in range(len(found))]
-    judgements = judged(
+    judgements = match_samples(
         verdict.reference,
         [", ".join(o.name for o in by.values()) or f"sample {i}" for i, by in enumerate(origins)],
         [{name: o.sha256 for name, o in by.items()} for by in origins],
@@ -83,7 +83,7 @@ def judge_boxes(
         found,
         [detect(detector, outputs) for outputs in verdict.outputs],
     )
-    report = DetectionReport(detection.threshold, AGREEMENT, verdict.reference, judgements)
+    report = DetectionReport(detection.threshold, AGREEMENT_IOU, verdict.reference, judgements)
     write_record(folder / "boxes.json", report)
     for i, by in enumerate(origins):
         for origin in by.values():

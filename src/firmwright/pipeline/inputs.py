@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from firmwright.data.sources import Source
+from firmwright.data.sources import DataSource
 from firmwright.recipe.recipe import is_platform_file
 from firmwright.tasks import accuracy, artifacts, calibration, firmware, model, run
 from firmwright.toolchain import Build, find_compiler, host_build
@@ -46,7 +46,7 @@ def shows_pictures(job: Job) -> bool:
     recipe = job.recipe
     holders = [recipe.run, recipe.evaluate, recipe.quantize and recipe.quantize.calibration]
     named = [h.inputs for h in holders if h and isinstance(h.inputs, tuple)]
-    sources: list[Source] = [source for inputs in named for _, source in inputs]
+    sources: list[DataSource] = [source for inputs in named for _, source in inputs]
     return any(source.kind == "pictures" for source in sources)
 
 

@@ -18,7 +18,7 @@ from .compilers import settings_of
 from .devices import device_files, own_targets
 
 if TYPE_CHECKING:
-    from firmwright.data.samples import Place
+    from firmwright.data.samples import DataFolders
 
 MODEL_STAGES = frozenset({"model", "calibration", "quantized"})
 """Stages whose results do not depend on the platform."""
@@ -156,11 +156,11 @@ class Job:
         }
 
     @property
-    def place(self) -> Place:
+    def place(self) -> DataFolders:
         """Where the recipe's data files are, and where fetched ones are kept."""
-        from firmwright.data.samples import Place
+        from firmwright.data.samples import DataFolders
 
-        return Place(self.recipe.path.parent, self.cache)
+        return DataFolders(self.recipe.path.parent, self.cache)
 
     @property
     def locks(self) -> list[Path]:

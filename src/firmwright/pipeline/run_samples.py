@@ -35,12 +35,14 @@ def columns(job: Job, interface: ModelInterface, count: int) -> dict[str, Column
 
     One for each batch has to be there; where they do not fill the batches, they come in turn.
     """
-    from firmwright.verify.samples import in_turn
+    from firmwright.verify.samples import repeat_samples
 
     given = given_samples(job)
     if given is None:
         return {}
-    return in_turn(columns_on_grid(job, interface, given, count, job.recipe.run.samples), count)
+    return repeat_samples(
+        columns_on_grid(job, interface, given, count, job.recipe.run.samples), count
+    )
 
 
 def batch_layout(job: Job, interface: ModelInterface) -> BatchLayout:
@@ -55,11 +57,11 @@ def batch_layout(job: Job, interface: ModelInterface) -> BatchLayout:
 
 def samples(job: Job, single: ModelInterface, count: int) -> tuple[dict[str, Column], list[Sample]]:
     """Return ``count`` samples for a batch of 1, and the recipe's data if they are of it."""
-    from firmwright.verify.samples import as_samples, random_samples
+    from firmwright.verify.samples import random_samples, to_samples
 
     data = columns(job, single, count)
     if data:
-        return data, as_samples(data, count)
+        return data, to_samples(data, count)
     return data, random_samples(single.inputs, count, job.recipe.run.seed)
 
 

@@ -31,10 +31,10 @@ def read_columns(
     job: Job, inputs: Sequence[Tensor], given: Inputs, count: int | None, least: int | None = None
 ) -> dict[str, Column]:
     """Return the first ``count`` samples, or all, by input; ``least`` of them will do."""
-    from firmwright.verify.samples import stored_columns
+    from firmwright.verify.samples import read_recipe_columns
 
     stated = given if isinstance(given, str) else dict(given)
-    return stored_columns(inputs, stated, job.place, count, least)
+    return read_recipe_columns(inputs, stated, job.place, count, least)
 
 
 def columns_on_grid(
@@ -47,13 +47,13 @@ def columns_on_grid(
     """
     from firmwright.ir.records import read_record
     from firmwright.ir.tensors import ModelInterface
-    from firmwright.verify.samples import on_other_grids
+    from firmwright.verify.samples import requantize_columns
 
     source = read_record(job.folder("model") / "model.json", ModelInterface)
     if all(t.scale is None for t in source.inputs):
         return read_columns(job, interface.inputs, given, count, least)
     found = read_columns(job, source.inputs, given, count, least)
-    return on_other_grids(found, source.inputs, interface.inputs)
+    return requantize_columns(found, source.inputs, interface.inputs)
 
 
 def read_samples(
@@ -61,10 +61,10 @@ def read_samples(
 ) -> list[Sample]:
     """Return the first ``count`` samples, or all; UserError for any that is not fit."""
     from firmwright.quantize.samples import refuse_not_finite
-    from firmwright.verify.samples import as_samples
+    from firmwright.verify.samples import to_samples
 
     columns = read_columns(job, inputs, given, count)
-    samples = as_samples(columns, min(len(c.arrays) for c in columns.values()))
+    samples = to_samples(columns, min(len(c.arrays) for c in columns.values()))
     refuse_not_finite(samples, columns)
     return samples
 
@@ -73,10 +73,10 @@ def read_real_samples(
     job: Job, inputs: Sequence[Tensor], given: Inputs, count: int | None
 ) -> list[Sample]:
     """Return samples as real numbers, also those for a quantised model's inputs of integers."""
-    from firmwright.data.arrays import dequantised
+    from firmwright.data.arrays import dequantize_array
 
     tensors = {t.name: t for t in inputs}
     return [
-        {name: dequantised(array, tensors[name]) for name, array in sample.items()}
+        {name: dequantize_array(array, tensors[name]) for name, array in sample.items()}
         for sample in read_samples(job, inputs, given, count)
     ]

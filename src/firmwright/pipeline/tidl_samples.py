@@ -53,8 +53,8 @@ def calibration_samples(job: Job, batch: int, frames: int, stated: bool) -> list
     """
     from firmwright.ir.records import read_record
     from firmwright.ir.tensors import ModelInterface
-    from firmwright.verify.batches import joined_samples
-    from firmwright.verify.samples import as_samples
+    from firmwright.verify.batches import join_samples
+    from firmwright.verify.samples import to_samples
 
     given, limit, key = calibration_inputs(job)
     interface = read_record(job.folder(job.network) / "model.json", ModelInterface)
@@ -71,4 +71,4 @@ def calibration_samples(job: Job, batch: int, frames: int, stated: bool) -> list
             f"{wanted}"
         )
     frames = min(frames, held // batch)
-    return joined_samples(as_samples(columns, frames * batch), batch)
+    return join_samples(to_samples(columns, frames * batch), batch)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from statistics import fmean
 
-from firmwright.postprocess.boxes import Box, overlap
+from firmwright.postprocess.boxes import Box, compute_iou
 
 Samples = Sequence[Sequence[Box]]
 """The boxes of each sample."""
@@ -27,12 +27,12 @@ def mean_average_precision(found: Samples, expected: Samples, iou: float) -> flo
     if not classes:
         return 1.0
     return fmean(
-        average_precision(of_class(found, index), of_class(expected, index), iou)
+        average_precision(select_class(found, index), select_class(expected, index), iou)
         for index in classes
     )
 
 
-def of_class(samples: Samples, index: int) -> Samples:
+def select_class(samples: Samples, index: int) -> Samples:
     return [[box for box in boxes if box.class_index == index] for boxes in samples]
 
 
@@ -47,8 +47,8 @@ def average_precision(found: Samples, expected: Samples, iou: float) -> float:
     left = [list(boxes) for boxes in expected]
     precisions: list[float] = []
     for rank, (box, sample) in enumerate(ranked, start=1):
-        same = [other for other in left[sample] if overlap(box, other) >= iou]
+        same = [other for other in left[sample] if compute_iou(box, other) >= iou]
         if same:
-            left[sample].remove(max(same, key=lambda other: overlap(box, other)))
+            left[sample].remove(max(same, key=lambda other: compute_iou(box, other)))
             precisions.append((len(precisions) + 1) / rank)
     return sum(accumulate(reversed(precisions), max)) / sum(map(len, expected))

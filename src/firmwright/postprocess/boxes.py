@@ -18,7 +18,7 @@ class Box:
     class_index: int
 
 
-def overlap(a: Box, b: Box) -> float:
+def compute_iou(a: Box, b: Box) -> float:
     """Return the intersection over the union of two boxes, 0 to 1."""
     width = min(a.x1, b.x1) - max(a.x0, b.x0)
     height = min(a.y1, b.y1) - max(a.y0, b.y0)
@@ -30,7 +30,7 @@ def overlap(a: Box, b: Box) -> float:
 
 
 @dataclass(frozen=True)
-class Matching:
+class BoxMatches:
     """Pairs of (found, expected) boxes of one class, and what is left of either side."""
 
     pairs: tuple[tuple[Box, Box], ...]
@@ -38,7 +38,7 @@ class Matching:
     unexpected: tuple[Box, ...]
 
 
-def match_boxes(found: Sequence[Box], expected: Sequence[Box], iou: float) -> Matching:
+def match_boxes(found: Sequence[Box], expected: Sequence[Box], iou: float) -> BoxMatches:
     """Pair every expected box with the found one of its class that overlaps it most.
 
     In order of the expected boxes; each found box is given once, from an overlap of ``iou`` on.
@@ -46,11 +46,11 @@ def match_boxes(found: Sequence[Box], expected: Sequence[Box], iou: float) -> Ma
     left = list(found)
     pairs, missing = [], []
     for box in expected:
-        same = [c for c in left if c.class_index == box.class_index and overlap(c, box) >= iou]
+        same = [c for c in left if c.class_index == box.class_index and compute_iou(c, box) >= iou]
         if not same:
             missing.append(box)
             continue
-        best = max(same, key=lambda c: overlap(c, box))
+        best = max(same, key=lambda c: compute_iou(c, box))
         left.remove(best)
         pairs.append((best, box))
-    return Matching(tuple(pairs), tuple(missing), tuple(left))
+    return BoxMatches(tuple(pairs), tuple(missing), tuple(left))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from firmwright.data.fetch import fetched_file
-from firmwright.data.samples import Place
+from firmwright.data.fetch import fetch_file
+from firmwright.data.samples import DataFolders
 from firmwright.errors import UserError
 from firmwright.recipe.postprocess import Classes
 
 
-def class_names(classes: Classes, place: Place) -> tuple[str, ...]:
+def read_class_names(classes: Classes, place: DataFolders) -> tuple[str, ...]:
     """Return a name for every class: the recipe's, those of its file, or ``class 0`` and so on.
 
     Raises UserError for a file that cannot be read or has no names.
@@ -19,7 +19,7 @@ def class_names(classes: Classes, place: Place) -> tuple[str, ...]:
         return tuple(f"class {i}" for i in range(classes.count))
     assert classes.file is not None
     if classes.file.path is None:
-        path, shown = fetched_file(classes.file, place.cache), classes.file.shown
+        path, shown = fetch_file(classes.file, place.cache), classes.file.display_name
     else:
         path = place.folder / classes.file.path
         shown = str(path)

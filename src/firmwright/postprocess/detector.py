@@ -32,11 +32,11 @@ ENCODINGS = {
 }
 """docs/detection.md has the formulas; ``reference.py`` and the C template compute them."""
 
-QUANTISED = ("int8", "uint8", "int16")
+QUANTIZED_TYPES = ("int8", "uint8", "int16")
 
 
 @dataclass(frozen=True)
-class Grid:
+class CellGrid:
     """The cells of one head: where their values lie in output number ``output``.
 
     The value of (sample, anchor, row, column, channel) is element ``first`` plus each index times
@@ -63,7 +63,7 @@ class Detector:
     detection: Detection
     classes: int
     outputs: tuple[Tensor, ...]
-    grids: tuple[Grid, ...]
+    grids: tuple[CellGrid, ...]
 
     @property
     def box_channels(self) -> int:
@@ -108,12 +108,12 @@ def fit_detector(
         sample_part(tensor, layout.size, axis)
         for tensor, axis in zip(outputs, layout.output_axes, strict=True)
     ]
-    problems = overlapping_channels(detection, classes)
-    grids: list[Grid] = []
+    problems = find_overlapping_channels(detection, classes)
+    grids: list[CellGrid] = []
     taken: dict[int, int] = {}
     for number, head in enumerate(detection.heads):
         try:
-            index = output_of(head, outputs)
+            index = find_output(head, outputs)
             grid, used = fit_head(
                 detection, classes, head, parts[index], index, taken.get(index, 0)
             )
@@ -123,14 +123,14 @@ def fit_detector(
         taken[index] = taken.get(index, 0) + used
         grids.append(grid)
     if not problems:
-        problems = untaken_cells(detection, [part.tensor for part in parts], taken)
+        problems = find_unread_cells(detection, [part.tensor for part in parts], taken)
     if problems:
         text = "\n".join(f"  {p}" for p in problems)
         raise UserError(f"postprocess.detection does not fit the network's outputs:\n{text}")
     return Detector(detection, classes, outputs, tuple(grids))
 
 
-def overlapping_channels(detection: Detection, classes: int) -> list[str]:
+def find_overlapping_channels(detection: Detection, classes: int) -> list[str]:
     parts = [
         (detection.box.channel, box_channels(detection), "box"),
         (detection.class_scores.channel, classes, "class_scores"),
@@ -145,7 +145,7 @@ def overlapping_channels(detection: Detection, classes: int) -> list[str]:
     ]
 
 
-def output_of(head: Head, outputs: tuple[Tensor, ...]) -> int:
+def find_output(head: Head, outputs: tuple[Tensor, ...]) -> int:
     names = [t.name for t in outputs]
     if head.output is None:
         if len(names) == 1:
@@ -158,14 +158,14 @@ def output_of(head: Head, outputs: tuple[Tensor, ...]) -> int:
 
 def fit_head(
     detection: Detection, classes: int, head: Head, part: SamplePart, index: int, taken: int
-) -> tuple[Grid, int]:
+) -> tuple[CellGrid, int]:
     """Return the head's grid, and how many cells of the axis L it takes after ``taken``."""
     tensor = part.tensor
     check_type(tensor)
-    sizes = dict(zip(detection.layout, shape_in(detection.layout, tensor), strict=True))
+    sizes = dict(zip(detection.layout, check_shape(detection.layout, tensor), strict=True))
     steps = dict(zip(detection.layout, part.steps, strict=True))
-    boxes = anchors_of(detection, head)
-    columns, rows = grid_of(detection, head, sizes, taken, len(boxes))
+    boxes = normalize_anchors(detection, head)
+    columns, rows = compute_grid_size(detection, head, sizes, taken, len(boxes))
     shared = "A" not in sizes and "L" not in sizes
     channels = sizes["C"] // len(boxes) if shared else sizes["C"]
     if shared and sizes["C"] % len(boxes):
@@ -190,7 +190,7 @@ def fit_head(
         anchor_step = channels * steps["C"] if shared else steps["A"]
     used = rows * columns * len(boxes) if "L" in sizes else 0
     first = taken * steps.get("L", 0)
-    grid = Grid(
+    grid = CellGrid(
         output=index,
         columns=columns,
         rows=rows,
@@ -213,15 +213,15 @@ def check_type(tensor: Tensor) -> None:
         )
     if tensor.dtype == "float32":
         return
-    if tensor.dtype not in QUANTISED or tensor.scale is None:
-        known = ", ".join(QUANTISED)
+    if tensor.dtype not in QUANTIZED_TYPES or tensor.scale is None:
+        known = ", ".join(QUANTIZED_TYPES)
         raise UserError(
             f"output '{tensor.name}' is {tensor.dtype}; boxes are read from float32, or from "
             f"{known} with a scale and zero point"
         )
 
 
-def shape_in(layout: str, tensor: Tensor) -> tuple[int, ...]:
+def check_shape(layout: str, tensor: Tensor) -> tuple[int, ...]:
     """Return a tensor's shape; UserError for other axes than ``layout``, or several samples."""
     shape = tensor.shape
     if len(shape) != len(layout):
@@ -236,7 +236,7 @@ def shape_in(layout: str, tensor: Tensor) -> tuple[int, ...]:
     return shape
 
 
-def anchors_of(detection: Detection, head: Head) -> tuple[tuple[float, float], ...]:
+def normalize_anchors(detection: Detection, head: Head) -> tuple[tuple[float, float], ...]:
     """Return the anchors as parts of the picture."""
     encoding = detection.box.encoding
     if ENCODINGS[encoding].anchors != bool(head.anchors):
@@ -247,7 +247,7 @@ def anchors_of(detection: Detection, head: Head) -> tuple[tuple[float, float], .
     return tuple((w / width, h / height) for w, h in head.anchors) or ((1.0, 1.0),)
 
 
-def grid_of(
+def compute_grid_size(
     detection: Detection, head: Head, sizes: dict[str, int], taken: int, anchors: int
 ) -> tuple[int, int]:
     """Return (columns, rows): of the output's shape, or of picture and stride."""
@@ -275,7 +275,7 @@ def grid_of(
     return columns, rows
 
 
-def untaken_cells(
+def find_unread_cells(
     detection: Detection, outputs: Sequence[Tensor], taken: dict[int, int]
 ) -> list[str]:
     """Say where heads leave cells of a list unread: a forgotten head, or a wrong picture size."""

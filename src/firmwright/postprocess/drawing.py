@@ -9,7 +9,7 @@ from firmwright.data.pictures import open_picture, visible_part
 from firmwright.data.sources import Preprocess
 from firmwright.postprocess.boxes import Box
 
-COLOURS = ("#e6194b", "#3cb44b", "#4363d8", "#f58231", "#911eb4", "#008080", "#9a6324", "#800000")
+COLORS = ("#e6194b", "#3cb44b", "#4363d8", "#f58231", "#911eb4", "#008080", "#9a6324", "#800000")
 """A class' colour is the one at its number, modulo how many there are."""
 
 TEXT_PIXELS = 14
@@ -30,7 +30,7 @@ def draw_boxes(
     font = ImageFont.load_default(TEXT_PIXELS)
     canvas = ImageDraw.Draw(image)
     for box in reversed(boxes):  # the highest score on top
-        colour = COLOURS[box.class_index % len(COLOURS)]
+        colour = COLORS[box.class_index % len(COLORS)]
         x0, x1 = (round((left + x * (right - left)) * width) for x in (box.x0, box.x1))
         y0, y1 = (round((top + y * (bottom - top)) * height) for y in (box.y0, box.y1))
         x0, x1 = max(0, x0), min(width - 1, x1)

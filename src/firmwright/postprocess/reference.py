@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from firmwright.ir.tensors import Tensor
 from firmwright.postprocess.boxes import Box
-from firmwright.postprocess.detector import Detector, Grid
+from firmwright.postprocess.detector import CellGrid, Detector
 from firmwright.recipe.postprocess import Confidence
 
 Floats = npt.NDArray[np.float32]
@@ -25,12 +25,12 @@ Place = tuple[Floats, Floats]
 def detect(detector: Detector, outputs: Sequence[npt.NDArray[Any]]) -> list[Box]:
     """Return the boxes of one sample's outputs, the highest score first."""
     with np.errstate(all="ignore"):
-        parts = [candidates(detector, grid, outputs[grid.output]) for grid in detector.grids]
+        parts = [find_candidates(detector, grid, outputs[grid.output]) for grid in detector.grids]
         corners = np.concatenate([p[0] for p in parts])
         scores = np.concatenate([p[1] for p in parts])
         classes = np.concatenate([p[2] for p in parts])
         order = np.argsort(-scores, kind="stable")[: detector.detection.candidates]
-        kept = suppressed(corners[order], classes[order], detector)
+        kept = suppress_non_maxima(corners[order], classes[order], detector)
     found = []
     for i in order[kept]:
         x0, y0, x1, y1 = map(float, corners[i])
@@ -38,7 +38,7 @@ def detect(detector: Detector, outputs: Sequence[npt.NDArray[Any]]) -> list[Box]
     return found
 
 
-def dequantised(values: npt.NDArray[Any], tensor: Tensor) -> Floats:
+def dequantize(values: npt.NDArray[Any], tensor: Tensor) -> Floats:
     """Return real values in single precision."""
     if tensor.dtype == "float32":
         return values.reshape(-1).astype(np.float32)
@@ -47,7 +47,7 @@ def dequantised(values: npt.NDArray[Any], tensor: Tensor) -> Floats:
     return result
 
 
-def cells_of(grid: Grid, values: Floats) -> Floats:
+def view_cells(grid: CellGrid, values: Floats) -> Floats:
     """Return (channel, anchor, row, column): a view of the output by the grid's steps."""
     item = values.itemsize
     channels = 1 + (values.size - 1 - last_cell(grid)) // grid.channel_step
@@ -58,7 +58,7 @@ def cells_of(grid: Grid, values: Floats) -> Floats:
     )
 
 
-def last_cell(grid: Grid) -> int:
+def last_cell(grid: CellGrid) -> int:
     """Return the element of channel 0 of the last cell."""
     anchors, rows, columns = len(grid.anchors) - 1, grid.rows - 1, grid.columns - 1
     return (
@@ -66,20 +66,20 @@ def last_cell(grid: Grid) -> int:
     )
 
 
-def candidates(
-    detector: Detector, grid: Grid, output: npt.NDArray[Any]
+def find_candidates(
+    detector: Detector, grid: CellGrid, output: npt.NDArray[Any]
 ) -> tuple[Floats, Floats, npt.NDArray[np.int64]]:
     """Return corners (n, 4), scores and classes of a grid's boxes from the threshold on."""
     detection = detector.detection
-    cells = cells_of(grid, dequantised(output, detector.outputs[grid.output]))
+    cells = view_cells(grid, dequantize(output, detector.outputs[grid.output]))
     first = detection.class_scores.channel
     logits = cells[first : first + detector.classes]
     ranked = np.where(np.isnan(logits), np.float32(-np.inf), logits)
     classes = ranked.argmax(axis=0)
-    score = factor(ranked.max(axis=0), detection.class_scores)
+    score = apply_confidence(ranked.max(axis=0), detection.class_scores)
     if detection.objectness:
-        score = factor(cells[detection.objectness.channel], detection.objectness) * score
-    corners = np.stack(box_corners(detector, grid, cells), axis=-1)
+        score = apply_confidence(cells[detection.objectness.channel], detection.objectness) * score
+    corners = np.stack(decode_corners(detector, grid, cells), axis=-1)
     x0, y0, x1, y1 = np.moveaxis(corners, -1, 0)
     good = np.isfinite(ranked.max(axis=0)) & np.isfinite(score)
     good &= score >= np.float32(detection.threshold)
@@ -87,7 +87,7 @@ def candidates(
     return corners[good], score[good], classes[good]
 
 
-def factor(values: Floats, confidence: Confidence) -> Floats:
+def apply_confidence(values: Floats, confidence: Confidence) -> Floats:
     if confidence.activation == "sigmoid":
         values = sigmoid(values)
     if confidence.exponent != 1:
@@ -100,7 +100,7 @@ def sigmoid(x: Floats) -> Floats:
     return result
 
 
-def box_corners(detector: Detector, grid: Grid, cells: Floats) -> tuple[Floats, ...]:
+def decode_corners(detector: Detector, grid: CellGrid, cells: Floats) -> tuple[Floats, ...]:
     """Return x0, y0, x1, y1 of every (anchor, row, column), as parts of the picture."""
     box = detector.detection.box
     t = cells[box.channel : box.channel + detector.box_channels]
@@ -110,7 +110,7 @@ def box_corners(detector: Detector, grid: Grid, cells: Floats) -> tuple[Floats, 
     picture = np.array(detector.detection.picture, np.float32)
     anchors = np.array(grid.anchors, np.float32)[:, :, None, None]
     if box.encoding == "distributions":
-        t = expected_bins(t.reshape(4, box.bins, *t.shape[1:]))
+        t = compute_expected_bins(t.reshape(4, box.bins, *t.shape[1:]))
     if box.encoding in ("distances", "distributions"):
         middle = column + np.float32(0.5), row + np.float32(0.5)
         return (
@@ -125,7 +125,7 @@ def box_corners(detector: Detector, grid: Grid, cells: Floats) -> tuple[Floats, 
         centre = t[0] / picture[0], t[1] / picture[1]
         extent = t[2] / picture[0], t[3] / picture[1]
     else:
-        shift, stretch = CENTRES[box.encoding], SIZES[box.encoding]
+        shift, stretch = CENTER_FUNCTIONS[box.encoding], SIZE_FUNCTIONS[box.encoding]
         centre = (column + shift(t[0])) / size[0], (row + shift(t[1])) / size[1]
         extent = (
             stretch(t[2], anchors[:, 0], size[0]),
@@ -135,7 +135,7 @@ def box_corners(detector: Detector, grid: Grid, cells: Floats) -> tuple[Floats, 
     return centre[0] - half[0], centre[1] - half[1], centre[0] + half[0], centre[1] + half[1]
 
 
-def expected_bins(t: Floats) -> Floats:
+def compute_expected_bins(t: Floats) -> Floats:
     """Return the mean bin number of softmax over axis 1 of (4, bins, …)."""
     weights = np.exp(t - t.max(axis=1, keepdims=True))
     numbers = np.arange(t.shape[1], dtype=np.float32).reshape(1, -1, *[1] * (t.ndim - 2))
@@ -143,7 +143,7 @@ def expected_bins(t: Floats) -> Floats:
     return result
 
 
-CENTRES: dict[str, Callable[[Floats], Floats]] = {
+CENTER_FUNCTIONS: dict[str, Callable[[Floats], Floats]] = {
     "tanh-sigmoid": np.tanh,
     "sigmoid-exp": sigmoid,
     "sigmoid-square": lambda t: np.float32(2) * sigmoid(t) - np.float32(0.5),
@@ -151,7 +151,7 @@ CENTRES: dict[str, Callable[[Floats], Floats]] = {
 }
 """The centre's distance from the cell's upper left corner, in cells."""
 
-SIZES: dict[str, Callable[[Floats, Floats, np.float32], Floats]] = {
+SIZE_FUNCTIONS: dict[str, Callable[[Floats, Floats, np.float32], Floats]] = {
     "tanh-sigmoid": lambda t, _anchor, _cells: sigmoid(t),
     "sigmoid-exp": lambda t, anchor, _cells: anchor * np.exp(t),
     "sigmoid-square": lambda t, anchor, _cells: anchor * (np.float32(2) * sigmoid(t)) ** 2,
@@ -160,18 +160,20 @@ SIZES: dict[str, Callable[[Floats, Floats, np.float32], Floats]] = {
 """Width or height as a part of the picture's, from the value, the anchor and the grid's cells."""
 
 
-def suppressed(corners: Floats, classes: npt.NDArray[np.int64], detector: Detector) -> list[int]:
+def suppress_non_maxima(
+    corners: Floats, classes: npt.NDArray[np.int64], detector: Detector
+) -> list[int]:
     """Return the boxes that stay, of boxes in order of score: greedy suppression."""
     kept: list[int] = []
     limit = np.float32(detector.detection.iou)
     for i in range(len(corners)):
         rivals = [k for k in kept if not detector.detection.per_class or classes[k] == classes[i]]
-        if not (overlaps(corners[i], corners[rivals]) > limit).any():
+        if not (compute_ious(corners[i], corners[rivals]) > limit).any():
             kept.append(i)
     return kept
 
 
-def overlaps(box: Floats, others: Floats) -> Floats:
+def compute_ious(box: Floats, others: Floats) -> Floats:
     """Return the intersection over union of one box (4,) with each of ``others`` (n, 4)."""
     low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
     sides = np.maximum(high - low, np.float32(0))

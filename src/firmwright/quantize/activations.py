@@ -13,13 +13,13 @@ from math import inf
 import numpy as np
 import onnx
 
-from firmwright.quantize.grids import IntegerGrid
-from firmwright.quantize.integer_io import grid_of
+from firmwright.quantize.grids import QuantParams
+from firmwright.quantize.integer_io import read_quant_params
 
 ACTIVATIONS = ("Relu", "Clip")
 
 
-def visible_results(model: onnx.ModelProto) -> dict[str, str]:
+def find_fused_outputs(model: onnx.ModelProto) -> dict[str, str]:
     """Return for every tensor the one that is rounded in its place.
 
     That is what a ReLU or clip makes of it, if nothing else reads it, and else itself.
@@ -77,11 +77,11 @@ def drop_limits(node: onnx.NodeProto, model: onnx.ModelProto) -> None:
     shown = {o.name for o in model.graph.output}
     if [n.op_type for n in readers] != ["QuantizeLinear"] or node.output[0] in shown:
         return
-    grid = grid_of(readers[0], model)
+    grid = read_quant_params(readers[0], model)
     low, high = limits_of(node, model)
     if not reaches_top(high, grid):
         return
-    if position(low, grid) <= grid.limits[0]:
+    if quantize_unclamped(low, grid) <= grid.limits[0]:
         readers[0].input[0] = node.input[0]
         model.graph.node.remove(node)
     elif low == 0.0 and node.op_type == "Clip":
@@ -101,11 +101,11 @@ def limits_of(node: onnx.NodeProto, model: onnx.ModelProto) -> tuple[float, floa
     return -inf if low is None else low, inf if high is None else high
 
 
-def reaches_top(high: float, grid: IntegerGrid) -> bool:
-    return position(high, grid) >= grid.limits[1]
+def reaches_top(high: float, grid: QuantParams) -> bool:
+    return quantize_unclamped(high, grid) >= grid.limits[1]
 
 
-def position(value: float, grid: IntegerGrid) -> float:
+def quantize_unclamped(value: float, grid: QuantParams) -> float:
     """Return the integer that a real number is rounded to, before the grid's ends clamp it."""
     return float(np.rint(value / grid.scale) + grid.zero_point)
 

@@ -18,12 +18,12 @@ from firmwright.quantize.graph import evaluate
 from firmwright.quantize.layers import LayerChoice
 from firmwright.quantize.samples import Sample
 
-BIASED = ("Conv", "ConvTranspose", "Gemm")
-SAMPLES = 64
+BIAS_OPERATORS = ("Conv", "ConvTranspose", "Gemm")
+MAX_SAMPLES = 64
 """A mean needs no more samples; every layer evaluates the network on them once."""
 
 
-def corrected(
+def correct_biases(
     model: onnx.ModelProto,
     rounded: onnx.ModelProto,
     samples: Sequence[Sample],
@@ -39,15 +39,15 @@ def corrected(
     result.CopyFrom(rounded)
     uses = Counter(name for n in result.graph.node for name in n.input)
     constants = {i.name: i for i in result.graph.initializer if uses[i.name] == 1}
-    biased = [n for n in result.graph.node if has_own_bias(n, layers, constants)]
+    biased = [n for n in result.graph.node if has_channel_bias(n, layers, constants)]
     if not biased:
         return result
-    seen = samples[:SAMPLES]
-    wanted = means(model, seen, [n.output[0] for n in biased])
+    seen = samples[:MAX_SAMPLES]
+    wanted = compute_channel_means(model, seen, [n.output[0] for n in biased])
     for node in biased:
         quantised = quantise(result)
         copy = next(n for n in quantised.graph.node if n.name == node.name)
-        found = means(quantised, seen, [copy.output[0]])[copy.output[0]]
+        found = compute_channel_means(quantised, seen, [copy.output[0]])[copy.output[0]]
         bias = constants[node.input[2]]
         values = onnx.numpy_helper.to_array(bias)
         moved = values + (wanted[node.output[0]] - found).reshape(values.shape)
@@ -55,17 +55,17 @@ def corrected(
     return result
 
 
-def has_own_bias(
+def has_channel_bias(
     node: onnx.NodeProto, layers: LayerChoice, constants: Mapping[str, onnx.TensorProto]
 ) -> bool:
     """Tell whether the bias is a constant with one value a channel of the layer's results."""
-    if node.op_type not in BIASED or len(node.input) < 3 or node.input[2] not in constants:
+    if node.op_type not in BIAS_OPERATORS or len(node.input) < 3 or node.input[2] not in constants:
         return False
     shape = [d for d in constants[node.input[2]].dims if d != 1]
     return node.name not in layers.kept_float and len(shape) == 1
 
 
-def means(
+def compute_channel_means(
     model: onnx.ModelProto, samples: Sequence[Sample], tensors: Sequence[str]
 ) -> dict[str, npt.NDArray[np.float64]]:
     """Return each tensor's mean over samples and positions, by channel (axis 1)."""

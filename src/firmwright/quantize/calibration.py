@@ -24,9 +24,9 @@ from firmwright.quantize.samples import Sample
 Array = npt.NDArray[Any]
 BINS = 2048
 """Bins of the first sample's histogram; later samples that reach further add bins."""
-FURTHER = 64
+WIDENING_RATIO = 64
 """From this many times as far on, the bins are not added to but made as much wider."""
-NOTHING = 2.0**-100
+ZERO_THRESHOLD = 2.0**-100
 """A tensor that stays below counts as zero: float32 has no numbers for the edges of its bins."""
 QUANTISED_BINS = 128
 """Levels on one side of zero, to which the entropy method compares; ONNX Runtime's default."""
@@ -42,7 +42,7 @@ class Distribution:
     edges: npt.NDArray[np.float64]
 
     @property
-    def centres(self) -> npt.NDArray[np.float64]:
+    def centers(self) -> npt.NDArray[np.float64]:
         return (self.edges[:-1] + self.edges[1:]) / 2
 
 
@@ -64,7 +64,7 @@ def calibrate(model: onnx.ModelProto, samples: Sequence[Sample]) -> dict[str, Di
     Raises UserError naming tensor and sample where a value is not finite.
     """
     tensors = float_tensors(model)
-    collector = new_collector("entropy", 0.0)
+    collector = make_collector("entropy", 0.0)
     for index, found in enumerate(evaluate(model, samples, tensors)):
         for name, array in found.items():
             if not np.isfinite(array).all():
@@ -72,7 +72,7 @@ def calibrate(model: onnx.ModelProto, samples: Sequence[Sample]) -> dict[str, Di
                     f"quantize: sample {index} makes the network compute values that are not "
                     f"finite (tensor '{name}'); is its preprocessing what the network expects?"
                 )
-        arrays = {n: visible(a.astype("float32")) for n, a in found.items() if a.size}
+        arrays = {n: flush_to_zero(a.astype("float32")) for n, a in found.items() if a.size}
         widen_bins(collector, arrays)
         with redirect_stdout(StringIO()):  # the collector reports progress
             collector.collect(arrays)
@@ -82,8 +82,8 @@ def calibrate(model: onnx.ModelProto, samples: Sequence[Sample]) -> dict[str, Di
     }
 
 
-def visible(array: Array) -> Array:
-    return array if np.abs(array).max() >= NOTHING else np.zeros_like(array)
+def flush_to_zero(array: Array) -> Array:
+    return array if np.abs(array).max() >= ZERO_THRESHOLD else np.zeros_like(array)
 
 
 def widen_bins(collector: Any, arrays: Mapping[str, Array]) -> None:
@@ -95,13 +95,13 @@ def widen_bins(collector: Any, arrays: Mapping[str, Array]) -> None:
     for name in arrays.keys() & collector.histogram_dict.keys():
         counts, edges, lowest, highest, reach = collector.histogram_dict[name]
         wanted = np.abs(arrays[name]).max()
-        if wanted > FURTHER * reach > 0:
+        if wanted > WIDENING_RATIO * reach > 0:
             centres = (edges[:-1] + edges[1:]) / 2
             counts, edges = np.histogram(centres, BINS, (-wanted, wanted), weights=counts)
             collector.histogram_dict[name] = (counts, edges, lowest, highest, wanted)
 
 
-def new_collector(method: str, percentile: float) -> Any:
+def make_collector(method: str, percentile: float) -> Any:
     return HistogramCollector(
         method=method,
         symmetric=False,
@@ -112,8 +112,8 @@ def new_collector(method: str, percentile: float) -> Any:
     )
 
 
-def stored_distributions(found: dict[str, Distribution]) -> dict[str, Array]:
-    """Return the arrays that :func:`read_distributions` takes, named by position."""
+def pack_distributions(found: dict[str, Distribution]) -> dict[str, Array]:
+    """Return the arrays that :func:`unpack_distributions` takes, named by position."""
     arrays: dict[str, Array] = {}
     for index, (_, one) in enumerate(sorted(found.items())):
         limits = np.array([one.lowest, one.highest, one.edges[0], one.edges[-1]])
@@ -122,7 +122,7 @@ def stored_distributions(found: dict[str, Distribution]) -> dict[str, Array]:
     return arrays
 
 
-def read_distributions(names: Sequence[str], arrays: dict[str, Array]) -> dict[str, Distribution]:
+def unpack_distributions(names: Sequence[str], arrays: dict[str, Array]) -> dict[str, Distribution]:
     found = {}
     for index, name in enumerate(names):
         low, high, first, last = (float(v) for v in arrays[f"limits_{index}"])

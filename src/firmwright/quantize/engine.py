@@ -15,25 +15,30 @@ from onnxruntime.quantization.onnx_model import ONNXModel
 from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
 from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 
-from firmwright.quantize.activations import simplify_activations, visible_results
-from firmwright.quantize.bias_correction import corrected
+from firmwright.quantize.activations import find_fused_outputs, simplify_activations
+from firmwright.quantize.bias_correction import correct_biases
 from firmwright.quantize.calibration import Distribution
-from firmwright.quantize.grids import IntegerGrid, affine_grid, power_of_two_grid, squared_error
+from firmwright.quantize.grids import (
+    QuantParams,
+    choose_affine_params,
+    choose_pow2_params,
+    mean_squared_error,
+)
 from firmwright.quantize.layers import LayerChoice, choose_layers
-from firmwright.quantize.ranges import Interval, interval_of
-from firmwright.quantize.rounding import rounded
+from firmwright.quantize.ranges import Interval, choose_interval
+from firmwright.quantize.rounding import round_weights
 from firmwright.quantize.samples import Sample
-from firmwright.quantize.shift_grids import AVERAGES, shift_grids
-from firmwright.quantize.weights import find_weights, weight_grids
+from firmwright.quantize.shift_grids import AVERAGES, coarsen_scales
+from firmwright.quantize.weights import choose_weight_params, find_weights
 from firmwright.recipe.quantization import QuantizeOptions
 
-TYPES = {
+QUANT_TYPES = {
     "int8": QuantType.QInt8,
     "uint8": QuantType.QUInt8,
     "int16": QuantType.QInt16,
     "uint16": QuantType.QUInt16,
 }
-SOFTMAX = Interval(0.0, 1.0)
+SOFTMAX_RANGE = Interval(0.0, 1.0)
 
 
 class Quantizer(QDQQuantizer):  # type: ignore[misc]
@@ -55,50 +60,52 @@ def quantize(
 ) -> onnx.ModelProto:
     """Return the QDQ graph; its inputs and outputs are float32.
 
-    ``model`` comes from :func:`firmwright.quantize.graph.prepared` and ``distributions`` from
+    ``model`` comes from :func:`firmwright.quantize.graph.prepare` and ``distributions`` from
     calibrating it; ``samples`` are needed only to compensate rounding and to correct biases.
     Raises UserError for layer lists that match nothing.
     """
     layers = choose_layers(model, options)
-    grids = activation_grids(model, distributions, options, layers)
+    grids = choose_activation_params(model, distributions, options, layers)
     if options.arithmetic == "shift":
-        grids = shift_grids(model, grids, list(find_weights(model, layers)))
+        grids = coarsen_scales(model, grids, list(find_weights(model, layers)))
     weights = {
-        w.name: weight_grids(w, grids[w.input].scale, options.per_channel, options.scheme == "pow2")
+        w.name: choose_weight_params(
+            w, grids[w.input].scale, options.per_channel, options.scheme == "pow2"
+        )
         for w in find_weights(model, layers)
         if w.input in grids
     }
 
     def on_grids(network: onnx.ModelProto) -> onnx.ModelProto:
-        return with_quantisers(network, grids, weights, layers, options)
+        return insert_qdq_nodes(network, grids, weights, layers, options)
 
     result = model
     if options.compensate_rounding:
-        result = rounded(result, samples, weights)
+        result = round_weights(result, samples, weights)
     if options.bias_correction:
-        result = corrected(model, result, samples, layers, on_grids)
+        result = correct_biases(model, result, samples, layers, on_grids)
     return on_grids(result)
 
 
-def with_quantisers(
+def insert_qdq_nodes(
     model: onnx.ModelProto,
-    grids: Mapping[str, IntegerGrid],
-    weights: Mapping[str, Sequence[IntegerGrid]],
+    grids: Mapping[str, QuantParams],
+    weights: Mapping[str, Sequence[QuantParams]],
     layers: LayerChoice,
     options: QuantizeOptions,
 ) -> onnx.ModelProto:
     """Put quantize and dequantize nodes around every layer that is not to stay float."""
-    overrides: dict[str, list[dict[str, Any]]] = {t: [stated(g)] for t, g in grids.items()}
+    overrides: dict[str, list[dict[str, Any]]] = {t: [make_override(g)] for t, g in grids.items()}
     for weight in find_weights(model, layers):
         if weight.name in weights:
             axis = {"axis": weight.axis} if options.per_channel else {}
-            overrides[weight.name] = [{**stated(g), **axis} for g in weights[weight.name]]
+            overrides[weight.name] = [{**make_override(g), **axis} for g in weights[weight.name]]
     quantizer = Quantizer(
-        copied(model),
+        copy_model(model),
         options.per_channel,
         False,
-        TYPES[options.weights],
-        TYPES[options.activations],
+        QUANT_TYPES[options.weights],
+        QUANT_TYPES[options.activations],
         # Only their names count: the overrides state the grids.
         TensorsData(CalibrationMethod.MinMax, {t: (np.float32(0), np.float32(1)) for t in grids}),
         [],
@@ -110,7 +117,7 @@ def with_quantisers(
             "QDQDisableWeightAdjustForInt32Bias": True,
         },
     )
-    with unlogged():  # a scale a channel is asked for weights that may have no channels
+    with mute_logging():  # a scale a channel is asked for weights that may have no channels
         quantised = quantizer.quantize_model()
     simplify_activations(quantised)
     ordered = ONNXModel(quantised)
@@ -120,7 +127,7 @@ def with_quantisers(
 
 
 @contextmanager
-def unlogged() -> Iterator[None]:
+def mute_logging() -> Iterator[None]:
     """Keep warnings of other libraries off the terminal meanwhile."""
     logging.disable(logging.WARNING)
     try:
@@ -129,55 +136,55 @@ def unlogged() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-def copied(model: onnx.ModelProto) -> onnx.ModelProto:
+def copy_model(model: onnx.ModelProto) -> onnx.ModelProto:
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     return copy
 
 
-def stated(grid: IntegerGrid) -> dict[str, Any]:
+def make_override(grid: QuantParams) -> dict[str, Any]:
     return {
-        "quant_type": TYPES[grid.dtype],
+        "quant_type": QUANT_TYPES[grid.dtype],
         "scale": np.array(grid.scale, "float32"),
         "zero_point": np.array(grid.zero_point, grid.dtype),
     }
 
 
-def activation_grids(
+def choose_activation_params(
     model: onnx.ModelProto,
     distributions: Mapping[str, Distribution],
     options: QuantizeOptions,
     layers: LayerChoice,
-) -> dict[str, IntegerGrid]:
+) -> dict[str, QuantParams]:
     """Return a grid for each float tensor that was calibrated."""
     makers = {o: n for n in model.graph.node for o in n.output}
-    shown_by = visible_results(model)
-    grids: dict[str, IntegerGrid] = {}
+    shown_by = find_fused_outputs(model)
+    grids: dict[str, QuantParams] = {}
     for name in distributions:
         visible = shown_by.get(name, name)
         maker = makers.get(visible)
         dtype = layers.types[maker.name].activations if maker else options.activations
-        fixed = SOFTMAX if maker is not None and maker.op_type == "Softmax" else None
-        grids[name] = chosen_grid(distributions[visible], dtype, options, fixed)
+        fixed = SOFTMAX_RANGE if maker is not None and maker.op_type == "Softmax" else None
+        grids[name] = choose_params(distributions[visible], dtype, options, fixed)
     return grids
 
 
-def chosen_grid(
+def choose_params(
     distribution: Distribution, dtype: str, options: QuantizeOptions, fixed: Interval | None
-) -> IntegerGrid:
+) -> QuantParams:
     """Return the grid of one tensor; ``fixed`` is its interval where the operator tells it."""
 
-    def grid(interval: Interval) -> IntegerGrid:
+    def grid(interval: Interval) -> QuantParams:
         if options.scheme == "pow2":
             searched = options.calibration.method == "mse" and fixed is None
-            return power_of_two_grid(interval, dtype, distribution if searched else None)
-        return affine_grid(interval, dtype, options.symmetric or dtype == "int16")
+            return choose_pow2_params(interval, dtype, distribution if searched else None)
+        return choose_affine_params(interval, dtype, options.symmetric or dtype == "int16")
 
     def error(interval: Interval, values: Distribution) -> float:
-        return squared_error(grid(interval), values)
+        return mean_squared_error(grid(interval), values)
 
     if fixed is not None:
         return grid(fixed)
     if options.scheme == "pow2" and options.calibration.method == "mse":
         return grid(Interval(min(distribution.lowest, 0.0), max(distribution.highest, 0.0)))
-    return grid(interval_of(distribution, options.calibration, error))
+    return grid(choose_interval(distribution, options.calibration, error))

@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
-ROUNDS = 20
+ITERATIONS = 20
 """Chains of layers settle one pair after the other; so many passes are enough in practice."""
 
 
 @dataclass(frozen=True)
-class Pair:
+class LayerPair:
     """Two convolutions, ``depthwise`` if the second one is, and only a ReLU between them."""
 
     first: onnx.NodeProto
@@ -29,7 +29,7 @@ class Pair:
     depthwise: bool
 
 
-def equalised(model: onnx.ModelProto) -> onnx.ModelProto:
+def equalize_layers(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return the network with equalised weights; the same results up to float32's rounding.
 
     Batch normalisations must have been folded.
@@ -40,16 +40,16 @@ def equalised(model: onnx.ModelProto) -> onnx.ModelProto:
     names = {n for p in pairs for node in (p.first, p.second) for n in node.input[1:3] if n}
     constants = {i.name: i for i in result.graph.initializer if i.name in names}
     arrays = {n: onnx.numpy_helper.to_array(c).astype("float64") for n, c in constants.items()}
-    for _ in range(ROUNDS):
+    for _ in range(ITERATIONS):
         for pair in pairs:
-            equalise(pair, arrays)
+            equalize_pair(pair, arrays)
     for name, constant in constants.items():
         changed = onnx.numpy_helper.from_array(arrays[name].astype("float32"), name)
         constant.CopyFrom(changed)
     return result
 
 
-def find_pairs(model: onnx.ModelProto) -> Iterator[Pair]:
+def find_pairs(model: onnx.ModelProto) -> Iterator[LayerPair]:
     """Yield the pairs whose intermediate tensors and weights nothing else uses."""
     graph = model.graph
     readers: dict[str, list[onnx.NodeProto]] = {}
@@ -74,19 +74,19 @@ def find_pairs(model: onnx.ModelProto) -> Iterator[Pair]:
             second = only_reader(second.output[0])
         if second is None or second.op_type != "Conv" or not own_constants(second):
             continue
-        groups, channels = attribute(second, "group", 1), attribute(second, "channels", 0)
+        groups, channels = read_attribute(second, "group", 1), read_attribute(second, "channels", 0)
         shape = next(tuple(i.dims) for i in graph.initializer if i.name == second.input[1])
         channels = shape[1] * groups
         if groups == 1 or (groups == channels == shape[0]):
-            yield Pair(first, second, depthwise=groups > 1)
+            yield LayerPair(first, second, depthwise=groups > 1)
 
 
-def attribute(node: onnx.NodeProto, name: str, default: int) -> Any:
+def read_attribute(node: onnx.NodeProto, name: str, default: int) -> Any:
     found = [onnx.helper.get_attribute_value(a) for a in node.attribute if a.name == name]
     return found[0] if found else default
 
 
-def equalise(pair: Pair, arrays: dict[str, npt.NDArray[np.float64]]) -> None:
+def equalize_pair(pair: LayerPair, arrays: dict[str, npt.NDArray[np.float64]]) -> None:
     """Divide each channel of the first layer by its factor, multiply it back in the second."""
     first, second = arrays[pair.first.input[1]], arrays[pair.second.input[1]]
     inward = second if pair.depthwise else np.moveaxis(second, 1, 0)

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
-from firmwright.data.arrays import dequantised, on_grid
+from firmwright.data.arrays import dequantize_array, quantize_array
 from firmwright.ir.tensors import ModelInterface
 from firmwright.quantize.graph import evaluate, float_tensors
 from firmwright.quantize.record import RESULT_SUFFIX
 from firmwright.quantize.samples import Sample
-from firmwright.verify.accuracy import Comparison, LayerAccuracy, Signal
-from firmwright.verify.boxes import Outputs
+from firmwright.verify.accuracy import LayerAccuracy, SignalQuality, SignalStatistics
+from firmwright.verify.boxes import OutputsByName
 
 
 @dataclass(frozen=True)
-class FloatNetwork:
+class FloatReference:
     """What the float network made of samples, and the quantised one's layers beside its own.
 
     ``inputs`` are the samples as the quantised network takes them, ``calibrated`` the digests of
@@ -26,7 +26,7 @@ class FloatNetwork:
     """
 
     inputs: list[Sample]
-    outputs: Outputs
+    outputs: OutputsByName
     layers: tuple[LayerAccuracy, ...]
     calibrated: frozenset[str]
 
@@ -37,14 +37,14 @@ def compare_with_float(
     interface: ModelInterface,
     samples: Sequence[Sample],
     calibrated: Sequence[str],
-) -> FloatNetwork:
+) -> FloatReference:
     """Evaluate the float graph ``model`` on samples of real numbers, and the QDQ graph beside it.
 
     ``interface`` describes the inputs and outputs of ``quantised``.
     """
-    inputs = network_inputs(interface, samples)
+    inputs = quantize_samples(interface, samples)
     results = [list(found.values()) for found in evaluate(model, samples)]
-    return FloatNetwork(
+    return FloatReference(
         inputs,
         {t.name: np.stack([r[i] for r in results]) for i, t in enumerate(interface.outputs)},
         tuple(compare_layers(model, quantised, interface, samples, inputs)),
@@ -52,11 +52,11 @@ def compare_with_float(
     )
 
 
-def network_inputs(interface: ModelInterface, samples: Sequence[Sample]) -> list[Sample]:
+def quantize_samples(interface: ModelInterface, samples: Sequence[Sample]) -> list[Sample]:
     """Return float samples as the quantised network takes them."""
     return [
         {
-            t.name: sample[t.name] if t.scale is None else on_grid(sample[t.name], t)
+            t.name: sample[t.name] if t.scale is None else quantize_array(sample[t.name], t)
             for t in interface.inputs
         }
         for sample in samples
@@ -76,26 +76,26 @@ def compare_layers(
     measured too: the first layers lose against that.
     """
     ports = {t.name: t for t in (*interface.inputs, *interface.outputs)}
-    pairs = common_tensors(model, quantised)
-    sums = {name: Comparison() for name in pairs}
+    pairs = match_tensors(model, quantised)
+    sums = {name: SignalStatistics() for name in pairs}
     wanted = evaluate(model, samples, list(pairs))
     found = evaluate(quantised, inputs, list(pairs.values()))
     for ours, theirs in zip(found, wanted, strict=True):
         for name, total in sums.items():
             found_there = ours[pairs[name]]
             if pairs[name] in ports:
-                found_there = dequantised(found_there, ports[name])
+                found_there = dequantize_array(found_there, ports[name])
             total.add(found_there, theirs[name])
     signals = {name: total.signal for name, total in sums.items()}
     makers = {o: n for n in model.graph.node for o in n.output}
     return [
-        LayerAccuracy(makers[name].name, name, signal, lost(name, signals, makers))
+        LayerAccuracy(makers[name].name, name, signal, compute_snr_loss(name, signals, makers))
         for name, signal in signals.items()
         if name in makers
     ]
 
 
-def common_tensors(model: onnx.ModelProto, quantised: onnx.ModelProto) -> dict[str, str]:
+def match_tensors(model: onnx.ModelProto, quantised: onnx.ModelProto) -> dict[str, str]:
     """Return, for each tensor of the float graph, its real-valued name in the quantised one."""
     there = {o for n in quantised.graph.node for o in n.output}
     there.update(i.name for i in quantised.graph.input)
@@ -109,24 +109,24 @@ def common_tensors(model: onnx.ModelProto, quantised: onnx.ModelProto) -> dict[s
     return pairs
 
 
-def lost(
-    name: str, signals: Mapping[str, Signal], makers: Mapping[str, onnx.NodeProto]
+def compute_snr_loss(
+    name: str, signals: Mapping[str, SignalQuality], makers: Mapping[str, onnx.NodeProto]
 ) -> float | None:
     """Return the drop in SNR from the layer's worst measured input; None where neither differs."""
     snr = signals[name].snr
-    sources = [s.snr for s in map(signals.get, measured_inputs(name, signals, makers)) if s]
+    sources = [s.snr for s in map(signals.get, find_compared_inputs(name, signals, makers)) if s]
     before = [s for s in sources if s is not None]
     if snr is None or not before:
         return None
     return round(min(before) - snr, 3)
 
 
-def measured_inputs(
-    name: str, signals: Mapping[str, Signal], makers: Mapping[str, onnx.NodeProto]
+def find_compared_inputs(
+    name: str, signals: Mapping[str, SignalQuality], makers: Mapping[str, onnx.NodeProto]
 ) -> Iterator[str]:
     """Yield the nearest tensors before this one that were compared."""
     for source in makers[name].input:
         if source in signals:
             yield source
         elif source in makers:
-            yield from measured_inputs(source, signals, makers)
+            yield from find_compared_inputs(source, signals, makers)

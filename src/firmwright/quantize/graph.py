@@ -25,7 +25,7 @@ Array = npt.NDArray[Any]
 SIXTEEN_BITS = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 
 
-def prepared(data: bytes, inputs: Sequence[Tensor], opset: int) -> onnx.ModelProto:
+def prepare(data: bytes, inputs: Sequence[Tensor], opset: int) -> onnx.ModelProto:
     """Return the graph with constants and batch normalisations folded, and every shape inferred.
 
     ``inputs`` give the shapes that the model leaves open, ``opset`` is the oldest operator set

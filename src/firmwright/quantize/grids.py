@@ -18,12 +18,12 @@ from firmwright.quantize.ranges import Interval
 
 SMALLEST_SCALE = 2.0**-100
 """Below this an interval counts as constant: products of two such scales leave float32."""
-FINER = 3
+FINER_SCALES = 3
 """How many powers of two finer than the interval asks for are tried."""
 
 
 @dataclass(frozen=True)
-class IntegerGrid:
+class QuantParams:
     """``dtype`` names the integers; ``scale`` is a float32 number."""
 
     dtype: str
@@ -31,7 +31,7 @@ class IntegerGrid:
     zero_point: int
 
     @property
-    def numpy(self) -> np.dtype[Any]:
+    def numpy_dtype(self) -> np.dtype[Any]:
         return np.dtype(self.dtype)
 
     @property
@@ -39,14 +39,14 @@ class IntegerGrid:
         info = np.iinfo(self.dtype)
         return int(info.min), int(info.max)
 
-    def rounded(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def fake_quantize(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return the real numbers that the grid keeps of ``values``: round half to even, clamp."""
         steps = np.rint(values / self.scale) + self.zero_point
         kept: npt.NDArray[np.float64] = np.clip(steps, *self.limits) - self.zero_point
         return kept * self.scale
 
 
-def affine_grid(interval: Interval, dtype: str, symmetric: bool) -> IntegerGrid:
+def choose_affine_params(interval: Interval, dtype: str, symmetric: bool) -> QuantParams:
     """Return the grid whose ends are the interval's, with an integer for zero.
 
     A constant of zero keeps the whole range of integers on the side where nothing was seen.
@@ -57,17 +57,17 @@ def affine_grid(interval: Interval, dtype: str, symmetric: bool) -> IntegerGrid:
         middle = 0 if info.min else (int(info.max) + 1) // 2
         reach = max(-interval.low, interval.high)
         scale = reach / (int(info.max) - middle)
-        return IntegerGrid(dtype, single(scale) if scale > SMALLEST_SCALE else 1.0, middle)
+        return QuantParams(dtype, to_float32(scale) if scale > SMALLEST_SCALE else 1.0, middle)
     scale = width / (int(info.max) - int(info.min))
     if scale <= SMALLEST_SCALE:
-        return IntegerGrid(dtype, 1.0, int(info.min))
-    scale = single(scale)
-    return IntegerGrid(dtype, scale, int(np.rint(info.min - interval.low / scale)))
+        return QuantParams(dtype, 1.0, int(info.min))
+    scale = to_float32(scale)
+    return QuantParams(dtype, scale, int(np.rint(info.min - interval.low / scale)))
 
 
-def power_of_two_grid(
+def choose_pow2_params(
     interval: Interval, dtype: str, distribution: Distribution | None
-) -> IntegerGrid:
+) -> QuantParams:
     """Return the power of two that covers the interval, or a finer one that errs less.
 
     A positive end may lie one step beyond the largest integer, and is clamped: signed integers
@@ -78,26 +78,26 @@ def power_of_two_grid(
     steps = int(np.iinfo(dtype).max) + 1
     reach = max(-interval.low, interval.high)
     if reach / steps <= SMALLEST_SCALE:
-        return IntegerGrid(dtype, 1.0, 0)
-    covering = IntegerGrid(dtype, covering_power(reach / steps), 0)
+        return QuantParams(dtype, 1.0, 0)
+    covering = QuantParams(dtype, next_power_of_two(reach / steps), 0)
     if distribution is None:
         return covering
-    finer = [IntegerGrid(dtype, covering.scale / 2**n, 0) for n in range(FINER + 1)]
-    return min(finer, key=lambda grid: squared_error(grid, distribution))
+    finer = [QuantParams(dtype, covering.scale / 2**n, 0) for n in range(FINER_SCALES + 1)]
+    return min(finer, key=lambda grid: mean_squared_error(grid, distribution))
 
 
-def covering_power(scale: float) -> float:
+def next_power_of_two(scale: float) -> float:
     """Return the smallest power of two that is not below ``scale``."""
     return float(2.0 ** ceil(log2(scale)))
 
 
-def squared_error(grid: IntegerGrid, distribution: Distribution) -> float:
+def mean_squared_error(grid: QuantParams, distribution: Distribution) -> float:
     """Return the mean squared error of the distribution's values on the grid."""
-    values = distribution.centres
-    errors = np.square(values - grid.rounded(values))
+    values = distribution.centers
+    errors = np.square(values - grid.fake_quantize(values))
     return float(np.dot(errors, distribution.counts) / distribution.counts.sum())
 
 
-def single(value: float) -> float:
+def to_float32(value: float) -> float:
     """Return the nearest float32 number, as graphs store scales."""
     return float(np.float32(value))

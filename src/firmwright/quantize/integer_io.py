@@ -8,12 +8,12 @@ from dataclasses import replace
 import onnx
 
 from firmwright.ir.tensors import ModelInterface, Tensor
-from firmwright.quantize.grids import IntegerGrid
+from firmwright.quantize.grids import QuantParams
 
-MOVING = ("Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze")
+DATA_MOVEMENT_OPERATORS = ("Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze")
 
 
-def without_float_io(model: onnx.ModelProto) -> dict[str, IntegerGrid]:
+def remove_float_io(model: onnx.ModelProto) -> dict[str, QuantParams]:
     """Take the quantize behind each input and the dequantize before each output out of a graph.
 
     Names stay. Returns the grids of the inputs and outputs that are integers now: those that
@@ -22,36 +22,36 @@ def without_float_io(model: onnx.ModelProto) -> dict[str, IntegerGrid]:
     graph = model.graph
     grids = {}
     for value in graph.input:
-        quantize = first_reader(graph, value.name)
+        quantize = find_consumer(graph, value.name)
         if quantize is not None and quantize.op_type == "QuantizeLinear":
-            grids[value.name] = grid_of(quantize, model)
+            grids[value.name] = read_quant_params(quantize, model)
             graph.node.remove(quantize)
-            rename(graph, quantize.output[0], quantize.input[0])
+            rename_tensor(graph, quantize.output[0], quantize.input[0])
     for value in graph.output:
-        dequantize = first_maker(graph, value.name, readers=0)
+        dequantize = find_producer(graph, value.name, readers=0)
         if dequantize is not None and dequantize.op_type == "DequantizeLinear":
-            grids[value.name] = grid_of(dequantize, model)
+            grids[value.name] = read_quant_params(dequantize, model)
             graph.node.remove(dequantize)
-            rename(graph, dequantize.input[0], dequantize.output[0])
+            rename_tensor(graph, dequantize.input[0], dequantize.output[0])
     for value in (*graph.input, *graph.output):
         if value.name in grids:
-            kind = onnx.helper.np_dtype_to_tensor_dtype(grids[value.name].numpy)
+            kind = onnx.helper.np_dtype_to_tensor_dtype(grids[value.name].numpy_dtype)
             value.type.tensor_type.elem_type = kind
     del graph.value_info[:]
     return grids
 
 
-def first_reader(graph: onnx.GraphProto, name: str) -> onnx.NodeProto | None:
+def find_consumer(graph: onnx.GraphProto, name: str) -> onnx.NodeProto | None:
     """Return the only node that reads a tensor, past those that only move its elements."""
     readers: list[onnx.NodeProto] = [n for n in graph.node if name in n.input]
     if len(readers) != 1:
         return None
-    if readers[0].op_type in MOVING:
-        return first_reader(graph, readers[0].output[0])
+    if readers[0].op_type in DATA_MOVEMENT_OPERATORS:
+        return find_consumer(graph, readers[0].output[0])
     return readers[0]
 
 
-def first_maker(graph: onnx.GraphProto, name: str, readers: int) -> onnx.NodeProto | None:
+def find_producer(graph: onnx.GraphProto, name: str, readers: int) -> onnx.NodeProto | None:
     """Return the node that makes a tensor, before those that only move its elements.
 
     Each tensor on the way has just the one reader, and the last one ``readers``.
@@ -59,12 +59,12 @@ def first_maker(graph: onnx.GraphProto, name: str, readers: int) -> onnx.NodePro
     makers: list[onnx.NodeProto] = [n for n in graph.node if name in n.output]
     if not makers or sum(name in n.input for n in graph.node) != readers:
         return None
-    if makers[0].op_type in MOVING:
-        return first_maker(graph, makers[0].input[0], readers=1)
+    if makers[0].op_type in DATA_MOVEMENT_OPERATORS:
+        return find_producer(graph, makers[0].input[0], readers=1)
     return makers[0]
 
 
-def rename(graph: onnx.GraphProto, before: str, after: str) -> None:
+def rename_tensor(graph: onnx.GraphProto, before: str, after: str) -> None:
     for node in graph.node:
         for names in (node.input, node.output):
             for index, name in enumerate(names):
@@ -72,17 +72,17 @@ def rename(graph: onnx.GraphProto, before: str, after: str) -> None:
                     names[index] = after
 
 
-def grid_of(node: onnx.NodeProto, model: onnx.ModelProto) -> IntegerGrid:
+def read_quant_params(node: onnx.NodeProto, model: onnx.ModelProto) -> QuantParams:
     """Return the per-tensor grid that a quantize or dequantize node names."""
     constants = {i.name: i for i in model.graph.initializer}
     scale, zero_point = (onnx.numpy_helper.to_array(constants[n]) for n in node.input[1:3])
-    return IntegerGrid(zero_point.dtype.name, float(scale), int(zero_point))
+    return QuantParams(zero_point.dtype.name, float(scale), int(zero_point))
 
 
-def with_grids(interface: ModelInterface, grids: Mapping[str, IntegerGrid]) -> ModelInterface:
+def add_quant_params(interface: ModelInterface, grids: Mapping[str, QuantParams]) -> ModelInterface:
     """Return the interface with the grids of its tensors."""
 
-    def stated(tensor: Tensor) -> Tensor:
+    def add_to_tensor(tensor: Tensor) -> Tensor:
         grid = grids.get(tensor.name)
         if grid is None:
             return tensor
@@ -90,6 +90,6 @@ def with_grids(interface: ModelInterface, grids: Mapping[str, IntegerGrid]) -> M
 
     return replace(
         interface,
-        inputs=tuple(stated(t) for t in interface.inputs),
-        outputs=tuple(stated(t) for t in interface.outputs),
+        inputs=tuple(add_to_tensor(t) for t in interface.inputs),
+        outputs=tuple(add_to_tensor(t) for t in interface.outputs),
     )

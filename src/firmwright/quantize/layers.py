@@ -9,10 +9,10 @@ from fnmatch import fnmatchcase
 import onnx
 
 from firmwright.errors import UserError, did_you_mean
-from firmwright.quantize.activations import visible_results
+from firmwright.quantize.activations import find_fused_outputs
 from firmwright.recipe.quantization import QuantizeOptions
 
-WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+WEIGHT_OPERATORS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
 @dataclass(frozen=True)
@@ -41,24 +41,28 @@ def choose_layers(model: onnx.ModelProto, options: QuantizeOptions) -> LayerChoi
     problems = []
     kept: set[str] = set()
     for pattern in options.keep_float.layers:
-        found = matching(nodes, pattern)
+        found = match_nodes(nodes, pattern)
         kept.update(found)
-        problems += [] if found else [no_match("keep_float.layers", pattern, layer_names(nodes))]
+        problems += (
+            [] if found else [describe_no_match("keep_float.layers", pattern, layer_names(nodes))]
+        )
     kinds = {n.op_type for n in nodes}
     for kind in options.keep_float.operators:
         kept.update(n.name for n in nodes if n.op_type == kind)
-        problems += [] if kind in kinds else [no_match("keep_float.operators", kind, kinds)]
+        problems += (
+            [] if kind in kinds else [describe_no_match("keep_float.operators", kind, kinds)]
+        )
     types = {n.name: TensorTypes(options.activations, options.weights) for n in nodes}
     for entry in options.layers:
-        found = matching(nodes, entry.match)
-        problems += [] if found else [no_match("layers", entry.match, layer_names(nodes))]
+        found = match_nodes(nodes, entry.match)
+        problems += [] if found else [describe_no_match("layers", entry.match, layer_names(nodes))]
         kinds_found = {n.op_type for n in nodes if n.name in found}
-        if found and entry.weights and not kinds_found.intersection(WEIGHTED):
-            operators = ", ".join(WEIGHTED)
+        if found and entry.weights and not kinds_found.intersection(WEIGHT_OPERATORS):
+            operators = ", ".join(WEIGHT_OPERATORS)
             problems.append(
                 f"quantize: layers: '{entry.match}' has no weights, which are those of {operators}"
             )
-        for name in (*found, *activations_behind(model, found)):
+        for name in (*found, *find_fused_activations(model, found)):
             before = types[name]
             types[name] = TensorTypes(
                 entry.activations or before.activations, entry.weights or before.weights
@@ -68,15 +72,15 @@ def choose_layers(model: onnx.ModelProto, options: QuantizeOptions) -> LayerChoi
     return LayerChoice(tuple(sorted(kept)), types)
 
 
-def activations_behind(model: onnx.ModelProto, layers: Iterable[str]) -> set[str]:
+def find_fused_activations(model: onnx.ModelProto, layers: Iterable[str]) -> set[str]:
     """Return the activations that make the visible results of the layers."""
-    named, visible = set(layers), visible_results(model)
+    named, visible = set(layers), find_fused_outputs(model)
     results = [o for n in model.graph.node if n.name in named for o in n.output]
     shown = {visible[name] for name in results}
     return {n.name for n in model.graph.node if shown.intersection(n.output)} - named
 
 
-def matching(nodes: Iterable[onnx.NodeProto], pattern: str) -> list[str]:
+def match_nodes(nodes: Iterable[onnx.NodeProto], pattern: str) -> list[str]:
     """Return the nodes that a pattern means; a name spelled out counts as itself."""
     found = []
     shell = pattern.replace("[", "[[]")  # of the shell's signs only * and ? are for names
@@ -91,6 +95,6 @@ def layer_names(nodes: Iterable[onnx.NodeProto]) -> set[str]:
     return {node.name for node in nodes}
 
 
-def no_match(key: str, pattern: str, known: Iterable[str]) -> str:
+def describe_no_match(key: str, pattern: str, known: Iterable[str]) -> str:
     what = "operator of the type" if key == "keep_float.operators" else "layer named"
     return f"quantize: {key}: no {what} '{pattern}'{did_you_mean(pattern, known)}"

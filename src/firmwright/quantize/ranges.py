@@ -9,15 +9,15 @@ from io import StringIO
 
 import numpy as np
 
-from firmwright.quantize.calibration import Distribution, new_collector
+from firmwright.quantize.calibration import Distribution, make_collector
 from firmwright.recipe.quantization import CalibrationOptions
 
 ENTROPY_BINS = 512
 """ONNX Runtime's search costs time with the square of the bins; half of them bound a threshold."""
-CLIPPED_PARTS = np.linspace(1.0, 0.3, 71)
+MSE_CANDIDATES = np.linspace(1.0, 0.3, 71)
 """What the mean-squared-error method tries: these parts of the whole interval."""
 
-CLAMPED = 2**-0.5
+COVERED_PART = 2**-0.5
 """Part of a range that a model states which a power of two has to cover: that power is nearest to
 the range then. Values at a range's ends are rare, and a coarser grid costs all others."""
 
@@ -30,41 +30,43 @@ class Interval:
     high: float
 
 
-Error = Callable[[Interval, Distribution], float]
+ErrorFunction = Callable[[Interval, Distribution], float]
 """Mean squared error of a distribution on the grid that an interval gives."""
 
 
-def interval_of(distribution: Distribution, options: CalibrationOptions, error: Error) -> Interval:
+def choose_interval(
+    distribution: Distribution, options: CalibrationOptions, error: ErrorFunction
+) -> Interval:
     """Choose the interval by the recipe's method."""
-    whole = including_zero(distribution.lowest, distribution.highest)
+    whole = include_zero(distribution.lowest, distribution.highest)
     if whole.low == whole.high or options.method == "minmax":
         return whole
     if options.method == "model":
-        return Interval(whole.low * CLAMPED, whole.high * CLAMPED)
+        return Interval(whole.low * COVERED_PART, whole.high * COVERED_PART)
     if options.method == "mse":
-        candidates = [Interval(whole.low * part, whole.high * part) for part in CLIPPED_PARTS]
+        candidates = [Interval(whole.low * part, whole.high * part) for part in MSE_CANDIDATES]
         return min(candidates, key=lambda candidate: error(candidate, distribution))
-    return library_interval(distribution, options)
+    return choose_library_interval(distribution, options)
 
 
-def including_zero(low: float, high: float) -> Interval:
+def include_zero(low: float, high: float) -> Interval:
     return Interval(min(low, 0.0), max(high, 0.0))
 
 
-def library_interval(distribution: Distribution, options: CalibrationOptions) -> Interval:
+def choose_library_interval(distribution: Distribution, options: CalibrationOptions) -> Interval:
     """Choose by ONNX Runtime's entropy or percentile method."""
-    collector = new_collector(options.method, options.percentile)
+    collector = make_collector(options.method, options.percentile)
     counts, edges = distribution.counts, distribution.edges
     if options.method == "entropy":
-        counts, edges = merged_bins(distribution)
+        counts, edges = merge_bins(distribution)
     low, high = (np.float32(v) for v in (distribution.lowest, distribution.highest))
     collector.histogram_dict["tensor"] = (counts, edges.astype("float32"), low, high)
     with redirect_stdout(StringIO()):  # the library reports progress
         limits = collector.compute_collection_result()["tensor"]
-    return including_zero(float(limits[0]), float(limits[1]))
+    return include_zero(float(limits[0]), float(limits[1]))
 
 
-def merged_bins(distribution: Distribution) -> tuple[np.ndarray, np.ndarray]:
+def merge_bins(distribution: Distribution) -> tuple[np.ndarray, np.ndarray]:
     """Return counts and edges with every few neighbouring bins in one."""
     together = max(1, len(distribution.counts) // ENTROPY_BINS)
     spare = -len(distribution.counts) % (2 * together)

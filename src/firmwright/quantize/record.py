@@ -10,7 +10,7 @@ import onnx
 import onnxruntime
 
 from firmwright.quantize.calibration import CalibrationRecord, Distribution
-from firmwright.quantize.integer_io import grid_of
+from firmwright.quantize.integer_io import read_quant_params
 from firmwright.recipe.quantization import QuantizeOptions
 
 RESULT_SUFFIX = "_DequantizeLinear_Output"
@@ -18,11 +18,11 @@ RESULT_SUFFIX = "_DequantizeLinear_Output"
 OUTLIER_RATIO = 32
 """The whole range over that of 99.9 % of the values, from which on a note is printed: with 8 bits
 all but one in a thousand values then share eight steps."""
-USUAL = 0.999
+OUTLIER_QUANTILE = 0.999
 
 
 @dataclass(frozen=True)
-class TensorGrid:
+class TensorQuantParams:
     """The grid of one tensor between layers."""
 
     tensor: str
@@ -43,7 +43,7 @@ class QuantizationRecord:
     per_channel: bool
     method: str
     samples: tuple[str, ...]
-    tensors: tuple[TensorGrid, ...]
+    tensors: tuple[TensorQuantParams, ...]
     kept_float: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -59,9 +59,9 @@ def quantization_record(
     quantized = {n.output[0] for n in model.graph.node if n.op_type == "QuantizeLinear"}
     for node in model.graph.node:
         if node.op_type == "DequantizeLinear" and node.input[0] in quantized:
-            grid = grid_of(node, model)
+            grid = read_quant_params(node, model)
             name = node.output[0].removesuffix(RESULT_SUFFIX)
-            grids.append(TensorGrid(name, grid.dtype, grid.scale, grid.zero_point))
+            grids.append(TensorQuantParams(name, grid.dtype, grid.scale, grid.zero_point))
     return QuantizationRecord(
         engine=f"onnxruntime {onnxruntime.__version__}",
         scheme=options.scheme,
@@ -94,7 +94,7 @@ def float_operators(model: onnx.ModelProto) -> Iterator[str]:
 
 def notes(
     distributions: Mapping[str, Distribution],
-    grids: Mapping[str, TensorGrid],
+    grids: Mapping[str, TensorQuantParams],
     options: QuantizeOptions,
 ) -> Iterator[str]:
     """Yield what a user should know: of constant tensors, lost signs and far outliers."""
@@ -127,4 +127,4 @@ def outlier_ratio(one: Distribution) -> float:
     magnitudes = np.maximum(np.abs(one.edges[:-1]), np.abs(one.edges[1:]))
     order = np.argsort(magnitudes, kind="stable")
     covered = np.cumsum(one.counts[order]) / one.counts.sum()
-    return float(reach / magnitudes[order][np.searchsorted(covered, USUAL)])
+    return float(reach / magnitudes[order][np.searchsorted(covered, OUTLIER_QUANTILE)])

@@ -30,15 +30,15 @@ from firmwright.ir.tensors import ModelInterface, Tensor, is_source_name
 from firmwright.quantize.ranges import Interval
 
 Array = npt.NDArray[Any]
-NOT_NEGATIVE = ("relax.nn.relu", "relax.nn.softmax", "relax.sigmoid")
-KEEPING_SIGN = (
+NON_NEGATIVE_OPERATORS = ("relax.nn.relu", "relax.nn.softmax", "relax.sigmoid")
+SIGN_PRESERVING_OPERATORS = (
     "relax.nn.avg_pool2d", "relax.nn.max_pool2d", "relax.nn.adaptive_avg_pool2d", "relax.mean",
     "relax.reshape", "relax.permute_dims", "relax.dequantize", "relax.clip",
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Restored:
+class RestoredNetwork:
     """The float network; ``ranges`` are by the names of variables, inputs and outputs."""
 
     module: tvm.IRModule
@@ -47,7 +47,7 @@ class Restored:
 
 
 @dataclass(frozen=True)
-class Grid:
+class QuantRange:
     """A tensor's scale and zero point, and the least and largest integer that occur."""
 
     scale: float
@@ -57,9 +57,9 @@ class Grid:
 
     @property
     def interval(self) -> Interval:
-        return Interval(self.real(self.low), self.real(self.high))
+        return Interval(self.to_real(self.low), self.to_real(self.high))
 
-    def real(self, integer: int) -> float:
+    def to_real(self, integer: int) -> float:
         return self.scale * (integer - self.zero_point)
 
 
@@ -67,7 +67,7 @@ def is_quantised(module: tvm.IRModule) -> bool:
     return any(operator_name(b.value) == "relax.dequantize" for b in main_bindings(module))
 
 
-def restored(module: tvm.IRModule, interface: ModelInterface) -> Restored:
+def restore_float(module: tvm.IRModule, interface: ModelInterface) -> RestoredNetwork:
     """Return the float network of a QDQ module, with float32 inputs and outputs.
 
     Raises UserError for an input or output of integers whose scale the model does not state.
@@ -86,12 +86,12 @@ class Restorer:
         self.definitions = {b.var: b.value for b in self.bindings}
         self.values: dict[relax.Var, relax.Expr] = {}
         self.ranges: dict[str, Interval] = {}
-        self.clips = self.clips_of_quantized()
-        self.names = self.names_of_tensors()
+        self.clips = self.find_fused_clips()
+        self.names = self.name_tensors()
 
-    def clips_of_quantized(self) -> dict[relax.Var, relax.VarBinding]:
+    def find_fused_clips(self) -> dict[relax.Var, relax.VarBinding]:
         """Return, by quantised variable, the clip that alone reads it: a fused activation."""
-        uses = Counter(a for b in self.bindings for a in arguments(b.value))
+        uses = Counter(a for b in self.bindings for a in find_variables(b.value))
         return {
             b.value.args[0]: b
             for b in self.bindings
@@ -100,7 +100,7 @@ class Restorer:
             and uses[b.value.args[0]] == 1
         }
 
-    def names_of_tensors(self) -> dict[relax.Var, str]:
+    def name_tensors(self) -> dict[relax.Var, str]:
         """Return what to call each quantised tensor, and the float one it was rounded from."""
         names: dict[relax.Var, str] = {}
         for number, binding in enumerate(self.bindings):
@@ -115,30 +115,30 @@ class Restorer:
                 names[rounded] = name
         return names
 
-    def run(self) -> Restored:
-        inputs = [self.parameter(p, t) for p, t in self.tensors_of_parameters()]
+    def run(self) -> RestoredNetwork:
+        inputs = [self.make_parameter(p, t) for p, t in self.tensors_of_parameters()]
         with self.builder.function("main", inputs):
             with self.builder.dataflow():
                 for binding in self.bindings:
-                    self.values[binding.var] = self.value_of(binding)
-                result = self.builder.emit_output(self.argument(self.main.body.body))
+                    self.values[binding.var] = self.convert_binding(binding)
+                result = self.builder.emit_output(self.convert_argument(self.main.body.body))
             self.builder.emit_func_output(result)
         module = relax.transform.DeadCodeElimination(["main"])(self.builder.get())
-        outputs = tuple(self.described(t) for t in self.interface.outputs)
-        stated = tuple(self.described(t) for t in self.interface.inputs)
+        outputs = tuple(self.to_float_tensor(t) for t in self.interface.outputs)
+        stated = tuple(self.to_float_tensor(t) for t in self.interface.inputs)
         interface = replace(self.interface, inputs=stated, outputs=outputs)
-        return Restored(module, interface, self.ranges)
+        return RestoredNetwork(module, interface, self.ranges)
 
     def tensors_of_parameters(self) -> list[tuple[relax.Var, Tensor]]:
         return list(zip(self.main.params, self.interface.inputs, strict=True))
 
-    def parameter(self, parameter: relax.Var, tensor: Tensor) -> relax.Var:
+    def make_parameter(self, parameter: relax.Var, tensor: Tensor) -> relax.Var:
         self.values[parameter] = relax.Var(
-            str(parameter.name), relax.TensorType(tensor.shape, self.described(tensor).dtype)
+            str(parameter.name), relax.TensorType(tensor.shape, self.to_float_tensor(tensor).dtype)
         )
         return self.values[parameter]
 
-    def described(self, tensor: Tensor) -> Tensor:
+    def to_float_tensor(self, tensor: Tensor) -> Tensor:
         """Return an input or output of the float network, and note its range."""
         if "int" not in tensor.dtype:
             return tensor
@@ -148,32 +148,32 @@ class Restorer:
                 "start from the float model, or from one with float32 inputs and outputs"
             )
         limits = np.iinfo(tensor.dtype)
-        grid = Grid(tensor.scale, tensor.zero_point or 0, int(limits.min), int(limits.max))
+        grid = QuantRange(tensor.scale, tensor.zero_point or 0, int(limits.min), int(limits.max))
         self.ranges[tensor.name] = grid.interval
         return replace(tensor, dtype="float32", scale=None, zero_point=None)
 
-    def argument(self, value: relax.Expr) -> relax.Expr:
+    def convert_argument(self, value: relax.Expr) -> relax.Expr:
         if isinstance(value, relax.Tuple):
-            return relax.Tuple([self.argument(f) for f in value.fields])
+            return relax.Tuple([self.convert_argument(f) for f in value.fields])
         return self.values.get(value, value) if isinstance(value, relax.Var) else value
 
-    def value_of(self, binding: relax.VarBinding) -> relax.Expr:
+    def convert_binding(self, binding: relax.VarBinding) -> relax.Expr:
         value, name = binding.value, operator_name(binding.value)
         if name == "relax.dequantize":
             if isinstance(value.args[0], Constant):
-                return relax.const(real_numbers(value), "float32")
-            return self.argument(value.args[0])
+                return relax.const(dequantize_constant(value), "float32")
+            return self.convert_argument(value.args[0])
         if name == "relax.quantize":
-            return self.limited(binding)
+            return self.emit_limits(binding)
         if name == "relax.clip" and value.args[0] in self.clips:
-            return self.argument(value.args[0])
+            return self.convert_argument(value.args[0])
         if not isinstance(value, tvm.ir.Call):
-            return self.argument(value)
-        given = [self.argument(a) for a in value.args]
+            return self.convert_argument(value)
+        given = [self.convert_argument(a) for a in value.args]
         call = tvm.ir.Call(value.op, given, value.attrs, value.ty_args)
         return self.builder.emit(call, self.names.get(binding.var, str(binding.var.name)))
 
-    def grid_of(self, binding: relax.VarBinding) -> Grid:
+    def read_quant_range(self, binding: relax.VarBinding) -> QuantRange:
         """Return the grid of a quantize, its integers limited by a fused activation."""
         scale, zero_point = (constant_array(a).reshape(-1)[0] for a in binding.value.args[1:3])
         limits = np.iinfo(dtype_of(binding.var))
@@ -181,22 +181,22 @@ class Restorer:
         if binding.var in self.clips:
             stated = [int(a.value) for a in self.clips[binding.var].value.args[1:]]
             low, high = max(low, stated[0]), min(high, stated[1])
-        return Grid(float(scale), int(zero_point), low, high)
+        return QuantRange(float(scale), int(zero_point), low, high)
 
     def adds_limits(self, binding: relax.VarBinding) -> bool:
-        return self.limits(binding) != (None, None)
+        return self.find_limits(binding) != (None, None)
 
-    def limits(self, binding: relax.VarBinding) -> tuple[float | None, float | None]:
+    def find_limits(self, binding: relax.VarBinding) -> tuple[float | None, float | None]:
         """Return what a quantised tensor's clamping adds to the network; None for nothing."""
-        grid, kind = self.grid_of(binding), np.iinfo(dtype_of(binding.var))
+        grid, kind = self.read_quant_range(binding), np.iinfo(dtype_of(binding.var))
         low = None
         if grid.low > kind.min or (
-            grid.real(grid.low) == 0 and self.negative(binding.value.args[0])
+            grid.to_real(grid.low) == 0 and self.may_be_negative(binding.value.args[0])
         ):
-            low = grid.real(grid.low)
-        return low, grid.real(grid.high) if grid.high < kind.max else None
+            low = grid.to_real(grid.low)
+        return low, grid.to_real(grid.high) if grid.high < kind.max else None
 
-    def negative(self, value: relax.Expr) -> bool:
+    def may_be_negative(self, value: relax.Expr) -> bool:
         """Tell whether a result may be negative, as far as operators and grids tell.
 
         An input is what it is: its grid says what was expected of it.
@@ -204,17 +204,17 @@ class Restorer:
         call = self.definitions.get(value)
         if call is None:
             return False
-        if operator_name(call) in KEEPING_SIGN:
-            return self.negative(call.args[0])
+        if operator_name(call) in SIGN_PRESERVING_OPERATORS:
+            return self.may_be_negative(call.args[0])
         if operator_name(call) == "relax.quantize":
             zero_point = constant_array(call.args[2]).reshape(-1)[0]
             return bool(zero_point > np.iinfo(dtype_of(value)).min)
-        return operator_name(call) not in NOT_NEGATIVE
+        return operator_name(call) not in NON_NEGATIVE_OPERATORS
 
-    def limited(self, binding: relax.VarBinding) -> relax.Expr:
-        name, x = self.names[binding.var], self.argument(binding.value.args[0])
-        self.ranges[name] = self.grid_of(binding).interval
-        low, high = self.limits(binding)
+    def emit_limits(self, binding: relax.VarBinding) -> relax.Expr:
+        name, x = self.names[binding.var], self.convert_argument(binding.value.args[0])
+        self.ranges[name] = self.read_quant_range(binding).interval
+        low, high = self.find_limits(binding)
         if low is None and high is None:
             return x
         if low == 0 and high is None:
@@ -223,15 +223,15 @@ class Restorer:
         return self.builder.emit(relax.op.clip(x, *ends), name)
 
 
-def arguments(value: relax.Expr) -> list[relax.Expr]:
+def find_variables(value: relax.Expr) -> list[relax.Expr]:
     if isinstance(value, tvm.ir.Call):
-        return [f for a in value.args for f in arguments(a)]
+        return [f for a in value.args for f in find_variables(a)]
     if isinstance(value, relax.Tuple):
-        return [f for a in value.fields for f in arguments(a)]
+        return [f for a in value.fields for f in find_variables(a)]
     return [value] if isinstance(value, relax.Var) else []
 
 
-def real_numbers(call: tvm.ir.Call) -> Array:
+def dequantize_constant(call: tvm.ir.Call) -> Array:
     """Return what a dequantize makes of a constant."""
     array, scale, zero_point = (constant_array(a) for a in call.args[:3])
     shape = [1] * array.ndim

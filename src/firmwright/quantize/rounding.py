@@ -19,16 +19,16 @@ import numpy.typing as npt
 import onnx
 
 from firmwright.quantize.graph import evaluate
-from firmwright.quantize.grids import IntegerGrid
+from firmwright.quantize.grids import QuantParams
 from firmwright.quantize.samples import Sample
 from firmwright.quantize.weights import channel_axis
-from firmwright.quantize.windows import input_rows, rows_of_weights, weights_of_rows
+from firmwright.quantize.windows import im2col, rows_to_weights, weights_to_rows
 
 Array = npt.NDArray[Any]
-ROUNDED = ("Conv", "Gemm", "MatMul")
-MOST_INPUTS = 2304
+ROUNDED_OPERATORS = ("Conv", "Gemm", "MatMul")
+MAX_INPUTS = 2304
 """Of one result, 3 · 3 · 256; the second moments of more cost memory and time without end."""
-SAMPLES = 64
+MAX_SAMPLES = 64
 """Second moments of a few hundred inputs need no more."""
 DAMPING = 0.01
 """Part of the inputs' mean square that is added to each: moments of few samples are not trusted
@@ -36,8 +36,8 @@ further, and a constant input leaves no division by zero. The value is that of t
 authors."""
 
 
-def rounded(
-    model: onnx.ModelProto, samples: Sequence[Sample], grids: Mapping[str, Sequence[IntegerGrid]]
+def round_weights(
+    model: onnx.ModelProto, samples: Sequence[Sample], grids: Mapping[str, Sequence[QuantParams]]
 ) -> onnx.ModelProto:
     """Return the float network with weights that lie on their grids.
 
@@ -51,24 +51,26 @@ def rounded(
     layers = {
         n.input[1]: n
         for n in model.graph.node
-        if n.op_type in ROUNDED and n.input[1] in grids and inputs_of(n, constants) <= MOST_INPUTS
+        if n.op_type in ROUNDED_OPERATORS
+        and n.input[1] in grids
+        and count_inputs(n, constants) <= MAX_INPUTS
     }
-    moments = second_moments(layers, constants, model, samples[:SAMPLES])
+    moments = second_moments(layers, constants, model, samples[:MAX_SAMPLES])
     for name, node in layers.items():
         weights = onnx.numpy_helper.to_array(constants[name])
-        rows = rows_of_weights(node, weights.astype("float64"))
+        rows = weights_to_rows(node, weights.astype("float64"))
         channels = rows.shape[0] * rows.shape[1]
         by_channel = grids[name] if len(grids[name]) > 1 else [*grids[name]] * channels
         for group, moment in enumerate(moments[name]):
             first = group * rows.shape[1]
             own = by_channel[first : first + rows.shape[1]]
-            rows[group] = compensated(rows[group], moment, own)
-        values = weights_of_rows(node, rows, weights.shape).astype("float32")
+            rows[group] = round_with_compensation(rows[group], moment, own)
+        values = rows_to_weights(node, rows, weights.shape).astype("float32")
         constants[name].CopyFrom(onnx.numpy_helper.from_array(values, name))
     return result
 
 
-def inputs_of(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> int:
+def count_inputs(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> int:
     """Return how many inputs each result of the layer is a sum of."""
     shape = constants[node.input[1]].dims
     return prod(shape[1:]) if channel_axis(node) == 0 else int(shape[0])
@@ -89,13 +91,13 @@ def second_moments(
     totals: dict[str, Array] = {}
     for found in evaluate(model, samples, inputs):
         for name, node in layers.items():
-            rows = input_rows(node, found[node.input[0]], shapes[name]).astype("float64")
+            rows = im2col(node, found[node.input[0]], shapes[name]).astype("float64")
             moment = rows @ rows.transpose(0, 2, 1)
             totals[name] = totals[name] + moment if name in totals else moment
     return totals
 
 
-def compensated(weights: Array, moment: Array, grids: Sequence[IntegerGrid]) -> Array:
+def round_with_compensation(weights: Array, moment: Array, grids: Sequence[QuantParams]) -> Array:
     """Round (channels, K) weights to the channels' grids, whose zero points are 0, K after K."""
     scales = np.array([grid.scale for grid in grids])
     damped = moment + np.eye(len(moment)) * (DAMPING * np.trace(moment) / len(moment) or 1.0)

@@ -40,7 +40,7 @@ PRODUCTS = ("relax.nn.conv2d", "relax.matmul")
 
 
 @dataclass(frozen=True)
-class Steps:
+class ScaledInt8:
     """int8 integers that count steps of ``2 ** exponent``."""
 
     integers: relax.Expr
@@ -48,7 +48,7 @@ class Steps:
 
 
 @dataclass(frozen=True)
-class Sums:
+class Accumulator:
     """int32 integers that, shifted to the right, count steps of the result's grid."""
 
     integers: relax.Expr
@@ -59,19 +59,19 @@ class NoShiftFormError(Exception):
     """This rewrite does not know the operator, or it is not between int8 tensors."""
 
 
-def shift_network(
+def make_shift_network(
     module: tvm.IRModule, interface: ModelInterface
 ) -> tuple[tvm.IRModule, ModelInterface]:
     """Return an imported QDQ graph in shift arithmetic: a Relax model with the same interface."""
     for transform in CANONICAL:
         module = transform.apply(module)
-    module = shift_arithmetic(module)
+    module = rewrite_to_shifts(module)
     data = tvm.ir.save_json(module).encode()
     _, described = relax_importer.import_model(data, "the quantised model", {})
     return module, replace(described, inputs=interface.inputs, outputs=interface.outputs)
 
 
-def shift_arithmetic(module: tvm.IRModule) -> tvm.IRModule:
+def rewrite_to_shifts(module: tvm.IRModule) -> tvm.IRModule:
     """Rewrite every layer of ``main`` between a dequantize and a quantize that has such a form.
 
     Images are (N, C, H, W), convolutions' weights OIHW. Raises UserError naming every layer where
@@ -84,7 +84,7 @@ def shift_arithmetic(module: tvm.IRModule) -> tvm.IRModule:
         if operator_name(call) != "relax.quantize" or str(call.attrs.out_dtype) != "int8":
             return call
         try:
-            return Layer(builder, call).shifted()
+            return ShiftLayer(builder, call).lower()
         except UserError as error:  # TVM would make another exception of it
             problems.append(str(error))
         except NoShiftFormError:
@@ -97,7 +97,7 @@ def shift_arithmetic(module: tvm.IRModule) -> tvm.IRModule:
     return result
 
 
-class Layer:
+class ShiftLayer:
     """What one quantize rounds: a sum of products, of two tensors, a mean, a maximum."""
 
     def __init__(self, builder: relax.BlockBuilder, quantize: tvm.ir.Call) -> None:
@@ -105,54 +105,54 @@ class Layer:
         self.quantize = quantize
         self.name = str(getattr(quantize.args[0], "name", "a layer"))
 
-    def shifted(self) -> relax.Expr:
-        value, low, high = self.without_limits(self.of(self.quantize.args[0]))
+    def lower(self) -> relax.Expr:
+        value, low, high = self.strip_activation(self.find_definition(self.quantize.args[0]))
         if operator_name(value) == "relax.nn.max_pool2d":
-            return self.maximum(value, low, high)
-        sums = self.sums(value)
+            return self.lower_max_pool(value, low, high)
+        sums = self.accumulate(value)
         shift = relax.const(np.array(sums.shift, "int32"), "int32")
         shifted = self.emit(relax.op.right_shift(sums.integers, shift))
         return relax.op.astype(self.emit(relax.op.clip(shifted, low, high)), "int8")
 
-    def of(self, value: relax.Expr) -> relax.Expr:
+    def find_definition(self, value: relax.Expr) -> relax.Expr:
         return definition(self.builder, value)
 
     def emit(self, value: relax.Expr) -> relax.Var:
         return self.builder.emit(value, "lv")
 
-    def without_limits(self, value: relax.Expr) -> tuple[relax.Expr, int, int]:
+    def strip_activation(self, value: relax.Expr) -> tuple[relax.Expr, int, int]:
         """Return what an activation reads, and the ends it leaves of the result's integers."""
         if operator_name(value) == "relax.nn.relu":
-            return self.of(value.args[0]), 0, LARGEST
+            return self.find_definition(value.args[0]), 0, LARGEST
         if operator_name(value) != "relax.clip":
             return value, LOWEST, LARGEST
-        step = 2.0 ** self.exponent(self.quantize)
+        step = 2.0 ** self.read_exponent(self.quantize)
         limits = np.rint([float(a.value) / step for a in value.args[1:]])
         low, high = (int(v) for v in limits.clip(LOWEST, LARGEST))
-        return self.of(value.args[0]), low, high
+        return self.find_definition(value.args[0]), low, high
 
-    def sums(self, value: relax.Expr) -> Sums:
+    def accumulate(self, value: relax.Expr) -> Accumulator:
         name = operator_name(value)
         if name in PRODUCTS:
-            return self.products(value, None)
+            return self.accumulate_products(value, None)
         if name == "relax.add":
-            first = self.of(value.args[0])
+            first = self.find_definition(value.args[0])
             if operator_name(first) in PRODUCTS:
-                return self.products(first, value.args[1])
-            return self.sum_of_two(value)
-        if is_mean_of_image(value):
-            return self.mean(value)
+                return self.accumulate_products(first, value.args[1])
+            return self.accumulate_addition(value)
+        if is_global_average(value):
+            return self.accumulate_mean(value)
         raise NoShiftFormError
 
-    def products(self, call: tvm.ir.Call, bias: relax.Expr | None) -> Sums:
+    def accumulate_products(self, call: tvm.ir.Call, bias: relax.Expr | None) -> Accumulator:
         """Return a convolution's or matrix product's sums with their bias, half a step up."""
-        x, weights = (self.steps(argument) for argument in call.args)
+        x, weights = (self.read_int8(argument) for argument in call.args)
         if not isinstance(weights.integers, Constant):
             raise NoShiftFormError
         array = constant_array(weights.integers)
         exponent = x.exponent + weights.exponent
-        shift = self.shift(exponent)
-        biases = self.bias(bias, exponent) + half_a_step(shift)
+        shift = self.compute_shift(exponent)
+        biases = self.read_bias(bias, exponent) + rounding_offset(shift)
         by_channel = array if array.ndim == 4 else array.T
         reach = -LOWEST * np.abs(by_channel.astype("int64")).reshape(len(by_channel), -1).sum(1)
         self.expect_int32(int((reach + np.abs(biases)).max()))
@@ -167,38 +167,38 @@ class Layer:
         across = np.broadcast_to(biases, len(by_channel)).astype("int32")
         shape = (1, -1, 1, 1) if array.ndim == 4 else (-1,)
         constant = relax.const(across.reshape(shape), "int32")
-        return Sums(self.emit(relax.op.add(self.emit(total), constant)), shift)
+        return Accumulator(self.emit(relax.op.add(self.emit(total), constant)), shift)
 
-    def bias(self, bias: relax.Expr | None, exponent: int) -> Array:
+    def read_bias(self, bias: relax.Expr | None, exponent: int) -> Array:
         """Return the bias as int64 steps of the sum, by channel; 0 where there is none."""
         if bias is None:
             return np.zeros(1, "int64")
-        call = self.of(bias)
+        call = self.find_definition(bias)
         if operator_name(call) != "relax.dequantize" or not isinstance(call.args[0], Constant):
             raise NoShiftFormError
         if set(np.log2(constant_array(call.args[1])).reshape(-1)) != {exponent}:
             raise UserError(f"{self.name}: the bias does not count steps of the layer's sums")
         return constant_array(call.args[0]).astype("int64").reshape(-1)
 
-    def sum_of_two(self, call: tvm.ir.Call) -> Sums:
+    def accumulate_addition(self, call: tvm.ir.Call) -> Accumulator:
         """Return the sum of two tensors of one shape and one grid.
 
         The accelerator adds no half step here, and none is missing: the result is on the same
         grid too (:mod:`firmwright.quantize.shift_grids`), so that the shift is 0.
         """
-        first, second = (self.steps(argument) for argument in call.args)
+        first, second = (self.read_int8(argument) for argument in call.args)
         if static_shape(first.integers) != static_shape(second.integers):
             raise NoShiftFormError
         if first.exponent != second.exponent:
             raise UserError(f"{self.name}: adds tensors on different grids")
         wide = [self.emit(relax.op.astype(t.integers, "int32")) for t in (first, second)]
-        return Sums(self.emit(relax.op.add(*wide)), self.shift(first.exponent))
+        return Accumulator(self.emit(relax.op.add(*wide)), self.compute_shift(first.exponent))
 
-    def mean(self, call: tvm.ir.Call) -> Sums:
+    def accumulate_mean(self, call: tvm.ir.Call) -> Accumulator:
         """Return the sum over each channel's image, times a factor where no shift divides by it."""
-        x = self.steps(call.args[0])
+        x = self.read_int8(call.args[0])
         count = prod(static_shape(x.integers)[2:])
-        ratio = 2.0 ** (x.exponent - self.exponent(self.quantize)) / count
+        ratio = 2.0 ** (x.exponent - self.read_exponent(self.quantize)) / count
         wide = self.emit(relax.op.astype(x.integers, "int32"))
         total = self.emit(relax.op.sum(wide, [2, 3], keepdims=True))
         fraction, power = frexp(ratio)
@@ -208,13 +208,13 @@ class Layer:
             shift = int(log2(LARGEST_SUM / (-LOWEST * count * ratio + 1)))
             factor = relax.const(np.array(round(ratio * 2**shift), "int32"), "int32")
             total = self.emit(relax.op.multiply(total, factor))
-        half = relax.const(np.array(half_a_step(shift), "int32"), "int32")
-        return Sums(self.emit(relax.op.add(total, half)), shift)
+        half = relax.const(np.array(rounding_offset(shift), "int32"), "int32")
+        return Accumulator(self.emit(relax.op.add(total, half)), shift)
 
-    def maximum(self, call: tvm.ir.Call, low: int, high: int) -> relax.Expr:
+    def lower_max_pool(self, call: tvm.ir.Call, low: int, high: int) -> relax.Expr:
         """Return the largest of each window: integers are in the order of what they count."""
-        x, a = self.steps(call.args[0]), call.attrs
-        if x.exponent != self.exponent(self.quantize) or str(a.layout) != "NCHW":
+        x, a = self.read_int8(call.args[0]), call.attrs
+        if x.exponent != self.read_exponent(self.quantize) or str(a.layout) != "NCHW":
             raise NoShiftFormError
         largest = relax.op.nn.max_pool2d(
             x.integers, pool_size=list(a.pool_size), strides=list(a.strides),
@@ -224,16 +224,16 @@ class Layer:
             return largest
         return relax.op.clip(self.emit(largest), low, high)
 
-    def steps(self, value: relax.Expr) -> Steps:
+    def read_int8(self, value: relax.Expr) -> ScaledInt8:
         """Return the int8 integers that a tensor was dequantized from."""
-        call = self.of(value)
+        call = self.find_definition(value)
         if operator_name(call) != "relax.dequantize":
             raise NoShiftFormError
         if str(call.args[0].ty.dtype) != "int8":
             raise NoShiftFormError
-        return Steps(call.args[0], self.exponent(call))
+        return ScaledInt8(call.args[0], self.read_exponent(call))
 
-    def exponent(self, call: tvm.ir.Call) -> int:
+    def read_exponent(self, call: tvm.ir.Call) -> int:
         """Return the power of two of a quantize's or dequantize's grid."""
         scales, zero_points = (constant_array(a).reshape(-1) for a in call.args[1:3])
         if len(set(scales)) > 1:
@@ -249,9 +249,9 @@ class Layer:
             )
         return power - 1
 
-    def shift(self, exponent: int) -> int:
+    def compute_shift(self, exponent: int) -> int:
         """Return the shift from steps of a sum to those of the result."""
-        shift = self.exponent(self.quantize) - exponent
+        shift = self.read_exponent(self.quantize) - exponent
         if not 0 <= shift <= LARGEST_SHIFT:
             raise UserError(
                 f"{self.name}: needs a shift of {shift}, possible are 0 to {LARGEST_SHIFT}; its "
@@ -268,12 +268,12 @@ class Layer:
             )
 
 
-def half_a_step(shift: int) -> int:
+def rounding_offset(shift: int) -> int:
     """Return what makes a shift, which rounds down, round to the nearest."""
     return 1 << shift - 1 if shift else 0
 
 
-def is_mean_of_image(call: relax.Expr) -> bool:
+def is_global_average(call: relax.Expr) -> bool:
     """Tell whether a call averages each channel over the whole image and keeps four axes."""
     name = operator_name(call)
     if name == "relax.mean":

@@ -11,12 +11,12 @@ from firmwright.errors import UserError
 from firmwright.quantize.calibration import Distribution
 from firmwright.quantize.graph import float_tensors
 from firmwright.quantize.ranges import Interval
-from firmwright.quantize.shift_grids import SAME_GRID
+from firmwright.quantize.shift_grids import SAME_SCALE_OPERATORS
 
-SOFTMAX = Interval(0.0, 1.0)
+SOFTMAX_RANGE = Interval(0.0, 1.0)
 
 
-def stated_distributions(
+def infer_distributions(
     model: onnx.ModelProto, ranges: Mapping[str, Interval]
 ) -> dict[str, Distribution]:
     """Return limits, with empty histograms, for every float tensor of the restored network.
@@ -26,7 +26,9 @@ def stated_distributions(
     """
     tensors = float_tensors(model)
     known = {name: ranges[name] for name in tensors if name in ranges}
-    moves = [(n.input[0], n.output[0]) for n in model.graph.node if n.op_type in SAME_GRID]
+    moves = [
+        (n.input[0], n.output[0]) for n in model.graph.node if n.op_type in SAME_SCALE_OPERATORS
+    ]
     for before, after in moves:
         if before in known:
             known.setdefault(after, known[before])
@@ -35,16 +37,16 @@ def stated_distributions(
             known.setdefault(before, known[after])
     for node in model.graph.node:
         if node.op_type == "Softmax":
-            known.setdefault(node.output[0], SOFTMAX)
+            known.setdefault(node.output[0], SOFTMAX_RANGE)
     missing = sorted(set(tensors) - set(known))
     if missing:
         raise UserError(
             "quantize: calibration.method: model: the model states no range for "
             f"{', '.join(missing)}; give samples (`calibration: {{inputs: …}}`)"
         )
-    return {name: only_limits(interval) for name, interval in known.items()}
+    return {name: to_distribution(interval) for name, interval in known.items()}
 
 
-def only_limits(interval: Interval) -> Distribution:
+def to_distribution(interval: Interval) -> Distribution:
     edges = np.array([interval.low, interval.high])
     return Distribution(interval.low, interval.high, np.zeros(1, "int64"), edges)

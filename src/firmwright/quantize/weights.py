@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
-from firmwright.quantize.grids import FINER, IntegerGrid, covering_power, single
+from firmwright.quantize.grids import FINER_SCALES, QuantParams, next_power_of_two, to_float32
 from firmwright.quantize.layers import LayerChoice
 
 BIAS_STEPS = 2.0**30
@@ -30,7 +30,7 @@ class Weight:
     bias: npt.NDArray[np.float64]
     dtype: str
 
-    def channels(self, per_channel: bool) -> list[npt.NDArray[np.float64]]:
+    def split_channels(self, per_channel: bool) -> list[npt.NDArray[np.float64]]:
         if not per_channel:
             return [self.values.reshape(-1)]
         return list(
@@ -79,29 +79,29 @@ def channel_axis(node: onnx.NodeProto) -> int | None:
     return -1 if node.op_type == "MatMul" else None
 
 
-def weight_grids(
+def choose_weight_params(
     weight: Weight, input_scale: float, per_channel: bool, powers_of_two: bool
-) -> list[IntegerGrid]:
+) -> list[QuantParams]:
     """Return one grid a channel, or a single one; zero points are 0.
 
     Powers of two are chosen by the least squared error of the channel. Each scale is large
     enough for the bias to fit int32.
     """
-    channels = weight.channels(per_channel)
+    channels = weight.split_channels(per_channel)
     by_channel = per_channel and weight.bias.size == len(channels)
     biases = [np.abs(b).reshape(-1) for b in (weight.bias if by_channel else [weight.bias])]
     biases += [np.zeros(0)] * (len(channels) - len(biases))
     return [
-        channel_grid(
+        choose_channel_params(
             values, float(bias.max(initial=0.0)) / input_scale, weight.dtype, powers_of_two
         )
         for values, bias in zip(channels, biases, strict=True)
     ]
 
 
-def channel_grid(
+def choose_channel_params(
     values: npt.NDArray[np.float64], bias: float, dtype: str, powers_of_two: bool
-) -> IntegerGrid:
+) -> QuantParams:
     """Return the grid of one channel; ``bias`` is the largest, in steps of the input's grid."""
     largest = int(np.iinfo(dtype).max)
     scale = float(np.abs(values).max(initial=0.0)) / largest
@@ -109,8 +109,8 @@ def channel_grid(
         scale = bias / DEAD_BIAS_STEPS or 1.0
     least = bias / BIAS_STEPS
     if not powers_of_two:
-        return IntegerGrid(dtype, single(max(scale, least)), 0)
-    candidates = [covering_power(scale) / 2**n for n in range(FINER + 1)]
-    allowed = [c for c in candidates if c >= least] or [covering_power(least)]
-    grids = [IntegerGrid(dtype, c, 0) for c in allowed]
-    return min(grids, key=lambda grid: float(np.square(values - grid.rounded(values)).sum()))
+        return QuantParams(dtype, to_float32(max(scale, least)), 0)
+    candidates = [next_power_of_two(scale) / 2**n for n in range(FINER_SCALES + 1)]
+    allowed = [c for c in candidates if c >= least] or [next_power_of_two(least)]
+    grids = [QuantParams(dtype, c, 0) for c in allowed]
+    return min(grids, key=lambda grid: float(np.square(values - grid.fake_quantize(values)).sum()))

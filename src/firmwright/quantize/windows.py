@@ -11,20 +11,20 @@ import onnx
 Array = npt.NDArray[Any]
 
 
-def attributes(node: onnx.NodeProto) -> dict[str, Any]:
+def read_attributes(node: onnx.NodeProto) -> dict[str, Any]:
     return {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
 
 
-def rows_of_weights(node: onnx.NodeProto, weights: Array) -> Array:
+def weights_to_rows(node: onnx.NodeProto, weights: Array) -> Array:
     """Return weights as (groups, channels of a group, K): a result is a row times its inputs."""
     if node.op_type == "Conv":
-        groups = attributes(node).get("group", 1)
+        groups = read_attributes(node).get("group", 1)
         return weights.reshape(groups, len(weights) // groups, -1).copy()
     return (weights if is_transposed(node) else weights.T)[None].copy()
 
 
-def weights_of_rows(node: onnx.NodeProto, rows: Array, shape: tuple[int, ...]) -> Array:
-    """Undo :func:`rows_of_weights`."""
+def rows_to_weights(node: onnx.NodeProto, rows: Array, shape: tuple[int, ...]) -> Array:
+    """Undo :func:`weights_to_rows`."""
     if node.op_type == "Conv":
         return rows.reshape(shape)
     return np.ascontiguousarray(rows[0] if is_transposed(node) else rows[0].T)
@@ -32,23 +32,23 @@ def weights_of_rows(node: onnx.NodeProto, rows: Array, shape: tuple[int, ...]) -
 
 def is_transposed(node: onnx.NodeProto) -> bool:
     """Tell whether the second operand of a product is (channels, K)."""
-    return bool(attributes(node).get("transB", 0))
+    return bool(read_attributes(node).get("transB", 0))
 
 
-def input_rows(node: onnx.NodeProto, x: Array, weights: tuple[int, ...]) -> Array:
+def im2col(node: onnx.NodeProto, x: Array, weights: tuple[int, ...]) -> Array:
     """Return what each result reads of ``x``, (groups, K, results of one channel).
 
     ``weights`` is the weights' shape; x is (N, C, …) for a convolution.
     """
     if node.op_type != "Conv":
-        across = attributes(node).get("transA", 0)
+        across = read_attributes(node).get("transA", 0)
         return (x if across else np.moveaxis(x, -1, 0).reshape(x.shape[-1], -1))[None]
-    given = attributes(node)
+    given = read_attributes(node)
     kernel, axes = weights[2:], range(2, x.ndim)
     dilations = given.get("dilations", [1] * len(kernel))
     strides = given.get("strides", [1] * len(kernel))
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
-    x = np.pad(x, [(0, 0), (0, 0), *paddings(given, x.shape[2:], reach, strides)])
+    x = np.pad(x, [(0, 0), (0, 0), *read_paddings(given, x.shape[2:], reach, strides)])
     windows = np.lib.stride_tricks.sliding_window_view(x, reach, axis=tuple(axes))
     steps = [slice(None, None, s) for s in strides] + [slice(None, None, d) for d in dilations]
     windows = windows[(slice(None), slice(None), *steps)]
@@ -60,7 +60,7 @@ def input_rows(node: onnx.NodeProto, x: Array, weights: tuple[int, ...]) -> Arra
     return windows.transpose(order).reshape(groups, taps, -1)
 
 
-def paddings(
+def read_paddings(
     given: dict[str, Any], image: tuple[int, ...], reach: list[int], strides: list[int]
 ) -> list[tuple[int, int]]:
     """Return the zeros before and behind each axis of the image."""

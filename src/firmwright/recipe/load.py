@@ -12,7 +12,7 @@ from stat import S_ISDIR
 from typing import Any
 
 from firmwright import __version__
-from firmwright.data.sources import WILDCARDS, module_file, normal_source
+from firmwright.data.sources import WILDCARDS, module_file, normalize_source
 from firmwright.documents.document import Document, check_document, read_bytes
 from firmwright.documents.schema_check import Finding, findings, quoted
 from firmwright.documents.yaml_text import Pointer
@@ -379,5 +379,5 @@ def _percentage(written: str | float | None) -> float | None:
 def _with_normal_inputs(holder: Mapping[str, Any]) -> dict[str, Any]:
     inputs = holder.get("inputs")
     if isinstance(inputs, dict):
-        inputs = {name: normal_source(given) for name, given in inputs.items()}
+        inputs = {name: normalize_source(given) for name, given in inputs.items()}
     return {**holder, "inputs": inputs}

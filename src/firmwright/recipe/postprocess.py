@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from firmwright.data.sources import DataFile, normal_file, portable_path
+from firmwright.data.sources import DataFile, normalize_file, portable_path
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def normal_classes(given: Any) -> Classes:
         return Classes(count=given)
     if isinstance(given, list):
         return Classes(names=tuple(given))
-    return Classes(file=normal_file(given))
+    return Classes(file=normalize_file(given))
 
 
 def portable_detection(data: Mapping[str, Any]) -> dict[str, Any]:

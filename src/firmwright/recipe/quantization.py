@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from firmwright.data.sources import Source
+from firmwright.data.sources import DataSource
 from firmwright.documents.schema_check import Finding
 from firmwright.documents.yaml_text import Pointer
 
-Inputs = str | tuple[tuple[str, Source], ...]
+Inputs = str | tuple[tuple[str, DataSource], ...]
 """Where samples are, as in ``run.inputs``: one file, or (input name, source) pairs."""
 
 
@@ -175,7 +175,7 @@ def read_inputs(given: Any) -> Inputs:
     """Return what a recipe's normal form says of samples, with the inputs in order."""
     if not isinstance(given, Mapping):
         return str(given)
-    return tuple((name, Source.from_dict(source)) for name, source in sorted(given.items()))
+    return tuple((name, DataSource.from_dict(source)) for name, source in sorted(given.items()))
 
 
 def plain(options: QuantizeOptions | EvaluateOptions | None) -> dict[str, Any] | None:

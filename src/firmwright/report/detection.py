@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from firmwright.errors import UserError
-from firmwright.postprocess.boxes import Box, match_boxes, overlap
+from firmwright.postprocess.boxes import Box, compute_iou, match_boxes
 
-AGREEMENT = 0.9
+AGREEMENT_IOU = 0.9
 """Intersection over union from which on a box counts as the one that the reference has."""
 
 
@@ -53,7 +53,7 @@ class DetectionReport:
     samples: tuple[SampleBoxes, ...]
 
 
-def judged(
+def match_samples(
     judge: str,
     labels: Sequence[str],
     digests: Sequence[dict[str, str]],
@@ -68,15 +68,15 @@ def judged(
     problems: list[str] = []
     samples = []
     for label, digest, ours, theirs in zip(labels, digests, found, expected, strict=True):
-        matching = match_boxes(ours, theirs, AGREEMENT)
-        problems += [f"{label}: only the judge has {told(b, names)}" for b in matching.missing]
+        matching = match_boxes(ours, theirs, AGREEMENT_IOU)
+        problems += [f"{label}: only the judge has {describe(b, names)}" for b in matching.missing]
         problems += [
-            f"{label}: only the firmware has {told(b, names)}" for b in matching.unexpected
+            f"{label}: only the firmware has {describe(b, names)}" for b in matching.unexpected
         ]
         boxes = tuple(
             FoundBox(
                 names[a.class_index], a.class_index, a.score, a.x0, a.y0, a.x1, a.y1,
-                b.score, overlap(a, b),
+                b.score, compute_iou(a, b),
             )
             for a, b in sorted(matching.pairs, key=lambda pair: -pair[0].score)
         )  # fmt: skip
@@ -85,11 +85,11 @@ def judged(
         text = "\n".join(f"  {p}" for p in problems)
         raise UserError(
             f"the firmware's boxes are not those of the judge, {judge} (same class, intersection "
-            f"over union of {AGREEMENT} or more):\n{text}"
+            f"over union of {AGREEMENT_IOU} or more):\n{text}"
         )
     return tuple(samples)
 
 
-def told(box: Box, names: Sequence[str]) -> str:
+def describe(box: Box, names: Sequence[str]) -> str:
     corners = ", ".join(f"{v:.4f}" for v in (box.x0, box.y0, box.x1, box.y1))
     return f"'{names[box.class_index]}' with score {box.score:.4f} at [{corners}]"

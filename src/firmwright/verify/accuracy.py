@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from firmwright.data.arrays import dequantised
+from firmwright.data.arrays import dequantize_array
 from firmwright.ir.tensors import ModelInterface
 from firmwright.recipe.quantization import Thresholds
-from firmwright.verify.boxes import BoxAccuracy, Outputs
+from firmwright.verify.boxes import BoxAccuracy, OutputsByName
 
 Array = npt.NDArray[Any]
 Rates = dict[str, float]
@@ -23,7 +23,7 @@ LEAST_RATIO = 1e-30
 
 
 @dataclass(frozen=True)
-class Signal:
+class SignalQuality:
     """A tensor beside the same one of another network.
 
     ``snr`` is 10 · log10 of that one's energy over that of the difference, in dB, over all
@@ -43,7 +43,7 @@ class LayerAccuracy:
 
     layer: str
     tensor: str
-    signal: Signal
+    signal: SignalQuality
     lost: float | None
 
 
@@ -52,7 +52,7 @@ class OutputAccuracy:
     """One output, of every network but the first."""
 
     name: str
-    signals: dict[str, Signal]
+    signals: dict[str, SignalQuality]
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class AccuracyRecord:
 
 
 @dataclass
-class Comparison:
+class SignalStatistics:
     """Sums over samples of one tensor beside its reference."""
 
     energy: float = 0.0
@@ -103,23 +103,27 @@ class Comparison:
         self.cosines.append(float(a @ b) / lengths if lengths else float(not (a - b).any()))
 
     @property
-    def signal(self) -> Signal:
+    def signal(self) -> SignalQuality:
         """Rounded: the last digits differ between processors, and say nothing."""
         cosine = round(float(np.mean(self.cosines)), 6)
         if not self.noise:
-            return Signal(None, cosine)
-        return Signal(round(10 * log10(max(self.energy / self.noise, LEAST_RATIO)), 3), cosine)
+            return SignalQuality(None, cosine)
+        return SignalQuality(
+            round(10 * log10(max(self.energy / self.noise, LEAST_RATIO)), 3), cosine
+        )
 
 
-def real_outputs(interface: ModelInterface, results: Sequence[Sequence[Array]]) -> Outputs:
+def dequantize_outputs(
+    interface: ModelInterface, results: Sequence[Sequence[Array]]
+) -> OutputsByName:
     """Return a network's outputs, by sample and position, as real numbers by name."""
     return {
-        tensor.name: np.stack([dequantised(sample[i], tensor) for sample in results])
+        tensor.name: np.stack([dequantize_array(sample[i], tensor) for sample in results])
         for i, tensor in enumerate(interface.outputs)
     }
 
 
-def classes(outputs: Outputs) -> npt.NDArray[np.int64]:
+def predict_classes(outputs: OutputsByName) -> npt.NDArray[np.int64]:
     """Return the position of each sample's largest value in the first output.
 
     A single integer is the class itself: the network ends with the search for it.
@@ -135,10 +139,10 @@ def percentage(found: Array, right: Array) -> float:
     return 100.0 * float(np.mean(found == right))
 
 
-def compare_outputs(found: Outputs, wanted: Outputs) -> dict[str, Signal]:
+def compare_outputs(found: OutputsByName, wanted: OutputsByName) -> dict[str, SignalQuality]:
     signals = {}
     for name, reference in wanted.items():
-        total = Comparison()
+        total = SignalStatistics()
         for ours, theirs in zip(found[name], reference, strict=True):
             total.add(ours, theirs)
         signals[name] = total.signal

@@ -13,32 +13,32 @@ from firmwright.verify.samples import Sample
 Outputs = list[list[npt.NDArray[Any]]]
 
 
-def joined_samples(samples: Sequence[Sample], size: int) -> list[Sample]:
+def join_samples(samples: Sequence[Sample], size: int) -> list[Sample]:
     """Join every ``size`` samples along the first axis of each input."""
     return [
-        {name: joined([s[name] for s in group], 0) for name in group[0]}
-        for group in groups(samples, size)
+        {name: join_arrays([s[name] for s in group], 0) for name in group[0]}
+        for group in chunk(samples, size)
     ]
 
 
-def joined_outputs(outputs: Outputs, size: int, axes: Sequence[int | None]) -> Outputs:
+def join_outputs(outputs: Outputs, size: int, axes: Sequence[int | None]) -> Outputs:
     """Join the outputs of every ``size`` samples along each output's batch axis.
 
     An output without one is the same for all samples.
     """
     return [
         [
-            group[0][i] if axis is None else joined([o[i] for o in group], axis)
+            group[0][i] if axis is None else join_arrays([o[i] for o in group], axis)
             for i, axis in enumerate(axes)
         ]
-        for group in groups(outputs, size)
+        for group in chunk(outputs, size)
     ]
 
 
-def separated_outputs(
+def split_outputs(
     outputs: Outputs, size: int, axes: Sequence[int | None]
 ) -> list[list[npt.NDArray[Any]]]:
-    """Return the outputs of each sample: what :func:`joined_outputs` joined."""
+    """Return the outputs of each sample: what :func:`join_outputs` joined."""
     samples = []
     for batch in outputs:
         parts = [
@@ -49,10 +49,10 @@ def separated_outputs(
     return samples
 
 
-def joined(arrays: Sequence[npt.NDArray[Any]], axis: int) -> npt.NDArray[Any]:
+def join_arrays(arrays: Sequence[npt.NDArray[Any]], axis: int) -> npt.NDArray[Any]:
     """Join arrays; a single one may have no axis at all."""
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis)
 
 
-def groups(items: Sequence[Any], size: int) -> list[Sequence[Any]]:
+def chunk(items: Sequence[Any], size: int) -> list[Sequence[Any]]:
     return [items[start : start + size] for start in range(0, len(items), size)]

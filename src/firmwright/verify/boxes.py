@@ -18,7 +18,7 @@ from firmwright.postprocess.detector import Detector, fit_detector
 from firmwright.postprocess.reference import detect
 from firmwright.recipe.postprocess import Detection
 
-Outputs = dict[str, npt.NDArray[Any]]
+OutputsByName = dict[str, npt.NDArray[Any]]
 """Outputs by name, as real numbers, with a leading sample axis."""
 
 
@@ -43,7 +43,7 @@ class BoxAccuracy:
     networks: dict[str, BoxRates]
 
 
-class LabelledBox(msgspec.Struct, forbid_unknown_fields=True):
+class LabeledBox(msgspec.Struct, forbid_unknown_fields=True):
     """An entry of a file of labels; corners are left, top, right, bottom as parts of the picture.
 
     ``class_`` is a name or a number.
@@ -54,25 +54,27 @@ class LabelledBox(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True)
-class BoxJudge:
+class BoxComparer:
     """``labels`` are the right boxes of each sample; without them, those of the first network."""
 
     detector: Detector
     iou: float
     labels: Sequence[Sequence[Box]] | None
 
-    def compare(self, networks: Mapping[str, Outputs]) -> BoxAccuracy:
+    def compare(self, networks: Mapping[str, OutputsByName]) -> BoxAccuracy:
         """Compare networks by name: real outputs with a sample axis."""
-        found = {name: self.boxes(outputs) for name, outputs in networks.items()}
+        found = {name: self.detect_boxes(outputs) for name, outputs in networks.items()}
         right = next(iter(found.values())) if self.labels is None else self.labels
-        rates = {name: self.rates(boxes, right) for name, boxes in found.items()}
+        rates = {name: self.compute_rates(boxes, right) for name, boxes in found.items()}
         return BoxAccuracy(self.iou, sum(map(len, right)), rates)
 
-    def boxes(self, outputs: Outputs) -> list[list[Box]]:
+    def detect_boxes(self, outputs: OutputsByName) -> list[list[Box]]:
         arrays = [outputs[t.name] for t in self.detector.outputs]
         return [detect(self.detector, sample) for sample in zip(*arrays, strict=True)]
 
-    def rates(self, found: Sequence[Sequence[Box]], right: Sequence[Sequence[Box]]) -> BoxRates:
+    def compute_rates(
+        self, found: Sequence[Sequence[Box]], right: Sequence[Sequence[Box]]
+    ) -> BoxRates:
         pairs = sum(
             len(match_boxes(ours, theirs, self.iou).pairs)
             for ours, theirs in zip(found, right, strict=True)
@@ -86,7 +88,7 @@ class BoxJudge:
         )
 
 
-def real_detector(detection: Detection, classes: int, interface: ModelInterface) -> Detector:
+def fit_float_detector(detection: Detection, classes: int, interface: ModelInterface) -> Detector:
     """Fit a detection to a network's outputs as real numbers."""
     outputs = tuple(
         replace(t, dtype="float32", scale=None, zero_point=None) for t in interface.outputs
@@ -94,10 +96,10 @@ def real_detector(detection: Detection, classes: int, interface: ModelInterface)
     return fit_detector(detection, classes, outputs)
 
 
-def read_labels(path: Path, names: Sequence[str], count: int) -> list[list[Box]]:
+def read_box_labels(path: Path, names: Sequence[str], count: int) -> list[list[Box]]:
     """Read a list of boxes for each of the first ``count`` samples; UserError for what is wrong."""
     try:
-        labels = msgspec.json.decode(path.read_bytes(), type=list[list[LabelledBox]])
+        labels = msgspec.json.decode(path.read_bytes(), type=list[list[LabeledBox]])
     except (OSError, msgspec.DecodeError) as error:
         raise UserError(
             f"{path}: not a list of boxes for each sample, such as "
@@ -105,10 +107,10 @@ def read_labels(path: Path, names: Sequence[str], count: int) -> list[list[Box]]
         ) from None
     if len(labels) < count:
         raise UserError(f"{path}: boxes of {len(labels)} samples for {count} samples")
-    return [[labelled(box, names, path) for box in sample] for sample in labels[:count]]
+    return [[to_box(box, names, path) for box in sample] for sample in labels[:count]]
 
 
-def labelled(given: LabelledBox, names: Sequence[str], path: Path) -> Box:
+def to_box(given: LabeledBox, names: Sequence[str], path: Path) -> Box:
     x0, y0, x1, y1 = given.box
     if not (x0 < x1 and y0 < y1):
         raise UserError(f"{path}: the box {list(given.box)} has no area; expected x0, y0, x1, y1")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from firmwright.verify.accuracy import AccuracyRecord, LayerAccuracy, Signal
+from firmwright.verify.accuracy import AccuracyRecord, LayerAccuracy, SignalQuality
 from firmwright.verify.boxes import BoxAccuracy
 
-WORST = 5
+MAX_LAYERS = 5
 """Layers that a failed gate names."""
-WIDTH = 26
+LABEL_WIDTH = 26
 """Of the tables' first column."""
 
 
-def measure(record: AccuracyRecord) -> str:
+def reference_name(record: AccuracyRecord) -> str:
     """Return what to call the network that is the measure of the others."""
     first = next(iter(record.top1))
     return "float" if first == "float32" else first
@@ -29,7 +29,7 @@ def failures(record: AccuracyRecord) -> Iterator[str]:
 
 
 def rate_failures(record: AccuracyRecord, who: str) -> Iterator[str]:
-    limits, beside = record.thresholds, measure(record)
+    limits, beside = record.thresholds, reference_name(record)
     first, *_ = record.top1.values()
     rate = record.top1[who]
     if limits.top1 is not None and rate < limits.top1 - 1e-9:
@@ -75,7 +75,7 @@ def box_failures(record: AccuracyRecord, who: str) -> Iterator[str]:
     least, found = limits.mean_average_precision, rates.mean_average_precision
     if least is not None and found < least:
         yield (
-            f"mean average precision of the {who} network is {found:.3f} ({measure(record)} "
+            f"mean average precision of the {who} network is {found:.3f} ({reference_name(record)} "
             f"{first.mean_average_precision:.3f}) at an overlap of {boxes.iou:g}; "
             f"thresholds.boxes.mean_average_precision asks for {least:g}"
         )
@@ -101,15 +101,15 @@ def worst_layers(record: AccuracyRecord) -> list[LayerAccuracy]:
     """Return the layers that lose most against their own inputs, the worst first."""
     losing = [layer for layer in record.layers or () if layer.lost is not None]
     ranked = sorted(losing, key=lambda layer: (-(layer.lost or 0.0), layer.tensor))
-    return ranked[:WORST]
+    return ranked[:MAX_LAYERS]
 
 
 def layer_lines(record: AccuracyRecord) -> Iterator[str]:
     for layer in worst_layers(record):
-        yield f"  {layer.lost:6.2f} dB lost, SNR {decibels(layer.signal)}: {layer.layer}"
+        yield f"  {layer.lost:6.2f} dB lost, SNR {format_snr(layer.signal)}: {layer.layer}"
 
 
-def decibels(signal: Signal) -> str:
+def format_snr(signal: SignalQuality) -> str:
     return "exact" if signal.snr is None else f"{signal.snr:.2f} dB"
 
 
@@ -127,21 +127,21 @@ def failure_message(record: AccuracyRecord) -> str | None:
 def summary(record: AccuracyRecord) -> Iterator[str]:
     """Yield the lines of a table with a column for each network."""
     title = f"accuracy on {len(record.samples)} samples"
-    yield f"   {title:<{WIDTH}}" + "".join(f"{name:>11}" for name in record.top1)
+    yield f"   {title:<{LABEL_WIDTH}}" + "".join(f"{name:>11}" for name in record.top1)
     if record.calibrated:
         yield f"   {record.calibrated} of these samples calibrated too; others are better judges"
-    same = f"same class as {measure(record)}, %"
+    same = f"same class as {reference_name(record)}, %"
     if record.boxes is None:
-        yield row("top-1, %" if record.labelled else same, record.top1, 2)
+        yield format_row("top-1, %" if record.labelled else same, record.top1, 2)
     if record.labelled:
-        yield row(same, record.agreement, 2)
+        yield format_row(same, record.agreement, 2)
     if record.metric is not None:
-        yield row("metric", record.metric, 2)
+        yield format_row("metric", record.metric, 2)
     if record.boxes is not None:
         yield from box_rows(record.boxes)
     for output in record.outputs:
         found = (
-            f"{name} {decibels(signal)}, cosine {signal.cosine:.5f}"
+            f"{name} {format_snr(signal)}, cosine {signal.cosine:.5f}"
             for name, signal in output.signals.items()
         )
         yield f"   SNR of output '{output.name}': {'; '.join(found)}"
@@ -155,8 +155,10 @@ def box_rows(boxes: BoxAccuracy) -> Iterator[str]:
     }
     for name, label in labels.items():
         values = {who: getattr(rates, name) for who, rates in boxes.networks.items()}
-        yield row(label, values, 3)
+        yield format_row(label, values, 3)
 
 
-def row(label: str, values: dict[str, float], digits: int) -> str:
-    return f"   {label:<{WIDTH}}" + "".join(f"{value:11.{digits}f}" for value in values.values())
+def format_row(label: str, values: dict[str, float], digits: int) -> str:
+    return f"   {label:<{LABEL_WIDTH}}" + "".join(
+        f"{value:11.{digits}f}" for value in values.values()
+    )

@@ -24,11 +24,11 @@ from firmwright.toolchain import (
     link_firmware,
 )
 from firmwright.toolchain.libraries import check_machine
-from firmwright.verify.batches import joined_samples, separated_outputs
+from firmwright.verify.batches import join_samples, split_outputs
 from firmwright.verify.protocol import decode_outputs, encode_samples
 from firmwright.verify.samples import Sample
 
-BUDGET = 10**13
+MAX_INSTRUCTIONS = 10**13
 """Instructions before the program counts as hung."""
 
 
@@ -61,10 +61,12 @@ def run_on_host(
     link_firmware(build, compiler, folder / "sources", [*objects, *archives], program, cache)
     inputs, outputs = network.interface.inputs, network.interface.outputs
     spare = [samples[-1]] * (-len(samples) % layout.size)  # the last batch is filled up
-    batches = joined_samples([*samples, *spare], layout.size)
+    batches = join_samples([*samples, *spare], layout.size)
     given = encode_samples(inputs, batches)
     entry = f"{network.c_prefix}_run"
-    ran = run_firmware(program, platform, platform.emulators[0], given, entry, cache, BUDGET)
+    ran = run_firmware(
+        program, platform, platform.emulators[0], given, entry, cache, MAX_INSTRUCTIONS
+    )
     found = decode_outputs(ran.console, outputs, len(batches), ran.exit_code)
-    alone = separated_outputs(found, layout.size, layout.output_axes)
+    alone = split_outputs(found, layout.size, layout.output_axes)
     return f"{toolchain.name} {compiler.version}", alone[: len(samples)]

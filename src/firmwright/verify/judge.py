@@ -19,18 +19,18 @@ from firmwright.verify.accuracy import (
     LayerAccuracy,
     OutputAccuracy,
     Rates,
-    classes,
     compare_outputs,
     percentage,
+    predict_classes,
 )
-from firmwright.verify.boxes import BoxJudge, Outputs
+from firmwright.verify.boxes import BoxComparer, OutputsByName
 
 Array = npt.NDArray[Any]
-Metric = Callable[[Outputs, Array | None], float]
+Metric = Callable[[OutputsByName, Array | None], float]
 
 
 @dataclass(frozen=True)
-class Evaluated:
+class Evaluation:
     """What networks made of the same samples, and who evaluated them.
 
     ``networks`` has their outputs as real numbers; the rest is as in :class:`AccuracyRecord`.
@@ -38,31 +38,31 @@ class Evaluated:
 
     samples: tuple[str, ...]
     calibrated: int
-    networks: Mapping[str, Outputs]
+    networks: Mapping[str, OutputsByName]
     reference: str
     firmware: str
     layers: tuple[LayerAccuracy, ...] | None
 
 
-def judge(
-    evaluated: Evaluated,
+def measure_accuracy(
+    evaluated: Evaluation,
     labels: Array | None,
     metric: Metric | None,
-    boxes: BoxJudge | None,
+    boxes: BoxComparer | None,
     thresholds: Thresholds,
 ) -> AccuracyRecord:
     """Compare the networks with the first of them, and their classes with the labels.
 
     Raises UserError for outputs that are not finite: nothing is near to them.
     """
-    refuse_not_finite(evaluated.networks)
+    refuse_not_finite_outputs(evaluated.networks)
     measure, *others = evaluated.networks
     wanted = evaluated.networks[measure]
-    predicted = classes(wanted)
+    predicted = predict_classes(wanted)
     right = predicted if labels is None else labels
     signals = {name: compare_outputs(evaluated.networks[name], wanted) for name in others}
 
-    def rates(value: Callable[[Outputs], float]) -> Rates:
+    def rates(value: Callable[[OutputsByName], float]) -> Rates:
         return {name: value(outputs) for name, outputs in evaluated.networks.items()}
 
     return AccuracyRecord(
@@ -76,15 +76,15 @@ def judge(
             for output in wanted
         ),
         layers=evaluated.layers,
-        top1=rates(lambda outputs: percentage(classes(outputs), right)),
-        agreement=rates(lambda outputs: percentage(classes(outputs), predicted)),
-        metric=None if metric is None else rates(lambda o: measured(metric, o, labels)),
+        top1=rates(lambda outputs: percentage(predict_classes(outputs), right)),
+        agreement=rates(lambda outputs: percentage(predict_classes(outputs), predicted)),
+        metric=None if metric is None else rates(lambda o: call_metric(metric, o, labels)),
         boxes=None if boxes is None else boxes.compare(evaluated.networks),
         thresholds=thresholds,
     )
 
 
-def refuse_not_finite(networks: Mapping[str, Outputs]) -> None:
+def refuse_not_finite_outputs(networks: Mapping[str, OutputsByName]) -> None:
     bad = [
         f"  output '{output}' of the {network} network: sample {np.flatnonzero(wrong)[0]}"
         + (f" and {np.count_nonzero(wrong) - 1} more" if np.count_nonzero(wrong) > 1 else "")
@@ -96,7 +96,7 @@ def refuse_not_finite(networks: Mapping[str, Outputs]) -> None:
         raise UserError("\n".join(["evaluate: samples whose outputs are NaN or infinite:", *bad]))
 
 
-def read_labels(path: Path, count: int, classes: int | None) -> npt.NDArray[np.int64]:
+def read_class_labels(path: Path, count: int, classes: int | None) -> npt.NDArray[np.int64]:
     """Read the classes of the first ``count`` samples; UserError for labels that do not fit.
 
     ``classes`` is how many there are; None where that is not known.
@@ -120,7 +120,7 @@ def read_labels(path: Path, count: int, classes: int | None) -> npt.NDArray[np.i
     return labels.astype("int64")
 
 
-def measured(metric: Metric, outputs: Outputs, labels: Array | None) -> float:
+def call_metric(metric: Metric, outputs: OutputsByName, labels: Array | None) -> float:
     """Call the user's metric; UserError if what it returns is no number, or not a finite one."""
     value = metric(outputs, labels)
     try:

@@ -61,7 +61,7 @@ def decode_counts(console: bytes) -> dict[str, int]:
     return dict(sorted((name, int(number)) for _, name, number in counted))
 
 
-BOX = struct.Struct("<5fi")
+BOX_STRUCT = struct.Struct("<5fi")
 """The struct of templates/postprocess/detection.h.j2, little-endian."""
 
 
@@ -75,7 +75,7 @@ def decode_boxes(console: bytes, outputs: int, samples: int, batch: int) -> list
         words = line.split(" ")
         if words[0] == "@output" and int(words[2]) >= outputs:
             picture = int(words[1]) * batch + int(words[2]) - outputs
-            found[picture] = [Box(*b) for b in BOX.iter_unpack(bytes.fromhex(words[3]))]
+            found[picture] = [Box(*b) for b in BOX_STRUCT.iter_unpack(bytes.fromhex(words[3]))]
     missing = [i for i in range(samples * batch) if i not in found]
     if missing:
         raise UserError(f"picture {missing[0]}: its boxes did not come back")

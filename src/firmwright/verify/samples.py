@@ -7,13 +7,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from firmwright.data import DataFile, Source
-from firmwright.data.arrays import dequantised, on_grid
-from firmwright.data.samples import Column, Place, Sample, read_samples
+from firmwright.data import DataFile, DataSource
+from firmwright.data.arrays import dequantize_array, quantize_array
+from firmwright.data.samples import Column, DataFolders, Sample, read_samples
 from firmwright.errors import UserError
 from firmwright.ir.tensors import Tensor
 
-__all__ = ["Sample", "as_samples", "in_turn", "on_other_grids", "random_samples", "stored_columns"]
+__all__ = [
+    "Sample",
+    "to_samples",
+    "repeat_samples",
+    "requantize_columns",
+    "random_samples",
+    "read_recipe_columns",
+]
 
 
 def random_samples(inputs: Sequence[Tensor], count: int, seed: int) -> list[Sample]:
@@ -33,10 +40,10 @@ def random_samples(inputs: Sequence[Tensor], count: int, seed: int) -> list[Samp
     return [{n: np.asarray(column[i]) for n, column in columns.items()} for i in range(count)]
 
 
-def stored_columns(
+def read_recipe_columns(
     inputs: Sequence[Tensor],
-    given: str | Mapping[str, Source],
-    place: Place,
+    given: str | Mapping[str, DataSource],
+    place: DataFolders,
     count: int | None,
     least: int | None = None,
 ) -> dict[str, Column]:
@@ -51,11 +58,11 @@ def stored_columns(
             names = ", ".join(t.name for t in inputs)
             path = place.folder / given
             raise UserError(f"{path}: one array for several inputs ({names}); use an .npz")
-        given = {t.name: Source("arrays", (DataFile(given),)) for t in inputs}
+        given = {t.name: DataSource("arrays", (DataFile(given),)) for t in inputs}
     return read_samples(inputs, given, place, count, least)
 
 
-def in_turn(columns: Mapping[str, Column], count: int) -> dict[str, Column]:
+def repeat_samples(columns: Mapping[str, Column], count: int) -> dict[str, Column]:
     """Return ``count`` samples: where there are fewer, they come again from the first on."""
     held = min(count, *(len(c.arrays) for c in columns.values()))
     turns = [i % held for i in range(count)]
@@ -65,19 +72,19 @@ def in_turn(columns: Mapping[str, Column], count: int) -> dict[str, Column]:
     }
 
 
-def as_samples(columns: Mapping[str, Column], count: int) -> list[Sample]:
+def to_samples(columns: Mapping[str, Column], count: int) -> list[Sample]:
     """Return the arrays of ``columns`` by sample."""
     return [{name: column.arrays[i] for name, column in columns.items()} for i in range(count)]
 
 
-def on_other_grids(
+def requantize_columns(
     columns: Mapping[str, Column], before: Sequence[Tensor], after: Sequence[Tensor]
 ) -> dict[str, Column]:
     """Return the data of inputs, read as ``before`` describes them, as ``after`` does."""
     result = dict(columns)
     for old, new in zip(before, after, strict=True):
         if old != new:
-            real = [dequantised(array, old) for array in columns[old.name].arrays]
-            arrays = real if new.scale is None else [on_grid(array, new) for array in real]
+            real = [dequantize_array(array, old) for array in columns[old.name].arrays]
+            arrays = real if new.scale is None else [quantize_array(array, new) for array in real]
             result[old.name] = replace(columns[old.name], arrays=arrays)
     return result

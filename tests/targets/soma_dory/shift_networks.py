@@ -7,17 +7,17 @@ import functools
 import numpy as np
 import tvm
 
-from firmwright.data.arrays import dequantised, on_grid
+from firmwright.data.arrays import dequantize_array, quantize_array
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.models.onnx import importer as onnx_importer
-from firmwright.models.onnx.export import PER_CHANNEL_OPSET, exported
+from firmwright.models.onnx.export import PER_CHANNEL_OPSET, export_onnx
 from firmwright.models.tflite import importer as tflite
 from firmwright.quantize.engine import quantize
-from firmwright.quantize.graph import prepared
-from firmwright.quantize.integer_io import with_grids, without_float_io
-from firmwright.quantize.restore import restored
-from firmwright.quantize.shift_arithmetic import shift_network
-from firmwright.quantize.stated_ranges import stated_distributions
+from firmwright.quantize.graph import prepare
+from firmwright.quantize.integer_io import add_quant_params, remove_float_io
+from firmwright.quantize.restore import restore_float
+from firmwright.quantize.shift_arithmetic import make_shift_network
+from firmwright.quantize.stated_ranges import infer_distributions
 from firmwright.transforms import CANONICAL
 
 from ...quantize.networks import options
@@ -36,14 +36,14 @@ def shifted_network(name: str) -> tuple[tvm.IRModule, ModelInterface, Tensor]:
     module, interface = tflite.import_model(data, name, {})
     for transform in CANONICAL:
         module = transform.apply(module)
-    found = restored(module, interface)
-    model = prepared(
-        exported(found.module, found.interface), found.interface.inputs, PER_CHANNEL_OPSET
+    found = restore_float(module, interface)
+    model = prepare(
+        export_onnx(found.module, found.interface), found.interface.inputs, PER_CHANNEL_OPSET
     )
-    quantised = quantize(model, stated_distributions(model, found.ranges), OPTIONS)
-    grids = without_float_io(quantised)
+    quantised = quantize(model, infer_distributions(model, found.ranges), OPTIONS)
+    grids = remove_float_io(quantised)
     module, described = onnx_importer.import_model(quantised.SerializeToString(), name, {})
-    return *shift_network(module, with_grids(described, grids)), interface.inputs[0]
+    return *make_shift_network(module, add_quant_params(described, grids)), interface.inputs[0]
 
 
 def network_samples(name: str, count: int) -> list[Sample]:
@@ -52,7 +52,7 @@ def network_samples(name: str, count: int) -> list[Sample]:
     (tensor,) = interface.inputs
     real = real_inputs(name)[:count]
     if real:
-        given = [dequantised(array.reshape(tensor.shape), original) for array in real]
-        return [{tensor.name: on_grid(array, tensor)} for array in given]
+        given = [dequantize_array(array.reshape(tensor.shape), original) for array in real]
+        return [{tensor.name: quantize_array(array, tensor)} for array in given]
     make = np.random.default_rng(1)
     return [{tensor.name: make.integers(-128, 128, tensor.shape, "int8")} for _ in range(count)]

@@ -34,7 +34,7 @@ from firmwright.ir.tensors import ModelInterface, Tensor, is_source_name
 OPSET = 17
 TO_CHANNELS_FIRST = (0, 3, 1, 2)
 TO_CHANNELS_LAST = (0, 2, 3, 1)
-SAME_ELEMENTS = frozenset(
+RESHAPE_OPERATORS = frozenset(
     f"relax.{n}" for n in ("reshape", "flatten", "squeeze", "expand_dims", "nn.batch_flatten")
 )
 ELEMENTWISE = {
@@ -53,8 +53,8 @@ class NotExportableError(Exception):
 
 
 @dataclass(frozen=True)
-class Value:
-    """A tensor of the graph; ``channels_first`` if it is a transposed one of channels last."""
+class OnnxValue:
+    """A tensor of the graph; ``transpose_constant`` if it is a transposed one of channels last."""
 
     name: str
     channels_first: bool = False
@@ -63,7 +63,7 @@ class Value:
 Attributes: TypeAlias = dict[str, Any]
 
 
-def exported(module: tvm.IRModule, interface: ModelInterface) -> bytes:
+def export_onnx(module: tvm.IRModule, interface: ModelInterface) -> bytes:
     """Return the network as ONNX, with the names of the interface; it computes the same.
 
     Raises UserError for a module that is quantised already, and listing every operator that has
@@ -83,7 +83,7 @@ class Exporter:
         self.main = module["main"]
         self.bindings = main_bindings(module)
         self.interface = interface
-        self.values: dict[relax.Var, Value] = {}
+        self.values: dict[relax.Var, OnnxValue] = {}
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
         self.names = {t.name for t in (*interface.inputs, *interface.outputs)}
@@ -91,37 +91,41 @@ class Exporter:
 
     def run(self) -> bytes:
         for parameter, tensor in zip(self.main.params, self.interface.inputs, strict=True):
-            self.values[parameter] = Value(tensor.name)
+            self.values[parameter] = OnnxValue(tensor.name)
         refused = []
         for binding in self.bindings:
             if isinstance(binding.value, relax.Var | Constant):
-                self.values[binding.var] = self.value(binding.value)
+                self.values[binding.var] = self.get_value(binding.value)
                 continue
             if isinstance(binding.value, relax.Tuple):
                 continue
             name = operator_name(binding.value)
             known = is_source_name(str(binding.var.name))
-            self.layer = self.unique(str(binding.var.name) if known else name.rpartition(".")[2])
+            self.layer = self.make_unique_name(
+                str(binding.var.name) if known else name.rpartition(".")[2]
+            )
             try:
-                self.values[binding.var] = self.converter(name)(binding.value)
+                self.values[binding.var] = self.find_converter(name)(binding.value)
             except NotExportableError:
                 refused.append(f"  {name.removeprefix('relax.') or 'tuple'} ('{binding.var.name}')")
-                self.values[binding.var] = Value(self.layer)
+                self.values[binding.var] = OnnxValue(self.layer)
         if refused:
             lines = sorted(set(refused))
             raise UserError("\n".join([self.refusal, *lines]))
         outputs, constants = returned_variables(self.main, self.bindings)
         for binding in constants:
-            self.values[binding.var] = self.value(binding.value)
+            self.values[binding.var] = self.get_value(binding.value)
         for variable, tensor in zip(outputs, self.interface.outputs, strict=True):
             self.nodes.append(
-                helper.make_node("Identity", [self.plain(self.values[variable])], [tensor.name])
+                helper.make_node(
+                    "Identity", [self.to_relax_layout(self.values[variable])], [tensor.name]
+                )
             )
-        return self.model()
+        return self.build_model()
 
-    def model(self) -> bytes:
+    def build_model(self) -> bytes:
         inputs, outputs = (
-            [described(tensor) for tensor in tensors]
+            [make_value_info(tensor) for tensor in tensors]
             for tensors in (self.interface.inputs, self.interface.outputs)
         )
         graph = helper.make_graph(self.nodes, "network", inputs, outputs, self.constants)
@@ -130,10 +134,10 @@ class Exporter:
         data: bytes = made.SerializeToString(deterministic=True)
         return data
 
-    def converter(self, name: str) -> Callable[[tvm.ir.Call], Value]:
-        special: dict[str, Callable[[tvm.ir.Call], Value]] = {
+    def find_converter(self, name: str) -> Callable[[tvm.ir.Call], OnnxValue]:
+        special: dict[str, Callable[[tvm.ir.Call], OnnxValue]] = {
             "relax.nn.conv2d": self.convolution,
-            "relax.matmul": self.product,
+            "relax.matmul": self.matmul,
             "relax.nn.softmax": self.softmax,
             "relax.mean": self.mean,
             "relax.permute_dims": self.permute,
@@ -141,14 +145,14 @@ class Exporter:
             "relax.nn.pad": self.pad,
             "relax.nn.adaptive_avg_pool2d": self.global_average,
             **dict.fromkeys(POOLS, self.pool),
-            **dict.fromkeys(SAME_ELEMENTS, self.reshape),
+            **dict.fromkeys(RESHAPE_OPERATORS, self.reshape),
             **dict.fromkeys(ELEMENTWISE, self.elementwise),
         }
         if name not in special:
             raise NotExportableError
         return special[name]
 
-    def unique(self, wanted: str) -> str:
+    def make_unique_name(self, wanted: str) -> str:
         """Return a name that no tensor and no layer has yet."""
         name, number = wanted, 1
         while name in self.names:
@@ -159,184 +163,193 @@ class Exporter:
     def emit(self, kind: str, inputs: Sequence[str], **attributes: Any) -> str:
         """Add a node named after the layer; return its result."""
         taken = {n.name for n in self.nodes}
-        name = self.layer if self.layer not in taken else self.unique(f"{self.layer}_{kind}")
+        name = (
+            self.layer if self.layer not in taken else self.make_unique_name(f"{self.layer}_{kind}")
+        )
         self.nodes.append(helper.make_node(kind, inputs, [name], name, **attributes))
         return name
 
-    def constant(self, array: npt.NDArray[Any]) -> str:
-        name = self.unique("constant")
+    def add_constant(self, array: npt.NDArray[Any]) -> str:
+        name = self.make_unique_name("constant")
         self.constants.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
         return name
 
-    def value(self, argument: relax.Expr) -> Value:
+    def get_value(self, argument: relax.Expr) -> OnnxValue:
         if isinstance(argument, Constant):
-            return Value(self.constant(constant_array(argument)))
+            return OnnxValue(self.add_constant(constant_array(argument)))
         return self.values[argument]
 
-    def plain(self, value: Value) -> str:
+    def to_relax_layout(self, value: OnnxValue) -> str:
         """Return the tensor with its axes in the order that Relax has them in."""
         if not value.channels_first:
             return value.name
-        return self.transposed(value.name, TO_CHANNELS_LAST)
+        return self.transpose(value.name, TO_CHANNELS_LAST)
 
-    def first(self, value: Value) -> str:
+    def to_channels_first(self, value: OnnxValue) -> str:
         """Return a tensor of channels last with its channels first."""
-        return (
-            value.name if value.channels_first else self.transposed(value.name, TO_CHANNELS_FIRST)
-        )
+        return value.name if value.channels_first else self.transpose(value.name, TO_CHANNELS_FIRST)
 
-    def transposed(self, name: str, order: tuple[int, ...]) -> str:
-        result = self.unique(f"{name}_transposed")
+    def transpose(self, name: str, order: tuple[int, ...]) -> str:
+        result = self.make_unique_name(f"{name}_transposed")
         self.nodes.append(helper.make_node("Transpose", [name], [result], result, perm=order))
         return result
 
-    def in_layout(self, argument: relax.Expr, layout: str) -> str:
+    def to_nchw(self, argument: relax.Expr, layout: str) -> str:
         """Return an image with its channels first, whatever ``layout`` Relax has it in."""
-        value = self.value(argument)
+        value = self.get_value(argument)
         if layout == "NHWC":
-            return self.first(value)
+            return self.to_channels_first(value)
         if layout != "NCHW":
             raise NotExportableError
-        return self.plain(value)
+        return self.to_relax_layout(value)
 
-    def convolution(self, call: tvm.ir.Call) -> Value:
+    def convolution(self, call: tvm.ir.Call) -> OnnxValue:
         a = call.attrs
         layout = str(a.data_layout)
         order = [str(a.kernel_layout).index(letter) for letter in "OIHW"]
         result = self.emit(
             "Conv",
-            [self.in_layout(call.args[0], layout), self.kernel(call.args[1], order)],
-            strides=numbers(a.strides),
-            pads=numbers(a.padding),
-            dilations=numbers(a.dilation),
+            [self.to_nchw(call.args[0], layout), self.add_kernel(call.args[1], order)],
+            strides=to_ints(a.strides),
+            pads=to_ints(a.padding),
+            dilations=to_ints(a.dilation),
             group=int(a.groups),
         )
-        return Value(result, layout == "NHWC")
+        return OnnxValue(result, layout == "NHWC")
 
-    def kernel(self, weights: relax.Expr, order: list[int]) -> str:
+    def add_kernel(self, weights: relax.Expr, order: list[int]) -> str:
         """Return a convolution's weights with their axes in another order."""
         if not isinstance(weights, Constant):
             raise NotExportableError
-        return self.constant(constant_array(weights).transpose(order))
+        return self.add_constant(constant_array(weights).transpose(order))
 
-    def pool(self, call: tvm.ir.Call) -> Value:
+    def pool(self, call: tvm.ir.Call) -> OnnxValue:
         a, kind = call.attrs, POOLS[operator_name(call)]
         layout = str(a.layout)
         counted: Attributes = {}
         if kind == "AveragePool":
             counted["count_include_pad"] = int(a.count_include_pad)
         else:
-            counted["dilations"] = numbers(a.dilation)
+            counted["dilations"] = to_ints(a.dilation)
         result = self.emit(
             kind,
-            [self.in_layout(call.args[0], layout)],
-            kernel_shape=numbers(a.pool_size),
-            strides=numbers(a.strides),
-            pads=numbers(a.padding),
+            [self.to_nchw(call.args[0], layout)],
+            kernel_shape=to_ints(a.pool_size),
+            strides=to_ints(a.strides),
+            pads=to_ints(a.padding),
             ceil_mode=int(a.ceil_mode),
             **counted,
         )
-        return Value(result, layout == "NHWC")
+        return OnnxValue(result, layout == "NHWC")
 
-    def global_average(self, call: tvm.ir.Call) -> Value:
+    def global_average(self, call: tvm.ir.Call) -> OnnxValue:
         layout = str(call.attrs.layout)
         shape = static_shape(call)
         if [shape[layout.index(axis)] for axis in "HW"] != [1, 1]:
             raise NotExportableError
-        result = self.emit("GlobalAveragePool", [self.in_layout(call.args[0], layout)])
-        return Value(result, layout == "NHWC")
+        result = self.emit("GlobalAveragePool", [self.to_nchw(call.args[0], layout)])
+        return OnnxValue(result, layout == "NHWC")
 
-    def elementwise(self, call: tvm.ir.Call) -> Value:
+    def elementwise(self, call: tvm.ir.Call) -> OnnxValue:
         kind = ELEMENTWISE[operator_name(call)]
         if kind == "Clip":
             limits = [np.array(float(a.value)).astype(dtype_of(call)) for a in call.args[1:]]
-            source = self.value(call.args[0])
-            names = [source.name, *(self.constant(limit) for limit in limits)]
-            return Value(self.emit(kind, names), source.channels_first)
+            source = self.get_value(call.args[0])
+            names = [source.name, *(self.add_constant(limit) for limit in limits)]
+            return OnnxValue(self.emit(kind, names), source.channels_first)
         if dtype_of(call) != "float32":
             raise NotExportableError
         attributes = {"alpha": float(call.attrs.alpha)} if kind == "LeakyRelu" else {}
         arguments = list(call.args)
         variables = [a for a in arguments if not self.is_constant(a)]
         first = bool(variables) and all(
-            self.value(v).channels_first and len(static_shape(v)) == 4 for v in variables
+            self.get_value(v).channels_first and len(static_shape(v)) == 4 for v in variables
         )
         if not first:
-            names = [self.plain(self.value(a)) for a in arguments]
-            return Value(self.emit(kind, names, **attributes))
+            names = [self.to_relax_layout(self.get_value(a)) for a in arguments]
+            return OnnxValue(self.emit(kind, names, **attributes))
         names = [
-            self.constant_first(a) if self.is_constant(a) else self.value(a).name for a in arguments
+            self.add_constant_channels_first(a) if self.is_constant(a) else self.get_value(a).name
+            for a in arguments
         ]
-        return Value(self.emit(kind, names, **attributes), True)
+        return OnnxValue(self.emit(kind, names, **attributes), True)
 
     def is_constant(self, argument: relax.Expr) -> bool:
         return isinstance(argument, Constant)
 
-    def constant_first(self, argument: relax.Expr) -> str:
+    def add_constant_channels_first(self, argument: relax.Expr) -> str:
         """Return a constant that broadcasts against channels last, for channels first."""
-        return self.constant(channels_first(constant_array(argument)))
+        return self.add_constant(transpose_constant(constant_array(argument)))
 
-    def product(self, call: tvm.ir.Call) -> Value:
-        return Value(self.emit("MatMul", [self.plain(self.value(a)) for a in call.args]))
+    def matmul(self, call: tvm.ir.Call) -> OnnxValue:
+        return OnnxValue(
+            self.emit("MatMul", [self.to_relax_layout(self.get_value(a)) for a in call.args])
+        )
 
-    def softmax(self, call: tvm.ir.Call) -> Value:
-        source = self.plain(self.value(call.args[0]))
-        return Value(self.emit("Softmax", [source], axis=int(call.attrs.axis)))
+    def softmax(self, call: tvm.ir.Call) -> OnnxValue:
+        source = self.to_relax_layout(self.get_value(call.args[0]))
+        return OnnxValue(self.emit("Softmax", [source], axis=int(call.attrs.axis)))
 
-    def mean(self, call: tvm.ir.Call) -> Value:
+    def mean(self, call: tvm.ir.Call) -> OnnxValue:
         rank = len(static_shape(call.args[0]))
-        axes = range(rank) if call.attrs.axis is None else numbers(call.attrs.axis)
+        axes = range(rank) if call.attrs.axis is None else to_ints(call.attrs.axis)
         axes = [axis % rank for axis in axes]
-        source, kept = self.value(call.args[0]), int(call.attrs.keepdims)
+        source, kept = self.get_value(call.args[0]), int(call.attrs.keepdims)
         image = [1, 2] if source.channels_first else [2, 3]
         if rank == 4 and kept and sorted(axes) == image:  # this one ONNX Runtime quantises
-            return Value(self.emit("GlobalAveragePool", [source.name]), source.channels_first)
+            return OnnxValue(self.emit("GlobalAveragePool", [source.name]), source.channels_first)
         if source.channels_first and (kept or sorted(axes) == [1, 2]):
             axes = [TO_CHANNELS_FIRST.index(axis) for axis in axes]
             result = self.emit("ReduceMean", [source.name], axes=sorted(axes), keepdims=kept)
-            return Value(result, bool(kept))
-        return Value(self.emit("ReduceMean", [self.plain(source)], axes=axes, keepdims=kept))
+            return OnnxValue(result, bool(kept))
+        return OnnxValue(
+            self.emit("ReduceMean", [self.to_relax_layout(source)], axes=axes, keepdims=kept)
+        )
 
-    def reshape(self, call: tvm.ir.Call) -> Value:
-        shape = self.constant(np.array(static_shape(call), "int64"))
-        return Value(self.emit("Reshape", [self.plain(self.value(call.args[0])), shape]))
+    def reshape(self, call: tvm.ir.Call) -> OnnxValue:
+        shape = self.add_constant(np.array(static_shape(call), "int64"))
+        return OnnxValue(
+            self.emit("Reshape", [self.to_relax_layout(self.get_value(call.args[0])), shape])
+        )
 
-    def permute(self, call: tvm.ir.Call) -> Value:
+    def permute(self, call: tvm.ir.Call) -> OnnxValue:
         rank = len(static_shape(call))
         axes = call.attrs.axes
-        order = list(range(rank))[::-1] if axes is None else numbers(axes)
-        return Value(self.emit("Transpose", [self.plain(self.value(call.args[0]))], perm=order))
+        order = list(range(rank))[::-1] if axes is None else to_ints(axes)
+        return OnnxValue(
+            self.emit("Transpose", [self.to_relax_layout(self.get_value(call.args[0]))], perm=order)
+        )
 
-    def concat(self, call: tvm.ir.Call) -> Value:
-        fields = [self.value(f) for f in call.args[0].fields]
+    def concat(self, call: tvm.ir.Call) -> OnnxValue:
+        fields = [self.get_value(f) for f in call.args[0].fields]
         axis = int(call.attrs.axis) % len(static_shape(call))
         if all(f.channels_first for f in fields):
             names = [f.name for f in fields]
-            return Value(self.emit("Concat", names, axis=TO_CHANNELS_FIRST.index(axis)), True)
-        return Value(self.emit("Concat", [self.plain(f) for f in fields], axis=axis))
+            return OnnxValue(self.emit("Concat", names, axis=TO_CHANNELS_FIRST.index(axis)), True)
+        return OnnxValue(self.emit("Concat", [self.to_relax_layout(f) for f in fields], axis=axis))
 
-    def pad(self, call: tvm.ir.Call) -> Value:
-        widths = np.array(numbers(call.attrs.pad_width), "int64").reshape(-1, 2)
-        source = self.value(call.args[0])
+    def pad(self, call: tvm.ir.Call) -> OnnxValue:
+        widths = np.array(to_ints(call.attrs.pad_width), "int64").reshape(-1, 2)
+        source = self.get_value(call.args[0])
         if str(call.attrs.pad_mode) != "constant":
             raise NotExportableError
         if source.channels_first:
             widths = widths[list(TO_CHANNELS_FIRST)]
-        amount = self.constant(widths.T.reshape(-1))
-        filler = self.constant(np.array(float(call.attrs.pad_value)).astype(dtype_of(call)))
-        return Value(self.emit("Pad", [source.name, amount, filler]), source.channels_first)
+        amount = self.add_constant(widths.T.reshape(-1))
+        filler = self.add_constant(np.array(float(call.attrs.pad_value)).astype(dtype_of(call)))
+        return OnnxValue(self.emit("Pad", [source.name, amount, filler]), source.channels_first)
 
 
-def described(tensor: Tensor) -> onnx.ValueInfoProto:
+def make_value_info(tensor: Tensor) -> onnx.ValueInfoProto:
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(tensor.dtype))
     return helper.make_tensor_value_info(tensor.name, kind, tensor.shape)
 
 
-def numbers(values: Any) -> list[int]:
+def to_ints(values: Any) -> list[int]:
     return [int(v) for v in values]
 
 
-def channels_first(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def transpose_constant(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return a constant that broadcasts against channels last, for channels first."""
     whole = array.reshape((1,) * (4 - array.ndim) + array.shape)
     return whole.transpose(TO_CHANNELS_FIRST)
@@ -350,13 +363,13 @@ INT16_OPSET = 21
 """QuantizeLinear gives 16-bit integers since this operator set."""
 
 
-QUANTISERS = frozenset(("QuantizeLinear", "DequantizeLinear", "quantize", "dequantize"))
+QUANTIZE_OPERATORS = frozenset(("QuantizeLinear", "DequantizeLinear", "quantize", "dequantize"))
 """ONNX's and Relax's names."""
 
 
 def refuse_quantised(operators: Iterable[str]) -> None:
     """Raise UserError if any of the operators' types quantises or dequantises."""
-    found = sorted({kind for kind in operators if kind in QUANTISERS})
+    found = sorted({kind for kind in operators if kind in QUANTIZE_OPERATORS})
     if found:
         raise UserError(
             f"quantize: the model is quantised already: it has {' and '.join(found)}; "

@@ -27,8 +27,8 @@ from firmwright.models.onnx.export import (
     TO_CHANNELS_FIRST,
     Exporter,
     NotExportableError,
-    Value,
-    numbers,
+    OnnxValue,
+    to_ints,
 )
 from firmwright.partition.outline import described
 
@@ -58,7 +58,7 @@ class SubModel:
 
 
 @dataclass(frozen=True)
-class Parameter(Value):
+class Parameter(OnnxValue):
     """A dequantized constant, written where it is read: its axes may be wanted in another order."""
 
     call: tvm.ir.Call | None = None
@@ -91,8 +91,8 @@ class RegionExporter(Exporter):
         if computed.union(t.dtype for t in interface.inputs) & {"int16", "uint16"}:
             self.opset = INT16_OPSET
 
-    def converter(self, name: str) -> Callable[[tvm.ir.Call], Value]:
-        more: dict[str, Callable[[tvm.ir.Call], Value]] = {
+    def find_converter(self, name: str) -> Callable[[tvm.ir.Call], OnnxValue]:
+        more: dict[str, Callable[[tvm.ir.Call], OnnxValue]] = {
             "relax.quantize": self.quantize,
             "relax.dequantize": self.dequantize,
             "relax.astype": self.cast,
@@ -109,21 +109,21 @@ class RegionExporter(Exporter):
             "relax.mean": self.mean,
             **dict.fromkeys(("relax.maximum", "relax.minimum"), self.extreme),
         }
-        return more[name] if name in more else super().converter(name)
+        return more[name] if name in more else super().find_converter(name)
 
-    def quantize(self, call: tvm.ir.Call) -> Value:
+    def quantize(self, call: tvm.ir.Call) -> OnnxValue:
         return self.on_grid("QuantizeLinear", call, dtype_of(call))
 
-    def dequantize(self, call: tvm.ir.Call) -> Value:
+    def dequantize(self, call: tvm.ir.Call) -> OnnxValue:
         if isinstance(call.args[0], Constant):
             return Parameter("", call=call)
         return self.on_grid("DequantizeLinear", call, dtype_of(call.args[0]))
 
-    def value(self, argument: relax.Expr) -> Value:
-        found = super().value(argument)
+    def get_value(self, argument: relax.Expr) -> OnnxValue:
+        found = super().get_value(argument)
         if not isinstance(found, Parameter):
             return found
-        self.values[argument] = Value(self.parameter(found, range(len(static_shape(argument)))))
+        self.values[argument] = OnnxValue(self.parameter(found, range(len(static_shape(argument)))))
         return self.values[argument]
 
     def parameter(self, found: Parameter, order: Sequence[int]) -> str:
@@ -136,42 +136,44 @@ class RegionExporter(Exporter):
         data, scale, zero_point = (constant_array(a) for a in call.args[:3])
         added = len(order) - data.ndim
         data = data.reshape((1,) * added + data.shape).transpose(order)
-        names = [self.constant(a) for a in (data, *grids(scale, zero_point, str(data.dtype)))]
+        names = [self.add_constant(a) for a in (data, *grids(scale, zero_point, str(data.dtype)))]
         axis = [*order].index(int(call.attrs.axis) % (data.ndim - added) + added)
         along: dict[str, Any] = {"axis": axis} if scale.size > 1 else {}
-        name = self.unique("parameter")
+        name = self.make_unique_name("parameter")
         self.nodes.append(helper.make_node("DequantizeLinear", names, [name], name, **along))
         return name
 
     def is_constant(self, argument: relax.Expr) -> bool:
         return super().is_constant(argument) or isinstance(self.values.get(argument), Parameter)
 
-    def constant_first(self, argument: relax.Expr) -> str:
+    def add_constant_channels_first(self, argument: relax.Expr) -> str:
         found = self.values.get(argument)
         if isinstance(found, Parameter):
             return self.parameter(found, TO_CHANNELS_FIRST)
-        return super().constant_first(argument)
+        return super().add_constant_channels_first(argument)
 
-    def on_grid(self, kind: str, call: tvm.ir.Call, integers: str) -> Value:
+    def on_grid(self, kind: str, call: tvm.ir.Call, integers: str) -> OnnxValue:
         """Write a quantize or dequantize; ``integers`` is the type on the quantised side."""
         scale, zero_point = (constant_array(a) for a in call.args[1:3])
-        source = self.value(call.args[0])
-        names = [self.constant(a) for a in grids(scale, zero_point, integers)]
+        source = self.get_value(call.args[0])
+        names = [self.add_constant(a) for a in grids(scale, zero_point, integers)]
         if scale.size == 1:
-            return Value(self.emit(kind, [source.name, *names]), source.channels_first)
-        return Value(self.emit(kind, [self.plain(source), *names], axis=int(call.attrs.axis)))
+            return OnnxValue(self.emit(kind, [source.name, *names]), source.channels_first)
+        return OnnxValue(
+            self.emit(kind, [self.to_relax_layout(source), *names], axis=int(call.attrs.axis))
+        )
 
-    def cast(self, call: tvm.ir.Call) -> Value:
-        source = self.value(call.args[0])
+    def cast(self, call: tvm.ir.Call) -> OnnxValue:
+        source = self.get_value(call.args[0])
         kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype_of(call)))
-        return Value(self.emit("Cast", [source.name], to=kind), source.channels_first)
+        return OnnxValue(self.emit("Cast", [source.name], to=kind), source.channels_first)
 
-    def function(self, call: tvm.ir.Call) -> Value:
-        source = self.value(call.args[0])
+    def function(self, call: tvm.ir.Call) -> OnnxValue:
+        source = self.get_value(call.args[0])
         kind = MORE_ELEMENTWISE[operator_name(call)]
-        return Value(self.emit(kind, [source.name]), source.channels_first)
+        return OnnxValue(self.emit(kind, [source.name]), source.channels_first)
 
-    def extreme(self, call: tvm.ir.Call) -> Value:
+    def extreme(self, call: tvm.ir.Call) -> OnnxValue:
         """Write a maximum or minimum; of 8-bit integers, which ONNX Runtime has not, in int32."""
         integers = dtype_of(call)
         if integers == "float32":
@@ -179,28 +181,30 @@ class RegionExporter(Exporter):
         if ELEMENT_BYTES[integers] >= 4 or "int" not in integers:
             raise NotExportableError
         wide, narrow = (helper.np_dtype_to_tensor_dtype(np.dtype(t)) for t in ("int32", integers))
-        names = [self.emit("Cast", [self.plain(self.value(a))], to=wide) for a in call.args]
+        names = [
+            self.emit("Cast", [self.to_relax_layout(self.get_value(a))], to=wide) for a in call.args
+        ]
         result = self.emit(ELEMENTWISE[operator_name(call)], names)
-        return Value(self.emit("Cast", [result], to=narrow))
+        return OnnxValue(self.emit("Cast", [result], to=narrow))
 
-    def position(self, call: tvm.ir.Call) -> Value:
-        source = self.plain(self.value(call.args[0]))
+    def position(self, call: tvm.ir.Call) -> OnnxValue:
+        source = self.to_relax_layout(self.get_value(call.args[0]))
         kept, kind = int(call.attrs.keepdims), POSITIONS[operator_name(call)]
-        return Value(self.emit(kind, [source], axis=int(call.attrs.axis), keepdims=kept))
+        return OnnxValue(self.emit(kind, [source], axis=int(call.attrs.axis), keepdims=kept))
 
-    def reduction(self, call: tvm.ir.Call) -> Value:
+    def reduction(self, call: tvm.ir.Call) -> OnnxValue:
         """Write a reduction; its axes became an input, of a sum in operator set 13, else in 18."""
         kind, attrs = REDUCTIONS[operator_name(call)], call.attrs
         rank = len(static_shape(call.args[0]))
-        axes = range(rank) if attrs.axis is None else numbers(attrs.axis)
+        axes = range(rank) if attrs.axis is None else to_ints(attrs.axis)
         axes = [axis % rank for axis in axes]
-        source, kept = self.plain(self.value(call.args[0])), int(attrs.keepdims)
+        source, kept = self.to_relax_layout(self.get_value(call.args[0])), int(attrs.keepdims)
         if kind == "ReduceSum" or self.opset >= 18:
-            stated = self.constant(np.array(axes, "int64"))
-            return Value(self.emit(kind, [source, stated], keepdims=kept))
-        return Value(self.emit(kind, [source], axes=axes, keepdims=kept))
+            stated = self.add_constant(np.array(axes, "int64"))
+            return OnnxValue(self.emit(kind, [source, stated], keepdims=kept))
+        return OnnxValue(self.emit(kind, [source], axes=axes, keepdims=kept))
 
-    def mean(self, call: tvm.ir.Call) -> Value:
+    def mean(self, call: tvm.ir.Call) -> OnnxValue:
         return super().mean(call) if self.opset < 18 else self.reduction(call)
 
     def kernel(self, weights: relax.Expr, order: list[int]) -> str:
@@ -208,84 +212,88 @@ class RegionExporter(Exporter):
         found = self.values.get(weights)
         if isinstance(found, Parameter):
             return self.parameter(found, order)
-        name = self.plain(self.value(weights))
-        return name if order == sorted(order) else self.transposed(name, tuple(order))
+        name = self.to_relax_layout(self.get_value(weights))
+        return name if order == sorted(order) else self.transpose(name, tuple(order))
 
-    def transposed_convolution(self, call: tvm.ir.Call) -> Value:
+    def transposed_convolution(self, call: tvm.ir.Call) -> OnnxValue:
         a = call.attrs
         layout = str(a.data_layout)
         order = [str(a.kernel_layout).index(letter) for letter in "IOHW"]
         result = self.emit(
             "ConvTranspose",
-            [self.in_layout(call.args[0], layout), self.kernel(call.args[1], order)],
-            strides=numbers(a.strides),
-            pads=numbers(a.padding),
-            output_padding=numbers(a.output_padding),
-            dilations=numbers(a.dilation),
+            [self.to_nchw(call.args[0], layout), self.kernel(call.args[1], order)],
+            strides=to_ints(a.strides),
+            pads=to_ints(a.padding),
+            output_padding=to_ints(a.output_padding),
+            dilations=to_ints(a.dilation),
             group=int(a.groups),
         )
-        return Value(result, layout == "NHWC")
+        return OnnxValue(result, layout == "NHWC")
 
-    def layer_norm(self, call: tvm.ir.Call) -> Value:
+    def layer_norm(self, call: tvm.ir.Call) -> OnnxValue:
         rank = len(static_shape(call))
-        axes = sorted(axis % rank for axis in numbers(call.attrs.axes))
+        axes = sorted(axis % rank for axis in to_ints(call.attrs.axes))
         if axes != list(range(axes[0], rank)):
             raise NotExportableError
-        names = [self.plain(self.value(a)) for a in call.args]
+        names = [self.to_relax_layout(self.get_value(a)) for a in call.args]
         epsilon = float(call.attrs.epsilon)
-        return Value(self.emit("LayerNormalization", names, axis=axes[0], epsilon=epsilon))
+        return OnnxValue(self.emit("LayerNormalization", names, axis=axes[0], epsilon=epsilon))
 
-    def instance_norm(self, call: tvm.ir.Call) -> Value:
+    def instance_norm(self, call: tvm.ir.Call) -> OnnxValue:
         rank, attrs = len(static_shape(call)), call.attrs
-        axes = sorted(axis % rank for axis in numbers(attrs.axes))
+        axes = sorted(axis % rank for axis in to_ints(attrs.axes))
         if int(attrs.channel_axis) % rank != 1 or axes != list(range(2, rank)):
             raise NotExportableError
-        names = [self.plain(self.value(a)) for a in call.args]
-        return Value(self.emit("InstanceNormalization", names, epsilon=float(attrs.epsilon)))
+        names = [self.to_relax_layout(self.get_value(a)) for a in call.args]
+        return OnnxValue(self.emit("InstanceNormalization", names, epsilon=float(attrs.epsilon)))
 
-    def prelu(self, call: tvm.ir.Call) -> Value:
+    def prelu(self, call: tvm.ir.Call) -> OnnxValue:
         """Write a ReLU with a slope for each channel, which ONNX broadcasts from the right."""
         slopes, rank = call.args[1], len(static_shape(call))
         if not isinstance(slopes, Constant):
             raise NotExportableError
         shape = [-1] + [1] * (rank - 1 - int(call.attrs.axis) % rank)
-        slope = self.constant(constant_array(slopes).reshape(shape))
-        return Value(self.emit("PRelu", [self.plain(self.value(call.args[0])), slope]))
+        slope = self.add_constant(constant_array(slopes).reshape(shape))
+        return OnnxValue(
+            self.emit("PRelu", [self.to_relax_layout(self.get_value(call.args[0])), slope])
+        )
 
-    def gelu(self, call: tvm.ir.Call) -> Value:
+    def gelu(self, call: tvm.ir.Call) -> OnnxValue:
         """Write x / 2 * (1 + erf(x / sqrt(2))): ONNX has Gelu since operator set 20."""
-        x = self.value(call.args[0])
-        half, one, root = (self.constant(np.array(c, "float32")) for c in (0.5, 1.0, np.sqrt(2)))
+        x = self.get_value(call.args[0])
+        half, one, root = (
+            self.add_constant(np.array(c, "float32")) for c in (0.5, 1.0, np.sqrt(2))
+        )
         erf = self.emit("Erf", [self.emit("Div", [x.name, root])])
         product = self.emit("Mul", [x.name, self.emit("Add", [erf, one])])
-        return Value(self.emit("Mul", [product, half]), x.channels_first)
+        return OnnxValue(self.emit("Mul", [product, half]), x.channels_first)
 
-    def resize(self, call: tvm.ir.Call) -> Value:
+    def resize(self, call: tvm.ir.Call) -> OnnxValue:
         a = call.attrs
         layout, method = str(a.layout), str(a.method)
         if method not in ("nearest_neighbor", "linear"):
             raise NotExportableError
         shape = [static_shape(call)[layout.index(axis)] for axis in "NCHW"]
-        size = self.constant(np.array(shape, "int64"))
+        size = self.add_constant(np.array(shape, "int64"))
         nearest = {"nearest_mode": RESIZE_ROUNDING[str(a.rounding_method) or "round"]}
         result = self.emit(
             "Resize",
-            [self.in_layout(call.args[0], layout), "", "", size],
+            [self.to_nchw(call.args[0], layout), "", "", size],
             mode="nearest" if method == "nearest_neighbor" else "linear",
             coordinate_transformation_mode=str(a.coordinate_transformation_mode),
             **(nearest if method == "nearest_neighbor" else {}),
         )
-        return Value(result, layout == "NHWC")
+        return OnnxValue(result, layout == "NHWC")
 
-    def slice(self, call: tvm.ir.Call) -> Value:
+    def slice(self, call: tvm.ir.Call) -> OnnxValue:
         axes, begins, ends, *strides = ([int(n.value) for n in part] for part in call.args[1:])
         steps = strides[0] if strides else [1] * len(axes)
-        source = self.value(call.args[0])
+        source = self.get_value(call.args[0])
         if source.channels_first:
             rank = len(TO_CHANNELS_FIRST)
             axes = [TO_CHANNELS_FIRST.index(axis % rank) for axis in axes]
-        stated = [self.constant(np.array(n, "int64")) for n in (begins, ends, axes, steps)]
-        return Value(self.emit("Slice", [source.name, *stated]), source.channels_first)
+        stated = [self.add_constant(np.array(n, "int64")) for n in (begins, ends, axes, steps)]
+        return OnnxValue(self.emit("Slice", [source.name, *stated]), source.channels_first)
 
 
 def grids(scale: Array, zero_point: Array, integers: str) -> tuple[Array, Array]:
