@@ -16,7 +16,7 @@ from firmwright.pipeline.tidl_samples import FRAMES, calibration_files, calibrat
 from .partition import mix_options
 
 if TYPE_CHECKING:
-    from firmwright.targets.tidl.artifacts import Network
+    from firmwright.targets.tidl.artifacts import TidlNetwork
     from firmwright.targets.tidl.record import Artifacts
     from firmwright.toolchain.tool_folder import ToolFolder
 
@@ -75,8 +75,8 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.ir.records import read_record, write_record
     from firmwright.ir.tensors import ModelInterface
     from firmwright.quantize.samples import sample_digest
-    from firmwright.targets.tidl.artifacts import TEMPORARY, handed_on, write_artifacts
-    from firmwright.targets.tidl.import_config import untold
+    from firmwright.targets.tidl.artifacts import TEMP_FOLDER, list_bundle_files, write_artifacts
+    from firmwright.targets.tidl.import_config import find_unmapped_options
     from firmwright.targets.tidl.record import Artifacts
     from firmwright.targets.tidl.tools import find_tools
 
@@ -86,13 +86,13 @@ def run(job: Job, folder: Path) -> None:
     size = batch_size(job)
     network = partitioned_network(job, size)
     name = artifacts_name(job, size)
-    temporary = folder / name / TEMPORARY
+    temporary = folder / name / TEMP_FOLDER
     temporary.mkdir(parents=True)
     regions = write_artifacts(network, temporary)
     version = import_regions(job, tools, temporary, len(regions)) if tools else None
     record = Artifacts(
         folder=name,
-        files=handed_on(regions, imported=tools is not None),
+        files=list_bundle_files(regions, imported=tools is not None),
         model=model.sha256,
         frames=len(network.samples),
         samples=tuple(sample_digest(s) for s in network.samples),
@@ -101,7 +101,7 @@ def run(job: Job, folder: Path) -> None:
     )
     write_record(folder / "artifacts.json", record)
     print(summary(job, record))
-    for option in untold(network.options):
+    for option in find_unmapped_options(network.options):
         print(f"   {job.recipe.name}: TI's import tool is not told {option}")
 
 
@@ -156,13 +156,13 @@ def batch_size(job: Job) -> int:
     return read_record(job.folder("partition") / "batch.json", BatchLayout).size
 
 
-def partitioned_network(job: Job, batch: int) -> Network:
+def partitioned_network(job: Job, batch: int) -> TidlNetwork:
     """Read the regions, and the samples for them."""
     import tvm
 
     from firmwright.ir.records import read_record
     from firmwright.ir.regions import Partition
-    from firmwright.targets.tidl.artifacts import Network
+    from firmwright.targets.tidl.artifacts import TidlNetwork
     from firmwright.targets.tidl.options import read_options
 
     source = job.folder("partition")
@@ -173,7 +173,7 @@ def partitioned_network(job: Job, batch: int) -> Network:
     frames = options.number(FRAMES)
     stated = FRAMES in device.context.options
     samples = calibration_samples(job, batch or 1, frames, stated) if offloads else []
-    return Network(
+    return TidlNetwork(
         module=tvm.ir.load_json((source / "module.json").read_text(encoding="utf-8")),
         partition=partition,
         samples=samples,

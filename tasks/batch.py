@@ -32,16 +32,16 @@ def run(job: Job, folder: Path) -> None:
     """Write ``batch.json``; UserError where one sample does not fit, or samples are mixed."""
     from firmwright.ir.kernels import Kernels
     from firmwright.ir.records import write_record
-    from firmwright.partition.layouts import stored_interface
+    from firmwright.partition.layouts import add_storage
     from firmwright.partition.outline import partition_module
     from firmwright.planning import MemoryUse, Program, check_memory, make_plan, memory_uses
-    from firmwright.planning.batch import batched_interface, choose_batch, largest_tensor
+    from firmwright.planning.batch import batch_interface, choose_batch, largest_tensor
 
     module, interface = rewritten_network(job)
 
     def uses(size: int, mix: Sequence[Device]) -> Sequence[MemoryUse]:
         devices = {device.name: device for device in mix}
-        batched, ports, _ = batched_interface(interface, module, size)
+        batched, ports, _ = batch_interface(interface, module, size)
         tensor = largest_tensor(batched)
         if not tensor.fits:
             return [tensor]
@@ -53,7 +53,7 @@ def run(job: Job, folder: Path) -> None:
         ]
         kernels = Kernels(tuple(r.kernel for r in lowered))
         plan = make_plan(partition, kernels)
-        ports = stored_interface(ports, partition)
+        ports = add_storage(ports, partition)
         program = Program(plan, partition, kernels, ports, boxes(job))
         if size == 1:
             check_memory(program, job.platform)

@@ -31,23 +31,23 @@ def run(job: Job, folder: Path) -> None:
 
     from firmwright.ir.records import read_record, write_record
     from firmwright.ir.tensors import BatchLayout
-    from firmwright.partition.layouts import stored_interface
+    from firmwright.partition.layouts import add_storage
     from firmwright.partition.outline import partition_module
-    from firmwright.planning.batch import BatchChoice, batched_interface
+    from firmwright.planning.batch import BatchChoice, batch_interface
 
     try:
         module, interface = rewritten_network(job)
         if job.has("batch"):
             choice = read_record(job.folder("batch") / "batch.json", BatchChoice)
             size = choice.actual_batch_size
-            module, interface, axes = batched_interface(interface, module, size)
+            module, interface, axes = batch_interface(interface, module, size)
             write_record(folder / "batch.json", BatchLayout(size, axes))
         module, partition = partition_module(module, interface, job.mix)
     except UserError as error:
         raise UserError(f"{job.recipe.name}: {error}") from error
     (folder / "module.json").write_text(tvm.ir.save_json(module), encoding="utf-8")
     write_record(folder / "partition.json", partition)
-    write_record(folder / "interface.json", stored_interface(interface, partition))
+    write_record(folder / "interface.json", add_storage(interface, partition))
 
 
 STAGE = Stage(

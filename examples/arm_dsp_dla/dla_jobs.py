@@ -29,7 +29,7 @@ from firmwright.ir.relax import (
     static_shape,
 )
 from firmwright.targets.placement import Composite, Placement
-from firmwright.targets.rules import Rule, objections
+from firmwright.targets.rules import Rule, find_violations
 
 RULES = (
     Rule(
@@ -92,7 +92,7 @@ def place_convolutions(module: tvm.IRModule) -> Placement:
     """Take the convolutions that break no rule, with what the DLA computes behind them."""
     composites, refused = [], {}
     for chain in convolutions(module):
-        broken = objections(RULES, facts_of(chain))
+        broken = find_violations(RULES, facts_of(chain))
         if broken:
             refused[chain[0].var] = broken
         else:

@@ -19,10 +19,10 @@ from firmwright.ir.operators import short_name
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import read_variables, static_shape
 from firmwright.partition.grouping import Group, group_operators
-from firmwright.partition.outline import dequantized_values, graph_of, kind_of_binding
+from firmwright.partition.outline import find_dequantized, make_binding_kind, read_graph
 from firmwright.targets import Context
-from firmwright.targets.placement import Composite, Objection, Placement
-from firmwright.targets.rules import Rule, objections
+from firmwright.targets.placement import Composite, Placement, RuleViolation
+from firmwright.targets.rules import Rule, find_violations
 from firmwright.targets.tidl.merging import merge_acyclic
 from firmwright.targets.tidl.nested import lower_in_layers
 
@@ -63,8 +63,8 @@ START = """\
 
 def place_programs(module: tvm.IRModule) -> Placement:
     """Take every group of operators that breaks no rule, and merge those next to each other."""
-    bindings, outputs = graph_of(module)
-    kind = kind_of_binding(module, dequantized_values(bindings), True)
+    bindings, outputs = read_graph(module)
+    kind = make_binding_kind(module, find_dequantized(bindings), True)
     groups = group_operators(bindings, outputs, kind, {})
     home = {b.var: i for i, group in enumerate(groups) for b in (*group.bindings, *group.items)}
     reads = {
@@ -80,16 +80,16 @@ def place_programs(module: tvm.IRModule) -> Placement:
     )
 
 
-def objections_to(group: Group) -> tuple[Objection, ...]:
+def objections_to(group: Group) -> tuple[RuleViolation, ...]:
     """Return what speaks against the operators of a group, each sentence once."""
-    found: dict[Objection, None] = {}
+    found: dict[RuleViolation, None] = {}
     for binding in group.bindings:
         for value in (binding.var, *getattr(binding.value, "args", ())):
             for kind in getattr(value.ty, "fields", [value.ty]):
                 if isinstance(kind, relax.TensorType):
                     dtype, name = str(kind.dtype), short_name(binding.value)
                     facts = {"kind": name, "dtype": dtype, "bits": BITS.get(dtype)}
-                    found.update(dict.fromkeys(objections(RULES, facts)))
+                    found.update(dict.fromkeys(find_violations(RULES, facts)))
     return tuple(found)
 
 

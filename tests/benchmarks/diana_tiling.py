@@ -23,11 +23,11 @@ import tvm
 from firmwright.ir.records import read_record
 from firmwright.ir.regions import Partition
 from firmwright.targets.layout import TRANSFORM
-from firmwright.targets.soma_dory.cost import Accelerator, cycles
-from firmwright.targets.soma_dory.layer import Kind, Layer
-from firmwright.targets.soma_dory.matching import layer_of
+from firmwright.targets.soma_dory.cost import Accelerator, estimate_cycles
+from firmwright.targets.soma_dory.layer import Layer, LayerKind
+from firmwright.targets.soma_dory.matching import read_layer
 from firmwright.targets.soma_dory.tiles import Tile, footprint
-from firmwright.targets.soma_dory.tiling import Tiling, best_tiling
+from firmwright.targets.soma_dory.tiling import Tiling, find_best_tiling
 from firmwright.toolchain import load_platform
 from tests.benchmarks.dory_tiles import dory_tile
 from tests.targets.soma_dory.layers import add, conv2d, dense, depthwise
@@ -77,15 +77,15 @@ class Compared:
 
 
 def compared(name: str, layer: Layer, accelerator: Accelerator) -> Compared:
-    ours, theirs = best_tiling(layer, accelerator), dory_tile(layer, accelerator)
+    ours, theirs = find_best_tiling(layer, accelerator), dory_tile(layer, accelerator)
     assert theirs is not None, f"{name}: DORY has no tile"
-    result = Compared(name, layer, ours, theirs, cycles(layer, theirs, accelerator).total)
+    result = Compared(name, layer, ours, theirs, estimate_cycles(layer, theirs, accelerator).total)
     assert result.ratio >= 1, f"{name}: DORY's tile {theirs} is faster than ours, {ours.tile}"
     return result
 
 
 def shown(layer: Layer, tile: Tile) -> str:
-    if layer.kind is Kind.ADD and tile.channels == 1:
+    if layer.kind is LayerKind.ADD and tile.channels == 1:
         return f"{tile.columns:,} bytes"
     return f"{tile.channels} x {tile.rows} x {tile.columns}"
 
@@ -109,7 +109,7 @@ def network_layers(folder: Path, accelerator: Accelerator) -> list[Compared]:
     partition = read_record(folder / "partition" / "partition.json", Partition)
     module = tvm.ir.load_json((folder / "partition" / "module.json").read_text("utf-8"))
     return [
-        compared(region.name, layer_of(module[region.name]), accelerator)
+        compared(region.name, read_layer(module[region.name]), accelerator)
         for region in partition.regions
         if region.device == "soma_dory" and region.anchor != TRANSFORM
     ]
@@ -143,7 +143,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--outdir", default=tempfile.mkdtemp())
     options = parser.parse_args()
-    accelerator = Accelerator.of(load_platform("diana").accelerators["soma_dory"])
+    accelerator = Accelerator.from_numbers(load_platform("diana").accelerators["soma_dory"])
     print("| network | MACs offloaded, % | layers | computing, cycles | moving data, cycles "
           "| MAC a cycle | of 256, % | layout transforms | L2, B | values that differ "
           "| layers faster than with DORY's tiles | geometric mean |")  # fmt: skip
@@ -159,7 +159,7 @@ def main() -> None:
     print("|---" * 6 + "|")
     for layer in (*(c for c in networks if c.ratio > 1), *large):
         print(layer.row(accelerator))
-    multiplying = [c for c in large if c.layer.kind is not Kind.ADD]
+    multiplying = [c for c in large if c.layer.kind is not LayerKind.ADD]
     groups = {"networks": networks, "large layers": large, "without the addition": multiplying}
     for name, group in groups.items():
         print(f"\n{name}: {len(group)} layers, geometric mean {geometric_mean(group):.3f}")

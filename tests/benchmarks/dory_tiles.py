@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from itertools import product
 
 from firmwright.targets.soma_dory.cost import Accelerator
-from firmwright.targets.soma_dory.layer import Kind, Layer
-from firmwright.targets.soma_dory.tiles import Tile, aligned
+from firmwright.targets.soma_dory.layer import Layer, LayerKind
+from firmwright.targets.soma_dory.tiles import Tile, align
 
-BIAS_BYTES = {Kind.CONV2D: 4, Kind.DEPTHWISE_CONV2D: 4, Kind.DENSE: 16}
+BIAS_BYTES = {LayerKind.CONV2D: 4, LayerKind.DEPTHWISE_CONV2D: 4, LayerKind.DENSE: 16}
 BLOCK = 1_000_000
 """DORY's weight for what fills the accelerator's 16 columns and 16 channels."""
 
@@ -40,7 +40,7 @@ class Sizes:
 
 def dory_tile(layer: Layer, accelerator: Accelerator) -> Tile | None:
     """Return DORY's tile, None where it would end with a message."""
-    if layer.kind is Kind.ADD:
+    if layer.kind is LayerKind.ADD:
         return addition_tile(layer, accelerator)
     whole = whole_layer(layer)
     if fits(layer, whole, accelerator) and untiled(whole):
@@ -57,10 +57,10 @@ def dory_tile(layer: Layer, accelerator: Accelerator) -> Tile | None:
 
 
 def whole_layer(layer: Layer) -> Sizes:
-    if layer.kind is Kind.DENSE:
-        return Sizes(aligned(layer.in_channels), layer.out_channels, 1, 1, 1, 1)
-    return Sizes(layer.in_channels, layer.out_channels, layer.in_height, aligned(layer.in_width),
-                 layer.out_height, aligned(layer.out_width))  # fmt: skip
+    if layer.kind is LayerKind.DENSE:
+        return Sizes(align(layer.in_channels), layer.out_channels, 1, 1, 1, 1)
+    return Sizes(layer.in_channels, layer.out_channels, layer.in_height, align(layer.in_width),
+                 layer.out_height, align(layer.out_width))  # fmt: skip
 
 
 def untiled(whole: Sizes) -> bool:
@@ -70,7 +70,7 @@ def untiled(whole: Sizes) -> bool:
 
 def fits(layer: Layer, sizes: Sizes, accelerator: Accelerator) -> bool:
     kernel = layer.kernel[0] * layer.kernel[1]
-    inputs, lanes = (1, 16) if layer.kind is Kind.DEPTHWISE_CONV2D else (sizes.in_channels, 1)
+    inputs, lanes = (1, 16) if layer.kind is LayerKind.DEPTHWISE_CONV2D else (sizes.in_channels, 1)
     weights = sizes.out_channels * (inputs * kernel + BIAS_BYTES[layer.kind]) * lanes
     return sizes.activations <= accelerator.l1 and weights <= accelerator.weights
 
@@ -85,7 +85,7 @@ def tiles(layer: Layer, whole: Sizes, rows: bool, columns: bool) -> Iterator[Siz
         widths = list(lengths(whole.in_width, layer.kernel[1], layer.strides[1]))
     most = min(16, whole.out_channels) if whole.out_height == whole.out_width == 1 else None
     for channels in range(1, (most or whole.out_channels) + 1):
-        inputs = channels if layer.kind is Kind.DEPTHWISE_CONV2D else whole.in_channels
+        inputs = channels if layer.kind is LayerKind.DEPTHWISE_CONV2D else whole.in_channels
         for (in_height, out_height), (in_width, out_width) in product(heights, widths):
             yield Sizes(inputs, channels, in_height, in_width, out_height, out_width)
 
@@ -101,7 +101,7 @@ def lengths(whole: int, kernel: int, stride: int) -> Iterator[tuple[int, int]]:
 def objective(layer: Layer, sizes: Sizes) -> int:
     value = BLOCK * ((sizes.out_width - 1) % 16) + BLOCK * ((sizes.out_channels - 1) % 16)
     value += BLOCK * (sizes.out_width * sizes.out_height >= 16) + BLOCK * sizes.out_width
-    if layer.kind is not Kind.DEPTHWISE_CONV2D:
+    if layer.kind is not LayerKind.DEPTHWISE_CONV2D:
         value += BLOCK // 10 * sizes.out_channels
     return value + sizes.activations
 
@@ -113,7 +113,7 @@ def tile_of(layer: Layer, sizes: Sizes) -> Tile:
 
 def addition_tile(layer: Layer, accelerator: Accelerator) -> Tile | None:
     """All channels; with two buffers for each of the three tiles where the sum is tiled."""
-    channels, height, width = layer.out_channels, layer.out_height, aligned(layer.out_width)
+    channels, height, width = layer.out_channels, layer.out_height, align(layer.out_width)
     whole = Tile(channels, height, layer.out_width, channels)
     if 3 * channels * height * width <= accelerator.l1:
         return whole

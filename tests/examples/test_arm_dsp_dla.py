@@ -17,7 +17,7 @@ from firmwright.ir.records import read_arrays, read_record
 from firmwright.ir.regions import COPY, Partition
 from firmwright.report.timeline import LayerCycles, Timeline
 from firmwright.targets import Context
-from firmwright.targets.custom import load_own_target
+from firmwright.targets.custom import load_custom_target
 from firmwright.toolchain import load_platform
 
 from ..e2e.conftest import ROOT, Repository, ran
@@ -156,16 +156,16 @@ def test_each_device_says_what_it_does_not_take() -> None:
     real = graph.emit(relax.op.astype(wide, "float32"), "real")
     module = graph.output(graph.emit(relax.op.argsort(real), "order")).module()
     dla, dsp = (
-        load_own_target(name, f"{name}:{name.upper()}", EXAMPLE).place(module, CONTEXT)
+        load_custom_target(name, f"{name}:{name.upper()}", EXAMPLE).place(module, CONTEXT)
         for name in ("dla", "dsp")
     )
     assert [len(composite.variables) for composite in dla.composites] == [5]
-    assert {o.sentence for found in dla.objections.values() for o in found} == {
+    assert {o.sentence for found in dla.violations.values() for o in found} == {
         "it has 4 groups, dilation [1, 1], layout NCHW; the DLA takes 1, 1, NCHW",
         "its kernel is [9, 9]; the DLA takes sides up to 7",
         "its strides are [3, 3]; the DLA takes [1, 1] and [2, 2]",
     }
-    sentences = {o.sentence for found in dsp.objections.values() for o in found}
+    sentences = {o.sentence for found in dsp.violations.values() for o in found}
     assert "it computes float32; the DSP has integers of up to 32 bits" in sentences
 
 

@@ -10,7 +10,7 @@ from firmwright.errors import UserError
 from firmwright.ir.kernels import Kernel, Kernels, Parameter
 from firmwright.ir.regions import COPY, Partition, Region
 from firmwright.ir.tensors import ModelInterface, Tensor
-from firmwright.partition.memories import with_memories
+from firmwright.partition.memories import assign_memories
 from firmwright.planning import Program, check_memory, make_plan
 from firmwright.targets import Context, Device
 from firmwright.targets.cpu import CPU
@@ -44,7 +44,7 @@ def placed(chip: Platform, outputs: tuple[str, ...], *regions: Region) -> Partit
         Tensor(n, (8, 4), "int8") for n in ("image", *(n for r in regions for n in r.outputs))
     )
     partition = Partition(("image",), outputs, tensors, regions)
-    return with_memories(tvm.IRModule(), partition, mix(chip))[1]
+    return assign_memories(tvm.IRModule(), partition, mix(chip))[1]
 
 
 def copies(partition: Partition) -> list[str]:
@@ -103,7 +103,7 @@ def test_a_copy_is_a_function_of_the_device_that_takes_the_rest() -> None:
         (Tensor("image", (2, 3), "int16"), Tensor("r", (2, 3), "int16")),
         (Region("r0", "a", "", "", (), (), ("image",), ("r",), 0, False, ()),),
     )
-    module, found = with_memories(tvm.IRModule(), part, mix(chip))
+    module, found = assign_memories(tvm.IRModule(), part, mix(chip))
     assert isinstance(module["image_to_near"], relax.Function)
     kernel = CPU.lower(found.regions[0], module, Context(chip, "onnx", {})).kernel
     assert "output[ax0] = input[ax0]" in kernel.body

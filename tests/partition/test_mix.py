@@ -17,10 +17,10 @@ from firmwright.models.relax.importer import import_model
 from firmwright.models.relax.python_call import portable_json
 from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
-from firmwright.report.demands import failures
-from firmwright.report.explanation import Explanation, explain, summary_line, table
+from firmwright.report.demands import check_offload
+from firmwright.report.explanation import Explanation, explain, format_summary, format_table
 from firmwright.targets import Context, Device, load_mix
-from firmwright.targets.placement import Composite, Objection, Placement
+from firmwright.targets.placement import Composite, Placement, RuleViolation
 from firmwright.toolchain import load_platform
 from firmwright.transforms import CANONICAL
 
@@ -76,7 +76,7 @@ def test_the_whole_network_runs_on_one_device_without_a_reason() -> None:
     _, partition, explanation = partitioned(network(), mix_of("c"))
     assert {r.device for r in partition.regions} == {"c"}
     assert not any(r.refusals for r in partition.regions)
-    assert summary_line(explanation.summary) == (
+    assert format_summary(explanation.summary) == (
         "100.0 % of MACs on c, 0 boundaries, 4 operators on c"
     )
     assert explanation.summary.macs_by_device == {"c": partition.macs}
@@ -89,8 +89,8 @@ def test_the_explanation_counts_macs_boundaries_and_operators() -> None:
     assert summary.macs_by_device == {"soma_dory": first + scores, "c": second}
     # In: the input and the pooled tensor; out: the first convolution's result and the scores.
     assert summary.boundaries == 4
-    assert summary_line(summary) == "67.0 % of MACs on soma_dory, 4 boundaries, 2 operators on c"
-    assert "soma_dory: strides: its strides are [1, 2]; they may be" in table(explanation)
+    assert format_summary(summary) == "67.0 % of MACs on soma_dory, 4 boundaries, 2 operators on c"
+    assert "soma_dory: strides: its strides are [1, 2]; they may be" in format_table(explanation)
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class PoolingTarget:
             b for b in main_bindings(module) if operator_name(b.value) == "relax.nn.max_pool2d"
         ]
         fits = [b for b in poolings if int(b.value.attrs.pool_size[0]) <= self.most]
-        too_large = (Objection("size", f"windows are at most {self.most} high"),)
+        too_large = (RuleViolation("size", f"windows are at most {self.most} high"),)
         return Placement(
             tuple(Composite("max_pool2d", (b.var,)) for b in fits),
             {b.var: too_large for b in poolings if b not in fits},
@@ -158,12 +158,12 @@ def test_without_fusion_every_operator_is_a_region_but_composites_stay() -> None
 
 def test_demands_name_operators_and_rules() -> None:
     _, _, explanation = partitioned(network(), mix_of("soma_dory, c"))
-    assert failures(explanation, allow_fallback=True, require_offload=67.0) == []
-    (fallen,) = failures(explanation, allow_fallback=False, require_offload=None)
+    assert check_offload(explanation, allow_fallback=True, require_offload=67.0) == []
+    (fallen,) = check_offload(explanation, allow_fallback=False, require_offload=None)
     assert "allow_fallback: false, but on c are" in fallen
     assert "conv2d ('second'), 73,728 MACs\n    soma_dory: strides: its strides are" in fallen
     assert "max_pool2d ('pool'), 0 MACs\n    soma_dory: operator: " in fallen
-    (missing,) = failures(explanation, allow_fallback=True, require_offload=67.1)
+    (missing,) = check_offload(explanation, allow_fallback=True, require_offload=67.1)
     assert "require_offload: 67.1 %, but 67.0 % of MACs are on soma_dory" in missing
     assert "second" in missing
     assert "pool" not in missing
@@ -171,4 +171,4 @@ def test_demands_name_operators_and_rules() -> None:
 
 def test_a_target_of_one_device_meets_every_demand() -> None:
     _, _, explanation = partitioned(network(), mix_of("c"))
-    assert failures(explanation, allow_fallback=False, require_offload=100.0) == []
+    assert check_offload(explanation, allow_fallback=False, require_offload=100.0) == []

@@ -12,7 +12,7 @@ from firmwright.models.relax.importer import import_model
 from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
-from firmwright.targets.tidl.values import leading_to, tensor_values
+from firmwright.targets.tidl.values import compute_tensors, select_regions
 from firmwright.toolchain import load_platform
 
 GIVEN = np.array([[-2.5, -1.0, 0.0, 3.0]], "float32")
@@ -42,7 +42,7 @@ def test_every_tensor_is_what_the_regions_before_it_make(
     names = [region.outputs[0] for region in partition.regions]
     expected = [-GIVEN, np.floor(-GIVEN), np.exp(np.floor(-GIVEN))]
     for wanted in ([names[2]], [*names, *partition.inputs]):
-        (found,) = tensor_values(module, partition, [{"x": GIVEN}], wanted)
+        (found,) = compute_tensors(module, partition, [{"x": GIVEN}], wanted)
         assert list(found) == wanted
         for name, array in zip(names, expected, strict=True):
             if name in found:
@@ -52,12 +52,12 @@ def test_every_tensor_is_what_the_regions_before_it_make(
 def test_an_input_is_what_is_given(line: tuple[tvm.IRModule, Partition]) -> None:
     module, partition = line
     samples = [{"x": GIVEN}, {"x": 2 * GIVEN}]
-    found = list(tensor_values(module, partition, samples, partition.inputs))
+    found = list(compute_tensors(module, partition, samples, partition.inputs))
     assert [f[partition.inputs[0]][0, 0] for f in found] == [-2.5, -5.0]
 
 
 def test_what_nobody_asks_for_is_not_computed(line: tuple[tvm.IRModule, Partition]) -> None:
     partition = line[1]
     first, second, _ = partition.regions
-    assert leading_to(partition, second.outputs) == [first, second]
-    assert leading_to(partition, partition.inputs) == []
+    assert select_regions(partition, second.outputs) == [first, second]
+    assert select_regions(partition, partition.inputs) == []

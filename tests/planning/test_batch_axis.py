@@ -15,8 +15,8 @@ from firmwright.errors import UserError
 from firmwright.ir.tensors import ModelInterface
 from firmwright.models.onnx.importer import import_model
 from firmwright.planning import MemoryUse
-from firmwright.planning.batch import batched_interface, largest_tensor
-from firmwright.planning.batch_axis import with_batch
+from firmwright.planning.batch import batch_interface, largest_tensor
+from firmwright.planning.batch_axis import batch_module
 from firmwright.transforms import CANONICAL
 
 SIZE = 3
@@ -139,7 +139,7 @@ GRAPHS: dict[str, tuple[list[onnx.NodeProto], list[int], dict[str, Any]]] = {
 def test_each_sample_of_a_batch_gets_what_it_gets_alone(name: str) -> None:
     nodes, shape, constants = GRAPHS[name]
     module = module_of(nodes, shape, constants)
-    lengthened, (axis,) = with_batch(module, SIZE)
+    lengthened, (axis,) = batch_module(module, SIZE)
     samples = [floats(*shape) + i for i in range(SIZE)]
     alone = [evaluate(module, s)[0] for s in samples]
     assert axis is not None
@@ -197,20 +197,20 @@ MIXED: dict[str, tuple[list[onnx.NodeProto], list[int], dict[str, Any], str]] = 
 def test_an_operator_that_mixes_samples_is_named(name: str) -> None:
     nodes, shape, constants, message = MIXED[name]
     with pytest.raises(UserError, match=message):
-        with_batch(module_of(nodes, shape, constants), SIZE)
+        batch_module(module_of(nodes, shape, constants), SIZE)
 
 
 def test_an_operator_that_makes_an_output_is_named_as_in_the_model() -> None:
     module, interface = network_of([node("ReduceMean", "x", "y", axes=[0])], [1, 4])
     with pytest.raises(UserError, match=r"operator mean \('ReduceMean_y'\) reduces over the batch"):
-        batched_interface(interface, module, SIZE)
+        batch_interface(interface, module, SIZE)
 
 
 def test_largest_tensor_of_a_batch() -> None:
     nodes = [node("Concat", "x x", "a", axis=1), node("ReduceMax", "a", "y", axes=[1])]
     module, interface = network_of(nodes, [1, 4])
     for size, fits in ((2**26 - 1, True), (2**26, False)):
-        batched, _, _ = batched_interface(interface, module, size)
+        batched, _, _ = batch_interface(interface, module, size)
         assert largest_tensor(batched) == MemoryUse("largest tensor", size * 32, 2**31 - 1)
         assert largest_tensor(batched).fits == fits
 
@@ -218,4 +218,4 @@ def test_largest_tensor_of_a_batch() -> None:
 def test_an_input_with_a_first_axis_of_its_own_is_refused() -> None:
     module = module_of([node("Relu", "x", "y")], [2, 4])
     with pytest.raises(UserError, match=r"input 'x' has the shape \[2, 4\]"):
-        with_batch(module, SIZE)
+        batch_module(module, SIZE)

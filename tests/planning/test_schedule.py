@@ -10,7 +10,7 @@ import pytest
 from firmwright.ir.kernels import Cycles, Kernel, Kernels, Parameter
 from firmwright.ir.regions import Partition, Region
 from firmwright.ir.tensors import Tensor
-from firmwright.planning.plan import Plan, make_plan, view_roots
+from firmwright.planning.plan import Plan, find_view_roots, make_plan
 from firmwright.planning.schedule import Wait, schedule
 
 
@@ -78,7 +78,7 @@ class Machine:
         self.partition, self.plan = partition, plan
         self.kernels = {k.region: k for k in kernels.kernels}
         self.bytes = {t.name: t.bytes for t in partition.tensors}
-        self.roots = view_roots(partition)
+        self.roots = find_view_roots(partition)
         self.memory: dict[tuple[str, int], str] = {}
         self.queues: dict[str, list[Region]] = defaultdict(list)
         self.buffers = {b.name: b for b in plan.buffers}

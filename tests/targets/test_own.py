@@ -11,7 +11,7 @@ import tvm
 from firmwright.errors import DiagnosticError, UserError
 from firmwright.recipe import Catalogue, KnownDevice, load_recipe
 from firmwright.targets import Context
-from firmwright.targets.custom import load_own_target
+from firmwright.targets.custom import load_custom_target
 from firmwright.toolchain import load_platform
 
 NPU = """\
@@ -57,9 +57,13 @@ def write(tmp_path: Path) -> Callable[[str], Path]:
 def test_a_device_imports_what_lies_beside_it_whenever_it_is_asked(
     write: Callable[[str], Path],
 ) -> None:
-    target = load_own_target("npu", "npu:NPU", write(NPU))
+    target = load_custom_target("npu", "npu:NPU", write(NPU))
     assert target.place(tvm.IRModule(), CONTEXT).composites == ()
-    assert (target.options, target.general, target.rewrites) == ({"fast": ("0", "1")}, False, ())
+    assert (target.options, target.is_fallback, target.rewrites) == (
+        {"fast": ("0", "1")},
+        False,
+        (),
+    )
 
 
 @pytest.mark.parametrize(
@@ -93,7 +97,7 @@ def test_what_is_no_device_is_refused(
 ) -> None:
     folder = write(npu)
     with pytest.raises(UserError) as raised:
-        load_own_target("npu", reference, folder)
+        load_custom_target("npu", reference, folder)
     assert str(raised.value).replace(f"{folder}/", "") == message
 
 
@@ -101,7 +105,7 @@ def test_what_a_device_raises_or_returns_is_told_with_its_line(
     write: Callable[[str], Path],
 ) -> None:
     folder = write(NPU.replace("return placement()", "return [placement()]"))
-    target = load_own_target("npu", "npu:NPU", folder)
+    target = load_custom_target("npu", "npu:NPU", folder)
     with pytest.raises(UserError, match=r"npu.py:5:1: place returned a list; expected a Placement"):
         target.place(tvm.IRModule(), CONTEXT)
     with pytest.raises(UserError, match=r"npu.py:16: ZeroDivisionError: division by zero"):

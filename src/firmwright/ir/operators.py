@@ -13,7 +13,7 @@ from tvm import relax
 from firmwright.ir.relax import operator_name, static_shape
 
 
-class Kind(Enum):
+class FusionKind(Enum):
     """How an operator's result depends on its inputs."""
 
     ELEMENTWISE = "one result element from the elements at the same place (after broadcasting)"
@@ -46,7 +46,12 @@ LAYOUT = frozenset(
 RESHAPES = frozenset(f"relax.{n}" for n in ("reshape", "expand_dims", "squeeze", "flatten"))
 """Layout operators that leave the bytes in their order."""
 
-TIR_PATTERNS = {0: Kind.ELEMENTWISE, 1: Kind.ELEMENTWISE, 2: Kind.LAYOUT, 8: Kind.ALONE}
+TIR_PATTERNS = {
+    0: FusionKind.ELEMENTWISE,
+    1: FusionKind.ELEMENTWISE,
+    2: FusionKind.LAYOUT,
+    8: FusionKind.ALONE,
+}
 """TVM's operator patterns elementwise, broadcast, injective, opaque."""
 
 ALONE = frozenset({"relax.scatter_elements", "relax.scatter_nd"})
@@ -56,7 +61,7 @@ CHEAP = LAYOUT | {"relax.astype", "relax.dequantize"}
 """Operators that may be evaluated again for each use inside a reduction."""
 
 
-def multiply_accumulates(call: tvm.ir.Call) -> int:
+def count_macs(call: tvm.ir.Call) -> int:
     """Return the multiply-accumulates of a convolution or matrix product, 0 for the rest."""
     name = operator_name(call)
     if name in ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d"):
@@ -72,20 +77,20 @@ def multiply_accumulates(call: tvm.ir.Call) -> int:
     return 0
 
 
-def kinds_in(module: tvm.IRModule) -> Callable[[relax.Expr], Kind]:
+def make_kind_lookup(module: tvm.IRModule) -> Callable[[relax.Expr], FusionKind]:
     """Return a function that tells an operator's kind; importers bring some as TIR functions."""
     annotated = relax.transform.AnnotateTIROpPattern()(module)
 
-    def kind(value: relax.Expr) -> Kind:
+    def kind(value: relax.Expr) -> FusionKind:
         name = operator_name(value)
         if name == "relax.call_tir":
             pattern = int(annotated[value.args[0].name_hint].attrs["op_pattern"])
-            return TIR_PATTERNS.get(pattern, Kind.ANCHOR)
+            return TIR_PATTERNS.get(pattern, FusionKind.ANCHOR)
         if name in ALONE:
-            return Kind.ALONE
+            return FusionKind.ALONE
         if name in ELEMENTWISE:
-            return Kind.ELEMENTWISE
-        return Kind.LAYOUT if name in LAYOUT else Kind.ANCHOR
+            return FusionKind.ELEMENTWISE
+        return FusionKind.LAYOUT if name in LAYOUT else FusionKind.ANCHOR
 
     return kind
 
@@ -103,7 +108,7 @@ def short_name(value: relax.Expr) -> str:
     return name.removeprefix("relax.").removeprefix("nn.")
 
 
-def same_kind(source: str, relax_name: str) -> bool:
+def is_same_kind(source: str, relax_name: str) -> bool:
     """Tell whether a source operator's kind, e.g. ``TopK`` or ``TOPK_V2``, is this Relax one."""
     plain = re.sub(r"_|[123]d$", "", relax_name).lower()
     return source.replace("_", "").lower().removesuffix("v2").removesuffix("2d") == plain

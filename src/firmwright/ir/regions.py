@@ -48,7 +48,9 @@ class Region:
     memory: str = RAM
 
 
-def moving_region(name: str, device: str, reason: str, kind: str, read: str, result: str) -> Region:
+def make_move_region(
+    name: str, device: str, reason: str, kind: str, read: str, result: str
+) -> Region:
     """Return a region that only moves a tensor, of no operator of the model.
 
     ``kind`` is its anchor, ``read`` and ``result`` name tensors.

@@ -154,7 +154,7 @@ def read_variables(value: relax.Expr) -> list[relax.Var]:
     return []
 
 
-def returned_variables(
+def find_outputs(
     main: relax.Function, bindings: list[relax.VarBinding]
 ) -> tuple[list[relax.Var], list[relax.VarBinding]]:
     """Return the variables that ``main`` returns, one an output, and new ones for constants."""

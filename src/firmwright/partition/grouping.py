@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from tvm import relax
 
-from firmwright.ir.operators import CHEAP, Kind
+from firmwright.ir.operators import CHEAP, FusionKind
 from firmwright.ir.relax import dtype_of, operator_name, read_variables, static_shape
 from firmwright.ir.tensors import ELEMENT_BYTES
 from firmwright.targets.placement import Composite
@@ -48,14 +48,14 @@ class Group:
         return [item.var for item in self.items] or self.read_outside or [self.root]
 
     @property
-    def cheap(self) -> bool:
+    def is_cheap(self) -> bool:
         return not self.anchored and all(operator_name(b.value) in CHEAP for b in self.bindings)
 
 
 def group_operators(
     bindings: list[relax.VarBinding],
     outputs: list[relax.Var],
-    kind: Callable[[relax.VarBinding], Kind],
+    kind: Callable[[relax.VarBinding], FusionKind],
     taken: Mapping[str, Sequence[Composite]],
 ) -> list[Group]:
     """Group bindings (in order of execution); the groups come in an order that can be executed.
@@ -87,7 +87,9 @@ def group_operators(
             if v in group_of and uses[v] == 1 and v not in kept
         ]
         own = kind(binding)
-        group = Group(anchored=own in (Kind.ANCHOR, Kind.ALONE), alone=own is Kind.ALONE)
+        group = Group(
+            anchored=own in (FusionKind.ANCHOR, FusionKind.ALONE), alone=own is FusionKind.ALONE
+        )
         for producer in reversed(producers):
             fits = len(group.bindings) + len(producer.bindings) < LARGEST_GROUP
             if fits and may_merge(group, producer, binding, own):
@@ -97,7 +99,7 @@ def group_operators(
         for member in group.bindings:
             group_of[member.var] = group
     find_results(bindings, kept, group_of)
-    return in_order(bindings, group_of)
+    return sort_groups(bindings, group_of)
 
 
 def find_results(
@@ -112,7 +114,9 @@ def find_results(
         group.read_outside = [b.var for b in group.bindings if b.var in read]
 
 
-def in_order(bindings: list[relax.VarBinding], group_of: Mapping[relax.Var, Group]) -> list[Group]:
+def sort_groups(
+    bindings: list[relax.VarBinding], group_of: Mapping[relax.Var, Group]
+) -> list[Group]:
     """Return the groups so that each stands behind those that it reads, else by their roots."""
     order = {b.var: i for i, b in enumerate(bindings)}
     groups = {id(g): g for g in group_of.values()}
@@ -131,21 +135,21 @@ def in_order(bindings: list[relax.VarBinding], group_of: Mapping[relax.Var, Grou
     return ordered
 
 
-def may_merge(group: Group, producer: Group, binding: relax.VarBinding, own: Kind) -> bool:
+def may_merge(group: Group, producer: Group, binding: relax.VarBinding, own: FusionKind) -> bool:
     """Tell whether ``binding``, which starts or extends ``group``, can take the producer in."""
-    if producer.items or producer.alone or own is Kind.ALONE:
+    if producer.items or producer.alone or own is FusionKind.ALONE:
         return False
-    if own is Kind.ANCHOR:
-        return producer.cheap
+    if own is FusionKind.ANCHOR:
+        return producer.is_cheap
     if producer.anchored:
         return (
             not group.anchored
-            and own is Kind.ELEMENTWISE
+            and own is FusionKind.ELEMENTWISE
             and static_shape(binding.var) == static_shape(producer.root)
-            and not widens(producer.root, binding.var)
+            and not is_wider(producer.root, binding.var)
         )
-    return producer.cheap or not widens(producer.root, binding.var)
+    return producer.is_cheap or not is_wider(producer.root, binding.var)
 
 
-def widens(before: relax.Var, after: relax.Var) -> bool:
+def is_wider(before: relax.Var, after: relax.Var) -> bool:
     return ELEMENT_BYTES[dtype_of(after)] > ELEMENT_BYTES[dtype_of(before)]

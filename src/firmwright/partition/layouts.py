@@ -17,15 +17,15 @@ import tvm
 from tvm import relax
 
 from firmwright.errors import UserError
-from firmwright.ir.regions import Partition, Region, moving_region
+from firmwright.ir.regions import Partition, Region, make_move_region
 from firmwright.ir.tensors import ModelInterface, Tensor
-from firmwright.partition.min_cut import UNCUTTABLE, Node, source_side
+from firmwright.partition.min_cut import UNCUTTABLE, Node, find_source_side
 from firmwright.targets.layout import TRANSFORM, Layout
 
 DEVICE, PLAIN = "the device's layout", "the plain layout"
 
 
-def with_layout(
+def insert_transforms(
     module: tvm.IRModule, partition: Partition, device: str, layout: Layout
 ) -> tuple[tvm.IRModule, Partition]:
     """Put the fewest transforms between the regions of ``device`` and the others.
@@ -41,17 +41,18 @@ def with_layout(
     carried = {
         r.name: function
         for r in partition.regions
-        if r.name not in native and (function := layout.carried(module[r.name])) is not None
+        if r.name not in native
+        and (function := layout.convert_function(module[r.name])) is not None
     }
     new: dict[str, relax.Function] = {}
-    if layout.transforms:
-        inside = in_device_layout(partition, native, carried, layout)
-        insertion = Insertion(partition, inside, device, layout)
+    if layout.allows_transforms:
+        inside = choose_layout_regions(partition, native, carried, layout)
+        insertion = TransformInserter(partition, inside, device, layout)
         for region in partition.regions:
             insertion.add(region)
-        partition, new = insertion.partition(), insertion.functions
+        partition, new = insertion.build_partition(), insertion.functions
     else:
-        partition, inside = without_transforms(partition, native, carried, layout)
+        partition, inside = spread_layout(partition, native, carried, layout)
     functions = {v.name_hint: f for v, f in module.functions.items()}
     new.update({name: carried[name] for name in sorted(inside - native)})
     for name, function in new.items():
@@ -59,7 +60,7 @@ def with_layout(
     return tvm.IRModule({tvm.ir.GlobalVar(name): f for name, f in functions.items()}), partition
 
 
-def stored_interface(interface: ModelInterface, partition: Partition) -> ModelInterface:
+def add_storage(interface: ModelInterface, partition: Partition) -> ModelInterface:
     """Return the interface with the storage of the network's inputs and outputs."""
     storage = {t.name: t.storage for t in partition.tensors}
     inputs, outputs = (
@@ -72,7 +73,7 @@ def stored_interface(interface: ModelInterface, partition: Partition) -> ModelIn
     return replace(interface, inputs=inputs, outputs=outputs)
 
 
-def without_transforms(
+def spread_layout(
     partition: Partition, native: Collection[str], carried: Collection[str], layout: Layout
 ) -> tuple[Partition, set[str]]:
     """Put all that is connected with native regions in the layout; return those regions too."""
@@ -93,11 +94,11 @@ def without_transforms(
             "layout transforms are off, but these operators need plain tensors and are connected "
             "with an accelerator that has a layout of its own:\n" + "\n".join(lines)
         )
-    tensors = tuple(in_layout(t, layout) if t.name in reached else t for t in partition.tensors)
+    tensors = tuple(to_layout(t, layout) if t.name in reached else t for t in partition.tensors)
     return replace(partition, tensors=tensors), inside
 
 
-def in_device_layout(
+def choose_layout_regions(
     partition: Partition, native: Collection[str], flexible: Collection[str], layout: Layout
 ) -> set[str]:
     """Return the names of the regions whose tensors are in the device's layout.
@@ -115,7 +116,7 @@ def in_device_layout(
             edges.append((region.name, PLAIN, UNCUTTABLE))
         for name in (*region.inputs, *region.outputs):
             touching[name].append(region.name)
-    moved = {t.name: in_layout(t, layout).bytes for t in partition.tensors}
+    moved = {t.name: to_layout(t, layout).bytes for t in partition.tensors}
     one_more = sum(moved.values()) + 1
     for name, count in moved.items():
         # The only way through a tensor is one edge: it is cut if both sides touch the tensor.
@@ -123,15 +124,15 @@ def in_device_layout(
         edges.append((entry, end, one_more + count))
         for node in touching[name]:
             edges += [(node, entry, UNCUTTABLE), (end, node, UNCUTTABLE)]
-    side = source_side(edges, DEVICE, PLAIN)
+    side = find_source_side(edges, DEVICE, PLAIN)
     return {r.name for r in partition.regions if r.name in side}
 
 
-def in_layout(tensor: Tensor, layout: Layout) -> Tensor:
+def to_layout(tensor: Tensor, layout: Layout) -> Tensor:
     return replace(tensor, storage=layout.storage(tensor.shape))
 
 
-class Insertion:
+class TransformInserter:
     """The partition with transforms, region by region; ``functions`` are the transforms'."""
 
     def __init__(
@@ -151,39 +152,39 @@ class Insertion:
         An output of the network becomes plain at once, so that nothing is kept for it.
         """
         inside = region.name in self.inside
-        inputs = tuple(self.wanted(name, inside) for name in region.inputs)
+        inputs = tuple(self.ensure_layout(name, inside) for name in region.inputs)
         self.regions.append(replace(region, inputs=inputs))
         tensors = [self.plain[name] for name in region.outputs]
-        self.tensors += [in_layout(t, self.layout) if inside else t for t in tensors]
+        self.tensors += [to_layout(t, self.layout) if inside else t for t in tensors]
         for name in region.outputs:
             if name in self.before.outputs:
-                self.wanted(name, inside=False)
+                self.ensure_layout(name, inside=False)
 
-    def wanted(self, name: str, inside: bool) -> str:
+    def ensure_layout(self, name: str, inside: bool) -> str:
         """Return the name of a tensor in one of the layouts, transformed if need be."""
         if (name in self.made_inside) == inside:
             return name
         if name not in self.moved:
-            self.moved[name] = self.transform(name, inside)
+            self.moved[name] = self.append_transform(name, inside)
         return self.moved[name]
 
-    def transform(self, name: str, inward: bool) -> str:
+    def append_transform(self, name: str, inward: bool) -> str:
         """Append the region that transforms a tensor, and return its result's name."""
         plain = self.plain[name]
         region = f"{name.removesuffix('_result')}_to_{self.device if inward else 'plain'}"
         result = replace(plain, name=f"{region}_result")
-        self.tensors.append(in_layout(result, self.layout) if inward else result)
-        self.functions[region] = self.layout.transform(plain.shape, plain.dtype, inward)
+        self.tensors.append(to_layout(result, self.layout) if inward else result)
+        self.functions[region] = self.layout.make_transform(plain.shape, plain.dtype, inward)
         reason = "the next region reads another layout"
         self.regions.append(
-            moving_region(region, self.device, reason, TRANSFORM, read=name, result=result.name)
+            make_move_region(region, self.device, reason, TRANSFORM, read=name, result=result.name)
         )
         return result.name
 
-    def partition(self) -> Partition:
+    def build_partition(self) -> Partition:
         return Partition(
             inputs=self.before.inputs,
-            outputs=tuple(self.wanted(name, inside=False) for name in self.before.outputs),
+            outputs=tuple(self.ensure_layout(name, inside=False) for name in self.before.outputs),
             tensors=tuple(self.tensors),
             regions=tuple(self.regions),
         )

@@ -15,15 +15,15 @@ from dataclasses import replace
 import tvm
 from tvm import relax
 
-from firmwright.ir.regions import COPY, RAM, Partition, Region, moving_region
+from firmwright.ir.regions import COPY, RAM, Partition, Region, make_move_region
 from firmwright.ir.tensors import Tensor
 from firmwright.targets import Device
 
-Reach = Mapping[str, Sequence[str]]
+ReachableMemories = Mapping[str, Sequence[str]]
 """The memories that a device reaches, by its name, in the order of preference; all without one."""
 
 
-def with_memories(
+def assign_memories(
     module: tvm.IRModule, partition: Partition, mix: Sequence[Device]
 ) -> tuple[tvm.IRModule, Partition]:
     """Give tensors their memories, and put copies in front of regions that do not reach theirs."""
@@ -31,17 +31,17 @@ def with_memories(
     reach = {name: tuple(n["memories"]) for name, n in numbers.items() if "memories" in n}
     if not reach:
         return module, partition
-    copying = Copying(partition, homes(partition, reach), reach, mix[-1].name)
+    copying = CopyInserter(partition, choose_memories(partition, reach), reach, mix[-1].name)
     for region in partition.regions:
         copying.add(region)
-    partition = copying.finished()
+    partition = copying.build_partition()
     functions = {v.name_hint: f for v, f in module.functions.items()}
     for name, function in copying.functions.items():
         functions[name] = function.with_attr("global_symbol", name)
     return tvm.IRModule({tvm.ir.GlobalVar(name): f for name, f in functions.items()}), partition
 
 
-def homes(partition: Partition, reach: Reach) -> dict[str, str]:
+def choose_memories(partition: Partition, reach: ReachableMemories) -> dict[str, str]:
     """Return the memory of every tensor; a view is where the tensor is that it shows."""
     root = {name: name for name in partition.inputs}
     writer: dict[str, str] = {}
@@ -66,11 +66,15 @@ def homes(partition: Partition, reach: Reach) -> dict[str, str]:
     return {name: found[shown] for name, shown in root.items()}
 
 
-class Copying:
+class CopyInserter:
     """The partition with copies, region by region; ``functions`` are the copies'."""
 
     def __init__(
-        self, partition: Partition, memory_of: Mapping[str, str], reach: Reach, copier: str
+        self,
+        partition: Partition,
+        memory_of: Mapping[str, str],
+        reach: ReachableMemories,
+        copier: str,
     ) -> None:
         self.before, self.reach, self.copier = partition, reach, copier
         self.memory_of = dict(memory_of)
@@ -83,20 +87,22 @@ class Copying:
         """Append a region, and in front of it the copies of what it does not reach."""
         reached = None if region.view else self.reach.get(region.device)
         if reached:
-            inputs = tuple(self.reached(name, reached, region.device) for name in region.inputs)
+            inputs = tuple(
+                self.ensure_memory(name, reached, region.device) for name in region.inputs
+            )
             names = dict(zip(region.inputs, inputs, strict=True))
             dequantized = tuple(names[name] for name in region.dequantized)
             region = replace(region, inputs=inputs, dequantized=dequantized, memory=reached[0])
         self.regions.append(region)
 
-    def reached(self, name: str, memories: Sequence[str], reader: str) -> str:
+    def ensure_memory(self, name: str, memories: Sequence[str], reader: str) -> str:
         """Return a tensor in one of the memories: itself, a copy that there is, or a new one."""
         if self.memory_of[name] in memories:
             return name
         made = [self.copies[name, m] for m in memories if (name, m) in self.copies]
-        return made[0] if made else self.copy(name, memories[0], reader)
+        return made[0] if made else self.append_copy(name, memories[0], reader)
 
-    def copy(self, name: str, memory: str, reader: str) -> str:
+    def append_copy(self, name: str, memory: str, reader: str) -> str:
         """Append the region that copies a tensor, and return the copy's name."""
         tensor, source = self.tensors[name], self.memory_of[name]
         region = f"{name.removesuffix('_result')}_to_{memory}"
@@ -104,16 +110,18 @@ class Copying:
         self.tensors[result.name] = result
         self.memory_of[result.name] = memory
         self.copies[name, memory] = result.name
-        self.functions[region] = copy_function(tensor)
+        self.functions[region] = make_copy_function(tensor)
         reason = f"{reader} does not reach {source}: {tensor.bytes:,} bytes to {memory}"
         self.regions.append(
-            moving_region(region, self.copier, reason, COPY, read=name, result=result.name)
+            make_move_region(region, self.copier, reason, COPY, read=name, result=result.name)
         )
         return result.name
 
-    def finished(self) -> Partition:
+    def build_partition(self) -> Partition:
         """Return the partition, its outputs copied to where the program wants them."""
-        outputs = tuple(self.reached(name, (RAM,), "the program") for name in self.before.outputs)
+        outputs = tuple(
+            self.ensure_memory(name, (RAM,), "the program") for name in self.before.outputs
+        )
         elsewhere = {name: m for name, m in self.memory_of.items() if m != RAM}
         return replace(
             self.before,
@@ -124,7 +132,7 @@ class Copying:
         )
 
 
-def copy_function(tensor: Tensor) -> relax.Function:
+def make_copy_function(tensor: Tensor) -> relax.Function:
     """Return the function from a tensor to itself, elsewhere; one loop is enough for all axes."""
     shape = (tensor.elements,)
     read = relax.Var("read", relax.TensorType(shape, tensor.dtype))

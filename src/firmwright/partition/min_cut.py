@@ -12,7 +12,9 @@ UNCUTTABLE = 1 << 62
 """The cost of an edge that no cut may take."""
 
 
-def source_side(edges: Iterable[tuple[Node, Node, int]], source: Node, sink: Node) -> set[Node]:
+def find_source_side(
+    edges: Iterable[tuple[Node, Node, int]], source: Node, sink: Node
+) -> set[Node]:
     """Return the smaller side of the cheapest cut between two nodes: the one with the source.
 
     ``edges`` are (from, to, cost); a cut costs what leads from the source's side to the other.
@@ -22,7 +24,7 @@ def source_side(edges: Iterable[tuple[Node, Node, int]], source: Node, sink: Nod
         free[start][end] += cost
         free[end][start] += 0
     while True:
-        reached = breadth_first(free, source)
+        reached = search_breadth_first(free, source)
         if sink not in reached:
             return set(reached)
         path = [sink]
@@ -35,7 +37,7 @@ def source_side(edges: Iterable[tuple[Node, Node, int]], source: Node, sink: Nod
             free[end][start] += flow
 
 
-def breadth_first(free: Mapping[Node, Mapping[Node, int]], source: Node) -> dict[Node, Node]:
+def search_breadth_first(free: Mapping[Node, Mapping[Node, int]], source: Node) -> dict[Node, Node]:
     """Return each node that can be reached over free edges, and the one before it on the way."""
     before = {source: source}
     waiting = deque([source])

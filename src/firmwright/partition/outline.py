@@ -12,30 +12,30 @@ from firmwright.ir.operators import (
     ELEMENTWISE,
     LAYOUT,
     RESHAPES,
-    Kind,
-    kinds_in,
-    multiply_accumulates,
+    FusionKind,
+    count_macs,
+    make_kind_lookup,
     short_name,
 )
 from firmwright.ir.regions import Partition, Region
 from firmwright.ir.relax import (
     dtype_of,
+    find_outputs,
     main_bindings,
     operator_name,
     read_variables,
     rename_variables,
-    returned_variables,
     static_shape,
 )
 from firmwright.ir.tensors import ModelInterface, Tensor, is_source_name
 from firmwright.partition.grouping import Group, group_operators
-from firmwright.partition.layouts import with_layout
-from firmwright.partition.memories import with_memories
+from firmwright.partition.layouts import insert_transforms
+from firmwright.partition.memories import assign_memories
 from firmwright.partition.uncompilable import refuse_uncompilable
 from firmwright.targets import Device
 from firmwright.targets.placement import ask_devices
 
-FINISHING = frozenset(
+EPILOGUE_OPERATORS = frozenset(
     f"relax.{name}" for name in ("quantize", "dequantize", "right_shift", "clip", "astype")
 )
 """Operators that go with another one, which a region is named after."""
@@ -49,21 +49,21 @@ def partition_module(
     The last device takes the rest. Returns a module with one Relax function a region (and the
     TIR functions that they call), and the graph over them.
     """
-    module = with_output_names(module, interface)
+    module = name_outputs(module, interface)
     # A rewrite may add multiplications by zero; those that count are the model's own.
-    own_macs = products(module).values()
+    own_macs = count_operator_macs(module).values()
     for device in mix:
         module = device.target.prepare(module, device.context)
-    macs = dict(zip(products(module), own_macs, strict=True))
-    module, partition = outlined(module, interface, mix, macs)
+    macs = dict(zip(count_operator_macs(module), own_macs, strict=True))
+    module, partition = build_regions(module, interface, mix, macs)
     for device in mix:
         layout = device.target.layout(device.context)
         if layout is not None:
-            module, partition = with_layout(module, partition, device.name, layout)
-    return with_memories(module, partition, mix)
+            module, partition = insert_transforms(module, partition, device.name, layout)
+    return assign_memories(module, partition, mix)
 
 
-def outlined(
+def build_regions(
     module: tvm.IRModule,
     interface: ModelInterface,
     mix: Sequence[Device],
@@ -72,14 +72,14 @@ def outlined(
     """Return a function a region, and the regions; ``macs`` are those of the model's operators."""
     choices = ask_devices(module, mix)
     main = module["main"]
-    bindings, outputs = graph_of(module)
+    bindings, outputs = read_graph(module)
     refuse_uncompilable(bindings, interface)
-    dequantized = dequantized_values(bindings)
-    kind = kind_of_binding(module, dequantized, mix[-1].context.fuse_layers)
+    dequantized = find_dequantized(bindings)
+    kind = make_binding_kind(module, dequantized, mix[-1].context.fuse_layers)
     groups = group_operators(bindings, outputs, kind, choices.taken)
     named_outputs = dict(zip(outputs, output_names(interface), strict=True))
     names = {p: f"input_{i}" for i, p in enumerate(main.params)}
-    tensors = [described(names[p], p) for p in main.params]
+    tensors = [make_tensor(names[p], p) for p in main.params]
     functions = {v: f for v, f in module.functions.items() if isinstance(f, tvm.tirx.PrimFunc)}
     regions = []
     for index, group in enumerate(groups):
@@ -88,13 +88,13 @@ def outlined(
         function, inputs = outline(group)
         device = choices.device_of(group.device)
         functions[tvm.ir.GlobalVar(name)] = function.with_attr("global_symbol", name)
-        tensors += [described(names[v], v) for v in group.results]
+        tensors += [make_tensor(names[v], v) for v in group.results]
         regions.append(
             Region(
                 name=name,
                 device=device.name,
                 reason=(group.composite and group.composite.reason) or device.target.reason,
-                anchor=anchor_of(group),
+                anchor=name_anchor(group),
                 sources=source_names(group, named_outputs),
                 operators=tuple(short_name(b.value) for b in group.bindings),
                 inputs=tuple(names[v] for v in inputs),
@@ -102,7 +102,7 @@ def outlined(
                 macs=sum(macs.get(b.var, 0) for b in group.bindings),
                 view=is_view(group, outputs),
                 dequantized=tuple(names[v] for v in inputs if v in dequantized),
-                refusals=choices.refusals(group.bindings, anchor_binding(group), device),
+                refusals=choices.find_refusals(group.bindings, find_anchor(group), device),
             )
         )
     partition = Partition(
@@ -120,54 +120,54 @@ def output_names(interface: ModelInterface) -> list[str]:
     return [makers.get(tensor.name, tensor.name) for tensor in interface.outputs]
 
 
-def with_output_names(module: tvm.IRModule, interface: ModelInterface) -> tvm.IRModule:
+def name_outputs(module: tvm.IRModule, interface: ModelInterface) -> tvm.IRModule:
     """Name what ``main`` returns as the source model does: importers have no name for it."""
-    _, outputs = graph_of(module)
+    _, outputs = read_graph(module)
     named = zip(outputs, output_names(interface), strict=True)
     own = {str(v.name): name for v, name in named if not is_source_name(str(v.name))}
     return rename_variables(module, own) if own else module
 
 
-def products(module: tvm.IRModule) -> dict[relax.Var, int]:
+def count_operator_macs(module: tvm.IRModule) -> dict[relax.Var, int]:
     """Return the multiply-accumulates of the operators that have any, in order of execution."""
-    counts = {b.var: multiply_accumulates(b.value) for b in main_bindings(module)}
+    counts = {b.var: count_macs(b.value) for b in main_bindings(module)}
     return {variable: count for variable, count in counts.items() if count}
 
 
-def graph_of(module: tvm.IRModule) -> tuple[list[relax.VarBinding], list[relax.Var]]:
+def read_graph(module: tvm.IRModule) -> tuple[list[relax.VarBinding], list[relax.Var]]:
     """Return the operators of ``main``, in order, and what it returns, a variable an output.
 
     An output that is a constant is bound to a variable behind the operators.
     """
     bindings = main_bindings(module)
-    outputs, constants = returned_variables(module["main"], bindings)
-    return [*(b for b in bindings if computes(b.value)), *constants], outputs
+    outputs, constants = find_outputs(module["main"], bindings)
+    return [*(b for b in bindings if is_computed(b.value)), *constants], outputs
 
 
-def computes(value: relax.Expr) -> bool:
+def is_computed(value: relax.Expr) -> bool:
     """Tell operators and their items from other names, tuples and constants."""
     return bool(operator_name(value)) or isinstance(value, relax.TupleGetItem)
 
 
-def kind_of_binding(
+def make_binding_kind(
     module: tvm.IRModule, dequantized: set[relax.Var], fuse_layers: bool
-) -> Callable[[relax.VarBinding], Kind]:
+) -> Callable[[relax.VarBinding], FusionKind]:
     """Return what tells the grouping an operator's kind.
 
     Without ``fuse_layers`` every operator stands alone. What lies between a dequantize and a
     quantize is one operator of the quantised model, and its arithmetic one rounding.
     """
-    kind = kinds_in(module)
+    kind = make_kind_lookup(module)
 
-    def of_binding(binding: relax.VarBinding) -> Kind:
+    def of_binding(binding: relax.VarBinding) -> FusionKind:
         name = operator_name(binding.value)
         quantised = binding.var in dequantized or name in ("relax.quantize", "relax.dequantize")
-        return kind(binding.value) if fuse_layers or quantised else Kind.ALONE
+        return kind(binding.value) if fuse_layers or quantised else FusionKind.ALONE
 
     return of_binding
 
 
-def dequantized_values(bindings: list[relax.VarBinding]) -> set[relax.Var]:
+def find_dequantized(bindings: list[relax.VarBinding]) -> set[relax.Var]:
     """Return the variables computed from quantised ones, until they are quantised again."""
     found: set[relax.Var] = set()
     for binding in bindings:
@@ -210,26 +210,26 @@ def result_names(region: str, count: int) -> list[str]:
     return [stem] if count == 1 else [f"{stem}_{i}" for i in range(count)]
 
 
-def described(name: str, variable: relax.Var) -> Tensor:
+def make_tensor(name: str, variable: relax.Var) -> Tensor:
     return Tensor(name, static_shape(variable), dtype_of(variable))
 
 
-def anchor_of(group: Group) -> str:
+def name_anchor(group: Group) -> str:
     if group.composite is not None:
         return group.composite.kind
-    return short_name(anchor_binding(group).value)
+    return short_name(find_anchor(group).value)
 
 
-def anchor_binding(group: Group) -> relax.VarBinding:
+def find_anchor(group: Group) -> relax.VarBinding:
     """Return the operator that the group is about.
 
     That is the costliest, else the last that sums up or compares many elements, else the last
     that computes at all.
     """
-    by_cost = max(group.bindings, key=lambda b: multiply_accumulates(b.value))
-    if multiply_accumulates(by_cost.value):
+    by_cost = max(group.bindings, key=lambda b: count_macs(b.value))
+    if count_macs(by_cost.value):
         return by_cost
-    for passed_over in (ELEMENTWISE | LAYOUT, FINISHING):
+    for passed_over in (ELEMENTWISE | LAYOUT, EPILOGUE_OPERATORS):
         telling = [b for b in group.bindings if operator_name(b.value) not in passed_over]
         if telling:
             return telling[-1]
@@ -237,7 +237,7 @@ def anchor_binding(group: Group) -> relax.VarBinding:
 
 
 def region_name(index: int, group: Group) -> str:
-    return f"region_{index:03d}_{re.sub(r'[^0-9a-zA-Z]+', '_', anchor_of(group))}"
+    return f"region_{index:03d}_{re.sub(r'[^0-9a-zA-Z]+', '_', name_anchor(group))}"
 
 
 def source_names(group: Group, outputs: dict[relax.Var, str]) -> tuple[str, ...]:
@@ -246,8 +246,8 @@ def source_names(group: Group, outputs: dict[relax.Var, str]) -> tuple[str, ...]
     What multiplies comes first: readers know a region by its first name, and a dense layer with
     the Flatten before it is a dense layer.
     """
-    anchor = anchor_binding(group)
-    about = group.bindings.index(anchor) if multiply_accumulates(anchor.value) else 0
+    anchor = find_anchor(group)
+    about = group.bindings.index(anchor) if count_macs(anchor.value) else 0
     ordered = (*group.bindings[about:], *group.bindings[:about], *group.items)
     names = [
         outputs.get(b.var, "lv") if not is_source_name(b.var.name) else str(b.var.name)

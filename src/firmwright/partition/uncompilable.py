@@ -6,7 +6,7 @@ import tvm
 from tvm import relax
 
 from firmwright.errors import UserError
-from firmwright.ir.operators import same_kind, short_name
+from firmwright.ir.operators import is_same_kind, short_name
 from firmwright.ir.relax import operator_name
 from firmwright.ir.tensors import (
     ELEMENT_BYTES,
@@ -21,25 +21,27 @@ def refuse_uncompilable(bindings: list[relax.VarBinding], interface: ModelInterf
     """Name, in one message, every operator whose results the generated C cannot carry."""
     lines = []
     for binding in bindings:
-        what = operator_name(binding.value) and uncompilable(binding)
+        what = operator_name(binding.value) and find_problem(binding)
         if not what:
             continue
         kind = short_name(binding.value)
-        named = [str(b.var.name) for b in (binding, *items_of(binding, bindings))]
+        named = [str(b.var.name) for b in (binding, *find_items(binding, bindings))]
         named = [name for name in named if is_source_name(name)][:1]
-        named = named or [o.name for o in interface.operators if same_kind(o.kind, kind)]
+        named = named or [o.name for o in interface.operators if is_same_kind(o.kind, kind)]
         source = "', '".join(named)
         lines.append(f"  {kind} ('{source}') {what}" if source else f"  {kind} {what}")
     if lines:
         raise UserError("\n".join(["operators that cannot be compiled:", *lines]))
 
 
-def items_of(binding: relax.VarBinding, bindings: list[relax.VarBinding]) -> list[relax.VarBinding]:
+def find_items(
+    binding: relax.VarBinding, bindings: list[relax.VarBinding]
+) -> list[relax.VarBinding]:
     items = [b for b in bindings if isinstance(b.value, relax.TupleGetItem)]
     return [b for b in items if b.value.tuple_value.same_as(binding.var)]
 
 
-def uncompilable(binding: relax.VarBinding) -> str:
+def find_problem(binding: relax.VarBinding) -> str:
     """Say what is wrong with an operator's results: '' for nothing."""
     kind = binding.var.ty
     for result in list(kind.fields) if isinstance(kind, relax.TupleType) else [kind]:

@@ -100,7 +100,7 @@ def installed() -> Catalogue:
     return Catalogue(
         platforms=tuple(platforms),
         toolchains=toolchain_names(),
-        devices={n: KnownDevice(t.options, t.general) for n, t in targets.items()},
+        devices={n: KnownDevice(t.options, t.is_fallback) for n, t in targets.items()},
         platform_toolchains={n: p.toolchains for n, p in platforms.items()},
         platform_emulators={n: p.emulators for n, p in platforms.items()},
         platform_aliases={a: n for n, p in platforms.items() for a in p.aliases},
@@ -125,7 +125,7 @@ def refuse_missing_devices(recipe: Recipe, platform: Platform) -> None:
     own = own_targets(recipe)
     for device in (*recipe.target, *recipe.compare):
         target = own.get(device.name) or load_target(device.name)
-        if target.portable or device.name in platform.accelerators:
+        if target.is_portable or device.name in platform.accelerators:
             continue
         having = [n for n in platform_names() if device.name in load_platform(n).accelerators]
         raise UserError(

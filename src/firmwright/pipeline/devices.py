@@ -9,7 +9,7 @@ from pathlib import Path
 import firmwright
 from firmwright.recipe import Recipe
 from firmwright.targets import Target, load_target
-from firmwright.targets.custom import load_own_target, template_folder
+from firmwright.targets.custom import load_custom_target, template_folder
 
 PACKAGE = Path(firmwright.__file__).parent
 SUFFIXES = frozenset({".py", ".yaml", ".j2"})
@@ -18,7 +18,7 @@ SUFFIXES = frozenset({".py", ".yaml", ".j2"})
 def own_targets(recipe: Recipe) -> dict[str, Target]:
     """Import the devices that the recipe brings along."""
     folder = recipe.path.parent
-    return {name: load_own_target(name, reference, folder) for name, reference in recipe.devices}
+    return {name: load_custom_target(name, reference, folder) for name, reference in recipe.devices}
 
 
 def installed_modules(recipe: Recipe) -> Iterator[tuple[str, Path]]:

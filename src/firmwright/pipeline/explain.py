@@ -16,7 +16,7 @@ def explain(jobs: Sequence[Job], as_json: bool) -> int:
     """Print where the operators run; return 1 where that is not what a recipe demands."""
     import msgspec
 
-    from firmwright.report.explanation import table
+    from firmwright.report.explanation import format_table
 
     if as_json and len(jobs) > 1:
         print("--json takes one recipe", file=sys.stderr)
@@ -27,7 +27,7 @@ def explain(jobs: Sequence[Job], as_json: bool) -> int:
         if as_json:
             print(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
         else:
-            print(f"{job.recipe.name} on {job.platform.name}\n{table(found)}")
+            print(f"{job.recipe.name} on {job.platform.name}\n{format_table(found)}")
         wrong.append(unmet_demands(job, found))
     if any(wrong):
         print("\n".join(filter(None, wrong)), file=sys.stderr)
@@ -46,9 +46,9 @@ def explanation(job: Job) -> Explanation:
 
 def unmet_demands(job: Job, found: Explanation) -> str:
     """Say what of ``allow_fallback`` and ``require_offload`` is not met; '' where all is."""
-    from firmwright.report.demands import failures
+    from firmwright.report.demands import check_offload
 
     recipe = job.recipe
-    ends_on_processor = job.mix[-1].target.portable
-    wrong = failures(found, recipe.allow_fallback, recipe.require_offload, ends_on_processor)
+    ends_on_processor = job.mix[-1].target.is_portable
+    wrong = check_offload(found, recipe.allow_fallback, recipe.require_offload, ends_on_processor)
     return "\n".join(f"{recipe.path}: {failure}" for failure in wrong)

@@ -94,7 +94,7 @@ class Job:
     @property
     def portable(self) -> bool:
         """Tell whether no device of the mix depends on the platform."""
-        return all(device.target.portable for device in self.mix)
+        return all(device.target.is_portable for device in self.mix)
 
     @cached_property
     def mix(self) -> tuple[Device, ...]:

@@ -23,7 +23,7 @@ class Lifetime:
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedBuffer:
     """A lifetime with its byte offset in the arena."""
 
     lifetime: Lifetime
@@ -48,16 +48,16 @@ IMPROVEMENTS = 32
 """Placements tried from each order."""
 
 
-def place_buffers(buffers: Sequence[Lifetime]) -> list[Placed]:
+def place_buffers(buffers: Sequence[Lifetime]) -> list[PlacedBuffer]:
     """Place the buffers so that those alive together do not overlap; keep the arena small.
 
     Deterministic. Tries greedy best-fit in several orders, improves each, and stops at the
     lower bound.
     """
     floor = lower_bound(buffers)
-    best: list[Placed] = []
-    for order in orders(buffers):
-        placed = greedy(order)
+    best: list[PlacedBuffer] = []
+    for order in sort_in_orders(buffers):
+        placed = place_greedily(order)
         for _ in range(IMPROVEMENTS):
             if not best or arena_bytes(placed) < arena_bytes(best):
                 best = placed
@@ -66,18 +66,18 @@ def place_buffers(buffers: Sequence[Lifetime]) -> list[Placed]:
             # What ends highest is what was placed too late: it gets first choice.
             highest = max(placed, key=lambda p: p.end).lifetime
             order = [highest, *(b for b in order if b is not highest)]
-            placed = greedy(order)
+            placed = place_greedily(order)
     return sorted(best, key=lambda p: (p.lifetime.first, p.offset, p.lifetime.name))
 
 
-def orders(buffers: Sequence[Lifetime]) -> list[list[Lifetime]]:
+def sort_in_orders(buffers: Sequence[Lifetime]) -> list[list[Lifetime]]:
     by_name = sorted(buffers, key=lambda b: b.name)
     return [sorted(by_name, key=order) for order in ORDERS]
 
 
-def greedy(buffers: Sequence[Lifetime]) -> list[Placed]:
+def place_greedily(buffers: Sequence[Lifetime]) -> list[PlacedBuffer]:
     """Put each buffer into the smallest gap that fits it, between those alive with it."""
-    placed: list[Placed] = []
+    placed: list[PlacedBuffer] = []
     for buffer in buffers:
         neighbours = sorted(
             (p for p in placed if p.lifetime.overlaps(buffer)), key=lambda p: (p.offset, p.end)
@@ -87,22 +87,22 @@ def greedy(buffers: Sequence[Lifetime]) -> list[Placed]:
             gap = neighbour.offset - end
             if gap >= buffer.bytes and (best_gap is None or gap < best_gap):
                 best_gap, best_offset = gap, end
-            end = max(end, aligned(neighbour.end))
-        placed.append(Placed(buffer, end if best_gap is None else best_offset))
+            end = max(end, align(neighbour.end))
+        placed.append(PlacedBuffer(buffer, end if best_gap is None else best_offset))
     return placed
 
 
-def aligned(offset: int) -> int:
+def align(offset: int) -> int:
     return -(-offset // ALIGNMENT) * ALIGNMENT
 
 
-def arena_bytes(placed: Sequence[Placed]) -> int:
-    return max((aligned(p.end) for p in placed), default=0)
+def arena_bytes(placed: Sequence[PlacedBuffer]) -> int:
+    return max((align(p.end) for p in placed), default=0)
 
 
 def lower_bound(buffers: Sequence[Lifetime]) -> int:
     """Return the most bytes alive at any one step: no placement can need less."""
     steps = sorted({b.first for b in buffers})
     return max(
-        (sum(aligned(b.bytes) for b in buffers if b.first <= s <= b.last) for s in steps), default=0
+        (sum(align(b.bytes) for b in buffers if b.first <= s <= b.last) for s in steps), default=0
     )

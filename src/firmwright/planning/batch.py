@@ -13,8 +13,8 @@ from tvm import relax
 from firmwright.errors import UserError
 from firmwright.ir.relax import main_bindings, static_shape
 from firmwright.ir.tensors import ELEMENT_BYTES, LARGEST_TENSOR, ModelInterface
-from firmwright.partition.outline import with_output_names
-from firmwright.planning.batch_axis import with_batch
+from firmwright.partition.outline import name_outputs
+from firmwright.planning.batch_axis import batch_module
 from firmwright.planning.plan import MemoryUse
 
 
@@ -49,7 +49,7 @@ def choose_batch(
     A single sample has to fit. Raises UserError where fewer than wanted do, with ``require``.
     """
     used = cache(uses)
-    actual = largest(wanted, used)
+    actual = find_largest(wanted, used)
     following = None if actual == wanted else used(actual + 1)
     limit = max(following or used(actual), key=lambda use: use.needs / use.capacity)
     choice = BatchChoice(
@@ -57,7 +57,7 @@ def choose_batch(
         actual_batch_size=actual,
         memory=limit.memory,
         capacity=limit.capacity,
-        needs=needed(limit.memory, used(actual)),
+        needs=sum_needs(limit.memory, used(actual)),
         next_needs=limit.needs if following else None,
     )
     if require and actual < wanted:
@@ -68,11 +68,11 @@ def choose_batch(
     return choice
 
 
-def needed(memory: str, uses: Sequence[MemoryUse]) -> int:
+def sum_needs(memory: str, uses: Sequence[MemoryUse]) -> int:
     return sum(use.needs for use in uses if use.memory == memory)
 
 
-def largest(wanted: int, used: Callable[[int], Sequence[MemoryUse]]) -> int:
+def find_largest(wanted: int, used: Callable[[int], Sequence[MemoryUse]]) -> int:
     """Return the largest batch that fits; one sample does.
 
     Memory grows with the batch almost in proportion, so a straight line through the first two
@@ -85,7 +85,7 @@ def largest(wanted: int, used: Callable[[int], Sequence[MemoryUse]]) -> int:
     def fits(size: int) -> bool:
         return all(use.fits for use in used(size))
 
-    step, size = 1, min(wanted, by_line(used(1), used(2)))
+    step, size = 1, min(wanted, extrapolate_size(used(1), used(2)))
     if fits(size):
         while size < wanted and fits(min(size + step, wanted)):
             size, step = min(size + step, wanted), 2 * step
@@ -100,9 +100,9 @@ def largest(wanted: int, used: Callable[[int], Sequence[MemoryUse]]) -> int:
     return low
 
 
-def by_line(one: Sequence[MemoryUse], two: Sequence[MemoryUse]) -> int:
+def extrapolate_size(one: Sequence[MemoryUse], two: Sequence[MemoryUse]) -> int:
     """Return the size at which the first memory is full, if each grows as from one to two."""
-    growths = [(use, max(needed(use.memory, two) - use.needs, 1)) for use in one]
+    growths = [(use, max(sum_needs(use.memory, two) - use.needs, 1)) for use in one]
     return 1 + max(0, min((use.capacity - use.needs) // growth for use, growth in growths))
 
 
@@ -118,11 +118,11 @@ def largest_tensor(module: tvm.IRModule) -> MemoryUse:
     return MemoryUse("largest tensor", max(sizes, default=0), LARGEST_TENSOR)
 
 
-def batched_interface(
+def batch_interface(
     interface: ModelInterface, module: tvm.IRModule, size: int
 ) -> tuple[tvm.IRModule, ModelInterface, tuple[int | None, ...]]:
     """Return module and interface for ``size`` samples, and the batch axis of each output."""
-    module, axes = with_batch(with_output_names(module, interface), size)
+    module, axes = batch_module(name_outputs(module, interface), size)
     parameters = module["main"].params
     returned = module["main"].ret_ty
     types = list(getattr(returned, "fields", [returned]))

@@ -20,7 +20,7 @@ from firmwright.ir.relax import main_bindings, operator_name, static_shape
 
 
 @dataclass(frozen=True)
-class Batched:
+class BatchedExpr:
     """An expression of the new module and its batch axis, None where every sample shares it.
 
     The axis holds ``inner`` elements of the first sample, then as many of the second and so on:
@@ -36,11 +36,11 @@ class MixedSamplesError(Exception):
     """An operator computes one sample's result from other samples; the text says how."""
 
 
-Rule = Callable[[tvm.ir.Call, list[Batched], int], Batched]
+BatchRule = Callable[[tvm.ir.Call, list[BatchedExpr], int], BatchedExpr]
 """From the call at batch 1, its batched arguments and the batch size to the call at that size."""
 
 
-def with_batch(module: tvm.IRModule, size: int) -> tuple[tvm.IRModule, tuple[int | None, ...]]:
+def batch_module(module: tvm.IRModule, size: int) -> tuple[tvm.IRModule, tuple[int | None, ...]]:
     """Return a module whose ``main`` takes ``size`` samples along axis 0 of every input.
 
     Beside it the batch axis of each output, None where the output is the same for all samples.
@@ -49,8 +49,8 @@ def with_batch(module: tvm.IRModule, size: int) -> tuple[tvm.IRModule, tuple[int
     main = module["main"]
     functions = {v: f for v, f in module.functions.items() if v.name_hint != "main"}
     builder = relax.BlockBuilder(tvm.IRModule(functions))
-    parameters = [lengthened(p, size) for p in main.params]
-    values = {p: Batched(q, 0) for p, q in zip(main.params, parameters, strict=True)}
+    parameters = [batch_parameter(p, size) for p in main.params]
+    values = {p: BatchedExpr(q, 0) for p, q in zip(main.params, parameters, strict=True)}
     definitions = {b.var: b.value for b in main_bindings(module)}
     result = definitions.get(main.body.body, main.body.body)
     outputs = list(result.fields) if isinstance(result, relax.Tuple) else [main.body.body]
@@ -58,10 +58,10 @@ def with_batch(module: tvm.IRModule, size: int) -> tuple[tvm.IRModule, tuple[int
         with builder.dataflow():
             for variable, value in definitions.items():
                 if value is not result or not isinstance(value, relax.Tuple):
-                    found = follow(variable, value, values, size)
+                    found = batch_binding(variable, value, values, size)
                     emitted = builder.emit(found.value, name_hint=str(variable.name))
                     values[variable] = replace(found, value=emitted)
-            returned = [batched(o, values) for o in outputs]
+            returned = [batch_argument(o, values) for o in outputs]
             refuse_merged(returned)
             whole = relax.Tuple([r.value for r in returned])
             single = returned[0].value if len(returned) == 1 else whole
@@ -70,7 +70,7 @@ def with_batch(module: tvm.IRModule, size: int) -> tuple[tvm.IRModule, tuple[int
     return builder.get(), tuple(r.axis for r in returned)
 
 
-def refuse_merged(outputs: list[Batched]) -> None:
+def refuse_merged(outputs: list[BatchedExpr]) -> None:
     for output in outputs:
         if output.inner > 1:
             shape = list(static_shape(output.value))
@@ -80,7 +80,7 @@ def refuse_merged(outputs: list[Batched]) -> None:
             )
 
 
-def lengthened(parameter: relax.Var, size: int) -> relax.Var:
+def batch_parameter(parameter: relax.Var, size: int) -> relax.Var:
     """Return the parameter with ``size`` elements along axis 0 instead of one."""
     shape = static_shape(parameter)
     if not shape or shape[0] != 1:
@@ -91,19 +91,19 @@ def lengthened(parameter: relax.Var, size: int) -> relax.Var:
     return relax.Var(str(parameter.name), relax.TensorType((size, *shape[1:]), parameter.ty.dtype))
 
 
-def follow(
-    variable: relax.Var, value: relax.Expr, values: dict[relax.Var, Batched], size: int
-) -> Batched:
+def batch_binding(
+    variable: relax.Var, value: relax.Expr, values: dict[relax.Var, BatchedExpr], size: int
+) -> BatchedExpr:
     """Rebuild one binding; UserError where the batch axis is lost."""
     if isinstance(value, relax.Var):
         return values[value]
     if not isinstance(value, tvm.ir.Call):
-        return Batched(value, None)
-    arguments = [batched(a, values) for a in value.args]
+        return BatchedExpr(value, None)
+    arguments = [batch_argument(a, values) for a in value.args]
     if all(a.axis is None for a in arguments):
-        return Batched(rebuilt(value, arguments), None)
+        return BatchedExpr(rebuild_call(value, arguments), None)
     name = operator_name(value)
-    rule = elementwise if name in ELEMENTWISE else RULES.get(name)
+    rule = batch_elementwise if name in ELEMENTWISE else RULES.get(name)
     try:
         if rule is None:
             raise MixedSamplesError("has no rule that tells where its batch axis goes")
@@ -117,23 +117,23 @@ def follow(
         ) from None
 
 
-def batched(argument: relax.Expr, values: dict[relax.Var, Batched]) -> Batched:
+def batch_argument(argument: relax.Expr, values: dict[relax.Var, BatchedExpr]) -> BatchedExpr:
     if isinstance(argument, relax.Var):
         return values[argument]
     if isinstance(argument, relax.Tuple):
-        fields = [batched(f, values) for f in argument.fields]
+        fields = [batch_argument(f, values) for f in argument.fields]
         axes = {(f.axis, f.inner) for f in fields if f.axis is not None}
         if len(axes) > 1:
             raise UserError("batch: tensors with different batch axes are joined")
-        return Batched(relax.Tuple([f.value for f in fields]), *next(iter(axes), (None, 1)))
-    return Batched(argument, None)
+        return BatchedExpr(relax.Tuple([f.value for f in fields]), *next(iter(axes), (None, 1)))
+    return BatchedExpr(argument, None)
 
 
-def rebuilt(call: tvm.ir.Call, arguments: list[Batched]) -> relax.Expr:
+def rebuild_call(call: tvm.ir.Call, arguments: list[BatchedExpr]) -> relax.Expr:
     return tvm.ir.Call(call.op, [a.value for a in arguments], call.attrs, call.ty_args)
 
 
-def elementwise(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Batched:
+def batch_elementwise(call: tvm.ir.Call, arguments: list[BatchedExpr], _size: int) -> BatchedExpr:
     """Broadcasting aligns axes at the end; a shared tensor must have length 1 along the batch."""
     rank = len(static_shape(call))
     places = {(rank - rank_of(a) + a.axis, a.inner) for a in arguments if a.axis is not None}
@@ -146,21 +146,21 @@ def elementwise(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Batc
         channels = max(prod(shape) for shape in (static_shape(a) for a in call.args[1:]))
         if channels > 1 and int(call.attrs.axis) % rank == axis:
             raise MixedSamplesError("has a scale for each sample")
-    return Batched(rebuilt(call, arguments), axis, inner)
+    return BatchedExpr(rebuild_call(call, arguments), axis, inner)
 
 
-def length_at(argument: Batched, place: int) -> int:
+def length_at(argument: BatchedExpr, place: int) -> int:
     """Return the length of an axis counted from the end, 1 where there is none."""
     return int(static_shape(argument.value)[place]) if rank_of(argument) >= -place else 1
 
 
-def rank_of(argument: Batched) -> int:
+def rank_of(argument: BatchedExpr) -> int:
     """Attributes such as a clip's bounds are scalars without a shape."""
     shape = getattr(argument.value.ty, "shape", None)
     return len(shape) if shape is not None else 0
 
 
-def windowed(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Batched:
+def batch_window(call: tvm.ir.Call, arguments: list[BatchedExpr], _size: int) -> BatchedExpr:
     """Convolutions, poolings and resizes name their batch axis ``N`` in the layout."""
     layout = str(getattr(call.attrs, "data_layout", "") or call.attrs.layout)
     if any(a.axis is not None for a in arguments[1:]):
@@ -170,10 +170,10 @@ def windowed(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Batched
             f"reads the batch axis as axis {layout[arguments[0].axis or 0]} of {layout}"
         )
     out_layout = str(getattr(call.attrs, "out_layout", "")) or layout
-    return Batched(rebuilt(call, arguments), out_layout.index("N"))
+    return BatchedExpr(rebuild_call(call, arguments), out_layout.index("N"))
 
 
-def matmul(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Batched:
+def batch_matmul(call: tvm.ir.Call, arguments: list[BatchedExpr], _size: int) -> BatchedExpr:
     left, right = arguments
     rank = len(static_shape(call))
     for argument, summed in ((left, -1), (right, -2)):
@@ -182,14 +182,14 @@ def matmul(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Batched:
             raise MixedSamplesError("sums over the batch axis")
     if right.axis is None:
         axis = rank - rank_of(left) + (left.axis or 0)
-        return Batched(rebuilt(call, arguments), axis, left.inner)
+        return BatchedExpr(rebuild_call(call, arguments), axis, left.inner)
     places = {(rank - rank_of(a) + a.axis, a.inner) for a in arguments if a.axis is not None}
     if len(places) > 1 or max(places)[0] >= rank - 2:
         raise MixedSamplesError("multiplies each sample with every other")
-    return Batched(rebuilt(call, arguments), *places.pop())
+    return BatchedExpr(rebuild_call(call, arguments), *places.pop())
 
 
-def reduction(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Batched:
+def batch_reduction(call: tvm.ir.Call, arguments: list[BatchedExpr], _size: int) -> BatchedExpr:
     axis = arguments[0].axis or 0
     rank = rank_of(arguments[0])
     given = call.attrs.axis
@@ -199,20 +199,20 @@ def reduction(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Batche
         raise MixedSamplesError("reduces over the batch axis")
     if not call.attrs.keepdims:
         axis -= sum(a < axis for a in reduced)
-    return Batched(rebuilt(call, arguments), axis, arguments[0].inner)
+    return BatchedExpr(rebuild_call(call, arguments), axis, arguments[0].inner)
 
 
-def along_own_axes(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Batched:
+def batch_along_axes(call: tvm.ir.Call, arguments: list[BatchedExpr], _size: int) -> BatchedExpr:
     """Softmax, normalisations, sorting and cumulative sums: any axes but the batch axis."""
     axis = arguments[0].axis
     given = getattr(call.attrs, "axes", None) or [call.attrs.axis]
     used = {int(a) % rank_of(arguments[0]) for a in given}
     if axis in used:
         raise MixedSamplesError("computes along the batch axis")
-    return Batched(rebuilt(call, arguments), axis, arguments[0].inner)
+    return BatchedExpr(rebuild_call(call, arguments), axis, arguments[0].inner)
 
 
-def reshape(call: tvm.ir.Call, arguments: list[Batched], size: int) -> Batched:
+def batch_reshape(call: tvm.ir.Call, arguments: list[BatchedExpr], size: int) -> BatchedExpr:
     """The batch axis goes where the same number of elements stands before it.
 
     That is an axis of length 1, or else one in front of whose elements the samples are put.
@@ -227,18 +227,18 @@ def reshape(call: tvm.ir.Call, arguments: list[Batched], size: int) -> Batched:
     axis = source.axis if source.axis in alone else (alone or places)[0]
     inner = target[axis]
     target[axis] *= size
-    return Batched(relax.op.reshape(source.value, target), axis, inner)
+    return BatchedExpr(relax.op.reshape(source.value, target), axis, inner)
 
 
-def permute(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Batched:
+def batch_permute(call: tvm.ir.Call, arguments: list[BatchedExpr], _size: int) -> BatchedExpr:
     rank = rank_of(arguments[0])
     given = call.attrs.axes
     order = list(range(rank))[::-1] if given is None else [int(a) % rank for a in given]
     axis = order.index(arguments[0].axis or 0)
-    return Batched(rebuilt(call, arguments), axis, arguments[0].inner)
+    return BatchedExpr(rebuild_call(call, arguments), axis, arguments[0].inner)
 
 
-def concat(call: tvm.ir.Call, arguments: list[Batched], size: int) -> Batched:
+def batch_concat(call: tvm.ir.Call, arguments: list[BatchedExpr], size: int) -> BatchedExpr:
     """Join along another axis; a part that all samples share is repeated for each."""
     axis = arguments[0].axis or 0
     if int(call.attrs.axis or 0) % len(static_shape(call)) == axis:
@@ -251,68 +251,77 @@ def concat(call: tvm.ir.Call, arguments: list[Batched], size: int) -> Batched:
             part = relax.op.broadcast_to(part, shape)
         parts.append(part)
     joined = tvm.ir.Call(call.op, [relax.Tuple(parts)], call.attrs, call.ty_args)
-    return Batched(joined, axis)
+    return BatchedExpr(joined, axis)
 
 
-def strided_slice(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Batched:
+def batch_strided_slice(call: tvm.ir.Call, arguments: list[BatchedExpr], _size: int) -> BatchedExpr:
     axis = arguments[0].axis
     axes = [int(a.value) % rank_of(arguments[0]) for a in call.args[1].fields]
     if axis in axes:
         raise MixedSamplesError("cuts the batch axis")
-    return Batched(rebuilt(call, arguments), axis)
+    return BatchedExpr(rebuild_call(call, arguments), axis)
 
 
-def pad(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Batched:
+def batch_pad(call: tvm.ir.Call, arguments: list[BatchedExpr], _size: int) -> BatchedExpr:
     axis = arguments[0].axis or 0
     if any(int(n) for n in list(call.attrs.pad_width)[2 * axis : 2 * axis + 2]):
         raise MixedSamplesError("pads the batch axis")
-    return Batched(rebuilt(call, arguments), axis)
+    return BatchedExpr(rebuild_call(call, arguments), axis)
 
 
-def take(call: tvm.ir.Call, arguments: list[Batched], _size: int) -> Batched:
+def batch_take(call: tvm.ir.Call, arguments: list[BatchedExpr], _size: int) -> BatchedExpr:
     """Either the table is shared and the indices are the sample's, or the other way round."""
     table, indices = arguments
     if call.attrs.axis is None or (table.axis is not None and indices.axis is not None):
         raise MixedSamplesError("picks elements of one sample by another")
     axis = int(call.attrs.axis) % rank_of(table)
     if table.axis is None:
-        return Batched(rebuilt(call, arguments), axis + (indices.axis or 0))
+        return BatchedExpr(rebuild_call(call, arguments), axis + (indices.axis or 0))
     if table.axis == axis:
         raise MixedSamplesError("picks samples out of the batch")
     moved = table.axis + (rank_of(indices) - 1 if table.axis > axis else 0)
-    return Batched(rebuilt(call, arguments), moved)
+    return BatchedExpr(rebuild_call(call, arguments), moved)
 
 
-def broadcast_to(call: tvm.ir.Call, arguments: list[Batched], size: int) -> Batched:
+def batch_broadcast_to(call: tvm.ir.Call, arguments: list[BatchedExpr], size: int) -> BatchedExpr:
     target = list(static_shape(call))
     axis = len(target) - rank_of(arguments[0]) + (arguments[0].axis or 0)
     if target[axis] != 1:
         raise MixedSamplesError("spreads a tensor along the batch axis")
     target[axis] = size
-    return Batched(relax.op.broadcast_to(arguments[0].value, target), axis)
+    return BatchedExpr(relax.op.broadcast_to(arguments[0].value, target), axis)
 
 
-def _table() -> dict[str, Rule]:
-    rules: dict[Rule, str] = {
-        windowed: "nn.conv1d nn.conv2d nn.conv3d nn.conv1d_transpose nn.conv2d_transpose "
+def _make_rules() -> dict[str, BatchRule]:
+    rules: dict[BatchRule, str] = {
+        batch_window: "nn.conv1d nn.conv2d nn.conv3d nn.conv1d_transpose nn.conv2d_transpose "
         "nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.avg_pool1d nn.avg_pool2d nn.avg_pool3d "
         "nn.adaptive_avg_pool2d image.resize2d",
-        reduction: "mean sum max min prod variance std argmax argmin",
-        along_own_axes: "nn.softmax nn.log_softmax nn.layer_norm nn.rms_norm cumsum sort argsort",
-        reshape: "reshape expand_dims squeeze flatten",
-        permute: "permute_dims",
-        concat: "concat",
-        strided_slice: "strided_slice",
-        pad: "nn.pad",
-        take: "take",
-        matmul: "matmul",
-        broadcast_to: "broadcast_to",
+        batch_reduction: "mean sum max min prod variance std argmax argmin",
+        batch_along_axes: "nn.softmax nn.log_softmax nn.layer_norm nn.rms_norm cumsum sort argsort",
+        batch_reshape: "reshape expand_dims squeeze flatten",
+        batch_permute: "permute_dims",
+        batch_concat: "concat",
+        batch_strided_slice: "strided_slice",
+        batch_pad: "nn.pad",
+        batch_take: "take",
+        batch_matmul: "matmul",
+        batch_broadcast_to: "broadcast_to",
     }
     return {f"relax.{name}": rule for rule, names in rules.items() for name in names.split()}
 
 
-RULES = _table()
+RULES = _make_rules()
 """Where the batch axis goes, for operators that are not elementwise."""
 
-TAKE_MERGED = frozenset({elementwise, matmul, reduction, along_own_axes, reshape, permute})
+TAKE_MERGED = frozenset(
+    {
+        batch_elementwise,
+        batch_matmul,
+        batch_reduction,
+        batch_along_axes,
+        batch_reshape,
+        batch_permute,
+    }
+)
 """Rules for operators that do not care how many elements of a sample an axis holds."""

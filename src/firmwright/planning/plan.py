@@ -10,7 +10,7 @@ from firmwright.ir.kernels import Kernels
 from firmwright.ir.regions import RAM, Partition
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.planning.arena import Lifetime, arena_bytes, lower_bound, place_buffers
-from firmwright.planning.schedule import Step, schedule
+from firmwright.planning.schedule import ScheduleStep, schedule
 from firmwright.toolchain import Platform
 
 LARGEST_SHOWN = 5
@@ -60,7 +60,7 @@ class Plan:
 def make_plan(partition: Partition, kernels: Kernels) -> Plan:
     """Find each tensor's home: the caller's buffers for inputs and outputs, else the arena."""
     tensors = {t.name: t for t in partition.tensors}
-    roots = view_roots(partition)
+    roots = find_view_roots(partition)
     locations = {name: f"input:{i}" for i, name in enumerate(partition.inputs)}
     copies: list[tuple[int, str]] = []
     for index, name in enumerate(partition.outputs):
@@ -100,7 +100,7 @@ def make_plan(partition: Partition, kernels: Kernels) -> Plan:
     )
 
 
-def view_roots(partition: Partition) -> dict[str, str]:
+def find_view_roots(partition: Partition) -> dict[str, str]:
     """Map every tensor to the one whose bytes it shows: itself, or the source of a view."""
     roots = {t.name: t.name for t in partition.tensors}
     for region in partition.regions:
@@ -111,7 +111,7 @@ def view_roots(partition: Partition) -> dict[str, str]:
 
 
 def tensor_lifetimes(
-    steps: Sequence[Step],
+    steps: Sequence[ScheduleStep],
     tensors: dict[str, Tensor],
     roots: dict[str, str],
     locations: dict[str, str],
@@ -157,7 +157,7 @@ class Program:
     boxes: int = 0
 
 
-def capacity(platform: Platform) -> tuple[str, int]:
+def find_ram_limit(platform: Platform) -> tuple[str, int]:
     """Return what limits the program's memory, and its bytes."""
     ram = platform.memories.get("ram")
     return ("ram", ram.size) if ram else ("32-bit indices", ADDRESSABLE)
@@ -193,15 +193,15 @@ class MemoryUse:
 
 def memory_uses(program: Program, platform: Platform) -> list[MemoryUse]:
     """Return what the program takes of every memory that grows with its tensors."""
-    memory, available = capacity(platform)
-    uses = [MemoryUse(memory, ram_needed(program, platform), available)]
+    memory, available = find_ram_limit(platform)
+    uses = [MemoryUse(memory, sum_ram(program, platform), available)]
     for name, needs in program.plan.memories.items():
         stated = platform.memories.get(name)
         uses.append(MemoryUse(name, needs, stated.size if stated else ADDRESSABLE))
     return uses
 
 
-def ram_needed(program: Program, platform: Platform) -> int:
+def sum_ram(program: Program, platform: Platform) -> int:
     """Return the bytes of RAM that everything takes together."""
     return sum(part.bytes for part in memory_parts(program, platform))
 
@@ -214,7 +214,7 @@ def check_memory(program: Program, platform: Platform) -> None:
     """
     check_flash(program, platform)
     check_other_memories(program, platform)
-    _, available = capacity(platform)
+    _, available = find_ram_limit(platform)
     parts = memory_parts(program, platform)
     needed = sum(part.bytes for part in parts)
     if needed <= available:
@@ -228,7 +228,7 @@ def check_memory(program: Program, platform: Platform) -> None:
                 f"({shares}), {available:,} are available, "
                 f"{needed - available:,} too few; the largest buffers:",
                 *(f"  {c.bytes:>12,} bytes  {c.what}" for c in consumers[:LARGEST_SHOWN]),
-                *smaller_batch(program.interface, parts, available),
+                *suggest_batch(program.interface, parts, available),
             ]
         )
     )
@@ -275,7 +275,7 @@ def check_other_memories(program: Program, platform: Platform) -> None:
             )
 
 
-def smaller_batch(
+def suggest_batch(
     interface: ModelInterface, parts: list[Consumer], available: int
 ) -> Iterator[str]:
     """Say how many samples would fit, where the model itself takes several at once.

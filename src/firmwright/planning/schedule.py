@@ -24,7 +24,7 @@ class Wait:
 
 
 @dataclass(frozen=True)
-class Step:
+class ScheduleStep:
     """A region's turn, and what is waited for before it.
 
     ``until`` is the number of the step, from 0, in front of which its job is known to be done; its
@@ -40,7 +40,7 @@ class Step:
 class Schedule:
     """The steps of an inference, views among them, and the waits behind the last one."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[ScheduleStep, ...]
     last_waits: tuple[Wait, ...]
 
     @property
@@ -53,9 +53,9 @@ def schedule(partition: Partition, kernels: Kernels) -> Schedule:
     waits = {k.region: k.waits for k in kernels.kernels if k.waits}
     if not waits:
         in_order = enumerate(partition.regions, 1)
-        return Schedule(tuple(Step(region, (), after) for after, region in in_order), ())
-    regions = reordered(partition, kernels)
-    reads = dependences(partition)
+        return Schedule(tuple(ScheduleStep(region, (), after) for after, region in in_order), ())
+    regions = order_regions(partition, kernels)
+    reads = find_dependencies(partition)
     queues: dict[str, list[int]] = {function: [] for function in sorted(waits.values())}
     done = dict.fromkeys(queues, 0)
     until: dict[int, int] = {}
@@ -87,10 +87,10 @@ def schedule(partition: Partition, kernels: Kernels) -> Schedule:
             until[step] = step + 1
     last = waits_for({function: len(jobs) for function, jobs in queues.items()}, len(regions))
     steps = zip(regions, waited, (until[step] for step in range(len(regions))), strict=True)
-    return Schedule(tuple(Step(*step) for step in steps), last)
+    return Schedule(tuple(ScheduleStep(*step) for step in steps), last)
 
 
-def dependences(partition: Partition) -> dict[str, list[str]]:
+def find_dependencies(partition: Partition) -> dict[str, list[str]]:
     """Return for each region those that write what it reads; a view shows what another wrote."""
     writer: dict[str, str] = {}
     reads: dict[str, list[str]] = {}
@@ -103,7 +103,7 @@ def dependences(partition: Partition) -> dict[str, list[str]]:
     return reads
 
 
-def reordered(partition: Partition, kernels: Kernels) -> list[Region]:
+def order_regions(partition: Partition, kernels: Kernels) -> list[Region]:
     """Order regions by list scheduling: always the one that can begin first is the next.
 
     Of several, it is one that does not keep the processor busy, then the one with the longest way
@@ -112,9 +112,9 @@ def reordered(partition: Partition, kernels: Kernels) -> list[Region]:
     regions = {region.name: region for region in partition.regions if not region.view}
     kernel_of = {kernel.region: kernel for kernel in kernels.kernels}
     tensors = {tensor.name: tensor for tensor in partition.tensors}
-    cost = {n: modelled_cycles(r, kernel_of[n], tensors) for n, r in regions.items()}
-    reads = dependences(partition)
-    ways = ways_to_the_end(regions, reads, cost)
+    cost = {n: estimate_cycles(r, kernel_of[n], tensors) for n, r in regions.items()}
+    reads = find_dependencies(partition)
+    ways = longest_paths(regions, reads, cost)
     place = {name: i for i, name in enumerate(regions)}
     now, free, ends = 0, dict[str, int](), dict[str, int]()
 
@@ -135,10 +135,10 @@ def reordered(partition: Partition, kernels: Kernels) -> list[Region]:
             free[own] = ends[name]
         waiting.remove(name)
         ordered.append(regions[name])
-    return with_views(ordered, partition)
+    return insert_views(ordered, partition)
 
 
-def modelled_cycles(region: Region, kernel: Kernel, tensors: Mapping[str, Tensor]) -> int:
+def estimate_cycles(region: Region, kernel: Kernel, tensors: Mapping[str, Tensor]) -> int:
     """Return what a region takes by its device's model.
 
     A device without one is taken to need a cycle a multiplication, or a tensor's element. That is
@@ -149,7 +149,7 @@ def modelled_cycles(region: Region, kernel: Kernel, tensors: Mapping[str, Tensor
     return max(region.macs, *(tensors[n].elements for n in (*region.inputs, *region.outputs)))
 
 
-def ways_to_the_end(
+def longest_paths(
     regions: dict[str, Region], reads: Mapping[str, Sequence[str]], cost: Mapping[str, int]
 ) -> dict[str, int]:
     """Return the cycles of the longest chain of regions that begins with each."""
@@ -160,7 +160,7 @@ def ways_to_the_end(
     return {name: behind[name] + cost[name] for name in regions}
 
 
-def with_views(ordered: Sequence[Region], partition: Partition) -> list[Region]:
+def insert_views(ordered: Sequence[Region], partition: Partition) -> list[Region]:
     """Put every view in front of the first region that reads it."""
     view_of = {name: r for r in partition.regions if r.view for name in r.outputs}
     result: list[Region] = []

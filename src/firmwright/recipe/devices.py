@@ -10,7 +10,7 @@ from firmwright.data.sources import module_file
 from firmwright.documents.schema_check import Finding, quoted
 from firmwright.errors import UserError
 from firmwright.recipe.catalogue import KnownDevice
-from firmwright.targets.custom import load_own_target
+from firmwright.targets.custom import load_custom_target
 
 
 def own_devices(
@@ -31,9 +31,9 @@ def own_devices(
             mistakes.append(Finding(pointer, message, key=True))
         elif module_file(reference, folder).is_file():
             try:
-                target = load_own_target(name, reference, folder)
+                target = load_custom_target(name, reference, folder)
             except UserError as error:
                 mistakes.append(Finding(pointer, str(error)))
             else:
-                found[name] = KnownDevice(target.options, target.general)
+                found[name] = KnownDevice(target.options, target.is_fallback)
     return found, mistakes

@@ -8,7 +8,7 @@ from firmwright.ir.regions import COPY
 from firmwright.report.explanation import Explanation, OperatorPlacement, percentage
 
 
-def failures(
+def check_offload(
     explanation: Explanation,
     allow_fallback: bool,
     require_offload: float | None,
@@ -24,13 +24,13 @@ def failures(
     if not offered:
         return found
     if ends_on_processor and not allow_fallback:
-        fallen = listed(explanation, last, lambda o: not o.view and o.kind != COPY)
+        fallen = list_operators(explanation, last, lambda o: not o.view and o.kind != COPY)
         if fallen:
             found.append(f"allow_fallback: false, but on {last} are\n" + "\n".join(fallen))
     if require_offload is not None:
         share = 100.0 - percentage(explanation.summary, last)
         if explanation.summary.macs and share < require_offload:
-            heavy = listed(explanation, last, lambda o: o.macs > 0)
+            heavy = list_operators(explanation, last, lambda o: o.macs > 0)
             found.append(
                 f"require_offload: {require_offload:g} %, but {share:.1f} % of MACs are on "
                 f"{', '.join(offered)}; on {last} are\n" + "\n".join(heavy)
@@ -38,7 +38,7 @@ def failures(
     return found
 
 
-def listed(
+def list_operators(
     explanation: Explanation, device: str, counts: Callable[[OperatorPlacement], bool]
 ) -> list[str]:
     """Return a line for each operator on a device, and one for each rule that it breaks."""

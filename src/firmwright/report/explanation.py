@@ -83,13 +83,13 @@ def explain(partition: Partition, devices: Sequence[str]) -> Explanation:
             macs=partition.macs,
             macs_by_device={device: macs[device] for device in devices},
             operators_by_device={device: counts[device] for device in devices},
-            boundaries=boundaries(partition, devices[-1]),
+            boundaries=count_boundaries(partition, devices[-1]),
             copied_bytes=partition.copied_bytes,
         ),
     )
 
 
-def boundaries(partition: Partition, last: str) -> int:
+def count_boundaries(partition: Partition, last: str) -> int:
     """Count the tensors that cross from one device to another; a view passes its input on."""
     writer = dict.fromkeys(partition.inputs, last)
     origin = {tensor: tensor for tensor in partition.inputs}
@@ -111,7 +111,7 @@ def boundaries(partition: Partition, last: str) -> int:
     return len(crossing)
 
 
-def table(explanation: Explanation) -> str:
+def format_table(explanation: Explanation) -> str:
     """Return the explanation for a terminal: a line an operator, its refusals below it.
 
     Why a device took something is told where it is told for the first time.
@@ -120,7 +120,7 @@ def table(explanation: Explanation) -> str:
     for o in explanation.operators:
         shape = " x ".join(map(str, o.shape)) or "scalar"
         device = "no code" if o.view else o.device
-        rows.append((o.kind, shape, f"{o.macs:,}", device, shortened(o.name)))
+        rows.append((o.kind, shape, f"{o.macs:,}", device, shorten_name(o.name)))
     kinds, shapes, macs, devices, _ = (max(map(len, c)) for c in zip(*rows, strict=True))
     form = f"{{:{kinds}}}  {{:{shapes}}}  {{:>{macs}}}  {{:{devices}}}  {{}}"
     head, *lines = (form.format(*row) for row in rows)
@@ -133,27 +133,27 @@ def table(explanation: Explanation) -> str:
             told.append(why)
         if not operator.view:
             told += [f"    {r.device}: {r.rule}: {r.sentence}" for r in operator.refusals]
-    return "\n".join([*told, summary_line(explanation.summary)])
+    return "\n".join([*told, format_summary(explanation.summary)])
 
 
-def shortened(name: str) -> str:
+def shorten_name(name: str) -> str:
     """Return what fits a line of the names of a region's operators."""
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 2]} …"
 
 
-def summary_line(summary: Summary) -> str:
+def format_summary(summary: Summary) -> str:
     """Say e.g. ``92.4 % of MACs on soma_dory, 3 boundaries, 7 operators on c``."""
     *offered, last = summary.macs_by_device
     shares = [f"{percentage(summary, d):.1f} % of MACs on {d}" for d in offered or [last]]
     counted = (
-        plural(summary.boundaries, "boundary", "boundaries"),
-        f"{plural(summary.operators_by_device[last], 'operator', 'operators')} on {last}",
+        format_count(summary.boundaries, "boundary", "boundaries"),
+        f"{format_count(summary.operators_by_device[last], 'operator', 'operators')} on {last}",
     )
     copied = [f"{summary.copied_bytes:,} bytes copied"] if summary.copied_bytes else []
     return ", ".join([*shares, *counted, *copied])
 
 
-def plural(count: int, one: str, several: str) -> str:
+def format_count(count: int, one: str, several: str) -> str:
     return f"{count} {one if count == 1 else several}"
 
 
@@ -162,7 +162,7 @@ def percentage(summary: Summary, device: str) -> float:
     return 100 * summary.macs_by_device[device] / summary.macs if summary.macs else 0.0
 
 
-def published_schema() -> dict[str, Any]:
+def build_schema() -> dict[str, Any]:
     """Return the JSON schema of the explanation, as ``explanation.schema.json`` has it.
 
     ``python -m firmwright.report.explanation`` prints it.
@@ -171,4 +171,4 @@ def published_schema() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(published_schema(), indent=1))
+    print(json.dumps(build_schema(), indent=1))

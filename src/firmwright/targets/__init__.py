@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from firmwright.targets.placement import Placement
     from firmwright.toolchain import Platform
 
-GROUP = "firmwright.targets"
+ENTRY_POINT_GROUP = "firmwright.targets"
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Context:
     rounding: str
     options: Mapping[str, str]
     fuse_layers: bool = True
-    rest: Device | None = None
+    fallback: Device | None = None
     batch: int = 1
     strategies: Sequence[Strategy] = ()
 
@@ -64,7 +64,7 @@ class Target(Protocol):
     name: str
     reason: str
     """Why an operator is placed here, as the explain table says it."""
-    general: bool = False
+    is_fallback: bool = False
     """Whether it takes whatever it is given; such a device ends a mix, and no other does."""
     rewrites: Sequence[str] = ()
     """Names of :data:`firmwright.transforms.optional.OPTIONAL`: what helps it take more."""
@@ -73,7 +73,7 @@ class Target(Protocol):
     core: str = ""
     """The core that its regions run on, '' for the processor. The last device's runs the network;
     what runs elsewhere is called from there."""
-    portable: bool = False
+    is_portable: bool = False
     """Whether its regions and C are the same on every platform, which has to have nothing for it
     but a processor."""
 
@@ -145,10 +145,10 @@ def load_mix(
 
 def target_names() -> tuple[str, ...]:
     """Return the names of the installed devices, sorted."""
-    return tuple(sorted({p.name for p in entry_points(group=GROUP)}))
+    return tuple(sorted({p.name for p in entry_points(group=ENTRY_POINT_GROUP)}))
 
 
 def load_target(name: str) -> Target:
     """Import the device of that name."""
-    (point,) = entry_points(group=GROUP, name=name)
+    (point,) = entry_points(group=ENTRY_POINT_GROUP, name=name)
     return cast(Target, point.load())

@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from firmwright.targets.layout import Layout
     from firmwright.targets.placement import Placement
 
-MEMBERS = sorted({*Target.__annotations__, "options", "prepare", "place", "layout", "lower"})
+TARGET_MEMBERS = sorted({*Target.__annotations__, "options", "prepare", "place", "layout", "lower"})
 """What a target has."""
 
 
-class OwnTarget:
+class CustomTarget:
     """A user's target. What it raises, or returns by mistake, is told with the user's file."""
 
     def __init__(self, target: Target, reference: str, folder: Path) -> None:
         self._target, self._reference, self._folder = target, reference, folder
         self.name, self.reason = target.name, target.reason
-        self.options, self.general = target.options, target.general
+        self.options, self.is_fallback = target.options, target.is_fallback
         self.rewrites, self.packages = target.rewrites, target.packages
-        self.portable, self.core = target.portable, target.core
+        self.is_portable, self.core = target.is_portable, target.core
 
     def prepare(self, module: tvm.IRModule, context: Context, /) -> tvm.IRModule:
         import tvm
@@ -78,7 +78,7 @@ class OwnTarget:
         return result
 
 
-def load_own_target(name: str, reference: str, folder: Path) -> OwnTarget:
+def load_custom_target(name: str, reference: str, folder: Path) -> CustomTarget:
     """Import the device ``module:function`` of a recipe's ``folder`` that is called ``name``.
 
     Raises UserError, with the user's file and line, for what cannot be imported or called, for
@@ -87,7 +87,7 @@ def load_own_target(name: str, reference: str, folder: Path) -> OwnTarget:
     with IMPORT_LOCK, prepend_import_path(folder):
         make = import_function(reference, folder)
         target = run_custom_code(make, reference, folder)
-        missing = [member for member in MEMBERS if not hasattr(target, member)]
+        missing = [member for member in TARGET_MEMBERS if not hasattr(target, member)]
         place = locate_definition(reference, folder)
     if missing:
         raise UserError(
@@ -98,7 +98,7 @@ def load_own_target(name: str, reference: str, folder: Path) -> OwnTarget:
         raise UserError(
             f"{place}: the device's name is '{target.name}', the recipe calls it '{name}'"
         )
-    return OwnTarget(target, reference, folder)
+    return CustomTarget(target, reference, folder)
 
 
 def template_folder(reference: str, folder: Path) -> Path:

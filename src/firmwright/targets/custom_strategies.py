@@ -104,7 +104,7 @@ def check_operator(name: str) -> None:
 
 def check_device(name: str | None, last: str) -> None:
     """Raise ValueError for a device that takes no strategies: only those do that end a mix."""
-    takers = {taker for taker in target_names() if load_target(taker).general} | {last}
+    takers = {taker for taker in target_names() if load_target(taker).is_fallback} | {last}
     if name is not None and name not in takers:
         raise ValueError(f"'{name}' takes no strategies; these do: {', '.join(sorted(takers))}")
 
@@ -142,7 +142,7 @@ def load_extensions(
             own = tuple(
                 s for extension in extensions for s in extension.strategies_for(device.name)
             )
-            context = replace(device.context, strategies=own, rest=rest)
+            context = replace(device.context, strategies=own, fallback=rest)
             return replace(device, context=context)
 
         *offered, last = mix

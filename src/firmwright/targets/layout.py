@@ -16,14 +16,14 @@ class Layout(Protocol):
     """How tensors lie in memory that a device reads and writes; its functions return tuples."""
 
     @property
-    def transforms(self) -> bool:
+    def allows_transforms(self) -> bool:
         """Whether tensors may change their layout inside the network."""
 
     def storage(self, shape: tuple[int, ...]) -> Storage:
         """Return how a tensor of this shape lies in memory."""
 
-    def carried(self, function: relax.Function) -> relax.Function | None:
+    def convert_function(self, function: relax.Function) -> relax.Function | None:
         """Return a region's function on tensors in this layout; None where it needs plain ones."""
 
-    def transform(self, shape: tuple[int, ...], dtype: str, inward: bool) -> relax.Function:
+    def make_transform(self, shape: tuple[int, ...], dtype: str, inward: bool) -> relax.Function:
         """Return the function from the plain layout to this one, or back."""

@@ -27,7 +27,7 @@ class Composite:
 
 
 @dataclass(frozen=True)
-class Objection:
+class RuleViolation:
     """A rule of a device that an operator breaks; the sentence has the value that breaks it."""
 
     rule: str
@@ -39,7 +39,7 @@ class Placement:
     """A device's choice: what it takes, and its objections to other operators by variable."""
 
     composites: tuple[Composite, ...] = ()
-    objections: Mapping[relax.Var, tuple[Objection, ...]] = field(default_factory=dict)
+    violations: Mapping[relax.Var, tuple[RuleViolation, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -48,21 +48,21 @@ class Choices:
 
     mix: Sequence[Device]
     taken: Mapping[str, Sequence[Composite]]
-    objections: Mapping[str, Mapping[relax.Var, tuple[Objection, ...]]]
+    violations: Mapping[str, Mapping[relax.Var, tuple[RuleViolation, ...]]]
 
     def device_of(self, name: str) -> Device:
         """Return the device of that name; the last one has what none has taken."""
         return next((d for d in self.mix if d.name == name), self.mix[-1])
 
-    def refusals(
+    def find_refusals(
         self, bindings: Sequence[relax.VarBinding], anchor: relax.VarBinding, device: Device
     ) -> tuple[Refusal, ...]:
         """Say why the devices before ``device`` did not take a group's operators."""
         found: list[Refusal] = []
         for earlier in self.mix[: self.mix.index(device)]:
             name = earlier.name
-            stated = [self.objections[name].get(b.var, ()) for b in (anchor, *bindings)]
-            unknown = (Objection("operator", f"{name} has no {short_name(anchor.value)}"),)
+            stated = [self.violations[name].get(b.var, ()) for b in (anchor, *bindings)]
+            unknown = (RuleViolation("operator", f"{name} has no {short_name(anchor.value)}"),)
             objections = next((o for o in stated if o), unknown)
             found += [Refusal(name, o.rule, o.sentence) for o in objections]
         return tuple(found)
@@ -78,5 +78,5 @@ def ask_devices(module: tvm.IRModule, mix: Sequence[Device]) -> Choices:
         free = [c for c in placement.composites if gone.isdisjoint(c.variables)]
         gone.update(v for composite in free for v in composite.variables)
         taken[device.name] = free
-        objections[device.name] = placement.objections
+        objections[device.name] = placement.violations
     return Choices(mix, taken, objections)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 import yaml
 
-from firmwright.targets.placement import Objection
+from firmwright.targets.placement import RuleViolation
 
 T = TypeVar("T")
 
@@ -39,13 +39,13 @@ class Rule:
     kinds: tuple[str, ...] = ()
     when: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def broken(self, facts: Mapping[str, Any]) -> bool:
+    def is_violated(self, facts: Mapping[str, Any]) -> bool:
         """Tell whether the rule is about these facts and does not hold."""
         asked = not self.kinds or facts["kind"] in self.kinds
-        return asked and holds(self.when, facts) and not holds(self.where, facts)
+        return asked and all_hold(self.when, facts) and not all_hold(self.where, facts)
 
 
-def holds(conditions: Mapping[str, Mapping[str, Any]], facts: Mapping[str, Any]) -> bool:
+def all_hold(conditions: Mapping[str, Mapping[str, Any]], facts: Mapping[str, Any]) -> bool:
     return all(
         CONDITIONS[condition](facts[fact], operand, facts)
         for fact, asked in conditions.items()
@@ -59,15 +59,17 @@ def read_rules(package: str, form: type[T]) -> T:
     return msgspec.convert(yaml.safe_load(text), form)
 
 
-def objections(rules: Iterable[Rule], facts: Mapping[str, Any]) -> tuple[Objection, ...]:
+def find_violations(rules: Iterable[Rule], facts: Mapping[str, Any]) -> tuple[RuleViolation, ...]:
     """Return the rules that are broken, their sentences with the facts."""
-    shown = {name: as_text(value) for name, value in facts.items()}
+    shown = {name: format_fact(value) for name, value in facts.items()}
     return tuple(
-        Objection(rule.name, rule.sentence.format(**shown)) for rule in rules if rule.broken(facts)
+        RuleViolation(rule.name, rule.sentence.format(**shown))
+        for rule in rules
+        if rule.is_violated(facts)
     )
 
 
-def as_text(value: Any) -> str:
+def format_fact(value: Any) -> str:
     if isinstance(value, list) and all(isinstance(v, str) for v in value):
         return " and ".join(dict.fromkeys(value))
     return str(value)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tvm import relax
 
 from firmwright.models.relax.importer import run_reference
-from firmwright.targets.c7x.injective import BLOCK, find_split
+from firmwright.targets.c7x.injective import BLOCK_BYTES, find_split
 from tests.targets.firmware import SANITIZERS, lowered, run_generated
 
 from .graphs import Formula, network, numbers, samples
@@ -53,14 +53,14 @@ def test_a_cut_is_the_fewest_even_parts_of_the_first_axis_that_is_too_long(
 ) -> None:
     cut = find_split(extents, element)
     if cut is None:
-        assert prod(extents) * element <= BLOCK
+        assert prod(extents) * element <= BLOCK_BYTES
         return
     inside = prod(extents[cut.axis + 1 :]) * element
-    assert inside <= BLOCK < inside * extents[cut.axis]
+    assert inside <= BLOCK_BYTES < inside * extents[cut.axis]
     smaller = [n for n in range(1, cut.count) if extents[cut.axis] % n == 0]
     assert extents[cut.axis] % cut.count == 0
-    assert extents[cut.axis] // cut.count * inside <= BLOCK
-    assert all(extents[cut.axis] // n * inside > BLOCK for n in smaller)
+    assert extents[cut.axis] // cut.count * inside <= BLOCK_BYTES
+    assert all(extents[cut.axis] // n * inside > BLOCK_BYTES for n in smaller)
 
 
 def test_what_was_chosen_is_said() -> None:

@@ -44,5 +44,5 @@ def test_only_platforms_with_a_c7x_have_its_numbers() -> None:
 
 def test_it_ends_a_mix_and_depends_on_the_platform() -> None:
     names = [d.name for d in parse_target("tidl, c7x")]
-    assert [load_target(n).general for n in names] == [False, True]
-    assert not load_target("c7x").portable
+    assert [load_target(n).is_fallback for n in names] == [False, True]
+    assert not load_target("c7x").is_portable

@@ -11,7 +11,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from firmwright.targets.c7x.strategies import picks_single_elements, resizes_exactly
+from firmwright.targets.c7x.strategies import is_exact_resize, is_subsampling
 from tests.targets.firmware import SANITIZERS, lowered, run_generated
 
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
@@ -114,7 +114,7 @@ def test_a_pool_of_single_elements_is_that_of_the_cpu(tmp_path: Path) -> None:
     ],
 )
 def test_which_pools_only_pick(options: dict[str, Any], taken: bool) -> None:
-    assert picks_single_elements(call_of(pool((1, 4, 8, 8), [2, 2], **options))) == taken
+    assert is_subsampling(call_of(pool((1, 4, 8, 8), [2, 2], **options))) == taken
 
 
 @pytest.mark.parametrize(
@@ -136,4 +136,4 @@ def test_which_resizes_are_exact(options: dict[str, Any], taken: bool) -> None:
     with builder.function("main", [x]):
         call = builder.normalize(resize(x, size, **given))
         builder.emit_func_output(builder.emit(call))
-    assert resizes_exactly(call) == taken
+    assert is_exact_resize(call) == taken

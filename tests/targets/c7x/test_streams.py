@@ -14,7 +14,7 @@ from tvm import relax
 from firmwright.emulator.execution import EXIT_TRAP, Execution
 from firmwright.models.relax.importer import run_reference
 from firmwright.project.write import Network
-from firmwright.targets.c7x.streams import joined
+from firmwright.targets.c7x.streams import merge_dimensions
 from firmwright.verify.protocol import decode_counts, decode_outputs
 from tests.targets.firmware import SANITIZERS, executed, lowered
 
@@ -115,10 +115,10 @@ def test_who_gets_no_stream_is_said(data: bytes, said: str) -> None:
 
 
 def test_dimensions_that_go_on_are_one() -> None:
-    assert joined([(3, 128), (4, 0), (1, 7), (2, 64)]) == [(3, 128), (4, 0), (2, 64)]
-    assert joined([(3, 512), (4, 128), (2, 64)]) == [(24, 64)]
-    assert joined([(3, 0), (4, 0)]) == [(12, 0)]
-    assert joined([(1, 0)]) == [(1, 64)]
+    assert merge_dimensions([(3, 128), (4, 0), (1, 7), (2, 64)]) == [(3, 128), (4, 0), (2, 64)]
+    assert merge_dimensions([(3, 512), (4, 128), (2, 64)]) == [(24, 64)]
+    assert merge_dimensions([(3, 0), (4, 0)]) == [(12, 0)]
+    assert merge_dimensions([(1, 0)]) == [(1, 64)]
 
 
 @pytest.mark.parametrize(

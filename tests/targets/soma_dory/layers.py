@@ -8,16 +8,16 @@ import numpy as np
 from hypothesis import strategies as st
 
 from firmwright.targets.soma_dory.cost import Accelerator
-from firmwright.targets.soma_dory.layer import Array, Kind, Layer
+from firmwright.targets.soma_dory.layer import Array, Layer, LayerKind
 from firmwright.toolchain import load_platform
 
 NUMBERS = load_platform("diana").accelerators["soma_dory"]
-DIANA = Accelerator.of(NUMBERS)
+DIANA = Accelerator.from_numbers(NUMBERS)
 KERNELS = st.sampled_from([1, 3, 5, 7])
 
 
 def like_diana(**numbers: Any) -> Accelerator:
-    return Accelerator.of({**NUMBERS, **numbers})
+    return Accelerator.from_numbers({**NUMBERS, **numbers})
 
 
 def conv2d(
@@ -26,7 +26,7 @@ def conv2d(
     kernel: tuple[int, int] = (3, 3),
     stride: int = 1,
     padding: tuple[int, int, int, int] = (1, 1, 1, 1),
-    kind: Kind = Kind.CONV2D,
+    kind: LayerKind = LayerKind.CONV2D,
     batch: int = 1,
     seed: int = 0,
 ) -> Layer:
@@ -34,24 +34,24 @@ def conv2d(
     depth, height, width = image
     out_height = (height + padding[0] + padding[2] - kernel[0]) // stride + 1
     out_width = (width + padding[1] + padding[3] - kernel[1]) // stride + 1
-    inputs = 1 if kind is Kind.DEPTHWISE_CONV2D else depth
+    inputs = 1 if kind is LayerKind.DEPTHWISE_CONV2D else depth
     weights, bias = parameters((channels, inputs, *kernel), seed)
     return Layer(kind, batch, *image, channels, out_height, out_width, kernel, (stride, stride),
                  padding, 5 + seed % 4, bool(seed % 2), weights, bias)  # fmt: skip
 
 
 def depthwise(image: tuple[int, int, int], **options: Any) -> Layer:
-    return conv2d(image, image[0], kind=Kind.DEPTHWISE_CONV2D, **options)
+    return conv2d(image, image[0], kind=LayerKind.DEPTHWISE_CONV2D, **options)
 
 
 def dense(inputs: int, outputs: int, batch: int = 1, seed: int = 0) -> Layer:
     weights, bias = parameters((outputs, inputs), seed)
-    return Layer(Kind.DENSE, batch, inputs, 1, 1, outputs, 1, 1, (1, 1), (1, 1), (0, 0, 0, 0),
+    return Layer(LayerKind.DENSE, batch, inputs, 1, 1, outputs, 1, 1, (1, 1), (1, 1), (0, 0, 0, 0),
                  5 + seed % 4, bool(seed % 2), weights, bias)  # fmt: skip
 
 
 def add(image: tuple[int, int, int], batch: int = 1, seed: int = 0) -> Layer:
-    return Layer(Kind.ADD, batch, *image, *image, (1, 1), (1, 1), (0, 0, 0, 0), seed % 3,
+    return Layer(LayerKind.ADD, batch, *image, *image, (1, 1), (1, 1), (0, 0, 0, 0), seed % 3,
                  bool(seed % 2), None, None)  # fmt: skip
 
 
@@ -65,9 +65,9 @@ def activations(layer: Layer, seed: int = 0) -> list[Array]:
     """Random inputs of a layer, (N, C, H, W) or (N, C)."""
     random = np.random.default_rng(seed)
     shape: tuple[int, ...] = (layer.batch, layer.in_channels)
-    if layer.kind is not Kind.DENSE:
+    if layer.kind is not LayerKind.DENSE:
         shape += (layer.in_height, layer.in_width)
-    count = 2 if layer.kind is Kind.ADD else 1
+    count = 2 if layer.kind is LayerKind.ADD else 1
     return [random.integers(-128, 128, shape).astype("int8") for _ in range(count)]
 
 
@@ -76,7 +76,7 @@ def computed(layer: Layer, *inputs: Array) -> Array:
     wide = [i.astype("int64") for i in inputs]
     if layer.weights is None or layer.bias is None:
         sums = wide[0] + wide[1]
-    elif layer.kind is Kind.DENSE:
+    elif layer.kind is LayerKind.DENSE:
         sums = wide[0] @ layer.weights.T.astype("int64") + layer.bias
     else:
         sums = convolved(layer, wide[0], layer.weights) + layer.bias.reshape(-1, 1, 1)
@@ -88,21 +88,21 @@ def convolved(layer: Layer, x: Array, weights: Array) -> Array:
     padded = np.pad(x, [(0, 0), (0, 0), (top, bottom), (left, right)])
     windows = np.lib.stride_tricks.sliding_window_view(padded, layer.kernel, axis=(2, 3))
     windows = windows[:, :, :: layer.strides[0], :: layer.strides[1]]
-    how = "nchwij,cij->nchw" if layer.kind is Kind.DEPTHWISE_CONV2D else "nchwij,ocij->nohw"
-    kernels = weights[:, 0] if layer.kind is Kind.DEPTHWISE_CONV2D else weights
+    how = "nchwij,cij->nchw" if layer.kind is LayerKind.DEPTHWISE_CONV2D else "nchwij,ocij->nohw"
+    kernels = weights[:, 0] if layer.kind is LayerKind.DEPTHWISE_CONV2D else weights
     return np.einsum(how, windows, kernels.astype("int64"))
 
 
 @st.composite
 def any_layer(draw: st.DrawFn, side: int = 40) -> Layer:
     """A small layer of any kind: odd sizes, uneven padding, kernels larger than the image."""
-    kind = draw(st.sampled_from(Kind))
+    kind = draw(st.sampled_from(LayerKind))
     batch, seed = draw(st.sampled_from([1, 1, 3])), draw(st.integers(0, 1000))
     depth, channels = draw(st.integers(1, 40)), draw(st.integers(1, 40))
-    if kind is Kind.DENSE:
+    if kind is LayerKind.DENSE:
         return dense(depth, channels, batch, seed)
     image = (depth, draw(st.integers(1, 9)), draw(st.integers(1, side)))
-    if kind is Kind.ADD:
+    if kind is LayerKind.ADD:
         return add(image, batch, seed)
     kernel = draw(st.tuples(KERNELS, KERNELS))
     need = [max(0, kernel[axis] - image[1 + axis]) for axis in (0, 1)]
@@ -110,6 +110,6 @@ def any_layer(draw: st.DrawFn, side: int = 40) -> Layer:
     after = [
         draw(st.integers(max(0, need[axis] - before[axis]), kernel[axis] - 1)) for axis in (0, 1)
     ]
-    outputs = depth if kind is Kind.DEPTHWISE_CONV2D else channels
+    outputs = depth if kind is LayerKind.DEPTHWISE_CONV2D else channels
     return conv2d(image, outputs, kernel, draw(st.sampled_from([1, 2])),
                   (*before, *after), kind, batch, seed)  # fmt: skip

@@ -14,7 +14,7 @@ from firmwright.ir.kernels import Cycles, LoweredRegion
 from firmwright.ir.regions import Region
 from firmwright.targets.soma_dory.cost import Accelerator
 from firmwright.targets.soma_dory.device_layout import device_shape, from_device, to_device
-from firmwright.targets.soma_dory.layer import Array, Kind, Layer
+from firmwright.targets.soma_dory.layer import Array, Layer, LayerKind
 from firmwright.targets.soma_dory.lowering import lower_layer
 from firmwright.toolchain import load_platform
 
@@ -67,7 +67,7 @@ class Model:
         lowered = lower_layer(a_region(layer), layer, self.accelerator)
         library = ctypes.CDLL(str(self.build(lowered, compiler)))
         shape: tuple[int, ...] = (layer.batch, layer.out_channels)
-        if layer.kind is not Kind.DENSE:
+        if layer.kind is not LayerKind.DENSE:
             shape += (layer.out_height, layer.out_width)
         output = np.full(device_shape(shape), 85, "int8")
         arrays = [to_device(i) for i in inputs] + [*lowered.weights.values()] + [output]
@@ -102,6 +102,6 @@ def compiled(command: list[str], folder: Path) -> None:
 
 
 def a_region(layer: Layer) -> Region:
-    inputs = ("x", "x2") if layer.kind is Kind.ADD else ("x",)
+    inputs = ("x", "x2") if layer.kind is LayerKind.ADD else ("x",)
     return Region("region_0", "soma_dory", "", layer.kind.value, (), (), inputs, ("y",),
                   layer.macs, False, ())  # fmt: skip

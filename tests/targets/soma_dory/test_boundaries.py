@@ -18,7 +18,7 @@ from firmwright.ir.regions import Partition, Region
 from firmwright.ir.storage import to_storage
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.models.relax.importer import import_model, run_reference
-from firmwright.partition.layouts import Insertion, in_device_layout, stored_interface
+from firmwright.partition.layouts import TransformInserter, add_storage, choose_layout_regions
 from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
@@ -74,7 +74,7 @@ def test_no_choice_needs_fewer_transforms(
     graph: tuple[Partition, set[str], set[str]],
 ) -> None:
     partition, native, flexible = graph
-    inside = in_device_layout(partition, native, flexible, LAYOUT)
+    inside = choose_layout_regions(partition, native, flexible, LAYOUT)
     assert native <= inside <= native | flexible
     free = sorted(flexible)
     choices = [
@@ -90,11 +90,11 @@ def test_every_tensor_is_made_before_it_is_read_and_in_the_right_layout(
     graph: tuple[Partition, set[str], set[str]],
 ) -> None:
     before, native, flexible = graph
-    inside = in_device_layout(before, native, flexible, LAYOUT)
-    insertion = Insertion(before, inside, "soma_dory", LAYOUT)
+    inside = choose_layout_regions(before, native, flexible, LAYOUT)
+    insertion = TransformInserter(before, inside, "soma_dory", LAYOUT)
     for region in before.regions:
         insertion.add(region)
-    after = insertion.partition()
+    after = insertion.build_partition()
     in_layout = dict.fromkeys(after.inputs, False)
     for region in after.regions:
         assert all(n in in_layout for n in region.inputs)
@@ -202,7 +202,7 @@ def without_transforms(make: Any) -> tuple[tvm.IRModule, ModelInterface, Partiti
     module, interface = import_model(tvm.ir.save_json(make()).encode(), "test", {})
     mix = load_mix(parse_target("soma_dory -layout_transform=0, c"), load_platform("diana"), "onnx")
     module, partition = partition_module(module, interface, mix)
-    return module, stored_interface(interface, partition), partition
+    return module, add_storage(interface, partition), partition
 
 
 @pytest.mark.parametrize("make", [chain, residual, flattened])

@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firmwright.ir.kernels import Cycles
-from firmwright.targets.soma_dory.cost import Accelerator, cycles
+from firmwright.targets.soma_dory.cost import Accelerator, estimate_cycles
 from firmwright.targets.soma_dory.layer import Layer
 from firmwright.targets.soma_dory.tiles import (
-    Copy,
     Tile,
+    TileTransfer,
     column_axis,
     footprint,
-    jobs,
+    is_channel_sum,
     row_axis,
-    sums_channels,
+    walk_jobs,
 )
 from tests.targets.soma_dory.layers import (
     DIANA,
@@ -85,14 +85,14 @@ HAND_COUNTED = {
 @pytest.mark.parametrize("case", HAND_COUNTED)
 def test_cycles_are_those_of_the_published_model(case: str) -> None:
     layer, tile, compute, transfer = HAND_COUNTED[case]
-    assert cycles(layer, tile, DIANA) == Cycles(compute, transfer, 0)
+    assert estimate_cycles(layer, tile, DIANA) == Cycles(compute, transfer, 0)
     four = replace(layer, batch=4)
-    assert cycles(four, tile, DIANA) == Cycles(4 * compute, 4 * transfer, 0)
+    assert estimate_cycles(four, tile, DIANA) == Cycles(4 * compute, 4 * transfer, 0)
 
 
 def test_sums_in_parts_load_the_input_for_each_tile_of_channels() -> None:
     layer, accelerator = dense(64, 32), like_diana(input_channel_tiling=True)
-    found = cycles(layer, Tile(16, 1, 1, 32), accelerator)
+    found = estimate_cycles(layer, Tile(16, 1, 1, 32), accelerator)
     assert found.compute == 4 * (32 + 32 * 2 + 23)
     assert found.transfer == 4 * (70 + 2) + 4 * (70 + 32 + 16) + 2 * (70 + 1)
     assert footprint(layer, Tile(16, 1, 1, 32)).outputs == 16 * 4
@@ -101,29 +101,31 @@ def test_sums_in_parts_load_the_input_for_each_tile_of_channels() -> None:
 def test_with_two_buffers_all_but_the_first_load_hides_behind_equal_jobs() -> None:
     layer, tile = conv2d((3, 32, 32), 16), Tile(16, 8, 32, 3)
     apart, together = (
-        cycles(layer, tile, like_diana(double_buffering=both)) for both in (False, True)
+        estimate_cycles(layer, tile, like_diana(double_buffering=both)) for both in (False, True)
     )
     weights = 4 * (70 + 496 // 16)
     moves = apart.transfer - weights
     assert moves > apart.compute + weights, "jobs hide behind transfers here"
     assert together.total == moves + -(-(apart.compute + weights) // 4)
     whole = Tile(16, 32, 32, 3)
-    one, alone = (cycles(layer, whole, like_diana(double_buffering=both)) for both in (True, False))
+    one, alone = (
+        estimate_cycles(layer, whole, like_diana(double_buffering=both)) for both in (True, False)
+    )
     assert one == alone, "a single job has nothing beside it"
 
 
 @pytest.mark.parametrize(
     "copy, pieces",
     [
-        (Copy(1, 1, 48, 0, 0), (1, 48)),
-        (Copy(3, 4, 32, 32 * 4, 32), (1, 32 * 4 * 3)),
-        (Copy(3, 4, 32, 32 * 9, 32), (3, 32 * 4)),
-        (Copy(3, 4, 32, 48 * 4, 48), (12, 32)),
-        (Copy(3, 1, 32, 32, 999), (1, 96)),
-        (Copy(3, 2, 16, 32, 48), (6, 16)),
+        (TileTransfer(1, 1, 48, 0, 0), (1, 48)),
+        (TileTransfer(3, 4, 32, 32 * 4, 32), (1, 32 * 4 * 3)),
+        (TileTransfer(3, 4, 32, 32 * 9, 32), (3, 32 * 4)),
+        (TileTransfer(3, 4, 32, 48 * 4, 48), (12, 32)),
+        (TileTransfer(3, 1, 32, 32, 999), (1, 96)),
+        (TileTransfer(3, 2, 16, 32, 48), (6, 16)),
     ],
 )
-def test_pieces_that_touch_are_one(copy: Copy, pieces: tuple[int, int]) -> None:
+def test_pieces_that_touch_are_one(copy: TileTransfer, pieces: tuple[int, int]) -> None:
     assert copy.pieces() == pieces
 
 
@@ -133,13 +135,13 @@ def test_jobs_cover_every_result_once_and_read_what_it_takes(
 ) -> None:
     tile = Tile(channels, rows, 16 * column_blocks, depth)
     made = np.zeros((layer.out_height, layer.out_width), int)
-    for job in jobs(layer, tile):
+    for job in walk_jobs(layer, tile):
         area = made[job.rows.start :][: job.rows.size, job.columns.start :][:, : job.columns.size]
-        area += job.channels * (job.in_channels if sums_channels(layer) else 1)
-    depth_of_sum = layer.in_channels if sums_channels(layer) else 1
+        area += job.channels * (job.in_channels if is_channel_sum(layer) else 1)
+    depth_of_sum = layer.in_channels if is_channel_sum(layer) else 1
     assert (made == layer.out_channels * depth_of_sum).all()
     for axis, size in ((row_axis(layer), rows), (column_axis(layer), 16 * column_blocks)):
-        for span in axis.spans(size):
+        for span in axis.make_spans(size):
             begin = span.start * axis.stride - axis.padding
             end = begin + (span.size - 1) * axis.stride + axis.kernel
             assert span.first >= 0 and span.first + span.read <= axis.elements

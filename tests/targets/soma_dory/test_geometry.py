@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firmwright.targets.soma_dory.geometry import (
-    forms,
-    with_padding,
-    with_pairs_as_channels,
-    with_wider_kernel,
+    absorb_padding,
+    generate_forms,
+    use_space_to_depth,
+    widen_kernel,
 )
-from firmwright.targets.soma_dory.layer import Array, Kind, Layer
-from firmwright.targets.soma_dory.rules import broken_by_layer
+from firmwright.targets.soma_dory.layer import Array, Layer, LayerKind
+from firmwright.targets.soma_dory.rules import check_layer
 from firmwright.toolchain import load_platform
 
 
@@ -32,7 +32,7 @@ def layer(
         (size[a] + padding[a] + padding[a + 2] - kernel[a]) // strides[a] + 1 for a in (0, 1)
     ]
     return Layer(
-        kind=Kind.DEPTHWISE_CONV2D if depthwise else Kind.CONV2D,
+        kind=LayerKind.DEPTHWISE_CONV2D if depthwise else LayerKind.CONV2D,
         batch=2,
         in_channels=channels,
         in_height=size[0],
@@ -57,7 +57,7 @@ def sums(of: Layer, images: Array) -> Array:
     padded = np.pad(images.astype("int64"), [(0, 0), (0, 0), (top, bottom), (left, right)])
     windows = np.lib.stride_tricks.sliding_window_view(padded, of.kernel, (2, 3))
     windows = windows[:, :, :: of.strides[0], :: of.strides[1]]
-    if of.kind is Kind.DEPTHWISE_CONV2D:
+    if of.kind is LayerKind.DEPTHWISE_CONV2D:
         return np.einsum("nchwij,cij->nchw", windows, of.weights[:, 0].astype("int64"))
     return np.einsum("nchwij,ocij->nohw", windows, of.weights.astype("int64"))
 
@@ -104,13 +104,13 @@ def layers(draw: st.DrawFn) -> Layer:
 @given(layers())
 def test_every_form_gives_the_same_sums(before: Layer) -> None:
     images = images_of(before)
-    for form in forms(before):
+    for form in generate_forms(before):
         after = form.layer
         top, left, bottom, right = after.padding
         width = after.kernel[1]
         assert right <= left == width // 2 and width in (1, 3, 5, 7)
         assert (top, bottom) == (before.padding[0], before.padding[2]) or bottom <= top
-        read = pairs_of(images, after.in_height, after.in_width) if form.pairs else images
+        read = pairs_of(images, after.in_height, after.in_width) if form.space_to_depth else images
         assert np.array_equal(sums(after, read), sums(before, images))
 
 
@@ -122,7 +122,7 @@ def test_padding_in_front_becomes_the_layers_own(
     top, left, bottom, right = padded
     if before.in_height <= top + bottom or before.in_width <= left + right:
         return
-    merged = with_padding(before, padded)
+    merged = absorb_padding(before, padded)
     images = images_of(merged)
     around = np.pad(images, [(0, 0), (0, 0), (top, bottom), (left, right)])
     assert np.array_equal(sums(merged, images), sums(before, around))
@@ -131,7 +131,7 @@ def test_padding_in_front_becomes_the_layers_own(
 @pytest.mark.parametrize("depthwise", [False, True])
 def test_same_of_tflite_with_stride_2_is_a_wider_kernel(depthwise: bool) -> None:
     before = layer((96, 32), (3, 3), (2, 2), (0, 0, 1, 1), depthwise=depthwise)
-    columns, both = (form.layer for form in forms(before) if not form.pairs)
+    columns, both = (form.layer for form in generate_forms(before) if not form.space_to_depth)
     assert columns.weights is not None and both.weights is not None
     assert (columns.kernel, columns.padding) == ((3, 5), (0, 2, 1, 2))
     assert not columns.weights[:, :, :, :2].any()
@@ -141,8 +141,8 @@ def test_same_of_tflite_with_stride_2_is_a_wider_kernel(depthwise: bool) -> None
 
 def test_first_layer_of_ds_cnn_convolves_pairs() -> None:
     before = layer((49, 10), (10, 4), (2, 2), (4, 1, 5, 1), channels=1)
-    assert with_wider_kernel(before, (0, 1)) is None
-    after = with_pairs_as_channels(before)
+    assert widen_kernel(before, (0, 1)) is None
+    after = use_space_to_depth(before)
     assert after is not None
     assert (after.in_channels, after.in_height, after.in_width) == (4, 25, 5)
     assert (after.kernel, after.padding, after.strides) == ((5, 3), (2, 1, 2, 1), (1, 1))
@@ -150,7 +150,7 @@ def test_first_layer_of_ds_cnn_convolves_pairs() -> None:
 
 def test_results_may_be_more_or_fewer_than_pairs() -> None:
     before = layer((10, 49), (10, 4), (2, 2), (5, 1, 5, 1), channels=1)
-    after = with_pairs_as_channels(before)
+    after = use_space_to_depth(before)
     assert after is not None
     assert (before.out_height, before.out_width) == (6, 24)
     assert (after.in_height, after.in_width) == (6, 25)
@@ -169,4 +169,4 @@ def test_results_may_be_more_or_fewer_than_pairs() -> None:
 )
 def test_what_has_no_form_for_the_accelerator(before: Layer) -> None:
     numbers = load_platform("diana").accelerators["soma_dory"]
-    assert all(broken_by_layer(form.layer, numbers) for form in forms(before))
+    assert all(check_layer(form.layer, numbers) for form in generate_forms(before))

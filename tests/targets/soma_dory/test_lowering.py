@@ -14,7 +14,7 @@ from firmwright.errors import UserError
 from firmwright.targets.soma_dory.layer import Layer
 from firmwright.targets.soma_dory.lowering import lower_layer
 from firmwright.targets.soma_dory.tiles import footprint
-from firmwright.targets.soma_dory.tiling import best_tiling, no_tiling_reason
+from firmwright.targets.soma_dory.tiling import explain_no_tiling, find_best_tiling
 from tests.targets.soma_dory.layers import (
     DIANA,
     activations,
@@ -92,20 +92,20 @@ def test_a_layer_gives_numpys_bits_in_the_modelled_cycles(
 def test_any_layer_gives_numpys_bits_in_the_modelled_cycles(
     models: Any, layer: Layer, name: str
 ) -> None:
-    assume(no_tiling_reason(layer, ACCELERATORS[name]) is None)
+    assume(explain_no_tiling(layer, ACCELERATORS[name]) is None)
     check(models(name), layer)
 
 
 def test_generated_code_has_no_job_that_continues_sums() -> None:
     layer, accelerator = dense(5000, 10), like_diana(input_channel_tiling=True)
-    assert best_tiling(layer, accelerator).tile.in_channels < 5000
+    assert find_best_tiling(layer, accelerator).tile.in_channels < 5000
     with pytest.raises(UserError, match="no tiling: its smallest tile"):
         lower_layer(a_region(layer), layer, accelerator)
 
 
 def test_two_buffers_lie_apart() -> None:
     layer, accelerator = conv2d((8, 20, 33), 40), ACCELERATORS["two buffers"]
-    tile = best_tiling(layer, accelerator).tile
+    tile = find_best_tiling(layer, accelerator).tile
     needed = footprint(layer, tile)
     body = lower_layer(a_region(layer), layer, accelerator).kernel.body
     first, second = 2 * needed.inputs, 2 * needed.inputs + needed.outputs

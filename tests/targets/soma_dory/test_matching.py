@@ -11,8 +11,8 @@ from tvm import relax
 
 from firmwright.builder import Graph
 from firmwright.targets import Context
-from firmwright.targets.soma_dory.layer import Kind
-from firmwright.targets.soma_dory.matching import find_layers, layer_of, matched_layer
+from firmwright.targets.soma_dory.layer import LayerKind
+from firmwright.targets.soma_dory.matching import find_layers, make_layer, read_layer
 from firmwright.targets.soma_dory.placing import place_layers
 from firmwright.toolchain import load_platform
 from firmwright.transforms import CANONICAL
@@ -80,8 +80,8 @@ def test_other_spellings_are_the_same_layer(spelling: str) -> None:
     module = behind_sums(steps)
     (match,), unmatched = find_layers(module["main"])
     assert not unmatched
-    layer = matched_layer(match)
-    assert (layer.kind, layer.shift, layer.relu) == (Kind.CONV2D, 7, relu)
+    layer = make_layer(match)
+    assert (layer.kind, layer.shift, layer.relu) == (LayerKind.CONV2D, 7, relu)
     assert layer.bias is not None
     assert set(layer.bias.tolist()) == {int(spelling == "bias in front")}
     assert match.result.same_as(module["main"].body.blocks[-1].bindings[-1].var)
@@ -90,7 +90,7 @@ def test_other_spellings_are_the_same_layer(spelling: str) -> None:
 def test_a_clip_that_the_accelerator_has_not_stays_behind_the_layer() -> None:
     module = behind_sums(lambda emit, x: emit(op.clip(plain(emit, x), 0, 96)))
     (match,), _ = find_layers(module["main"])
-    assert match.clipped == (-128, 127)
+    assert match.clip_range == (-128, 127)
     assert len(place_layers(module, CONTEXT).composites) == 1
 
 
@@ -104,7 +104,7 @@ def test_a_clip_that_the_accelerator_has_not_stays_behind_the_layer() -> None:
 def test_sums_without_a_requantisation(steps: Steps, returned_too: bool, sentence: str) -> None:
     placement = place_layers(behind_sums(steps, returned_too=returned_too), CONTEXT)
     assert not placement.composites
-    ((objection,),) = placement.objections.values()
+    ((objection,),) = placement.violations.values()
     assert objection.rule == "requantisation"
     assert sentence in objection.sentence
     assert "`quantize: {scheme: pow2, arithmetic: shift}`" in objection.sentence
@@ -119,7 +119,7 @@ def test_the_analog_core_is_recognised() -> None:
         return emit(op.astype(emit(op.clip(shifted, -128, 127)), "int8"))
 
     placement = place_layers(behind_sums(analog), CONTEXT)
-    ((objection,),) = placement.objections.values()
+    ((objection,),) = placement.violations.values()
     assert objection.rule == "analog core"
     assert "that core is no device here" in objection.sentence
 
@@ -135,7 +135,7 @@ def test_the_analog_core_is_recognised() -> None:
     ],
 )
 def test_layer_of(form: Form, shapes: tuple[tuple[int, ...] | None, ...]) -> None:
-    layer = layer_of(form.module()["main"])
+    layer = read_layer(form.module()["main"])
     assert (layer.in_channels, layer.in_height, layer.in_width) == shapes[0]
     assert (layer.out_channels, layer.out_height, layer.out_width) == shapes[1]
     assert (None if layer.weights is None else layer.weights.shape) == shapes[2]
@@ -143,6 +143,6 @@ def test_layer_of(form: Form, shapes: tuple[tuple[int, ...] | None, ...]) -> Non
 
 def test_weights_of_a_dense_layer_are_transposed() -> None:
     weights = np.arange(64 * 16).reshape(64, 16).astype("int8")
-    layer = layer_of(dense(weights=weights).module()["main"])
+    layer = read_layer(dense(weights=weights).module()["main"])
     assert layer.weights is not None
     np.testing.assert_array_equal(layer.weights, weights.T)

@@ -17,7 +17,7 @@ from firmwright.models.onnx.importer import import_model
 from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
-from firmwright.targets.soma_dory.requantization import shifts_for_divisions
+from firmwright.targets.soma_dory.requantization import replace_divisions
 from firmwright.toolchain import load_platform
 from firmwright.transforms import CANONICAL
 
@@ -103,7 +103,7 @@ def shifts(module: tvm.IRModule) -> bool:
 @pytest.mark.parametrize("form", SAME)
 def test_a_shift_gives_the_same_numbers(form: str) -> None:
     before = requantised(*SAME[form])
-    after = shifts_for_divisions(before)
+    after = replace_divisions(before)
     assert shifts(after)
     limits = [-(2**31), 2**31 - 1, -(2**24) - 1, 2**24 + 1, -1, 0, 1, 127, -129]
     near = [s * 2**k + d for s in (-1, 1) for k in (7, 14, 24, 30) for d in (-1, 0, 1)]
@@ -115,7 +115,7 @@ def test_a_shift_gives_the_same_numbers(form: str) -> None:
 
 @pytest.mark.parametrize("form", OTHER)
 def test_what_a_shift_would_change_stays(form: str) -> None:
-    assert not shifts(shifts_for_divisions(requantised(*OTHER[form])))
+    assert not shifts(replace_divisions(requantised(*OTHER[form])))
 
 
 def quantised_onnx() -> bytes:

@@ -15,10 +15,10 @@ from firmwright.models.relax.importer import import_model
 from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
-from firmwright.targets.soma_dory.layer import Array, Kind, Layer
-from firmwright.targets.soma_dory.matching import layer_of
-from firmwright.targets.soma_dory.rewrites import rewrite_refused
-from firmwright.targets.soma_dory.rules import broken_by_layer
+from firmwright.targets.soma_dory.layer import Array, Layer, LayerKind
+from firmwright.targets.soma_dory.matching import read_layer
+from firmwright.targets.soma_dory.rewrites import rewrite_convolutions
+from firmwright.targets.soma_dory.rules import check_layer
 from firmwright.toolchain import load_platform
 
 Zeros = Callable[[relax.Expr], relax.Expr]
@@ -66,7 +66,7 @@ def layers_of(module: tvm.IRModule) -> dict[relax.Var, Layer]:
         top, left, bottom, right = (int(p) for p in call.attrs.padding)
         down, across = (int(s) for s in call.attrs.strides)
         found[binding.var] = Layer(
-            Kind.DEPTHWISE_CONV2D if depthwise else Kind.CONV2D,
+            LayerKind.DEPTHWISE_CONV2D if depthwise else LayerKind.CONV2D,
             batch, *image, *results, weights.shape[2:], (down, across),
             (top, left, bottom, right), 6, False, weights, np.zeros(results[0], "int32"),
         )  # fmt: skip
@@ -74,11 +74,11 @@ def layers_of(module: tvm.IRModule) -> dict[relax.Var, Layer]:
 
 
 def runs_on_diana(layer: Layer) -> bool:
-    return not broken_by_layer(layer, load_platform("diana").accelerators["soma_dory"])
+    return not check_layer(layer, load_platform("diana").accelerators["soma_dory"])
 
 
 def rewritten(module: tvm.IRModule) -> tvm.IRModule:
-    return rewrite_refused(module, layers_of(module), runs_on_diana)
+    return rewrite_convolutions(module, layers_of(module), runs_on_diana)
 
 
 def run(module: tvm.IRModule, image: Array) -> Array:
@@ -152,6 +152,6 @@ def test_multiplications_by_the_new_zeros_are_not_counted() -> None:
     mix = load_mix(parse_target("soma_dory, c"), load_platform("diana"), "onnx")
     outlined, partition = partition_module(module, interface, mix)
     (region,) = (r for r in partition.regions if r.anchor == "conv2d")
-    layer = layer_of(outlined[region.name])
+    layer = read_layer(outlined[region.name])
     assert region.device == "soma_dory" and layer.kernel == (3, 5)
     assert region.macs == partition.macs == 5 * 4 * 5 * 3 * 3 * 3

@@ -12,7 +12,7 @@ import pytest
 from firmwright.targets import Context
 from firmwright.targets.placement import Placement
 from firmwright.targets.soma_dory.placing import place_layers
-from firmwright.targets.soma_dory.rules import rules
+from firmwright.targets.soma_dory.rules import soma_rules
 from firmwright.toolchain import load_platform
 
 from .networks import Form, add, dense, depthwise, ones
@@ -220,21 +220,21 @@ def cases() -> Iterator[tuple[str, Form, str]]:
 def test_rule(rule: str, form: Form, sentence: str) -> None:
     placement = placed(form)
     if not sentence:
-        assert not placement.objections
+        assert not placement.violations
         assert len(placement.composites) == 1
         return
     assert not placement.composites
-    said = {o.rule: o.sentence for found in placement.objections.values() for o in found}
+    said = {o.rule: o.sentence for found in placement.violations.values() for o in found}
     assert sentence in said[rule]
 
 
 def test_every_rule_has_cases() -> None:
-    named = {rule.name for rule in (*rules().operators, *rules().layer)}
+    named = {rule.name for rule in (*soma_rules().operators, *soma_rules().layer)}
     assert named == {case.rule for case in CASES}
     assert all(case.accepted and case.refused for case in CASES)
 
 
 def test_the_page_lists_every_rule() -> None:
     page = (Path(__file__).parents[3] / "docs" / "diana.md").read_text(encoding="utf-8")
-    for rule in (*rules().operators, *rules().layer):
+    for rule in (*soma_rules().operators, *soma_rules().layer):
         assert f"| {rule.name} |" in page

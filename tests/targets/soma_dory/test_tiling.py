@@ -12,13 +12,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from firmwright.errors import UserError
-from firmwright.targets.soma_dory.cost import Accelerator, cycles
-from firmwright.targets.soma_dory.layer import Kind, Layer
-from firmwright.targets.soma_dory.tiles import Tile, as_stored, footprint, sums_channels
+from firmwright.targets.soma_dory.cost import Accelerator, estimate_cycles
+from firmwright.targets.soma_dory.layer import Layer, LayerKind
+from firmwright.targets.soma_dory.tiles import Tile, flatten_addition, footprint, is_channel_sum
 from firmwright.targets.soma_dory.tiling import (
-    best_tiling,
     channel_options,
-    no_tiling_reason,
+    explain_no_tiling,
+    find_best_tiling,
     plane_options,
     solve,
 )
@@ -44,7 +44,7 @@ def every_tile(layer: Layer, accelerator: Accelerator) -> Iterator[Tile]:
 
     channels = multiples(layer.out_channels)
     depths = [layer.in_channels]
-    if not sums_channels(layer):
+    if not is_channel_sum(layer):
         channels = [*range(4, layer.out_channels, 4), layer.out_channels]
     elif accelerator.input_channel_tiling:
         depths = multiples(layer.in_channels)
@@ -59,19 +59,22 @@ def every_tile(layer: Layer, accelerator: Accelerator) -> Iterator[Tile]:
 @settings(deadline=None, max_examples=60)
 @given(any_layer(), ACCELERATORS)
 def test_no_tile_is_faster_than_the_one_found(layer: Layer, accelerator: Accelerator) -> None:
-    stored = as_stored(layer)
+    stored = flatten_addition(layer)
     fastest = min(
-        (cycles(stored, tile, accelerator).total for tile in every_tile(stored, accelerator)),
+        (
+            estimate_cycles(stored, tile, accelerator).total
+            for tile in every_tile(stored, accelerator)
+        ),
         default=None,
     )
-    reason = no_tiling_reason(layer, accelerator)
+    reason = explain_no_tiling(layer, accelerator)
     if fastest is None:
         assert reason is not None
         with pytest.raises(UserError, match="no tiling: its smallest tile"):
-            best_tiling(layer, accelerator)
+            find_best_tiling(layer, accelerator)
         return
     assert reason is None
-    found = best_tiling(layer, accelerator)
+    found = find_best_tiling(layer, accelerator)
     assert found.tile in list(every_tile(stored, accelerator))
     assert found.cycles.total == fastest
 
@@ -83,15 +86,15 @@ def test_dorys_tile_is_never_faster(layer: Layer, accelerator: Accelerator) -> N
     assume(theirs is not None)  # and whether it fits with blocks of 16 channels it does not ask
     # A tile of channels begins with a block of weights; of depthwise channels one has four.
     whole = theirs.split_channels == layer.out_channels
-    assume(whole or layer.kind is not Kind.DEPTHWISE_CONV2D or theirs.split_channels % 4 == 0)
+    assume(whole or layer.kind is not LayerKind.DEPTHWISE_CONV2D or theirs.split_channels % 4 == 0)
     needed = footprint(layer, theirs)
     assume(needed.l1 <= accelerator.l1 and needed.weights <= accelerator.weights)
-    ours = best_tiling(layer, accelerator).cycles
-    assert ours.total <= cycles(layer, theirs, accelerator).total
+    ours = find_best_tiling(layer, accelerator).cycles
+    assert ours.total <= estimate_cycles(layer, theirs, accelerator).total
 
 
 def test_a_layer_that_fits_is_one_tile() -> None:
-    found = best_tiling(conv2d((16, 32, 32), 32), DIANA)
+    found = find_best_tiling(conv2d((16, 32, 32), 32), DIANA)
     assert found.tile == Tile(32, 32, 32, 16)
 
 
@@ -106,14 +109,16 @@ def test_of_equally_fast_tilings_one_is_taken_whatever_the_solver_does() -> None
 
 def test_tiles_of_channels_are_even() -> None:
     layer = dense(640, 128)
-    assert best_tiling(layer, DIANA).tile == Tile(64, 1, 1, 640)
-    even = cycles(layer, Tile(64, 1, 1, 640), DIANA)
-    assert cycles(layer, Tile(80, 1, 1, 640), DIANA) == even, "as fast, with more memory used"
+    assert find_best_tiling(layer, DIANA).tile == Tile(64, 1, 1, 640)
+    even = estimate_cycles(layer, Tile(64, 1, 1, 640), DIANA)
+    assert estimate_cycles(layer, Tile(80, 1, 1, 640), DIANA) == even, (
+        "as fast, with more memory used"
+    )
 
 
 def test_the_batch_changes_no_tile() -> None:
     layer = conv2d((64, 64, 64), 64)
-    one, four = best_tiling(layer, DIANA), best_tiling(replace(layer, batch=4), DIANA)
+    one, four = find_best_tiling(layer, DIANA), find_best_tiling(replace(layer, batch=4), DIANA)
     assert one.tile == four.tile
     assert four.cycles.total == 4 * one.cycles.total
 
@@ -133,12 +138,12 @@ REASONS = {
 @pytest.mark.parametrize("reason", REASONS)
 def test_a_layer_without_tiling_says_which_memory_is_too_small(reason: str) -> None:
     layer, accelerator = REASONS[reason]
-    assert no_tiling_reason(layer, accelerator) == reason
+    assert explain_no_tiling(layer, accelerator) == reason
 
 
 def test_sums_in_parts_fit_where_whole_ones_do_not() -> None:
     layer = dense(5000, 10)
-    found = best_tiling(layer, like_diana(input_channel_tiling=True))
+    found = find_best_tiling(layer, like_diana(input_channel_tiling=True))
     assert found.tile.in_channels < 5000
 
 
@@ -147,4 +152,4 @@ def test_without_ortools_the_user_is_told_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "ortools.sat.python", None)
     with pytest.raises(UserError, match=r"pip install 'firmwright\[tiling\]'"):
-        best_tiling(dense(16, 16), DIANA)
+        find_best_tiling(dense(16, 16), DIANA)

@@ -43,7 +43,7 @@ int main(void)
 
 def run_transform(shape: tuple[int, ...], array: Array, inward: bool, folder: Path) -> Array:
     region = Region("moved", "soma_dory", "", TRANSFORM, (), (), ("a",), ("b",), 0, False, ())
-    module = tvm.IRModule({"moved": DeviceLayout().transform(shape, "int8", inward)})
+    module = tvm.IRModule({"moved": DeviceLayout().make_transform(shape, "int8", inward)})
     kernel = lower_transform(region, module).kernel
     (read,), (written,) = kernel.inputs, kernel.outputs
     assert read.elements == array.size

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from firmwright.targets.soma_dory.layer import Array, Kind, Layer
+from firmwright.targets.soma_dory.layer import Array, Layer, LayerKind
 from firmwright.targets.soma_dory.tiles import weight_bytes
 from firmwright.targets.soma_dory.weights import pack_weights
 from tests.targets.soma_dory.layers import conv2d, dense, depthwise
@@ -36,13 +36,13 @@ def weight_and_bias(layer: Layer, data: list[int], out: int, place: tuple[int, .
     height, width = layer.kernel
     block, lane = divmod(out, 16)
     depth = layer.in_channels
-    if layer.kind is Kind.DENSE:
+    if layer.kind is LayerKind.DENSE:
         inputs = -(-depth // 16)
         start = block * (inputs * 256 + 256)
         weight = start + (place[0] // 16 * 16 + lane) * 16 + place[0] % 16
         bias = [start + inputs * 256 + lane * 16 + byte for byte in range(4)]
     else:
-        if layer.kind is Kind.DEPTHWISE_CONV2D:
+        if layer.kind is LayerKind.DEPTHWISE_CONV2D:
             block, lane, depth = out // 4, out % 4 * 4, 1
         start = block * (depth * height * width * 16 + 64)
         weight = start + ((place[0] * height + place[1]) * width + place[2]) * 16 + lane

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from firmwright.targets.tidl.tools import FILES, IMPORT
+from firmwright.targets.tidl.tools import IMPORT_TOOL, TOOL_FILES
 
 PROGRAM = """\
 #!{python} -I
@@ -46,11 +46,11 @@ Path(told["outputNetFile"]).write_bytes(b"net")
 def fake_tools(folder: Path, body: str = IMPORTS, device: int = 4) -> Path:
     """Write the folder; ``device`` is the number in its device_config.cfg, 4 that of AM62A."""
     folder.mkdir(parents=True)
-    for name in FILES:
+    for name in TOOL_FILES:
         (folder / name).write_text("#!/bin/sh\nexit 1\n")
         (folder / name).chmod(0o755)
     (folder / "device_config.cfg").write_text(f"MSMCSIZE_KB = 1024\nDEVICE_NAME = {device}\n")
-    (folder / IMPORT).write_text(PROGRAM.format(python=sys.executable, body=body))
+    (folder / IMPORT_TOOL).write_text(PROGRAM.format(python=sys.executable, body=body))
     return folder
 
 

@@ -11,7 +11,7 @@ from tvm import relax
 
 from firmwright.models.relax.importer import run_reference
 from firmwright.partition.grouping import Group
-from firmwright.partition.outline import graph_of, outline
+from firmwright.partition.outline import outline, read_graph
 from firmwright.targets import Context
 from firmwright.targets.placement import Placement
 from firmwright.targets.tidl.placing import place_regions
@@ -82,12 +82,12 @@ def names(placement: Placement) -> list[list[str]]:
 
 def sentences(placement: Placement) -> dict[str, str]:
     """Return what is said of the layers that TIDL does not take, by rule."""
-    return {o.rule: o.sentence for found in placement.objections.values() for o in found}
+    return {o.rule: o.sentence for found in placement.violations.values() for o in found}
 
 
 def region_of(module: tvm.IRModule) -> relax.Function:
     """Return the whole network as the function of a region: it returns a tuple."""
-    bindings, outputs = graph_of(module)
+    bindings, outputs = read_graph(module)
     group = Group(bindings, read_outside=outputs)
     return outline(group)[0]
 

@@ -17,7 +17,7 @@ from firmwright.partition.outline import partition_module
 from firmwright.quantize.graph import session_options
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
-from firmwright.targets.tidl.artifacts import Network, write_artifacts
+from firmwright.targets.tidl.artifacts import TidlNetwork, write_artifacts
 from firmwright.targets.tidl.options import read_options
 from firmwright.toolchain import load_platform
 from firmwright.transforms import CANONICAL
@@ -37,7 +37,9 @@ def branches(builder: relax.BlockBuilder, x: relax.Var) -> list[relax.Expr]:
     return [op.add(b, c), op.nn.softmax(b, -1)]
 
 
-def partitioned(module: Any, target: str = "tidl -tensor_bits=32, c", frames: int = 3) -> Network:
+def partitioned(
+    module: Any, target: str = "tidl -tensor_bits=32, c", frames: int = 3
+) -> TidlNetwork:
     module, interface = import_model(saved(module), "test", {})
     for transform in CANONICAL:
         module = transform.apply(module)
@@ -45,11 +47,11 @@ def partitioned(module: Any, target: str = "tidl -tensor_bits=32, c", frames: in
     module, partition = partition_module(module, interface, mix)
     generator = np.random.default_rng(4)  # small whole numbers: every sum is exact
     samples = [{"x": generator.integers(-4, 5, IMAGE).astype("float32")} for _ in range(frames)]
-    return Network(module, partition, samples, read_options(mix[0].context))
+    return TidlNetwork(module, partition, samples, read_options(mix[0].context))
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Network, list[Any]]:
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TidlNetwork, list[Any]]:
     folder = tmp_path_factory.mktemp("artifacts")
     found = partitioned(network(branches))
     return folder, found, write_artifacts(found, folder)
@@ -71,7 +73,7 @@ def frames_of(folder: Path, region: Any) -> list[list[np.ndarray[Any, Any]]]:
 
 
 def test_a_sub_model_on_its_calibration_tensors_gives_those_of_the_next(
-    written: tuple[Path, Network, list[Any]],
+    written: tuple[Path, TidlNetwork, list[Any]],
 ) -> None:
     folder, whole, (first, second) = written
     for index, sample in enumerate(whole.samples):
@@ -93,7 +95,7 @@ def test_a_sub_model_on_its_calibration_tensors_gives_those_of_the_next(
 
 
 def test_the_second_region_reads_what_the_first_and_the_processor_made(
-    written: tuple[Path, Network, list[Any]],
+    written: tuple[Path, TidlNetwork, list[Any]],
 ) -> None:
     _, whole, (first, second) = written
     made = {t.tensor for t in first.outputs}
@@ -104,7 +106,7 @@ def test_the_second_region_reads_what_the_first_and_the_processor_made(
 
 
 def test_every_file_is_there_and_says_what_it_is_of(
-    written: tuple[Path, Network, list[Any]],
+    written: tuple[Path, TidlNetwork, list[Any]],
 ) -> None:
     folder, whole, regions = written
     names = {p.name for p in folder.iterdir()}
@@ -128,7 +130,7 @@ def test_every_file_is_there_and_says_what_it_is_of(
     assert nfo["subgraphs"][1]["nodes"]["max_pool2d"] == 1
 
 
-def test_what_the_import_tool_is_told(written: tuple[Path, Network, list[Any]]) -> None:
+def test_what_the_import_tool_is_told(written: tuple[Path, TidlNetwork, list[Any]]) -> None:
     folder, _, (_, second) = written
     lines = (folder / "tidl_import_subgraph1.txt").read_text().splitlines()
     told = dict(line.split(" = ") for line in lines)
@@ -146,7 +148,7 @@ def test_what_the_import_tool_is_told(written: tuple[Path, Network, list[Any]]) 
 
 
 def test_the_same_network_gives_the_same_bytes(
-    written: tuple[Path, Network, list[Any]], tmp_path: Path
+    written: tuple[Path, TidlNetwork, list[Any]], tmp_path: Path
 ) -> None:
     folder, _, regions = written
     assert write_artifacts(partitioned(network(branches)), tmp_path) == regions

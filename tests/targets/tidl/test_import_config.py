@@ -10,8 +10,12 @@ from firmwright.errors import UserError
 from firmwright.ir.tensors import Tensor
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
-from firmwright.targets.tidl.boundary import Grid, boundary_grids
-from firmwright.targets.tidl.import_config import RegionImport, import_config, untold
+from firmwright.targets.tidl.boundary import TensorQuantParams, boundary_quant_params
+from firmwright.targets.tidl.import_config import (
+    RegionImport,
+    find_unmapped_options,
+    format_import_config,
+)
 from firmwright.targets.tidl.names import RegionFiles
 from firmwright.targets.tidl.options import TidlOptions, read_options
 from firmwright.toolchain import load_platform
@@ -27,14 +31,14 @@ def options(text: str = "", platform: str = "j721s2") -> TidlOptions:
 
 
 def told(region: RegionImport, text: str = "") -> dict[str, str]:
-    lines = import_config(region, options(text), 5).splitlines()
+    lines = format_import_config(region, options(text), 5).splitlines()
     return dict(line.split(" = ") for line in lines)
 
 
 def region(dtype: str = "float32", prequantised: bool = False) -> RegionImport:
     inputs = (Tensor("tidl_3_i0", (2, 8, 6, 4), dtype), Tensor("tidl_3_i1", (9, 7), dtype))
     outputs = (Tensor("tidl_3_o0", (2, 5), dtype),)
-    grids = (Grid(0.25, 3), Grid(0.5, -1), Grid(2.0, 0))
+    grids = (TensorQuantParams(0.25, 3), TensorQuantParams(0.5, -1), TensorQuantParams(2.0, 0))
     return RegionImport(RegionFiles(3), inputs, outputs, grids, 8, prequantised)
 
 
@@ -50,8 +54,8 @@ def moved(builder: relax.BlockBuilder, x: relax.Var) -> list[relax.Expr]:
 
 
 def test_the_grids_of_a_boundary_are_those_of_its_quantize_and_dequantize() -> None:
-    found = boundary_grids(region_of(network(moved, dtype="int8")))
-    assert found == [Grid(0.5, 7), Grid(0.25, -128), Grid()]
+    found = boundary_quant_params(region_of(network(moved, dtype="int8")))
+    assert found == [TensorQuantParams(0.5, 7), TensorQuantParams(0.25, -128), TensorQuantParams()]
 
 
 def test_tensors_are_described_in_their_order() -> None:
@@ -94,15 +98,15 @@ def test_an_option_is_told_by_the_tools_own_key(text: str, key: str, value: str)
 
 
 def test_lists_of_layers_are_told() -> None:
-    assert "params16bitNamesList" not in import_config(region(), options(), 5)
+    assert "params16bitNamesList" not in format_import_config(region(), options(), 5)
     listed = {**options().values, "advanced_options:params_16bit_names_list": ("a", "b")}
-    assert 'params16bitNamesList = "a,b"' in import_config(region(), TidlOptions(listed), 5)
+    assert 'params16bitNamesList = "a,b"' in format_import_config(region(), TidlOptions(listed), 5)
 
 
 def test_options_without_a_key_are_named() -> None:
-    assert untold(options()) == []
+    assert find_unmapped_options(options()) == []
     named = options("-advanced_options:network_name=Part")
-    assert untold(named) == ["advanced_options:network_name"]
+    assert find_unmapped_options(named) == ["advanced_options:network_name"]
 
 
 def test_a_type_that_tidl_has_not_is_refused() -> None:

@@ -25,7 +25,7 @@ def read(platform: str = "am62a", rest: str = "c", **given: str) -> TidlOptions:
     chip = load_platform(platform)
     behind = Device(load_target(rest), Context(chip, "onnx", {}))
     options = {key.replace("__", ":"): value for key, value in given.items()}
-    return read_options(Context(chip, "onnx", options, rest=behind))
+    return read_options(Context(chip, "onnx", options, fallback=behind))
 
 
 def written(value: Value) -> str:

@@ -294,12 +294,12 @@ def test_rule(rule: str, form: Form, sentence: str) -> None:
     if sentence:
         assert sentence in sentences(placement)[rule]
     else:
-        assert not placement.objections
+        assert not placement.violations
 
 
 def test_some_chips_have_no_transposed_convolution_of_16_bits() -> None:
     module = quantised_convolution("int16", "int8", transposed=True)
-    assert not placed(module, "j721e", tensor_bits="16").objections
+    assert not placed(module, "j721e", tensor_bits="16").violations
     found = sentences(placed(module, "am62a", tensor_bits="16"))
     assert "have 16 bits" in found["transposed convolution of 16 bits"]
 

@@ -14,7 +14,7 @@ from tvm import relax
 from firmwright.errors import UserError
 from firmwright.quantize.graph import session_options
 from firmwright.targets.tidl.placing import tidl_rules
-from firmwright.targets.tidl.submodel import SubModel, sub_model
+from firmwright.targets.tidl.submodel import SubModel, export_sub_model
 
 from .networks import network, region_of, values, vm_outputs
 
@@ -87,7 +87,7 @@ def test_every_operator_of_tidl_has_a_form() -> None:
 def test_an_operator_computes_the_same(name: str) -> None:
     module = network(lambda _, x: [FORMS[name](x)], IMAGE)
     given = np.random.default_rng(1).uniform(0.05, 0.95, IMAGE).astype("float32")
-    found = run(sub_model(region_of(module), 0), given)
+    found = run(export_sub_model(region_of(module), 0), given)
     for ours, theirs in zip(found, vm_outputs(module, given), strict=True):
         assert ours.dtype == theirs.dtype
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
@@ -102,7 +102,7 @@ def test_a_resize_keeps_its_coordinates(method: str, coordinates: str) -> None:
 
     module = network(build, IMAGE)
     given = np.random.default_rng(1).random(IMAGE).astype("float32")
-    (found,) = run(sub_model(region_of(module), 0), given)
+    (found,) = run(export_sub_model(region_of(module), 0), given)
     np.testing.assert_allclose(found, vm_outputs(module, given)[0], rtol=1e-5, atol=1e-6)
 
 
@@ -130,7 +130,7 @@ def test_a_quantised_region_stays_quantised(dtype: str, scale: float, zero_point
     module = quantised(dtype, scale, zero_point)
     limits = np.iinfo(dtype)
     given = np.random.default_rng(3).integers(limits.min, limits.max, IMAGE).astype(dtype)
-    model = sub_model(region_of(module), 2)
+    model = export_sub_model(region_of(module), 2)
     kinds = [n.op_type for n in onnx.load_model_from_string(model.data).graph.node]
     assert kinds.count("DequantizeLinear") == 2
     assert kinds.count("QuantizeLinear") == 1
@@ -168,7 +168,7 @@ def channels_last(bias: tuple[int, ...]) -> Any:
 def test_images_with_the_channels_last_are_transposed_only_at_the_ends(bias: Any) -> None:
     module = channels_last(bias)
     given = np.random.default_rng(3).integers(-128, 128, IMAGE).astype("int8")
-    model = sub_model(region_of(module), 0)
+    model = export_sub_model(region_of(module), 0)
     nodes = onnx.load_model_from_string(model.data).graph.node
     kinds = [n.op_type for n in nodes]
     assert {n.name for n in nodes if n.op_type == "Conv"} == {"first", "second"}
@@ -183,4 +183,4 @@ def test_images_with_the_channels_last_are_transposed_only_at_the_ends(bias: Any
 def test_what_has_no_form_is_named() -> None:
     module = network(lambda builder, x: [builder.emit(op.sign(x), "odd")], IMAGE)
     with pytest.raises(UserError, match=r"no form in a sub-model:\n  sign \('odd'\)"):
-        sub_model(region_of(module), 0)
+        export_sub_model(region_of(module), 0)

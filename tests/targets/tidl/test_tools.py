@@ -10,7 +10,7 @@ import pytest
 
 from firmwright.errors import UserError
 from firmwright.targets.tidl.names import RegionFiles
-from firmwright.targets.tidl.tools import FILES, find_tools, import_script, run_import
+from firmwright.targets.tidl.tools import TOOL_FILES, find_tools, make_import_script, run_import
 from firmwright.toolchain import load_platform
 from firmwright.toolchain.tool_folder import ToolFolder
 
@@ -85,7 +85,7 @@ def test_the_script_calls_it_the_same_way(
     monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
     run_import(tools, region, REGION, tmp_path / "log")
     script = region / "import.sh"
-    script.write_text(import_script([REGION.config]))
+    script.write_text(make_import_script([REGION.config]))
     subprocess.run(["sh", script], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
     built, by_hand = calls(tools.path)
     for part in ("argv", "cwd", "files"):
@@ -122,7 +122,7 @@ def test_without_the_variable_there_are_no_tools(monkeypatch: pytest.MonkeyPatch
     assert find_tools(AM62A) is None
 
 
-@pytest.mark.parametrize("absent", FILES)
+@pytest.mark.parametrize("absent", TOOL_FILES)
 def test_a_file_that_is_missing_is_named(
     absent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,9 +24,9 @@ from firmwright.ir.relax import (
     Constant,
     constant_array,
     dtype_of,
+    find_outputs,
     main_bindings,
     operator_name,
-    returned_variables,
     static_shape,
 )
 from firmwright.ir.tensors import ModelInterface, Tensor, is_source_name
@@ -112,7 +112,7 @@ class Exporter:
         if refused:
             lines = sorted(set(refused))
             raise UserError("\n".join([self.refusal, *lines]))
-        outputs, constants = returned_variables(self.main, self.bindings)
+        outputs, constants = find_outputs(self.main, self.bindings)
         for binding in constants:
             self.values[binding.var] = self.get_value(binding.value)
         for variable, tensor in zip(outputs, self.interface.outputs, strict=True):

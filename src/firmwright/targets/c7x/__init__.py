@@ -23,7 +23,7 @@ class C7xTarget(Target):
     name = "c7x"
     core = "c7x"
     reason = "the C7x runs everything that C runs"
-    general = True
+    is_fallback = True
 
     def place(self, _module: tvm.IRModule, _context: Context, /) -> Placement:
         from firmwright.targets.placement import Placement

@@ -27,14 +27,14 @@ class Input:
     moves along. ``place`` is where it stands among the block's reads.
     """
 
-    place: int
+    read_index: int
     shape: tuple[int, ...]
     dtype: str
     follows: tuple[bool, ...]
 
 
 @dataclass(frozen=True)
-class Elementwise:
+class ElementwiseNest:
     """One loop nest that makes each element of those at its own place, or broadcast to it.
 
     ``tables`` tells whether it reads by value, ``calls`` are the functions that it calls.
@@ -44,7 +44,7 @@ class Elementwise:
     extents: tuple[int, ...]
     dtype: str
     inputs: tuple[Input, ...]
-    tables: bool
+    reads_table: bool
     calls: tuple[str, ...]
 
     @property
@@ -53,7 +53,7 @@ class Elementwise:
         return max(ELEMENT_BYTES[d] for d in (self.dtype, *(i.dtype for i in self.inputs)))
 
 
-def elementwise(schedule: Schedule) -> Elementwise | str:
+def match_elementwise(schedule: Schedule) -> ElementwiseNest | str:
     """Describe a region's loops, or say why they are no elementwise ones."""
     found = blocks(schedule)
     if any(is_reduction(schedule, block) for block in found):
@@ -66,7 +66,7 @@ def elementwise(schedule: Schedule) -> Elementwise | str:
         return "it does not write an element for each step of its loops"
     inputs, tables = [], False
     for place, read in enumerate(body.reads):
-        follows = followed(read, variables)
+        follows = find_followed_axes(read, variables)
         if follows is not None:
             shape = tuple(int(d) for d in read.source.shape)
             inputs.append(Input(place, shape, str(read.source.dtype), follows))
@@ -76,10 +76,14 @@ def elementwise(schedule: Schedule) -> Elementwise | str:
             return "it reads elements of other places"
     extents = tuple(int(v.dom.extent) for v in body.iter_vars)
     dtype = str(body.writes[0].source.dtype)
-    return Elementwise(found[0], extents, dtype, tuple(inputs), tables, called_functions(body))
+    return ElementwiseNest(
+        found[0], extents, dtype, tuple(inputs), tables, find_called_functions(body)
+    )
 
 
-def followed(read: tvm.ir.TensorRegion, variables: list[tirx.Var]) -> tuple[bool, ...] | None:
+def find_followed_axes(
+    read: tvm.ir.TensorRegion, variables: list[tirx.Var]
+) -> tuple[bool, ...] | None:
     """Return, for each axis of the output, whether the read's index is that axis's.
 
     A shorter shape is aligned at its end, as numpy broadcasts; None for any other way to read.
@@ -100,7 +104,7 @@ def is_one(number: tirx.Expr) -> bool:
     return isinstance(number, tirx.IntImm) and int(number) == 1
 
 
-def called_functions(body: tirx.SBlock) -> tuple[str, ...]:
+def find_called_functions(body: tirx.SBlock) -> tuple[str, ...]:
     """Return what is called, without the inline arithmetic of the project's own headers."""
     own = OPERATORS.union(*functions_by_header().values())
     names: set[str] = set()

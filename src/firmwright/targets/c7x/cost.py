@@ -34,7 +34,7 @@ class Core:
     bytes_per_cycle: float | None = None
 
 
-def core_of(platform: Platform) -> Core:
+def read_core(platform: Platform) -> Core:
     """Read the numbers of a platform's C7x."""
     numbers: Mapping[str, Any] = platform.accelerators["c7x"]
     core = Core(numbers["vector"], numbers["l2"])
@@ -44,7 +44,7 @@ def core_of(platform: Platform) -> Core:
     return Core(core.vector, core.local_memory, engine.macs_per_cycle, engine.bytes_per_cycle)
 
 
-def modelled_cycles(
+def estimate_cycles(
     core: Core, function: tirx.PrimFunc, steps: int, lanes: int = 0, beside: bool = False
 ) -> Cycles | None:
     """Return the cycles of a region's ``steps``, None where the platform states no times.

@@ -20,25 +20,25 @@ from tvm.s_tir import Schedule
 from firmwright.codegen.c_source import flattened
 from firmwright.ir.tensors import ELEMENT_BYTES
 from firmwright.lowering.schedule import ScheduledRegion, blocks, count_iterations, schedule_region
-from firmwright.targets.c7x.accesses import Elementwise, Input, elementwise
-from firmwright.targets.c7x.cost import Core, modelled_cycles
-from firmwright.targets.c7x.streams import with_streams
+from firmwright.targets.c7x.accesses import ElementwiseNest, Input, match_elementwise
+from firmwright.targets.c7x.cost import Core, estimate_cycles
+from firmwright.targets.c7x.streams import use_streams
 from firmwright.targets.c7x.transfers import (
-    DMA,
+    DMA_LOOP,
     HEADER,
-    LOCAL,
-    VECTOR,
+    LOCAL_SCOPE,
+    VECTOR_BYTES,
     VECTOR_LOOP,
-    with_hints,
-    with_transfers,
+    insert_transfers,
+    mark_vector_loops,
 )
 
-BLOCK = 16 * 1024
+BLOCK_BYTES = 16 * 1024
 """Bytes of a block at most, counted in the region's largest elements."""
 
 
 @dataclass(frozen=True)
-class Blocks:
+class BlockSplit:
     """An axis, cut into ``count`` equal parts; axes before it take one index a block."""
 
     axis: int
@@ -50,31 +50,33 @@ def schedule_for_c7x(function: tirx.PrimFunc, core: Core) -> ScheduledRegion:
     default = schedule_region(function)
     schedule = Schedule(tvm.IRModule({"main": default.function}))
     steps = sum(count_iterations(schedule, block) for block in blocks(schedule))
-    found = elementwise(schedule)
+    found = match_elementwise(schedule)
     if isinstance(found, str):
-        cycles = modelled_cycles(core, function, steps)
+        cycles = estimate_cycles(core, function, steps)
         return replace(default, note=f"Default loops: {found}.", cycles=cycles)
     split = find_split(found.extents, found.element_bytes)
-    moved = moved_inputs(found, split)
-    refusal = refused(found, split, moved, core.local_memory)
+    moved = select_block_inputs(found, split)
+    refusal = explain_no_blocks(found, split, moved, core.local_memory)
     if split is None or refusal:
         why_not, said = make_vectors(schedule, found, 0), f"No blocks: {refusal}."
-        made = ScheduledRegion(with_hints(flattened(schedule.mod["main"])), headers=(HEADER,))
+        made = ScheduledRegion(
+            mark_vector_loops(flattened(schedule.mod["main"])), headers=(HEADER,)
+        )
     else:
         make_blocks(schedule, found, split, moved)
-        why_not, said = make_vectors(schedule, found, 1), described(found, split)
-        made = with_transfers(with_hints(flattened(schedule.mod["main"])))
+        why_not, said = make_vectors(schedule, found, 1), describe_blocks(found, split)
+        made = insert_transfers(mark_vector_loops(flattened(schedule.mod["main"])))
     lanes = 0 if why_not else core.vector // found.element_bytes
-    cycles = modelled_cycles(core, function, steps, lanes, bool(made.pointers))
+    cycles = estimate_cycles(core, function, steps, lanes, bool(made.pointers))
     if why_not:
         vectors = f"No vectors: {why_not}."
     else:
-        made, streams = with_streams(made)
+        made, streams = use_streams(made)
         vectors = f"The innermost loop is one vector. {streams}"
     return replace(made, note=f"{said} {vectors}", cycles=cycles)
 
 
-def find_split(extents: tuple[int, ...], element_bytes: int) -> Blocks | None:
+def find_split(extents: tuple[int, ...], element_bytes: int) -> BlockSplit | None:
     """Return the axis at which a block is cut and into how many, None where it all fits one.
 
     From the innermost axis outwards, the first with which a block would be too large is cut into
@@ -83,14 +85,14 @@ def find_split(extents: tuple[int, ...], element_bytes: int) -> Blocks | None:
     size = element_bytes
     for axis in reversed(range(len(extents))):
         size *= extents[axis]
-        if size > BLOCK:
-            fewest = -(-size // BLOCK)
+        if size > BLOCK_BYTES:
+            fewest = -(-size // BLOCK_BYTES)
             counts = range(fewest, extents[axis] + 1)
-            return Blocks(axis, next(n for n in counts if extents[axis] % n == 0))
+            return BlockSplit(axis, next(n for n in counts if extents[axis] % n == 0))
     return None
 
 
-def moved_inputs(found: Elementwise, split: Blocks | None) -> tuple[Input, ...]:
+def select_block_inputs(found: ElementwiseNest, split: BlockSplit | None) -> tuple[Input, ...]:
     """Return what comes block by block: inputs of several axes that differ from one to the next."""
     if split is None:
         return ()
@@ -98,38 +100,41 @@ def moved_inputs(found: Elementwise, split: Blocks | None) -> tuple[Input, ...]:
     return tuple(i for i in found.inputs if len(i.shape) > 1 and any(i.follows[:outer]))
 
 
-def refused(
-    found: Elementwise, split: Blocks | None, moved: tuple[Input, ...], local_memory: int
+def explain_no_blocks(
+    found: ElementwiseNest, split: BlockSplit | None, moved: tuple[Input, ...], local_memory: int
 ) -> str:
     """Say why there are no blocks, '' where there are."""
     if split is None:
-        return f"all of it fits {BLOCK:,} bytes"
+        return f"all of it fits {BLOCK_BYTES:,} bytes"
     if not moved:
         return "no input of several axes comes with them"
-    if block_elements(found, split) < VECTOR // found.element_bytes:
+    if block_elements(found, split) < VECTOR_BYTES // found.element_bytes:
         return "an even cut leaves less than a vector"
-    needed = 2 * BLOCK * (len(moved) + 1)
+    needed = 2 * BLOCK_BYTES * (len(moved) + 1)
     if needed > local_memory:
         return f"two of each buffer may take {needed:,} bytes of {local_memory:,} in local memory"
     return ""
 
 
-def block_elements(found: Elementwise, split: Blocks) -> int:
+def block_elements(found: ElementwiseNest, split: BlockSplit) -> int:
     return prod(found.extents[split.axis :]) // split.count
 
 
-def described(found: Elementwise, split: Blocks) -> str:
+def describe_blocks(found: ElementwiseNest, split: BlockSplit) -> str:
     count = prod(found.extents[: split.axis]) * split.count
     size = block_elements(found, split) * ELEMENT_BYTES[found.dtype]
     return f"{count} blocks of {size:,} bytes, which the DMA moves beside the computation."
 
 
 def make_blocks(
-    schedule: Schedule, found: Elementwise, split: Blocks, moved: tuple[Input, ...]
+    schedule: Schedule, found: ElementwiseNest, split: BlockSplit, moved: tuple[Input, ...]
 ) -> None:
     """Cut the loops, and copy what a block reads and writes where the DMA will."""
-    reads = [schedule.cache_read(found.block, i.place, f"{LOCAL}{n}") for n, i in enumerate(moved)]
-    write = schedule.cache_write(found.block, 0, f"{LOCAL}{len(moved)}")
+    reads = [
+        schedule.cache_read(found.block, i.read_index, f"{LOCAL_SCOPE}{n}")
+        for n, i in enumerate(moved)
+    ]
+    write = schedule.cache_write(found.block, 0, f"{LOCAL_SCOPE}{len(moved)}")
     loops = schedule.get_loops(found.block)
     outer, _ = schedule.split(loops[split.axis], [split.count, None])
     block = schedule.fuse(*loops[: split.axis], outer)
@@ -138,21 +143,21 @@ def make_blocks(
     schedule.reverse_compute_at(write, block, preserve_unit_loops=True)
     for copy in (*reads, write):
         piece = schedule.fuse(*schedule.get_loops(copy)[1:])
-        schedule.annotate(piece, DMA, 1)
+        schedule.annotate(piece, DMA_LOOP, 1)
 
 
-def make_vectors(schedule: Schedule, found: Elementwise, outer: int) -> str:
+def make_vectors(schedule: Schedule, found: ElementwiseNest, outer: int) -> str:
     """Make the innermost loop one vector long, or say why not; '' where it is.
 
     Behind the ``outer`` loops, axes are joined as far as all inputs move along them alike.
     """
     if found.calls:
         return f"it calls {', '.join(found.calls)}"
-    if found.tables:
+    if found.reads_table:
         return "it reads a table by value"
     loops = schedule.get_loops(found.block)[outer:]
-    inner = schedule.fuse(*loops[-min(joined_axes(found), len(loops)) :])
-    length, factor = int(schedule.get(inner).extent), VECTOR // found.element_bytes
+    inner = schedule.fuse(*loops[-min(count_fusable_axes(found), len(loops)) :])
+    length, factor = int(schedule.get(inner).extent), VECTOR_BYTES // found.element_bytes
     if length % factor:
         return f"the inner loop's {length} steps are not whole vectors of {factor}"
     vectors, vector = schedule.split(inner, [None, factor])
@@ -161,7 +166,7 @@ def make_vectors(schedule: Schedule, found: Elementwise, outer: int) -> str:
     return ""
 
 
-def joined_axes(found: Elementwise) -> int:
+def count_fusable_axes(found: ElementwiseNest) -> int:
     """Return how many of the last axes are one for every input; axes of length 1 always are."""
     ways = [
         tuple(i.follows[axis] for i in found.inputs) if extent > 1 else ()

@@ -10,13 +10,13 @@ from firmwright.ir.kernels import LoweredRegion
 from firmwright.ir.regions import Region
 from firmwright.lowering.region import lower_region
 from firmwright.targets import Context
-from firmwright.targets.c7x.cost import core_of
+from firmwright.targets.c7x.cost import read_core
 from firmwright.targets.c7x.injective import schedule_for_c7x
 from firmwright.targets.c7x.strategies import STRATEGIES
 
 
 def lower_for_c7x(region: Region, module: tvm.IRModule, context: Context) -> LoweredRegion:
     """Lower one region for the platform's C7x."""
-    scheduler = partial(schedule_for_c7x, core=core_of(context.platform))
+    scheduler = partial(schedule_for_c7x, core=read_core(context.platform))
     strategies = (*context.strategies, *STRATEGIES)
     return lower_region(region, module, context.rounding, strategies, scheduler)

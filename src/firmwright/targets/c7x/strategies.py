@@ -18,21 +18,21 @@ from tvm import relax, te, tirx
 from firmwright.ir.relax import dtype_of, static_shape
 from firmwright.lowering.strategies import Strategy
 
-EXACT = 2**22
+EXACT_LIMIT = 2**22
 """Places are whole numbers of some fraction, and below so many of them: float32 holds them all."""
 
 ROUNDINGS = {"": 0, "floor": 0, "round_prefer_floor": 1, "round_prefer_ceil": 1}
 """Halves that are added to a place before its integer part is the nearest element's."""
 
 
-def picks_single_elements(call: tvm.ir.Call) -> bool:
+def is_subsampling(call: tvm.ir.Call) -> bool:
     """Tell whether windows are 1x1, in NCHW, neither padded nor dilated."""
     a = call.attrs
     ones = all(int(n) == 1 for n in (*a.pool_size, *a.dilation))
     return ones and str(a.layout) == "NCHW" and not any(int(n) for n in a.padding)
 
 
-def picked(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+def subsample(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     """Return out[n, c, y, x] = in[n, c, y * down, x * right]."""
     down, right = (int(s) for s in call.attrs.strides)
 
@@ -45,7 +45,7 @@ def picked(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
 
 
 @dataclass(frozen=True)
-class Axis:
+class ResizeAxis:
     """``length`` elements become ``extent``; ``scale`` is their quotient."""
 
     length: int
@@ -61,31 +61,31 @@ class Axis:
         return 1 / Fraction(2 * self.scale.denominator)
 
     @property
-    def exact(self) -> bool:
+    def is_exact(self) -> bool:
         """Whether float32 holds every place, whatever the order in which it is computed."""
         power_of_two = self.scale.denominator & (self.scale.denominator - 1) == 0
-        return power_of_two and (self.length + 1) / self.grain < EXACT
+        return power_of_two and (self.length + 1) / self.grain < EXACT_LIMIT
 
-    def place(self, index: tirx.Expr, shift: Fraction = Fraction(0)) -> tirx.Expr:
+    def source_position(self, index: tirx.Expr, shift: Fraction = Fraction(0)) -> tirx.Expr:
         """Return where an element's centre lies among the source's, in float32, and a shift."""
         start = self.scale / 2 - Fraction(1, 2) + shift
         scaled = index.astype("float32") * tirx.const(float(self.scale), "float32")
         return scaled + tirx.const(float(start), "float32")
 
-    def nearest(self, index: tirx.Expr, rounding: str) -> tirx.Expr:
+    def nearest_index(self, index: tirx.Expr, rounding: str) -> tirx.Expr:
         """Return the source's element that is nearest to the centre."""
         if self.length == self.extent:
             return index
         shift = Fraction(ROUNDINGS[rounding], 2)
         if rounding == "round_prefer_floor":
             shift -= self.grain
-        return self.inside(self.before(index, shift))
+        return self.clamp(self.index_before(index, shift))
 
-    def before(self, index: tirx.Expr, shift: Fraction = Fraction(0)) -> tirx.Expr:
+    def index_before(self, index: tirx.Expr, shift: Fraction = Fraction(0)) -> tirx.Expr:
         """Return the last element not behind the place; that is above -1, so a cast rounds it."""
-        return self.place(index, shift + 1).astype("int32") - 1
+        return self.source_position(index, shift + 1).astype("int32") - 1
 
-    def inside(self, element: tirx.Expr) -> tirx.Expr:
+    def clamp(self, element: tirx.Expr) -> tirx.Expr:
         return te.max(te.min(element, self.length - 1), 0)
 
     def neighbours(self, index: tirx.Expr) -> list[tuple[tirx.Expr, tirx.Expr | None]]:
@@ -95,21 +95,21 @@ class Axis:
         """
         if self.length == self.extent:
             return [(index, None)]
-        before = self.before(index)
-        share = self.place(index) - before.astype("float32")
+        before = self.index_before(index)
+        share = self.source_position(index) - before.astype("float32")
         one = tirx.const(1.0, "float32")
-        return [(self.inside(before), one - share), (self.inside(before + 1), share)]
+        return [(self.clamp(before), one - share), (self.clamp(before + 1), share)]
 
 
-def resized_axes(call: tvm.ir.Call) -> tuple[Axis, Axis]:
+def read_resize_axes(call: tvm.ir.Call) -> tuple[ResizeAxis, ResizeAxis]:
     """Return the rows and the columns."""
     layout = str(call.attrs.layout)
     before, after = static_shape(call.args[0]), static_shape(call)
-    rows, columns = (Axis(before[layout.index(a)], after[layout.index(a)]) for a in "HW")
+    rows, columns = (ResizeAxis(before[layout.index(a)], after[layout.index(a)]) for a in "HW")
     return rows, columns
 
 
-def resizes_exactly(call: tvm.ir.Call) -> bool:
+def is_exact_resize(call: tvm.ir.Call) -> bool:
     """Tell whether centres are aligned, and float32 holds all places."""
     a = call.attrs
     if str(a.layout) not in ("NCHW", "NHWC"):
@@ -118,12 +118,12 @@ def resizes_exactly(call: tvm.ir.Call) -> bool:
         return False
     nearest = a.method == "nearest_neighbor" and str(a.rounding_method) in ROUNDINGS
     linear = a.method == "linear" and dtype_of(call.args[0]) == dtype_of(call) == "float32"
-    return (nearest or linear) and all(axis.exact for axis in resized_axes(call))
+    return (nearest or linear) and all(axis.is_exact for axis in read_resize_axes(call))
 
 
-def resized(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+def resize(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     """Return the nearest elements, or sums of neighbours weighted as TVM weights them."""
-    rows, columns = resized_axes(call)
+    rows, columns = read_resize_axes(call)
     layout, rounding = str(call.attrs.layout), str(call.attrs.rounding_method)
     places = layout.index("H"), layout.index("W")
 
@@ -136,10 +136,12 @@ def resized(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
 
             row, column = (indices[p] for p in places)
             if call.attrs.method == "nearest_neighbor":
-                return at(rows.nearest(row, rounding), columns.nearest(column, rounding))
+                return at(
+                    rows.nearest_index(row, rounding), columns.nearest_index(column, rounding)
+                )
             across = columns.neighbours(column)
-            return weighted(
-                (weighted((at(y, x), share) for x, share in across), down)
+            return sum_weighted(
+                (sum_weighted((at(y, x), share) for x, share in across), down)
                 for y, down in rows.neighbours(row)
             )
 
@@ -148,13 +150,13 @@ def resized(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     return builder.call_te(compute, call.args[0])
 
 
-def weighted(terms: Iterable[tuple[tirx.Expr, tirx.Expr | None]]) -> tirx.Expr:
+def sum_weighted(terms: Iterable[tuple[tirx.Expr, tirx.Expr | None]]) -> tirx.Expr:
     """Return the sum of values by their weights, or the only value without one."""
     products = [value if weight is None else value * weight for value, weight in terms]
     return products[0] if len(products) == 1 else products[0] + products[1]
 
 
 STRATEGIES = (
-    Strategy("relax.nn.max_pool2d", picked, condition=picks_single_elements),
-    Strategy("relax.image.resize2d", resized, condition=resizes_exactly),
+    Strategy("relax.nn.max_pool2d", subsample, condition=is_subsampling),
+    Strategy("relax.image.resize2d", resize, condition=is_exact_resize),
 )

@@ -18,12 +18,12 @@ from tvm_ffi import structural_map, structural_walk
 from firmwright.ir.kernels import C_TYPES
 from firmwright.ir.tensors import ELEMENT_BYTES
 from firmwright.lowering.schedule import Pointer, ScheduledRegion
-from firmwright.targets.c7x.transfers import LANE, evaluated, seq
+from firmwright.targets.c7x.transfers import LANE, make_call_stmt, make_sequence
 
-ENGINES = 2
-BYTES = 64
+STREAM_ENGINES = 2
+STREAM_VECTOR_BYTES = 64
 """Bytes of a vector that an engine delivers."""
-DIMENSIONS = 5
+MAX_DIMENSIONS = 5
 """An engine counts in six dimensions, and the first is the vector's own."""
 FUNCTIONS = frozenset({"fw_stream_open", "fw_stream_next", "fw_stream_close"})
 
@@ -39,41 +39,41 @@ class Stream:
     dimensions: tuple[tuple[int, int], ...]
 
 
-def with_streams(scheduled: ScheduledRegion) -> tuple[ScheduledRegion, str]:
+def use_streams(scheduled: ScheduledRegion) -> tuple[ScheduledRegion, str]:
     """Let the engines deliver what the innermost loop, a vector, reads; and say what they do.
 
     The function is flattened and has its hints; what the DMA moves, it keeps.
     """
-    loops = vector_nest(scheduled.function.body)
+    loops = find_vector_nest(scheduled.function.body)
     loads = loads_by_buffer(loops[-1])
     local = {pointer.name for pointer in scheduled.pointers}
     streams: list[Stream] = []
     refusals: Counter[str] = Counter()
     for buffer, index in loads.items():
-        found = stream_of(buffer, index, loops, local)
-        if isinstance(found, Stream) and len(streams) == ENGINES:
-            found = f"beyond {ENGINES} engines"
+        found = plan_stream(buffer, index, loops, local)
+        if isinstance(found, Stream) and len(streams) == STREAM_ENGINES:
+            found = f"beyond {STREAM_ENGINES} engines"
         if isinstance(found, Stream):
             streams.append(found)
         else:
             refusals[found] += 1
-    said = described(len(streams), len(loads), refusals)
-    return (streamed(scheduled, streams) if streams else scheduled), said
+    said = describe_streams(len(streams), len(loads), refusals)
+    return (insert_streams(scheduled, streams) if streams else scheduled), said
 
 
-def described(streams: int, inputs: int, refusals: Counter[str]) -> str:
+def describe_streams(streams: int, inputs: int, refusals: Counter[str]) -> str:
     others = ", ".join(f"{why} ({count})" for why, count in sorted(refusals.items()))
     return f"Streams deliver {streams} of {inputs} inputs{others and f'; others: {others}'}."
 
 
-def vector_nest(statement: tirx.Stmt) -> tuple[tirx.For, ...]:
+def find_vector_nest(statement: tirx.Stmt) -> tuple[tirx.For, ...]:
     """Return the loops around the vector's, and that; nothing where it is not in here."""
     if isinstance(statement, tirx.For):
         if statement.loop_var.name == LANE:
             return (statement,)
-        inside = vector_nest(statement.body)
+        inside = find_vector_nest(statement.body)
         return (statement, *inside) if inside else ()
-    return next((n for s in getattr(statement, "seq", ()) if (n := vector_nest(s))), ())
+    return next((n for s in getattr(statement, "seq", ()) if (n := find_vector_nest(s))), ())
 
 
 def loads_by_buffer(loop: tirx.For) -> dict[tirx.Buffer, tirx.Expr]:
@@ -87,26 +87,26 @@ def loads_by_buffer(loop: tirx.For) -> dict[tirx.Buffer, tirx.Expr]:
     return found
 
 
-def stream_of(
+def plan_stream(
     buffer: tirx.Buffer, index: tirx.Expr, loops: Sequence[tirx.For], local: set[str]
 ) -> Stream | str:
     """Return how an engine walks through a buffer with these loops, or why none does."""
     size = ELEMENT_BYTES[str(buffer.dtype)]
     if buffer.name in local:
         return "moved by the DMA"
-    if int(loops[-1].extent) * size != BYTES:
-        return f"not {BYTES} bytes a vector"
-    *steps, first = affine(index, loops)
+    if int(loops[-1].extent) * size != STREAM_VECTOR_BYTES:
+        return f"not {STREAM_VECTOR_BYTES} bytes a vector"
+    *steps, first = find_affine_factors(index, loops)
     if not steps or steps[-1] != 1 or first != 0:
         return "not side by side in a vector"
     around = zip(loops[:-1], steps, strict=False)
-    dimensions = joined([(int(loop.extent), step * size) for loop, step in around])
-    if len(dimensions) > DIMENSIONS:
-        return f"more than {DIMENSIONS} dimensions"
+    dimensions = merge_dimensions([(int(loop.extent), step * size) for loop, step in around])
+    if len(dimensions) > MAX_DIMENSIONS:
+        return f"more than {MAX_DIMENSIONS} dimensions"
     return Stream(buffer, tuple(dimensions))
 
 
-def affine(index: tirx.Expr, loops: Sequence[tirx.For]) -> list[int]:
+def find_affine_factors(index: tirx.Expr, loops: Sequence[tirx.For]) -> list[int]:
     """Return the index's factor for each loop and the constant behind them, [0] where none are."""
     analyzer = tvm.sym.Analyzer()
     for loop in loops:
@@ -117,7 +117,7 @@ def affine(index: tirx.Expr, loops: Sequence[tirx.For]) -> list[int]:
     return [int(part) for part in found] if found and constant else [0]
 
 
-def joined(dimensions: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def merge_dimensions(dimensions: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Make one of two dimensions where the outer goes on where the inner one ends."""
     made: list[tuple[int, int]] = []
     for count, step in (d for d in dimensions if d[0] > 1):
@@ -125,14 +125,14 @@ def joined(dimensions: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
             made[-1] = (made[-1][0] * count, step)
         else:
             made.append((count, step))
-    return made or [(1, BYTES)]
+    return made or [(1, STREAM_VECTOR_BYTES)]
 
 
-def streamed(scheduled: ScheduledRegion, streams: Sequence[Stream]) -> ScheduledRegion:
+def insert_streams(scheduled: ScheduledRegion, streams: Sequence[Stream]) -> ScheduledRegion:
     """Open the streams before the outermost loop, take vectors in it, and close them behind it."""
     function = scheduled.function
-    outermost = vector_nest(function.body)[0].loop_var
-    lanes = [BYTES // ELEMENT_BYTES[str(s.source.dtype)] for s in streams]
+    outermost = find_vector_nest(function.body)[0].loop_var
+    lanes = [STREAM_VECTOR_BYTES // ELEMENT_BYTES[str(s.source.dtype)] for s in streams]
     vectors = [
         tirx.decl_buffer((count,), stream.source.dtype, f"stream_{n}")
         for n, (stream, count) in enumerate(zip(streams, lanes, strict=True))
@@ -142,15 +142,15 @@ def streamed(scheduled: ScheduledRegion, streams: Sequence[Stream]) -> Scheduled
         for n, s in enumerate(streams)
     ]
     opened = [
-        evaluated("fw_stream_open", n, address(s.source), address(p), len(s.dimensions))
+        make_call_stmt("fw_stream_open", n, address(s.source), address(p), len(s.dimensions))
         for n, (s, p) in enumerate(zip(streams, patterns, strict=True))
     ]
-    closed = [evaluated("fw_stream_close", n) for n in range(len(streams))]
+    closed = [make_call_stmt("fw_stream_close", n) for n in range(len(streams))]
 
     def around(loop: tirx.For) -> tirx.Stmt:
-        return seq([*opened, loop, *closed]) if loop.loop_var.same_as(outermost) else loop
+        return make_sequence([*opened, loop, *closed]) if loop.loop_var.same_as(outermost) else loop
 
-    body = structural_map(reading(function.body, streams, vectors), (tirx.For, around))
+    body = structural_map(read_from_streams(function.body, streams, vectors), (tirx.For, around))
     parameters = [*function.params, *vectors, *patterns]
     pointers = [
         *(vector_pointer(n, v) for n, v in enumerate(vectors)),
@@ -164,13 +164,13 @@ def streamed(scheduled: ScheduledRegion, streams: Sequence[Stream]) -> Scheduled
     )
 
 
-def reading(
+def read_from_streams(
     body: tirx.Stmt, streams: Sequence[Stream], vectors: Sequence[tirx.Buffer]
 ) -> tirx.Stmt:
     """Take the next vectors in front of the innermost loop, and let it read those."""
-    (lane,) = (loop.loop_var for loop in vector_nest(body)[-1:])
+    (lane,) = (loop.loop_var for loop in find_vector_nest(body)[-1:])
     delivered = {s.source: v for s, v in zip(streams, vectors, strict=True)}
-    following = [evaluated("fw_stream_next", n) for n in range(len(streams))]
+    following = [make_call_stmt("fw_stream_next", n) for n in range(len(streams))]
 
     def load(load: tvm.ir.TensorLoad) -> tvm.ir.TensorLoad:
         vector = delivered.get(load.source)

@@ -17,9 +17,9 @@ from firmwright.ir.kernels import C_TYPES
 from firmwright.ir.tensors import ELEMENT_BYTES
 from firmwright.lowering.schedule import Pointer, ScheduledRegion
 
-LOCAL = "local"
+LOCAL_SCOPE = "local"
 """Scope of what lies in local memory; a number follows, so that no two buffers share it."""
-DMA = "fw_dma"
+DMA_LOOP = "fw_dma"
 """Annotation of a loop that copies one block."""
 VECTOR_LOOP = "fw_vector"
 """Annotation of a loop: the steps of one that is a vector, 0 of the one over vectors."""
@@ -27,31 +27,31 @@ LANE = "lane"
 """Name of the variable of a loop that is a vector."""
 FUNCTIONS = frozenset({"fw_dma_start", "fw_dma_wait"})
 HEADER = "fw_c7x.h"
-VECTOR = 64
+VECTOR_BYTES = 64
 """Bytes that the innermost loop makes; a core with shorter vectors takes several of them."""
 
 
 @dataclass(frozen=True)
-class Copy:
+class BlockCopy:
     """A loop that copies one block between local memory and ``outside``, and its channel."""
 
     channel: int
     loop: tirx.For
 
     @property
-    def arrives(self) -> bool:
-        return str(self.loop.body.buffer.scope()).startswith(LOCAL)
+    def is_load(self) -> bool:
+        return str(self.loop.body.buffer.scope()).startswith(LOCAL_SCOPE)
 
     @property
     def local(self) -> tirx.Buffer:
         store = self.loop.body
-        return store.buffer if self.arrives else store.value.source
+        return store.buffer if self.is_load else store.value.source
 
     @property
     def outside(self) -> tvm.ir.TensorLoad:
         """The element outside, by the loops' variables."""
         store = self.loop.body
-        return store.value if self.arrives else tirx.BufferLoad(store.buffer, store.indices)
+        return store.value if self.is_load else tirx.BufferLoad(store.buffer, store.indices)
 
     @property
     def elements(self) -> int:
@@ -62,7 +62,7 @@ class Copy:
         return self.elements * ELEMENT_BYTES[str(self.local.dtype)]
 
 
-def with_transfers(function: tirx.PrimFunc) -> ScheduledRegion:
+def insert_transfers(function: tirx.PrimFunc) -> ScheduledRegion:
     """Replace the copies of a flattened function; its block loop is cut as make_blocks cuts it.
 
     The function that comes back takes pointers to local memory behind its own parameters.
@@ -74,11 +74,11 @@ def with_transfers(function: tirx.PrimFunc) -> ScheduledRegion:
         copying = [s for s in statements if is_copy(s)]
         if not copying:
             return loop
-        copies = [Copy(channel, copy) for channel, copy in enumerate(copying)]
-        halves = [two_halves(copy) for copy in copies]
-        pointers.extend((half, pointer(half, halves[:n])) for n, half in enumerate(halves))
+        copies = [BlockCopy(channel, copy) for channel, copy in enumerate(copying)]
+        halves = [make_double_buffer(copy) for copy in copies]
+        pointers.extend((half, declare_pointer(half, halves[:n])) for n, half in enumerate(halves))
         rest = [s for s in statements if not is_copy(s) and not isinstance(s, tirx.AllocBuffer)]
-        return pipelined(loop, copies, halves, rest)
+        return pipeline_loop(loop, copies, halves, rest)
 
     body = structural_map(function.body, (tirx.For, block_loop))
     parameters = [*function.params, *(buffer for buffer, _ in pointers)]
@@ -87,83 +87,88 @@ def with_transfers(function: tirx.PrimFunc) -> ScheduledRegion:
 
 
 def is_copy(statement: tirx.Stmt) -> bool:
-    return isinstance(statement, tirx.For) and DMA in statement.annotations
+    return isinstance(statement, tirx.For) and DMA_LOOP in statement.annotations
 
 
-def two_halves(copy: Copy) -> tirx.Buffer:
+def make_double_buffer(copy: BlockCopy) -> tirx.Buffer:
     name = f"local_{copy.channel}"
     return tirx.decl_buffer((2 * copy.elements,), copy.local.dtype, name)
 
 
-def pointer(buffer: tirx.Buffer, before: Sequence[tirx.Buffer]) -> Pointer:
+def declare_pointer(buffer: tirx.Buffer, before: Sequence[tirx.Buffer]) -> Pointer:
     """Declare a local buffer behind those before it."""
-    kind, size = C_TYPES[str(buffer.dtype)], aligned_bytes(buffer)
-    offset = sum(aligned_bytes(b) for b in before)
+    kind, size = C_TYPES[str(buffer.dtype)], align_bytes(buffer)
+    offset = sum(align_bytes(b) for b in before)
     name = str(buffer.name)
     return Pointer(name, f"{kind} *restrict {name} = fw_local({offset}, {size});")
 
 
-def aligned_bytes(buffer: tirx.Buffer) -> int:
+def align_bytes(buffer: tirx.Buffer) -> int:
     """Return a buffer's bytes, rounded up so that what follows begins with a vector."""
     size = int(buffer.shape[0]) * ELEMENT_BYTES[str(buffer.dtype)]
-    return -(-size // VECTOR) * VECTOR
+    return -(-size // VECTOR_BYTES) * VECTOR_BYTES
 
 
-def pipelined(
-    loop: tirx.For, copies: Sequence[Copy], halves: Sequence[tirx.Buffer], rest: list[tirx.Stmt]
+def pipeline_loop(
+    loop: tirx.For,
+    copies: Sequence[BlockCopy],
+    halves: Sequence[tirx.Buffer],
+    rest: list[tirx.Stmt],
 ) -> tirx.Stmt:
     """Return the loop in which the next block arrives while one is computed."""
     block = tirx.Var("block", loop.loop_var.ty)
     both = list(zip(copies, halves, strict=True))
-    arriving = [(c, h) for c, h in both if c.arrives]
-    leaving = [(c, h) for c, h in both if not c.arrives]
-    coming = seq([start(c, h, loop, block + 1) for c, h in arriving])
+    arriving = [(c, h) for c, h in both if c.is_load]
+    leaving = [(c, h) for c, h in both if not c.is_load]
+    coming = make_sequence([start_transfer(c, h, loop, block + 1) for c, h in arriving])
     steps = [
-        *(wait(c) for c, _ in arriving),
+        *(wait_transfer(c) for c, _ in arriving),
         tirx.IfThenElse(block + 1 < loop.extent, coming, None),
-        *(in_halves(replaced(s, loop.loop_var, block), both, block) for s in rest),
-        *(wait(c) for c, _ in leaving),
-        *(start(c, h, loop, block) for c, h in leaving),
+        *(use_halves(substitute(s, loop.loop_var, block), both, block) for s in rest),
+        *(wait_transfer(c) for c, _ in leaving),
+        *(start_transfer(c, h, loop, block) for c, h in leaving),
     ]
-    return seq(
+    return make_sequence(
         [
-            *(start(c, h, loop, loop.min) for c, h in arriving),
-            tirx.For(block, loop.min, loop.extent, loop.kind, seq(steps)),
-            *(wait(c) for c, _ in leaving),
+            *(start_transfer(c, h, loop, loop.min) for c, h in arriving),
+            tirx.For(block, loop.min, loop.extent, loop.kind, make_sequence(steps)),
+            *(wait_transfer(c) for c, _ in leaving),
         ]
     )
 
 
-def seq(statements: Sequence[tirx.Stmt]) -> tirx.Stmt:
+def make_sequence(statements: Sequence[tirx.Stmt]) -> tirx.Stmt:
     found = list(statements)
     return found[0] if len(found) == 1 else tirx.SeqStmt(found)
 
 
-def replaced(part: tirx.Stmt | tirx.Expr, old: tirx.Var, new: tirx.Expr) -> tirx.Stmt | tirx.Expr:
+def substitute(part: tirx.Stmt | tirx.Expr, old: tirx.Var, new: tirx.Expr) -> tirx.Stmt | tirx.Expr:
     return structural_map(part, (tvm.ir.Var, lambda v: new if v.same_as(old) else v))
 
 
-def start(copy: Copy, half: tirx.Buffer, loop: tirx.For, block: tirx.Expr) -> tirx.Stmt:
+def start_transfer(
+    copy: BlockCopy, half: tirx.Buffer, loop: tirx.For, block: tirx.Expr
+) -> tirx.Stmt:
     """Start the transfer of one block, which takes the half of its number."""
     outside = copy.outside
     here = tirx.BufferLoad(half, [block % 2 * copy.elements])
-    index = replaced(outside.indices[0], copy.loop.loop_var, copy.loop.min)
-    there = tirx.BufferLoad(outside.source, [replaced(index, loop.loop_var, block)])
-    ends = (here, there) if copy.arrives else (there, here)
+    index = substitute(outside.indices[0], copy.loop.loop_var, copy.loop.min)
+    there = tirx.BufferLoad(outside.source, [substitute(index, loop.loop_var, block)])
+    ends = (here, there) if copy.is_load else (there, here)
     addresses = [tirx.address_of(end) for end in ends]
-    return evaluated("fw_dma_start", copy.channel, *addresses, copy.bytes)
+    return make_call_stmt("fw_dma_start", copy.channel, *addresses, copy.bytes)
 
 
-def wait(copy: Copy) -> tirx.Stmt:
-    return evaluated("fw_dma_wait", copy.channel)
+def wait_transfer(copy: BlockCopy) -> tirx.Stmt:
+    return make_call_stmt("fw_dma_wait", copy.channel)
 
 
-def evaluated(name: str, *arguments: object) -> tirx.Stmt:
+def make_call_stmt(name: str, *arguments: object) -> tirx.Stmt:
     return tirx.Evaluate(tirx.call_extern("int32", name, *arguments))
 
 
-def in_halves(
-    statement: tirx.Stmt, both: Sequence[tuple[Copy, tirx.Buffer]], block: tirx.Expr
+def use_halves(
+    statement: tirx.Stmt, both: Sequence[tuple[BlockCopy, tirx.Buffer]], block: tirx.Expr
 ) -> tirx.Stmt:
     """Let a statement use the half of the block's number."""
     halves = {copy.local: (half, block % 2 * copy.elements) for copy, half in both}
@@ -183,16 +188,16 @@ def in_halves(
     return structural_map(statement, [(tvm.ir.TensorLoad, load), (tirx.BufferStore, store)])
 
 
-def with_hints(function: tirx.PrimFunc) -> tirx.PrimFunc:
+def mark_vector_loops(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Name the loops over vectors and in one, and put the macro in front of the latter."""
 
-    def hinted(loop: tirx.For) -> tirx.Stmt:
+    def add_hint(loop: tirx.For) -> tirx.Stmt:
         if VECTOR_LOOP not in loop.annotations:
             return loop
         steps = int(loop.annotations[VECTOR_LOOP])
         variable = tirx.Var(LANE if steps else "vector", loop.loop_var.ty)
-        body = replaced(loop.body, loop.loop_var, variable)
+        body = substitute(loop.body, loop.loop_var, variable)
         plain = tirx.For(variable, loop.min, loop.extent, loop.kind, body)
-        return tirx.SeqStmt([evaluated("FW_VECTOR_LOOP", steps), plain]) if steps else plain
+        return tirx.SeqStmt([make_call_stmt("FW_VECTOR_LOOP", steps), plain]) if steps else plain
 
-    return function.with_body(structural_map(function.body, (tirx.For, hinted)))
+    return function.with_body(structural_map(function.body, (tirx.For, add_hint)))

@@ -19,8 +19,8 @@ class CpuTarget(Target):
 
     name = "c"
     reason = "plain C runs everything"
-    general = True
-    portable = True
+    is_fallback = True
+    is_portable = True
 
     def place(self, _module: tvm.IRModule, _context: Context, /) -> Placement:
         from firmwright.targets.placement import Placement

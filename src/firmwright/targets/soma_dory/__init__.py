@@ -30,13 +30,13 @@ class SomaDoryTarget(Target):
     )
 
     def prepare(self, module: tvm.IRModule, context: Context, /) -> tvm.IRModule:
-        from firmwright.targets.soma_dory.narrow import with_int8_operands
+        from firmwright.targets.soma_dory.narrow import narrow_operands
         from firmwright.targets.soma_dory.placing import prepare_layers
-        from firmwright.targets.soma_dory.requantization import shifts_for_divisions
+        from firmwright.targets.soma_dory.requantization import replace_divisions
 
-        module = with_int8_operands(module)
+        module = narrow_operands(module)
         if context.options.get("requant_transform") != "0":
-            module = shifts_for_divisions(module)
+            module = replace_divisions(module)
         return prepare_layers(module, context)
 
     def place(self, module: tvm.IRModule, context: Context, /) -> Placement:
@@ -47,19 +47,21 @@ class SomaDoryTarget(Target):
     def layout(self, context: Context, /) -> Layout:
         from firmwright.targets.soma_dory.boundaries import DeviceLayout
 
-        return DeviceLayout(transforms=context.options.get("layout_transform") != "0")
+        return DeviceLayout(allows_transforms=context.options.get("layout_transform") != "0")
 
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
         from firmwright.targets.layout import TRANSFORM
         from firmwright.targets.soma_dory.cost import Accelerator
         from firmwright.targets.soma_dory.lowering import lower_layer
-        from firmwright.targets.soma_dory.matching import layer_of
+        from firmwright.targets.soma_dory.matching import read_layer
         from firmwright.targets.soma_dory.transform_lowering import lower_transform
 
         if region.anchor == TRANSFORM:
             return lower_transform(region, module)
         numbers = context.platform.accelerators[self.name]
-        return lower_layer(region, layer_of(module[region.name]), Accelerator.of(numbers))
+        return lower_layer(
+            region, read_layer(module[region.name]), Accelerator.from_numbers(numbers)
+        )
 
 
 SOMA_DORY = SomaDoryTarget()

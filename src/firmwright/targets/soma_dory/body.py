@@ -11,61 +11,61 @@ from dataclasses import dataclass
 
 from firmwright.codegen.templates import environment, render
 from firmwright.targets.soma_dory.device_layout import ROW, WORD
-from firmwright.targets.soma_dory.layer import Kind, Layer
+from firmwright.targets.soma_dory.layer import Layer, LayerKind
 from firmwright.targets.soma_dory.tiles import (
     Axis,
-    aligned,
-    channels_a_block,
+    align,
+    channels_per_block,
     column_axis,
     footprint,
-    jobs,
+    is_channel_sum,
     row_axis,
-    sums_channels,
+    walk_jobs,
     weight_bytes,
 )
 from firmwright.targets.soma_dory.tiling import Tiling
 
 TEMPLATES = {
-    Kind.CONV2D: "soma_dory/layers/conv2d.c.j2",
-    Kind.DEPTHWISE_CONV2D: "soma_dory/layers/conv2d.c.j2",
-    Kind.DENSE: "soma_dory/layers/dense.c.j2",
-    Kind.ADD: "soma_dory/layers/add.c.j2",
+    LayerKind.CONV2D: "soma_dory/layers/conv2d.c.j2",
+    LayerKind.DEPTHWISE_CONV2D: "soma_dory/layers/conv2d.c.j2",
+    LayerKind.DENSE: "soma_dory/layers/dense.c.j2",
+    LayerKind.ADD: "soma_dory/layers/add.c.j2",
 }
 
 
-def layer_body(tiling: Tiling, double_buffering: bool) -> str:
+def render_layer(tiling: Tiling, double_buffering: bool) -> str:
     """Return the statements of a layer's function.
 
     Its parameters are ``input`` (of an addition ``input_0`` and ``input_1``), ``weights`` and
     ``output``.
     """
     layer, tile = tiling.layer, tiling.tile
-    needed, count = footprint(layer, tile), sum(1 for _ in jobs(layer, tile))
+    needed, count = footprint(layer, tile), sum(1 for _ in walk_jobs(layer, tile))
     several = count * layer.batch > 1
     variables = {
         "tiling": tiling,
         "layer": layer,
         "tile": tile,
         "jobs": count,
-        "places": Places(needed.inputs, needed.outputs, double_buffering and several),
-        "samples": Loop("sample", layer.batch, 1),
-        "channels": Loop("channel", layer.out_channels, tile.channels),
-        "rows": Window("row", layer.out_height, tile.rows, row_axis(layer)),
-        "columns": Window("column", layer.out_width, tile.columns, column_axis(layer)),
-        "bytes": Loop("byte", layer.out_width, tile.columns),
-        "sums_channels": sums_channels(layer),
-        "block": block_of_weights(layer),
-        "channels_a_block": channels_a_block(layer),
-        "aligned": aligned,
-        "whole_rows": whole_rows,
-        "place": place,
+        "places": TileBuffers(needed.inputs, needed.outputs, double_buffering and several),
+        "samples": TileLoop("sample", layer.batch, 1),
+        "channels": TileLoop("channel", layer.out_channels, tile.channels),
+        "rows": WindowLoop("row", layer.out_height, tile.rows, row_axis(layer)),
+        "columns": WindowLoop("column", layer.out_width, tile.columns, column_axis(layer)),
+        "bytes": TileLoop("byte", layer.out_width, tile.columns),
+        "sums_channels": is_channel_sum(layer),
+        "block": weight_block_words(layer),
+        "channels_a_block": channels_per_block(layer),
+        "aligned": align,
+        "whole_rows": round_up_rows,
+        "place": offset_pointer,
     }
     text = render(environment(), TEMPLATES[layer.kind], variables)
     return "\n".join(f"    {line}" if line else "" for line in text.rstrip().split("\n"))
 
 
 @dataclass(frozen=True)
-class Places:
+class TileBuffers:
     """Where tiles lie in L1: inputs first, then results, by turns in ``two`` places each."""
 
     inputs: int
@@ -92,7 +92,7 @@ class Places:
 
 
 @dataclass(frozen=True)
-class Loop:
+class TileLoop:
     """Tiles of ``step`` along an axis of ``length``, walked by the variable ``name``."""
 
     name: str
@@ -124,7 +124,7 @@ class Loop:
 
 
 @dataclass(frozen=True)
-class Window(Loop):
+class WindowLoop(TileLoop):
     """Tiles along rows or columns: also which input elements they read, and their padding."""
 
     axis: Axis
@@ -146,12 +146,12 @@ class Window(Loop):
         return self.padding("after")
 
     def padding(self, side: str) -> str:
-        found = [getattr(span, side) for span in self.axis.spans(self.step)]
+        found = [getattr(span, side) for span in self.axis.make_spans(self.step)]
         return f"{self.name}s_{side}" if self.tiled and any(found) else str(found[0])
 
     @property
     def skip(self) -> str:
-        skipped = any(span.skip for span in self.axis.spans(self.step))
+        skipped = any(span.skip for span in self.axis.make_spans(self.step))
         return f"{self.first} % {ROW}" if skipped else "0"
 
     @property
@@ -163,12 +163,16 @@ class Window(Loop):
         yield from super().declarations()
         if not self.tiled:
             return
-        axis, begin, end = self.axis, times(self.name, self.axis.stride), f"{self.name}s_end"
+        axis, begin, end = (
+            self.axis,
+            format_product(self.name, self.axis.stride),
+            f"{self.name}s_end",
+        )
         beyond = axis.kernel - axis.padding - axis.stride
         if self.ragged:
-            yield end, plus(f"{begin} + {times(self.size, axis.stride)}", beyond)
+            yield end, format_sum(f"{begin} + {format_product(self.size, axis.stride)}", beyond)
         else:
-            yield end, plus(begin, self.step * axis.stride + beyond)
+            yield end, format_sum(begin, self.step * axis.stride + beyond)
         padding, elements = axis.padding, axis.elements
         yield self.first, f"{begin} > {padding} ? {begin} - {padding} : 0" if padding else begin
         last = f"({end} < {elements} ? {end} : {elements})" if self.after != "0" else end
@@ -179,24 +183,26 @@ class Window(Loop):
             yield self.after, f"{end} > {elements} ? {end} - {elements} : 0"
 
 
-def times(text: str, factor: int) -> str:
+def format_product(text: str, factor: int) -> str:
     return text if factor == 1 else f"{text} * {factor}"
 
 
-def plus(text: str, number: int) -> str:
+def format_sum(text: str, number: int) -> str:
     return text if number == 0 else f"{text} {'-' if number < 0 else '+'} {abs(number)}"
 
 
-def place(pointer: str, *offsets: tuple[str, int]) -> str:
+def offset_pointer(pointer: str, *offsets: tuple[str, int]) -> str:
     """Return the C of a pointer moved by products of an expression and a number of bytes."""
-    return " + ".join([pointer, *(times(text, size) for text, size in offsets if text != "0")])
+    return " + ".join(
+        [pointer, *(format_product(text, size) for text, size in offsets if text != "0")]
+    )
 
 
-def whole_rows(size: str) -> str:
+def round_up_rows(size: str) -> str:
     """Return the C of a size rounded up to whole rows of 16 bytes, or blocks of 16 channels."""
-    return str(aligned(int(size))) if size.isdigit() else f"({size} + {ROW - 1}) / {ROW} * {ROW}"
+    return str(align(int(size))) if size.isdigit() else f"({size} + {ROW - 1}) / {ROW} * {ROW}"
 
 
-def block_of_weights(layer: Layer) -> int:
+def weight_block_words(layer: Layer) -> int:
     """Return the 32-bit words of weights and biases from one block of channels to the next."""
     return weight_bytes(layer, 1, layer.in_channels) // WORD

@@ -24,12 +24,12 @@ from firmwright.targets.soma_dory.device_layout import (
 class DeviceLayout:
     """See :class:`firmwright.partition.layouts.Layout`."""
 
-    transforms: bool = True
+    allows_transforms: bool = True
 
     def storage(self, shape: tuple[int, ...]) -> Storage:
         return device_storage(shape)
 
-    def carried(self, function: relax.Function) -> relax.Function | None:
+    def convert_function(self, function: relax.Function) -> relax.Function | None:
         """Return the same operators on tensors of the padded shapes, or None.
 
         What computes a byte from the bytes at the same place does so in any order of bytes;
@@ -40,18 +40,18 @@ class DeviceLayout:
             is_rows_of_bytes(v) for v in (*function.params, *results)
         ):
             return None
-        new = {p: relax.Var(p.name, padded_type(p)) for p in function.params}
+        new = {p: relax.Var(p.name, pad_type(p)) for p in function.params}
         bindings = []
         for binding in (b for block in function.body.blocks for b in block.bindings):
-            value = on_padded_rows(binding.value, new)
+            value = convert_operator(binding.value, new)
             if value is None:
                 return None
             value = relax.BlockBuilder().normalize(value)
             new[binding.var] = type(binding.var)(binding.var.name, value.ty)
             bindings.append(relax.VarBinding(new[binding.var], value))
-        return function_of([new[p] for p in function.params], bindings, [new[r] for r in results])
+        return make_function([new[p] for p in function.params], bindings, [new[r] for r in results])
 
-    def transform(self, shape: tuple[int, ...], dtype: str, inward: bool) -> relax.Function:
+    def make_transform(self, shape: tuple[int, ...], dtype: str, inward: bool) -> relax.Function:
         """Pad the last axis and reverse each word's bytes; back: reverse them, drop the padding."""
         padded = device_shape(shape)
         tensor = relax.Var("tensor", relax.TensorType(shape if inward else padded, dtype))
@@ -72,10 +72,10 @@ class DeviceLayout:
         if not inward:
             last = len(shape) - 1
             result = emit(relax.op.strided_slice(result, [last], [0], [shape[-1]]), relax.Var)
-        return function_of([tensor], bindings, [result])
+        return make_function([tensor], bindings, [result])
 
 
-def function_of(
+def make_function(
     parameters: list[relax.Var], bindings: list[relax.VarBinding], results: list[relax.Var]
 ) -> relax.Function:
     """Return a function that returns the tuple of its results, as those of regions do."""
@@ -89,11 +89,11 @@ def is_rows_of_bytes(variable: relax.Var) -> bool:
     return ELEMENT_BYTES[dtype_of(variable)] == 1 and len(static_shape(variable)) > 0
 
 
-def padded_type(variable: relax.Var) -> relax.TensorType:
+def pad_type(variable: relax.Var) -> relax.TensorType:
     return relax.TensorType(device_shape(static_shape(variable)), dtype_of(variable))
 
 
-def on_padded_rows(value: relax.Expr, new: Mapping[relax.Var, relax.Var]) -> relax.Expr | None:
+def convert_operator(value: relax.Expr, new: Mapping[relax.Var, relax.Var]) -> relax.Expr | None:
     """Return an operator on padded rows; None where a result byte would not be where it was.
 
     An elementwise operator on equal shapes and numbers leaves bytes in place. A concatenation
@@ -102,7 +102,7 @@ def on_padded_rows(value: relax.Expr, new: Mapping[relax.Var, relax.Var]) -> rel
     name = operator_name(value)
     shape = static_shape(value) if name else ()
     if name in ELEMENTWISE:
-        arguments = [on_padded_row(a, shape, new) for a in value.args]
+        arguments = [convert_argument(a, shape, new) for a in value.args]
         return (
             None
             if any(a is None for a in arguments)
@@ -119,7 +119,7 @@ def on_padded_rows(value: relax.Expr, new: Mapping[relax.Var, relax.Var]) -> rel
     return None
 
 
-def on_padded_row(
+def convert_argument(
     argument: relax.Expr, shape: tuple[int, ...], new: Mapping[relax.Var, relax.Var]
 ) -> relax.Expr | None:
     """Return an argument of an elementwise operator; None where it would be broadcast."""

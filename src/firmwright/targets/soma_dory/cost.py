@@ -15,16 +15,16 @@ from typing import Any
 
 from firmwright.ir.kernels import Cycles
 from firmwright.targets.soma_dory.device_layout import ROW
-from firmwright.targets.soma_dory.layer import Kind, Layer
+from firmwright.targets.soma_dory.layer import Layer, LayerKind
 from firmwright.targets.soma_dory.tiles import (
-    Copy,
-    Job,
     Tile,
-    aligned,
-    input_copy,
-    jobs,
-    output_copy,
+    TileJob,
+    TileTransfer,
+    align,
+    input_transfer,
+    output_transfer,
     row_axis,
+    walk_jobs,
     weight_bytes,
 )
 
@@ -49,70 +49,70 @@ class Accelerator:
     input_channel_tiling: bool
 
     @classmethod
-    def of(cls, numbers: Mapping[str, Any]) -> Accelerator:
+    def from_numbers(cls, numbers: Mapping[str, Any]) -> Accelerator:
         """Read a platform's mapping, which may hold more than these."""
         return cls(**{field.name: numbers[field.name] for field in fields(cls)})
 
-    def as_driven(self) -> Accelerator:
+    def limit_to_driver(self) -> Accelerator:
         """Return what generated code uses of it: no job of ``fw_soma.h`` continues sums."""
         return replace(self, input_channel_tiling=False)
 
 
 @dataclass(frozen=True)
-class Parts:
+class SampleCycles:
     """Cycles of one sample. Weights arrive when a job has started: nothing runs beside them."""
 
     compute: int
     weights: int
-    moves: int
+    data_movement: int
     jobs: int
 
 
-def cycles(layer: Layer, tile: Tile, accelerator: Accelerator) -> Cycles:
+def estimate_cycles(layer: Layer, tile: Tile, accelerator: Accelerator) -> Cycles:
     """Return the modelled cycles of the whole batch; ``transfer`` is what nothing hides."""
-    parts = sample_parts(layer, tile, accelerator)
-    transfer = parts.weights + parts.moves
+    parts = estimate_sample(layer, tile, accelerator)
+    transfer = parts.weights + parts.data_movement
     if accelerator.double_buffering:
-        transfer -= hidden(parts)
+        transfer -= count_hidden_cycles(parts)
     return Cycles(layer.batch * parts.compute, layer.batch * transfer, 0)
 
 
-def hidden(parts: Parts) -> int:
+def count_hidden_cycles(parts: SampleCycles) -> int:
     """Return the cycles saved where the next tile moves during a job: those of equal jobs.
 
     The first load and the last store have no job beside them.
     """
-    shorter = min(parts.compute + parts.weights, parts.moves)
+    shorter = min(parts.compute + parts.weights, parts.data_movement)
     return shorter - -(-shorter // parts.jobs)
 
 
-def sample_parts(layer: Layer, tile: Tile, accelerator: Accelerator) -> Parts:
+def estimate_sample(layer: Layer, tile: Tile, accelerator: Accelerator) -> SampleCycles:
     compute = weights = moves = count = 0
-    inputs = 2 if layer.kind is Kind.ADD else 1
-    for job in jobs(layer, tile):
+    inputs = 2 if layer.kind is LayerKind.ADD else 1
+    for job in walk_jobs(layer, tile):
         count += 1
-        compute += compute_cycles(layer, job, accelerator)
+        compute += job_cycles(layer, job, accelerator)
         weights += weight_cycles(layer, job.channels, job.in_channels, accelerator)
         if job.loads:
-            copy = input_copy(layer, job.rows, job.columns, job.in_channels)
-            moves += inputs * copy_cycles(copy, accelerator)
+            copy = input_transfer(layer, job.rows, job.columns, job.in_channels)
+            moves += inputs * transfer_cycles(copy, accelerator)
         if job.stores:
-            copy = output_copy(layer, job.rows, job.columns, job.channels)
-            moves += copy_cycles(copy, accelerator)
-    return Parts(compute, weights, moves, count)
+            copy = output_transfer(layer, job.rows, job.columns, job.channels)
+            moves += transfer_cycles(copy, accelerator)
+    return SampleCycles(compute, weights, moves, count)
 
 
-def compute_cycles(layer: Layer, job: Job, accelerator: Accelerator) -> int:
+def job_cycles(layer: Layer, job: TileJob, accelerator: Accelerator) -> int:
     """Return the cycles of one job's arithmetic."""
     overhead = accelerator.block_overhead
-    if layer.kind is Kind.ADD:
-        copy = output_copy(layer, job.rows, job.columns, job.channels)
+    if layer.kind is LayerKind.ADD:
+        copy = output_transfer(layer, job.rows, job.columns, job.channels)
         return copy.planes * copy.rows * copy.row_bytes // ROW + overhead
-    if layer.kind is Kind.DEPTHWISE_CONV2D:
+    if layer.kind is LayerKind.DEPTHWISE_CONV2D:
         blocks, depth = job.channels, 1
     else:
         blocks = -(-job.channels // accelerator.lanes)
-        depth = aligned(job.in_channels) if layer.kind is Kind.DENSE else job.in_channels
+        depth = align(job.in_channels) if layer.kind is LayerKind.DENSE else job.in_channels
     blocks *= -(-job.columns.size // accelerator.columns)
     axis = row_axis(layer)
     return sum(
@@ -127,7 +127,7 @@ def weight_cycles(layer: Layer, channels: int, in_channels: int, accelerator: Ac
     return accelerator.transfer_overhead + size // accelerator.bytes_per_cycle if size else 0
 
 
-def copy_cycles(copy: Copy, accelerator: Accelerator) -> int:
+def transfer_cycles(copy: TileTransfer, accelerator: Accelerator) -> int:
     """Return the cycles of a transfer between L2 and L1."""
     count, piece = copy.pieces()
     return count * (accelerator.transfer_overhead + piece // accelerator.bytes_per_cycle)

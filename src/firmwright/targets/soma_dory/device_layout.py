@@ -37,5 +37,5 @@ def from_device(array: Array, shape: tuple[int, ...]) -> Array:
     return from_storage(array, device_storage(shape), shape)
 
 
-def reversed_words(array: Array) -> Array:
+def reverse_device_words(array: Array) -> Array:
     return swap_bytes(array, WORD)

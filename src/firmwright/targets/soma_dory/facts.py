@@ -10,9 +10,9 @@ from tvm import relax
 
 from firmwright.ir.relax import Constant, constant_array, dtype_of, static_shape
 from firmwright.targets.soma_dory.cost import Accelerator
-from firmwright.targets.soma_dory.layer import Kind, Layer
-from firmwright.targets.soma_dory.matching import INT8, Match, channel_bias, scalar_of
-from firmwright.targets.soma_dory.tiling import no_tiling_reason
+from firmwright.targets.soma_dory.layer import Layer, LayerKind
+from firmwright.targets.soma_dory.matching import INT8_RANGE, Match, read_channel_bias, read_scalar
+from firmwright.targets.soma_dory.tiling import explain_no_tiling
 
 
 def operator_facts(match: Match) -> dict[str, Any]:
@@ -25,14 +25,14 @@ def operator_facts(match: Match) -> dict[str, Any]:
         "input_shape": shapes[0],
         "other_shape": shapes[-1],
         "input_axes": len(shapes[0]),
-        "shift": scalar_of(match.shift),
-        "shift_shown": described(match.shift),
-        "clip": [whole(limit) for limit in match.clipped],
+        "shift": read_scalar(match.shift),
+        "shift_shown": describe_operand(match.shift),
+        "clip": [to_whole_number(limit) for limit in match.clip_range],
         "output_dtype": dtype_of(match.result),
     }
-    if match.kind is not Kind.ADD:
+    if match.kind is not LayerKind.ADD:
         facts |= weight_facts(match)
-    if match.kind in (Kind.CONV2D, Kind.DEPTHWISE_CONV2D):
+    if match.kind in (LayerKind.CONV2D, LayerKind.DEPTHWISE_CONV2D):
         attributes = sums.anchor.value.attrs
         facts |= {
             "data_layout": str(attributes.data_layout),
@@ -47,20 +47,20 @@ def operator_facts(match: Match) -> dict[str, Any]:
 
 def weight_facts(match: Match) -> dict[str, Any]:
     sums = match.sums
-    bias = channel_bias(sums.bias, static_shape(sums.result))
+    bias = read_channel_bias(sums.bias, static_shape(sums.result))
     return {
         "weights": "constant" if isinstance(sums.weights, Constant) else "computed",
         "weights_dtype": dtype_of(sums.weights),
         "weights_axes": len(static_shape(sums.weights)),
-        "weights_range": value_range(sums.weights),
+        "weights_range": describe_range(sums.weights),
         "sums_dtype": dtype_of(sums.anchor.var),
-        "bias": "by channel" if bias is not None else described(sums.bias),
+        "bias": "by channel" if bias is not None else describe_operand(sums.bias),
     }
 
 
-def described(operand: relax.Expr) -> str:
+def describe_operand(operand: relax.Expr) -> str:
     """Say what is added or shifted by: a number, a constant of a shape, or no constant."""
-    number = scalar_of(operand)
+    number = read_scalar(operand)
     if number is not None:
         return str(number)
     shape = list(static_shape(operand))
@@ -68,7 +68,7 @@ def described(operand: relax.Expr) -> str:
     return f"a {kind}, {shape}"
 
 
-def value_range(weights: relax.Expr) -> str:
+def describe_range(weights: relax.Expr) -> str:
     """Return where a constant's values lie, as text."""
     if not isinstance(weights, Constant):
         return "any values"
@@ -76,7 +76,7 @@ def value_range(weights: relax.Expr) -> str:
     return f"{array.min()} to {array.max()}"
 
 
-def whole(limit: float) -> float:
+def to_whole_number(limit: float) -> float:
     """Return a whole number as one, for the sentence that shows it."""
     return int(limit) if limit == limit // 1 and abs(limit) < 2**53 else limit
 
@@ -99,13 +99,14 @@ def layer_facts(layer: Layer, accelerator: Mapping[str, Any]) -> dict[str, Any]:
         "largest_sum": largest_sum(layer),
         "relu": layer.relu,
         "relu_of_sums": accelerator["relu_of_sums"],
-        "tiling": no_tiling_reason(layer, Accelerator.of(accelerator).as_driven()) or "fits",
+        "tiling": explain_no_tiling(layer, Accelerator.from_numbers(accelerator).limit_to_driver())
+        or "fits",
     }
 
 
 def largest_sum(layer: Layer) -> int:
     """Return the largest magnitude that a sum may have, whatever the input."""
-    largest = -int(INT8[0])
+    largest = -int(INT8_RANGE[0])
     if layer.weights is None or layer.bias is None:
         return 2 * largest
     by_output = np.abs(layer.weights.astype("int64")).reshape(layer.out_channels, -1).sum(1)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from firmwright.targets.soma_dory.layer import Kind, Layer
+from firmwright.targets.soma_dory.layer import Layer, LayerKind
 
 KERNELS = (1, 3, 5, 7)
 
@@ -19,41 +19,43 @@ COLUMNS, ROWS_AND_COLUMNS = (1,), (0, 1)
 
 
 @dataclass(frozen=True)
-class Form:
+class LayerForm:
     """A layer to run in place of another, and what to make of that one's input before.
 
     ``unpadded``: it reads what the operator in front of it pads. ``pairs``: pairs of rows and
-    columns have become channels, see :func:`with_pairs_as_channels`.
+    columns have become channels, see :func:`use_space_to_depth`.
     """
 
     layer: Layer
-    unpadded: bool = False
-    pairs: bool = False
+    reads_unpadded: bool = False
+    space_to_depth: bool = False
 
 
-def forms(layer: Layer, padded: tuple[int, int, int, int] | None = None) -> Iterator[Form]:
+def generate_forms(
+    layer: Layer, padded: tuple[int, int, int, int] | None = None
+) -> Iterator[LayerForm]:
     """Yield the forms of a convolution that give the same sums, the cheapest first.
 
     ``padded`` are the zeros (top, left, bottom, right) that an operator in front of it appends to
     its input, None where there is no such operator.
     """
-    alone = Form(layer)
+    alone = LayerForm(layer)
     starts = [alone]
     if padded is not None:
-        starts.insert(0, Form(with_padding(layer, padded), unpadded=True))
+        starts.insert(0, LayerForm(absorb_padding(layer, padded), reads_unpadded=True))
         yield starts[0]
     for axes in (COLUMNS, ROWS_AND_COLUMNS):
         for start in starts:
-            wider = with_wider_kernel(start.layer, axes)
+            wider = widen_kernel(start.layer, axes)
             if wider is not None:
                 yield replace(start, layer=wider)
     for start in starts:
-        paired = with_pairs_as_channels(start.layer)
+        paired = use_space_to_depth(start.layer)
         if paired is not None:
-            yield replace(start, layer=paired, pairs=True)
+            yield replace(start, layer=paired, space_to_depth=True)
 
 
-def with_padding(layer: Layer, padded: tuple[int, int, int, int]) -> Layer:
+def absorb_padding(layer: Layer, padded: tuple[int, int, int, int]) -> Layer:
     """Return the layer on the input without ``padded``, which becomes padding of its own."""
     top, left, bottom, right = padded
     own = layer.padding
@@ -65,7 +67,7 @@ def with_padding(layer: Layer, padded: tuple[int, int, int, int]) -> Layer:
     )
 
 
-def with_wider_kernel(layer: Layer, axes: tuple[int, ...]) -> Layer | None:
+def widen_kernel(layer: Layer, axes: tuple[int, ...]) -> Layer | None:
     """Return the layer with an odd kernel and half of it as padding along ``axes``, None if none.
 
     Axis 0 is that of rows, 1 that of columns. The kernel keeps its place over the image: TFLite's
@@ -76,7 +78,7 @@ def with_wider_kernel(layer: Layer, axes: tuple[int, ...]) -> Layer | None:
         return None
     kernel, padding, place = list(layer.kernel), list(layer.padding), [0, 0]
     for axis in axes:
-        found = odd_kernel(layer, axis)
+        found = find_odd_kernel(layer, axis)
         if found is None:
             return None
         kernel[axis], place[axis] = found
@@ -91,7 +93,7 @@ def with_wider_kernel(layer: Layer, axes: tuple[int, ...]) -> Layer | None:
     )
 
 
-def odd_kernel(layer: Layer, axis: int) -> tuple[int, int] | None:
+def find_odd_kernel(layer: Layer, axis: int) -> tuple[int, int] | None:
     """Return the smallest odd kernel that holds the layer's, and the place of that in it."""
     if not keeps_size(layer, axis):
         return None
@@ -102,18 +104,18 @@ def odd_kernel(layer: Layer, axis: int) -> tuple[int, int] | None:
     return None
 
 
-def with_pairs_as_channels(layer: Layer) -> Layer | None:
+def use_space_to_depth(layer: Layer) -> Layer | None:
     """Return a layer of stride 1 on an image of half the size, or None if there is none.
 
     Pairs of rows and of columns of the image become channels: channel 4·c + 2·i + j of the new
     image is row i and column j of each pair, of channel c. A kernel of stride 2 then moves by one
     pair, and is half as large: DS-CNN's 10 x 4 with padding (4, 5), (1, 1) becomes 5 x 3.
     """
-    if layer.weights is None or layer.kind is not Kind.CONV2D or layer.strides != (2, 2):
+    if layer.weights is None or layer.kind is not LayerKind.CONV2D or layer.strides != (2, 2):
         return None
     reach = reach_in_pairs(layer, 0), reach_in_pairs(layer, 1)
     kernel = [2 * r + 1 for r in reach]
-    rows, columns = pairs_along(layer, 0), pairs_along(layer, 1)
+    rows, columns = count_pairs(layer, 0), count_pairs(layer, 1)
     behind = layer.out_height - rows + reach[0], layer.out_width - columns + reach[1]
     if not set(kernel) <= set(KERNELS) or min(behind) < 0:
         return None
@@ -136,7 +138,7 @@ def with_pairs_as_channels(layer: Layer) -> Layer | None:
     )
 
 
-def pairs_along(layer: Layer, axis: int) -> int:
+def count_pairs(layer: Layer, axis: int) -> int:
     """Return the pairs of the image along an axis, with pairs of zeros if results are more."""
     size = (layer.in_height, layer.in_width)[axis]
     return max(-(-size // 2), (layer.out_height, layer.out_width)[axis])

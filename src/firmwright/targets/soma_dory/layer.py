@@ -11,7 +11,7 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 
-class Kind(str, Enum):
+class LayerKind(str, Enum):
     """The accelerator's four operations."""
 
     CONV2D = "conv2d"
@@ -31,7 +31,7 @@ class Layer:
     (top, left, bottom, right). ``relu``: results are clipped to 0..127, else to -128..127.
     """
 
-    kind: Kind
+    kind: LayerKind
     batch: int
     in_channels: int
     in_height: int
@@ -50,8 +50,8 @@ class Layer:
     @property
     def macs(self) -> int:
         """Multiply-accumulates of the whole batch."""
-        if self.kind is Kind.ADD:
+        if self.kind is LayerKind.ADD:
             return 0
-        inputs = 1 if self.kind is Kind.DEPTHWISE_CONV2D else self.in_channels
+        inputs = 1 if self.kind is LayerKind.DEPTHWISE_CONV2D else self.in_channels
         results = self.batch * self.out_channels * self.out_height * self.out_width
         return results * inputs * self.kernel[0] * self.kernel[1]

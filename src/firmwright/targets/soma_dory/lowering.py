@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from firmwright.ir.kernels import Kernel, LoweredRegion, Parameter
 from firmwright.ir.regions import Region
-from firmwright.targets.soma_dory.body import layer_body
+from firmwright.targets.soma_dory.body import render_layer
 from firmwright.targets.soma_dory.cost import Accelerator
-from firmwright.targets.soma_dory.layer import Array, Kind, Layer
-from firmwright.targets.soma_dory.tiles import aligned
-from firmwright.targets.soma_dory.tiling import best_tiling
+from firmwright.targets.soma_dory.layer import Array, Layer, LayerKind
+from firmwright.targets.soma_dory.tiles import align
+from firmwright.targets.soma_dory.tiling import find_best_tiling
 from firmwright.targets.soma_dory.weights import pack_weights
 
 
@@ -22,12 +22,12 @@ def lower_layer(region: Region, layer: Layer, accelerator: Accelerator) -> Lower
 
     Inputs and outputs are int8 in device layout. Raises UserError where no tiling is possible.
     """
-    tiling = best_tiling(layer, accelerator.as_driven())
+    tiling = find_best_tiling(layer, accelerator.limit_to_driver())
     weights: dict[str, Array] = {}
-    if layer.kind is not Kind.ADD:
+    if layer.kind is not LayerKind.ADD:
         # Words, not bytes: the accelerator wants them at multiples of 4.
         weights[f"{region.name}_weights"] = pack_weights(layer).view("<u4")
-    names = ["input_0", "input_1"] if layer.kind is Kind.ADD else ["input"]
+    names = ["input_0", "input_1"] if layer.kind is LayerKind.ADD else ["input"]
     # An addition of a tensor to itself has it as one input of the region.
     tensors = [region.inputs[0], region.inputs[-1]][: len(names)]
     kernel = Kernel(
@@ -41,7 +41,7 @@ def lower_layer(region: Region, layer: Layer, accelerator: Accelerator) -> Lower
         ),
         outputs=(Parameter("output", "int8", output_bytes(layer), region.outputs[0]),),
         scratch=(),
-        body=layer_body(tiling, accelerator.double_buffering),
+        body=render_layer(tiling, accelerator.double_buffering),
         functions=(),
         quantised_operators=0,
         float_operators=(),
@@ -61,6 +61,6 @@ def output_bytes(layer: Layer) -> int:
 
 
 def sample_bytes(layer: Layer, channels: int, height: int, width: int) -> int:
-    if layer.kind is Kind.DENSE:
-        return aligned(channels)
-    return channels * height * aligned(width)
+    if layer.kind is LayerKind.DENSE:
+        return align(channels)
+    return channels * height * align(width)

@@ -26,23 +26,25 @@ from firmwright.ir.relax import (
     read_variables,
     static_shape,
 )
-from firmwright.targets.soma_dory.layer import Array, Kind, Layer
+from firmwright.targets.soma_dory.layer import Array, Layer, LayerKind
 
 CONVOLUTION = "relax.nn.conv2d"
 PRODUCT = "relax.matmul"
 SUM = "relax.add"
-INT8 = (-128.0, 127.0)
-EVERYTHING = (-math.inf, math.inf)
-RANGES = (INT8, (0.0, 127.0))
+INT8_RANGE = (-128.0, 127.0)
+UNBOUNDED = (-math.inf, math.inf)
+CLIP_RANGES = (INT8_RANGE, (0.0, 127.0))
 """What the accelerator clips its results to: all of int8, or with ReLU its positive half."""
 
-ANALOG = tuple(f"relax.{name}" for name in "divide floor multiply add right_shift".split())
+ANALOG_OPERATORS = tuple(
+    f"relax.{name}" for name in "divide floor multiply add right_shift".split()
+)
 """What follows a convolution on DIANA's analog core, between casts and clips: its converter, then
 a batch normalisation."""
 
 
 @dataclass(frozen=True)
-class Sums:
+class MatchedSums:
     """The int32 sums of what looks like a layer, ``result``.
 
     ``anchor`` binds the convolution, the product or the addition; ``variables`` are what it and
@@ -50,7 +52,7 @@ class Sums:
     two. ``bias`` is None where there is none, ``weights`` where they are added.
     """
 
-    kind: Kind
+    kind: LayerKind
     anchor: relax.VarBinding
     variables: tuple[relax.Var, ...]
     result: relax.Var
@@ -67,13 +69,13 @@ class Match:
     result. ``clipped`` is the range of the results.
     """
 
-    sums: Sums
+    sums: MatchedSums
     variables: tuple[relax.Var, ...]
     shift: relax.Expr
-    clipped: tuple[float, float]
+    clip_range: tuple[float, float]
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> LayerKind:
         return self.sums.kind
 
     @property
@@ -82,19 +84,19 @@ class Match:
 
 
 @dataclass(frozen=True)
-class Unmatched:
+class UnmatchedOperator:
     """An operator that could start a layer, but nothing like a requantisation follows it."""
 
     anchor: relax.VarBinding
     followers: tuple[str, ...]
 
     @property
-    def analog(self) -> bool:
+    def is_analog(self) -> bool:
         telling = tuple(f for f in self.followers if f not in ("relax.astype", "relax.clip"))
-        return telling[: len(ANALOG)] == ANALOG
+        return telling[: len(ANALOG_OPERATORS)] == ANALOG_OPERATORS
 
     @property
-    def shown(self) -> tuple[str, ...]:
+    def first_followers(self) -> tuple[str, ...]:
         """The followers that tell what it is: a requantisation has four."""
         return tuple(name.removeprefix("relax.") for name in self.followers[:4])
 
@@ -108,12 +110,12 @@ class Addition:
     result: relax.Var
 
 
-def find_layers(function: relax.Function) -> tuple[list[Match], list[Unmatched]]:
+def find_layers(function: relax.Function) -> tuple[list[Match], list[UnmatchedOperator]]:
     """Find what looks like a layer, and what only starts like one, in order of execution."""
-    return Operators(function).layers()
+    return OperatorGraph(function).match_layers()
 
 
-class Operators:
+class OperatorGraph:
     """The operators of a function, and who reads what they are bound to."""
 
     def __init__(self, function: relax.Function) -> None:
@@ -125,56 +127,56 @@ class Operators:
                 self.readers.setdefault(variable, []).append(binding)
         self.returned = Counter(read_variables(function.body.body))
 
-    def layers(self) -> tuple[list[Match], list[Unmatched]]:
+    def match_layers(self) -> tuple[list[Match], list[UnmatchedOperator]]:
         matches: list[Match] = []
-        unmatched: list[Unmatched] = []
+        unmatched: list[UnmatchedOperator] = []
         for binding in self.bindings:
             name = operator_name(binding.value)
             if name in (CONVOLUTION, PRODUCT):
-                sums: Sums | None = self.products(binding)
-            elif name == SUM and self.adds_activations(binding):
-                sums = self.sum_of_two(binding)
+                sums: MatchedSums | None = self.match_product(binding)
+            elif name == SUM and self.is_activation_add(binding):
+                sums = self.match_activation_add(binding)
             else:
                 continue
-            match = None if sums is None else self.requantised(sums)
+            match = None if sums is None else self.match_requantize(sums)
             if match is None:
-                unmatched.append(Unmatched(binding, tuple(self.followers(binding.var))))
+                unmatched.append(UnmatchedOperator(binding, tuple(self.followers(binding.var))))
             else:
                 matches.append(match)
         inside = {v for m in matches for v in m.variables}
         return matches, [u for u in unmatched if u.anchor.var not in inside]
 
-    def value(self, expression: relax.Expr) -> relax.Expr:
+    def resolve(self, expression: relax.Expr) -> relax.Expr:
         """Return what a variable is bound to; anything else, and an input, is itself."""
         bound = self.bound.get(expression) if isinstance(expression, relax.Var) else None
         return expression if bound is None else bound.value
 
-    def sole_reader(self, variable: relax.Var) -> relax.VarBinding | None:
+    def find_sole_reader(self, variable: relax.Var) -> relax.VarBinding | None:
         readers = self.readers.get(variable, [])
         return readers[0] if len(readers) == 1 and not self.returned[variable] else None
 
     def followers(self, variable: relax.Var) -> Iterator[str]:
         """Yield the operators behind a variable, as long as each has one reader."""
-        reader = self.sole_reader(variable)
+        reader = self.find_sole_reader(variable)
         while reader is not None:
             yield operator_name(reader.value)
-            reader = self.sole_reader(reader.var)
+            reader = self.find_sole_reader(reader.var)
 
-    def adds_activations(self, binding: relax.VarBinding) -> bool:
+    def is_activation_add(self, binding: relax.VarBinding) -> bool:
         """Tell the sum of two tensors from one with a constant, and from that with a bias."""
-        values = [self.value(a) for a in binding.value.args]
-        values += [self.value(v.args[0]) for v in values if operator_name(v) == "relax.astype"]
+        values = [self.resolve(a) for a in binding.value.args]
+        values += [self.resolve(v.args[0]) for v in values if operator_name(v) == "relax.astype"]
         sums = (CONVOLUTION, PRODUCT)
         return not any(isinstance(v, Constant) or operator_name(v) in sums for v in values)
 
-    def addition(self, binding: relax.VarBinding | None) -> Addition | None:
+    def match_addition(self, binding: relax.VarBinding | None) -> Addition | None:
         """Read an int32 sum, which may be one of uint32 between casts: that wraps around in C."""
         if binding is None or operator_name(binding.value) != SUM:
             return None
         if dtype_of(binding.var) == "int32":
             return Addition(tuple(binding.value.args), (binding.var,), binding.var)
-        casts = [self.value(a) for a in binding.value.args]
-        end = self.sole_reader(binding.var)
+        casts = [self.resolve(a) for a in binding.value.args]
+        end = self.find_sole_reader(binding.var)
         if end is None or not all(is_cast(v, "uint32") for v in casts):
             return None
         if not is_cast(end.value, "int32") or any(dtype_of(c.args[0]) != "int32" for c in casts):
@@ -183,17 +185,19 @@ class Operators:
         variables = (*binding.value.args, binding.var, end.var)
         return Addition((first, second), variables, end.var)
 
-    def products(self, binding: relax.VarBinding) -> Sums:
+    def match_product(self, binding: relax.VarBinding) -> MatchedSums:
         """Read a convolution or product, and the bias that is added to it."""
         call = binding.value
-        kind = Kind.DENSE
+        kind = LayerKind.DENSE
         if operator_name(call) == CONVOLUTION:
-            kind = Kind.CONV2D if int(call.attrs.groups) == 1 else Kind.DEPTHWISE_CONV2D
-        start = Sums(kind, binding, (binding.var,), binding.var, (call.args[0],), call.args[1])
-        reader = self.sole_reader(binding.var)
+            kind = LayerKind.CONV2D if int(call.attrs.groups) == 1 else LayerKind.DEPTHWISE_CONV2D
+        start = MatchedSums(
+            kind, binding, (binding.var,), binding.var, (call.args[0],), call.args[1]
+        )
+        reader = self.find_sole_reader(binding.var)
         if reader is not None and is_cast(reader.value, "uint32"):
-            reader = self.sole_reader(reader.var)
-        addition = self.addition(reader)
+            reader = self.find_sole_reader(reader.var)
+        addition = self.match_addition(reader)
         if addition is None:
             return start
         first, second = addition.operands
@@ -204,50 +208,50 @@ class Operators:
             bias=second if first.same_as(binding.var) else first,
         )
 
-    def sum_of_two(self, binding: relax.VarBinding) -> Sums | None:
+    def match_activation_add(self, binding: relax.VarBinding) -> MatchedSums | None:
         """Read the sum of two casts to int32."""
-        addition = self.addition(binding)
+        addition = self.match_addition(binding)
         if addition is None:
             return None
-        casts = [self.value(o) for o in addition.operands]
+        casts = [self.resolve(o) for o in addition.operands]
         if not all(is_cast(c, "int32") for c in casts):
             return None
         variables = (*addition.operands, *addition.variables)
         inputs = tuple(c.args[0] for c in casts)
-        return Sums(Kind.ADD, binding, variables, addition.result, inputs)
+        return MatchedSums(LayerKind.ADD, binding, variables, addition.result, inputs)
 
-    def requantised(self, sums: Sums) -> Match | None:
+    def match_requantize(self, sums: MatchedSums) -> Match | None:
         """Match shift, clips and cast behind sums; nothing but the last result is read."""
-        shift = self.sole_reader(sums.result)
+        shift = self.find_sole_reader(sums.result)
         if shift is None or operator_name(shift.value) != "relax.right_shift":
             return None
         if not shift.value.args[0].same_as(sums.result):
             return None
-        found, clipped = [shift.var], EVERYTHING
-        reader = self.sole_reader(shift.var)
-        count = self.value(shift.value.args[1])
+        found, clipped = [shift.var], UNBOUNDED
+        reader = self.find_sole_reader(shift.var)
+        count = self.resolve(shift.value.args[1])
         if operator_name(count) == "relax.where" and reader is not None:
             # A count that may be too large is replaced, and the result with it.
             count = count.args[1]
             found.append(reader.var)
-            reader = self.sole_reader(reader.var)
-        while reader is not None and (bounds := bounds_of(reader.value)):
+            reader = self.find_sole_reader(reader.var)
+        while reader is not None and (bounds := read_clip_bounds(reader.value)):
             found.append(reader.var)
-            clipped = within(clipped, bounds)
-            reader = self.sole_reader(reader.var)
+            clipped = intersect(clipped, bounds)
+            reader = self.find_sole_reader(reader.var)
         if reader is None or operator_name(reader.value) != "relax.astype":
             return None
         found.append(reader.var)
-        reader = self.sole_reader(reader.var)
-        while reader is not None and (bounds := bounds_of(reader.value)):
-            if clipped not in RANGES or within(clipped, bounds) not in RANGES:
+        reader = self.find_sole_reader(reader.var)
+        while reader is not None and (bounds := read_clip_bounds(reader.value)):
+            if clipped not in CLIP_RANGES or intersect(clipped, bounds) not in CLIP_RANGES:
                 break
             found.append(reader.var)
-            clipped = within(clipped, bounds)
-            reader = self.sole_reader(reader.var)
+            clipped = intersect(clipped, bounds)
+            reader = self.find_sole_reader(reader.var)
         inside = {*sums.variables, *found}
         variables = tuple(b.var for b in self.bindings if b.var in inside)
-        if any(self.sole_reader(v) is None for v in variables[:-1]):
+        if any(self.find_sole_reader(v) is None for v in variables[:-1]):
             return None
         return Match(sums, variables, count, clipped)
 
@@ -256,11 +260,11 @@ def is_cast(value: relax.Expr, dtype: str) -> bool:
     return operator_name(value) == "relax.astype" and str(value.attrs.dtype) == dtype
 
 
-def within(outer: tuple[float, float], inner: tuple[float, float]) -> tuple[float, float]:
+def intersect(outer: tuple[float, float], inner: tuple[float, float]) -> tuple[float, float]:
     return max(outer[0], inner[0]), min(outer[1], inner[1])
 
 
-def bounds_of(value: relax.Expr) -> tuple[float, float] | None:
+def read_clip_bounds(value: relax.Expr) -> tuple[float, float] | None:
     """Return the range to which an operator clips a tensor, None if it does something else."""
     name = operator_name(value)
     if name == "relax.clip" and all(hasattr(a, "value") for a in value.args[1:]):
@@ -276,20 +280,20 @@ def bounds_of(value: relax.Expr) -> tuple[float, float] | None:
     return None
 
 
-def layer_of(function: relax.Function) -> Layer:
+def read_layer(function: relax.Function) -> Layer:
     """Return the layer that a region's function computes, which the rules have accepted."""
     (match,), _ = find_layers(function)
-    return matched_layer(match)
+    return make_layer(match)
 
 
-def matched_layer(match: Match) -> Layer:
+def make_layer(match: Match) -> Layer:
     """Return the layer of operators that break no rule for operators; its geometry may be any."""
     sums = match.sums
     weights = None if sums.weights is None else constant_array(sums.weights)
-    if weights is not None and match.kind is Kind.DENSE:
+    if weights is not None and match.kind is LayerKind.DENSE:
         weights = np.ascontiguousarray(weights.T)
     kernel, strides, padding = (1, 1), (1, 1), (0, 0, 0, 0)
-    if weights is not None and match.kind is not Kind.DENSE:
+    if weights is not None and match.kind is not LayerKind.DENSE:
         attributes = sums.anchor.value.attrs
         kernel = (weights.shape[2], weights.shape[3])
         strides = (int(attributes.strides[0]), int(attributes.strides[1]))
@@ -297,7 +301,7 @@ def matched_layer(match: Match) -> Layer:
         padding = (top, left, bottom, right)
     batch, in_channels, in_height, in_width = image_shape(match.kind, sums.inputs[0])
     _, out_channels, out_height, out_width = image_shape(match.kind, match.result)
-    shift = scalar_of(match.shift)
+    shift = read_scalar(match.shift)
     assert shift is not None  # a rule
     return Layer(
         kind=match.kind,
@@ -312,28 +316,28 @@ def matched_layer(match: Match) -> Layer:
         strides=strides,
         padding=padding,
         shift=shift,
-        relu=match.clipped[0] == 0,
+        relu=match.clip_range[0] == 0,
         weights=weights,
-        bias=None if weights is None else channel_bias(sums.bias, static_shape(sums.result)),
+        bias=None if weights is None else read_channel_bias(sums.bias, static_shape(sums.result)),
     )
 
 
-def image_shape(kind: Kind, tensor: relax.Expr) -> tuple[int, ...]:
+def image_shape(kind: LayerKind, tensor: relax.Expr) -> tuple[int, ...]:
     """Return (batch, channels, height, width); vectors that are added are rows of an image."""
     batch, *shape = static_shape(tensor)
     if len(shape) == 3:
         return batch, *shape
-    return (batch, 1, 1, *shape) if kind is Kind.ADD else (batch, *shape, 1, 1)
+    return (batch, 1, 1, *shape) if kind is LayerKind.ADD else (batch, *shape, 1, 1)
 
 
-def scalar_of(value: relax.Expr) -> int | None:
+def read_scalar(value: relax.Expr) -> int | None:
     """Return the whole number that a constant of one element is; None for everything else."""
     if not isinstance(value, Constant) or constant_array(value).size != 1:
         return None
     return int(constant_array(value).reshape(-1)[0])
 
 
-def channel_bias(bias: relax.Expr | None, shape: tuple[int, ...]) -> Array | None:
+def read_channel_bias(bias: relax.Expr | None, shape: tuple[int, ...]) -> Array | None:
     """Return the bias of sums of ``shape`` by channel: int32 (channels,), or zeros for no bias.
 
     None where it is no constant, or differs along another axis than the second.

@@ -16,17 +16,17 @@ from firmwright.ir.relax import (
     operator_name,
     rewrite_calls,
 )
-from firmwright.targets.soma_dory.matching import CONVOLUTION, INT8, PRODUCT
+from firmwright.targets.soma_dory.matching import CONVOLUTION, INT8_RANGE, PRODUCT
 
 
-def with_int8_operands(module: tvm.IRModule) -> tvm.IRModule:
+def narrow_operands(module: tvm.IRModule) -> tvm.IRModule:
     """Rewrite every int32 convolution and product of an int8 tensor and constants within int8."""
 
     def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
         name = operator_name(call)
         if name not in (CONVOLUTION, PRODUCT) or dtype_of(call) != "int32":
             return call
-        image, weights = (narrow(operand, builder) for operand in call.args)
+        image, weights = (narrow_operand(operand, builder) for operand in call.args)
         if image is None or weights is None:
             return call
         if name == PRODUCT:
@@ -40,11 +40,11 @@ def with_int8_operands(module: tvm.IRModule) -> tvm.IRModule:
     return rewrite_calls(module, rewrite)
 
 
-def narrow(operand: relax.Expr, builder: relax.BlockBuilder) -> relax.Expr | None:
+def narrow_operand(operand: relax.Expr, builder: relax.BlockBuilder) -> relax.Expr | None:
     """Return the int8 that an int32 operand is a cast of; None where it is none."""
     if isinstance(operand, Constant):
         array = constant_array(operand)
-        fits = INT8[0] <= array.min() and array.max() <= INT8[1]
+        fits = INT8_RANGE[0] <= array.min() and array.max() <= INT8_RANGE[1]
         return relax.const(array.astype("int8"), "int8") if fits else None
     made = definition(builder, operand)
     is_cast = operator_name(made) == "relax.astype" and dtype_of(made.args[0]) == "int8"

@@ -22,20 +22,20 @@ from firmwright.ir.relax import (
     rewrite_bindings,
     static_shape,
 )
-from firmwright.targets.soma_dory.layer import Kind, Layer
+from firmwright.targets.soma_dory.layer import Layer, LayerKind
 from firmwright.targets.soma_dory.matching import Match
 
-CYCLES_A_BYTE = 10
+CYCLES_PER_BYTE = 10
 """What the core takes to put a byte elsewhere: the most that the emulator counted."""
 
-ON_ITS_SIDE = [0, 1, 3, 2]
+SWAP_ROWS_COLUMNS = [0, 1, 3, 2]
 
-Layers = Mapping[Match, Layer]
+LayersByMatch = Mapping[Match, Layer]
 
 
-def lay_on_side(
+def transpose_images(
     module: tvm.IRModule,
-    layers: Layers,
+    layers: LayersByMatch,
     accepted: Callable[[Layer], bool],
     cycles: Callable[[Layer], int],
 ) -> tvm.IRModule:
@@ -45,11 +45,13 @@ def lay_on_side(
     upright.
     """
     turned: dict[relax.Var, Match] = {}
-    for component in connected([m for m in layers if m.kind is not Kind.DENSE]):
+    for component in group_connected([m for m in layers if m.kind is not LayerKind.DENSE]):
         before = [layers[m] for m in component]
-        after = [on_its_side(layer) for layer in before]
+        after = [transpose_layer(layer) for layer in before]
         saved = sum(map(cycles, before)) - sum(map(cycles, after))
-        if all(map(accepted, after)) and saved > CYCLES_A_BYTE * crossing_bytes(module, component):
+        if all(map(accepted, after)) and saved > CYCLES_PER_BYTE * count_boundary_bytes(
+            module, component
+        ):
             turned.update((v, m) for m in component for v in m.variables)
     if not turned:
         return module
@@ -57,12 +59,12 @@ def lay_on_side(
 
     def rewrite(binding: relax.VarBinding) -> list[relax.VarBinding]:
         match = turned.get(binding.var)
-        return [binding] if match is None else on_side(binding, match, layers, sideways)
+        return [binding] if match is None else transpose_operator(binding, match, layers, sideways)
 
     return rewrite_bindings(module, rewrite)
 
 
-def connected(matches: list[Match]) -> list[list[Match]]:
+def group_connected(matches: list[Match]) -> list[list[Match]]:
     """Group layers of images that read each other's results, in order of execution."""
     components: list[list[Match]] = []
     for match in matches:
@@ -74,7 +76,7 @@ def connected(matches: list[Match]) -> list[list[Match]]:
     return components
 
 
-def on_its_side(layer: Layer) -> Layer:
+def transpose_layer(layer: Layer) -> Layer:
     """Return the layer of the same images with rows and columns exchanged."""
     top, left, bottom, right = layer.padding
     weights = layer.weights
@@ -91,7 +93,7 @@ def on_its_side(layer: Layer) -> Layer:
     )
 
 
-def crossing_bytes(module: tvm.IRModule, component: list[Match]) -> int:
+def count_boundary_bytes(module: tvm.IRModule, component: list[Match]) -> int:
     """Count the bytes of the tensors that enter and leave connected layers."""
     inside = {v for m in component for v in m.variables}
     crossing = {x for m in component for x in m.sums.inputs if x not in inside}
@@ -103,8 +105,11 @@ def crossing_bytes(module: tvm.IRModule, component: list[Match]) -> int:
     return sum(prod(static_shape(v)) for v in crossing)
 
 
-def on_side(
-    binding: relax.VarBinding, match: Match, layers: Layers, sideways: dict[relax.Var, relax.Var]
+def transpose_operator(
+    binding: relax.VarBinding,
+    match: Match,
+    layers: LayersByMatch,
+    sideways: dict[relax.Var, relax.Var],
 ) -> list[relax.VarBinding]:
     """Return the bindings of one of a layer's operators on its side.
 
@@ -120,9 +125,9 @@ def on_side(
     call = binding.value
     for variable in read_variables(call):
         if variable not in sideways:
-            bind(relax.op.permute_dims(variable, ON_ITS_SIDE), variable)
+            bind(relax.op.permute_dims(variable, SWAP_ROWS_COLUMNS), variable)
     if operator_name(call) == "relax.nn.conv2d":
-        layer = on_its_side(layers[match])
+        layer = transpose_layer(layers[match])
         turned = relax.op.nn.conv2d(
             sideways[call.args[0]],
             relax.const(layer.weights, "int8"),
@@ -136,6 +141,6 @@ def on_side(
         turned = tvm.ir.Call(call.op, arguments, call.attrs)
     bind(turned, binding.var)
     if binding.var.same_as(match.result):
-        upright = relax.op.permute_dims(sideways[binding.var], ON_ITS_SIDE)
+        upright = relax.op.permute_dims(sideways[binding.var], SWAP_ROWS_COLUMNS)
         bindings.append(relax.VarBinding(binding.var, relax.BlockBuilder().normalize(upright)))
     return bindings

@@ -23,11 +23,11 @@ from firmwright.ir.relax import (
     rewrite_calls,
 )
 from firmwright.targets.soma_dory.matching import (
-    EVERYTHING,
-    INT8,
-    bounds_of,
-    scalar_of,
-    within,
+    INT8_RANGE,
+    UNBOUNDED,
+    intersect,
+    read_clip_bounds,
+    read_scalar,
 )
 
 LARGEST_FLOAT32_SHIFT = 17
@@ -45,102 +45,104 @@ class Quotient:
 
     sums: relax.Var
     shift: int = 0
-    rounded: str = ""
-    clipped: tuple[float, float] = EVERYTHING
+    rounding: str = ""
+    clip_range: tuple[float, float] = UNBOUNDED
     float32: bool = False
 
     @property
-    def exact(self) -> bool:
+    def is_exact(self) -> bool:
         """Tell whether a right shift and a clip give the same numbers."""
-        low, high = self.clipped
-        if not INT8[0] <= low <= high <= INT8[1] or not 0 < self.shift <= 31:
+        low, high = self.clip_range
+        if not INT8_RANGE[0] <= low <= high <= INT8_RANGE[1] or not 0 < self.shift <= 31:
             return False
         if not (low.is_integer() and high.is_integer()):
             return False
         if self.float32 and self.shift > LARGEST_FLOAT32_SHIFT:
             return False
         # Below zero a division that truncates gives one more than a shift, unless it is clipped.
-        return self.rounded == "floor" or (self.rounded == "truncate" and low >= 0)
+        return self.rounding == "floor" or (self.rounding == "truncate" and low >= 0)
 
 
-def shifts_for_divisions(module: tvm.IRModule) -> tvm.IRModule:
+def replace_divisions(module: tvm.IRModule) -> tvm.IRModule:
     """Rewrite every int8 that is an int32 divided by a power of two, rounded and clipped."""
 
     def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
         if operator_name(call) != "relax.astype" or dtype_of(call) != "int8":
             return call
-        quotient = quotient_of(call.args[0], builder)
-        if quotient is None or not quotient.exact:
+        quotient = read_quotient(call.args[0], builder)
+        if quotient is None or not quotient.is_exact:
             return call
         count = relax.const(quotient.shift, "int32")
         shifted = builder.emit(relax.op.right_shift(quotient.sums, count))
-        clipped = builder.emit(relax.op.clip(shifted, *quotient.clipped))
+        clipped = builder.emit(relax.op.clip(shifted, *quotient.clip_range))
         return relax.op.astype(clipped, "int8")
 
     return rewrite_calls(module, rewrite)
 
 
-def quotient_of(value: relax.Expr, builder: relax.BlockBuilder) -> Quotient | None:
+def read_quotient(value: relax.Expr, builder: relax.BlockBuilder) -> Quotient | None:
     """Read a value as a quotient of int32 sums; None where something else is computed."""
     made = definition(builder, value)
     name = operator_name(made)
-    if name not in STEPS:
+    if name not in QUOTIENT_STEPS:
         is_sums = isinstance(value, relax.Var) and dtype_of(value) == "int32"
         return Quotient(value) if is_sums else None
-    operand = wrapped_operand(made, builder) if name == "relax.where" else made.args[0]
-    before = quotient_of(made.args[2] if operand is None else operand, builder)
-    after = None if before is None else STEPS[name](before, made, builder)
+    operand = find_wrapped_operand(made, builder) if name == "relax.where" else made.args[0]
+    before = read_quotient(made.args[2] if operand is None else operand, builder)
+    after = None if before is None else QUOTIENT_STEPS[name](before, made, builder)
     return Quotient(value) if after is None and dtype_of(value) == "int32" else after
 
 
-def divided(before: Quotient, call: tvm.ir.Call, _: Any) -> Quotient | None:
+def apply_divide(before: Quotient, call: tvm.ir.Call, _: Any) -> Quotient | None:
     """A division by 2**k; one of integers truncates."""
-    bits = power_of_two(call.args[1])
-    if bits is None or before.rounded or before.clipped != EVERYTHING:
+    bits = find_exponent(call.args[1])
+    if bits is None or before.rounding or before.clip_range != UNBOUNDED:
         return None
     rounded = "truncate" if dtype_of(call).startswith("int") else ""
-    return replace(before, shift=before.shift + bits, rounded=rounded)
+    return replace(before, shift=before.shift + bits, rounding=rounded)
 
 
-def floor_divided(before: Quotient, call: tvm.ir.Call, builder: Any) -> Quotient | None:
-    after = divided(before, call, builder)
-    return None if after is None else replace(after, rounded="floor")
+def apply_floor_divide(before: Quotient, call: tvm.ir.Call, builder: Any) -> Quotient | None:
+    after = apply_divide(before, call, builder)
+    return None if after is None else replace(after, rounding="floor")
 
 
-def multiplied(before: Quotient, call: tvm.ir.Call, _: Any) -> Quotient | None:
+def apply_multiply(before: Quotient, call: tvm.ir.Call, _: Any) -> Quotient | None:
     """A multiplication by 2**-k."""
-    bits = power_of_two(call.args[1])
-    if bits is None or before.rounded or before.clipped != EVERYTHING:
+    bits = find_exponent(call.args[1])
+    if bits is None or before.rounding or before.clip_range != UNBOUNDED:
         return None
     return replace(before, shift=before.shift - bits)
 
 
-def floored(before: Quotient, _call: tvm.ir.Call, _: Any) -> Quotient:
-    return replace(before, rounded=before.rounded or "floor")
+def apply_floor(before: Quotient, _call: tvm.ir.Call, _: Any) -> Quotient:
+    return replace(before, rounding=before.rounding or "floor")
 
 
-def clipped(before: Quotient, call: tvm.ir.Call, _: Any) -> Quotient | None:
-    bounds = bounds_of(call)
-    if bounds is None or not before.rounded:
+def apply_clip(before: Quotient, call: tvm.ir.Call, _: Any) -> Quotient | None:
+    bounds = read_clip_bounds(call)
+    if bounds is None or not before.rounding:
         return None
-    return replace(before, clipped=within(before.clipped, bounds))
+    return replace(before, clip_range=intersect(before.clip_range, bounds))
 
 
-def cast(before: Quotient, call: tvm.ir.Call, _: Any) -> Quotient | None:
+def apply_cast(before: Quotient, call: tvm.ir.Call, _: Any) -> Quotient | None:
     """A cast to float starts a quotient; one to an integer truncates what is left of it."""
     dtype = dtype_of(call)
     if dtype in ("float32", "float64"):
         return replace(before, float32=before.float32 or dtype == "float32")
     if dtype not in ("int32", "int64"):
         return None
-    return replace(before, rounded=before.rounded or "truncate") if before.shift else before
+    return replace(before, rounding=before.rounding or "truncate") if before.shift else before
 
 
-def chosen(before: Quotient, call: tvm.ir.Call, builder: relax.BlockBuilder) -> Quotient | None:
+def apply_where(
+    before: Quotient, call: tvm.ir.Call, builder: relax.BlockBuilder
+) -> Quotient | None:
     """A ``where`` that gives what it is given: finite numbers, or those that int8 holds."""
-    if wrapped_operand(call, builder) is not None:
-        low, high = before.clipped
-        return before if INT8[0] <= low <= high <= INT8[1] else None
+    if find_wrapped_operand(call, builder) is not None:
+        low, high = before.clip_range
+        return before if INT8_RANGE[0] <= low <= high <= INT8_RANGE[1] else None
     condition = definition(builder, call.args[0])
     if operator_name(condition) != "relax.logical_not":
         return None
@@ -148,7 +150,7 @@ def chosen(before: Quotient, call: tvm.ir.Call, builder: relax.BlockBuilder) -> 
     return before if operator_name(asked) == "relax.isfinite" else None
 
 
-def wrapped_operand(call: tvm.ir.Call, builder: relax.BlockBuilder) -> relax.Expr | None:
+def find_wrapped_operand(call: tvm.ir.Call, builder: relax.BlockBuilder) -> relax.Expr | None:
     """Return x of ``where(b >= 128, b - 256, b)`` with b = x & 255: ONNX's cast to int8."""
     condition, less, low_byte = (definition(builder, a) for a in call.args)
     if operator_name(condition) != "relax.greater_equal" or operator_name(less) != "relax.astype":
@@ -160,27 +162,27 @@ def wrapped_operand(call: tvm.ir.Call, builder: relax.BlockBuilder) -> relax.Exp
     if not all(operator_name(v) == "relax.astype" for v in (first, second)):
         return None
     same = all(v.same_as(call.args[2]) for v in (condition.args[0], first.args[0]))
-    numbers = [scalar_of(v) for v in (condition.args[1], second.args[0])]
+    numbers = [read_scalar(v) for v in (condition.args[1], second.args[0])]
     if not same or numbers != [128, 256] or operator_name(low_byte) != "relax.bitwise_and":
         return None
-    return low_byte.args[0] if scalar_of(low_byte.args[1]) == 255 else None
+    return low_byte.args[0] if read_scalar(low_byte.args[1]) == 255 else None
 
 
-STEPS = {
-    "relax.astype": cast,
-    "relax.divide": divided,
-    "relax.floor_divide": floor_divided,
-    "relax.multiply": multiplied,
-    "relax.floor": floored,
-    "relax.clip": clipped,
-    "relax.maximum": clipped,
-    "relax.minimum": clipped,
-    "relax.nn.relu": clipped,
-    "relax.where": chosen,
+QUOTIENT_STEPS = {
+    "relax.astype": apply_cast,
+    "relax.divide": apply_divide,
+    "relax.floor_divide": apply_floor_divide,
+    "relax.multiply": apply_multiply,
+    "relax.floor": apply_floor,
+    "relax.clip": apply_clip,
+    "relax.maximum": apply_clip,
+    "relax.minimum": apply_clip,
+    "relax.nn.relu": apply_clip,
+    "relax.where": apply_where,
 }
 
 
-def power_of_two(operand: relax.Expr) -> int | None:
+def find_exponent(operand: relax.Expr) -> int | None:
     """Return k where an operand is the constant 2**k, in every element."""
     if not isinstance(operand, Constant):
         return None

@@ -8,13 +8,13 @@ import tvm
 from tvm import relax
 
 from firmwright.ir.relax import main_bindings, operator_name, rewrite_bindings, static_shape
-from firmwright.targets.soma_dory.geometry import Form, forms
-from firmwright.targets.soma_dory.layer import Kind, Layer
+from firmwright.targets.soma_dory.geometry import LayerForm, generate_forms
+from firmwright.targets.soma_dory.layer import Layer, LayerKind
 
 Padding = tuple[int, int, int, int]
 
 
-def rewrite_refused(
+def rewrite_convolutions(
     module: tvm.IRModule, layers: Mapping[relax.Var, Layer], accepted: Callable[[Layer], bool]
 ) -> tvm.IRModule:
     """Give convolutions that are not ``accepted`` the first of their :func:`forms` that is.
@@ -27,21 +27,21 @@ def rewrite_refused(
     values = {b.var: b.value for b in main_bindings(module)}
     chosen = {}
     for variable, layer in layers.items():
-        if layer.kind not in (Kind.CONV2D, Kind.DEPTHWISE_CONV2D) or accepted(layer):
+        if layer.kind not in (LayerKind.CONV2D, LayerKind.DEPTHWISE_CONV2D) or accepted(layer):
             continue
-        padded = zeros_around(values.get(values[variable].args[0]))
-        form = next((f for f in forms(layer, padded) if accepted(f.layer)), None)
+        padded = read_zero_padding(values.get(values[variable].args[0]))
+        form = next((f for f in generate_forms(layer, padded) if accepted(f.layer)), None)
         if form is not None:
             chosen[variable] = form
 
     def rewrite(binding: relax.VarBinding) -> list[relax.VarBinding]:
         form = chosen.get(binding.var)
-        return [binding] if form is None else rewritten(binding, form, values)
+        return [binding] if form is None else build_bindings(binding, form, values)
 
     return rewrite_bindings(module, rewrite)
 
 
-def zeros_around(value: relax.Expr | None) -> Padding | None:
+def read_zero_padding(value: relax.Expr | None) -> Padding | None:
     """Return (top, left, bottom, right) of an operator that puts zeros around images."""
     if value is None or operator_name(value) != "relax.nn.pad":
         return None
@@ -53,8 +53,8 @@ def zeros_around(value: relax.Expr | None) -> Padding | None:
     return top, left, bottom, right
 
 
-def rewritten(
-    binding: relax.VarBinding, form: Form, values: Mapping[relax.Var, relax.Expr]
+def build_bindings(
+    binding: relax.VarBinding, form: LayerForm, values: Mapping[relax.Var, relax.Expr]
 ) -> list[relax.VarBinding]:
     """Return the bindings of a convolution in another form; the last binds its variable."""
     bindings: list[relax.VarBinding] = []
@@ -65,9 +65,9 @@ def rewritten(
         return bindings[-1].var
 
     call, layer = binding.value, form.layer
-    image = values[call.args[0]].args[0] if form.unpadded else call.args[0]
-    if form.pairs:
-        image = pairs_as_channels(image, (layer.in_height, layer.in_width), bind)
+    image = values[call.args[0]].args[0] if form.reads_unpadded else call.args[0]
+    if form.space_to_depth:
+        image = space_to_depth(image, (layer.in_height, layer.in_width), bind)
     convolution = relax.op.nn.conv2d(
         image,
         relax.const(layer.weights, "int8"),
@@ -80,7 +80,7 @@ def rewritten(
     return [*bindings, relax.VarBinding(binding.var, value)]
 
 
-def pairs_as_channels(
+def space_to_depth(
     image: relax.Var, pairs: tuple[int, int], bind: Callable[[relax.Expr], relax.Var]
 ) -> relax.Var:
     """Turn (N, C, H, W) to (N, 4·C, *pairs), with zeros below and to the right where it is less.

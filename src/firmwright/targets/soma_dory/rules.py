@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from firmwright.targets.placement import Objection
-from firmwright.targets.rules import Rule, objections, read_rules
+from firmwright.targets.placement import RuleViolation
+from firmwright.targets.rules import Rule, find_violations, read_rules
 from firmwright.targets.soma_dory.facts import layer_facts, operator_facts
 from firmwright.targets.soma_dory.layer import Layer
 from firmwright.targets.soma_dory.matching import Match
 
 
 @dataclass(frozen=True)
-class Rules:
+class SomaRules:
     """The rules for operators as the network has them, and for the layers that they make."""
 
     operators: tuple[Rule, ...]
@@ -23,15 +23,15 @@ class Rules:
 
 
 @cache
-def rules() -> Rules:
-    return read_rules("firmwright.targets.soma_dory", Rules)
+def soma_rules() -> SomaRules:
+    return read_rules("firmwright.targets.soma_dory", SomaRules)
 
 
-def broken_by_operators(match: Match) -> tuple[Objection, ...]:
+def check_operators(match: Match) -> tuple[RuleViolation, ...]:
     """Return the rules that operators break, before they are read as a layer."""
-    return objections(rules().operators, operator_facts(match))
+    return find_violations(soma_rules().operators, operator_facts(match))
 
 
-def broken_by_layer(layer: Layer, accelerator: Mapping[str, Any]) -> tuple[Objection, ...]:
+def check_layer(layer: Layer, accelerator: Mapping[str, Any]) -> tuple[RuleViolation, ...]:
     """Return the rules that a layer breaks; ``accelerator`` has the platform's numbers."""
-    return objections(rules().layer, layer_facts(layer, accelerator))
+    return find_violations(soma_rules().layer, layer_facts(layer, accelerator))

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from firmwright.targets.soma_dory.device_layout import ROW
-from firmwright.targets.soma_dory.layer import Kind, Layer
+from firmwright.targets.soma_dory.layer import Layer, LayerKind
 
 LANES = 16
 """Output channels in a block of weights, and of results in L1."""
@@ -21,11 +21,11 @@ LANES = 16
 SPACING = 4
 """A depthwise channel has the first of four lanes; the others are zeros, as in DORY."""
 
-BIAS_BYTES = {Kind.CONV2D: 4, Kind.DEPTHWISE_CONV2D: 4, Kind.DENSE: 16}
+BIAS_BYTES = {LayerKind.CONV2D: 4, LayerKind.DEPTHWISE_CONV2D: 4, LayerKind.DENSE: 16}
 """Bytes of bias a lane."""
 
 
-def aligned(count: int) -> int:
+def align(count: int) -> int:
     """Round up to whole rows of 16 bytes, or to whole blocks of 16 channels."""
     return -(-count // ROW) * ROW
 
@@ -66,7 +66,7 @@ class Span:
     @property
     def pitch(self) -> int:
         """Bytes of an input row of this tile."""
-        return aligned(self.skip + self.read)
+        return align(self.skip + self.read)
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,14 @@ class Axis:
     stride: int
     padding: int
 
-    def spans(self, size: int) -> tuple[Span, ...]:
+    def make_spans(self, size: int) -> tuple[Span, ...]:
         """Cut the results into tiles of ``size``; one tile reads the axis whole."""
         starts = range(0, self.results, size)
-        return tuple(self.span(s, min(size, self.results - s), len(starts) == 1) for s in starts)
+        return tuple(
+            self.make_span(s, min(size, self.results - s), len(starts) == 1) for s in starts
+        )
 
-    def span(self, start: int, size: int, whole: bool) -> Span:
+    def make_span(self, start: int, size: int, whole: bool) -> Span:
         begin = start * self.stride - self.padding
         end = begin + (size - 1) * self.stride + self.kernel
         first, stop = (0, self.elements) if whole else (max(begin, 0), min(end, self.elements))
@@ -97,7 +99,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Copy:
+class TileTransfer:
     """A box of bytes in L2, which is compact in L1; strides in bytes."""
 
     planes: int
@@ -120,7 +122,7 @@ class Copy:
 
 
 @dataclass(frozen=True)
-class Job:
+class TileJob:
     """One run of the accelerator; ``loads`` where its input tile is not in L1 yet."""
 
     rows: Span
@@ -142,71 +144,71 @@ def column_axis(layer: Layer) -> Axis:
                 layer.padding[1])  # fmt: skip
 
 
-def sums_channels(layer: Layer) -> bool:
+def is_channel_sum(layer: Layer) -> bool:
     """Tell whether each result is a sum over the input channels."""
-    return layer.kind in (Kind.CONV2D, Kind.DENSE)
+    return layer.kind in (LayerKind.CONV2D, LayerKind.DENSE)
 
 
-def as_stored(layer: Layer) -> Layer:
+def flatten_addition(layer: Layer) -> Layer:
     """Return the layer as tiles see it: an addition is one row of all bytes of the batch."""
-    if layer.kind is not Kind.ADD:
+    if layer.kind is not LayerKind.ADD:
         return layer
-    width = layer.batch * layer.in_channels * layer.in_height * aligned(layer.in_width)
+    width = layer.batch * layer.in_channels * layer.in_height * align(layer.in_width)
     return replace(layer, batch=1, in_channels=1, in_height=1, in_width=width, out_channels=1,
                    out_height=1, out_width=width)  # fmt: skip
 
 
-def channels_a_block(layer: Layer) -> int:
+def channels_per_block(layer: Layer) -> int:
     """Return how many channels of results have their weights in one block of 16 lanes."""
-    return LANES // SPACING if layer.kind is Kind.DEPTHWISE_CONV2D else LANES
+    return LANES // SPACING if layer.kind is LayerKind.DEPTHWISE_CONV2D else LANES
 
 
-def sizes(length: int, size: int) -> list[int]:
+def tile_sizes(length: int, size: int) -> list[int]:
     """Return the sizes of the tiles along an axis of channels."""
     return [min(size, length - start) for start in range(0, length, size)]
 
 
-def jobs(layer: Layer, tile: Tile) -> Iterator[Job]:
+def walk_jobs(layer: Layer, tile: Tile) -> Iterator[TileJob]:
     """Walk the tiles of one sample, in the order in which they are computed."""
-    columns = column_axis(layer).spans(tile.columns)
-    channels = sizes(layer.out_channels, tile.channels)
-    inputs = sizes(layer.in_channels, tile.in_channels)
-    for row_span in row_axis(layer).spans(tile.rows):
+    columns = column_axis(layer).make_spans(tile.columns)
+    channels = tile_sizes(layer.out_channels, tile.channels)
+    inputs = tile_sizes(layer.in_channels, tile.in_channels)
+    for row_span in row_axis(layer).make_spans(tile.rows):
         for column_span in columns:
             for i, count in enumerate(channels):
-                if not sums_channels(layer):
-                    yield Job(row_span, column_span, count, count, True, True)
+                if not is_channel_sum(layer):
+                    yield TileJob(row_span, column_span, count, count, True, True)
                     continue
                 for j, depth in enumerate(inputs):
                     loads = i == 0 or len(inputs) > 1
-                    yield Job(row_span, column_span, count, depth, loads, j == len(inputs) - 1)
+                    yield TileJob(row_span, column_span, count, depth, loads, j == len(inputs) - 1)
 
 
-def input_copy(layer: Layer, rows: Span, columns: Span, planes: int) -> Copy:
+def input_transfer(layer: Layer, rows: Span, columns: Span, planes: int) -> TileTransfer:
     """Return the transfer of an input tile; of a dense layer ``planes`` is its channels."""
-    if layer.kind is Kind.DENSE:
-        return Copy(1, 1, aligned(planes), 0, 0)
-    pitch = aligned(layer.in_width)
-    return Copy(planes, rows.read, columns.pitch, layer.in_height * pitch, pitch)
+    if layer.kind is LayerKind.DENSE:
+        return TileTransfer(1, 1, align(planes), 0, 0)
+    pitch = align(layer.in_width)
+    return TileTransfer(planes, rows.read, columns.pitch, layer.in_height * pitch, pitch)
 
 
-def output_copy(layer: Layer, rows: Span, columns: Span, planes: int) -> Copy:
+def output_transfer(layer: Layer, rows: Span, columns: Span, planes: int) -> TileTransfer:
     """Return the transfer of a tile of results; of a dense layer ``planes`` is its channels."""
-    if layer.kind is Kind.DENSE:
-        return Copy(1, 1, aligned(planes), 0, 0)
-    pitch = aligned(layer.out_width)
-    return Copy(planes, rows.size, aligned(columns.size), layer.out_height * pitch, pitch)
+    if layer.kind is LayerKind.DENSE:
+        return TileTransfer(1, 1, align(planes), 0, 0)
+    pitch = align(layer.out_width)
+    return TileTransfer(planes, rows.size, align(columns.size), layer.out_height * pitch, pitch)
 
 
 def weight_bytes(layer: Layer, channels: int, in_channels: int) -> int:
     """Return the bytes of weights and bias that a job fetches."""
-    if layer.kind is Kind.ADD:
+    if layer.kind is LayerKind.ADD:
         return 0
     area = layer.kernel[0] * layer.kernel[1]
-    if layer.kind is Kind.DEPTHWISE_CONV2D:
-        return aligned(channels * SPACING) * (area + BIAS_BYTES[layer.kind])
-    depth = aligned(in_channels) if layer.kind is Kind.DENSE else in_channels
-    return aligned(channels) * (depth * area + BIAS_BYTES[layer.kind])
+    if layer.kind is LayerKind.DEPTHWISE_CONV2D:
+        return align(channels * SPACING) * (area + BIAS_BYTES[layer.kind])
+    depth = align(in_channels) if layer.kind is LayerKind.DENSE else in_channels
+    return align(channels) * (depth * area + BIAS_BYTES[layer.kind])
 
 
 @dataclass(frozen=True)
@@ -232,11 +234,14 @@ def footprint(layer: Layer, tile: Tile) -> Footprint:
 
 def plane_bytes(layer: Layer, rows: int, columns: int) -> tuple[int, int]:
     """Return the bytes of one channel of the largest input tile and of the largest result."""
-    if layer.kind is Kind.DENSE:
+    if layer.kind is LayerKind.DENSE:
         return 1, 1
-    row_spans, column_spans = row_axis(layer).spans(rows), column_axis(layer).spans(columns)
+    row_spans, column_spans = (
+        row_axis(layer).make_spans(rows),
+        column_axis(layer).make_spans(columns),
+    )
     bytes_in = max(s.read for s in row_spans) * max(s.pitch for s in column_spans)
-    bytes_out = max(s.size for s in row_spans) * max(aligned(s.size) for s in column_spans)
+    bytes_out = max(s.size for s in row_spans) * max(align(s.size) for s in column_spans)
     return bytes_in, bytes_out
 
 
@@ -246,8 +251,8 @@ def plane_counts(layer: Layer, channels: int, in_channels: int) -> tuple[int, in
     Results of sums over channels come in blocks of 16, and take 32 bits each where the sums of
     several input tiles are added there.
     """
-    if not sums_channels(layer):
-        return (2 if layer.kind is Kind.ADD else 1) * channels, channels
-    inputs = aligned(in_channels) if layer.kind is Kind.DENSE else in_channels
+    if not is_channel_sum(layer):
+        return (2 if layer.kind is LayerKind.ADD else 1) * channels, channels
+    inputs = align(in_channels) if layer.kind is LayerKind.DENSE else in_channels
     bytes_of_sum = 1 if in_channels == layer.in_channels else 4
-    return inputs, aligned(channels) * bytes_of_sum
+    return inputs, align(channels) * bytes_of_sum

@@ -17,23 +17,23 @@ from typing import TYPE_CHECKING
 
 from firmwright.errors import UserError
 from firmwright.ir.kernels import Cycles
-from firmwright.targets.soma_dory.cost import Accelerator, cycles, sample_parts
+from firmwright.targets.soma_dory.cost import Accelerator, estimate_cycles, estimate_sample
 from firmwright.targets.soma_dory.device_layout import ROW
-from firmwright.targets.soma_dory.layer import Kind, Layer
+from firmwright.targets.soma_dory.layer import Layer, LayerKind
 from firmwright.targets.soma_dory.tiles import (
     LANES,
-    Copy,
     Tile,
-    as_stored,
-    channels_a_block,
+    TileTransfer,
+    channels_per_block,
     column_axis,
+    flatten_addition,
     footprint,
-    input_copy,
-    output_copy,
+    input_transfer,
+    is_channel_sum,
+    output_transfer,
     plane_bytes,
     plane_counts,
     row_axis,
-    sums_channels,
     weight_bytes,
 )
 
@@ -51,7 +51,7 @@ class Tiling:
 
 
 @dataclass(frozen=True)
-class Plane:
+class PlaneTile:
     """A tile of rows and columns: what a sample costs, by what is done with its channels.
 
     ``load`` and ``store`` are cycles for all channels, of pieces that lie in one channel each;
@@ -72,7 +72,7 @@ class Plane:
 
 
 @dataclass(frozen=True)
-class Channels:
+class ChannelTile:
     """A tile of channels: what it costs, with rows and columns whole.
 
     The input is loaded ``fetches`` times, in ``loads`` transfers; ``jobs`` are run, which fetch
@@ -91,29 +91,29 @@ class Channels:
     planes_out: int
 
 
-def best_tiling(layer: Layer, accelerator: Accelerator) -> Tiling:
+def find_best_tiling(layer: Layer, accelerator: Accelerator) -> Tiling:
     """Return the tiling with the fewest modelled cycles.
 
     Raises UserError where no tile fits, or OR-tools is not installed.
     """
-    reason = no_tiling_reason(layer, accelerator)
+    reason = explain_no_tiling(layer, accelerator)
     if reason is not None:
         raise UserError(f"no tiling: {reason}")
-    stored = as_stored(layer)
+    stored = flatten_addition(layer)
     channels = channel_options(stored, accelerator)
     planes = plane_options(stored, accelerator, channels)
     plane, channel = solve(stored, accelerator, planes, channels)
     tile = Tile(channel.channels, plane.rows, plane.columns, channel.in_channels)
-    return Tiling(stored, tile, cycles(stored, tile, accelerator))
+    return Tiling(stored, tile, estimate_cycles(stored, tile, accelerator))
 
 
-def no_tiling_reason(layer: Layer, accelerator: Accelerator) -> str | None:
+def explain_no_tiling(layer: Layer, accelerator: Accelerator) -> str | None:
     """Say which memory the layer's smallest tiles exceed; None where they fit. Fast."""
-    stored = as_stored(layer)
+    stored = flatten_addition(layer)
     depths = {stored.in_channels}
-    if accelerator.input_channel_tiling and sums_channels(stored):
+    if accelerator.input_channel_tiling and is_channel_sum(stored):
         depths.add(min(LANES, stored.in_channels))
-    channels = min(channels_a_block(stored), stored.out_channels)
+    channels = min(channels_per_block(stored), stored.out_channels)
     columns = min(ROW, stored.out_width)
     for depth in sorted(depths, reverse=True):
         needed = footprint(stored, Tile(channels, 1, columns, depth))
@@ -123,7 +123,7 @@ def no_tiling_reason(layer: Layer, accelerator: Accelerator) -> str | None:
             memory, found, size = "L1", needed.l1, l1_bytes(accelerator)
         else:
             return None
-    inputs = f" of {depth} input channels" if sums_channels(stored) else ""
+    inputs = f" of {depth} input channels" if is_channel_sum(stored) else ""
     return (
         f"its smallest tile ({channels} x 1 x {columns} results{inputs}) "
         f"needs {found:,} B of {memory}, which offers {size:,} B"
@@ -136,11 +136,11 @@ def l1_bytes(accelerator: Accelerator) -> int:
 
 
 def plane_options(
-    layer: Layer, accelerator: Accelerator, channels: Sequence[Channels]
-) -> list[Plane]:
+    layer: Layer, accelerator: Accelerator, channels: Sequence[ChannelTile]
+) -> list[PlaneTile]:
     """Return the tiles of rows and columns that fit with some tile of channels, largest first."""
     rows = range(layer.out_height, 0, -1)
-    if layer.kind is Kind.ADD:
+    if layer.kind is LayerKind.ADD:
         columns = even_sizes(layer.out_width, ROW)
     else:
         columns = [layer.out_width, *reversed(range(ROW, layer.out_width, ROW))]
@@ -153,18 +153,20 @@ def plane_options(
     return options
 
 
-def plane_option(layer: Layer, accelerator: Accelerator, rows: int, columns: int) -> Plane:
-    spans = list(product(row_axis(layer).spans(rows), column_axis(layer).spans(columns)))
-    copies_in = Counter(input_copy(layer, r, c, layer.in_channels) for r, c in spans)
-    copies_out = Counter(output_copy(layer, r, c, layer.out_channels) for r, c in spans)
-    inputs = 2 if layer.kind is Kind.ADD else 1
-    load, load_calls = apart(copies_in, accelerator)
-    store, store_calls = apart(copies_out, accelerator)
-    return Plane(rows, columns, len(spans), inputs * load, inputs * load_calls, store,
+def plane_option(layer: Layer, accelerator: Accelerator, rows: int, columns: int) -> PlaneTile:
+    spans = list(product(row_axis(layer).make_spans(rows), column_axis(layer).make_spans(columns)))
+    copies_in = Counter(input_transfer(layer, r, c, layer.in_channels) for r, c in spans)
+    copies_out = Counter(output_transfer(layer, r, c, layer.out_channels) for r, c in spans)
+    inputs = 2 if layer.kind is LayerKind.ADD else 1
+    load, load_calls = split_transfers(copies_in, accelerator)
+    store, store_calls = split_transfers(copies_out, accelerator)
+    return PlaneTile(rows, columns, len(spans), inputs * load, inputs * load_calls, store,
                  store_calls, *plane_bytes(layer, rows, columns))  # fmt: skip
 
 
-def apart(copies: Mapping[Copy, int], accelerator: Accelerator) -> tuple[int, int]:
+def split_transfers(
+    copies: Mapping[TileTransfer, int], accelerator: Accelerator
+) -> tuple[int, int]:
     """Return the cycles of so many transfers of all channels, and how many are of one piece.
 
     The cycles are without the overhead of the latter, which each tile of channels pays anew.
@@ -180,11 +182,11 @@ def apart(copies: Mapping[Copy, int], accelerator: Accelerator) -> tuple[int, in
     return cycles_apart, single
 
 
-def channel_options(layer: Layer, accelerator: Accelerator) -> list[Channels]:
+def channel_options(layer: Layer, accelerator: Accelerator) -> list[ChannelTile]:
     """Return the tiles of channels whose weights fit, largest first."""
-    outputs = even_sizes(layer.out_channels, channels_a_block(layer))
+    outputs = even_sizes(layer.out_channels, channels_per_block(layer))
     inputs = [layer.in_channels]
-    if accelerator.input_channel_tiling and sums_channels(layer):
+    if accelerator.input_channel_tiling and is_channel_sum(layer):
         inputs = even_sizes(layer.in_channels, LANES)
     return [
         channel_option(layer, accelerator, count, depth)
@@ -193,14 +195,14 @@ def channel_options(layer: Layer, accelerator: Accelerator) -> list[Channels]:
     ]
 
 
-def channel_option(layer: Layer, accelerator: Accelerator, count: int, depth: int) -> Channels:
+def channel_option(layer: Layer, accelerator: Accelerator, count: int, depth: int) -> ChannelTile:
     tile = Tile(count, layer.out_height, layer.out_width, depth)
-    parts = sample_parts(layer, tile, accelerator)
+    parts = estimate_sample(layer, tile, accelerator)
     tiles = -(-layer.out_channels // count)
     tiled_input = depth < layer.in_channels
-    loads = parts.jobs if tiled_input or not sums_channels(layer) else 1
+    loads = parts.jobs if tiled_input or not is_channel_sum(layer) else 1
     planes_in, planes_out = plane_counts(layer, count, depth)
-    return Channels(count, depth, parts.compute, parts.weights, tiles if tiled_input else 1,
+    return ChannelTile(count, depth, parts.compute, parts.weights, tiles if tiled_input else 1,
                     loads, tiles, parts.jobs, planes_in, planes_out)  # fmt: skip
 
 
@@ -215,12 +217,12 @@ def even_sizes(length: int, multiple: int) -> list[int]:
 
 
 def solve(
-    layer: Layer, accelerator: Accelerator, planes: list[Plane], channels: list[Channels]
-) -> tuple[Plane, Channels]:
+    layer: Layer, accelerator: Accelerator, planes: list[PlaneTile], channels: list[ChannelTile]
+) -> tuple[PlaneTile, ChannelTile]:
     """Choose one plane and one tile of channels."""
     cp = import_solver()
     model = cp.CpModel()
-    plane, channel = Choice(model, planes), Choice(model, channels)
+    plane, channel = SolverChoice(model, planes), SolverChoice(model, channels)
 
     def times(of_plane: str, of_channels: str) -> cp_model.IntVar:
         factors = [plane[of_plane], channel[of_channels]]
@@ -234,11 +236,11 @@ def solve(
     calls = times("load_calls", "loads") + times("store_calls", "stores")
     moves = times("load", "fetches") + plane["store"] + accelerator.transfer_overhead * calls
     busy = channel["compute"] + times("jobs", "weights")
-    if layer.kind is Kind.ADD:
+    if layer.kind is LayerKind.ADD:
         busy += accelerator.block_overhead * (plane["jobs"] - 1)
     total = busy + moves
     if accelerator.double_buffering:
-        total -= hidden_cycles(model, busy, moves, times("jobs", "jobs"))
+        total -= model_hidden_cycles(model, busy, moves, times("jobs", "jobs"))
     rank = plane.index * len(channels) + channel.index
     model.minimize(total * (len(planes) * len(channels)) + rank)
 
@@ -252,14 +254,14 @@ def solve(
     return planes[solver.value(plane.index)], channels[solver.value(channel.index)]
 
 
-LARGEST = 2**40
+MAX_CYCLES = 2**40
 """More cycles than any layer takes: CP-SAT wants a bound of what it computes."""
 
 
-class Choice:
+class SolverChoice:
     """One of several options, as CP-SAT sees it: an index, and a variable for each field."""
 
-    def __init__(self, model: cp_model.CpModel, options: Sequence[Plane | Channels]) -> None:
+    def __init__(self, model: cp_model.CpModel, options: Sequence[PlaneTile | ChannelTile]) -> None:
         self.model, self.options = model, options
         self.index = model.new_int_var(0, len(options) - 1, "index")
 
@@ -273,14 +275,14 @@ class Choice:
         return min(values), max(values)
 
 
-def hidden_cycles(
+def model_hidden_cycles(
     model: cp_model.CpModel,
     busy: cp_model.LinearExpr,
     moves: cp_model.LinearExpr,
     jobs: cp_model.IntVar,
 ) -> cp_model.LinearExpr:
     """Model ``cost.hidden``."""
-    shorter, seen = (model.new_int_var(0, LARGEST, name) for name in ("shorter", "seen"))
+    shorter, seen = (model.new_int_var(0, MAX_CYCLES, name) for name in ("shorter", "seen"))
     model.add_min_equality(shorter, [busy, moves])
     model.add_division_equality(seen, shorter + jobs - 1, jobs)
     return shorter - seen

@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from firmwright.targets.soma_dory.device_layout import ROW, reversed_words
-from firmwright.targets.soma_dory.layer import Array, Kind, Layer
-from firmwright.targets.soma_dory.tiles import BIAS_BYTES, LANES, SPACING, aligned
+from firmwright.targets.soma_dory.device_layout import ROW, reverse_device_words
+from firmwright.targets.soma_dory.layer import Array, Layer, LayerKind
+from firmwright.targets.soma_dory.tiles import BIAS_BYTES, LANES, SPACING, align
 
 
 def pack_weights(layer: Layer) -> Array:
@@ -25,52 +25,52 @@ def pack_weights(layer: Layer) -> Array:
     assert layer.weights is not None and layer.bias is not None
     weights, bias = PACKERS[layer.kind](layer.weights, layer.bias)
     blocks = np.concatenate([weights.view("uint8"), bias.view("uint8")], axis=1)
-    return reversed_words(blocks.reshape(-1))
+    return reverse_device_words(blocks.reshape(-1))
 
 
-def conv2d_blocks(weights: Array, bias: Array) -> tuple[Array, Array]:
+def pack_conv2d(weights: Array, bias: Array) -> tuple[Array, Array]:
     """Return weights (blocks, [input][row][column][lane]) and biases (blocks, [byte][lane])."""
-    padded = pad(weights, 0)
+    padded = pad_axis(weights, 0)
     blocks = padded.reshape(-1, LANES, *padded.shape[1:]).transpose(0, 2, 3, 4, 1)
-    return blocks.reshape(len(blocks), -1), bias_planes(pad(bias, 0).reshape(-1, LANES))
+    return blocks.reshape(len(blocks), -1), split_bias(pad_axis(bias, 0).reshape(-1, LANES))
 
 
-def depthwise_blocks(weights: Array, bias: Array) -> tuple[Array, Array]:
+def pack_depthwise(weights: Array, bias: Array) -> tuple[Array, Array]:
     """Return a block for each four channels, which have every fourth of its 16 lanes."""
-    return conv2d_blocks(spaced(weights), spaced(bias))
+    return pack_conv2d(insert_zeros(weights), insert_zeros(bias))
 
 
-def dense_blocks(weights: Array, bias: Array) -> tuple[Array, Array]:
+def pack_dense(weights: Array, bias: Array) -> tuple[Array, Array]:
     """Return weights (blocks, [inputs / 16][output][input]) and 16 bytes of bias an output."""
-    padded = pad(pad(weights, 0), 1)
+    padded = pad_axis(pad_axis(weights, 0), 1)
     blocks = padded.reshape(-1, LANES, padded.shape[1] // ROW, ROW).transpose(0, 2, 1, 3)
-    words = pad(bias, 0).astype("<i4").view("uint8").reshape(-1, 4)
-    biases = np.pad(words, [(0, 0), (0, BIAS_BYTES[Kind.DENSE] - 4)])
+    words = pad_axis(bias, 0).astype("<i4").view("uint8").reshape(-1, 4)
+    biases = np.pad(words, [(0, 0), (0, BIAS_BYTES[LayerKind.DENSE] - 4)])
     return blocks.reshape(len(blocks), -1), biases.reshape(len(blocks), -1)
 
 
-PACKERS: dict[Kind, Callable[[Array, Array], tuple[Array, Array]]] = {
-    Kind.CONV2D: conv2d_blocks,
-    Kind.DEPTHWISE_CONV2D: depthwise_blocks,
-    Kind.DENSE: dense_blocks,
+PACKERS: dict[LayerKind, Callable[[Array, Array], tuple[Array, Array]]] = {
+    LayerKind.CONV2D: pack_conv2d,
+    LayerKind.DEPTHWISE_CONV2D: pack_depthwise,
+    LayerKind.DENSE: pack_dense,
 }
 
 
-def bias_planes(bias: Array) -> Array:
+def split_bias(bias: Array) -> Array:
     """Split biases (blocks, 16) into four planes of bytes, the least significant first."""
     split = bias.astype("<i4").view("uint8").reshape(*bias.shape, 4)
     return np.ascontiguousarray(split.transpose(0, 2, 1)).reshape(len(bias), -1)
 
 
-def spaced(array: Array) -> Array:
+def insert_zeros(array: Array) -> Array:
     """Put zeros behind each element of the first axis, three for each."""
     result = np.zeros((len(array) * SPACING, *array.shape[1:]), array.dtype)
     result[::SPACING] = array
     return result
 
 
-def pad(array: Array, axis: int) -> Array:
+def pad_axis(array: Array, axis: int) -> Array:
     """Pad an axis with zeros to a multiple of 16."""
     widths = [(0, 0)] * array.ndim
-    widths[axis] = (0, aligned(array.shape[axis]) - array.shape[axis])
+    widths[axis] = (0, align(array.shape[axis]) - array.shape[axis])
     return np.pad(array, widths)

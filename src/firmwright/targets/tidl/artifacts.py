@@ -25,25 +25,25 @@ from firmwright.ir.operators import short_name
 from firmwright.ir.regions import Partition, Region
 from firmwright.ir.relax import dtype_of
 from firmwright.ir.tensors import is_source_name
-from firmwright.targets.tidl.boundary import bindings_of, boundary_grids
-from firmwright.targets.tidl.image_axes import network_of
-from firmwright.targets.tidl.import_config import RegionImport, import_config
+from firmwright.targets.tidl.boundary import bindings_of, boundary_quant_params
+from firmwright.targets.tidl.image_axes import make_fact_context
+from firmwright.targets.tidl.import_config import RegionImport, format_import_config
 from firmwright.targets.tidl.layers import CONVERSIONS
 from firmwright.targets.tidl.names import RegionFiles
 from firmwright.targets.tidl.options import TidlOptions
-from firmwright.targets.tidl.record import BoundaryTensor, RegionArtifacts
-from firmwright.targets.tidl.submodel import SubModel, sub_model
-from firmwright.targets.tidl.tools import import_script
-from firmwright.targets.tidl.values import tensor_values
+from firmwright.targets.tidl.record import BoundaryTensor, TidlRegionArtifacts
+from firmwright.targets.tidl.submodel import SubModel, export_sub_model
+from firmwright.targets.tidl.tools import make_import_script
+from firmwright.targets.tidl.values import compute_tensors
 
-NOT_COMPUTING = CONVERSIONS | {"constant"}
-TEMPORARY = "tempDir"
+NON_COMPUTING = CONVERSIONS | {"constant"}
+TEMP_FOLDER = "tempDir"
 """TI's compilers put there what is not deployed itself."""
-COMMON = ("allowedNode.txt", "import.sh", "relay.nfo")
+COMMON_FILES = ("allowedNode.txt", "import.sh", "relay.nfo")
 
 
 @dataclass(frozen=True)
-class Network:
+class TidlNetwork:
     """A partitioned network, with what the import of its regions depends on.
 
     ``samples`` are the frames that TIDL calibrates with, each with an array for every input of the
@@ -64,7 +64,7 @@ class Network:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenRegion:
     """One region as it was written: its sub-model, what TI's tool is told, its grids."""
 
     region: Region
@@ -72,7 +72,7 @@ class Written:
     imported: RegionImport
 
 
-def write_artifacts(network: Network, folder: Path) -> list[RegionArtifacts]:
+def write_artifacts(network: TidlNetwork, folder: Path) -> list[TidlRegionArtifacts]:
     """Write everything but what TI's tools make of it into ``folder``, which is empty.
 
     Raises UserError for an operator that has no form in a sub-model.
@@ -82,16 +82,18 @@ def write_artifacts(network: Network, folder: Path) -> list[RegionArtifacts]:
         for number, region in enumerate(network.regions)
     ]
     digests = write_calibration(network, written, folder)
-    write_text(folder / "relay.nfo", json.dumps(nfo(network, written), indent=1) + "\n")
-    write_text(folder / "allowedNode.txt", allowed_nodes(network))
-    write_text(folder / "import.sh", import_script([one.imported.files.config for one in written]))
-    return [described(network, one, digest) for one, digest in zip(written, digests, strict=True)]
+    write_text(folder / "relay.nfo", json.dumps(make_nfo(network, written), indent=1) + "\n")
+    write_text(folder / "allowedNode.txt", format_allowed_nodes(network))
+    write_text(
+        folder / "import.sh", make_import_script([one.imported.files.config for one in written])
+    )
+    return [make_record(network, one, digest) for one, digest in zip(written, digests, strict=True)]
 
 
-def write_region(network: Network, region: Region, number: int, folder: Path) -> Written:
+def write_region(network: TidlNetwork, region: Region, number: int, folder: Path) -> WrittenRegion:
     """Write a region's sub-model, its layers and what TI's tool is told."""
     function = network.function(region)
-    model = sub_model(function, number)
+    model = export_sub_model(function, number)
     types = {dtype_of(b.var) for b in bindings_of(function)}
     bits = network.options.number("tensor_bits")
     prequantised = any(short_name(b.value) == "quantize" for b in bindings_of(function))
@@ -100,18 +102,20 @@ def write_region(network: Network, region: Region, number: int, folder: Path) ->
         files,
         model.inputs,
         model.outputs,
-        boundary_grids(function),
+        boundary_quant_params(function),
         (16 if types & {"int16", "uint16"} else 8) if prequantised else bits,
         prequantised,
     )
     (folder / files.model).write_bytes(model.data)
-    write_text(folder / files.layers, layer_info(model))
-    told = import_config(imported, network.options, len(network.samples))
+    write_text(folder / files.layers, format_layer_info(model))
+    told = format_import_config(imported, network.options, len(network.samples))
     write_text(folder / files.config, told)
-    return Written(region, model, imported)
+    return WrittenRegion(region, model, imported)
 
 
-def write_calibration(network: Network, written: Sequence[Written], folder: Path) -> list[str]:
+def write_calibration(
+    network: TidlNetwork, written: Sequence[WrittenRegion], folder: Path
+) -> list[str]:
     """Write each region's inputs, sample after sample; return the files' digests.
 
     A sample's inputs follow each other; elements are in the order of their axes, little-endian.
@@ -123,26 +127,26 @@ def write_calibration(network: Network, written: Sequence[Written], folder: Path
     digests = [hashlib.sha256() for _ in files]
     for file in files:
         file.touch()
-    for values in tensor_values(network.module, network.partition, network.samples, wanted):
+    for values in compute_tensors(network.module, network.partition, network.samples, wanted):
         for one, file, total in zip(written, files, digests, strict=True):
-            frame = b"".join(raw_bytes(values[tensor]) for tensor in one.region.inputs)
+            frame = b"".join(to_raw_bytes(values[tensor]) for tensor in one.region.inputs)
             total.update(frame)
             with file.open("ab") as stream:
                 stream.write(frame)
     return [total.hexdigest() for total in digests]
 
 
-def raw_bytes(array: npt.NDArray[Any]) -> bytes:
+def to_raw_bytes(array: npt.NDArray[Any]) -> bytes:
     return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
 
 
-def layer_info(model: SubModel) -> str:
+def format_layer_info(model: SubModel) -> str:
     """Return a line a layer: its number, its ONNX operator, its name."""
     nodes = onnx.load_model_from_string(model.data).graph.node
     return "".join(f"{i} {n.op_type} {n.name or n.output[0]}\n" for i, n in enumerate(nodes))
 
 
-def allowed_nodes(network: Network) -> str:
+def format_allowed_nodes(network: TidlNetwork) -> str:
     """Return a line an operator: where it runs, its kind, and its name if the model gave it one."""
     numbers = {region.name: number for number, region in enumerate(network.regions)}
     lines = []
@@ -150,25 +154,27 @@ def allowed_nodes(network: Network) -> str:
         number = numbers.get(region.name)
         place = region.device if number is None else f"subgraph{number}"
         for binding in bindings_of(network.function(region)):
-            if short_name(binding.value) not in NOT_COMPUTING:
+            if short_name(binding.value) not in NON_COMPUTING:
                 name = binding.var.name if is_source_name(str(binding.var.name)) else "-"
                 lines.append(f"{place} {short_name(binding.value)} {name}\n")
     return "".join(lines)
 
 
-def nfo(network: Network, written: Sequence[Written]) -> dict[str, Any]:
+def make_nfo(network: TidlNetwork, written: Sequence[WrittenRegion]) -> dict[str, Any]:
     """Return what TI's compilers write to ``relay.nfo``, under its names.
 
     Zero points and inverse scales are those of the inputs, then of the outputs.
     """
     others = [r for r in network.partition.regions if r.device != "tidl"]
     functions = [network.function(r) for r in network.partition.regions]
-    is_nchw = int(network_of([b for f in functions for b in bindings_of(f)]).layout == "NCHW")
+    is_nchw = int(
+        make_fact_context([b for f in functions for b in bindings_of(f)]).layout == "NCHW"
+    )
     return {
         "tvm": {
             "is_nchw": is_nchw,
             "macs": sum(r.macs for r in others),
-            "nodes": counted([network.function(r) for r in others]),
+            "nodes": count_operators([network.function(r) for r in others]),
         },
         "subgraphs": [
             {
@@ -177,42 +183,42 @@ def nfo(network: Network, written: Sequence[Written]) -> dict[str, Any]:
                 "macs": one.region.macs,
                 "ninputs": len(one.model.inputs),
                 "noutputs": len(one.model.outputs),
-                "inouts_zp": [g.zero_point for g in one.imported.grids],
-                "inouts_scale_inv": [1 / g.scale for g in one.imported.grids],
-                "nodes": counted([network.function(one.region)]),
+                "inouts_zp": [g.zero_point for g in one.imported.quant_params],
+                "inouts_scale_inv": [1 / g.scale for g in one.imported.quant_params],
+                "nodes": count_operators([network.function(one.region)]),
             }
             for one in written
         ],
     }
 
 
-def counted(functions: Sequence[relax.Function]) -> dict[str, int]:
+def count_operators(functions: Sequence[relax.Function]) -> dict[str, int]:
     """Count operators by their name."""
     names = [short_name(b.value) for f in functions for b in bindings_of(f)]
     return dict(sorted(Counter(n for n in names if n != "constant").items()))
 
 
-def handed_on(regions: Sequence[RegionArtifacts], imported: bool) -> tuple[str, ...]:
+def list_bundle_files(regions: Sequence[TidlRegionArtifacts], imported: bool) -> tuple[str, ...]:
     """Return the files that a bundle takes, relative to the folder of artifacts.
 
     Calibration tensors stay behind: they are the user's data, and large. Of what TI's tools write,
     only the networks and their descriptions are taken.
     """
     names = [RegionFiles(region.number) for region in regions]
-    parts = [(*n.written, *(n.results if imported else ())) for n in names]
-    return tuple(f"{TEMPORARY}/{name}" for part in (COMMON, *parts) for name in part)
+    parts = [(*n.build_files, *(n.tool_files if imported else ())) for n in names]
+    return tuple(f"{TEMP_FOLDER}/{name}" for part in (COMMON_FILES, *parts) for name in part)
 
 
-def described(network: Network, one: Written, digest: str) -> RegionArtifacts:
+def make_record(network: TidlNetwork, one: WrittenRegion, digest: str) -> TidlRegionArtifacts:
     """Return what the record says of a region."""
     imported, inputs = one.imported, len(one.model.inputs)
     tensors = [*zip(one.model.inputs, one.region.inputs, strict=True),
                *zip(one.model.outputs, one.region.outputs, strict=True)]  # fmt: skip
     sides = [
         BoundaryTensor(t.name, name, t.shape, t.dtype, grid.scale, grid.zero_point)
-        for (t, name), grid in zip(tensors, imported.grids, strict=True)
+        for (t, name), grid in zip(tensors, imported.quant_params, strict=True)
     ]
-    return RegionArtifacts(
+    return TidlRegionArtifacts(
         number=imported.files.number,
         region=one.region.name,
         inputs=tuple(sides[:inputs]),
@@ -220,7 +226,7 @@ def described(network: Network, one: Written, digest: str) -> RegionArtifacts:
         bits=imported.bits,
         prequantised=imported.prequantised,
         macs=one.region.macs,
-        operators=counted([network.function(one.region)]),
+        operators=count_operators([network.function(one.region)]),
         calibration_sha256=digest,
     )
 

@@ -13,14 +13,14 @@ from firmwright.ir.relax import constant_array, main_bindings, operator_name, re
 
 
 @dataclass(frozen=True)
-class Grid:
+class TensorQuantParams:
     """A real number is ``scale`` times (integer - ``zero_point``); a float is itself."""
 
     scale: float = 1.0
     zero_point: int = 0
 
 
-def boundary_grids(function: relax.Function) -> list[Grid]:
+def boundary_quant_params(function: relax.Function) -> list[TensorQuantParams]:
     """Return the grids of a region's inputs, then of its outputs.
 
     An input has that of the dequantize that reads it, an output that of the quantize that makes
@@ -29,8 +29,8 @@ def boundary_grids(function: relax.Function) -> list[Grid]:
     bindings = bindings_of(function)
     makers = {b.var: b.value for b in bindings}
     return [
-        *(grid_read(v, bindings) for v in function.params),
-        *(grid_made(v, makers) for v in function.body.body.fields),
+        *(find_input_params(v, bindings) for v in function.params),
+        *(find_output_params(v, makers) for v in function.body.body.fields),
     ]
 
 
@@ -38,7 +38,7 @@ def bindings_of(function: relax.Function) -> list[relax.VarBinding]:
     return main_bindings(tvm.IRModule({"main": function}))
 
 
-def grid_read(tensor: relax.Var, bindings: Sequence[relax.VarBinding]) -> Grid:
+def find_input_params(tensor: relax.Var, bindings: Sequence[relax.VarBinding]) -> TensorQuantParams:
     """Return the grid by which a tensor's first reader that is a dequantize takes it."""
     same = {tensor}
     for binding in bindings:
@@ -46,21 +46,27 @@ def grid_read(tensor: relax.Var, bindings: Sequence[relax.VarBinding]) -> Grid:
             continue
         name = operator_name(binding.value)
         if name == "relax.dequantize":
-            return grid_of(binding.value)
+            return read_quant_params(binding.value)
         if name in LAYOUT:
             same.add(binding.var)
-    return Grid()
+    return TensorQuantParams()
 
 
-def grid_made(tensor: relax.Var, makers: Mapping[relax.Var, relax.Expr]) -> Grid:
+def find_output_params(
+    tensor: relax.Var, makers: Mapping[relax.Var, relax.Expr]
+) -> TensorQuantParams:
     """Return the grid of the quantize that a tensor comes from."""
     value = makers.get(tensor)
     while operator_name(value) in LAYOUT:
         value = makers.get(read_variables(value)[0])
-    return grid_of(value) if operator_name(value) == "relax.quantize" else Grid()
+    return (
+        read_quant_params(value)
+        if operator_name(value) == "relax.quantize"
+        else TensorQuantParams()
+    )
 
 
-def grid_of(call: tvm.ir.Call) -> Grid:
+def read_quant_params(call: tvm.ir.Call) -> TensorQuantParams:
     """Return the one grid of a quantize or dequantize of activations."""
     scale, zero_point = (constant_array(a).reshape(-1)[0] for a in call.args[1:3])
-    return Grid(float(scale), int(zero_point))
+    return TensorQuantParams(float(scale), int(zero_point))

@@ -11,13 +11,13 @@ from tvm import relax
 
 from firmwright.ir.operators import short_name
 from firmwright.ir.relax import Constant, constant_array, dtype_of, static_shape
-from firmwright.targets.tidl.image_axes import Network
+from firmwright.targets.tidl.image_axes import FactContext
 
 Values = Mapping[relax.Var, relax.Expr]
 Facts = dict[str, Any]
 
 
-def operator_facts(call: tvm.ir.Call, network: Network) -> Facts:
+def operator_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     """Return what an operator is like, by its kind; every kind has ``kind`` and ``axes``.
 
     ``axis`` and the like are the model's; a ``place`` counts an image's axes as NCHW, as TIDL does.
@@ -28,7 +28,7 @@ def operator_facts(call: tvm.ir.Call, network: Network) -> Facts:
     facts: Facts = {"kind": kind, "axes": len(shape), "long_axes": long_axes}
     facts["batch"] = shape[0] if shape else 1
     facts["image_layout"] = network.layout
-    describe = BY_KIND.get(kind)
+    describe = FACTS_BY_KIND.get(kind)
     return {**facts, **(describe(call, network) if describe else {})}
 
 
@@ -38,12 +38,12 @@ def kind_of(call: tvm.ir.Call) -> str:
     A value that no operator computes is a ``constant``.
     """
     name = short_name(call).removeprefix("image.")
-    if name == "conv2d" and 1 < int(call.attrs.groups) == channels(call):
+    if name == "conv2d" and 1 < int(call.attrs.groups) == count_channels(call):
         return "depthwise_conv2d"
     return name
 
 
-def channels(call: tvm.ir.Call) -> int:
+def count_channels(call: tvm.ir.Call) -> int:
     return static_shape(call.args[0])[str(call.attrs.data_layout).index("C")]
 
 
@@ -60,16 +60,16 @@ def is_constant(value: relax.Expr, values: Values) -> bool:
     return isinstance(value, Constant)
 
 
-def numbers(values: Any) -> list[int]:
+def to_ints(values: Any) -> list[int]:
     return [int(v) for v in values]
 
 
-def convolution(call: tvm.ir.Call, network: Network) -> Facts:
+def convolution_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     """Elements: kernel, strides, dilation (height, width), padding (top, left, bottom, right)."""
     attrs = call.attrs
     weights = dict(zip(str(attrs.kernel_layout), static_shape(call.args[1]), strict=True))
     width = static_shape(call.args[0])[str(attrs.data_layout).index("W")]
-    kernel, strides, padding = [weights["H"], weights["W"]], numbers(attrs.strides), attrs.padding
+    kernel, strides, padding = [weights["H"], weights["W"]], to_ints(attrs.strides), attrs.padding
     return {
         "layout": str(attrs.data_layout),
         "kernel": kernel,
@@ -77,31 +77,31 @@ def convolution(call: tvm.ir.Call, network: Network) -> Facts:
         "strides": strides,
         "stride_height": strides[0],
         "stride_width": strides[1],
-        "padding": numbers(padding),
-        "padding_exceeds_input": max(numbers(padding)[1::2]) > width,
+        "padding": to_ints(padding),
+        "padding_exceeds_input": max(to_ints(padding)[1::2]) > width,
         "width": width,
         "groups": int(attrs.groups),
-        "dilation": numbers(attrs.dilation),
+        "dilation": to_ints(attrs.dilation),
         **weight_facts(call, network),
     }
 
 
-def pooling(call: tvm.ir.Call, _network: Network) -> Facts:
+def pooling_facts(call: tvm.ir.Call, _network: FactContext) -> Facts:
     """Kernel, strides and dilation are (height, width); ``plane`` counts an image's elements."""
     attrs, shape = call.attrs, static_shape(call.args[0])
     layout = str(attrs.layout)
     image = [shape[layout.index("H")], shape[layout.index("W")]]
     return {
         "layout": layout,
-        "kernel": numbers(attrs.pool_size),
-        "strides": numbers(attrs.strides),
-        "dilation": numbers(attrs.dilation),
-        "whole_image": "avg" in short_name(call) and numbers(attrs.pool_size) == image,
+        "kernel": to_ints(attrs.pool_size),
+        "strides": to_ints(attrs.strides),
+        "dilation": to_ints(attrs.dilation),
+        "whole_image": "avg" in short_name(call) and to_ints(attrs.pool_size) == image,
         "plane": image[0] * image[1],
     }
 
 
-def adaptive_pooling(call: tvm.ir.Call, _network: Network) -> Facts:
+def adaptive_pooling_facts(call: tvm.ir.Call, _network: FactContext) -> Facts:
     """``plane`` counts an image's elements, ``reduced`` says what becomes of it."""
     layout = str(call.attrs.layout)
     before, after = (
@@ -115,13 +115,13 @@ def adaptive_pooling(call: tvm.ir.Call, _network: Network) -> Facts:
     }
 
 
-def reduction(call: tvm.ir.Call, network: Network) -> Facts:
+def reduction_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     """``reduced`` are axes of the model, ``plane`` counts the elements of a whole image, else 0."""
     shape = static_shape(call.args[0])
     stated = call.attrs.axis
-    axes = list(range(len(shape))) if stated is None else numbers(stated)
+    axes = list(range(len(shape))) if stated is None else to_ints(stated)
     axes = sorted(axis % len(shape) for axis in axes)
-    places = sorted(network.place(axis, len(shape)) for axis in axes)
+    places = sorted(network.tidl_axis(axis, len(shape)) for axis in axes)
     whole = len(shape) == 4 and places == [2, 3]
     plane = shape[axes[0]] * shape[axes[1]] if whole else 0
     keeps = bool(call.attrs.keepdims)
@@ -134,15 +134,15 @@ def reduction(call: tvm.ir.Call, network: Network) -> Facts:
     }
 
 
-def along_axis(call: tvm.ir.Call, network: Network) -> Facts:
+def axis_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     count = len(static_shape(first_tensor(call)))
     axis = int(call.attrs.axis or 0) % count
     keeps = bool(getattr(call.attrs, "keepdims", True))
-    place = network.place(axis, count)
+    place = network.tidl_axis(axis, count)
     return {"axis": axis, "place_from_end": count - place, "keeps_axes": keeps}
 
 
-def slicing(call: tvm.ir.Call, network: Network) -> Facts:
+def slice_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     before, after = static_shape(call.args[0]), static_shape(call)
     given = call.args[4] if len(call.args) > 4 else relax.Tuple([])
     given = network.values.get(given, given) if isinstance(given, relax.Var) else given
@@ -151,7 +151,7 @@ def slicing(call: tvm.ir.Call, network: Network) -> Facts:
     return {"sliced_axes": sliced, "slice_strides": strides}
 
 
-def resize(call: tvm.ir.Call, _network: Network) -> Facts:
+def resize_facts(call: tvm.ir.Call, _network: FactContext) -> Facts:
     """Scales are the output's length over the input's."""
     layout = str(call.attrs.layout)
     before, after = static_shape(call.args[0]), static_shape(call)
@@ -166,16 +166,16 @@ def resize(call: tvm.ir.Call, _network: Network) -> Facts:
     }
 
 
-def clipping(call: tvm.ir.Call, _network: Network) -> Facts:
+def clip_facts(call: tvm.ir.Call, _network: FactContext) -> Facts:
     low, high = (float(limit.value) for limit in call.args[1:])
     return {"low": low, "high": high, "low_is_positive": low > 0, "high_is_positive": high > 0}
 
 
-def padding(call: tvm.ir.Call, network: Network) -> Facts:
+def pad_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     """``pad_width`` has the elements before and behind for each axis of the model in turn."""
-    widths = numbers(call.attrs.pad_width)
+    widths = to_ints(call.attrs.pad_width)
     count = len(widths) // 2
-    image = {axis for axis in range(count) if network.place(axis, count) >= count - 2}
+    image = {axis for axis in range(count) if network.tidl_axis(axis, count) >= count - 2}
     return {
         "pad_width": widths,
         "pad_mode": str(call.attrs.pad_mode),
@@ -185,48 +185,48 @@ def padding(call: tvm.ir.Call, network: Network) -> Facts:
     }
 
 
-def slopes(call: tvm.ir.Call, network: Network) -> Facts:
-    return {**along_axis(call, network), "slopes": constancy(call.args[1:], network)}
+def prelu_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
+    return {**axis_facts(call, network), "slopes": constant_or_computed(call.args[1:], network)}
 
 
-def layer_normalisation(call: tvm.ir.Call, network: Network) -> Facts:
+def layer_norm_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     count = len(static_shape(call.args[0]))
-    axes = [axis % count for axis in numbers(call.attrs.axes)]
+    axes = [axis % count for axis in to_ints(call.attrs.axes)]
     return {
         "normalised": axes,
-        "normalised_places": [network.place(axis, count) - count for axis in axes],
-        "scales": constancy(call.args[1:], network),
+        "normalised_places": [network.tidl_axis(axis, count) - count for axis in axes],
+        "scales": constant_or_computed(call.args[1:], network),
     }
 
 
-def instance_normalisation(call: tvm.ir.Call, network: Network) -> Facts:
+def instance_norm_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     axis, count = int(call.attrs.channel_axis), len(static_shape(call.args[0]))
     return {
         "channel_axis": axis,
-        "channel_place": network.place(axis, count),
-        "scales": constancy(call.args[1:], network),
+        "channel_place": network.tidl_axis(axis, count),
+        "scales": constant_or_computed(call.args[1:], network),
     }
 
 
-def constancy(arguments: Iterable[relax.Expr], network: Network) -> str:
+def constant_or_computed(arguments: Iterable[relax.Expr], network: FactContext) -> str:
     return "constant" if all(is_constant(a, network.values) for a in arguments) else "computed"
 
 
-def transposition(call: tvm.ir.Call, _network: Network) -> Facts:
+def transpose_facts(call: tvm.ir.Call, _network: FactContext) -> Facts:
     count = len(static_shape(call.args[0]))
     stated = call.attrs.axes
-    order = list(range(count))[::-1] if stated is None else [a % count for a in numbers(stated)]
+    order = list(range(count))[::-1] if stated is None else [a % count for a in to_ints(stated)]
     return {"place_of_last": order.index(count - 1)}
 
 
-def division(call: tvm.ir.Call, network: Network) -> Facts:
+def divide_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     divisor = call.args[1]
     divisor = network.values.get(divisor, divisor) if isinstance(divisor, relax.Var) else divisor
     by_zero = isinstance(divisor, Constant) and not np.all(constant_array(divisor))
-    return {**binary(call, network), "divides_by_zero": by_zero}
+    return {**binary_facts(call, network), "divides_by_zero": by_zero}
 
 
-def binary(call: tvm.ir.Call, network: Network) -> Facts:
+def binary_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     """``other`` says what the constant operand is, or the second one where neither is constant."""
     constant = [is_constant(a, network.values) for a in call.args]
     shapes = [static_shape(a) for a in call.args]
@@ -239,7 +239,7 @@ def binary(call: tvm.ir.Call, network: Network) -> Facts:
     if not long:
         return {"other": "a constant"}
     channel = 1 if count == 4 else count - 1
-    by_channel = [network.place(axis, count) for axis in long] == [channel]
+    by_channel = [network.tidl_axis(axis, count) for axis in long] == [channel]
     return {
         "other": "a constant for each channel" if by_channel else f"a constant of {list(other)}"
     }
@@ -259,7 +259,7 @@ def element_facts(result: relax.Var) -> Facts:
 def weights_dtype(call: tvm.ir.Call, values: Values) -> str | None:
     """Return the type in which a convolution's or product's constant weights are stored."""
     kind = kind_of(call)
-    if kind not in WEIGHTED or not is_constant(call.args[1], values):
+    if kind not in WEIGHTED_KINDS or not is_constant(call.args[1], values):
         return None
     stored = call.args[1]
     while not isinstance(stored, Constant):
@@ -267,39 +267,39 @@ def weights_dtype(call: tvm.ir.Call, values: Values) -> str | None:
     return dtype_of(stored)
 
 
-def weight_facts(call: tvm.ir.Call, network: Network) -> Facts:
+def weight_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     dtype = weights_dtype(call, network.values)
     known = "computed" if dtype is None else "constant"
     return {"weights": known, "weight_bits": dtype and bits_of(dtype)}
 
 
-WEIGHTED = ("conv2d", "depthwise_conv2d", "conv2d_transpose", "matmul")
-BINARY = ("add", "subtract", "multiply", "maximum", "minimum", "power")
+WEIGHTED_KINDS = ("conv2d", "depthwise_conv2d", "conv2d_transpose", "matmul")
+BINARY_KINDS = ("add", "subtract", "multiply", "maximum", "minimum", "power")
 
-BY_KIND: Mapping[str, Callable[[tvm.ir.Call, Network], Facts]] = {
-    "conv2d": convolution,
-    "depthwise_conv2d": convolution,
-    "conv2d_transpose": convolution,
-    "max_pool2d": pooling,
-    "avg_pool2d": pooling,
-    "adaptive_avg_pool2d": adaptive_pooling,
-    "mean": reduction,
-    "max": reduction,
-    "min": reduction,
-    "sum": reduction,
-    "softmax": along_axis,
-    "concat": along_axis,
-    "argmax": along_axis,
-    "argmin": along_axis,
-    "prelu": slopes,
-    "layer_norm": layer_normalisation,
-    "instance_norm": instance_normalisation,
-    "permute_dims": transposition,
-    "pad": padding,
-    "divide": division,
+FACTS_BY_KIND: Mapping[str, Callable[[tvm.ir.Call, FactContext], Facts]] = {
+    "conv2d": convolution_facts,
+    "depthwise_conv2d": convolution_facts,
+    "conv2d_transpose": convolution_facts,
+    "max_pool2d": pooling_facts,
+    "avg_pool2d": pooling_facts,
+    "adaptive_avg_pool2d": adaptive_pooling_facts,
+    "mean": reduction_facts,
+    "max": reduction_facts,
+    "min": reduction_facts,
+    "sum": reduction_facts,
+    "softmax": axis_facts,
+    "concat": axis_facts,
+    "argmax": axis_facts,
+    "argmin": axis_facts,
+    "prelu": prelu_facts,
+    "layer_norm": layer_norm_facts,
+    "instance_norm": instance_norm_facts,
+    "permute_dims": transpose_facts,
+    "pad": pad_facts,
+    "divide": divide_facts,
     "matmul": weight_facts,
-    "strided_slice": slicing,
-    "resize2d": resize,
-    "clip": clipping,
-    **dict.fromkeys(BINARY, binary),
+    "strided_slice": slice_facts,
+    "resize2d": resize_facts,
+    "clip": clip_facts,
+    **dict.fromkeys(BINARY_KINDS, binary_facts),
 }

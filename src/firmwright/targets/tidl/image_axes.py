@@ -21,21 +21,21 @@ LAYOUTS = {
 
 
 @dataclass(frozen=True)
-class Network:
+class FactContext:
     """What an operator's facts need of the others: values by variable, and the images' layout."""
 
     values: Mapping[relax.Var, relax.Expr]
     layout: str
 
-    def place(self, axis: int, count: int) -> int:
+    def tidl_axis(self, axis: int, count: int) -> int:
         """Return the place of an axis among ``count`` as TIDL has them: of four, that in NCHW."""
         axis %= count
         return "NCHW".index(self.layout[axis]) if count == 4 else axis
 
 
-def network_of(bindings: Sequence[relax.VarBinding]) -> Network:
+def make_fact_context(bindings: Sequence[relax.VarBinding]) -> FactContext:
     """Return the network; NHWC where all its convolutions and poolings say so, else NCHW."""
     calls = [b.value for b in bindings if operator_name(b.value) in LAYOUTS]
     stated = {str(getattr(call.attrs, LAYOUTS[operator_name(call)])) for call in calls}
     layout = "NHWC" if stated == {"NHWC"} else "NCHW"
-    return Network({b.var: b.value for b in bindings}, layout)
+    return FactContext({b.var: b.value for b in bindings}, layout)

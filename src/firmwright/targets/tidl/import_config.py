@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from firmwright.errors import UserError
 from firmwright.ir.tensors import Tensor
-from firmwright.targets.tidl.boundary import Grid
+from firmwright.targets.tidl.boundary import TensorQuantParams
 from firmwright.targets.tidl.names import RegionFiles
 from firmwright.targets.tidl.option_table import OPTIONS, Value
 from firmwright.targets.tidl.options import TidlOptions
@@ -35,7 +35,7 @@ CALIBRATION_BITS = {
     "channel_wise_quantization": 8,
 }
 """What ``accuracy_level`` 9 sums up."""
-KEYS = {
+OPTION_KEYS = {
     "debug_level": "debugTraceLevel",
     "advanced_options:calibration_iterations": "biasCalibrationIterations",
     "advanced_options:output_feature_16bit_names_list": "outputFeature16bitNamesList",
@@ -49,12 +49,12 @@ KEYS = {
     "advanced_options:packetize_mode": "packetizeMode",
 }
 """Options that the tool takes as they are."""
-UNTOLD = tuple(
+UNMAPPED_OPTIONS = tuple(
     f"advanced_options:{name}"
     for name in ("batch_mode", "partial_init_during_compile", "network_name")
 )
 """Options of TI's runtimes for which the tool's file has no published key."""
-CONVERTS = "advanced_options:add_data_convert_ops"
+DATA_CONVERT = "advanced_options:add_data_convert_ops"
 BOTH = 3
 
 
@@ -68,18 +68,18 @@ class RegionImport:
     files: RegionFiles
     inputs: Sequence[Tensor]
     outputs: Sequence[Tensor]
-    grids: Sequence[Grid]
+    quant_params: Sequence[TensorQuantParams]
     bits: int
     prequantised: bool
 
 
-def import_config(region: RegionImport, options: TidlOptions, frames: int) -> str:
+def format_import_config(region: RegionImport, options: TidlOptions, frames: int) -> str:
     """Return the file's text; every path in it is relative to the file's folder.
 
     ``options`` are those of the target, ``frames`` the number of calibration samples.
     """
     files, inputs, outputs = region.files, region.inputs, region.outputs
-    grids = region.grids[: len(inputs)], region.grids[len(inputs) :]
+    grids = region.quant_params[: len(inputs)], region.quant_params[len(inputs) :]
     style = options.number("advanced_options:quantization_scale_type")
     values: dict[str, object] = {
         "modelType": ONNX_MODEL,
@@ -95,15 +95,18 @@ def import_config(region: RegionImport, options: TidlOptions, frames: int) -> st
         "numFramesBiasCalibration": frames,
         "inFileFormat": RAW_DATA,
         "inData": f'"{files.calibration}"',
-        "inDataNamesList": names(t.name for t in inputs),
-        "outDataNamesList": names(t.name for t in outputs),
+        "inDataNamesList": format_names(t.name for t in inputs),
+        "outDataNamesList": format_names(t.name for t in outputs),
         # The importer in TI's TVM converts both, whatever the options say.
-        "addDataConvertToNet": options.number(CONVERTS) or BOTH,
-        **numbered("in", inputs, grids[0]),
-        "rawDataInElementType": listed(element_type(t) for t in inputs),
-        **{axis: listed(lengths) for axis, lengths in zip(AXES, shapes(inputs), strict=True)},
-        **numbered("out", outputs, grids[1]),
-        **taken_over(options.values),
+        "addDataConvertToNet": options.number(DATA_CONVERT) or BOTH,
+        **format_tensors("in", inputs, grids[0]),
+        "rawDataInElementType": format_numbers(element_type(t) for t in inputs),
+        **{
+            axis: format_numbers(lengths)
+            for axis, lengths in zip(AXES, axis_lengths(inputs), strict=True)
+        },
+        **format_tensors("out", outputs, grids[1]),
+        **map_options(options.values),
     }
     return "".join(f"{key} = {value}\n" for key, value in values.items())
 
@@ -116,33 +119,39 @@ def calibration_option(options: TidlOptions) -> int:
     return sum(bit for name, bit in bits if options.number(f"advanced_options:{name}"))
 
 
-def taken_over(options: Mapping[str, Value]) -> dict[str, object]:
+def map_options(options: Mapping[str, Value]) -> dict[str, object]:
     """Return what the tool is told in the words of TI's options."""
-    stated = {KEYS[name]: value for name, value in options.items() if name in KEYS and value != ()}
-    return {k: names(v) if isinstance(v, tuple) else v for k, v in stated.items()}
+    stated = {
+        OPTION_KEYS[name]: value
+        for name, value in options.items()
+        if name in OPTION_KEYS and value != ()
+    }
+    return {k: format_names(v) if isinstance(v, tuple) else v for k, v in stated.items()}
 
 
-def untold(options: TidlOptions) -> list[str]:
+def find_unmapped_options(options: TidlOptions) -> list[str]:
     """Return the options that were set and that the tool cannot be told."""
     defaults = {option.name: option.default for option in OPTIONS}
-    return [name for name in UNTOLD if options.values[name] != defaults[name]]
+    return [name for name in UNMAPPED_OPTIONS if options.values[name] != defaults[name]]
 
 
-def names(listed: Iterable[str]) -> str:
+def format_names(listed: Iterable[str]) -> str:
     return f'"{",".join(listed)}"'
 
 
-def numbered(side: str, tensors: Sequence[Tensor], grids: Sequence[Grid]) -> Mapping[str, str]:
+def format_tensors(
+    side: str, tensors: Sequence[Tensor], grids: Sequence[TensorQuantParams]
+) -> Mapping[str, str]:
     """Return what inputs (``in``) and outputs (``out``) have alike, a number a tensor."""
     return {
-        f"{side}ElementType": listed(element_type(t) for t in tensors),
-        f"{side}TensorScale": listed(1 / g.scale for g in grids),
-        f"{side}ZeroPoint": listed(g.zero_point for g in grids),
-        f"{side}Layout": listed(NCHW for _ in tensors),
+        f"{side}ElementType": format_numbers(element_type(t) for t in tensors),
+        f"{side}TensorScale": format_numbers(1 / g.scale for g in grids),
+        f"{side}ZeroPoint": format_numbers(g.zero_point for g in grids),
+        f"{side}Layout": format_numbers(NCHW for _ in tensors),
     }
 
 
-def listed(numbers: Iterable[float]) -> str:
+def format_numbers(numbers: Iterable[float]) -> str:
     return " ".join(f"{number:.9g}" for number in numbers)
 
 
@@ -153,7 +162,7 @@ def element_type(tensor: Tensor) -> int:
     return ELEMENT_TYPES[tensor.dtype]
 
 
-def shapes(tensors: Sequence[Tensor]) -> list[list[int]]:
+def axis_lengths(tensors: Sequence[Tensor]) -> list[list[int]]:
     """Return the lengths of TIDL's six axes, each of all tensors; short shapes are at the end.
 
     The first of four axes or more is the batch, which is 1 for shapes of fewer.

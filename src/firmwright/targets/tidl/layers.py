@@ -9,7 +9,7 @@ from functools import cached_property
 
 from tvm import relax
 
-from firmwright.ir.operators import multiply_accumulates, short_name
+from firmwright.ir.operators import count_macs, short_name
 from firmwright.ir.relax import read_variables
 from firmwright.ir.tensors import is_source_name
 from firmwright.partition.grouping import Group
@@ -18,46 +18,46 @@ CONVERSIONS = frozenset({"quantize", "dequantize", "astype"})
 
 
 @dataclass
-class Layers:
+class LayerGraph:
     """Layers numbered in order of execution; ``outputs`` are what the network returns."""
 
     groups: Sequence[Group]
     outputs: Sequence[relax.Var]
 
     @cached_property
-    def home(self) -> Mapping[relax.Var, int]:
+    def layer_of(self) -> Mapping[relax.Var, int]:
         return {b.var: i for i, g in enumerate(self.groups) for b in (*g.bindings, *g.items)}
 
     @cached_property
     def reads(self) -> Mapping[int, Sequence[int]]:
         return {
-            i: sorted({self.home[v] for v in read_by(g) if v in self.home} - {i})
+            i: sorted({self.layer_of[v] for v in find_reads(g) if v in self.layer_of} - {i})
             for i, g in enumerate(self.groups)
         }
 
     @cached_property
     def uses(self) -> Counter[relax.Var]:
         """How many layers read each variable, and whether the network returns it."""
-        used = Counter(v for g in self.groups for v in set(read_by(g)))
+        used = Counter(v for g in self.groups for v in set(find_reads(g)))
         used.update(set(self.outputs))
         return used
 
     def inputs_of(self, numbers: Sequence[int]) -> set[relax.Var]:
         """Return what the layers read that none of them computes."""
-        read = {v for number in numbers for v in read_by(self.groups[number])}
-        return {v for v in read if self.home.get(v) not in numbers}
+        read = {v for number in numbers for v in find_reads(self.groups[number])}
+        return {v for v in read if self.layer_of.get(v) not in numbers}
 
     def results_of(self, numbers: Sequence[int]) -> set[relax.Var]:
         """Return what the layers compute that others read, or the network returns."""
-        inside = Counter(v for number in numbers for v in set(read_by(self.groups[number])))
-        own = {v for v, number in self.home.items() if number in numbers}
+        inside = Counter(v for number in numbers for v in set(find_reads(self.groups[number])))
+        own = {v for v, number in self.layer_of.items() if number in numbers}
         return {v for v in own if self.uses[v] > inside[v]}
 
-    def macs(self, numbers: Sequence[int]) -> int:
+    def count_macs(self, numbers: Sequence[int]) -> int:
         bindings = [b for i in numbers for b in self.groups[i].bindings]
-        return sum(multiply_accumulates(b.value) for b in bindings)
+        return sum(count_macs(b.value) for b in bindings)
 
-    def shown(self, number: int) -> str:
+    def describe(self, number: int) -> str:
         """Return a layer as a sentence names it: its last operator that computes, its name."""
         bindings = self.groups[number].bindings
         computing = computing_operators(self.groups[number]) or bindings
@@ -66,7 +66,7 @@ class Layers:
         return next((f"{kind} ('{name}')" for name in names if is_source_name(name)), kind)
 
 
-def read_by(group: Group) -> list[relax.Var]:
+def find_reads(group: Group) -> list[relax.Var]:
     return [v for b in group.bindings for v in read_variables(b.value)]
 
 

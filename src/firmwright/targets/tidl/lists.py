@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from tvm import relax
 
 from firmwright.errors import UserError, did_you_mean
-from firmwright.ir.operators import same_kind
+from firmwright.ir.operators import is_same_kind
 from firmwright.ir.relax import dtype_of
 from firmwright.ir.tensors import is_source_name
 from firmwright.partition.grouping import Group
-from firmwright.targets.placement import Objection
+from firmwright.targets.placement import RuleViolation
 from firmwright.targets.tidl.facts import bits_of, kind_of, weights_dtype
 from firmwright.targets.tidl.layers import computing_operators, names_of
 from firmwright.targets.tidl.option_table import OPTIONS
@@ -19,33 +19,33 @@ from firmwright.targets.tidl.options import WIDE_RESULTS, WIDE_WEIGHTS, TidlOpti
 from firmwright.targets.tidl.rules import tidl_rules
 
 DENIED_TYPES = "deny_list:layer_type"
-DENIED = "deny_list:layer_name"
-ALLOWED = "allow_list:layer_name"
+DENIED_NAMES = "deny_list:layer_name"
+ALLOWED_NAMES = "allow_list:layer_name"
 
 
-def denied_by_name(options: TidlOptions, names: set[str]) -> Objection | None:
+def check_layer_name(options: TidlOptions, names: set[str]) -> RuleViolation | None:
     """Return what the user's lists say against a layer that goes by these names."""
-    denied = [name for name in options.names(DENIED) if name in names]
+    denied = [name for name in options.names(DENIED_NAMES) if name in names]
     if denied:
-        return denied_by_list(DENIED, denied[0])
-    if options.names(ALLOWED) and names.isdisjoint(options.names(ALLOWED)):
-        return Objection(ALLOWED, f"the target's {ALLOWED} does not name it")
+        return explain_denial(DENIED_NAMES, denied[0])
+    if options.names(ALLOWED_NAMES) and names.isdisjoint(options.names(ALLOWED_NAMES)):
+        return RuleViolation(ALLOWED_NAMES, f"the target's {ALLOWED_NAMES} does not name it")
     return None
 
 
-def denied_by_type(options: TidlOptions, kind: str) -> Objection | None:
-    denied = [entry for entry in options.names(DENIED_TYPES) if means(entry, kind)]
-    return denied_by_list(DENIED_TYPES, denied[0]) if denied else None
+def check_layer_type(options: TidlOptions, kind: str) -> RuleViolation | None:
+    denied = [entry for entry in options.names(DENIED_TYPES) if matches_kind(entry, kind)]
+    return explain_denial(DENIED_TYPES, denied[0]) if denied else None
 
 
-def means(entry: str, kind: str) -> bool:
+def matches_kind(entry: str, kind: str) -> bool:
     """Tell whether a type of a list is this kind: by the name here, or by ONNX's or TFLite's."""
     known = entry in tidl_rules().operators
-    return entry == kind or (not known and same_kind(entry, kind.removeprefix("depthwise_")))
+    return entry == kind or (not known and is_same_kind(entry, kind.removeprefix("depthwise_")))
 
 
-def denied_by_list(rule: str, entry: str) -> Objection:
-    return Objection(rule, f"the target's {rule} names '{entry}'")
+def explain_denial(rule: str, entry: str) -> RuleViolation:
+    return RuleViolation(rule, f"the target's {rule} names '{entry}'")
 
 
 def check_lists(
@@ -63,7 +63,7 @@ def check_lists(
             continue
         for entry in options.names(option.name):
             by_type = option.name == DENIED_TYPES
-            known = any(means(entry, kind) for kind in types) if by_type else entry in names
+            known = any(matches_kind(entry, kind) for kind in types) if by_type else entry in names
             if not known:
                 telling = types if by_type else filter(is_source_name, layers)
                 hint = did_you_mean(entry, telling)

@@ -23,7 +23,7 @@ def merge_acyclic(
             first, second = region_of[producer], region_of[node]
             if not {node, producer} <= taken or first is second:
                 continue
-            if not detour(first, second, region_of, reads):
+            if not has_detour(first, second, region_of, reads):
                 first |= second
                 region_of.update(dict.fromkeys(second, first))
     order = {node: place for place, node in enumerate(nodes)}
@@ -31,7 +31,7 @@ def merge_acyclic(
     return [sorted(region, key=order.__getitem__) for region in unique.values()]
 
 
-def detour(
+def has_detour(
     first: set[Node],
     second: set[Node],
     region_of: Mapping[Node, set[Node]],

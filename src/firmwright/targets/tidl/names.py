@@ -45,10 +45,10 @@ class RegionFiles:
         return f"{self.params_stem}1.bin"
 
     @property
-    def written(self) -> tuple[str, ...]:
+    def build_files(self) -> tuple[str, ...]:
         """What a build writes and hands on; calibration tensors, which are large, stay behind."""
         return self.model, self.layers, self.config
 
     @property
-    def results(self) -> tuple[str, ...]:
+    def tool_files(self) -> tuple[str, ...]:
         return self.net, self.params

@@ -23,21 +23,21 @@ def lower_in_layers(
     The loops are plain ones, not those of the device behind: they are not its work. ``stand_in``
     is the kernel's.
     """
-    assert context.rest is not None  # a mix ends with a device that takes the rest
+    assert context.fallback is not None  # a mix ends with a device that takes the rest
     functions = {g: f for g, f in module.functions.items() if isinstance(f, tvm.tirx.PrimFunc)}
     main = module[region.name].without_attr("global_symbol")
     whole = tvm.IRModule({**functions, tvm.ir.GlobalVar("main"): main})
-    inner, partition = partition_module(whole, interface_of(main), (context.rest,))
+    inner, partition = partition_module(whole, make_interface(main), (context.fallback,))
     regions = [r for r in partition.regions if not r.view]
     layers = [lower_region(r, inner, context.rounding) for r in regions]
     return joined_kernel(region, partition, layers, stand_in)
 
 
-def interface_of(main: relax.Function) -> ModelInterface:
+def make_interface(main: relax.Function) -> ModelInterface:
     """Describe a region's inputs and outputs by the names of their variables."""
-    inputs, outputs = ([described(v) for v in vs] for vs in (main.params, main.body.body.fields))
+    inputs, outputs = ([make_tensor(v) for v in vs] for vs in (main.params, main.body.body.fields))
     return ModelInterface("relax", "", tuple(inputs), tuple(outputs), ())
 
 
-def described(variable: relax.Var) -> Tensor:
+def make_tensor(variable: relax.Var) -> Tensor:
     return Tensor(str(variable.name), static_shape(variable), dtype_of(variable))

@@ -9,7 +9,7 @@ from typing import Any
 from firmwright.errors import UserError, did_you_mean
 from firmwright.targets import Context
 from firmwright.targets.device_options import Numbers, shown, takes
-from firmwright.targets.rules import objections
+from firmwright.targets.rules import find_violations
 from firmwright.targets.tidl.option_table import OPTIONS, PRESETS, Option, Value
 from firmwright.targets.tidl.rules import tidl_rules
 
@@ -56,19 +56,19 @@ def read_options(context: Context) -> TidlOptions:
     for name, text in context.options.items():
         if name not in table:
             raise UserError(f"target: tidl: no option '{name}'{did_you_mean(name, table)}")
-        stated[name] = value_of(table[name], text)
+        stated[name] = parse_value(table[name], text)
     if "allow_list:layer_name" in stated and any(k.startswith("deny_list") for k in stated):
         raise UserError("target: tidl takes an allow_list or deny_lists, not both")
     chip = context.platform.accelerators["tidl"]
-    rest = context.rest.name if context.rest else ""
-    values = completed(stated, {**chip, "rest": rest})
-    facts = {**chip, **{name.rpartition(":")[2]: as_fact(v) for name, v in values.items()}}
-    for objection in objections(tidl_rules().options, facts):
+    rest = context.fallback.name if context.fallback else ""
+    values = complete_options(stated, {**chip, "rest": rest})
+    facts = {**chip, **{name.rpartition(":")[2]: to_fact(v) for name, v in values.items()}}
+    for objection in find_violations(tidl_rules().options, facts):
         raise UserError(f"target: tidl: {objection.sentence}")
     return TidlOptions(values)
 
 
-def completed(stated: Mapping[str, Value], facts: Mapping[str, Any]) -> dict[str, Value]:
+def complete_options(stated: Mapping[str, Value], facts: Mapping[str, Any]) -> dict[str, Value]:
     """Return the value of every option: the stated one, else the preset's, else the table's."""
     values = {option.name: option.default for option in OPTIONS}
     facts = {"tensor_bits": values["tensor_bits"], **facts, **stated}
@@ -78,7 +78,7 @@ def completed(stated: Mapping[str, Value], facts: Mapping[str, Any]) -> dict[str
     return {**values, **stated}
 
 
-def value_of(option: Option, text: str) -> Value:
+def parse_value(option: Option, text: str) -> Value:
     """Return an option's value; UserError for a text that is none."""
     if not takes(option.values, text):
         raise UserError(f"target: tidl: {option.name} is {shown(option.values)}, not '{text}'")
@@ -90,5 +90,5 @@ def value_of(option: Option, text: str) -> Value:
     return float(text) if decimal else int(text)
 
 
-def as_fact(value: Value) -> int | float | str | list[str]:
+def to_fact(value: Value) -> int | float | str | list[str]:
     return list(value) if isinstance(value, tuple) else value

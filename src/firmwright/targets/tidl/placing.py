@@ -12,16 +12,16 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from firmwright.ir.operators import Kind, short_name
+from firmwright.ir.operators import FusionKind, short_name
 from firmwright.partition.grouping import Group, group_operators
-from firmwright.partition.outline import dequantized_values, graph_of, kind_of_binding
+from firmwright.partition.outline import find_dequantized, make_binding_kind, read_graph
 from firmwright.targets import Context
-from firmwright.targets.placement import Composite, Objection, Placement
-from firmwright.targets.rules import objections
+from firmwright.targets.placement import Composite, Placement, RuleViolation
+from firmwright.targets.rules import find_violations
 from firmwright.targets.tidl.facts import element_facts, kind_of, operator_facts
-from firmwright.targets.tidl.image_axes import network_of
-from firmwright.targets.tidl.layers import CONVERSIONS, Layers, computing_operators, names_of
-from firmwright.targets.tidl.lists import check_lists, denied_by_name, denied_by_type
+from firmwright.targets.tidl.image_axes import make_fact_context
+from firmwright.targets.tidl.layers import CONVERSIONS, LayerGraph, computing_operators, names_of
+from firmwright.targets.tidl.lists import check_layer_name, check_layer_type, check_lists
 from firmwright.targets.tidl.merging import merge_acyclic
 from firmwright.targets.tidl.options import TidlOptions, read_options
 from firmwright.targets.tidl.pruning import prune
@@ -31,13 +31,13 @@ from firmwright.targets.tidl.rules import tidl_rules
 def place_regions(module: tvm.IRModule, context: Context) -> Placement:
     """Take what breaks no rule, as regions; every other layer gets its objections."""
     options = read_options(context)
-    bindings, outputs = graph_of(module)
+    bindings, outputs = read_graph(module)
     chip = {**context.platform.accelerators["tidl"], "wanted_batch": context.batch}
-    judge = Judge(options, chip, bindings)
-    groups = group_operators(bindings, outputs, kinds(module, bindings, judge), {})
+    judge = OperatorChecker(options, chip, bindings)
+    groups = group_operators(bindings, outputs, make_kind(module, bindings, judge), {})
     check_lists(options, bindings, groups)
-    layers = Layers(groups, outputs)
-    broken = {number: judge.of_layer(group) for number, group in enumerate(layers.groups)}
+    layers = LayerGraph(groups, outputs)
+    broken = {number: judge.check_layer(group) for number, group in enumerate(layers.groups)}
     taken = {number for number, found in broken.items() if not found}
     regions = merge_acyclic(range(len(layers.groups)), layers.reads, taken)
     kept, pruned = prune(regions, layers, options)
@@ -52,32 +52,32 @@ def place_regions(module: tvm.IRModule, context: Context) -> Placement:
     composites = [
         Composite(
             "tidl_subgraph",
-            tuple(v for v in layers.home if layers.home[v] in region),
-            reason(number, kept, layers, broken),
+            tuple(v for v in layers.layer_of if layers.layer_of[v] in region),
+            describe_region(number, kept, layers, broken),
         )
         for number, region in enumerate(kept)
     ]
     return Placement(tuple(composites), objected)
 
 
-def kinds(
-    module: tvm.IRModule, bindings: Sequence[relax.VarBinding], judge: Judge
-) -> Callable[[relax.VarBinding], Kind]:
+def make_kind(
+    module: tvm.IRModule, bindings: Sequence[relax.VarBinding], judge: OperatorChecker
+) -> Callable[[relax.VarBinding], FusionKind]:
     """Return what tells the grouping an operator's kind: one that is refused stands alone.
 
     Between a dequantize and a quantize it does not, for there is nothing between to hand over.
     """
-    dequantized = dequantized_values(list(bindings))
-    kind = kind_of_binding(module, dequantized, True)
+    dequantized = find_dequantized(list(bindings))
+    kind = make_binding_kind(module, dequantized, True)
 
-    def of_binding(binding: relax.VarBinding) -> Kind:
+    def of_binding(binding: relax.VarBinding) -> FusionKind:
         splits = binding.var not in dequantized and short_name(binding.value) not in CONVERSIONS
-        return Kind.ALONE if splits and judge.of_operator(binding) else kind(binding)
+        return FusionKind.ALONE if splits and judge.check_operator(binding) else kind(binding)
 
     return of_binding
 
 
-class Judge:
+class OperatorChecker:
     """What speaks against operators: a list of the user's, an operator TIDL has not, a rule."""
 
     def __init__(
@@ -88,62 +88,66 @@ class Judge:
     ) -> None:
         self.options = options
         self.chip = chip
-        self.network = network_of(bindings)
+        self.network = make_fact_context(bindings)
 
-    def of_layer(self, group: Group) -> tuple[Objection, ...]:
+    def check_layer(self, group: Group) -> tuple[RuleViolation, ...]:
         computing = computing_operators(group)
         if not computing:
             sentence = "it only converts between types, which TIDL leaves to the processor"
-            return (Objection("data conversion", sentence),)
-        denied = denied_by_name(self.options, names_of(group.bindings))
+            return (RuleViolation("data conversion", sentence),)
+        denied = check_layer_name(self.options, names_of(group.bindings))
         if denied:
             return (denied,)
         names = names_of(group.bindings)
-        found = [o for b in computing for o in self.of_operator(b, group.root, names)]
+        found = [o for b in computing for o in self.check_operator(b, group.root, names)]
         return tuple(dict.fromkeys(found))
 
-    def of_operator(
+    def check_operator(
         self,
         binding: relax.VarBinding,
         result: relax.Var | None = None,
         names: Collection[str] = (),
-    ) -> tuple[Objection, ...]:
+    ) -> tuple[RuleViolation, ...]:
         """Return the objections to one operator.
 
         ``result`` is that of its layer, or its own; ``names`` are its layer's.
         """
         kind = kind_of(binding.value)
-        denied = denied_by_type(self.options, kind)
+        denied = check_layer_type(self.options, kind)
         if denied:
             return (denied,)
         if kind not in tidl_rules().operators:
-            return (Objection("operator", f"TIDL has no {kind}"),)
+            return (RuleViolation("operator", f"TIDL has no {kind}"),)
         facts = {
             **self.chip,
             **self.options.widths(names),
             **element_facts(binding.var if result is None else result),
             **operator_facts(binding.value, self.network),
         }
-        return objections(tidl_rules().rules, facts)
+        return find_violations(tidl_rules().rules, facts)
 
 
-def reason(
+def describe_region(
     number: int,
     regions: list[list[int]],
-    layers: Layers,
-    broken: Mapping[int, Sequence[Objection]],
+    layers: LayerGraph,
+    broken: Mapping[int, Sequence[RuleViolation]],
 ) -> str:
     """Say what a region is, and what keeps it apart from those in front of it."""
     region = regions[number]
     text = f"TIDL takes all {len(region)} layers of it" if region[1:] else "TIDL takes it"
-    between = separating_layer(region, {i for r in regions[:number] for i in r}, layers)
+    between = find_separating_layer(region, {i for r in regions[:number] for i in r}, layers)
     if between is None:
         return text if number == 0 else f"{text}; it reads nothing of another region's"
     said = "; ".join(o.sentence for o in broken[between])
-    return f"{text}; it is a region of its own because of {layers.shown(between)} before it: {said}"
+    return (
+        f"{text}; it is a region of its own because of {layers.describe(between)} before it: {said}"
+    )
 
 
-def separating_layer(region: Sequence[int], others: set[int], layers: Layers) -> int | None:
+def find_separating_layer(
+    region: Sequence[int], others: set[int], layers: LayerGraph
+) -> int | None:
     """Return the nearest layer, not TIDL's, between the region and another one; None for none."""
     waiting = [p for number in region for p in layers.reads[number] if p not in region]
     for number in waiting:  # grows
@@ -153,7 +157,7 @@ def separating_layer(region: Sequence[int], others: set[int], layers: Layers) ->
     return None
 
 
-def reaches(number: int, others: set[int], layers: Layers) -> bool:
+def reaches(number: int, others: set[int], layers: LayerGraph) -> bool:
     waiting = list(layers.reads[number])
     for earlier in waiting:  # grows
         if earlier in others:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from firmwright.targets.placement import Objection
-from firmwright.targets.tidl.layers import Layers
+from firmwright.targets.placement import RuleViolation
+from firmwright.targets.tidl.layers import LayerGraph
 from firmwright.targets.tidl.options import TidlOptions
 
-MOST_TENSORS = 32
+MAX_TENSORS = 32
 """Inputs, and outputs, of a region: TI's compiler drops one that has more."""
 
 
 def prune(
-    regions: list[list[int]], layers: Layers, options: TidlOptions
-) -> tuple[list[list[int]], dict[int, Objection]]:
+    regions: list[list[int]], layers: LayerGraph, options: TidlOptions
+) -> tuple[list[list[int]], dict[int, RuleViolation]]:
     """Leave out regions with too many tensors or too little work; say so of their layers."""
-    by_work = sorted(regions, key=lambda region: (-layers.macs(region), region))
+    by_work = sorted(regions, key=lambda region: (-layers.count_macs(region), region))
     kept: list[list[int]] = []
-    pruned: dict[int, Objection] = {}
+    pruned: dict[int, RuleViolation] = {}
     for region in by_work:
-        objection = too_many_tensors(region, layers) or too_little_work(
-            layers.macs(region), len(kept), options
+        objection = check_tensor_count(region, layers) or check_work(
+            layers.count_macs(region), len(kept), options
         )
         if objection is None:
             kept.append(region)
@@ -28,23 +28,23 @@ def prune(
     return sorted(kept), pruned
 
 
-def too_many_tensors(region: list[int], layers: Layers) -> Objection | None:
+def check_tensor_count(region: list[int], layers: LayerGraph) -> RuleViolation | None:
     for rule, verb, tensors in (
         ("inputs of a region", "read", layers.inputs_of(region)),
         ("outputs of a region", "hand on", layers.results_of(region)),
     ):
-        if len(tensors) > MOST_TENSORS:
-            sentence = f"its region would {verb} {len(tensors)} tensors; TIDL takes {MOST_TENSORS}"
-            return Objection(rule, sentence)
+        if len(tensors) > MAX_TENSORS:
+            sentence = f"its region would {verb} {len(tensors)} tensors; TIDL takes {MAX_TENSORS}"
+            return RuleViolation(rule, sentence)
     return None
 
 
-def too_little_work(macs: int, kept: int, options: TidlOptions) -> Objection | None:
+def check_work(macs: int, kept: int, options: TidlOptions) -> RuleViolation | None:
     most, least = options.number("max_num_subgraphs"), options.number("min_macs")
     if kept >= most:
         sentence = f"{most} regions have more than the {macs:,} multiply-accumulates of its region"
-        return Objection("max_num_subgraphs", sentence)
+        return RuleViolation("max_num_subgraphs", sentence)
     if macs < least:
         sentence = f"its region has {macs:,} multiply-accumulates, less than {least:,}"
-        return Objection("min_macs", sentence)
+        return RuleViolation("min_macs", sentence)
     return None

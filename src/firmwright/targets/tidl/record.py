@@ -21,7 +21,7 @@ class BoundaryTensor:
 
 
 @dataclass(frozen=True)
-class RegionArtifacts:
+class TidlRegionArtifacts:
     """One region's files; ``calibration_sha256`` digests its calibration tensors.
 
     ``region`` is its name in the partition, and ``operators`` counts its sub-model's.
@@ -54,4 +54,4 @@ class Artifacts:
     frames: int
     samples: tuple[str, ...]
     tools: str | None
-    regions: tuple[RegionArtifacts, ...]
+    regions: tuple[TidlRegionArtifacts, ...]

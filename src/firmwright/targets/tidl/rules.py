@@ -9,7 +9,7 @@ from firmwright.targets.rules import Rule, read_rules
 
 
 @dataclass(frozen=True)
-class Rules:
+class TidlRules:
     """``operators`` by Relax's names; rules on operators, and on the target's options."""
 
     operators: tuple[str, ...]
@@ -18,5 +18,5 @@ class Rules:
 
 
 @cache
-def tidl_rules() -> Rules:
-    return read_rules("firmwright.targets.tidl", Rules)
+def tidl_rules() -> TidlRules:
+    return read_rules("firmwright.targets.tidl", TidlRules)

@@ -30,7 +30,7 @@ from firmwright.models.onnx.export import (
     OnnxValue,
     to_ints,
 )
-from firmwright.partition.outline import described
+from firmwright.partition.outline import make_tensor
 
 Array = npt.NDArray[Any]
 MORE_ELEMENTWISE = {
@@ -40,7 +40,7 @@ MORE_ELEMENTWISE = {
 }  # fmt: skip
 REDUCTIONS = {"relax.max": "ReduceMax", "relax.min": "ReduceMin", "relax.sum": "ReduceSum",
               "relax.mean": "ReduceMean"}  # fmt: skip
-POSITIONS = {"relax.argmax": "ArgMax", "relax.argmin": "ArgMin"}
+ARG_REDUCTIONS = {"relax.argmax": "ArgMax", "relax.argmin": "ArgMin"}
 RESIZE_ROUNDING = {"round": "round_prefer_floor", "floor": "floor", "ceil": "ceil"}
 
 
@@ -58,26 +58,26 @@ class SubModel:
 
 
 @dataclass(frozen=True)
-class Parameter(OnnxValue):
+class DequantizedConstant(OnnxValue):
     """A dequantized constant, written where it is read: its axes may be wanted in another order."""
 
     call: tvm.ir.Call | None = None
 
 
-def sub_model(function: relax.Function, number: int) -> SubModel:
+def export_sub_model(function: relax.Function, number: int) -> SubModel:
     """Write the ``number``-th region's function as ONNX.
 
     Raises UserError listing the operators that have no form here.
     """
     module = tvm.IRModule({"main": function.without_attr("global_symbol")})
-    inputs = named(f"tidl_{number}_i", function.params)
-    outputs = named(f"tidl_{number}_o", function.body.body.fields)
+    inputs = make_tensors(f"tidl_{number}_i", function.params)
+    outputs = make_tensors(f"tidl_{number}_o", function.body.body.fields)
     exporter = RegionExporter(module, ModelInterface("relax", "", inputs, outputs, ()))
     return SubModel(exporter.run(), inputs, outputs)
 
 
-def named(stem: str, variables: Sequence[relax.Var]) -> tuple[Tensor, ...]:
-    return tuple(described(f"{stem}{index}", v) for index, v in enumerate(variables))
+def make_tensors(stem: str, variables: Sequence[relax.Var]) -> tuple[Tensor, ...]:
+    return tuple(make_tensor(f"{stem}{index}", v) for index, v in enumerate(variables))
 
 
 class RegionExporter(Exporter):
@@ -98,35 +98,37 @@ class RegionExporter(Exporter):
             "relax.astype": self.cast,
             "relax.nn.prelu": self.prelu,
             "relax.nn.instance_norm": self.instance_norm,
-            "relax.nn.conv2d_transpose": self.transposed_convolution,
+            "relax.nn.conv2d_transpose": self.conv_transpose,
             "relax.nn.layer_norm": self.layer_norm,
             "relax.nn.gelu": self.gelu,
             "relax.image.resize2d": self.resize,
             "relax.strided_slice": self.slice,
-            **dict.fromkeys(MORE_ELEMENTWISE, self.function),
-            **dict.fromkeys(POSITIONS, self.position),
+            **dict.fromkeys(MORE_ELEMENTWISE, self.unary),
+            **dict.fromkeys(ARG_REDUCTIONS, self.arg_reduction),
             **dict.fromkeys(REDUCTIONS, self.reduction),
             "relax.mean": self.mean,
-            **dict.fromkeys(("relax.maximum", "relax.minimum"), self.extreme),
+            **dict.fromkeys(("relax.maximum", "relax.minimum"), self.min_or_max),
         }
         return more[name] if name in more else super().find_converter(name)
 
     def quantize(self, call: tvm.ir.Call) -> OnnxValue:
-        return self.on_grid("QuantizeLinear", call, dtype_of(call))
+        return self.export_quant_op("QuantizeLinear", call, dtype_of(call))
 
     def dequantize(self, call: tvm.ir.Call) -> OnnxValue:
         if isinstance(call.args[0], Constant):
-            return Parameter("", call=call)
-        return self.on_grid("DequantizeLinear", call, dtype_of(call.args[0]))
+            return DequantizedConstant("", call=call)
+        return self.export_quant_op("DequantizeLinear", call, dtype_of(call.args[0]))
 
     def get_value(self, argument: relax.Expr) -> OnnxValue:
         found = super().get_value(argument)
-        if not isinstance(found, Parameter):
+        if not isinstance(found, DequantizedConstant):
             return found
-        self.values[argument] = OnnxValue(self.parameter(found, range(len(static_shape(argument)))))
+        self.values[argument] = OnnxValue(
+            self.emit_dequantized(found, range(len(static_shape(argument))))
+        )
         return self.values[argument]
 
-    def parameter(self, found: Parameter, order: Sequence[int]) -> str:
+    def emit_dequantized(self, found: DequantizedConstant, order: Sequence[int]) -> str:
         """Write a dequantized constant with its axes in another order; return its name.
 
         Ones are put in front of its shape if ``order`` has more axes.
@@ -136,7 +138,10 @@ class RegionExporter(Exporter):
         data, scale, zero_point = (constant_array(a) for a in call.args[:3])
         added = len(order) - data.ndim
         data = data.reshape((1,) * added + data.shape).transpose(order)
-        names = [self.add_constant(a) for a in (data, *grids(scale, zero_point, str(data.dtype)))]
+        names = [
+            self.add_constant(a)
+            for a in (data, *to_onnx_shapes(scale, zero_point, str(data.dtype)))
+        ]
         axis = [*order].index(int(call.attrs.axis) % (data.ndim - added) + added)
         along: dict[str, Any] = {"axis": axis} if scale.size > 1 else {}
         name = self.make_unique_name("parameter")
@@ -144,19 +149,21 @@ class RegionExporter(Exporter):
         return name
 
     def is_constant(self, argument: relax.Expr) -> bool:
-        return super().is_constant(argument) or isinstance(self.values.get(argument), Parameter)
+        return super().is_constant(argument) or isinstance(
+            self.values.get(argument), DequantizedConstant
+        )
 
     def add_constant_channels_first(self, argument: relax.Expr) -> str:
         found = self.values.get(argument)
-        if isinstance(found, Parameter):
-            return self.parameter(found, TO_CHANNELS_FIRST)
+        if isinstance(found, DequantizedConstant):
+            return self.emit_dequantized(found, TO_CHANNELS_FIRST)
         return super().add_constant_channels_first(argument)
 
-    def on_grid(self, kind: str, call: tvm.ir.Call, integers: str) -> OnnxValue:
+    def export_quant_op(self, kind: str, call: tvm.ir.Call, integers: str) -> OnnxValue:
         """Write a quantize or dequantize; ``integers`` is the type on the quantised side."""
         scale, zero_point = (constant_array(a) for a in call.args[1:3])
         source = self.get_value(call.args[0])
-        names = [self.add_constant(a) for a in grids(scale, zero_point, integers)]
+        names = [self.add_constant(a) for a in to_onnx_shapes(scale, zero_point, integers)]
         if scale.size == 1:
             return OnnxValue(self.emit(kind, [source.name, *names]), source.channels_first)
         return OnnxValue(
@@ -168,12 +175,12 @@ class RegionExporter(Exporter):
         kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype_of(call)))
         return OnnxValue(self.emit("Cast", [source.name], to=kind), source.channels_first)
 
-    def function(self, call: tvm.ir.Call) -> OnnxValue:
+    def unary(self, call: tvm.ir.Call) -> OnnxValue:
         source = self.get_value(call.args[0])
         kind = MORE_ELEMENTWISE[operator_name(call)]
         return OnnxValue(self.emit(kind, [source.name]), source.channels_first)
 
-    def extreme(self, call: tvm.ir.Call) -> OnnxValue:
+    def min_or_max(self, call: tvm.ir.Call) -> OnnxValue:
         """Write a maximum or minimum; of 8-bit integers, which ONNX Runtime has not, in int32."""
         integers = dtype_of(call)
         if integers == "float32":
@@ -187,9 +194,9 @@ class RegionExporter(Exporter):
         result = self.emit(ELEMENTWISE[operator_name(call)], names)
         return OnnxValue(self.emit("Cast", [result], to=narrow))
 
-    def position(self, call: tvm.ir.Call) -> OnnxValue:
+    def arg_reduction(self, call: tvm.ir.Call) -> OnnxValue:
         source = self.to_relax_layout(self.get_value(call.args[0]))
-        kept, kind = int(call.attrs.keepdims), POSITIONS[operator_name(call)]
+        kept, kind = int(call.attrs.keepdims), ARG_REDUCTIONS[operator_name(call)]
         return OnnxValue(self.emit(kind, [source], axis=int(call.attrs.axis), keepdims=kept))
 
     def reduction(self, call: tvm.ir.Call) -> OnnxValue:
@@ -210,12 +217,12 @@ class RegionExporter(Exporter):
     def kernel(self, weights: relax.Expr, order: list[int]) -> str:
         """Return weights that may be dequantized, or computed, which the quantiser's may not."""
         found = self.values.get(weights)
-        if isinstance(found, Parameter):
-            return self.parameter(found, order)
+        if isinstance(found, DequantizedConstant):
+            return self.emit_dequantized(found, order)
         name = self.to_relax_layout(self.get_value(weights))
         return name if order == sorted(order) else self.transpose(name, tuple(order))
 
-    def transposed_convolution(self, call: tvm.ir.Call) -> OnnxValue:
+    def conv_transpose(self, call: tvm.ir.Call) -> OnnxValue:
         a = call.attrs
         layout = str(a.data_layout)
         order = [str(a.kernel_layout).index(letter) for letter in "IOHW"]
@@ -296,7 +303,7 @@ class RegionExporter(Exporter):
         return OnnxValue(self.emit("Slice", [source.name, *stated]), source.channels_first)
 
 
-def grids(scale: Array, zero_point: Array, integers: str) -> tuple[Array, Array]:
+def to_onnx_shapes(scale: Array, zero_point: Array, integers: str) -> tuple[Array, Array]:
     """Return scale and zero point as ONNX has them: scalars, or one of each for each channel."""
     shape = () if scale.size == 1 else (scale.size,)
     zero_points = np.broadcast_to(zero_point.reshape(-1), (scale.size,))

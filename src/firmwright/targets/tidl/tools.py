@@ -18,18 +18,18 @@ from firmwright.targets.tidl.names import RegionFiles
 from firmwright.toolchain import Platform
 from firmwright.toolchain.tool_folder import ToolFolder, find_tool_folder
 
-VARIABLE = "TIDL_TOOLS_PATH"
-IMPORT = "tidl_model_import.out"
-DEVICE = "device_config.cfg"
+TOOLS_VARIABLE = "TIDL_TOOLS_PATH"
+IMPORT_TOOL = "tidl_model_import.out"
+DEVICE_CONFIG = "device_config.cfg"
 HELPERS = {
     "tidlStatsTool": "PC_dsp_test_dl_algo.out",
     "perfSimTool": "ti_cnnperfsim.out",
     "graphVizTool": "tidl_graphVisualiser.out",
-    "perfSimConfig": DEVICE,
+    "perfSimConfig": DEVICE_CONFIG,
 }
 """What the import tool calls and reads, by the option that tells it where that is."""
-FILES = (IMPORT, *HELPERS.values())
-PASSED_ON = ("HOME", "LD_LIBRARY_PATH", "PATH", "TMPDIR")
+TOOL_FILES = (IMPORT_TOOL, *HELPERS.values())
+PASSED_VARIABLES = ("HOME", "LD_LIBRARY_PATH", "PATH", "TMPDIR")
 """All that a tool sees of the environment, beside where the tools are."""
 DEVICE_NAMES: Mapping[int, tuple[int, ...]] = {
     7100: (0,),
@@ -39,7 +39,7 @@ DEVICE_NAMES: Mapping[int, tuple[int, ...]] = {
 }
 """``DEVICE_NAME`` in ``device_config.cfg`` by the silicon version of a chip's C7x. TI names three
 of 7120, and does not say which is J721S2."""
-SHOWN = 12
+LOG_LINES = 12
 """Last lines of a failed import's log that its message shows."""
 
 
@@ -49,19 +49,19 @@ def find_tools(platform: Platform) -> ToolFolder | None:
     Raises UserError for a folder that lacks files, holds some that do not run, or is of tools for
     another chip.
     """
-    tools = find_tool_folder(VARIABLE, FILES)
+    tools = find_tool_folder(TOOLS_VARIABLE, TOOL_FILES)
     if tools is None:
         return None
-    fixed = [n for n in FILES if n.endswith(".out") and not os.access(tools.path / n, os.X_OK)]
+    fixed = [n for n in TOOL_FILES if n.endswith(".out") and not os.access(tools.path / n, os.X_OK)]
     if fixed:
-        raise UserError(f"{VARIABLE}={tools.path}: not executable: {', '.join(fixed)}")
+        raise UserError(f"{TOOLS_VARIABLE}={tools.path}: not executable: {', '.join(fixed)}")
     check_device(tools, platform)
     return tools
 
 
 def check_device(tools: ToolFolder, platform: Platform) -> None:
     """Raise UserError where the tools are those for another chip than the platform's."""
-    path = tools.path / DEVICE
+    path = tools.path / DEVICE_CONFIG
     text = path.read_text(encoding="utf-8", errors="replace")
     stated = re.search(r"^\s*DEVICE_NAME\s*=\s*(\d+)", text, re.MULTILINE)
     if stated is None:
@@ -76,18 +76,18 @@ def check_device(tools: ToolFolder, platform: Platform) -> None:
         )
 
 
-def import_command(tools: str, config: str) -> list[str]:
+def make_import_command(tools: str, config: str) -> list[str]:
     """Return the command line that imports a region, run in the folder of its files."""
     places = [part for o, name in HELPERS.items() for part in (f"--{o}", f"{tools}/{name}")]
-    return [f"{tools}/{IMPORT}", config, *places]
+    return [f"{tools}/{IMPORT_TOOL}", config, *places]
 
 
-def import_script(configs: Sequence[str]) -> str:
+def make_import_script(configs: Sequence[str]) -> str:
     """Return a shell script that imports all regions, as :func:`run_import` does one by one."""
-    lines = [" ".join(import_command(f'"${VARIABLE}"', config)) for config in configs]
+    lines = [" ".join(make_import_command(f'"${TOOLS_VARIABLE}"', config)) for config in configs]
     folder = 'cd "$(dirname "$0")"'
     known = "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-    libraries = f'export LD_LIBRARY_PATH="${VARIABLE}{known}"'
+    libraries = f'export LD_LIBRARY_PATH="${TOOLS_VARIABLE}{known}"'
     return "\n".join(["#!/bin/sh", "set -e", folder, libraries, *lines, ""])
 
 
@@ -98,10 +98,10 @@ def run_import(tools: ToolFolder, folder: Path, files: RegionFiles, log: Path) -
     fails, or does not write its results.
     """
     place = str(tools.path)
-    passed_on = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    passed_on = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
     libraries = [place, *filter(None, [passed_on.get("LD_LIBRARY_PATH")])]
-    set_here = {VARIABLE: place, "LD_LIBRARY_PATH": ":".join(libraries), "LC_ALL": "C"}
-    command = import_command(place, files.config)
+    set_here = {TOOLS_VARIABLE: place, "LD_LIBRARY_PATH": ":".join(libraries), "LC_ALL": "C"}
+    command = make_import_command(place, files.config)
     try:
         done = subprocess.run(
             command,
@@ -118,24 +118,24 @@ def run_import(tools: ToolFolder, folder: Path, files: RegionFiles, log: Path) -
         raise UserError(f"{command[0]} does not run: {error.strerror or error}") from None
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text(done.stdout, encoding="utf-8")
-    missing = [name for name in files.results if not (folder / name).is_file()]
+    missing = [name for name in files.tool_files if not (folder / name).is_file()]
     if done.returncode != 0 or missing:
-        raise UserError(failure(command, done, missing, log))
-    return version_in(done.stdout)
+        raise UserError(describe_failure(command, done, missing, log))
+    return find_version(done.stdout)
 
 
-def failure(
+def describe_failure(
     command: Sequence[str],
     done: subprocess.CompletedProcess[str],
     missing: Sequence[str],
     log: Path,
 ) -> str:
     what = f"exit code {done.returncode}" if done.returncode else f"no {' and no '.join(missing)}"
-    end = [f"  {line}" for line in done.stdout.splitlines()[-SHOWN:]]
+    end = [f"  {line}" for line in done.stdout.splitlines()[-LOG_LINES:]]
     return "\n".join([f"{' '.join(command)}: {what}; its log, {log}, ends with:", *end])
 
 
-def version_in(text: str) -> str:
+def find_version(text: str) -> str:
     """Return the version that TI's tools print in their table, ``unknown`` where they do not."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     found = re.search(r"TIDL Tools Version\W+([0-9][0-9._]*)", plain)

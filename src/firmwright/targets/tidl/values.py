@@ -16,7 +16,7 @@ from firmwright.ir.regions import Partition, Region
 Array = npt.NDArray[Any]
 
 
-def tensor_values(
+def compute_tensors(
     module: tvm.IRModule,
     partition: Partition,
     samples: Sequence[Mapping[str, Array]],
@@ -29,12 +29,12 @@ def tensor_values(
     shares with the generated C what TVM's operators mean: a quantised tensor may differ from it by
     a step of its grid. Raises UserError where the machine refuses the network.
     """
-    regions = leading_to(partition, wanted)
+    regions = select_regions(partition, wanted)
     given = [dict(zip(partition.inputs, sample.values(), strict=True)) for sample in samples]
     if not regions:
         yield from ({name: sample[name] for name in wanted} for sample in given)
         return
-    whole = joined(module, partition, regions, wanted)
+    whole = join_regions(module, partition, regions, wanted)
     try:
         machine = relax.VirtualMachine(tvm.compile(whole, target="llvm"), tvm.cpu())
         for sample in given:
@@ -46,7 +46,7 @@ def tensor_values(
         ) from error
 
 
-def leading_to(partition: Partition, wanted: Sequence[str]) -> list[Region]:
+def select_regions(partition: Partition, wanted: Sequence[str]) -> list[Region]:
     """Return the regions that the wanted tensors depend on, in order."""
     read, found = set(wanted), []
     for region in reversed(partition.regions):
@@ -56,7 +56,7 @@ def leading_to(partition: Partition, wanted: Sequence[str]) -> list[Region]:
     return found[::-1]
 
 
-def joined(
+def join_regions(
     module: tvm.IRModule, partition: Partition, regions: Sequence[Region], wanted: Sequence[str]
 ) -> tvm.IRModule:
     """Return a module whose ``main`` calls ``regions`` in order and returns ``wanted``."""
