@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from firmwright.errors import UserError
 from firmwright.pipeline.extensions import library_files
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.network import cores
-from firmwright.pipeline.run_samples import batch_layout
+from firmwright.pipeline.network import cores_by_device
+from firmwright.pipeline.run_samples import read_batch_layout
 from firmwright.pipeline.samples import read_real_samples, read_samples, sample_files
-from firmwright.pipeline.stage import NETWORK, Stage
+from firmwright.pipeline.stage import NETWORK_STAGE, Stage
 from firmwright.recipe.quantization import EvaluateOptions
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def evaluate_options(job: Job) -> EvaluateOptions:
 
 def options(job: Job) -> Any:
     evaluate = evaluate_options(job)
-    canonical = job.recipe.canonical()
+    canonical = job.recipe.to_canonical()
     return {**asdict(evaluate), **canonical["evaluate"], "detection": canonical.get("detection")}
 
 
@@ -51,13 +51,13 @@ def inputs(job: Job) -> list[Path]:
     return [*files, *job.class_files, *library_files(job)]
 
 
-def network(job: Job) -> Network:
+def read_network(job: Job) -> Network:
     from firmwright.ir.kernels import Kernels
     from firmwright.ir.records import read_arrays, read_record
     from firmwright.ir.regions import Partition
     from firmwright.ir.tensors import ModelInterface
     from firmwright.planning import make_plan
-    from firmwright.project.crossings import cores_of
+    from firmwright.project.crossings import make_cores
     from firmwright.project.write import Network
 
     partition = read_record(job.folder("partition") / "partition.json", Partition)
@@ -70,12 +70,12 @@ def network(job: Job) -> Network:
         kernels=kernels,
         plan=make_plan(partition, kernels),
         weights=read_arrays(job.folder("kernels") / "weights.npz"),
-        cores=cores_of(cores(job)),
+        cores=make_cores(cores_by_device(job)),
         libraries=tuple(library_files(job)),
     )
 
 
-def box_judge(
+def make_box_comparer(
     job: Job, interface: ModelInterface, labels: Path | None, count: int
 ) -> BoxComparer | None:
     """Return what compares boxes, for a recipe with a detection."""
@@ -86,7 +86,7 @@ def box_judge(
     detection = job.recipe.detection
     if detection is None:
         return None
-    names = read_class_names(detection.classes, job.place)
+    names = read_class_names(detection.classes, job.data_folders)
     limits = evaluate_options(job).thresholds.boxes
     right = None
     if labels is not None and labels.suffix == ".json":
@@ -95,7 +95,7 @@ def box_judge(
     return BoxComparer(detector, limits.iou if limits else AGREEMENT_IOU, right)
 
 
-def float_network(
+def run_float_network(
     job: Job, interface: ModelInterface, samples: Sequence[Sample]
 ) -> FloatReference | None:
     """Return what the network before its quantisation made of samples, where there is one."""
@@ -114,7 +114,7 @@ def float_network(
     return compare_with_float(prepared, quantised, interface, samples, calibrated)
 
 
-def evaluated(
+def run_networks(
     job: Job, interface: ModelInterface, samples: Sequence[Sample], scratch: Path
 ) -> Evaluation:
     """Let every network see the samples; ``interface`` is of the one that is compiled."""
@@ -124,12 +124,12 @@ def evaluated(
     from firmwright.verify.host_run import run_on_host
     from firmwright.verify.judge import Evaluation
 
-    before = float_network(job, interface, samples)
+    before = run_float_network(job, interface, samples)
     given = before.inputs if before else samples
-    definition = (job.folder(job.network) / f"model.{interface.format}").read_bytes()
+    definition = (job.folder(job.network_stage) / f"model.{interface.format}").read_bytes()
     verdict = FORMATS[interface.format].load().run_reference(definition, given)
-    compiled = network(job)
-    layout = batch_layout(job, compiled.interface)
+    compiled = read_network(job)
+    layout = read_batch_layout(job, compiled.interface)
     compiler, results = run_on_host(compiled, job.platform, layout, given, scratch, job.cache)
     digests = tuple(sample_digest(s) for s in samples)
     return Evaluation(
@@ -156,7 +156,7 @@ def run(job: Job, folder: Path) -> None:
 
     stated = evaluate_options(job)
     source = read_record(job.folder("model") / "model.json", ModelInterface)
-    interface = read_record(job.folder(job.network) / "model.json", ModelInterface)
+    interface = read_record(job.folder(job.network_stage) / "model.json", ModelInterface)
     # The float network takes real numbers; a model that is compiled as it is, what it takes.
     read = read_real_samples if job.recipe.quantize else read_samples
     samples = read(job, source.inputs, stated.inputs, stated.samples)
@@ -166,9 +166,9 @@ def run(job: Job, folder: Path) -> None:
     classes = scores if scores > 1 and not stated.metric else None
     listed = file if file and file.suffix == ".npy" else None
     labels = read_class_labels(listed, len(samples), classes) if listed else None
-    boxes = box_judge(job, interface, file, len(samples))
+    boxes = make_box_comparer(job, interface, file, len(samples))
     scratch = folder / "host"
-    found = evaluated(job, interface, samples, scratch)
+    found = run_networks(job, interface, samples, scratch)
     shutil.rmtree(scratch)
     with ExitStack() as stack:
         metric = None
@@ -187,7 +187,7 @@ def run(job: Job, folder: Path) -> None:
 STAGE = Stage(
     name="accuracy",
     sentence="judge the network on the samples of `evaluate`",
-    needs=("model", "calibration", NETWORK, "partition", "kernels"),
+    needs=("model", "calibration", NETWORK_STAGE, "partition", "kernels"),
     options=options,
     inputs=inputs,
     run=run,

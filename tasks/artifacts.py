@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from firmwright.errors import UserError
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.run_samples import given_inputs
-from firmwright.pipeline.stage import INDEX, NETWORK, Stage
+from firmwright.pipeline.run_samples import canonical_run_inputs
+from firmwright.pipeline.stage import INDEX_FILE, NETWORK_STAGE, Stage
 from firmwright.pipeline.tidl_samples import FRAMES, calibration_files, calibration_samples
 
 from .partition import mix_options
@@ -23,33 +23,33 @@ if TYPE_CHECKING:
 
 def options(job: Job) -> Any:
     """Return the mix, and where samples come from."""
-    canonical = job.recipe.canonical()
+    canonical = job.recipe.to_canonical()
     quantize = canonical.get("quantize") or {}
     return {
         "mix": mix_options(job),
         "name": artifacts_name(job),
         "calibration": quantize.get("calibration"),
-        "inputs": given_inputs(job),
-        "tools": tools_identity(job),
+        "inputs": canonical_run_inputs(job),
+        "tools": tidl_identity(job),
     }
 
 
-def tools_identity(job: Job) -> list[Any]:
+def tidl_identity(job: Job) -> list[Any]:
     """Return what tells one installation of TI's tools from another, or from none."""
     from firmwright.targets.tidl.tools import find_tools
 
     try:
-        tools = find_tools(job.platform) if job.has("artifacts") else None
+        tools = find_tools(job.platform) if job.has_stage("artifacts") else None
     except UserError as error:  # which the stage raises again
         return [str(error)]
-    return tools.status if tools else []
+    return tools.identity if tools else []
 
 
-def tool_versions(job: Job) -> dict[str, str]:
+def tidl_versions(job: Job) -> dict[str, str]:
     """Return the digest of TI's tools, which tell their version only when they run."""
     from firmwright.targets.tidl.tools import find_tools
 
-    tools = find_tools(job.platform) if job.has("artifacts") else None
+    tools = find_tools(job.platform) if job.has_stage("artifacts") else None
     return {"TIDL tools": f"sha256 {tools.digest}"} if tools else {}
 
 
@@ -80,11 +80,11 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.targets.tidl.record import Artifacts
     from firmwright.targets.tidl.tools import find_tools
 
-    refuse_strangers(job.folder("artifacts"))
+    refuse_foreign_files(job.folder("artifacts"))
     tools = find_tools(job.platform)
     model = read_record(job.folder("model") / "model.json", ModelInterface)
-    size = batch_size(job)
-    network = partitioned_network(job, size)
+    size = read_batch_size(job)
+    network = read_regions(job, size)
     name = artifacts_name(job, size)
     temporary = folder / name / TEMP_FOLDER
     temporary.mkdir(parents=True)
@@ -127,12 +127,12 @@ def summary(job: Job, record: Artifacts) -> str:
     return f"   {job.recipe.name}: {record.folder}: {count} for TIDL, {done}"
 
 
-def refuse_strangers(folder: Path) -> None:
+def refuse_foreign_files(folder: Path) -> None:
     """Raise UserError for files in the stage's folder that the build did not write.
 
     Users run TI's tools in this folder, and copy from it what they deploy.
     """
-    index = folder / INDEX
+    index = folder / INDEX_FILE
     listed: dict[str, str] = {}
     with suppress(OSError, ValueError):  # no index, or a damaged one, lists nothing
         listed = json.loads(index.read_text(encoding="utf-8"))["files"]
@@ -146,17 +146,17 @@ def refuse_strangers(folder: Path) -> None:
         )
 
 
-def batch_size(job: Job) -> int:
+def read_batch_size(job: Job) -> int:
     """Return the samples of an inference where the recipe asks for several, else 0."""
     from firmwright.ir.records import read_record
     from firmwright.ir.tensors import BatchLayout
 
-    if not job.has("batch"):
+    if not job.has_stage("batch"):
         return 0
     return read_record(job.folder("partition") / "batch.json", BatchLayout).size
 
 
-def partitioned_network(job: Job, batch: int) -> TidlNetwork:
+def read_regions(job: Job, batch: int) -> TidlNetwork:
     """Read the regions, and the samples for them."""
     import tvm
 
@@ -184,7 +184,7 @@ def partitioned_network(job: Job, batch: int) -> TidlNetwork:
 STAGE = Stage(
     name="artifacts",
     sentence="write what TI's tools need of each region",
-    needs=("model", NETWORK, "batch", "partition"),
+    needs=("model", NETWORK_STAGE, "batch", "partition"),
     options=options,
     inputs=calibration_files,
     run=run,

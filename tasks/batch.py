@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from firmwright.pipeline.extensions import extended_mix, extension_files
+from firmwright.pipeline.extensions import extend_mix, extension_files
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.network import rewrite_files, rewrite_options, rewritten_network
-from firmwright.pipeline.stage import NETWORK, Stage
+from firmwright.pipeline.network import rewrite_files, rewrite_network, rewrite_options
+from firmwright.pipeline.stage import NETWORK_STAGE, Stage
 from firmwright.targets import Device
 
 from .partition import mix_options
-from .plan import boxes, memory_options
+from .plan import max_boxes, memory_options
 
 
 def options(job: Job) -> Any:
@@ -24,7 +24,7 @@ def options(job: Job) -> Any:
         **rewrite_options(job),
         **memory_options(job),
         "extensions": job.recipe.extensions,
-        "boxes": boxes(job),
+        "boxes": max_boxes(job),
     }
 
 
@@ -37,7 +37,7 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.planning import MemoryUse, Program, check_memory, make_plan, memory_uses
     from firmwright.planning.batch import batch_interface, choose_batch, largest_tensor
 
-    module, interface = rewritten_network(job)
+    module, interface = rewrite_network(job)
 
     def uses(size: int, mix: Sequence[Device]) -> Sequence[MemoryUse]:
         devices = {device.name: device for device in mix}
@@ -54,14 +54,14 @@ def run(job: Job, folder: Path) -> None:
         kernels = Kernels(tuple(r.kernel for r in lowered))
         plan = make_plan(partition, kernels)
         ports = add_storage(ports, partition)
-        program = Program(plan, partition, kernels, ports, boxes(job))
+        program = Program(plan, partition, kernels, ports, max_boxes(job))
         if size == 1:
             check_memory(program, job.platform)
         return [*memory_uses(program, job.platform), tensor]
 
     wanted = job.recipe.batch
     assert wanted is not None
-    with extended_mix(job) as mix:
+    with extend_mix(job) as mix:
         choice = choose_batch(wanted.size, wanted.require, lambda size: uses(size, mix))
     write_record(folder / "batch.json", choice)
     print(f"   {job.recipe.name} on {job.platform.name}: {choice}")
@@ -70,7 +70,7 @@ def run(job: Job, folder: Path) -> None:
 STAGE = Stage(
     name="batch",
     sentence="find the largest batch that fits",
-    needs=(NETWORK,),
+    needs=(NETWORK_STAGE,),
     options=options,
     inputs=lambda job: [*rewrite_files(job), *extension_files(job), *job.device_files],
     run=run,

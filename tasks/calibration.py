@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class FloatNetwork:
+class FloatModel:
     """The network as ONNX, and the ranges by tensor that it stated if it was quantised before."""
 
     data: bytes
@@ -36,7 +36,7 @@ def quantize_options(job: Job) -> QuantizeOptions:
 def options(job: Job) -> Any:
     quantize = quantize_options(job)
     return {
-        "inputs": job.recipe.canonical()["quantize"]["calibration"]["inputs"],
+        "inputs": job.recipe.to_canonical()["quantize"]["calibration"]["inputs"],
         "samples": quantize.calibration.samples,
         "equalize": quantize.equalize,
         "restore": quantize.arithmetic == "shift",
@@ -48,7 +48,7 @@ def inputs(job: Job) -> list[Path]:
     return sample_files(job, quantize_options(job).calibration.inputs)
 
 
-def float_network(job: Job, interface: ModelInterface) -> FloatNetwork:
+def export_float_model(job: Job, interface: ModelInterface) -> FloatModel:
     """Return the model as ONNX: the file itself, or what was imported from another format.
 
     A quantised model is made a float one first.
@@ -64,14 +64,14 @@ def float_network(job: Job, interface: ModelInterface) -> FloatNetwork:
     module = tvm.ir.load_json((stage / "module.json").read_text(encoding="utf-8"))
     again = quantize_options(job).arithmetic == "shift" and is_quantised(module)
     if interface.format == "onnx" and not again:
-        return FloatNetwork((stage / "model.onnx").read_bytes(), interface.inputs, None)
+        return FloatModel((stage / "model.onnx").read_bytes(), interface.inputs, None)
     module = apply_transforms(module, {"FoldBatchNorm"})
     for transform in CANONICAL:
         module = transform.apply(module)
     if not again:
-        return FloatNetwork(export_onnx(module, interface), interface.inputs, None)
+        return FloatModel(export_onnx(module, interface), interface.inputs, None)
     found = restore_float(module, interface)
-    return FloatNetwork(
+    return FloatModel(
         export_onnx(found.module, found.interface), found.interface.inputs, found.ranges
     )
 
@@ -93,7 +93,7 @@ def run(job: Job, folder: Path) -> None:
 
     quantize = quantize_options(job)
     interface = read_record(job.folder("model") / "model.json", ModelInterface)
-    network = float_network(job, interface)
+    network = export_float_model(job, interface)
     opset = INT16_OPSET if quantize.sixteen_bit else PER_CHANNEL_OPSET
     model = prepare(network.data, network.inputs, opset)
     if quantize.equalize:

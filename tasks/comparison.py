@@ -7,46 +7,46 @@ from typing import Any
 
 from firmwright.errors import UserError
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.stage import INDEX, Stage
+from firmwright.pipeline.stage import INDEX_FILE, Stage
 
 
-def other_job(job: Job) -> Job:
+def get_comparison_job(job: Job) -> Job:
     """Return the job that compiles the same network for the recipe's ``compare``."""
-    assert job.other is not None
-    return job.other
+    assert job.comparison_job is not None
+    return job.comparison_job
 
 
 def options(job: Job) -> Any:
-    return [job.recipe.name, mix(job), mix(other_job(job))]
+    return [job.recipe.name, format_mix(job), format_mix(get_comparison_job(job))]
 
 
-def mix(job: Job) -> str:
+def format_mix(job: Job) -> str:
     return ", ".join(str(device) for device in job.recipe.target)
 
 
 def inputs(job: Job) -> list[Path]:
-    return [other_job(job).folder(stage) / INDEX for stage in ("run", "stats")]
+    return [get_comparison_job(job).folder(stage) / INDEX_FILE for stage in ("run", "stats")]
 
 
 def run(job: Job, folder: Path) -> None:
     """Write ``comparison.json``; UserError where the two run batches of different sizes."""
     from firmwright.ir.records import read_record, write_record
-    from firmwright.report.comparison import compare_timelines, table
+    from firmwright.report.comparison import compare_timelines, format_table
     from firmwright.report.timeline import Timeline
     from firmwright.verify.record import RunRecord
 
-    both = (job, other_job(job))
+    both = (job, get_comparison_job(job))
     own, other = (read_record(j.folder("stats") / "stats.json", Timeline) for j in both)
     batch, others = (read_record(j.folder("run") / "run.json", RunRecord).batch for j in both)
     if batch != others:
         raise UserError(
-            f"{job.recipe.name}: compare: a batch of {batch} fits with {mix(both[0])} and one of "
-            f"{others} with {mix(both[1])}; ask for a `batch` that fits both"
+            f"{job.recipe.name}: compare: a batch of {batch} fits with {format_mix(both[0])} and one of "
+            f"{others} with {format_mix(both[1])}; ask for a `batch` that fits both"
         )
-    comparison = compare_timelines(own, mix(both[0]), other, mix(both[1]))
+    comparison = compare_timelines(own, format_mix(both[0]), other, format_mix(both[1]))
     write_record(folder / "comparison.json", comparison)
     print(f"   {job.recipe.name}: clock cycles with {comparison.target}")
-    print("\n".join(f"   {line}" for line in table(comparison).splitlines()))
+    print("\n".join(f"   {line}" for line in format_table(comparison).splitlines()))
 
 
 STAGE = Stage(

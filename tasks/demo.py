@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.run_samples import (
-    batch_layout,
-    first_sample,
-    given_inputs,
-    judged_by_reference,
-    samples,
+    canonical_run_inputs,
+    pack_first_sample,
+    read_batch_layout,
+    read_run_samples,
+    run_model_reference,
 )
-from firmwright.pipeline.stage import NETWORK, Stage
+from firmwright.pipeline.stage import NETWORK_STAGE, Stage
 
 from . import run as run_stage
 
@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 
 
 def options(job: Job) -> Any:
-    canonical = job.recipe.canonical()
+    canonical = job.recipe.to_canonical()
     return {
         **{key: canonical[key] for key in ("name", "c_prefix", "demo")},
-        "sample": None if job.has("run") else [given_inputs(job), job.recipe.run.seed],
+        "sample": None
+        if job.has_stage("run")
+        else [canonical_run_inputs(job), job.recipe.run.seed],
     }
 
 
@@ -35,7 +37,7 @@ def inputs(job: Job) -> list[Path]:
 
     folder = Path(str(files("firmwright.templates")))
     templates = [*sorted((folder / "demo").glob("*.j2")), folder / "application" / "console.j2"]
-    return templates if job.has("run") else [*templates, *run_stage.inputs(job)]
+    return templates if job.has_stage("run") else [*templates, *run_stage.inputs(job)]
 
 
 def run(job: Job, folder: Path) -> None:
@@ -60,31 +62,31 @@ def run(job: Job, folder: Path) -> None:
         job.recipe.demo,
         read_record(job.folder("partition") / "interface.json", ModelInterface),
         [region.name for region in schedule(partition, kernels).regions if not region.view],
-        read_arrays(sample) if job.has("run") else reference_sample(job),
+        read_arrays(sample) if job.has_stage("run") else make_reference_sample(job),
         folder,
     )
 
 
-def reference_sample(job: Job) -> dict[str, NDArray[Any]]:
+def make_reference_sample(job: Job) -> dict[str, NDArray[Any]]:
     """Return the inputs of one inference and what the model's reference makes of them."""
     from firmwright.ir.records import read_record
     from firmwright.ir.tensors import ModelInterface
     from firmwright.verify.batches import join_outputs, join_samples
 
-    single = read_record(job.folder(job.network) / "model.json", ModelInterface)
+    single = read_record(job.folder(job.network_stage) / "model.json", ModelInterface)
     interface = read_record(job.folder("partition") / "interface.json", ModelInterface)
-    layout = batch_layout(job, interface)
-    _, alone = samples(job, single, layout.size)
-    verdict = judged_by_reference(job, interface, alone)
+    layout = read_batch_layout(job, interface)
+    _, alone = read_run_samples(job, single, layout.size)
+    verdict = run_model_reference(job, interface, alone)
     (outputs,) = join_outputs(verdict.outputs, layout.size, layout.output_axes)
     (chosen,) = join_samples(alone, layout.size)
-    return first_sample(interface, chosen, outputs)
+    return pack_first_sample(interface, chosen, outputs)
 
 
 STAGE = Stage(
     name="demo",
     sentence="write the demo application",
-    needs=("model", NETWORK, "partition", "kernels", "sources", "run"),
+    needs=("model", NETWORK_STAGE, "partition", "kernels", "sources", "run"),
     options=options,
     inputs=inputs,
     run=run,

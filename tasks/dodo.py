@@ -16,7 +16,12 @@ from typing import Any
 
 from firmwright.errors import UserError
 from firmwright.pipeline import lock
-from firmwright.pipeline.command_line import build_root, complain, load_jobs, prepared_root
+from firmwright.pipeline.command_line import (
+    find_build_root,
+    load_jobs,
+    prepare_build_root,
+    print_error,
+)
 from firmwright.pipeline.freshness import ContentChecker
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.reporter import StageReporter
@@ -43,38 +48,38 @@ from . import (
     stats,
 )
 
-LINE_OF_WORK = (
+PIPELINE = (
     model, calibration, quantized, batch, partition, artifacts, kernels, accuracy, plan, sources,
     module, objects, firmware, run, stats, comparison, mapping, demo, bundle,
 )  # fmt: skip
-STAGES = tuple(m.STAGE for m in LINE_OF_WORK)
+STAGES = tuple(m.STAGE for m in PIPELINE)
 
 
 @cache
-def jobs() -> list[Job]:
+def get_jobs() -> list[Job]:
     """Return what is to be built; a user's mistake ends the program here, before any task."""
     try:
         return load_jobs()
     except UserError as error:
-        complain(error)
+        print_error(error)
         sys.exit(1)
 
 
 def task_build() -> Iterator[dict[str, Any]]:
     """build the bundle of every recipe: doit build recipe=recipes/digits.yaml"""
     yield {"basename": "build", "name": None, "doc": "build the bundle of every recipe"}
-    for job in jobs():
+    for job in get_jobs():
         yield {
             "basename": "build",
             "name": job.recipe.name,
             "actions": None,
-            "task_dep": [*lock.check_before(job), job.task(job.last_stage)],
+            "task_dep": [*lock.preceding_tasks(job), job.task_name(job.last_stage)],
         }
 
 
 def task_lock() -> Iterator[dict[str, Any]]:
     """Yield the tasks that write a recipe's lock, or compare with it: lock:digits-rv32-bare."""
-    yield from lock.tasks(jobs())
+    yield from lock.make_tasks(get_jobs())
 
 
 def task_stages() -> Iterator[dict[str, Any]]:
@@ -83,12 +88,12 @@ def task_stages() -> Iterator[dict[str, Any]]:
     One creator for all, for doit refuses one of the name task_run: `doit run` is a command.
     The task is there all the same: `doit run run:digits-rv32-bare`.
     """
-    others = [job.other for job in jobs() if job.other]
+    others = [job.comparison_job for job in get_jobs() if job.comparison_job]
     for stage in STAGES:
-        yield from stage.tasks([*jobs(), *others])
+        yield from stage.tasks([*get_jobs(), *others])
 
 
-def interrupted(_signal: int, _frame: FrameType | None) -> None:
+def stop_on_interrupt(_signal: int, _frame: FrameType | None) -> None:
     """End at ctrl-C with one line; what is finished stays finished."""
     if os.getpid() == MAIN_PROCESS:
         print("\ninterrupted; finished stages are kept", file=sys.stderr)
@@ -96,18 +101,18 @@ def interrupted(_signal: int, _frame: FrameType | None) -> None:
 
 
 MAIN_PROCESS = os.getpid()
-signal.signal(signal.SIGINT, interrupted)
+signal.signal(signal.SIGINT, stop_on_interrupt)
 
 try:
-    prepared_root()
+    prepare_build_root()
 except UserError as mistake:
-    complain(mistake)
+    print_error(mistake)
     sys.exit(1)
 
 DOIT_CONFIG = {
     "default_tasks": ["build"],
     "backend": "firmwright",
-    "dep_file": str(build_root() / ".doit.db"),
+    "dep_file": str(find_build_root() / ".doit.db"),
     "check_file_uptodate": ContentChecker,
     "reporter": StageReporter,
 }

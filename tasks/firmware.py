@@ -6,7 +6,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from firmwright.pipeline.extensions import explained_link, linked_archives, more_archives
+from firmwright.pipeline.extensions import (
+    explain_link_errors,
+    find_extra_archives,
+    find_link_archives,
+)
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.stage import Stage
 
@@ -15,31 +19,31 @@ def options(job: Job) -> Any:
     return {
         **job.build_settings,
         "platform": asdict(job.platform),
-        "archives": [archive.name for archive in more_archives(job)],
+        "archives": [archive.name for archive in find_extra_archives(job)],
     }
 
 
 def inputs(job: Job) -> list[Path]:
     """Return the archives that are not part of the project."""
-    return [archive for archive in more_archives(job) if archive.is_file()]
+    return [archive for archive in find_extra_archives(job) if archive.is_file()]
 
 
 def run(job: Job, folder: Path) -> None:
     """Write ``firmware.elf``, ``.bin``, ``.hex``, ``.map`` and ``memory.json``."""
     from firmwright.ir.records import write_record
     from firmwright.toolchain import find_compiler, link_firmware
-    from firmwright.toolchain.image import memory_use, write_bin, write_hex
+    from firmwright.toolchain.image import measure_firmware, write_bin, write_hex
 
     compiler = find_compiler(job.build.toolchain, job.platform.architecture)
     objects = sorted(job.folder("objects").glob("*.o"))
     elf = folder / "firmware.elf"
-    archives = linked_archives(job, objects[0])
-    with explained_link(job, objects, archives):
+    archives = find_link_archives(job, objects[0])
+    with explain_link_errors(job, objects, archives):
         linked = [*objects, *archives]
         link_firmware(job.build, compiler, job.folder("sources"), linked, elf, job.cache)
     write_bin(elf, folder / "firmware.bin")
     write_hex(elf, folder / "firmware.hex")
-    write_record(folder / "memory.json", memory_use(elf, job.platform.all_in_ram))
+    write_record(folder / "memory.json", measure_firmware(elf, job.platform.all_in_ram))
     for left_over in folder.glob("*.o"):
         left_over.unlink()
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from firmwright.errors import UserError
-from firmwright.pipeline.explain import explanation, unmet_demands
-from firmwright.pipeline.extensions import extended_mix, extension_files
+from firmwright.pipeline.explain import explain_partition, find_unmet_demands
+from firmwright.pipeline.extensions import extend_mix, extension_files
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.stage import Stage
 
@@ -16,7 +16,7 @@ from .partition import mix_options
 if TYPE_CHECKING:
     from firmwright.ir.kernels import Kernels
 
-SHOWN = 12
+MAX_LISTED = 12
 """Operators that are named on the terminal; the manifest has all."""
 
 
@@ -39,11 +39,11 @@ def run(job: Job, folder: Path) -> None:
 
     source = job.folder("partition")
     partition = read_record(source / "partition.json", Partition)
-    if wrong := unmet_demands(job, explanation(job)):
+    if wrong := find_unmet_demands(job, explain_partition(job)):
         raise UserError(wrong)
     module = tvm.ir.load_json((source / "module.json").read_text(encoding="utf-8"))
     lowered, refused = [], []
-    with extended_mix(job) as mix:
+    with extend_mix(job) as mix:
         devices = {device.name: device for device in mix}
         for region in partition.regions:
             if region.view:
@@ -73,10 +73,14 @@ def options(job: Job) -> Any:
 def summary(job: Job, kernels: Kernels) -> str:
     """Say which operators on quantised values run in float32."""
     floats = [str(operator) for operator in kernels.float_operators]
-    more = f" and {len(floats) - SHOWN} more: see the manifest" if len(floats) > SHOWN else ""
+    more = (
+        f" and {len(floats) - MAX_LISTED} more: see the manifest"
+        if len(floats) > MAX_LISTED
+        else ""
+    )
     return (
         f"   {job.recipe.name}: {len(floats)} of {kernels.quantised_operators} quantised "
-        f"operators run in float32: {', '.join(floats[:SHOWN])}{more}"
+        f"operators run in float32: {', '.join(floats[:MAX_LISTED])}{more}"
     )
 
 

@@ -7,49 +7,61 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.stage import INDEX, Stage
+from firmwright.pipeline.stage import INDEX_FILE, Stage
 
-from .comparison import mix, other_job
+from .comparison import format_mix, get_comparison_job
 
 if TYPE_CHECKING:
-    from firmwright.report.modelled import ModelledLayer
+    from firmwright.report.modelled import LayerEstimate
 
 
 def options(job: Job) -> Any:
     assert job.platform.timing is not None
-    return [job.recipe.name, mix(job), mix(other_job(job)), asdict(job.platform.timing)]
+    return [
+        job.recipe.name,
+        format_mix(job),
+        format_mix(get_comparison_job(job)),
+        asdict(job.platform.timing),
+    ]
 
 
 def inputs(job: Job) -> list[Path]:
-    return [other_job(job).folder(stage) / INDEX for stage in ("partition", "kernels", "run")]
+    return [
+        get_comparison_job(job).folder(stage) / INDEX_FILE
+        for stage in ("partition", "kernels", "run")
+    ]
 
 
 def run(job: Job, folder: Path) -> None:
     """Write ``mapping.json``."""
     from firmwright.ir.records import write_record
-    from firmwright.report.mappings import ORIGIN, compare_mappings, table
+    from firmwright.report.mappings import ORIGIN, compare_costs, format_table
 
     assert job.platform.timing is not None
-    other = other_job(job)
-    found = compare_mappings(
-        layers(job), mix(job), layers(other), mix(other), job.platform.timing.unverified
+    other = get_comparison_job(job)
+    found = compare_costs(
+        estimate_job_layers(job),
+        format_mix(job),
+        estimate_job_layers(other),
+        format_mix(other),
+        job.platform.timing.unverified,
     )
     write_record(folder / "mapping.json", found)
     print(f"   {job.recipe.name} on {job.platform.name}: {ORIGIN}")
-    print("\n".join(f"   {line}" for line in table(found).splitlines()))
+    print("\n".join(f"   {line}" for line in format_table(found).splitlines()))
     if found.unverified:
         print(f"   assumed: {', '.join(found.unverified)}")
 
 
-def layers(job: Job) -> tuple[ModelledLayer, ...]:
+def estimate_job_layers(job: Job) -> tuple[LayerEstimate, ...]:
     """Return what each layer of a job's mix is modelled to cost, and the call of the network."""
     from firmwright.ir.kernels import Kernels
     from firmwright.ir.records import read_record
     from firmwright.ir.regions import Partition
-    from firmwright.report.modelled import modelled_layers
+    from firmwright.report.modelled import estimate_layers
 
     assert job.platform.timing is not None
-    return modelled_layers(
+    return estimate_layers(
         read_record(job.folder("partition") / "partition.json", Partition),
         read_record(job.folder("kernels") / "kernels.json", Kernels),
         job.platform.timing,

@@ -41,7 +41,7 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.models import format_of
 
     source = job.recipe.model
-    data, shown_as = obtain(job)
+    data, shown_as = get_model_data(job)
     importer = format_of(shown_as, source.format)
     shapes = {i.name: i.shape for i in job.recipe.inputs}
     module, interface = importer.load().import_model(data, shown_as, shapes)
@@ -53,7 +53,7 @@ def run(job: Job, folder: Path) -> None:
     write_record(folder / "model.json", interface)
 
 
-def obtain(job: Job) -> tuple[bytes, str]:
+def get_model_data(job: Job) -> tuple[bytes, str]:
     """Return the model as bytes of its format, and what to call it in messages."""
     from firmwright.data.fetch import fetch_model, read_model
     from firmwright.models.onnx.external_data import embed_external_data

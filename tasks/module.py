@@ -5,19 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from firmwright.pipeline.compilers import settings_of
-from firmwright.pipeline.extensions import archives_of_environment, more_archives
+from firmwright.pipeline.compilers import collect_settings
+from firmwright.pipeline.extensions import find_extra_archives, find_matching_archives
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.stage import Stage
 
 
 def options(job: Job) -> Any:
-    assert job.module is not None
-    return {**settings_of(job.module), "archives": [a.name for a in more_archives(job)]}
+    assert job.loadable_build is not None
+    return {
+        **collect_settings(job.loadable_build),
+        "archives": [a.name for a in find_extra_archives(job)],
+    }
 
 
 def inputs(job: Job) -> list[Path]:
-    return [archive for archive in more_archives(job) if archive.is_file()]
+    return [archive for archive in find_extra_archives(job) if archive.is_file()]
 
 
 def run(job: Job, folder: Path) -> None:
@@ -27,25 +30,27 @@ def run(job: Job, folder: Path) -> None:
     """
     from firmwright.ir.kernels import Kernels
     from firmwright.ir.records import read_record
-    from firmwright.project.libraries import library_functions
-    from firmwright.project.module import module_sources
-    from firmwright.toolchain import compile_module, find_compiler, link_module
-    from firmwright.toolchain.libraries import check_defined
-    from firmwright.toolchain.module import MODULE
+    from firmwright.project.libraries import collect_library_functions
+    from firmwright.project.module import loadable_sources
+    from firmwright.toolchain import compile_loadable, find_compiler, link_loadable
+    from firmwright.toolchain.libraries import check_definitions
+    from firmwright.toolchain.module import LOADABLE_NAME
 
-    build, device = job.module, job.recipe.target[-1].name
+    build, device = job.loadable_build, job.recipe.target[-1].name
     assert build is not None
     compiler = find_compiler(build.toolchain, build.platform.architecture)
-    sources = module_sources(job.folder("sources"), build.platform.board, device)
-    project, output = job.folder("sources") / device, folder / MODULE
-    objects = compile_module(build, compiler, project, sources, job.cache, folder)
-    archives = archives_of_environment(job, objects[0])
+    sources = loadable_sources(job.folder("sources"), build.platform.board, device)
+    project, output = job.folder("sources") / device, folder / LOADABLE_NAME
+    objects = compile_loadable(build, compiler, project, sources, job.cache, folder)
+    archives = find_matching_archives(job, objects[0])
     words = [word for archive in archives for word in ("-l", str(archive.resolve()))]
     kernels = read_record(job.folder("kernels") / "kernels.json", Kernels).kernels
-    functions = [function.name for function in library_functions(kernels)]
-    check_defined(functions, objects, archives)
-    link_module(build, compiler, project, objects, words, job.cache, output)
-    print(f"   {job.recipe.name}: {MODULE}: {output.stat().st_size:,} bytes, {compiler.version}")
+    functions = [function.name for function in collect_library_functions(kernels)]
+    check_definitions(functions, objects, archives)
+    link_loadable(build, compiler, project, objects, words, job.cache, output)
+    print(
+        f"   {job.recipe.name}: {LOADABLE_NAME}: {output.stat().st_size:,} bytes, {compiler.version}"
+    )
 
 
 STAGE = Stage(

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from firmwright.pipeline.freshness import digest
+from firmwright.pipeline.freshness import file_digest
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.stage import Stage
 
@@ -29,7 +29,7 @@ class Objects:
     objects: dict[str, CompiledObject]
 
 
-def source_keys(project: Path, settings: str) -> dict[str, str]:
+def digest_sources(project: Path, settings: str) -> dict[str, str]:
     """Digest each source with every header and the compiler's settings."""
     common = hashlib.sha256(settings.encode())
     for header in sorted(project.rglob("*.h")):
@@ -49,7 +49,7 @@ def run(job: Job, folder: Path) -> None:
 
     project = job.folder("sources")
     compiler = find_compiler(job.build.toolchain, job.platform.architecture)
-    keys = source_keys(project, f"{compiler.version}\\0{job.build_settings}")
+    keys = digest_sources(project, f"{compiler.version}\\0{job.build_settings}")
     last = job.folder("objects")
     listed = last / "objects.json"
     known = read_record(listed, Objects).objects if listed.exists() else {}
@@ -57,11 +57,16 @@ def run(job: Job, folder: Path) -> None:
     def compile_one(name: str) -> CompiledObject:
         target = folder / f"{Path(name).stem}.o"
         before, kept = known.get(name), last / target.name
-        if before and before.key == keys[name] and kept.exists() and digest(kept) == before.sha256:
+        if (
+            before
+            and before.key == keys[name]
+            and kept.exists()
+            and file_digest(kept) == before.sha256
+        ):
             shutil.copyfile(kept, target)
         else:
             compile_object(job.build, compiler, project / name, target, job.cache)
-        return CompiledObject(keys[name], digest(target))
+        return CompiledObject(keys[name], file_digest(target))
 
     pool = ThreadPoolExecutor(os.cpu_count())
     try:

@@ -8,8 +8,8 @@ from typing import Any
 
 from firmwright.errors import UserError
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.network import rewrite_files, rewrite_options, rewritten_network
-from firmwright.pipeline.stage import NETWORK, Stage
+from firmwright.pipeline.network import rewrite_files, rewrite_network, rewrite_options
+from firmwright.pipeline.stage import NETWORK_STAGE, Stage
 
 
 def mix_options(job: Job) -> Any:
@@ -21,7 +21,7 @@ def mix_options(job: Job) -> Any:
         "fuse_layers": recipe.fuse_layers,
         "devices": recipe.devices,
         "wanted_batch": recipe.batch.size if recipe.batch else None,
-        "platform": None if job.portable else asdict(job.platform),
+        "platform": None if job.is_portable else asdict(job.platform),
     }
 
 
@@ -36,8 +36,8 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.planning.batch import BatchChoice, batch_interface
 
     try:
-        module, interface = rewritten_network(job)
-        if job.has("batch"):
+        module, interface = rewrite_network(job)
+        if job.has_stage("batch"):
             choice = read_record(job.folder("batch") / "batch.json", BatchChoice)
             size = choice.actual_batch_size
             module, interface, axes = batch_interface(interface, module, size)
@@ -53,7 +53,7 @@ def run(job: Job, folder: Path) -> None:
 STAGE = Stage(
     name="partition",
     sentence="cut the network into regions, each on one device",
-    needs=(NETWORK, "batch"),
+    needs=(NETWORK_STAGE, "batch"),
     options=lambda job: {**mix_options(job), **rewrite_options(job)},
     inputs=lambda job: [*rewrite_files(job), *job.device_files],
     run=run,

@@ -17,10 +17,10 @@ def memory_options(job: Job) -> Any:
 
 
 def options(job: Job) -> Any:
-    return {**memory_options(job), "boxes": boxes(job)}
+    return {**memory_options(job), "boxes": max_boxes(job)}
 
 
-def boxes(job: Job) -> int:
+def max_boxes(job: Job) -> int:
     """Return how many boxes the program has room for."""
     return job.recipe.detection.candidates if job.recipe.detection else 0
 
@@ -37,7 +37,7 @@ def run(job: Job, folder: Path) -> None:
     partition = read_record(job.folder("partition") / "partition.json", Partition)
     kernels = read_record(job.folder("kernels") / "kernels.json", Kernels)
     plan = make_plan(partition, kernels)
-    check_memory(Program(plan, partition, kernels, interface, boxes(job)), job.platform)
+    check_memory(Program(plan, partition, kernels, interface, max_boxes(job)), job.platform)
     write_record(folder / "plan.json", plan)
 
 

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from firmwright.pipeline.boxes import judge_boxes
-from firmwright.pipeline.emulators import identity
+from firmwright.pipeline.boxes import compare_boxes
+from firmwright.pipeline.emulators import emulator_identity
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.run_samples import (
-    batch_layout,
-    first_sample,
-    given_inputs,
-    given_samples,
-    judged_by_reference,
-    samples,
+    canonical_run_inputs,
+    pack_first_sample,
+    read_batch_layout,
+    read_run_samples,
+    run_model_reference,
+    select_run_inputs,
 )
 from firmwright.pipeline.samples import sample_files
-from firmwright.pipeline.stage import NETWORK, Stage
+from firmwright.pipeline.stage import NETWORK_STAGE, Stage
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,30 +29,30 @@ if TYPE_CHECKING:
     from firmwright.ir.tensors import ModelInterface
     from firmwright.verify.record import RunRecord
 
-BUDGET = 400_000_000_000
+MAX_INSTRUCTIONS = 400_000_000_000
 """Instructions before a firmware counts as hung: some minutes in the emulator."""
 
 
 def options(job: Job) -> Any:
     spec = job.recipe.run
     return {
-        "batch": job.has("batch"),
+        "batch": job.has_stage("batch"),
         "samples": spec.samples,
         "seed": spec.seed,
-        "emulator": identity(job),
+        "emulator": emulator_identity(job),
         "tolerance": [spec.tolerance.absolute, spec.tolerance.relative],
-        "inputs": given_inputs(job),
-        "detection": job.recipe.canonical().get("detection"),
+        "inputs": canonical_run_inputs(job),
+        "detection": job.recipe.to_canonical().get("detection"),
         "c_prefix": job.recipe.c_prefix,
     }
 
 
 def inputs(job: Job) -> list[Path]:
     """Return the files of the samples and of the classes."""
-    return [*sample_files(job, given_samples(job)), *job.class_files]
+    return [*sample_files(job, select_run_inputs(job)), *job.class_files]
 
 
-def accelerators(job: Job) -> list[Path]:
+def accelerator_sources(job: Job) -> list[Path]:
     """Return the C of the accelerators that an emulator compiles for itself."""
     from importlib.resources import files
 
@@ -75,21 +75,21 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.verify.protocol import decode_boxes, decode_counts, decode_outputs
     from firmwright.verify.record import RunRecord
 
-    single = read_record(job.folder(job.network) / "model.json", ModelInterface)
+    single = read_record(job.folder(job.network_stage) / "model.json", ModelInterface)
     interface = read_record(job.folder("partition") / "interface.json", ModelInterface)
-    layout = batch_layout(job, interface)
-    data, alone = samples(job, single, job.recipe.run.samples * layout.size)
+    layout = read_batch_layout(job, interface)
+    data, alone = read_run_samples(job, single, job.recipe.run.samples * layout.size)
     chosen = join_samples(alone, layout.size)
-    layers = layers_of(job)
-    execution = executed(job, interface, chosen, layers)
+    layers = find_counted_functions(job)
+    execution = execute_firmware(job, interface, chosen, layers)
     found = decode_outputs(execution.console, interface.outputs, len(chosen), execution.exit_code)
-    write_arrays(folder / "sample.npz", first_sample(interface, chosen[0], found[0]))
-    verdict = judged_by_reference(job, interface, alone)
+    write_arrays(folder / "sample.npz", pack_first_sample(interface, chosen[0], found[0]))
+    verdict = run_model_reference(job, interface, alone)
     expected = join_outputs(verdict.outputs, layout.size, layout.output_axes)
-    arrays = stacked("firmware", found) | stacked("reference", expected)
+    arrays = stack_outputs("firmware", found) | stack_outputs("reference", expected)
     write_arrays(folder / "outputs.npz", arrays)
     tolerance = job.recipe.run.tolerance
-    total = processor_instructions(execution, layers)
+    total = count_processor_instructions(execution, layers)
     record = RunRecord(
         emulator=execution.emulator,
         reference=verdict.reference,
@@ -111,11 +111,11 @@ def run(job: Job, folder: Path) -> None:
     print(summary(job, record))
     if job.recipe.detection is not None:
         boxes = decode_boxes(execution.console, len(interface.outputs), len(chosen), layout.size)
-        judge_boxes(job, folder, data, boxes, alone, single, verdict)
+        compare_boxes(job, folder, data, boxes, alone, single, verdict)
 
 
 @dataclass(frozen=True)
-class Layers:
+class CountedFunctions:
     """The C functions whose instructions are counted by themselves.
 
     ``functions`` are those of regions, by their names in C; ``waits`` wait for the jobs of other
@@ -127,7 +127,7 @@ class Layers:
     macs: int
 
 
-def layers_of(job: Job) -> Layers:
+def find_counted_functions(job: Job) -> CountedFunctions:
     from firmwright.ir.kernels import Kernels
     from firmwright.ir.records import read_record
     from firmwright.ir.regions import Partition
@@ -135,12 +135,12 @@ def layers_of(job: Job) -> Layers:
     partition = read_record(job.folder("partition") / "partition.json", Partition)
     kernels = read_record(job.folder("kernels") / "kernels.json", Kernels)
     functions = {f"{job.recipe.c_prefix}_{r.name}": r.name for r in partition.regions if not r.view}
-    waits = sorted({k.waits for k in kernels.kernels if k.waits})
-    return Layers(functions, tuple(waits), partition.macs)
+    waits = sorted({k.wait_function for k in kernels.kernels if k.wait_function})
+    return CountedFunctions(functions, tuple(waits), partition.macs)
 
 
-def executed(
-    job: Job, interface: ModelInterface, batches: Sequence[Sample], layers: Layers
+def execute_firmware(
+    job: Job, interface: ModelInterface, batches: Sequence[Sample], layers: CountedFunctions
 ) -> Execution:
     """Run the firmware on samples as it takes them, whole batches."""
     from firmwright.emulator import run_firmware
@@ -153,19 +153,19 @@ def executed(
         encode_samples(interface.inputs, batches),
         f"{job.recipe.c_prefix}_run",
         job.cache,
-        BUDGET,
+        MAX_INSTRUCTIONS,
         (*layers.functions, *layers.waits),
     )
 
 
-def processor_instructions(execution: Execution, layers: Layers) -> int | None:
+def count_processor_instructions(execution: Execution, layers: CountedFunctions) -> int | None:
     """Return what the processor executed: not what an emulated device does in a wait."""
     if execution.instructions is None:
         return None
     return execution.instructions - sum(execution.by_part[function] for function in layers.waits)
 
 
-def stacked(side: str, results: Sequence[Sequence[NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+def stack_outputs(side: str, results: Sequence[Sequence[NDArray[Any]]]) -> dict[str, NDArray[Any]]:
     """Return each output of all runs, the first axis, as one array: ``<side>_0`` …"""
     import numpy as np
 
@@ -193,8 +193,8 @@ def summary(job: Job, record: RunRecord) -> str:
 STAGE = Stage(
     name="run",
     sentence="run the firmware and compare it with the reference",
-    needs=("model", NETWORK, "partition", "kernels", "firmware"),
+    needs=("model", NETWORK_STAGE, "partition", "kernels", "firmware"),
     options=options,
-    inputs=lambda job: [*inputs(job), *accelerators(job)],
+    inputs=lambda job: [*inputs(job), *accelerator_sources(job)],
     run=run,
 )  # fmt: skip

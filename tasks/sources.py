@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.extensions import library_files
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.network import cores
+from firmwright.pipeline.network import cores_by_device
 from firmwright.pipeline.stage import Stage
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ def options(job: Job) -> Any:
     return {
         "name": recipe.name,
         "c_prefix": recipe.c_prefix,
-        "cores": cores(job),
+        "cores": cores_by_device(job),
         "platform": asdict(job.platform),
         "build": job.build_settings,
-        "module": asdict(job.module) if job.module else None,
-        "detection": recipe.canonical().get("detection"),
-        "demo": recipe.canonical().get("demo"),
-        "libraries": recipe.canonical().get("libraries"),
+        "module": asdict(job.loadable_build) if job.loadable_build else None,
+        "detection": recipe.to_canonical().get("detection"),
+        "demo": recipe.to_canonical().get("demo"),
+        "libraries": recipe.to_canonical().get("libraries"),
     }
 
 
@@ -36,7 +36,7 @@ def inputs(job: Job) -> list[Path]:
     """Return the templates that this project is rendered from, and the names of the classes."""
     from importlib.resources import files
 
-    from firmwright.project.crossings import cores_of
+    from firmwright.project.crossings import make_cores
 
     folder = Path(str(files("firmwright.templates")))
     board = job.platform.board
@@ -44,18 +44,20 @@ def inputs(job: Job) -> list[Path]:
     used = ["network", "application", "runtime", "project", "libraries"]
     used += [f"boards/{b.name}" for b in (folder / "boards").iterdir()]  # they include each other
     used += [part for name in names for part in (name, f"{name}/{board}")]
-    used += cores_of(cores(job)).folders(names, board)
+    used += make_cores(cores_by_device(job)).template_folders(names, board)
     if not job.build.settings.libc:
         used.append("freestanding")
     if job.recipe.detection:
         used.append("postprocess")
-    if job.module:
-        used += ["module", f"{job.recipe.target[-1].name}/{job.module.toolchain.name}"]
+    if job.loadable_build:
+        used += ["module", f"{job.recipe.target[-1].name}/{job.loadable_build.toolchain.name}"]
     templates = sorted(p for name in used for p in (folder / name).glob("*.j2"))
     return [*templates, *job.device_files, *job.class_files, *library_files(job)]
 
 
-def detector(job: Job, interface: ModelInterface, batch: BatchLayout | None) -> Detector | None:
+def make_detector(
+    job: Job, interface: ModelInterface, batch: BatchLayout | None
+) -> Detector | None:
     """Fit the recipe's detection to the network's outputs."""
     from firmwright.postprocess.classes import read_class_names
     from firmwright.postprocess.detector import fit_detector
@@ -63,7 +65,7 @@ def detector(job: Job, interface: ModelInterface, batch: BatchLayout | None) -> 
     detection = job.recipe.detection
     if detection is None:
         return None
-    classes = len(read_class_names(detection.classes, job.place))
+    classes = len(read_class_names(detection.classes, job.data_folders))
     return fit_detector(detection, classes, interface.outputs, batch)
 
 
@@ -74,12 +76,12 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.ir.regions import Partition
     from firmwright.ir.tensors import BatchLayout, ModelInterface
     from firmwright.planning import Plan
-    from firmwright.project.crossings import cores_of
-    from firmwright.project.module import write_module
+    from firmwright.project.crossings import make_cores
+    from firmwright.project.module import write_loadable
     from firmwright.project.write import Network, write_project
 
     partition = job.folder("partition")
-    batch = read_record(partition / "batch.json", BatchLayout) if job.has("batch") else None
+    batch = read_record(partition / "batch.json", BatchLayout) if job.has_stage("batch") else None
     interface = read_record(partition / "interface.json", ModelInterface)
     network = Network(
         name=job.recipe.name,
@@ -89,16 +91,16 @@ def run(job: Job, folder: Path) -> None:
         kernels=read_record(job.folder("kernels") / "kernels.json", Kernels),
         plan=read_record(job.folder("plan") / "plan.json", Plan),
         weights=read_arrays(job.folder("kernels") / "weights.npz"),
-        detector=detector(job, interface, batch),
+        detector=make_detector(job, interface, batch),
         demo=job.recipe.demo,
-        cores=cores_of(cores(job)),
+        cores=make_cores(cores_by_device(job)),
         libraries=tuple(library_files(job)),
         batch=batch,
     )
     own_templates = tuple(template_folders(job.recipe).values())
     variables = write_project(network, job.build, folder, own_templates)
-    if job.module:
-        write_module(variables, job.module, job.recipe.target[-1].name, folder)
+    if job.loadable_build:
+        write_loadable(variables, job.loadable_build, job.recipe.target[-1].name, folder)
     if not job.platform.emulators:
         project, platform = job.folder("sources"), job.platform.name
         print(f"   {job.recipe.name}: {platform} has no emulator; {project}/Makefile builds it")

@@ -22,22 +22,27 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.ir.kernels import Kernels
     from firmwright.ir.records import read_record, write_record
     from firmwright.ir.regions import Partition
-    from firmwright.report.timeline import BESIDE, HEADER, timeline, write_timeline
+    from firmwright.report.timeline import (
+        HEADER,
+        PARALLEL_JOBS_HEADER,
+        make_timeline,
+        write_timeline,
+    )
     from firmwright.verify.record import RunRecord
 
     record = read_record(job.folder("run") / "run.json", RunRecord)
     partition = read_record(job.folder("partition") / "partition.json", Partition)
     kernels = read_record(job.folder("kernels") / "kernels.json", Kernels)
-    found = timeline(partition, kernels, record, f"{job.recipe.c_prefix}_run")
+    found = make_timeline(partition, kernels, record, f"{job.recipe.c_prefix}_run")
     runs = "1 run" if record.samples == 1 else f"{record.samples} runs"
     header = HEADER.format(
         name=job.recipe.name, platform=job.platform.name, runs=runs, emulator=record.emulator
     )
-    waited = {k.region for k in kernels.kernels if k.waits}
+    waited = {k.region for k in kernels.kernels if k.wait_function}
     devices = sorted({r.device for r in partition.regions if r.name in waited})
     beside = found.modelled + found.counted - found.cycles
     if devices:
-        header += BESIDE.format(devices=" and ".join(devices), beside=beside)
+        header += PARALLEL_JOBS_HEADER.format(devices=" and ".join(devices), beside=beside)
     write_timeline(folder / job.stats_file, found, header)
     write_record(folder / "stats.json", found)
     overlap = f", {beside:,} of them beside others" if devices else ""

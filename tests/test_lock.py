@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from firmwright.recipe.lock import named_files
+from firmwright.recipe.lock import name_files
 
 
 def test_files_are_named_from_the_recipes_folder(
@@ -15,10 +15,10 @@ def test_files_are_named_from_the_recipes_folder(
     monkeypatch.chdir(tmp_path)
     files = [Path("recipes/a.npy"), Path("recipes/../models/m.onnx"), tmp_path / "recipes/b.npy"]
     for folder in (Path("recipes"), tmp_path / "recipes"):
-        named = named_files([*files, folder / "a.npy"], folder)
+        named = name_files([*files, folder / "a.npy"], folder)
         assert list(named) == ["a.npy", "../models/m.onnx", "b.npy"]
 
 
 def test_files_elsewhere_have_no_folder_and_every_one_a_name(tmp_path: Path) -> None:
     files = [tmp_path / "x/1.png", tmp_path / "y/1.png", tmp_path / "recipes/1.png"]
-    assert list(named_files(files, tmp_path / "recipes")) == ["1.png", "1.png (2)", "1.png (3)"]
+    assert list(name_files(files, tmp_path / "recipes")) == ["1.png", "1.png (2)", "1.png (3)"]

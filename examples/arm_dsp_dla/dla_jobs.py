@@ -201,7 +201,7 @@ def lower_convolution(
         float_operators=(),
         headers=("fw_dla.h",),
         cycles=cycles(region.macs, job, numbers),
-        waits="fw_dla_wait",
+        wait_function="fw_dla_wait",
     )
     return LoweredRegion(kernel, {f"{region.name}_{n}": a for n, a in job.arrays.items()})
 

@@ -110,7 +110,7 @@ def lower_program(region: Region, module: tvm.IRModule, context: Context) -> Low
         body=START.format(read=names(read), written=names(written)),
         headers=(*kernel.headers, "fw_dsp.h"),
         cycles=cycles(module[region.name], context.platform.accelerators["dsp"]),
-        waits="fw_dsp_wait",
+        wait_function="fw_dsp_wait",
     )
     return replace(lowered, kernel=program)
 

@@ -38,7 +38,7 @@ TASK_FILE = "firmwright.tasks.dodo"
 EXPLAIN = "firmwright.pipeline.explain"
 
 
-def parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
     main = argparse.ArgumentParser(
         prog="firmwright", description="One YAML recipe in, one reproducible firmware bundle out."
@@ -63,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
     return main
 
 
-def doit_arguments(options: argparse.Namespace) -> list[str]:
+def to_doit_arguments(options: argparse.Namespace) -> list[str]:
     """Translate to doit's own command line."""
     recipes = [word for word in options.recipes if "=" not in word]
     variables = [word for word in options.recipes if "=" in word]
@@ -89,8 +89,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from doit.cmd_base import ModuleTaskLoader
     from doit.doit_cmd import DoitMain
 
-    options = parser().parse_args(arguments)
-    given = doit_arguments(options)
+    options = make_parser().parse_args(arguments)
+    given = to_doit_arguments(options)
     # The tasks read doit's variables while they are imported, so these come first.
     DoitMain.process_args(DoitMain, given)
     tasks = importlib.import_module(TASK_FILE)

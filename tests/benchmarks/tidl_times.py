@@ -65,7 +65,7 @@ def milliseconds(work: Work, chip: str) -> float:
     """Return what the comparison of mappings would say of a network that is one region."""
     timing = load_platform(chip).timing
     assert timing is not None
-    engine = timing.engine("tidl")
+    engine = timing.find_throughput("tidl")
     cycles = max(work.macs / engine.macs_per_cycle, work.weights / engine.bytes_per_cycle)
     return cycles / engine.clock_mhz / 1000 + timing.call_us / 1000
 

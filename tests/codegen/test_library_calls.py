@@ -12,8 +12,8 @@ import tvm
 from tvm import te
 from tvm_ffi.libinfo import find_dlpack_include_path
 
-from firmwright.codegen.c_source import CFunction, c_function
-from firmwright.codegen.templates import environment, render
+from firmwright.codegen.c_source import CFunction, lower_to_c
+from firmwright.codegen.templates import make_environment, render
 from firmwright.ir.kernels import LibraryFunction
 from firmwright.lowering.library_call import library_call, unwrap_library_calls
 from firmwright.lowering.schedule import schedule_region
@@ -40,7 +40,7 @@ def run(folder: Path, source: str, *flags: str, compiler: str = "gcc") -> str:
 
 
 def headers(folder: Path, *functions: LibraryFunction) -> None:
-    env = environment()
+    env = make_environment()
     for name in ("fw_dltensor.h", "fw_libraries.h"):
         given = {"network": {"name": "test"}, "library_functions": functions}
         (folder / name).write_text(render(env, f"libraries/{name}.j2", given))
@@ -67,7 +67,7 @@ def called(shape: tuple[int, ...]) -> CFunction:
     higher = library_call("add_one", shape, "float32", lower)
     result = te.compute(data.shape, lambda *i: higher(*i) + lower(*i), "result")
     scheduled = schedule_region(unwrap_library_calls(te.create_prim_func([data, result])))
-    return c_function(scheduled.function, ["input", "output"])
+    return lower_to_c(scheduled.function, ["input", "output"])
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])

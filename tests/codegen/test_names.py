@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firmwright.codegen.names import KEYWORDS, c_identifier, in_comment, unique_identifiers
+from firmwright.codegen.names import KEYWORDS, c_identifier, escape_comment, make_unique_identifiers
 
 
 @given(st.text())
@@ -19,20 +19,20 @@ def test_any_name_becomes_an_identifier(name: str) -> None:
 
 @given(st.lists(st.text(max_size=8), max_size=20))
 def test_names_that_collide_get_numbers(names: list[str]) -> None:
-    identifiers = unique_identifiers(names)
+    identifiers = make_unique_identifiers(names)
     assert len({i.lower() for i in identifiers}) == len(names)
 
 
 def test_good_names_stay() -> None:
     names = ["input_1", "dense/BiasAdd;resource", "for", "8bit", "a.b", "a_b"]
-    assert unique_identifiers(names) == [
+    assert make_unique_identifiers(names) == [
         "input_1", "dense_BiasAdd_resource", "for_", "_8bit", "a_b", "a_b_2",
     ]  # fmt: skip
 
 
 @given(st.text())
 def test_nothing_leaves_a_comment(text: str) -> None:
-    shown = in_comment(text)
+    shown = escape_comment(text)
     assert "*/" not in shown
     assert "/*" not in shown
     assert "\n" not in shown

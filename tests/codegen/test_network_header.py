@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from firmwright.codegen.templates import environment, render
+from firmwright.codegen.templates import make_environment, render
 from firmwright.ir.tensors import BatchLayout, Tensor
-from firmwright.project.write import ports
+from firmwright.project.write import make_ports
 
 INPUTS = (Tensor("x", (3, 7), "int8", 0.5, 1),)
 OUTPUTS = (
@@ -27,10 +27,10 @@ def header(batch: BatchLayout | None) -> str:
     variables = {
         "network": network,
         "prefix": "network",
-        "inputs": ports(INPUTS),
-        "outputs": ports(OUTPUTS),
+        "inputs": make_ports(INPUTS),
+        "outputs": make_ports(OUTPUTS),
     }
-    return render(environment(), "network/network.h.j2", variables)
+    return render(make_environment(), "network/network.h.j2", variables)
 
 
 def test_it_tells_where_the_samples_of_a_batch_lie() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from firmwright.ir.kernels import Cycles
-from firmwright.report.comparison import compare_timelines, table
-from firmwright.report.timeline import Counted, LayerCycles, Timeline
+from firmwright.report.comparison import compare_timelines, format_table
+from firmwright.report.timeline import CountedCycles, LayerCycles, Timeline
 
 Layer = tuple[str, str, int, int]
 """Sources (one letter each), device, modelled and counted cycles."""
@@ -13,7 +13,7 @@ Layer = tuple[str, str, int, int]
 def timeline(*layers: Layer) -> Timeline:
     rows = tuple(
         LayerCycles(f"region_{i}", 0, 0, device, tuple(sources), (), 0,
-                    Cycles(modelled, 0, 0) if modelled else None, Counted(counted))
+                    Cycles(modelled, 0, 0) if modelled else None, CountedCycles(counted))
         for i, (sources, device, modelled, counted) in enumerate(layers)
     )  # fmt: skip
     modelled, counted = sum(x[2] for x in layers), sum(x[3] for x in layers)
@@ -55,7 +55,9 @@ def test_without_common_names_there_is_one_row() -> None:
 
 def test_the_table_ends_with_the_total() -> None:
     own = timeline(("a", "npu", 1000, 200), ("", "c", 0, 34))
-    lines = table(compare_timelines(own, "npu, c", timeline(("a", "c", 0, 9000)), "c")).split("\n")
+    lines = format_table(
+        compare_timelines(own, "npu, c", timeline(("a", "c", 0, 9000)), "c")
+    ).split("\n")
     assert lines[0].split() == ["layer", "cycles", "modelled", "counted", "with", "c", "speed-up"]
     assert lines[1].split() == ["a", "1,200", "1,000", "200", "9,000", "7.50"]
     assert lines[-1].split() == ["total", "1,234", "1,000", "234", "9,000", "7.29"]

@@ -9,17 +9,17 @@ import pytest
 from firmwright.ir.kernels import Cycles, Kernel, Kernels, Parameter
 from firmwright.ir.regions import Partition, Region
 from firmwright.ir.tensors import Tensor
-from firmwright.report.mappings import compare_mappings, table
-from firmwright.report.modelled import Cost, ModelledLayer, modelled_layers
+from firmwright.report.mappings import compare_costs, format_table
+from firmwright.report.modelled import Cost, LayerEstimate, estimate_layers
 from firmwright.toolchain import load_platform, platform_names
-from firmwright.toolchain.timing import Engine, Timing
+from firmwright.toolchain.timing import Throughput, Timing
 
 TIMING = Timing(
     call_us=500,
     engines={
-        "c": Engine(2000, 0.5, 0.5, 2),
-        "tidl": Engine(1000, 400, 100, 10),
-        "c7x": Engine(1000, 4, 4, 10),
+        "c": Throughput(2000, 0.5, 0.5, 2),
+        "tidl": Throughput(1000, 400, 100, 10),
+        "c7x": Throughput(1000, 4, 4, 10),
     },
     unverified=("call_us",),
 )
@@ -51,7 +51,7 @@ def cores(rest: str) -> dict[str, str]:
 
 
 def costs(rest: str, dtype: str = "int8") -> dict[str, Cost]:
-    layers = modelled_layers(*network(rest, dtype), TIMING, cores(rest), "network_run")
+    layers = estimate_layers(*network(rest, dtype), TIMING, cores(rest), "network_run")
     return {layer.name: layer.cost for layer in layers}
 
 
@@ -82,31 +82,31 @@ def test_what_a_device_says_of_its_cycles_goes_first() -> None:
     partition, kernels = network("c7x")
     conv, table_, dense = kernels.kernels
     kernels = Kernels((conv, replace(table_, cycles=Cycles(3000, 100, 0)), dense))
-    layers = modelled_layers(partition, kernels, TIMING, cores("c7x"), "network_run")
+    layers = estimate_layers(partition, kernels, TIMING, cores("c7x"), "network_run")
     assert layers[1].cost.work_us == 3.1
 
 
 def test_both_mappings_side_by_side() -> None:
     mixes = ("tidl, c", "tidl, c7x")
     own, other = (
-        modelled_layers(*network(rest), TIMING, cores(rest), "network_run") for rest in ("c", "c7x")
+        estimate_layers(*network(rest), TIMING, cores(rest), "network_run") for rest in ("c", "c7x")
     )
-    found = compare_mappings(own, mixes[0], other, mixes[1], TIMING.unverified)
+    found = compare_costs(own, mixes[0], other, mixes[1], TIMING.unverified)
     assert [row.sources for row in found.layers] == [("conv",), ("table",), ("dense",), ()]
     assert (found.layers[1].devices, found.layers[1].other_devices) == (("c",), ("c7x",))
     assert found.total.own == Cost(4, 4000, 24.2, 1000)
     assert found.total.other == Cost(2, 2000, 18.2, 500)
     assert found.origin == "modelled, not measured"
-    lines = [line.split() for line in table(found).splitlines()]
+    lines = [line.split() for line in format_table(found).splitlines()]
     assert lines[1] == ["conv", "2", "2,000", "510.0", "0", "0", "10.0"]
     assert lines[-2] == ["call", "0", "0", "0.0", "2", "2,000", "500.0"]
     assert lines[-1] == ["total", "4", "4,000", "1,024.2", "2", "2,000", "518.2"]
 
 
 def test_branches_grouped_otherwise_share_a_row() -> None:
-    layer = ModelledLayer("x", "c", ("a", "b"), Cost(0, 0, 5, 0))
+    layer = LayerEstimate("x", "c", ("a", "b"), Cost(0, 0, 5, 0))
     parts = [replace(layer, sources=(s,)) for s in "ab"]
-    (row,) = compare_mappings([layer], "c", parts, "c", ()).layers
+    (row,) = compare_costs([layer], "c", parts, "c", ()).layers
     assert (row.own.work_us, row.other.work_us) == (5, 10)
 
 

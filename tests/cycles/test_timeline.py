@@ -11,7 +11,7 @@ from firmwright.errors import UserError
 from firmwright.ir.kernels import Cycles, Kernel, Kernels
 from firmwright.ir.regions import Partition, Region
 from firmwright.recipe import Tolerance
-from firmwright.report.timeline import Timeline, timeline, write_timeline
+from firmwright.report.timeline import Timeline, make_timeline, write_timeline
 from firmwright.verify.compare import Agreement
 from firmwright.verify.record import RunRecord
 
@@ -52,7 +52,7 @@ def counted(total: int | None, samples: int = 1, **by_region: int) -> RunRecord:
 
 
 def found(record: RunRecord) -> Timeline:
-    return timeline(PARTITION, KERNELS, record, "network_run")
+    return make_timeline(PARTITION, KERNELS, record, "network_run")
 
 
 def test_layers_follow_one_another_and_a_view_takes_no_time() -> None:

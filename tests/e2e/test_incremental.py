@@ -189,11 +189,11 @@ def test_second_build_in_the_same_folder_waits_for_the_first(repository: Reposit
 
 def test_input_edited_during_its_stage_is_not_counted_as_built(tmp_path: Path) -> None:
     from firmwright.errors import UserError
-    from firmwright.pipeline.freshness import Watched
+    from firmwright.pipeline.freshness import InputWatch
 
     path = tmp_path / "input"
     path.write_text("before")
-    watched = Watched([str(path)])
+    watched = InputWatch([str(path)])
     watched.check()
     path.write_text("after")
     with pytest.raises(UserError, match="changed while it was being read"):

@@ -107,10 +107,10 @@ def test_bundle_tells_what_was_done_and_what_it_cost(quantised: Repository) -> N
 
 
 def test_model_of_the_manifest_is_the_users(quantised: Repository) -> None:
-    from firmwright.pipeline.freshness import digest
+    from firmwright.pipeline.freshness import file_digest
 
     manifest = quantised.manifest("build/r/r-host.tar.gz")
-    assert manifest["model"]["sha256"] == digest(quantised.folder / "float.onnx")
+    assert manifest["model"]["sha256"] == file_digest(quantised.folder / "float.onnx")
 
 
 def test_firmware_takes_and_gives_integers(quantised: Repository) -> None:

@@ -21,7 +21,7 @@ def region(name: str, inputs: tuple[str, ...], view: bool = False) -> Region:
 def kernel(name: str, waits: str = "", cycles: int = 10, scratch: int = 0) -> Kernel:
     memory = (Parameter("memory", "uint8", scratch, f"{name}_memory"),) if scratch else ()
     modelled = Cycles(cycles, 0, 0)
-    return Kernel(name, (), (), (), memory, "", (), 0, (), cycles=modelled, waits=waits)
+    return Kernel(name, (), (), (), memory, "", (), 0, (), cycles=modelled, wait_function=waits)
 
 
 def network(outputs: tuple[str, ...], *regions: Region, bytes_each: int = 16) -> Partition:
@@ -102,7 +102,7 @@ class Machine:
     def start(self, region: Region) -> None:
         for name in self.written(region):
             self.write(name, "half done")
-        self.queues[self.kernels[region.name].waits].append(region)
+        self.queues[self.kernels[region.name].wait_function].append(region)
 
     def finish(self, region: Region) -> None:
         assert all(self.holds(name) for name in region.inputs), region.name
@@ -147,7 +147,7 @@ def test_no_job_is_disturbed_between_its_start_and_its_wait(seed: int) -> None:
         if step.region.view:
             continue
         machine.start(step.region)
-        if not machine.kernels[step.region.name].waits:
+        if not machine.kernels[step.region.name].wait_function:
             machine.wait((Wait("", 0),))
     machine.wait(found.last_waits)
     assert not any(machine.queues.values())

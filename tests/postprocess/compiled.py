@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from firmwright.codegen.templates import environment, render
+from firmwright.codegen.templates import make_environment, render
 from firmwright.ir.tensors import BatchLayout, Tensor
 from firmwright.postprocess.boxes import Box
 from firmwright.postprocess.detector import Detector, fit_detector
-from firmwright.project.write import byte_values, ports
+from firmwright.project.write import make_dequantize_tables, make_ports
 from firmwright.recipe.postprocess import BoxCode, Classes, Confidence, Detection, Head
 from firmwright.verify.protocol import BOX_STRUCT
 
@@ -90,16 +90,16 @@ class CompiledDetector:
         sample: int = 0,
     ) -> None:
         self.program = folder / "detector"
-        shown = ports(detector.outputs)
+        shown = make_ports(detector.outputs)
         variables = {
             "network": {"name": "test", "batch": batch},
             "prefix": "network",
             "outputs": shown,
             "detector": detector,
-            "byte_values": byte_values(detector.outputs),
+            "byte_values": make_dequantize_tables(detector.outputs),
         }
         for name in ("detection.c", "detection.h"):
-            text = render(environment(), f"postprocess/{name}.j2", variables)
+            text = render(make_environment(), f"postprocess/{name}.j2", variables)
             (folder / name).write_text(text)
         members = "\n".join(f"    {p.c_type} *{p.member};" for p in shown)
         size = f"#define NETWORK_BATCH_SIZE {batch.size}\n" if batch else ""

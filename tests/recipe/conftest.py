@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from firmwright.recipe import Catalogue, KnownDevice
-from firmwright.targets.device_options import Numbers
+from firmwright.recipe import Catalog, KnownDevice
+from firmwright.targets.device_options import NumberRange
 
 
 @pytest.fixture(scope="session")
-def catalogue() -> Catalogue:
-    return Catalogue(
+def catalogue() -> Catalog:
+    return Catalog(
         platforms=("host", "rv32-bare", "cortex-m4-bare"),
         toolchains=("zig", "gcc", "clang", "riscv64-unknown-elf-gcc", "arm-none-eabi-gcc"),
         devices={
-            "c": KnownDevice({"a": (), "mattr": ()}, general=True),
-            "soma_dory": KnownDevice({"layout_transform": ("0", "1")}, general=False),
+            "c": KnownDevice({"a": (), "mattr": ()}, is_fallback=True),
+            "soma_dory": KnownDevice({"layout_transform": ("0", "1")}, is_fallback=False),
             "tidl": KnownDevice(
                 {
                     "a": (),
                     "fast": ("0", "1"),
-                    "factor": Numbers(1, decimal=True, besides=("-1",)),
-                    "rounds": Numbers(1, 6),
+                    "factor": NumberRange(1, decimal=True, other_values=("-1",)),
+                    "rounds": NumberRange(1, 6),
                 },
-                general=False,
+                is_fallback=False,
             ),
         },
         platform_toolchains={

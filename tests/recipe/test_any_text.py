@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firmwright.errors import DiagnosticError
-from firmwright.recipe import Catalogue, load_recipe, parse_target
+from firmwright.recipe import Catalog, load_recipe, parse_target
 from firmwright.recipe.target import read_target
 
 KEYS = "name model path url sha256 format inputs image shape platform target device options"
@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def try_to_load(folder: Path, content: bytes, catalogue: Catalogue) -> None:
+def try_to_load(folder: Path, content: bytes, catalogue: Catalog) -> None:
     path = folder / "any.yaml"
     path.write_bytes(content)
     try:
@@ -57,20 +57,20 @@ examples = settings(max_examples=200, deadline=None, derandomize=True, database=
 
 @examples
 @given(content=st.binary(max_size=200))
-def test_any_bytes(folder: Path, catalogue: Catalogue, content: bytes) -> None:
+def test_any_bytes(folder: Path, catalogue: Catalog, content: bytes) -> None:
     try_to_load(folder, content, catalogue)
 
 
 @examples
 @given(text=st.one_of(st.text(), yaml_like))
-def test_any_text(folder: Path, catalogue: Catalogue, text: str) -> None:
+def test_any_text(folder: Path, catalogue: Catalog, text: str) -> None:
     try_to_load(folder, text.encode("utf-8", "surrogatepass"), catalogue)
 
 
 @examples
 @given(content=top)
 def test_any_data_under_known_keys(
-    folder: Path, catalogue: Catalogue, content: dict[str, Any]
+    folder: Path, catalogue: Catalog, content: dict[str, Any]
 ) -> None:
     text = yaml.safe_dump({"model": "net.onnx", **content}, allow_unicode=False)
     try_to_load(folder, text.encode(), catalogue)
@@ -79,7 +79,7 @@ def test_any_data_under_known_keys(
 @examples
 @given(text=st.text(), platform=st.text(), samples=st.text())
 def test_any_override(
-    folder: Path, catalogue: Catalogue, text: str, platform: str, samples: str
+    folder: Path, catalogue: Catalog, text: str, platform: str, samples: str
 ) -> None:
     path = folder / "right.yaml"
     path.write_text("model: net.onnx\n")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from firmwright.errors import DiagnosticError
-from firmwright.recipe import Catalogue, Recipe, cache, load_recipe
+from firmwright.recipe import Catalog, Recipe, cache, load_recipe
 
 SCRIPT = """
 import sys
@@ -46,7 +46,7 @@ def stored(folder: Path) -> list[Path]:
 
 
 def test_what_is_cached_is_what_was_loaded(
-    recipe_file: Path, tmp_path: Path, catalogue: Catalogue
+    recipe_file: Path, tmp_path: Path, catalogue: Catalog
 ) -> None:
     folder = tmp_path / "cache"
     first = load_recipe(recipe_file, {}, catalogue, folder)
@@ -55,7 +55,7 @@ def test_what_is_cached_is_what_was_loaded(
 
 
 def test_every_input_of_the_check_counts(
-    recipe_file: Path, tmp_path: Path, catalogue: Catalogue
+    recipe_file: Path, tmp_path: Path, catalogue: Catalog
 ) -> None:
     folder = tmp_path / "cache"
     load_recipe(recipe_file, {}, catalogue, folder)
@@ -76,7 +76,7 @@ def test_every_input_of_the_check_counts(
 
 
 def test_a_model_that_vanished_is_noticed(
-    recipe_file: Path, tmp_path: Path, catalogue: Catalogue
+    recipe_file: Path, tmp_path: Path, catalogue: Catalog
 ) -> None:
     folder = tmp_path / "cache"
     load_recipe(recipe_file, {}, catalogue, folder)
@@ -85,7 +85,7 @@ def test_a_model_that_vanished_is_noticed(
         load_recipe(recipe_file, {}, catalogue, folder)
 
 
-def test_mistakes_are_not_cached(recipe_file: Path, tmp_path: Path, catalogue: Catalogue) -> None:
+def test_mistakes_are_not_cached(recipe_file: Path, tmp_path: Path, catalogue: Catalog) -> None:
     recipe_file.write_text("model: net.onnx\nplatform: none\n")
     for _ in range(2):
         with pytest.raises(DiagnosticError, match="unknown platform"):
@@ -96,13 +96,13 @@ def test_mistakes_are_not_cached(recipe_file: Path, tmp_path: Path, catalogue: C
 def forge(recipe: Recipe, folder: Path, name: str) -> Path:
     """Write another recipe over the only cached one, so that a hit is told from a miss."""
     (file,) = stored(folder)
-    cache.write_cached(folder, file.stem, dataclasses.replace(recipe, name=name))
+    cache.write_cache(folder, file.stem, dataclasses.replace(recipe, name=name))
     return file
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b"\xff\n{}", b"0" * 64 + b"\n{}"])
 def test_a_damaged_cache_is_ignored(
-    damage: bytes, recipe_file: Path, tmp_path: Path, catalogue: Catalogue
+    damage: bytes, recipe_file: Path, tmp_path: Path, catalogue: Catalog
 ) -> None:
     folder = tmp_path / "cache"
     recipe = load_recipe(recipe_file, {}, catalogue, folder)
@@ -112,9 +112,7 @@ def test_a_damaged_cache_is_ignored(
     assert load_recipe(recipe_file, {}, catalogue, folder) == recipe
 
 
-def test_one_changed_byte_is_noticed(
-    recipe_file: Path, tmp_path: Path, catalogue: Catalogue
-) -> None:
+def test_one_changed_byte_is_noticed(recipe_file: Path, tmp_path: Path, catalogue: Catalog) -> None:
     folder = tmp_path / "cache"
     recipe = load_recipe(recipe_file, {}, catalogue, folder)
     (file,) = stored(folder)
@@ -123,7 +121,7 @@ def test_one_changed_byte_is_noticed(
 
 
 def test_a_cache_that_cannot_be_written_costs_nothing_but_time(
-    recipe_file: Path, tmp_path: Path, catalogue: Catalogue
+    recipe_file: Path, tmp_path: Path, catalogue: Catalog
 ) -> None:
     (tmp_path / "cache").write_text("a file where the folder should be")
     assert load_recipe(recipe_file, {}, catalogue, tmp_path / "cache").name == "net"

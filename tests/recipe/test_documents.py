@@ -60,7 +60,7 @@ def test_not_utf8(tmp_path: Path) -> None:
 def test_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path) -> None:
     document = load(tmp_path, b"\xef\xbb\xbfname: x\n")
     assert document.data == {"name": "x"}
-    assert str(document.diagnostic(("name",), "m")) == "file.yaml:1:7: name: m"
+    assert str(document.make_diagnostic(("name",), "m")) == "file.yaml:1:7: name: m"
 
 
 def test_control_character(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_merge_keys(tmp_path: Path) -> None:
     text = "a: &a {x: 1, y: 1}\nb: &b {y: 2, z: 2}\nc:\n  z: 3\n  <<: [*a, *b]\n"
     document = load(tmp_path, text)
     assert document.data["c"] == {"x": 1, "y": 1, "z": 3}
-    assert document.diagnostic(("c", "y"), "here").line == 1
+    assert document.make_diagnostic(("c", "y"), "here").line == 1
 
 
 def test_scalars(tmp_path: Path) -> None:
@@ -129,17 +129,22 @@ def test_scalars_that_are_refused(tmp_path: Path, scalar: str) -> None:
 
 def test_places(tmp_path: Path) -> None:
     document = load(tmp_path, "run:\n  flags: [a,\n    b]\n  'odd key': 1\n")
-    assert str(document.diagnostic(("run", "flags", 1), "m")) == "file.yaml:3:5: run.flags[1]: m"
-    assert str(document.diagnostic(("run", "flags"), "m")) == "file.yaml:2:10: run.flags: m"
-    found = document.diagnostic(("run", "flags"), "m", key=True)
+    assert (
+        str(document.make_diagnostic(("run", "flags", 1), "m")) == "file.yaml:3:5: run.flags[1]: m"
+    )
+    assert str(document.make_diagnostic(("run", "flags"), "m")) == "file.yaml:2:10: run.flags: m"
+    found = document.make_diagnostic(("run", "flags"), "m", key=True)
     assert str(found) == "file.yaml:2:3: run.flags: m"
-    assert str(document.diagnostic(("run", "odd key"), "m")) == "file.yaml:4:14: run['odd key']: m"
+    assert (
+        str(document.make_diagnostic(("run", "odd key"), "m"))
+        == "file.yaml:4:14: run['odd key']: m"
+    )
 
 
 def test_what_is_not_written_is_placed_at_what_holds_it(tmp_path: Path) -> None:
     document = load(tmp_path, "a: 1\nrun:\n  b: 2\n")
-    assert str(document.diagnostic(("run", "c", "d"), "m")) == "file.yaml:3:3: run.c.d: m"
-    assert str(document.diagnostic((), "m")) == "file.yaml:1:1: m"
+    assert str(document.make_diagnostic(("run", "c", "d"), "m")) == "file.yaml:3:3: run.c.d: m"
+    assert str(document.make_diagnostic((), "m")) == "file.yaml:1:1: m"
 
 
 def test_the_path_is_shown_as_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from firmwright.errors import DiagnosticError
-from firmwright.recipe import Catalogue, load_recipe
+from firmwright.recipe import Catalog, load_recipe
 
 FAILING = Path(__file__).parents[1] / "failing"
 CASES = sorted(folder.name for folder in FAILING.iterdir() if folder.is_dir())
@@ -20,7 +20,7 @@ CASES = sorted(folder.name for folder in FAILING.iterdir() if folder.is_dir())
 @pytest.mark.parametrize("case", CASES)
 def test_messages(
     case: str,
-    catalogue: Catalogue,
+    catalogue: Catalog,
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
 ) -> None:

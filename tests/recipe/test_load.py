@@ -12,7 +12,7 @@ from firmwright.data import DataFile, DataSource
 from firmwright.errors import DiagnosticError
 from firmwright.recipe import (
     BatchRequest,
-    Catalogue,
+    Catalog,
     DeviceSpec,
     InputShape,
     ModelSource,
@@ -41,7 +41,7 @@ run: {{inputs: {{b: b.npy, a: a.npy}}, samples: 2, seed: 3, tolerance: {{absolut
 
 
 @pytest.fixture
-def load(tmp_path: Path, catalogue: Catalogue) -> Load:
+def load(tmp_path: Path, catalogue: Catalog) -> Load:
     for name in ("net.onnx", "net.bin", "a.npy", "b.npy"):
         (tmp_path / name).touch()
 
@@ -217,7 +217,7 @@ def test_canonical_form_has_no_absolute_path(load: Load, tmp_path: Path) -> None
         f"model: {tmp_path}/net.onnx\nplatform: {tmp_path}/mine.yaml\n"
         f"run: {{inputs: {{a: {tmp_path}/a.npy}}}}"
     )
-    text = json.dumps(recipe.canonical())
+    text = json.dumps(recipe.to_canonical())
     assert str(tmp_path) not in text
     assert "net.onnx" in text and "a.npy" in text and "mine.yaml" in text
 

@@ -54,7 +54,7 @@ def test_the_examples_are_valid() -> None:
 
 
 def test_the_page_has_every_key() -> None:
-    page = docs.render(SCHEMA)
+    page = docs.render_page(SCHEMA)
     for key, _ in KEYS:
         last = key.rsplit(".", 1)[-1]
         assert f"{last}` |" in page, key

@@ -16,7 +16,7 @@ from firmwright.models import FORMATS
 from firmwright.models.tflite import importer as tflite
 from firmwright.partition.outline import partition_module
 from firmwright.planning import make_plan
-from firmwright.project.crossings import cores_of
+from firmwright.project.crossings import make_cores
 from firmwright.project.write import Network, write_project
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
@@ -119,7 +119,7 @@ def lowered(
     kernels = Kernels(tuple(region.kernel for region in regions))
     weights = {name: array for region in regions for name, array in region.weights.items()}
     plan = make_plan(partition, kernels)
-    cores = cores_of({device.name: device.target.core for device in mix})
+    cores = make_cores({device.name: device.target.core for device in mix})
     return Network("test", "network", interface, partition, kernels, plan, weights, cores=cores)
 
 

@@ -289,9 +289,11 @@ def test_results_counted_at_run_time_are_refused_by_name() -> None:
 
 
 def test_call_of_a_function_that_does_not_exist_is_refused() -> None:
-    from firmwright.codegen.c_library import unknown_functions
+    from firmwright.codegen.c_library import find_unknown_functions
 
-    assert unknown_functions(["expf", "exp", "fixed_product", "isnan", "abs", "TVMFuncCall"]) == [
+    assert find_unknown_functions(
+        ["expf", "exp", "fixed_product", "isnan", "abs", "TVMFuncCall"]
+    ) == [
         "TVMFuncCall",
         "abs",
     ]

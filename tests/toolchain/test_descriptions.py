@@ -15,8 +15,8 @@ from firmwright.toolchain import (
     Memory,
     load_platform,
     load_toolchain,
-    on_host,
     platform_names,
+    to_host_platform,
     toolchain_names,
 )
 from firmwright.toolchain.descriptions import DescriptionKind
@@ -86,7 +86,7 @@ def test_every_toolchain_of_a_platform_knows_its_architecture(name: str) -> None
     platform = load_platform(name)
     linked = bool(platform.memories and platform.emulators)  # else an SDK links it
     for toolchain in platform.toolchains:
-        settings = load_toolchain(toolchain).settings(platform.architecture)
+        settings = load_toolchain(toolchain).settings_for(platform.architecture)
         assert any("{script}" in flag for flag in settings.link_flags) == linked
 
 
@@ -187,7 +187,7 @@ def test_a_device_of_your_own_has_any_numbers_and_memories_that_there_are(tmp_pa
 
 def test_a_host_stands_in_with_the_accelerators_of_the_platform() -> None:
     chip, machine = load_platform("j721s2"), load_platform("host")
-    stand_in = on_host(chip)
+    stand_in = to_host_platform(chip)
     assert stand_in.name == "j721s2-host"
     assert stand_in.accelerators == chip.accelerators != machine.accelerators
     assert (stand_in.architecture, stand_in.toolchains, stand_in.emulators, stand_in.qemu) == (
@@ -198,12 +198,12 @@ def test_a_host_stands_in_with_the_accelerators_of_the_platform() -> None:
 def test_a_platform_without_a_host_is_not_built_for_one(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(PLATFORM)
     with pytest.raises(UserError, match="compile_for_device: the platform 'mine' names no `host:`"):
-        on_host(load_platform("mine.yaml", relative_to=tmp_path))
+        to_host_platform(load_platform("mine.yaml", relative_to=tmp_path))
 
 
 def test_an_unknown_architecture_names_the_known_ones() -> None:
     with pytest.raises(UserError, match=r"'gcc' has no settings for architecture 'z80'.*native"):
-        load_toolchain("gcc").settings("z80")
+        load_toolchain("gcc").settings_for("z80")
 
 
 def test_own_files_are_read_without_heavy_imports() -> None:

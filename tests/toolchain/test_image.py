@@ -11,7 +11,7 @@ from intelhex import IntelHex
 
 from firmwright.errors import UserError
 from firmwright.toolchain import compile_object, link_firmware
-from firmwright.toolchain.image import load_segments, memory_use, write_bin, write_hex
+from firmwright.toolchain.image import measure_firmware, read_segments, write_bin, write_hex
 
 from .projects import load_build
 
@@ -59,7 +59,7 @@ def test_the_flat_image_has_every_section_at_its_load_address(
     elf = link(tmp_path, compiler_cache)
     write_bin(elf, tmp_path / "firmware.bin")
     image = (tmp_path / "firmware.bin").read_bytes()
-    code = memory_use(elf).sections[".text"]
+    code = measure_firmware(elf).sections[".text"]
     assert image[code:0x100] == bytes(0x100 - code)
     assert image[0x100:0x106] == bytes([1, 2, 3, 4, 5, 6])
     assert image[0x200:] == bytes([0x11, 0x22, 0x33, 0x44])
@@ -73,9 +73,9 @@ def test_the_hex_image_holds_the_same_bytes_and_the_entry_point(
     assert b"\r" not in (tmp_path / "firmware.hex").read_bytes()
     image = IntelHex(str(tmp_path / "firmware.hex"))
     assert image.start_addr == {"EIP": 0x80000000}
-    for segment in load_segments(elf):
+    for segment in read_segments(elf):
         assert image.tobinstr(segment.address, size=len(segment.content)) == segment.content
-    assert sum(len(segment.content) for segment in load_segments(elf)) == len(image)
+    assert sum(len(segment.content) for segment in read_segments(elf)) == len(image)
 
 
 def test_objcopy_gives_the_same_images(tmp_path: Path, compiler_cache: Path) -> None:
@@ -94,14 +94,14 @@ def test_objcopy_gives_the_same_images(tmp_path: Path, compiler_cache: Path) -> 
 
 
 def test_without_a_flash_everything_counts_as_ram(tmp_path: Path, compiler_cache: Path) -> None:
-    use = memory_use(link(tmp_path, compiler_cache), all_in_ram=True)
+    use = measure_firmware(link(tmp_path, compiler_cache), all_in_ram=True)
     assert use.ram_bytes == sum(use.sections.values()) > use.flash_bytes
 
 
 def test_memory_use_counts_initial_values_in_both_memories(
     tmp_path: Path, compiler_cache: Path
 ) -> None:
-    use = memory_use(link(tmp_path, compiler_cache))
+    use = measure_firmware(link(tmp_path, compiler_cache))
     assert list(use.sections) == [".text", ".rodata", ".stack", ".data", ".bss"]
     assert use.flash_bytes == use.sections[".text"] + 6 + 4
     assert use.ram_bytes == 4 + 100 + 2048

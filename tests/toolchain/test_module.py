@@ -14,16 +14,16 @@ from pathlib import Path
 import pytest
 
 from firmwright.errors import UserError
-from firmwright.pipeline.compilers import identity
+from firmwright.pipeline.compilers import compiler_identity
 from firmwright.toolchain import (
-    compile_module,
+    compile_loadable,
     find_compiler,
-    link_module,
+    link_loadable,
     load_platform,
-    module_build,
-    on_host,
+    make_loadable_build,
+    to_host_platform,
 )
-from firmwright.toolchain.module import MODULE, makefile_of_module
+from firmwright.toolchain.module import LOADABLE_NAME, loadable_makefile_variables
 
 from .folders import calls, fake_cgt7x_folder
 from .projects import render
@@ -77,13 +77,13 @@ def test_the_tools_are_called_as_tis_own_builds_call_them(
     platform: str, cgt: Path, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("C7X_C_OPTION", "-g")  # a user's settings reach no build
-    build = module_build(load_platform(platform), "c7x")
+    build = make_loadable_build(load_platform(platform), "c7x")
     assert build is not None
     compiler = find_compiler(build.toolchain, build.platform.architecture)
-    output = tmp_path / "module" / MODULE
+    output = tmp_path / "module" / LOADABLE_NAME
     libraries = ["-l", "mine.lib"]
-    objects = compile_module(build, compiler, project, SOURCES, tmp_path, output.parent)
-    link_module(build, compiler, project, objects, libraries, tmp_path, output)
+    objects = compile_loadable(build, compiler, project, SOURCES, tmp_path, output.parent)
+    link_loadable(build, compiler, project, objects, libraries, tmp_path, output)
     version, *compilations, link, strip = calls(cgt)
     silicon, up = SILICON[platform], "../../module/"
     assert version["arguments"] == ["--compiler_revision"]
@@ -91,7 +91,7 @@ def test_the_tools_are_called_as_tis_own_builds_call_them(
         str(compiled(cgt, silicon, f"{up}{Path(source).stem}.obj", source)) for source in SOURCES
     )
     assert link["arguments"] == linked(cgt, silicon, up, *libraries)
-    assert (strip["program"], strip["arguments"]) == ("strip7x", ["-p", f"{up}{MODULE}"])
+    assert (strip["program"], strip["arguments"]) == ("strip7x", ["-p", f"{up}{LOADABLE_NAME}"])
     for call in (*compilations, link, strip):
         assert call["folder"] == str(project)
         assert set(call["environment"]) <= PASSED_ON
@@ -103,9 +103,9 @@ def test_the_makefile_calls_them_alike(cgt: Path, project: Path) -> None:
     make = shutil.which("make")
     if make is None:
         pytest.skip("make is not installed")
-    build = module_build(load_platform("am62a"), "c7x")
+    build = make_loadable_build(load_platform("am62a"), "c7x")
     assert build is not None
-    makefile = {**makefile_of_module(build, SOURCES), "script": "link.cmd"}
+    makefile = {**loadable_makefile_variables(build, SOURCES), "script": "link.cmd"}
     (project / "Makefile").write_text(render("module/Makefile.j2", **makefile))
     before = sorted(project.iterdir())
     subprocess.run([make, "CGT7X_EXT_LIBS=-l mine.lib"], cwd=project, check=True)
@@ -113,7 +113,7 @@ def test_the_makefile_calls_them_alike(cgt: Path, project: Path) -> None:
     assert found == [
         *(compiled(cgt, 7504, f"{Path(source).stem}.obj", source) for source in SOURCES),
         linked(cgt, 7504, "", "-l", "mine.lib"),
-        ["-p", MODULE],
+        ["-p", LOADABLE_NAME],
     ]
     subprocess.run([make, "clean"], cwd=project, check=True)
     assert sorted({*project.iterdir()} - {project / "weights.s"}) == before
@@ -130,7 +130,7 @@ def test_a_compiler_older_than_the_chip_is_refused(
 ) -> None:
     cgt = fake_cgt7x_folder(tmp_path / "ti-cgt-c7000", version)
     monkeypatch.setenv("CGT7X_ROOT", str(cgt))
-    build = module_build(load_platform(platform), "c7x")
+    build = make_loadable_build(load_platform(platform), "c7x")
     assert build is not None
     with pytest.raises(UserError) as caught:
         find_compiler(build.toolchain, build.platform.architecture)
@@ -144,7 +144,7 @@ def test_a_compiler_older_than_the_chip_is_refused(
 @pytest.mark.parametrize("missing", ["bin/strip7x", "lib/rts7504_le.lib"])
 def test_what_is_half_installed_is_named(missing: str, cgt: Path) -> None:
     (cgt / missing).unlink()
-    build = module_build(load_platform("am62a"), "c7x")
+    build = make_loadable_build(load_platform("am62a"), "c7x")
     assert build is not None
     with pytest.raises(UserError, match=f"^CGT7X_ROOT={cgt} has no file {missing}; set CGT7X_ROOT"):
         find_compiler(build.toolchain, build.platform.architecture)
@@ -153,17 +153,17 @@ def test_what_is_half_installed_is_named(missing: str, cgt: Path) -> None:
 @pytest.mark.usefixtures("cgt")
 def test_a_refusal_of_the_compiler_is_shown(project: Path, tmp_path: Path) -> None:
     (project.parent / "network.c").write_text("int network(void) { return nothing; }\n")
-    build = module_build(load_platform("am62a"), "c7x")
+    build = make_loadable_build(load_platform("am62a"), "c7x")
     assert build is not None
     compiler = find_compiler(build.toolchain, build.platform.architecture)
     with pytest.raises(UserError, match=r"^../network.c: the compiler refused it:[^$]*command: "):
-        compile_module(build, compiler, project, SOURCES, tmp_path, tmp_path)
+        compile_loadable(build, compiler, project, SOURCES, tmp_path, tmp_path)
 
 
 def test_only_a_chip_has_modules() -> None:
-    for platform in (load_platform("host"), on_host(load_platform("am62a"))):
-        assert module_build(platform, "c7x") is None
-    assert module_build(load_platform("am62a"), "c") is None
+    for platform in (load_platform("host"), to_host_platform(load_platform("am62a"))):
+        assert make_loadable_build(platform, "c7x") is None
+    assert make_loadable_build(load_platform("am62a"), "c") is None
 
 
 def test_a_platform_that_does_not_say_which_silicon_it_has_is_refused() -> None:
@@ -171,17 +171,17 @@ def test_a_platform_that_does_not_say_which_silicon_it_has_is_refused() -> None:
     with pytest.raises(
         UserError, match="'am62a': modules: `accelerators: dsp` states no `silicon`"
     ):
-        module_build(platform, "dsp")
+        make_loadable_build(platform, "dsp")
 
 
 def test_a_build_knows_one_installation_from_another(
     cgt: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build = module_build(load_platform("am62a"), "c7x")
+    build = make_loadable_build(load_platform("am62a"), "c7x")
     assert build is not None
-    first = identity(build)
+    first = compiler_identity(build)
     assert [entry[0] for entry in first] == ["bin/cl7x", "bin/strip7x", "lib/rts7504_le.lib"]
     (cgt / "lib" / "rts7504_le.lib").write_text("another library")
-    assert identity(build) != first
+    assert compiler_identity(build) != first
     monkeypatch.delenv("CGT7X_ROOT")
-    assert identity(build) == []
+    assert compiler_identity(build) == []

@@ -11,12 +11,17 @@ import pytest
 
 from firmwright.errors import UserError
 from firmwright.toolchain.libraries import (
-    check_defined,
+    check_definitions,
     check_machine,
-    lacking,
-    more_archives,
+    find_failed_symbols,
+    read_extra_archives,
 )
-from firmwright.toolchain.object_files import linked, missing, read_archive, read_object
+from firmwright.toolchain.object_files import (
+    find_missing_symbols,
+    read_archive,
+    read_object,
+    select_linked_objects,
+)
 
 LONG = "a_file_whose_name_is_longer_than_a_header_holds"
 
@@ -77,26 +82,26 @@ def test_bsd_names_stand_in_front_of_the_content(library: Path) -> None:
 
 
 def test_only_members_that_are_needed_are_linked(library: Path, user: Path) -> None:
-    files = linked([read_object(user)], read_archive(library))
-    found = missing(files)
+    files = select_linked_objects([read_object(user)], read_archive(library))
+    found = find_missing_symbols(files)
     assert [(m.needed_by.name, m.symbol) for m in found] == [(f"libmiddle.a({LONG}.o)", "halve")]
     assert str(found[0]).endswith("needs 'halve', which nothing defines; did you mean 'half'?")
 
 
 def test_a_link_lacks_what_its_message_names(library: Path, user: Path) -> None:
     said = UserError("undefined symbol: halve")
-    assert [m.symbol for m in lacking(said, [user], [library])] == ["halve"]
-    assert lacking(UserError("undefined symbol: halved"), [user], [library]) == []
+    assert [m.symbol for m in find_failed_symbols(said, [user], [library])] == ["halve"]
+    assert find_failed_symbols(UserError("undefined symbol: halved"), [user], [library]) == []
 
 
 def test_a_module_has_every_function_of_the_user_s_that_the_network_calls(
     library: Path, user: Path
 ) -> None:
-    check_defined(["half", "middle"], [user], [library])
-    check_defined([], [Path("no object is read")], [])
+    check_definitions(["half", "middle"], [user], [library])
+    check_definitions([], [Path("no object is read")], [])
     message = "calls 'midle', which nothing in the module defines; did you mean 'middle'?"
     with pytest.raises(UserError, match=re.escape(message)):
-        check_defined(["half", "midle"], [user], [library])
+        check_definitions(["half", "midle"], [user], [library])
 
 
 def test_an_archive_for_another_machine_is_refused(library: Path, user: Path) -> None:
@@ -129,4 +134,4 @@ def test_the_environment_names_archives_as_ti_s_users_write_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("CGT7X_EXT_LIBS", "-l one.lib -l '/a b/two.lib' -lthree.lib")
-    assert more_archives() == [Path("one.lib"), Path("/a b/two.lib"), Path("three.lib")]
+    assert read_extra_archives() == [Path("one.lib"), Path("/a b/two.lib"), Path("three.lib")]

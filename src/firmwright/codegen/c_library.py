@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from firmwright.codegen.templates import template_text
+from firmwright.codegen.templates import read_template
 
-MATH = frozenset(
+MATH_FUNCTIONS = frozenset(
     """
     acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs
     fdim floor fma fmax fmin fmod frexp hypot ilogb ldexp lgamma llrint llround log log10 log1p
@@ -17,9 +17,9 @@ MATH = frozenset(
 )
 """The functions of C99's <math.h> (7.12); each has a second one for float, its name with an f."""
 
-MACROS = frozenset({"isfinite", "isinf", "isnan", "signbit"})
+MATH_MACROS = frozenset({"isfinite", "isinf", "isnan", "signbit"})
 
-DEFINITION = re.compile(r"^static inline \w+ (\w+)\(", re.MULTILINE)
+FUNCTION_DEFINITION = re.compile(r"^static inline \w+ (\w+)\(", re.MULTILINE)
 
 HEADERS = ("fixed_point.h", "sixteen_bit_floats.h", "wrapped_integers.h")
 """The headers, in templates/network, of the functions that regions may call beside C's own."""
@@ -27,10 +27,15 @@ HEADERS = ("fixed_point.h", "sixteen_bit_floats.h", "wrapped_integers.h")
 
 def functions_by_header() -> dict[str, tuple[str, ...]]:
     """Return the names that each header defines; its comments speak of others."""
-    return {h: tuple(sorted(DEFINITION.findall(template_text(f"network/{h}.j2")))) for h in HEADERS}
+    return {
+        h: tuple(sorted(FUNCTION_DEFINITION.findall(read_template(f"network/{h}.j2"))))
+        for h in HEADERS
+    }
 
 
-def unknown_functions(called: Iterable[str]) -> list[str]:
+def find_unknown_functions(called: Iterable[str]) -> list[str]:
     """Return, sorted, what neither C99's <math.h> nor the generated project defines."""
-    own = MACROS.union(*functions_by_header().values())
-    return sorted(f for f in called if not {f, f.removesuffix("f")} & MATH and f not in own)
+    own = MATH_MACROS.union(*functions_by_header().values())
+    return sorted(
+        f for f in called if not {f, f.removesuffix("f")} & MATH_FUNCTIONS and f not in own
+    )

@@ -20,14 +20,14 @@ from tvm.s_tir import transform as schedulable
 from tvm.tirx import transform as lowered
 from tvm_ffi import structural_map
 
-from firmwright.codegen.library_calls import marked, written
+from firmwright.codegen.library_calls import emit_library_calls, mark_library_calls
 from firmwright.ir.kernels import LibraryFunction
 from firmwright.ir.tensors import ELEMENT_BYTES
 
-LARGEST_LOCAL = 64
+MAX_LOCAL_BYTES = 64
 """Bytes of a temporary that may live on the stack; larger ones are scratch in the arena."""
 
-FLATTENING = (
+FLATTENING_PASSES = (
     schedulable.CanonicalizeLoop(),
     schedulable.LowerInitBlock(),
     schedulable.PlanAndUpdateBufferAllocationLocation(),
@@ -39,8 +39,8 @@ FLATTENING = (
 )
 """From blocks to plain loops over arrays of one axis."""
 
-PASSES = (
-    *FLATTENING,
+LOWERING_PASSES = (
+    *FLATTENING_PASSES,
     lowered.NarrowDataType(32),
     schedulable.LoopPartition(),
     lowered.VectorizeLoop(False),
@@ -61,7 +61,7 @@ class CFunction:
 
     ``parameters`` are the buffers' pointer names in order; ``scratch`` are (name, dtype,
     elements) of temporaries that the caller provides; ``functions`` are those of C's library and
-    of the project's headers that the body calls, ``library_functions`` those of the user's.
+    of the project's headers that the body calls, ``collect_library_functions`` those of the user's.
     """
 
     parameters: tuple[str, ...]
@@ -71,13 +71,13 @@ class CFunction:
     library_functions: tuple[LibraryFunction, ...]
 
 
-def c_function(function: tirx.PrimFunc, names: Sequence[str]) -> CFunction:
+def lower_to_c(function: tirx.PrimFunc, names: Sequence[str]) -> CFunction:
     """Lower a scheduled PrimFunc whose buffer parameters are to be called ``names``."""
     target = tvm.target.Target("c")
     attributes = {"global_symbol": "kernel", "target": target, "tirx.noalias": True}
     module = tvm.IRModule({"kernel": function.with_attr(attributes)})
     with tvm.transform.PassContext(opt_level=3):
-        for step in PASSES:
+        for step in LOWERING_PASSES:
             module = step(module)
     function = module["kernel"]
 
@@ -88,24 +88,24 @@ def c_function(function: tirx.PrimFunc, names: Sequence[str]) -> CFunction:
         pointers.append(pointer)
         declarations.append(tirx.DeclBuffer(buffer, data=pointer))
     pointers += [pointer for pointer, _, _ in scratch]
-    body, calls = marked(body)
-    body = tirx.SeqStmt([*declarations, exact_float_constants(library_calls(body))])
+    body, calls = mark_library_calls(body)
+    body = tirx.SeqStmt([*declarations, mark_float_constants(lower_intrinsics(body))])
     plain = tirx.PrimFunc(pointers, body).with_attr({**attributes, "calling_conv": 0})
     printed = tvm.get_global_func("target.build.c")(tvm.IRModule({"kernel": plain}), target)
-    text = tidy(between_braces(printed.inspect_source()))
+    text = clean_up_c(extract_body(printed.inspect_source()))
     return CFunction(
         parameters=tuple(names),
         scratch=tuple((str(p.name), dtype, elements) for p, dtype, elements in scratch),
-        body=written(text, calls),
-        functions=called_functions(text),
-        library_functions=tuple(dict.fromkeys(call.declared for call in calls)),
+        body=emit_library_calls(text, calls),
+        functions=find_called_functions(text),
+        library_functions=tuple(dict.fromkeys(call.signature for call in calls)),
     )
 
 
-def flattened(function: tirx.PrimFunc) -> tirx.PrimFunc:
+def flatten_prim_func(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """Return plain loops over arrays of one axis, for a target that goes on from there."""
     module = tvm.IRModule({"kernel": function.with_attr("global_symbol", "kernel")})
-    for step in FLATTENING:
+    for step in FLATTENING_PASSES:
         module = step(module)
     return module["kernel"]
 
@@ -118,7 +118,7 @@ def lift_temporaries(body: tirx.Stmt) -> tuple[tirx.Stmt, list[tuple[tirx.Var, s
         buffer = allocation.buffer
         elements = math.prod(int(d) for d in buffer.shape)
         dtype = str(buffer.dtype)
-        if elements * ELEMENT_BYTES[dtype] <= LARGEST_LOCAL:
+        if elements * ELEMENT_BYTES[dtype] <= MAX_LOCAL_BYTES:
             return allocation
         pointer = tirx.Var(f"scratch_{len(scratch)}", tirx.buffer_data_pointer_type(buffer))
         scratch.append((pointer, dtype, elements))
@@ -127,26 +127,26 @@ def lift_temporaries(body: tirx.Stmt) -> tuple[tirx.Stmt, list[tuple[tirx.Var, s
     return structural_map(body, (tirx.AllocBuffer, lift)), scratch
 
 
-LIBRARY = frozenset(
+MATH_INTRINSICS = frozenset(
     "acos acosh asin asinh atan atan2 atanh copysign cosh "
     "erf fabs fmod hypot log10 log2 sinh".split()
 )
 """Functions of C's <math.h> that TVM's lowering for C leaves as intrinsics."""
 
-RUNTIME_CALLS = frozenset({"tvm_call_packed", "tvm_call_cpacked"})
+RUNTIME_INTRINSICS = frozenset({"tvm_call_packed", "tvm_call_cpacked"})
 """Intrinsics that call a function of TVM's runtime by its name."""
 
 
-def library_calls(body: tirx.Stmt) -> tirx.Stmt:
+def lower_intrinsics(body: tirx.Stmt) -> tirx.Stmt:
     """Turn the intrinsics that are left into calls of C's library; ValueError where none fits."""
 
     def resolve(call: tvm.ir.Call) -> tirx.Expr:
         name = str(call.op.name).removeprefix("tirx.") if isinstance(call.op, tvm.ir.Op) else ""
-        if name in RUNTIME_CALLS:
+        if name in RUNTIME_INTRINSICS:
             raise ValueError(
                 f"it calls '{call.args[0].value}' of TVM's runtime, which no firmware has"
             )
-        if name not in LIBRARY:
+        if name not in MATH_INTRINSICS:
             return call
         dtype = str(call.ty.dtype)
         return tirx.call_pure_extern(dtype, name + "f" * (dtype == "float32"), *call.args)
@@ -154,7 +154,7 @@ def library_calls(body: tirx.Stmt) -> tirx.Stmt:
     return structural_map(body, (tvm.ir.Call, resolve))
 
 
-def exact_float_constants(body: tirx.Stmt) -> tirx.Stmt:
+def mark_float_constants(body: tirx.Stmt) -> tirx.Stmt:
     """Put a call in each float constant's place whose name carries the exact bits."""
 
     def mark(constant: tirx.FloatImm) -> tirx.Expr:
@@ -165,7 +165,7 @@ def exact_float_constants(body: tirx.Stmt) -> tirx.Stmt:
     return structural_map(body, (tirx.FloatImm, mark))
 
 
-def c_float(bits: str) -> str:
+def format_c_float(bits: str) -> str:
     """Write a constant in C: the shortest decimal that reads back as the same bits.
 
     ``bits`` is the value's big-endian pattern in hexadecimal, of 4 or 8 bytes.
@@ -175,22 +175,22 @@ def c_float(bits: str) -> str:
         return "NAN"
     if np.isinf(value):
         return "INFINITY" if value > 0 else "(-INFINITY)"
-    digits = np.format_float_scientific(value, trim="0") if extreme(value) else str(value)
+    digits = np.format_float_scientific(value, trim="0") if needs_exponent(value) else str(value)
     literal = f"{digits}f" if len(bits) == 8 else digits
     return f"({literal})" if value < 0 else literal
 
 
-def extreme(value: np.floating[Any]) -> bool:
+def needs_exponent(value: np.floating[Any]) -> bool:
     return bool(value != 0 and not 1e-4 <= abs(value) < 1e7)
 
 
-def between_braces(source: str) -> str:
+def extract_body(source: str) -> str:
     """Return the body of the last function of a printed file."""
     start = source.rindex("kernel(")
     return source[source.index("{", start) + 1 : source.rindex("}")].strip("\n")
 
 
-RENAMED = (
+REPLACEMENTS = (
     (r"\b(\w+?)(?:_intermediate)?(_\d+)?_ptr\b", r"\1\2"),
     (r"\bcse_v(\d+)\b", r"common_\1"),
     (r"\bcondval(_\d+)?\b", r"chosen\1"),
@@ -201,21 +201,21 @@ RENAMED = (
 """What TVM prints, and what a reader gets instead: names, macros in front of loops, addresses."""
 
 
-def tidy(body: str) -> str:
+def clean_up_c(body: str) -> str:
     """Give the printed body the look of written code, without touching what it computes."""
-    body = re.sub(r"\bFLOAT_BITS_([0-9a-f]+)\(\)", lambda m: c_float(m[1]), body)
+    body = re.sub(r"\bFLOAT_BITS_([0-9a-f]+)\(\)", lambda m: format_c_float(m[1]), body)
     for name in sorted(set(re.findall(r"^\s*\w+ (\w+)\[1\];$", body, re.MULTILINE))):
         if re.search(rf"\b{name}\b(?!\[)", body):  # an array of one, handed to a function
             continue
         body = re.sub(rf"\b{name}\[(\(int64_t\))?(1|0)\]", name, body)
-    for pattern, replacement in RENAMED:
+    for pattern, replacement in REPLACEMENTS:
         body = re.sub(pattern, replacement, body)
-    lines = (without_needless_parentheses(line.rstrip()) for line in body.splitlines())
+    lines = (drop_needless_parentheses(line.rstrip()) for line in body.splitlines())
     # TVM indents by two, starting at two; so half of a written file's indentation.
     return "\n".join(" " * (len(t) - len(t.lstrip())) + t for t in lines)
 
 
-def without_needless_parentheses(line: str) -> str:
+def drop_needless_parentheses(line: str) -> str:
     """Drop parentheses around a whole index, a whole right-hand side, or other parentheses."""
     closing: dict[int, int] = {}
     opened: list[int] = []
@@ -236,6 +236,6 @@ def without_needless_parentheses(line: str) -> str:
     return "".join(c for i, c in enumerate(line) if i not in needless)
 
 
-def called_functions(body: str) -> tuple[str, ...]:
+def find_called_functions(body: str) -> tuple[str, ...]:
     keywords = {"if", "for", "while", "switch", "return", "sizeof"}
     return tuple(sorted(set(re.findall(r"\b([a-z_]\w*)\s*\(", body)) - keywords))

@@ -18,9 +18,9 @@ from tvm_ffi import structural_map
 
 from firmwright.ir.kernels import LibraryFunction
 
-MARK = "LIBRARY_CALL_"
+CALL_MARKER = "LIBRARY_CALL_"
 
-CODES = {"int": "kDLInt", "uint": "kDLUInt", "float": "kDLFloat", "bfloat": "kDLBfloat",
+DLPACK_TYPE_CODES = {"int": "kDLInt", "uint": "kDLUInt", "float": "kDLFloat", "bfloat": "kDLBfloat",
          "bool": "kDLBool"}  # fmt: skip
 """DLPack's names for the kinds of numbers."""
 
@@ -33,11 +33,11 @@ class LibraryCall:
     tensors: tuple[tuple[str, tuple[int, ...]], ...]
 
     @property
-    def declared(self) -> LibraryFunction:
+    def signature(self) -> LibraryFunction:
         return LibraryFunction(self.function, len(self.tensors))
 
 
-def marked(body: tirx.Stmt) -> tuple[tirx.Stmt, list[LibraryCall]]:
+def mark_library_calls(body: tirx.Stmt) -> tuple[tirx.Stmt, list[LibraryCall]]:
     """Put calls of a numbered name in the place of library calls, with plain pointers."""
     calls: list[LibraryCall] = []
 
@@ -45,9 +45,9 @@ def marked(body: tirx.Stmt) -> tuple[tirx.Stmt, list[LibraryCall]]:
         if not is_library_call(call):
             return call
         arrays = list(call.args[1:])
-        calls.append(LibraryCall(str(call.args[0].value), tuple(map(tensor, arrays))))
+        calls.append(LibraryCall(str(call.args[0].value), tuple(map(read_tensor_type, arrays))))
         pointers = [array.args[0] for array in arrays]
-        return tirx.call_extern("int32", f"{MARK}{len(calls) - 1}", *pointers)
+        return tirx.call_extern("int32", f"{CALL_MARKER}{len(calls) - 1}", *pointers)
 
     return structural_map(body, (tvm.ir.Call, mark)), calls
 
@@ -57,24 +57,24 @@ def is_library_call(call: tvm.ir.Call) -> bool:
     return packed and re.fullmatch(r"[A-Za-z_]\w*", str(call.args[0].value)) is not None
 
 
-def tensor(array: tvm.ir.Call) -> tuple[str, tuple[int, ...]]:
+def read_tensor_type(array: tvm.ir.Call) -> tuple[str, tuple[int, ...]]:
     """Return dtype and shape of what ``tvm_stack_make_array`` describes."""
     _, shape, _, _, zero, _ = array.args
     return str(zero.ty.dtype), tuple(int(n) for n in shape.args)
 
 
-def written(body: str, calls: Sequence[LibraryCall]) -> str:
+def emit_library_calls(body: str, calls: Sequence[LibraryCall]) -> str:
     """Write each marked call of a printed body as C."""
 
     def block(match: re.Match[str]) -> str:
         indent, number, arguments = match.groups()
-        lines = call_lines(calls[int(number)], arguments.split(", "))
+        lines = emit_library_call(calls[int(number)], arguments.split(", "))
         return "\n".join(f"{indent}{line}" for line in lines)
 
-    return re.sub(rf"^( *){MARK}(\d+)\((.*)\);$", block, body, flags=re.MULTILINE)
+    return re.sub(rf"^( *){CALL_MARKER}(\d+)\((.*)\);$", block, body, flags=re.MULTILINE)
 
 
-def call_lines(call: LibraryCall, pointers: Sequence[str]) -> list[str]:
+def emit_library_call(call: LibraryCall, pointers: Sequence[str]) -> list[str]:
     """Return the call in a block of its own; a single number has the shape of one element."""
     lines = ["{"]
     for number, ((dtype, shape), pointer) in enumerate(zip(call.tensors, pointers, strict=True)):
@@ -87,7 +87,7 @@ def call_lines(call: LibraryCall, pointers: Sequence[str]) -> list[str]:
             f"    DLTensor tensor_{number} = {{",
             # A library has no const tensors; it must not write to its inputs.
             f"        (void *){pointer}, {{kDLCPU, 0}}, {len(shape)}, "
-            f"{{{CODES[kind]}, {bits or 8}, 1}}, shape_{number}, strides_{number}, 0}};",
+            f"{{{DLPACK_TYPE_CODES[kind]}, {bits or 8}, 1}}, shape_{number}, strides_{number}, 0}};",
         ]
     arguments = ", ".join(f"&tensor_{number}" for number in range(len(call.tensors)))
     return [*lines, f"    {call.function}({arguments});", "}"]

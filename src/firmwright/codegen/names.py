@@ -20,7 +20,7 @@ KEYWORDS = frozenset(
 )
 """C99's and C23's keywords, and those of C++ that a header shared with C++ must avoid as well."""
 
-MACROS = frozenset(
+RESERVED_MACROS = frozenset(
     """
     NULL EOF BUFSIZ RAND_MAX NDEBUG NAN INFINITY HUGE_VAL SIZE_MAX WCHAR_MAX WCHAR_MIN
     assert complex errno imaginary offsetof setjmp stderr stdin stdout linux unix
@@ -35,21 +35,21 @@ NUMBER_MACRO = re.compile(
 )
 """Families of such names: INT32_MIN, CHAR_BIT, FLT_EPSILON, M_PI …"""
 
-LONGEST = 60
+MAX_LENGTH = 60
 """Characters; C99 promises 63 significant ones for internal names."""
 
 
 def c_identifier(name: str) -> str:
     """Return ``name`` with every character that C does not take replaced by an underscore."""
-    text = re.sub(r"[^0-9A-Za-z_]+", "_", name).strip("_")[:LONGEST] or "tensor"
-    if text in KEYWORDS or text in MACROS or NUMBER_MACRO.fullmatch(text):
+    text = re.sub(r"[^0-9A-Za-z_]+", "_", name).strip("_")[:MAX_LENGTH] or "tensor"
+    if text in KEYWORDS or text in RESERVED_MACROS or NUMBER_MACRO.fullmatch(text):
         text = f"{text}_"
     if text[0].isdigit():
         text = f"_{text}"
     return text.lstrip("_") if text.startswith("__") else text
 
 
-def unique_identifiers(names: Iterable[str]) -> list[str]:
+def make_unique_identifiers(names: Iterable[str]) -> list[str]:
     """Return one identifier a name, in order; those that collide get a number."""
     taken: set[str] = set()
     result = []
@@ -64,7 +64,7 @@ def unique_identifiers(names: Iterable[str]) -> list[str]:
     return result
 
 
-def in_comment(text: str) -> str:
+def escape_comment(text: str) -> str:
     """Make any text safe between comment marks, on one line."""
     printable = "".join(c if c.isprintable() else " " for c in text)
     return printable.replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?")

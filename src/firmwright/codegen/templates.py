@@ -13,22 +13,22 @@ import jinja2
 import numpy as np
 import numpy.typing as npt
 
-from firmwright.codegen.c_source import c_float
-from firmwright.codegen.names import in_comment
+from firmwright.codegen.c_source import format_c_float
+from firmwright.codegen.names import escape_comment
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-SUFFIX = ".j2"
-COLUMNS = 96
-BYTES_OF_A_LINE = 16
+TEMPLATE_SUFFIX = ".j2"
+LINE_LENGTH = 96
+BYTES_PER_LINE = 16
 
 
 def template_folder() -> Traversable:
     return files("firmwright.templates")
 
 
-def template_places(name: str, own: Sequence[Path] = ()) -> list[Traversable]:
+def find_templates(name: str, own: Sequence[Path] = ()) -> list[Traversable]:
     """Return a template or a folder of them, e.g. ``network``, wherever there is one.
 
     ``own`` are folders of templates beside the package's.
@@ -38,16 +38,16 @@ def template_places(name: str, own: Sequence[Path] = ()) -> list[Traversable]:
     return [place for place in places if place.is_file() or place.is_dir()]
 
 
-def template_text(name: str) -> str:
+def read_template(name: str) -> str:
     return template_folder().joinpath(*name.split("/")).read_text(encoding="utf-8")
 
 
 @cache
-def environment(own: tuple[Path, ...] = ()) -> jinja2.Environment:
+def make_environment(own: tuple[Path, ...] = ()) -> jinja2.Environment:
     """Return the environment of all templates, which are parsed once; undefined is an error."""
 
     def text(name: str) -> str | None:
-        places = template_places(name, own)
+        places = find_templates(name, own)
         return places[0].read_text(encoding="utf-8") if places else None
 
     env = jinja2.Environment(
@@ -59,11 +59,11 @@ def environment(own: tuple[Path, ...] = ()) -> jinja2.Environment:
         autoescape=False,
     )
     env.filters["shape"] = lambda shape: "x".join(str(d) for d in shape) or "scalar"
-    env.filters["comment"] = in_comment
-    env.filters["values"] = c_values
-    env.filters["byte_lines"] = byte_lines
-    env.filters["c_float"] = lambda number: c_value(np.float32(number))
-    env.filters["wrapped"] = wrapped_comment
+    env.filters["comment"] = escape_comment
+    env.filters["values"] = format_c_values
+    env.filters["byte_lines"] = format_byte_directives
+    env.filters["c_float"] = lambda number: format_c_value(np.float32(number))
+    env.filters["wrapped"] = wrap_comment
     return env
 
 
@@ -71,17 +71,17 @@ def render(env: jinja2.Environment, name: str, variables: Mapping[str, Any]) -> 
     return env.get_template(name).render(**variables)
 
 
-def wrapped_comment(text: str, width: int = 80) -> str:
+def wrap_comment(text: str, width: int = 80) -> str:
     """Break a long comment line; the lines that follow start with `` * ``."""
-    lines = textwrap.wrap(in_comment(text), width, break_long_words=False) or [""]
+    lines = textwrap.wrap(escape_comment(text), width, break_long_words=False) or [""]
     return "\n * ".join(lines)
 
 
-def c_values(array: npt.NDArray[Any]) -> str:
+def format_c_values(array: npt.NDArray[Any]) -> str:
     """Write an array's elements as the lines of a C initialiser."""
     return textwrap.fill(
-        ", ".join(c_value(v) for v in array.reshape(-1)),
-        COLUMNS,
+        ", ".join(format_c_value(v) for v in array.reshape(-1)),
+        LINE_LENGTH,
         initial_indent="    ",
         subsequent_indent="    ",
         break_long_words=False,
@@ -89,17 +89,17 @@ def c_values(array: npt.NDArray[Any]) -> str:
     )
 
 
-def byte_lines(array: npt.NDArray[Any]) -> str:
+def format_byte_directives(array: npt.NDArray[Any]) -> str:
     """Write an array's bytes, as they lie in memory, as directives of TI's assembler."""
     data = array.astype(array.dtype.newbyteorder("<")).tobytes()
-    rows = (data[i : i + BYTES_OF_A_LINE] for i in range(0, len(data), BYTES_OF_A_LINE))
+    rows = (data[i : i + BYTES_PER_LINE] for i in range(0, len(data), BYTES_PER_LINE))
     return "\n".join(f"        .byte   {', '.join(map(str, row))}" for row in rows)
 
 
-def c_value(value: np.generic) -> str:
+def format_c_value(value: np.generic) -> str:
     """Write one number exactly; the most negative integers have no literal in C."""
     if isinstance(value, np.floating):
-        return c_float(value.tobytes()[::-1].hex())
+        return format_c_float(value.tobytes()[::-1].hex())
     if isinstance(value, np.bool_):
         return "true" if value else "false"
     number = int(value)

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from firmwright.data.sources import DataFile, DataSource, Preprocess, local_files
 
-__all__ = ["DataFile", "Preprocess", "DataSource", "local_files"]
+__all__ = ["DataFile", "DataSource", "Preprocess", "local_files"]

@@ -12,14 +12,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from firmwright.documents.schema_check import describe, findings, with_defaults
-from firmwright.documents.yaml_text import Place, Pointer, dotted, read_yaml
+from firmwright.documents.schema_check import describe, fill_defaults, find_errors
+from firmwright.documents.yaml_text import Pointer, Position, format_pointer, read_yaml
 from firmwright.errors import Diagnostic, DiagnosticError
 
-BYTES_MAX = 1 << 20
+MAX_BYTES = 1 << 20
 """A larger file is refused unread: what a person writes by hand stays far below 1 MiB."""
 
-FINDINGS_MAX = 50
+MAX_FINDINGS = 50
 """Findings shown of one file; more of them would hide the first."""
 
 
@@ -29,22 +29,22 @@ class Document:
 
     path: str
     data: dict[str, Any]
-    positions: Mapping[Pointer, Place]
+    positions: Mapping[Pointer, Position]
 
-    def diagnostic(self, pointer: Pointer, message: str, key: bool = False) -> Diagnostic:
+    def make_diagnostic(self, pointer: Pointer, message: str, key: bool = False) -> Diagnostic:
         """Return ``message`` at a value (or its key), or at the nearest part that is written."""
         written = pointer
         while written and written not in self.positions:
             written = written[:-1]
         place = self.positions[written]
         line, column = (place.key_line, place.key_column) if key else (place.line, place.column)
-        name = dotted(pointer)
+        name = format_pointer(pointer)
         return Diagnostic(self.path, line, column, f"{name}: {message}" if name else message)
 
-    def written(self, pointer: Pointer) -> str:
+    def get_source_text(self, pointer: Pointer) -> str:
         """Return the source text of a scalar, before YAML read it; empty for all else."""
         place = self.positions.get(pointer)
-        return place.written if place else ""
+        return place.source_text if place else ""
 
 
 def load_document(path: Path, schema: Mapping[str, Any], shown_as: str | None = None) -> Document:
@@ -60,10 +60,10 @@ def load_document(path: Path, schema: Mapping[str, Any], shown_as: str | None = 
     return document
 
 
-def diagnostic_in(path: Path, pointer: Pointer, message: str) -> Diagnostic:
+def make_diagnostic_in(path: Path, pointer: Pointer, message: str) -> Diagnostic:
     """Return ``message`` at a value of a YAML file that was read before, or at what holds it."""
     document, _ = _parse(read_bytes(path, str(path)), str(path))
-    return document.diagnostic(pointer, message)
+    return document.make_diagnostic(pointer, message)
 
 
 def check_document(
@@ -76,21 +76,23 @@ def check_document(
     """
     document, found = _parse(content, shown)
     places = {(d.line, d.column) for d in found}
-    for finding in islice(findings(document.data, schema, document.written), FINDINGS_MAX):
-        diagnostic = document.diagnostic(finding.pointer, finding.message, finding.key)
+    for finding in islice(
+        find_errors(document.data, schema, document.get_source_text), MAX_FINDINGS
+    ):
+        diagnostic = document.make_diagnostic(finding.pointer, finding.message, finding.key)
         if (diagnostic.line, diagnostic.column) not in places:
             found.append(diagnostic)
-    if len(found) >= FINDINGS_MAX:
-        found = sorted(set(found))[:FINDINGS_MAX]
-        found.append(Diagnostic(shown, 0, 0, f"{FINDINGS_MAX} or more mistakes; some of them:"))
-    return replace(document, data=with_defaults(document.data, schema)), found
+    if len(found) >= MAX_FINDINGS:
+        found = sorted(set(found))[:MAX_FINDINGS]
+        found.append(Diagnostic(shown, 0, 0, f"{MAX_FINDINGS} or more mistakes; some of them:"))
+    return replace(document, data=fill_defaults(document.data, schema)), found
 
 
 def read_bytes(path: Path, shown: str) -> bytes:
     """Return a file's content, BYTES_MAX at most. Raises DiagnosticError if it cannot be had."""
     try:
         with path.open("rb") as file:
-            content = file.read(BYTES_MAX + 1)
+            content = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         message = "no such file"
     except IsADirectoryError:
@@ -100,9 +102,9 @@ def read_bytes(path: Path, shown: str) -> bytes:
     except ValueError as error:  # a path with a NUL character
         message = f"cannot be read: {error}"
     else:
-        if len(content) <= BYTES_MAX:
+        if len(content) <= MAX_BYTES:
             return content
-        message = f"larger than {BYTES_MAX >> 20} MiB; this is not a file of ours"
+        message = f"larger than {MAX_BYTES >> 20} MiB; this is not a file of ours"
     raise DiagnosticError([Diagnostic(shown, 0, 0, message)])
 
 

@@ -16,7 +16,7 @@ from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import did_you_mean
 
 Schema = Mapping[str, Any]
-Written = Callable[[Pointer], str]
+GetSourceText = Callable[[Pointer], str]
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,16 @@ _LIMITS = {
 }
 
 
-def findings(data: Any, schema: Schema, written: Written = lambda _: "") -> Iterator[Finding]:
+def find_errors(
+    data: Any, schema: Schema, written: GetSourceText = lambda _: ""
+) -> Iterator[Finding]:
     """Yield what is wrong with ``data``; ``written`` gives a scalar's source text."""
-    for error in _validator_class()(schema).iter_errors(data):
+    for error in _make_validator_class()(schema).iter_errors(data):
         yield from _translate(error, written)
 
 
 @functools.cache
-def _validator_class() -> Any:
+def _make_validator_class() -> Any:
     import jsonschema  # 76 ms: only when a file is really validated
 
     def ecma_pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[Any]:
@@ -80,13 +82,13 @@ def _validator_class() -> Any:
     return extend(standard, validators={"pattern": ecma_pattern}, type_checker=types)
 
 
-def _translate(error: Any, written: Written) -> Iterator[Finding]:
+def _translate(error: Any, written: GetSourceText) -> Iterator[Finding]:
     pointer: Pointer = tuple(error.absolute_path)
     schema = error.schema if isinstance(error.schema, Mapping) else {}
     if "propertyNames" in error.relative_schema_path:
-        yield Finding((*pointer, error.instance), _sentence(error, schema), key=True)
+        yield Finding((*pointer, error.instance), _format_error(error, schema), key=True)
     elif error.validator == "additionalProperties" and error.validator_value is False:
-        yield from _unknown_keys(error, schema, pointer)
+        yield from _find_unknown_keys(error, schema, pointer)
     elif error.validator == "required":
         for name in error.validator_value:
             if name not in error.instance:
@@ -97,16 +99,16 @@ def _translate(error: Any, written: Written) -> Iterator[Finding]:
                 if other not in error.instance:
                     yield Finding(pointer, f"the key '{other}' is missing; '{name}' needs it")
     elif error.validator in {"anyOf", "oneOf"}:
-        yield from _alternatives(error, schema, pointer, written)
+        yield from _report_nearest_alternative(error, schema, pointer, written)
     elif error.validator == "type":
         types = error.validator_value
         names = [types] if isinstance(types, str) else types
-        yield Finding(pointer, _wrong_type(names, error.instance, written(pointer)))
+        yield Finding(pointer, _format_type_error(names, error.instance, written(pointer)))
     else:
-        yield Finding(pointer, _sentence(error, schema))
+        yield Finding(pointer, _format_error(error, schema))
 
 
-def _sentence(error: Any, schema: Schema) -> str:
+def _format_error(error: Any, schema: Schema) -> str:
     rule, limit = error.validator, error.validator_value
     found = f"found {describe(error.instance)}"
     own = schema.get("errorMessage")
@@ -116,13 +118,13 @@ def _sentence(error: Any, schema: Schema) -> str:
         return f"{own}; {found}"
     if rule == "enum":
         hint = did_you_mean(str(error.instance), map(str, limit))
-        return f"unknown value {quoted(str(error.instance))}{hint}"
+        return f"unknown value {quote(str(error.instance))}{hint}"
     if rule in _LIMITS:
         return f"expected {_LIMITS[rule].format(limit)}, {found}"
-    return _shortened(error.message)
+    return _shorten(error.message)
 
 
-def _unknown_keys(error: Any, schema: Schema, pointer: Pointer) -> Iterator[Finding]:
+def _find_unknown_keys(error: Any, schema: Schema, pointer: Pointer) -> Iterator[Finding]:
     known = schema.get("properties", {})
     patterns = schema.get("patternProperties", {})
     for name in error.instance:
@@ -131,8 +133,8 @@ def _unknown_keys(error: Any, schema: Schema, pointer: Pointer) -> Iterator[Find
             yield Finding((*pointer, name), f"unknown key{hint}", key=True)
 
 
-def _alternatives(
-    error: Any, schema: Schema, pointer: Pointer, written: Written
+def _report_nearest_alternative(
+    error: Any, schema: Schema, pointer: Pointer, written: GetSourceText
 ) -> Iterator[Finding]:
     """Report the nearest alternative alone: of the right type, with the fewest findings."""
     branches: dict[Any, list[Any]] = {}
@@ -142,7 +144,7 @@ def _alternatives(
     unfit = {e.relative_schema_path[0] for e in mistyped}
     fitting = [parts for branch, parts in branches.items() if branch not in unfit]
     if "errorMessage" in schema or not branches:
-        yield Finding(pointer, _sentence(error, schema))
+        yield Finding(pointer, _format_error(error, schema))
     elif fitting:
         translated = [[f for part in parts for f in _translate(part, written)] for parts in fitting]
         yield from min(translated, key=len)
@@ -152,22 +154,22 @@ def _alternatives(
             types += (
                 [e.validator_value] if isinstance(e.validator_value, str) else e.validator_value
             )
-        yield Finding(pointer, _wrong_type(types, error.instance, written(pointer)))
+        yield Finding(pointer, _format_type_error(types, error.instance, written(pointer)))
 
 
-def _wrong_type(types: Iterable[str], found: Any, written: str) -> str:
+def _format_type_error(types: Iterable[str], found: Any, written: str) -> str:
     types = list(dict.fromkeys(types))
     expected = " or ".join(_TYPES[name] for name in types)
     message = f"expected {expected}, found {describe(found)}"
-    return message + _yaml_trap(set(types), found, written)
+    return message + _explain_yaml_type(set(types), found, written)
 
 
-def _yaml_trap(types: set[str], found: Any, written: str) -> str:
+def _explain_yaml_type(types: set[str], found: Any, written: str) -> str:
     """Return what to do where YAML 1.1 read a scalar as something its writer did not mean."""
     if "string" in types and isinstance(found, bool):
         return f" (YAML reads {written} as a truth value; put it in quotes for text)"
     if "string" in types and isinstance(found, int | float):
-        return f" (put it in quotes for text: {quoted(written)})"
+        return f" (put it in quotes for text: {quote(written)})"
     if found is None:
         return "; give a value, or leave the key out"
     if not written:
@@ -189,60 +191,60 @@ def describe(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        return f"the text {quoted(value)}"
+        return f"the text {quote(value)}"
     if isinstance(value, int | float):
         return f"the number {value}"
     kind, unit = ("a list", "items") if isinstance(value, list) else ("a mapping", "keys")
     return f"{kind} of {len(value)} {unit}" if len(value) != 1 else f"{kind} of 1 {unit[:-1]}"
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """Return text in quotes, on one line and of bounded length."""
-    return _shortened(repr(text))
+    return _shorten(repr(text))
 
 
-def _shortened(text: str, limit: int = 80) -> str:
+def _shorten(text: str, limit: int = 80) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def with_defaults(value: Any, schema: Schema, root: Schema | None = None) -> Any:
+def fill_defaults(value: Any, schema: Schema, root: Schema | None = None) -> Any:
     """Return a copy of a valid ``value`` in which every default of ``schema`` is written out."""
     root = schema if root is None else root
-    schema = resolved(schema, root)
+    schema = resolve_reference(schema, root)
     for part in schema.get("allOf", ()):
-        value = with_defaults(value, part, root)
+        value = fill_defaults(value, part, root)
     for branch in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
         complete = {**branch, "$defs": root.get("$defs", {})}
-        if _validator_class()(complete).is_valid(value):
-            value = with_defaults(value, branch, root)
+        if _make_validator_class()(complete).is_valid(value):
+            value = fill_defaults(value, branch, root)
             break
     if isinstance(value, list) and "items" in schema:
-        return [with_defaults(item, schema["items"], root) for item in value]
+        return [fill_defaults(item, schema["items"], root) for item in value]
     if isinstance(value, dict):
-        return _object_with_defaults(value, schema, root)
+        return _fill_object_defaults(value, schema, root)
     return value
 
 
-def _object_with_defaults(value: dict[str, Any], schema: Schema, root: Schema) -> dict[str, Any]:
+def _fill_object_defaults(value: dict[str, Any], schema: Schema, root: Schema) -> dict[str, Any]:
     properties = schema.get("properties", {})
     others = schema.get("additionalProperties")
     filled = dict(value)
     for key, part in properties.items():
-        default = resolved(part, root).get("default")
+        default = resolve_reference(part, root).get("default")
         if key not in value and default is not None:
-            filled[key] = with_defaults(default, part, root)
+            filled[key] = fill_defaults(default, part, root)
     for key in value:
         part = properties.get(key, others)
         if isinstance(part, Mapping):
-            filled[key] = with_defaults(value[key], part, root)
+            filled[key] = fill_defaults(value[key], part, root)
     return filled
 
 
-def resolved(schema: Schema, root: Schema) -> Schema:
+def resolve_reference(schema: Schema, root: Schema) -> Schema:
     """Return ``schema`` with a local reference (``#/$defs/name``) replaced by what it names."""
     if "$ref" not in schema:
         return schema
     target: Any = root
     for part in schema["$ref"].removeprefix("#/").split("/"):
         target = target[part]
-    return {**resolved(target, root), **{k: v for k, v in schema.items() if k != "$ref"}}
+    return {**resolve_reference(target, root), **{k: v for k, v in schema.items() if k != "$ref"}}

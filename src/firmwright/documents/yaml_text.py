@@ -17,8 +17,8 @@ from firmwright.errors import Diagnostic, DiagnosticError
 
 Pointer = tuple[str | int, ...]
 
-DEPTH_MAX = 32
-VALUES_MAX = 100_000
+MAX_DEPTH = 32
+MAX_VALUES = 100_000
 """Bounds against nests and alias bombs; a recipe has fewer than a hundred values."""
 
 _TAG = "tag:yaml.org,2002:"
@@ -28,17 +28,17 @@ _NOT_PRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U0001
 
 
 @dataclass(frozen=True)
-class Place:
+class Position:
     """Where a value and its key are written, 1-based; ``written`` is a scalar's source text."""
 
     line: int
     column: int
     key_line: int
     key_column: int
-    written: str
+    source_text: str
 
 
-def dotted(pointer: Pointer) -> str:
+def format_pointer(pointer: Pointer) -> str:
     """Return ``run.tolerance``, ``cflags[2]`` or ``inputs['odd name']`` for a pointer."""
     text = ""
     for part in pointer:
@@ -51,7 +51,7 @@ def dotted(pointer: Pointer) -> str:
     return text
 
 
-def read_yaml(text: str, shown: str) -> tuple[Any, dict[Pointer, Place], list[Diagnostic]]:
+def read_yaml(text: str, shown: str) -> tuple[Any, dict[Pointer, Position], list[Diagnostic]]:
     """Return the data of ``text``, the places in it, and the findings that leave data readable.
 
     Raises DiagnosticError, naming the file as ``shown``, where no data can be had.
@@ -67,11 +67,11 @@ def read_yaml(text: str, shown: str) -> tuple[Any, dict[Pointer, Place], list[Di
         _check_depth(yaml.parse(text, Loader=loader), shown)
         root = yaml.compose(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
-        raise DiagnosticError([_syntax_finding(error, text, shown)]) from None
+        raise DiagnosticError([_make_syntax_diagnostic(error, text, shown)]) from None
     if root is None:
         raise DiagnosticError([Diagnostic(shown, 0, 0, "the file is empty")])
     builder = _Builder(shown)
-    data = builder.value(root, (), root)
+    data = builder.build_value(root, (), root)
     return data, builder.places, builder.findings
 
 
@@ -85,16 +85,16 @@ def _check_depth(events: Any, shown: str) -> None:
     for event in events:
         kind = type(event).__name__
         depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
-        if depth > DEPTH_MAX:
-            raise DiagnosticError([_too_deep(event.start_mark, shown)])
+        if depth > MAX_DEPTH:
+            raise DiagnosticError([_make_depth_diagnostic(event.start_mark, shown)])
 
 
-def _too_deep(mark: Any, shown: str) -> Diagnostic:
-    message = f"lists and mappings are nested more than {DEPTH_MAX} deep"
+def _make_depth_diagnostic(mark: Any, shown: str) -> Diagnostic:
+    message = f"lists and mappings are nested more than {MAX_DEPTH} deep"
     return Diagnostic(shown, mark.line + 1, mark.column + 1, message)
 
 
-def _syntax_finding(error: Any, text: str, shown: str) -> Diagnostic:
+def _make_syntax_diagnostic(error: Any, text: str, shown: str) -> Diagnostic:
     mark = error.problem_mark or error.context_mark
     message = f"not valid YAML: {error.problem}"
     if error.context:
@@ -110,36 +110,38 @@ class _Builder:
 
     def __init__(self, shown: str) -> None:
         self.shown = shown
-        self.places: dict[Pointer, Place] = {}
+        self.places: dict[Pointer, Position] = {}
         self.findings: list[Diagnostic] = []
         self._visited = 0
 
-    def value(self, node: Any, pointer: Pointer, key: Any) -> Any:
+    def build_value(self, node: Any, pointer: Pointer, key: Any) -> Any:
         self._count(node, len(pointer))
         start, key_start = node.start_mark, key.start_mark
         written = node.value if node.id == "scalar" else ""
-        self.places[pointer] = Place(
+        self.places[pointer] = Position(
             start.line + 1, start.column + 1, key_start.line + 1, key_start.column + 1, written
         )
         if node.id == "mapping" and node.tag == _TAG + "map":
-            return self._mapping(node, pointer)
+            return self._build_mapping(node, pointer)
         if node.id == "sequence" and node.tag == _TAG + "seq":
-            return [self.value(item, (*pointer, i), item) for i, item in enumerate(node.value)]
+            return [
+                self.build_value(item, (*pointer, i), item) for i, item in enumerate(node.value)
+            ]
         if node.id == "scalar" and node.tag in _SCALARS:
-            return self._scalar(node, pointer)
+            return self._build_scalar(node, pointer)
         tag = node.tag.replace(_TAG, "!!")
         self._report(node, pointer, f"the tag {tag!r} is not allowed here; write a plain value")
         return written
 
-    def _scalar(self, node: Any, pointer: Pointer) -> Any:
+    def _build_scalar(self, node: Any, pointer: Pointer) -> Any:
         try:
             return _SCALARS[node.tag](node.value)
         except ValueError as error:
             self._report(node, pointer, str(error))
             return node.value
 
-    def _mapping(self, node: Any, pointer: Pointer) -> dict[str, Any]:
-        inherited, own = self._pairs(node, pointer, len(pointer))
+    def _build_mapping(self, node: Any, pointer: Pointer) -> dict[str, Any]:
+        inherited, own = self._merge_pairs(node, pointer, len(pointer))
         chosen: dict[str, tuple[Any, Any]] = {}
         for key, value in inherited:
             if self._is_text(key, pointer):
@@ -156,10 +158,11 @@ class _Builder:
             first[key.value] = key
             chosen[key.value] = key, value
         return {
-            name: self.value(value, (*pointer, name), key) for name, (key, value) in chosen.items()
+            name: self.build_value(value, (*pointer, name), key)
+            for name, (key, value) in chosen.items()
         }
 
-    def _pairs(self, node: Any, pointer: Pointer, depth: int) -> tuple[list[Any], list[Any]]:
+    def _merge_pairs(self, node: Any, pointer: Pointer, depth: int) -> tuple[list[Any], list[Any]]:
         """Return the pairs that merge keys (``<<``) bring, strongest last, and the own pairs."""
         self._count(node, depth)
         inherited: list[Any] = []
@@ -171,7 +174,7 @@ class _Builder:
             sources = value.value if value.id == "sequence" else [value]
             for source in reversed(sources):
                 if source.id == "mapping":
-                    further, pairs = self._pairs(source, pointer, depth + 1)
+                    further, pairs = self._merge_pairs(source, pointer, depth + 1)
                     inherited += further + pairs
                 else:
                     message = "a merge key (<<) takes a mapping or a list of mappings"
@@ -179,7 +182,7 @@ class _Builder:
         return inherited, own
 
     def _is_text(self, key: Any, pointer: Pointer) -> bool:
-        if key.id == "scalar" and _SCALARS.get(key.tag) is _text:
+        if key.id == "scalar" and _SCALARS.get(key.tag) is _parse_text:
             return True
         if key.id == "scalar":
             kind = _KINDS.get(key.tag, "something else")
@@ -191,35 +194,35 @@ class _Builder:
 
     def _count(self, node: Any, depth: int) -> None:
         mark = node.start_mark
-        if depth > DEPTH_MAX:
-            raise DiagnosticError([_too_deep(mark, self.shown)])
+        if depth > MAX_DEPTH:
+            raise DiagnosticError([_make_depth_diagnostic(mark, self.shown)])
         # Text counts too, because an alias to long text multiplies what is later written out.
         self._visited += 1 + (len(node.value) // 64 if node.id == "scalar" else 0)
-        if self._visited > VALUES_MAX:
-            message = f"too much data: over {VALUES_MAX} values, aliases (*name) written out"
+        if self._visited > MAX_VALUES:
+            message = f"too much data: over {MAX_VALUES} values, aliases (*name) written out"
             raise DiagnosticError([Diagnostic(self.shown, mark.line + 1, mark.column + 1, message)])
 
     def _report(self, node: Any, pointer: Pointer, message: str) -> None:
         mark = node.start_mark
-        name = dotted(pointer)
+        name = format_pointer(pointer)
         message = f"{name}: {message}" if name else message
         self.findings.append(Diagnostic(self.shown, mark.line + 1, mark.column + 1, message))
 
 
-def _text(written: str) -> str:
+def _parse_text(written: str) -> str:
     if odd := _NOT_PRINTABLE.search(written):
         raise ValueError(f"the character U+{ord(odd.group()):04X} is not allowed in text")
     return written
 
 
-def _truth(written: str) -> bool:
+def _parse_boolean(written: str) -> bool:
     word = written.lower()
     if word not in {"true", "yes", "on", "false", "no", "off"}:
         raise ValueError(f"expected true or false, found {written!r}")
     return word in {"true", "yes", "on"}
 
 
-def _whole_number(written: str) -> int:
+def _parse_integer(written: str) -> int:
     digits = written.replace("_", "").lstrip("+-")
     if ":" in digits:
         raise ValueError(f"YAML reads {written} as a base-60 number; put it in quotes for text")
@@ -239,7 +242,7 @@ def _whole_number(written: str) -> int:
     return -number if written.startswith("-") else number
 
 
-def _number(written: str) -> float:
+def _parse_number(written: str) -> float:
     if ":" in written:
         raise ValueError(f"YAML reads {written} as a base-60 number; put it in quotes for text")
     try:
@@ -259,11 +262,11 @@ _KINDS = {
 }
 
 _SCALARS: Mapping[str, Callable[[str], Any]] = {
-    _TAG + "str": _text,
-    _TAG + "timestamp": _text,
-    _TAG + "value": _text,  # a lone '='
-    _TAG + "bool": _truth,
-    _TAG + "int": _whole_number,
-    _TAG + "float": _number,
+    _TAG + "str": _parse_text,
+    _TAG + "timestamp": _parse_text,
+    _TAG + "value": _parse_text,  # a lone '='
+    _TAG + "bool": _parse_boolean,
+    _TAG + "int": _parse_integer,
+    _TAG + "float": _parse_number,
     _TAG + "null": lambda written: None,  # noqa: ARG005
 }

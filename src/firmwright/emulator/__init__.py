@@ -10,10 +10,10 @@ from firmwright.emulator.image import read_firmware
 from firmwright.errors import UserError, did_you_mean
 from firmwright.toolchain import Platform
 
-__all__ = ["Execution", "emulator_version", "run_firmware"]
+__all__ = ["Execution", "find_emulator_version", "run_firmware"]
 
 
-def _emulators() -> dict[str, Emulator]:
+def _load_emulators() -> dict[str, Emulator]:
     # Imported here, so that importing this package does not load unicorn.
     from firmwright.emulator.native import run_natively
     from firmwright.emulator.qemu import run_in_qemu
@@ -28,16 +28,16 @@ def _emulators() -> dict[str, Emulator]:
     }
 
 
-def emulator_version(name: str, platform: Platform) -> str | None:
+def find_emulator_version(name: str, platform: Platform) -> str | None:
     """Return an emulator's version, None for ``native``: this machine runs the program.
 
     Raises UserError for one that is not installed.
     """
-    from firmwright.emulator.qemu import qemu_program, qemu_version
+    from firmwright.emulator.qemu import find_qemu, read_qemu_version
 
     if name == "unicorn":
         return version("unicorn")
-    return None if name == "native" else qemu_version(qemu_program(platform)[1])
+    return None if name == "native" else read_qemu_version(find_qemu(platform)[1])
 
 
 def run_firmware(
@@ -60,7 +60,7 @@ def run_firmware(
     Raises UserError for an unknown or missing emulator, a faulty firmware (with the place of
     the fault), a firmware that wants more input than there is, and one that does not exit.
     """
-    known = _emulators()
+    known = _load_emulators()
     if emulator not in known:
         raise UserError(f"unknown emulator '{emulator}'{did_you_mean(emulator, known)}")
     firmware = read_firmware(elf)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from firmwright.emulator.engine import Engine, add_native_block_hook, library_function
+from firmwright.emulator.engine import Engine, add_native_block_hook, unicorn_function
 from firmwright.emulator.image import Firmware
 from firmwright.emulator.native_library import build_library
 
@@ -93,8 +93,8 @@ class BlockCounter:
         self._names = tuple(parts)
         self._parts = (_Part * len(parts))(*(_Part(0, address) for address in parts.values()))
         self._counter = _Counter(
-            read_register=library_function("uc_reg_read"),
-            stop=library_function("uc_emu_stop"),
+            read_register=unicorn_function("uc_reg_read"),
+            stop=unicorn_function("uc_emu_stop"),
             code=code,
             blocks=self._blocks,
             parts=self._parts,
@@ -116,7 +116,7 @@ class BlockCounter:
         return int(self._counter.executed) > int(self._counter.budget)
 
     @property
-    def executed(self) -> int:
+    def executed_instructions(self) -> int:
         """Instructions executed since start-up, in the counted function or not."""
         return int(self._counter.executed)
 
@@ -125,11 +125,11 @@ class BlockCounter:
         """Address of the block that was entered last."""
         return int(self._counter.last_block)
 
-    def leave(self, address: int) -> None:
+    def mark_last_instruction(self, address: int) -> None:
         """Take note that the instruction at ``address`` is the last one that is executed."""
         self._library.leave_block(ctypes.byref(self._counter), ctypes.c_uint32(address))
 
-    def by_symbol(self) -> dict[str, int]:
+    def count_by_symbol(self) -> dict[str, int]:
         """Return executed instructions by the function whose code they are, sorted by name."""
         start, _ = self._firmware.code
         counts: Counter[str] = Counter()
@@ -138,6 +138,6 @@ class BlockCounter:
                 counts[self._firmware.symbols.name_at(start + 2 * index)] += block.counted
         return dict(sorted(counts.items()))
 
-    def by_part(self) -> dict[str, int]:
+    def count_by_part(self) -> dict[str, int]:
         """Return the instructions executed in calls of each part, callees included."""
         return {n: int(p.counted) for n, p in zip(self._names, self._parts, strict=True)}

@@ -22,7 +22,7 @@ class Console:
         return self._position < len(self._input)
 
     @property
-    def exhausted(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Whether the firmware is waiting for input that will not come."""
         return self._idle_polls > _IDLE_POLLS
 

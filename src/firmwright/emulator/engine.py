@@ -11,7 +11,7 @@ from unicorn.unicorn_const import UC_HOOK_BLOCK
 # The package itself re-exports these without saying so, and hides the library.
 from unicorn.unicorn_py3.unicorn import Uc, UcError, uclib
 
-__all__ = ["Engine", "UcError", "add_native_block_hook", "library_function", "open_engine"]
+__all__ = ["Engine", "UcError", "add_native_block_hook", "open_engine", "unicorn_function"]
 
 ReadDevice = Callable[[Any, int, int, Any], int]  # engine, offset, size in bytes, user data
 WriteDevice = Callable[[Any, int, int, int, Any], None]  # engine, offset, size, value, user data
@@ -46,7 +46,7 @@ def open_engine(architecture: int, mode: int, cpu: int | None = None) -> Engine:
     return cast(Engine, Uc(architecture, mode, cpu))
 
 
-def library_function(name: str) -> ctypes.c_void_p:
+def unicorn_function(name: str) -> ctypes.c_void_p:
     """Return a pointer to a C function of unicorn, such as ``uc_reg_read``."""
     return ctypes.cast(getattr(uclib, name), ctypes.c_void_p)
 

@@ -17,7 +17,7 @@ _EXECUTABLE = 1  # PF_X
 
 
 @dataclass(frozen=True)
-class Segment:
+class FirmwareSegment:
     """Bytes to load at their physical (load) address."""
 
     address: int
@@ -26,7 +26,7 @@ class Segment:
 
 
 @dataclass(frozen=True, order=True)
-class Function:
+class FunctionSymbol:
     """A function symbol; ``address`` is that of its first instruction, without Thumb bit."""
 
     address: int
@@ -38,7 +38,7 @@ class Function:
 class Symbols:
     """The function symbols of a firmware, sorted: of several at one address, the last counts."""
 
-    functions: tuple[Function, ...]
+    functions: tuple[FunctionSymbol, ...]
 
     @cached_property
     def _addresses(self) -> list[int]:
@@ -53,7 +53,7 @@ class Symbols:
                 return function.name
         return f"{address:#010x}"
 
-    def place(self, address: int) -> str:
+    def describe_address(self, address: int) -> str:
         """Return ``address`` for a message: ``0x80000012 in main``."""
         name = self.name_at(address)
         return name if name.startswith("0x") else f"{address:#010x} in {name}"
@@ -73,7 +73,7 @@ class Firmware:
 
     path: Path
     entry: int
-    segments: tuple[Segment, ...]
+    segments: tuple[FirmwareSegment, ...]
     symbols: Symbols
 
     @cached_property
@@ -93,24 +93,26 @@ def read_firmware(path: Path) -> Firmware:
         with path.open("rb") as stream:
             elf = ELFFile(stream)
             segments = tuple(
-                Segment(segment["p_paddr"], segment.data(), bool(segment["p_flags"] & _EXECUTABLE))
+                FirmwareSegment(
+                    segment["p_paddr"], segment.data(), bool(segment["p_flags"] & _EXECUTABLE)
+                )
                 for segment in elf.iter_segments("PT_LOAD")
                 if segment["p_filesz"]
             )
-            return Firmware(path, int(elf["e_entry"]), segments, _symbols(elf))
+            return Firmware(path, int(elf["e_entry"]), segments, _read_symbols(elf))
     except OSError as error:
         raise UserError(f"{path}: cannot read the firmware: {error.strerror}") from error
     except ELFError as error:
         raise UserError(f"{path}: not an ELF file: {error}") from error
 
 
-def _symbols(elf: ELFFile) -> Symbols:
+def _read_symbols(elf: ELFFile) -> Symbols:
     thumb_bit = 1 if elf["e_machine"] == "EM_ARM" else 0
     table = elf.get_section_by_name(".symtab")
-    found: list[Function] = []
+    found: list[FunctionSymbol] = []
     if isinstance(table, SymbolTableSection):
         found = [
-            Function(symbol["st_value"] & ~thumb_bit, symbol["st_size"], symbol.name)
+            FunctionSymbol(symbol["st_value"] & ~thumb_bit, symbol["st_size"], symbol.name)
             for symbol in table.iter_symbols()
             if symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_shndx"] != "SHN_UNDEF"
         ]

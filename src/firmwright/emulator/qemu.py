@@ -20,7 +20,7 @@ _TRAP = re.compile(rb"@trap cause=(0x[0-9a-f]+) pc=(0x[0-9a-f]+) address=(0x[0-9
 
 def run_in_qemu(run: Run) -> Execution:
     """Run the firmware in QEMU; instructions are not counted."""
-    qemu, program = qemu_program(run.platform)
+    qemu, program = find_qemu(run.platform)
     command = [program, *qemu.arguments, "-kernel", str(run.firmware.path.resolve())]
     command += ["-display", "none", "-monitor", "none", "-serial", "stdio"]
     limit = time_limit(run.budget)
@@ -35,7 +35,7 @@ def run_in_qemu(run: Run) -> Execution:
         ) from error
     _refuse_traps(run, process)
     return Execution(
-        emulator=f"qemu {qemu_version(program)}",
+        emulator=f"qemu {read_qemu_version(program)}",
         exit_code=process.returncode,
         console=process.stdout,
         instructions=None,
@@ -44,7 +44,7 @@ def run_in_qemu(run: Run) -> Execution:
     )
 
 
-def qemu_program(platform: Platform) -> tuple[Qemu, str]:
+def find_qemu(platform: Platform) -> tuple[Qemu, str]:
     """Return the platform's entry and the program's path; UserError where either is missing."""
     qemu = platform.qemu
     if qemu is None:
@@ -67,7 +67,7 @@ def _refuse_traps(run: Run, process: subprocess.CompletedProcess[bytes]) -> None
         cause, pc, address = (int(number, 16) for number in trap.groups())
         raise UserError(
             f"{path}: processor exception, cause {cause:#x}, address {address:#010x}; "
-            f"at {run.firmware.symbols.place(pc)}"
+            f"at {run.firmware.symbols.describe_address(pc)}"
         )
     # QEMU's own failures; 1 with no word of complaint is the firmware's exit code.
     if process.returncode < 0 or (process.returncode == 1 and process.stderr):
@@ -75,7 +75,7 @@ def _refuse_traps(run: Run, process: subprocess.CompletedProcess[bytes]) -> None
         raise UserError(f"{path}: QEMU failed with exit code {process.returncode}: {message}")
 
 
-def qemu_version(program: str) -> str:
+def read_qemu_version(program: str) -> str:
     shown = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
     match = re.search(r"version (\S+)", shown.stdout)
     return match[1] if match else "unknown"

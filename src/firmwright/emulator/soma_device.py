@@ -17,8 +17,8 @@ from firmwright.emulator.execution import Run
 from firmwright.emulator.machines.machine import Stop
 from firmwright.emulator.native_library import build_library
 
-ADDRESS = 0x1A400000
-SIZE = 0x1000
+REGISTERS_ADDRESS = 0x1A400000
+REGISTERS_SIZE = 0x1000
 
 _DESCRIPTION, _L2, _L1_X, _L1_X2, _L1_Y, _CALLER, _COMMAND = range(0x00, 0x1C, 4)
 _COUNTERS = {0x20: "compute", 0x28: "transfer"}
@@ -27,7 +27,7 @@ _COMMANDS = ("conv2d", "depthwise_conv2d", "dense", "add", "load", "store")
 _LOAD, _STORE = 4, 5
 
 
-class Copy(ctypes.Structure):
+class CopyStruct(ctypes.Structure):
     """``fw_soma_copy``; the names are those of the header."""
 
     _fields_ = tuple(
@@ -37,7 +37,7 @@ class Copy(ctypes.Structure):
     )
 
 
-class Layer(ctypes.Structure):
+class LayerStruct(ctypes.Structure):
     """``fw_soma_layer``; the names are those of the header."""
 
     _fields_ = tuple(
@@ -48,12 +48,12 @@ class Layer(ctypes.Structure):
     )
 
 
-class Job(ctypes.Structure):
+class JobStruct(ctypes.Structure):
     """``soma_job``; ``kind`` is the place in ``_COMMANDS``."""
 
     _fields_ = (
         ("kind", ctypes.c_int),
-        ("layer", ctypes.POINTER(Layer)),
+        ("layer", ctypes.POINTER(LayerStruct)),
         ("l1_x", ctypes.c_uint32),
         ("l1_x2", ctypes.c_uint32),
         ("l1_y", ctypes.c_uint32),
@@ -73,7 +73,7 @@ class _Fault(ctypes.Structure):
     )
 
 
-class Model(ctypes.Structure):
+class ModelStruct(ctypes.Structure):
     """``soma_model``."""
 
     _fields_ = (
@@ -110,7 +110,7 @@ class SomaDevice:
         self._stop = stop
         self._library = load_library(run.scratch)
         self._l1 = ctypes.create_string_buffer(b"\xa5" * numbers["l1"], numbers["l1"])
-        self._model = Model(
+        self._model = ModelStruct(
             l1=ctypes.cast(self._l1, ctypes.c_char_p),
             l1_bytes=numbers["l1"],
             weight_bytes=numbers["weights"],
@@ -120,7 +120,7 @@ class SomaDevice:
         )
         self._ram = run.platform.memories["ram"]
         self._registers = dict.fromkeys(range(_DESCRIPTION, _COMMAND, 4), 0)
-        engine.mmio_map(ADDRESS, SIZE, self._read, None, self._write, None)
+        engine.mmio_map(REGISTERS_ADDRESS, REGISTERS_SIZE, self._read, None, self._write, None)
 
     @property
     def cycles(self) -> int:
@@ -154,7 +154,7 @@ class SomaDevice:
             self._fail(f"fw_soma_{_COMMANDS[command]}", str(fault))
 
     def _copy(self, command: int) -> None:
-        copy = Copy.from_buffer_copy(self._read_l2(self._registers[_DESCRIPTION], Copy))
+        copy = CopyStruct.from_buffer_copy(self._read_l2(self._registers[_DESCRIPTION], CopyStruct))
         self._check(self._library.soma_check_copy(ctypes.byref(self._model), ctypes.byref(copy)))
         address = self._registers[_L2]
         data = self._read_l2(address, int(self._library.soma_copy_bytes(ctypes.byref(copy))))
@@ -165,9 +165,11 @@ class SomaDevice:
             self._engine.mem_write(address, bytes(data))
 
     def _compute(self, command: int) -> None:
-        layer = Layer.from_buffer_copy(self._read_l2(self._registers[_DESCRIPTION], Layer))
+        layer = LayerStruct.from_buffer_copy(
+            self._read_l2(self._registers[_DESCRIPTION], LayerStruct)
+        )
         places = (self._registers[r] for r in (_L1_X, _L1_X2, _L1_Y))
-        job = Job(command, ctypes.pointer(layer), *places)
+        job = JobStruct(command, ctypes.pointer(layer), *places)
         self._check(self._library.soma_check_job(ctypes.byref(self._model), ctypes.byref(job)))
         size = int(self._library.soma_weight_bytes(ctypes.byref(job)))
         weights = bytes(self._read_l2(self._registers[_L2], size)) if size else None

@@ -67,7 +67,7 @@ class _Session:
             stack_register=self._machine.stack_register,
             scratch=run.scratch,
         )
-        self._machine.executed = lambda: self._counter.executed
+        self._machine.count_instructions = lambda: self._counter.executed_instructions
         self._engine.hook_add(uc.UC_HOOK_INTR, self._on_interrupt)
         self._engine.hook_add(uc.UC_HOOK_MEM_INVALID, self._on_invalid_access)
         self._engine.hook_add(uc.UC_HOOK_INSN_INVALID, self._on_invalid_instruction)
@@ -77,24 +77,26 @@ class _Session:
         flash = self._run.platform.memories.get("flash")
         self._emulate(self._machine.reset(flash.origin if flash else self._firmware.entry))
         stopped = self._stopped
-        place = self._firmware.symbols.place
+        place = self._firmware.symbols.describe_address
         if stopped is None:
             happened = "halted the processor, and no interrupt will wake it"
             if self._counter.over_budget:
                 happened = f"did not exit within {self._run.budget:,} instructions"
-            raise self._error(f"the firmware {happened}; last at {place(self._counter.last_block)}")
+            raise self._make_error(
+                f"the firmware {happened}; last at {place(self._counter.last_block)}"
+            )
         address = self._program_counter() if stopped.address is None else stopped.address
         if stopped.fault:
-            raise self._error(f"{stopped.fault}; at {place(address)}")
-        self._counter.leave(address)
-        counts = self._counter.by_symbol()
+            raise self._make_error(f"{stopped.fault}; at {place(address)}")
+        self._counter.mark_last_instruction(address)
+        counts = self._counter.count_by_symbol()
         return Execution(
             emulator=f"unicorn {version('unicorn')}",
             exit_code=stopped.exit_code,
             console=bytes(self._console.output),
             instructions=sum(counts.values()),
             by_symbol=counts,
-            by_part=self._counter.by_part(),
+            by_part=self._counter.count_by_part(),
         )
 
     def _emulate(self, start: int) -> None:
@@ -122,12 +124,12 @@ class _Session:
             try:
                 self._engine.mem_write(segment.address, segment.data)
             except UcError as error:
-                raise self._error(
+                raise self._make_error(
                     f"{len(segment.data)} bytes at {segment.address:#010x} lie outside the "
                     f"memories of platform {self._run.platform.name}"
                 ) from error
 
-    def _error(self, message: str) -> UserError:
+    def _make_error(self, message: str) -> UserError:
         text = f"{self._firmware.path}: {message}"
         last_lines = bytes(self._console.output[-400:]).decode("ascii", "replace").strip()
         return UserError(f"{text}\nconsole, last lines:\n{last_lines}" if last_lines else text)
@@ -142,18 +144,18 @@ class _Session:
         return self._engine.reg_read(self._machine.program_counter)
 
     def _on_interrupt(self, _engine: Any, number: int, _data: Any) -> None:
-        self._stop(self._machine.interrupt(number))
+        self._stop(self._machine.explain_exception(number))
 
     def _on_invalid_access(
         self, _engine: Any, access: int, address: int, _size: int, _value: int, _data: Any
     ) -> bool:
         fault = _ACCESSES[access].format(address=address)
-        if self._stack_has_overflowed(address):
+        if self._is_stack_overflow(address):
             fault += f" (the stack of {self._run.platform.stack} bytes has overflowed)"
         self._stop(Stop(fault=fault, address=self._program_counter()))
         return False
 
-    def _stack_has_overflowed(self, address: int) -> bool:
+    def _is_stack_overflow(self, address: int) -> bool:
         # The linker scripts put the stack at the bottom of RAM. A push of many registers
         # writes below the stack pointer before it moves it.
         bottom = self._run.platform.memories["ram"].origin

@@ -22,10 +22,10 @@ Record = TypeVar("Record")
 
 def write_record(path: Path, record: object) -> None:
     """Write a dataclass as indented JSON: the same bytes for the same value."""
-    path.write_bytes(record_bytes(record))
+    path.write_bytes(encode_record(record))
 
 
-def record_bytes(record: object) -> bytes:
+def encode_record(record: object) -> bytes:
     return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
 
 

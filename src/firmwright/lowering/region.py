@@ -16,8 +16,8 @@ from tvm import relax, tirx
 from tvm.s_tir import SBlock
 from tvm_ffi import structural_map
 
-from firmwright.codegen.c_library import unknown_functions
-from firmwright.codegen.c_source import CFunction, c_function
+from firmwright.codegen.c_library import find_unknown_functions
+from firmwright.codegen.c_source import CFunction, lower_to_c
 from firmwright.errors import UserError, first_line
 from firmwright.ir.kernels import Kernel, LoweredRegion, Parameter
 from firmwright.ir.operators import short_name
@@ -105,7 +105,7 @@ def build_kernel(
     weights = tuple(Parameter(n, str(a.dtype), int(a.size), f"{name}_{n}") for n, a in constants)
     names = [p.name for p in (*inputs, *weights, *outputs)]
     names += [p.name for p in scheduled.pointers]
-    result = c_function(scheduled.function, names)
+    result = lower_to_c(scheduled.function, names)
     return Kernel(
         region=name,
         inputs=inputs,
@@ -120,7 +120,7 @@ def build_kernel(
         float_operators=use.float_operators,
         headers=scheduled.headers,
         cycles=scheduled.cycles,
-        remark=scheduled.note,
+        note=scheduled.note,
         library_functions=result.library_functions,
     )
 
@@ -143,7 +143,7 @@ def find_called_functions(result: CFunction, scheduled: ScheduledRegion) -> tupl
     Raises ValueError for one that neither C's library nor the project has.
     """
     functions = tuple(f for f in result.functions if f not in scheduled.functions)
-    unknown = unknown_functions(functions)
+    unknown = find_unknown_functions(functions)
     if unknown:
         raise ValueError(f"it calls '{unknown[0]}', which C's library does not have")
     return functions

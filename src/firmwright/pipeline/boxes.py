@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .job import Job
-from .run_samples import columns
+from .run_samples import read_run_columns
 
 if TYPE_CHECKING:
     from firmwright.data.samples import Column, Sample
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from firmwright.postprocess.boxes import Box
 
 
-def float_verdict(
+def run_float_reference(
     job: Job, quantised: ModelInterface, samples: Sequence[Sample]
 ) -> tuple[ModelInterface, ReferenceOutputs]:
     """Return the network before its quantisation, and what it makes of the run's samples.
@@ -32,7 +32,7 @@ def float_verdict(
 
     stage = job.folder("model")
     interface = read_record(stage / "model.json", ModelInterface)
-    data = columns(job, interface, len(samples))
+    data = read_run_columns(job, interface, len(samples))
     tensors = {t.name: t for t in quantised.inputs}
     real = (
         to_samples(data, len(samples))
@@ -47,7 +47,7 @@ def float_verdict(
     return interface, replace(verdict, reference=f"the float network in {verdict.reference}")
 
 
-def judge_boxes(
+def compare_boxes(
     job: Job,
     folder: Path,
     data: Mapping[str, Column],
@@ -71,8 +71,8 @@ def judge_boxes(
     detection = job.recipe.detection
     assert detection is not None
     if job.recipe.quantize is not None:
-        interface, verdict = float_verdict(job, interface, samples)
-    names = read_class_names(detection.classes, job.place)
+        interface, verdict = run_float_reference(job, interface, samples)
+    names = read_class_names(detection.classes, job.data_folders)
     detector = fit_detector(detection, len(names), interface.outputs)
     origins = [{name: c.origins[i] for name, c in data.items()} for i in range(len(found))]
     judgements = match_samples(

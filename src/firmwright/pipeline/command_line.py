@@ -9,20 +9,20 @@ from pathlib import Path
 from doit import doit_cmd, get_var
 
 from firmwright.errors import Diagnostic, DiagnosticError, UserError, did_you_mean
-from firmwright.recipe import Catalogue, KnownDevice, Recipe, load_recipe
+from firmwright.recipe import Catalog, KnownDevice, Recipe, load_recipe
 from firmwright.targets import load_target, target_names
 from firmwright.toolchain import (
     Build,
     Platform,
     load_platform,
     load_toolchain,
-    module_build,
-    on_host,
+    make_loadable_build,
     platform_names,
+    to_host_platform,
     toolchain_names,
 )
 
-from .devices import own_targets
+from .devices import load_custom_targets
 from .job import Job
 
 OVERRIDES = ("platform", "compile_for_device", "target", "toolchain", "emulator", "samples",
@@ -31,7 +31,7 @@ OVERRIDES = ("platform", "compile_for_device", "target", "toolchain", "emulator"
 VARIABLES = ("recipe", "outdir", *OVERRIDES)
 
 
-def build_root() -> Path:
+def find_build_root() -> Path:
     """Return the folder that holds doit's state: ``outdir=``, else ``build``."""
     return Path(get_var("outdir", "build"))
 
@@ -43,9 +43,9 @@ def load_jobs() -> list[Job]:
     """
     check_variables()
     overrides = {k: str(get_var(k)) for k in OVERRIDES if get_var(k) is not None}
-    root = prepared_root()
-    paths = recipe_paths()
-    catalogue = installed()
+    root = prepare_build_root()
+    paths = find_recipes()
+    catalogue = make_catalog()
     found: list[Diagnostic] = []
     jobs: list[Job] = []
     for path in paths:
@@ -71,7 +71,7 @@ def check_variables() -> None:
             raise UserError(f"{name}=: a value is missing")
 
 
-def recipe_paths() -> list[Path]:
+def find_recipes() -> list[Path]:
     named = get_var("recipe")
     if named is None:
         found = sorted(Path("recipes").glob("*.yaml"))
@@ -82,8 +82,8 @@ def recipe_paths() -> list[Path]:
     return list(dict.fromkeys(paths))
 
 
-def prepared_root() -> Path:
-    root = build_root()
+def prepare_build_root() -> Path:
+    root = find_build_root()
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -93,11 +93,11 @@ def prepared_root() -> Path:
     return root
 
 
-def installed() -> Catalogue:
+def make_catalog() -> Catalog:
     """Return the platforms, toolchains and devices that a recipe may name."""
     platforms = {name: load_platform(name) for name in platform_names()}
     targets = {name: load_target(name) for name in target_names()}
-    return Catalogue(
+    return Catalog(
         platforms=tuple(platforms),
         toolchains=toolchain_names(),
         devices={n: KnownDevice(t.options, t.is_fallback) for n, t in targets.items()},
@@ -111,18 +111,18 @@ def installed() -> Catalogue:
 def make_job(recipe: Recipe, root: Path, several: bool) -> Job:
     platform = load_platform(recipe.platform, recipe.path.parent)
     if not recipe.compile_for_device:
-        platform = on_host(platform)
+        platform = to_host_platform(platform)
     refuse_missing_devices(recipe, platform)
     toolchain = load_toolchain(recipe.toolchain or platform.toolchains[0])
     build = Build(toolchain, platform, recipe.cflags)
     alone = get_var("outdir") is not None and not several
-    module = module_build(platform, recipe.target[-1].name)
+    module = make_loadable_build(platform, recipe.target[-1].name)
     return Job(recipe, platform, build, root if alone else root / recipe.name, module)
 
 
 def refuse_missing_devices(recipe: Recipe, platform: Platform) -> None:
     """Raise UserError for a device of the mix that the platform does not have."""
-    own = own_targets(recipe)
+    own = load_custom_targets(recipe)
     for device in (*recipe.target, *recipe.compare):
         target = own.get(device.name) or load_target(device.name)
         if target.is_portable or device.name in platform.accelerators:
@@ -146,6 +146,6 @@ def refuse_shared_folders(jobs: list[Job]) -> None:
         paths[name] = job.recipe.path
 
 
-def complain(error: UserError) -> None:
+def print_error(error: UserError) -> None:
     """Print a user's mistake and nothing else."""
     print(error, file=sys.stderr)

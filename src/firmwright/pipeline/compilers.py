@@ -13,7 +13,7 @@ from firmwright.errors import UserError
 from firmwright.toolchain import Build, compiler_folder
 
 
-def settings_of(build: Build) -> dict[str, Any]:
+def collect_settings(build: Build) -> dict[str, Any]:
     """Return everything of a platform and a toolchain that decides about what they build."""
     toolchain = build.toolchain
     return {
@@ -21,11 +21,11 @@ def settings_of(build: Build) -> dict[str, Any]:
         "settings": asdict(build.settings),
         "flags": build.compile_flags,
         "words": [toolchain.compile, toolchain.output, toolchain.strip],
-        "identity": identity(build),
+        "identity": compiler_identity(build),
     }
 
 
-def identity(build: Build) -> list[Any]:
+def compiler_identity(build: Build) -> list[Any]:
     """Return what tells one installed compiler from another, without starting it."""
     toolchain = build.toolchain
     if toolchain.python_module:
@@ -33,7 +33,7 @@ def identity(build: Build) -> list[Any]:
     if toolchain.variable:
         with suppress(UserError):  # incomplete: the stage that calls it says so
             folder = compiler_folder(toolchain, build.platform.architecture)
-            return folder.status if folder else []
+            return folder.identity if folder else []
         return []
     return program_identity(toolchain.program)
 

@@ -15,13 +15,13 @@ PACKAGE = Path(firmwright.__file__).parent
 SUFFIXES = frozenset({".py", ".yaml", ".j2"})
 
 
-def own_targets(recipe: Recipe) -> dict[str, Target]:
+def load_custom_targets(recipe: Recipe) -> dict[str, Target]:
     """Import the devices that the recipe brings along."""
     folder = recipe.path.parent
     return {name: load_custom_target(name, reference, folder) for name, reference in recipe.devices}
 
 
-def installed_modules(recipe: Recipe) -> Iterator[tuple[str, Path]]:
+def find_installed_devices(recipe: Recipe) -> Iterator[tuple[str, Path]]:
     """Yield the devices of the mix that other packages have installed, with their modules."""
     own = {name for name, _ in recipe.devices}
     for device in dict.fromkeys(d.name for d in (*recipe.target, *recipe.compare)):
@@ -35,7 +35,7 @@ def template_folders(recipe: Recipe) -> dict[str, Path]:
     """Return the folder of templates of each device: ``templates`` beside its module."""
     folder = recipe.path.parent
     own = {name: template_folder(reference, folder) for name, reference in recipe.devices}
-    installed = {n: module.parent / "templates" for n, module in installed_modules(recipe)}
+    installed = {n: module.parent / "templates" for n, module in find_installed_devices(recipe)}
     return own | installed
 
 
@@ -45,7 +45,7 @@ def device_files(recipe: Recipe) -> list[Path]:
 
     modules = [reference.partition(":")[0] for _, reference in recipe.devices]
     files = {file for m in modules for file in source_files(m, recipe.path.parent)}
-    for _, module in installed_modules(recipe):
+    for _, module in find_installed_devices(recipe):
         whole = (module.parent / "__init__.py").is_file()
         found = module.parent.rglob("*") if whole else [module]
         files.update(file for file in found if file.suffix in SUFFIXES)

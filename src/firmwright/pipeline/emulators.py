@@ -9,9 +9,9 @@ from .compilers import program_identity
 from .job import Job
 
 
-def identity(job: Job) -> list[Any]:
+def emulator_identity(job: Job) -> list[Any]:
     """Return what tells the emulator from another, or another version of it."""
-    if not job.has("run"):
+    if not job.has_stage("run"):
         return []
     if job.emulator == "unicorn":
         return [job.emulator, version("unicorn")]
@@ -19,9 +19,9 @@ def identity(job: Job) -> list[Any]:
     return [job.emulator, *(program_identity(qemu.program) if qemu else ())]
 
 
-def versions(job: Job) -> dict[str, str]:
+def emulator_versions(job: Job) -> dict[str, str]:
     """Return the emulator's version by its name; nothing where this machine runs the program."""
-    from firmwright.emulator import emulator_version
+    from firmwright.emulator import find_emulator_version
 
-    found = emulator_version(job.emulator, job.platform) if job.has("run") else None
+    found = find_emulator_version(job.emulator, job.platform) if job.has_stage("run") else None
     return {job.emulator: found} if found else {}

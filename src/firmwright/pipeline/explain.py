@@ -23,18 +23,18 @@ def explain(jobs: Sequence[Job], as_json: bool) -> int:
         return 2
     wrong = []
     for job in jobs:
-        found = explanation(job)
+        found = explain_partition(job)
         if as_json:
             print(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
         else:
             print(f"{job.recipe.name} on {job.platform.name}\n{format_table(found)}")
-        wrong.append(unmet_demands(job, found))
+        wrong.append(find_unmet_demands(job, found))
     if any(wrong):
         print("\n".join(filter(None, wrong)), file=sys.stderr)
     return int(any(wrong))
 
 
-def explanation(job: Job) -> Explanation:
+def explain_partition(job: Job) -> Explanation:
     """Explain the partition that was made."""
     from firmwright.ir.records import read_record
     from firmwright.ir.regions import Partition
@@ -44,7 +44,7 @@ def explanation(job: Job) -> Explanation:
     return explain(partition, [device.name for device in job.recipe.target])
 
 
-def unmet_demands(job: Job, found: Explanation) -> str:
+def find_unmet_demands(job: Job, found: Explanation) -> str:
     """Say what of ``allow_fallback`` and ``require_offload`` is not met; '' where all is."""
     from firmwright.report.demands import check_offload
 

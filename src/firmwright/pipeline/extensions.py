@@ -23,7 +23,7 @@ def extension_files(job: Job) -> list[Path]:
 
 
 @contextmanager
-def extended_mix(job: Job) -> Iterator[tuple[Device, ...]]:
+def extend_mix(job: Job) -> Iterator[tuple[Device, ...]]:
     """Give the devices of the mix with the user's strategies, whose code is loaded in the block."""
     from firmwright.targets.custom_strategies import load_extensions
 
@@ -37,16 +37,16 @@ def library_files(job: Job) -> list[Path]:
     return [recipe.resolve(file) for library in recipe.libraries for file in library.files]
 
 
-def more_archives(job: Job) -> list[Path]:
+def find_extra_archives(job: Job) -> list[Path]:
     """Return the archives that the environment adds for a network with regions on a C7x."""
     if all(device.name != "c7x" for device in job.recipe.target):
         return []
-    from firmwright.toolchain.libraries import more_archives
+    from firmwright.toolchain.libraries import read_extra_archives
 
-    return more_archives()
+    return read_extra_archives()
 
 
-def linked_archives(job: Job, like: Path) -> list[Path]:
+def find_link_archives(job: Job, like: Path) -> list[Path]:
     """Return the archives that are linked to object files as ``like``, those of the project first.
 
     Raises DiagnosticError, at its place in the recipe, for one that is for another machine.
@@ -57,49 +57,52 @@ def linked_archives(job: Job, like: Path) -> list[Path]:
     for index, library in enumerate(job.recipe.libraries):
         if library.archive is not None:
             archive = project / Path(library.archive).name
-            with placed(job, ("libraries", index)):
+            with locate_errors(job, ("libraries", index)):
                 check_machine(archive, like)
             found.append(archive)
-    return found + archives_of_environment(job, like)
+    return found + find_matching_archives(job, like)
 
 
-def archives_of_environment(job: Job, like: Path) -> list[Path]:
+def find_matching_archives(job: Job, like: Path) -> list[Path]:
     """Return those of the environment's archives that are for the machine of an object file.
 
     What is left out is told: the processor's and the C7x's archives stand in one variable.
     """
     from firmwright.toolchain.libraries import check_machine
-    from firmwright.toolchain.module import MORE_LIBRARIES
+    from firmwright.toolchain.module import EXTRA_LIBRARIES_VARIABLE
 
     found = []
-    for archive in more_archives(job):
+    for archive in find_extra_archives(job):
         try:
             check_machine(archive, like)
         except UserError as error:
-            print(f"   {job.recipe.name}: {MORE_LIBRARIES}: not linked here: {error}")
+            print(f"   {job.recipe.name}: {EXTRA_LIBRARIES_VARIABLE}: not linked here: {error}")
         else:
             found.append(archive)
     return found
 
 
 @contextmanager
-def explained_link(job: Job, objects: Sequence[Path], archives: Sequence[Path]) -> Iterator[None]:
+def explain_link_errors(
+    job: Job, objects: Sequence[Path], archives: Sequence[Path]
+) -> Iterator[None]:
     """Say who needs the symbols that a link fails for; a strategy calls what it likes."""
-    from firmwright.documents.document import diagnostic_in
-    from firmwright.toolchain.libraries import lacking
+    from firmwright.documents.document import make_diagnostic_in
+    from firmwright.toolchain.libraries import find_failed_symbols
 
     try:
         yield
     except UserError as error:
-        found = lacking(error, objects, archives) if job.recipe.extensions else []
+        found = find_failed_symbols(error, objects, archives) if job.recipe.extensions else []
         if not found:
             raise
         raise DiagnosticError(
-            diagnostic_in(job.recipe.path, library_of(job, m.needed_by.name), str(m)) for m in found
+            make_diagnostic_in(job.recipe.path, find_library(job, m.needed_by.name), str(m))
+            for m in found
         ) from None
 
 
-def library_of(job: Job, name: str) -> Pointer:
+def find_library(job: Job, name: str) -> Pointer:
     """Return the recipe's key that an object file or an archive's member comes from."""
     for index, library in enumerate(job.recipe.libraries):
         objects = {Path(source).with_suffix(".o").name for source in library.sources}
@@ -109,11 +112,11 @@ def library_of(job: Job, name: str) -> Pointer:
 
 
 @contextmanager
-def placed(job: Job, pointer: Pointer) -> Iterator[None]:
+def locate_errors(job: Job, pointer: Pointer) -> Iterator[None]:
     """Give a mistake its place in the recipe."""
-    from firmwright.documents.document import diagnostic_in
+    from firmwright.documents.document import make_diagnostic_in
 
     try:
         yield
     except UserError as error:
-        raise DiagnosticError([diagnostic_in(job.recipe.path, pointer, str(error))]) from None
+        raise DiagnosticError([make_diagnostic_in(job.recipe.path, pointer, str(error))]) from None

@@ -25,11 +25,11 @@ FileState = Sequence[Any]
 """Size (bytes), modification and change time (ns), inode number, SHA-256."""
 
 
-def identity(status: os.stat_result) -> list[int]:
+def file_identity(status: os.stat_result) -> list[int]:
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
 
-def digest(path: str | Path) -> str:
+def file_digest(path: str | Path) -> str:
     total = hashlib.sha256()
     with Path(path).open("rb") as stream:
         while block := stream.read(1 << 20):
@@ -37,8 +37,8 @@ def digest(path: str | Path) -> str:
     return total.hexdigest()
 
 
-def state_of(path: str | Path) -> list[Any]:
-    return [*identity(Path(path).stat()), digest(path)]
+def read_state(path: str | Path) -> list[Any]:
+    return [*file_identity(Path(path).stat()), file_digest(path)]
 
 
 class ContentChecker(FileChangedChecker):  # type: ignore[misc]
@@ -46,22 +46,22 @@ class ContentChecker(FileChangedChecker):  # type: ignore[misc]
 
     def check_modified(self, file_path: str, file_stat: os.stat_result, state: list[Any]) -> bool:
         """Compare with the recorded state; a file that was only touched is recorded anew."""
-        now = identity(file_stat)
+        now = file_identity(file_stat)
         if now == state[:4]:
             return False
-        if now[0] != state[0] or digest(file_path) != state[4]:
+        if now[0] != state[0] or file_digest(file_path) != state[4]:
             return True
         state[:4] = now
         return False
 
     def get_state(self, dep: str, current_state: FileState | None) -> list[Any] | None:
         """Return the state to record, or None if the recorded one still holds."""
-        if current_state and identity(Path(dep).stat()) == list(current_state[:4]):
+        if current_state and file_identity(Path(dep).stat()) == list(current_state[:4]):
             return None
-        return state_of(dep)
+        return read_state(dep)
 
 
-def locked(path: Path) -> TextIO:
+def lock_folder(path: Path) -> TextIO:
     """Lock a build folder for as long as the file is open: two builds would spoil each other."""
     stream = path.open("w")
     try:
@@ -79,7 +79,7 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
 
     def __init__(self, name: str, codec: Any, *, module_name: str | None = None) -> None:
         """Open the state; wait while another build has it, start afresh if it is damaged."""
-        self._lock = locked(Path(f"{name}.lock"))
+        self._lock = lock_folder(Path(f"{name}.lock"))
         try:
             super().__init__(name, codec, module_name=module_name)
         except DatabaseException:
@@ -120,7 +120,7 @@ class Unchanged:
         return bool(recorded) and all(same_file(p, s) for p, s in recorded.items())
 
     def record(self) -> dict[str, Any]:
-        outputs = {str(p): state_of(p) for p in sorted(self.outputs())}
+        outputs = {str(p): read_state(p) for p in sorted(self.outputs())}
         return {"configuration": self.configuration, "outputs": outputs}
 
 
@@ -132,14 +132,14 @@ def same_file(path: str, state: list[Any]) -> bool:
     return not ContentChecker().check_modified(path, status, state)
 
 
-class Watched:
+class InputWatch:
     """Notice an input that is edited while a stage reads it."""
 
     def __init__(self, paths: Iterable[str]) -> None:
-        self.before = {p: identity(Path(p).stat()) for p in paths}
+        self.before = {p: file_identity(Path(p).stat()) for p in paths}
 
     def check(self) -> None:
         """Raise UserError if a file is not what it was at the start."""
         for path, before in self.before.items():
-            if not Path(path).exists() or identity(Path(path).stat()) != before:
+            if not Path(path).exists() or file_identity(Path(path).stat()) != before:
                 raise UserError(f"{path} changed while it was being read; build again")

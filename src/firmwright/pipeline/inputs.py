@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from firmwright.data.sources import DataSource
 from firmwright.recipe.recipe import is_platform_file
 from firmwright.tasks import accuracy, artifacts, calibration, firmware, model, run
-from firmwright.toolchain import Build, find_compiler, host_build
+from firmwright.toolchain import Build, find_compiler, make_host_build
 
 from . import emulators
-from .compilers import identity
+from .compilers import compiler_identity
 from .extensions import extension_files, library_files
-from .freshness import digest
+from .freshness import file_digest
 from .job import Job
 from .network import rewrite_files
 
@@ -28,9 +28,9 @@ def user_files(job: Job) -> list[Path]:
     files += [*library_files(job), *firmware.inputs(job), *run.inputs(job)]
     if is_platform_file(job.recipe.platform):
         files.append(job.recipe.resolve(job.recipe.platform))
-    if job.has("calibration"):
+    if job.has_stage("calibration"):
         files += calibration.inputs(job)
-    if job.has("accuracy"):
+    if job.has_stage("accuracy"):
         files += accuracy.inputs(job)
     return list(dict.fromkeys(files))
 
@@ -39,10 +39,10 @@ def sampling_stages(job: Job) -> list[str]:
     """Return the stages that record the digests of samples which the recipe names."""
     own_run = job.recipe.run.inputs is not None
     stages = ["calibration", "accuracy", *(["run"] if own_run else [])]
-    return [stage for stage in stages if job.has(stage)]
+    return [stage for stage in stages if job.has_stage(stage)]
 
 
-def shows_pictures(job: Job) -> bool:
+def reads_pictures(job: Job) -> bool:
     recipe = job.recipe
     holders = [recipe.run, recipe.evaluate, recipe.quantize and recipe.quantize.calibration]
     named = [h.inputs for h in holders if h and isinstance(h.inputs, tuple)]
@@ -50,61 +50,66 @@ def shows_pictures(job: Job) -> bool:
     return any(source.kind == "pictures" for source in sources)
 
 
-def packages(job: Job) -> dict[str, str]:
+def find_packages(job: Job) -> dict[str, str]:
     """Return the versions of the Python packages that decide about the bundle."""
     from firmwright.recipe.lock import (
-        DECIDING,
-        OF_FORMAT,
-        OF_PICTURES,
-        OF_QUANTISATION,
-        package_versions,
+        CORE_PACKAGES,
+        FORMAT_PACKAGES,
+        PICTURE_PACKAGES,
+        QUANTIZATION_PACKAGES,
+        find_package_versions,
     )
 
     recipe = job.recipe
-    names = {*DECIDING, *OF_FORMAT[recipe.model.format]}
-    names.update(OF_QUANTISATION if recipe.quantize else ())
-    names.update(OF_PICTURES if shows_pictures(job) else ())
-    for each in filter(None, (job, job.other)):
+    names = {*CORE_PACKAGES, *FORMAT_PACKAGES[recipe.model.format]}
+    names.update(QUANTIZATION_PACKAGES if recipe.quantize else ())
+    names.update(PICTURE_PACKAGES if reads_pictures(job) else ())
+    for each in filter(None, (job, job.comparison_job)):
         names.update(name for device in each.mix for name in device.target.packages)
-    return package_versions(names)
+    return find_package_versions(names)
 
 
-def builds(job: Job) -> list[Build]:
+def list_builds(job: Job) -> list[Build]:
     """Return all that compiles: for a module, and for this machine where the C is evaluated."""
     found = [job.build]
-    if job.module and job.has("module"):
-        found.append(job.module)
-    if job.has("accuracy"):
-        found.append(host_build(job.platform))
+    if job.loadable_build and job.has_stage("module"):
+        found.append(job.loadable_build)
+    if job.has_stage("accuracy"):
+        found.append(make_host_build(job.platform))
     return found
 
 
 def tools_identity(job: Job) -> list[Any]:
     """Return what tells the tools that decide from others, without starting one."""
-    compilers = [identity(build) for build in builds(job)]
-    return [packages(job), compilers, emulators.identity(job), artifacts.tools_identity(job)]
+    compilers = [compiler_identity(build) for build in list_builds(job)]
+    return [
+        find_packages(job),
+        compilers,
+        emulators.emulator_identity(job),
+        artifacts.tidl_identity(job),
+    ]
 
 
-def tool_versions(job: Job) -> dict[str, str]:
+def collect_tool_versions(job: Job) -> dict[str, str]:
     """Return the versions of all that decides about the bundle, by name, sorted."""
     found = {
         b.toolchain.name: find_compiler(b.toolchain, b.platform.architecture).version
-        for b in builds(job)
+        for b in list_builds(job)
     }
-    found |= packages(job) | emulators.versions(job) | artifacts.tool_versions(job)
+    found |= find_packages(job) | emulators.emulator_versions(job) | artifacts.tidl_versions(job)
     return dict(sorted(found.items()))
 
 
-def files_and_versions(job: Job) -> Lock:
+def collect_fixed_inputs(job: Job) -> Lock:
     """Return what is known before anything is built: all but the samples."""
-    from firmwright.recipe.lock import LOCK_VERSION, Lock, named_files
+    from firmwright.recipe.lock import LOCK_VERSION, Lock, name_files
 
-    files = named_files(user_files(job), job.recipe.path.parent)
-    digests = {name: digest(path) for name, path in sorted(files.items())}
-    return Lock(LOCK_VERSION, digests, {}, tool_versions(job))
+    files = name_files(user_files(job), job.recipe.path.parent)
+    digests = {name: file_digest(path) for name, path in sorted(files.items())}
+    return Lock(LOCK_VERSION, digests, {}, collect_tool_versions(job))
 
 
-def all_that_is_read(job: Job) -> Lock:
+def collect_inputs(job: Job) -> Lock:
     """Return also the digests of the samples, as the stages that read them recorded them."""
     from firmwright.ir.records import read_record
 
@@ -125,4 +130,4 @@ def all_that_is_read(job: Job) -> Lock:
 
         ran = read_record(job.folder("run") / "run.json", RunRecord)
         samples["run"] = ran.inputs
-    return replace(files_and_versions(job), samples=samples)
+    return replace(collect_fixed_inputs(job), samples=samples)

@@ -14,8 +14,8 @@ from firmwright.recipe.recipe import lock_path
 from firmwright.targets import Device, load_mix
 from firmwright.toolchain import Build, Platform
 
-from .compilers import settings_of
-from .devices import device_files, own_targets
+from .compilers import collect_settings
+from .devices import device_files, load_custom_targets
 
 if TYPE_CHECKING:
     from firmwright.data.samples import DataFolders
@@ -44,33 +44,33 @@ class Job:
     platform: Platform
     build: Build
     outdir: Path
-    module: Build | None = None
+    loadable_build: Build | None = None
     origin: Job | None = None
 
     @property
-    def network(self) -> str:
+    def network_stage(self) -> str:
         """The stage that gives the network as it is compiled; its model is what judges."""
         return "quantized" if self.recipe.quantize else "model"
 
     def folder(self, stage: str) -> Path:
         """Return a stage's result folder, below the platform's own where it depends on it."""
-        if self.origin and not self.makes(stage):
+        if self.origin and not self.makes_stage(stage):
             return self.origin.folder(stage)
-        if self.shared(stage):
+        if self.is_shared(stage):
             return self.outdir / stage
         return self.outdir / self.platform.name / stage
 
-    def has(self, stage: str) -> bool:
+    def has_stage(self, stage: str) -> bool:
         """Tell whether this recipe has work for a stage."""
-        condition = CONDITIONS.get(stage)
+        condition = STAGE_CONDITIONS.get(stage)
         return condition is None or bool(condition(self))
 
-    def makes(self, stage: str) -> bool:
+    def makes_stage(self, stage: str) -> bool:
         """Tell whether a stage's results are this job's own, not those of its origin."""
         return self.origin is None or stage in TARGET_STAGES
 
     @cached_property
-    def other(self) -> Job | None:
+    def comparison_job(self) -> Job | None:
         """The job that compiles the same network for the recipe's ``compare``."""
         if not self.recipe.compare:
             return None
@@ -84,29 +84,29 @@ class Job:
             demo=None,
         )
         outdir = self.outdir / "compared"
-        return replace(self, recipe=recipe, outdir=outdir, module=None, origin=self)
+        return replace(self, recipe=recipe, outdir=outdir, loadable_build=None, origin=self)
 
-    def shared(self, stage: str) -> bool:
+    def is_shared(self, stage: str) -> bool:
         if stage in SHARED_STAGES:
-            return self.recipe.batch is None and self.portable
+            return self.recipe.batch is None and self.is_portable
         return stage in MODEL_STAGES
 
     @property
-    def portable(self) -> bool:
+    def is_portable(self) -> bool:
         """Tell whether no device of the mix depends on the platform."""
         return all(device.target.is_portable for device in self.mix)
 
     @cached_property
     def mix(self) -> tuple[Device, ...]:
         recipe = self.recipe
-        own = own_targets(recipe)
+        own = load_custom_targets(recipe)
         batch = recipe.batch.size if recipe.batch else 1
         fused = recipe.fuse_layers
         return load_mix(recipe.target, self.platform, recipe.rounding, fused, own, batch)
 
-    def task(self, stage: str) -> str:
+    def task_name(self, stage: str) -> str:
         """Return the name of a stage's task; doit remembers each platform's by itself."""
-        return f"{stage}:{self.recipe.name if self.shared(stage) else self.bundle_name}"
+        return f"{stage}:{self.recipe.name if self.is_shared(stage) else self.bundle_name}"
 
     @property
     def emulator(self) -> str:
@@ -132,9 +132,9 @@ class Job:
     @property
     def last_stage(self) -> str:
         """The stage whose result the user wants."""
-        if self.has("bundle"):
+        if self.has_stage("bundle"):
             return "bundle"
-        return "demo" if self.has("demo") else "sources"
+        return "demo" if self.has_stage("demo") else "sources"
 
     @cached_property
     def model_path(self) -> Path | None:
@@ -142,7 +142,7 @@ class Job:
         return None if path is None else self.recipe.resolve(path)
 
     @property
-    def boxes_pictures(self) -> dict[Path, Path]:
+    def box_pictures(self) -> dict[Path, Path]:
         """Map the pictures with boxes that the last run drew to where they go beside the bundle.
 
         They are those of the first inference, of a batch as many as the recipe wants.
@@ -156,14 +156,14 @@ class Job:
         }
 
     @property
-    def place(self) -> DataFolders:
+    def data_folders(self) -> DataFolders:
         """Where the recipe's data files are, and where fetched ones are kept."""
         from firmwright.data.samples import DataFolders
 
         return DataFolders(self.recipe.path.parent, self.cache)
 
     @property
-    def locks(self) -> list[Path]:
+    def lock_files(self) -> list[Path]:
         """Return the recipe's lock, where there is one."""
         path = lock_path(self.recipe.path)
         return [path] if path.exists() else []
@@ -183,32 +183,34 @@ class Job:
     @cached_property
     def build_settings(self) -> dict[str, Any]:
         """Return everything of platform and toolchain that decides about objects and firmware."""
-        return settings_of(self.build)
+        return collect_settings(self.build)
 
 
-def runs(job: Job) -> bool:
+def has_firmware(job: Job) -> bool:
     """Tell whether there is a firmware to run: other platforms' SDKs build the project."""
     return bool(job.platform.emulators)
 
 
-def counts(job: Job) -> bool:
-    return runs(job) and job.emulator in COUNTING_EMULATORS
+def counts_instructions(job: Job) -> bool:
+    return has_firmware(job) and job.emulator in COUNTING_EMULATORS
 
 
-CONDITIONS: Mapping[str, Callable[[Job], object]] = {
+STAGE_CONDITIONS: Mapping[str, Callable[[Job], object]] = {
     "batch": lambda job: job.recipe.batch,
     "calibration": lambda job: job.recipe.quantize,
     "quantized": lambda job: job.recipe.quantize,
     "accuracy": lambda job: job.recipe.evaluate,
     "artifacts": lambda job: any(device.name == "tidl" for device in job.recipe.target),
-    "module": lambda job: job.module and os.environ.get(job.module.toolchain.variable),
-    "objects": runs,
-    "firmware": runs,
-    "run": runs,
-    "stats": counts,
-    "comparison": lambda job: counts(job) and job.recipe.compare,
-    "mapping": lambda job: runs(job) and job.recipe.compare and job.platform.timing,
+    "module": lambda job: (
+        job.loadable_build and os.environ.get(job.loadable_build.toolchain.variable)
+    ),
+    "objects": has_firmware,
+    "firmware": has_firmware,
+    "run": has_firmware,
+    "stats": counts_instructions,
+    "comparison": lambda job: counts_instructions(job) and job.recipe.compare,
+    "mapping": lambda job: has_firmware(job) and job.recipe.compare and job.platform.timing,
     "demo": lambda job: job.recipe.demo,
-    "bundle": runs,
+    "bundle": has_firmware,
 }
 """When a recipe has work for a stage; for those that are not listed, always."""

@@ -16,29 +16,29 @@ from firmwright.recipe.recipe import lock_path
 
 from .command_line import OVERRIDES
 from .inputs import (
-    all_that_is_read,
-    files_and_versions,
+    collect_fixed_inputs,
+    collect_inputs,
     sampling_stages,
     tools_identity,
     user_files,
 )
 from .job import Job
-from .stage import INDEX
+from .stage import INDEX_FILE
 
 if TYPE_CHECKING:
     from firmwright.recipe.lock import Lock
 
-SHOWN = 20
+MAX_LISTED = 20
 """Differences that a message lists."""
 
-SENTENCES = {
+TASK_DOCS = {
     "lock": "write the digests of all that the recipe reads beside it",
     "locked": "compare all that the recipe reads with its lock",
     "locked-files": "compare the files that the recipe reads with its lock",
 }
 
 
-def alternatives() -> set[str]:
+def list_alternatives() -> set[str]:
     """Return the names of toolchains and emulators: a lock may have others than a build uses."""
     from firmwright.toolchain import load_platform, platform_names, toolchain_names
 
@@ -46,15 +46,15 @@ def alternatives() -> set[str]:
     return {*toolchain_names(), *emulators}
 
 
-def check(job: Job, found: Lock) -> None:
+def check_lock(job: Job, found: Lock) -> None:
     """Raise UserError where the recipe's lock has something else; nothing without a lock."""
-    from firmwright.recipe.lock import other_inputs, read_lock
+    from firmwright.recipe.lock import compare_locks, read_lock
 
     locked = read_lock(job.recipe.path)
-    problems = other_inputs(locked, found, alternatives()) if locked else []
+    problems = compare_locks(locked, found, list_alternatives()) if locked else []
     if problems:
-        more = [f"  and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
-        shown = [f"  {problem}" for problem in problems[:SHOWN]]
+        more = [f"  and {len(problems) - MAX_LISTED} more"] if len(problems) > MAX_LISTED else []
+        shown = [f"  {problem}" for problem in problems[:MAX_LISTED]]
         first = f"{lock_path(job.recipe.path)}: the build reads something else than is locked:"
         accept = f"where that is meant, `{lock_command(job)}` writes the lock anew"
         raise UserError("\n".join([first, *shown, *more, accept]))
@@ -66,26 +66,26 @@ def lock_command(job: Job) -> str:
     return " ".join(["firmwright lock", str(job.recipe.path), *overrides])
 
 
-def write(job: Job) -> None:
+def update_lock(job: Job) -> None:
     """Write the lock; it keeps the versions of other toolchains and emulators that it has."""
     from firmwright.recipe.lock import read_lock, write_lock
 
-    found = all_that_is_read(job)
+    found = collect_inputs(job)
     before: dict[str, str] = {}
     with suppress(UserError):  # a damaged lock is replaced
         locked = read_lock(job.recipe.path)
         before = locked.versions if locked else {}
-    kept = {name: before[name] for name in alternatives() if name in before}
+    kept = {name: before[name] for name in list_alternatives() if name in before}
     all_versions = dict(sorted({**kept, **found.versions}.items()))
     changed = write_lock(job.recipe.path, replace(found, versions=all_versions))
     print(f"   {lock_path(job.recipe.path)}: {'written' if changed else 'is as it was'}")
 
 
 def check_all(job: Job) -> None:
-    if not job.locks:
+    if not job.lock_files:
         path = lock_path(job.recipe.path)
         raise UserError(f"{path}: no such file; `{lock_command(job)}` writes it")
-    check(job, all_that_is_read(job))
+    check_lock(job, collect_inputs(job))
 
 
 def check_files(job: Job) -> None:
@@ -94,43 +94,43 @@ def check_files(job: Job) -> None:
 
     locked = read_lock(job.recipe.path)
     assert locked is not None
-    check(job, replace(files_and_versions(job), samples=locked.samples))
+    check_lock(job, replace(collect_fixed_inputs(job), samples=locked.samples))
 
 
-def check_before(job: Job) -> list[str]:
+def preceding_tasks(job: Job) -> list[str]:
     """Return the task that comes before all stages of a recipe with a lock."""
-    return [f"locked-files:{job.bundle_name}"] if job.locks else []
+    return [f"locked-files:{job.bundle_name}"] if job.lock_files else []
 
 
-def tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
+def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
     """Yield for each job the task that writes its lock, and those that compare with one."""
-    for name, sentence in SENTENCES.items():
+    for name, sentence in TASK_DOCS.items():
         yield {"basename": name, "name": None, "doc": sentence}
     for job in jobs:
-        read = [str(job.folder(stage) / INDEX) for stage in sampling_stages(job)]
-        yield task(job, "lock", write, read, False)
-        yield task(job, "locked", check_all, read, False)
-        if job.locks:
-            files = [str(path) for path in (*user_files(job), *job.locks)]
+        read = [str(job.folder(stage) / INDEX_FILE) for stage in sampling_stages(job)]
+        yield make_task(job, "lock", update_lock, read, False)
+        yield make_task(job, "locked", check_all, read, False)
+        if job.lock_files:
+            files = [str(path) for path in (*user_files(job), *job.lock_files)]
             unchanged = config_changed({"tools": tools_identity(job)})
-            yield task(job, "locked-files", check_files, files, unchanged)
+            yield make_task(job, "locked-files", check_files, files, unchanged)
 
 
-def task(
+def make_task(
     job: Job, name: str, action: Callable[[Job], None], dependencies: list[str], unchanged: Any
 ) -> dict[str, Any]:
     return {
         "basename": name,
         "name": job.bundle_name,
-        "doc": SENTENCES[name],
-        "actions": [(told, [action, job])],
+        "doc": TASK_DOCS[name],
+        "actions": [(run_action, [action, job])],
         "file_dep": dependencies,
         "uptodate": [unchanged],
         "verbosity": 2,
     }
 
 
-def told(action: Callable[[Job], None], job: Job) -> bool | TaskFailed:
+def run_action(action: Callable[[Job], None], job: Job) -> bool | TaskFailed:
     """Run an action; a user's mistake fails the task with its message alone."""
     try:
         action(job)

@@ -19,25 +19,25 @@ RECORDS = {"batch": "batch.json", "quantized": "quantization.json", "accuracy": 
 """Files of the stages that not every recipe has."""
 
 
-def record_of(job: Job, stage: str) -> Path:
+def record_path(job: Job, stage: str) -> Path:
     return job.folder(stage) / RECORDS[stage]
 
 
-def recorded(job: Job, stage: str, kind: type[Record]) -> Record | None:
+def read_stage_record(job: Job, stage: str, kind: type[Record]) -> Record | None:
     """Return of a stage's record what ``kind`` has fields for; None without the stage."""
     from firmwright.ir.records import read_record
 
-    return read_record(record_of(job, stage), kind) if job.has(stage) else None
+    return read_record(record_path(job, stage), kind) if job.has_stage(stage) else None
 
 
-def manifest(job: Job, files: tuple[BundledFile, ...], read: Lock) -> Manifest:
+def make_manifest(job: Job, files: tuple[BundledFile, ...], read: Lock) -> Manifest:
     """Gather what the earlier stages recorded."""
     from firmwright.ir.kernels import Kernels
     from firmwright.ir.records import read_record
     from firmwright.ir.tensors import ModelInterface
     from firmwright.report import manifest as reports
-    from firmwright.report.comparison import Comparison
-    from firmwright.report.mappings import Mappings
+    from firmwright.report.comparison import CycleComparison
+    from firmwright.report.mappings import CostComparison
     from firmwright.report.timeline import Timeline
 
     interface = read_record(job.folder("model") / "model.json", ModelInterface)
@@ -47,36 +47,36 @@ def manifest(job: Job, files: tuple[BundledFile, ...], read: Lock) -> Manifest:
         name=job.recipe.name,
         platform=job.platform.name,
         target=", ".join(str(d) for d in job.recipe.target),
-        model=reports.ModelSource(interface.format, interface.sha256),
+        model=reports.ModelReport(interface.format, interface.sha256),
         recipe=reports.Source(job.recipe.sha256),
         files=files,
         arithmetic=reports.Arithmetic(
             job.recipe.rounding, kernels.quantised_operators, kernels.float_operators
         ),
-        memory=memory(job),
-        batch=recorded(job, "batch", reports.BatchReport),
-        run=run(job),
+        memory=make_memory_report(job),
+        batch=read_stage_record(job, "batch", reports.BatchReport),
+        run=make_run_report(job),
         inputs=reports.InputsReport(read.files, read.samples),
         stand_ins={k.region: k.stand_in for k in kernels.kernels if k.stand_in},
         versions=read.versions,
-        detection=detection(job),
-        quantization=recorded(job, "quantized", reports.QuantizationReport),
-        accuracy=recorded(job, "accuracy", reports.AccuracyReport),
-        cycles=recorded(job, "stats", Timeline),
-        comparison=recorded(job, "comparison", Comparison),
-        mapping=recorded(job, "mapping", Mappings),
-        artifacts=recorded(job, "artifacts", reports.ArtifactsReport),
+        detection=read_detection_report(job),
+        quantization=read_stage_record(job, "quantized", reports.QuantizationReport),
+        accuracy=read_stage_record(job, "accuracy", reports.AccuracyReport),
+        cycles=read_stage_record(job, "stats", Timeline),
+        comparison=read_stage_record(job, "comparison", CycleComparison),
+        mapping=read_stage_record(job, "mapping", CostComparison),
+        artifacts=read_stage_record(job, "artifacts", reports.ArtifactsReport),
     )
 
 
-def memory(job: Job) -> MemoryReport:
+def make_memory_report(job: Job) -> MemoryReport:
     from firmwright.ir.records import read_record
     from firmwright.ir.regions import Partition
     from firmwright.planning import Plan
     from firmwright.report.manifest import MemoryReport
-    from firmwright.toolchain.image import MemoryUse
+    from firmwright.toolchain.image import FirmwareSize
 
-    linked = read_record(job.folder("firmware") / "memory.json", MemoryUse)
+    linked = read_record(job.folder("firmware") / "memory.json", FirmwareSize)
     plan = read_record(job.folder("plan") / "plan.json", Plan)
     partition = read_record(job.folder("partition") / "partition.json", Partition)
     return MemoryReport(
@@ -89,7 +89,7 @@ def memory(job: Job) -> MemoryReport:
     )
 
 
-def run(job: Job) -> RunReport:
+def make_run_report(job: Job) -> RunReport:
     from firmwright.ir.records import read_record
     from firmwright.report.manifest import RunReport
     from firmwright.verify.record import RunRecord
@@ -110,7 +110,7 @@ def run(job: Job) -> RunReport:
     )
 
 
-def detection(job: Job) -> DetectionReport | None:
+def read_detection_report(job: Job) -> DetectionReport | None:
     from firmwright.ir.records import read_record
     from firmwright.report.detection import DetectionReport
 

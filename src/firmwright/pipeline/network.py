@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from firmwright.ir.tensors import ModelInterface
 
 
-def rewrites(job: Job) -> frozenset[str]:
+def select_rewrites(job: Job) -> frozenset[str]:
     """Return the names of the optional rewrites that run."""
     options = transform_options(job)
     asked = {name for device in job.mix for name in device.target.rewrites}
     return frozenset(asked.union(options.switched_on).difference(options.switched_off))
 
 
-def cores(job: Job) -> dict[str, str]:
+def cores_by_device(job: Job) -> dict[str, str]:
     """Return the core of each device of the mix, in its order."""
     return {device.name: device.target.core for device in job.mix}
 
@@ -33,7 +33,7 @@ def transform_options(job: Job) -> TransformOptions:
 
 def rewrite_options(job: Job) -> Any:
     """Return what decides how the network is rewritten."""
-    return {"rewrites": sorted(rewrites(job)), "extra": transform_options(job).extra}
+    return {"rewrites": sorted(select_rewrites(job)), "extra": transform_options(job).extra}
 
 
 def rewrite_files(job: Job) -> list[Path]:
@@ -45,7 +45,7 @@ def rewrite_files(job: Job) -> list[Path]:
     return sorted({file for module in modules for file in source_files(module, folder)})
 
 
-def rewritten_network(job: Job) -> tuple[tvm.IRModule, ModelInterface]:
+def rewrite_network(job: Job) -> tuple[tvm.IRModule, ModelInterface]:
     """Read the network that is compiled, and apply every rewrite: optional, own, canonical."""
     import tvm
 
@@ -55,9 +55,9 @@ def rewritten_network(job: Job) -> tuple[tvm.IRModule, ModelInterface]:
     from firmwright.transforms import CANONICAL
     from firmwright.transforms.optional import apply_transforms
 
-    source = job.folder(job.network)
+    source = job.folder(job.network_stage)
     module = tvm.ir.load_json((source / "module.json").read_text(encoding="utf-8"))
-    module = apply_transforms(module, rewrites(job))
+    module = apply_transforms(module, select_rewrites(job))
     for reference in transform_options(job).extra:
         module = apply_user_transform(reference, job.recipe.path.parent, module)
     for transform in CANONICAL:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from firmwright.recipe.quantization import Inputs
 
 from .job import Job
-from .samples import columns_on_grid
+from .samples import read_network_columns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,64 +18,66 @@ if TYPE_CHECKING:
     from firmwright.models.formats import ReferenceOutputs
 
 
-def given_samples(job: Job) -> Inputs | None:
+def select_run_inputs(job: Job) -> Inputs | None:
     """Return where the run's samples are: the evaluation's, if the recipe names no others."""
     if job.recipe.run.inputs is None and job.recipe.evaluate is not None:
         return job.recipe.evaluate.inputs
     return job.recipe.run.inputs
 
 
-def given_inputs(job: Job) -> Any:
-    canonical = job.recipe.canonical()
+def canonical_run_inputs(job: Job) -> Any:
+    canonical = job.recipe.to_canonical()
     return canonical["run"]["inputs"] or canonical.get("evaluate", {}).get("inputs")
 
 
-def columns(job: Job, interface: ModelInterface, count: int) -> dict[str, Column]:
+def read_run_columns(job: Job, interface: ModelInterface, count: int) -> dict[str, Column]:
     """Return ``count`` samples for a batch of 1 from the recipe's data; nothing where it has none.
 
     One for each batch has to be there; where they do not fill the batches, they come in turn.
     """
     from firmwright.verify.samples import repeat_samples
 
-    given = given_samples(job)
+    given = select_run_inputs(job)
     if given is None:
         return {}
     return repeat_samples(
-        columns_on_grid(job, interface, given, count, job.recipe.run.samples), count
+        read_network_columns(job, interface, given, count, job.recipe.run.samples), count
     )
 
 
-def batch_layout(job: Job, interface: ModelInterface) -> BatchLayout:
+def read_batch_layout(job: Job, interface: ModelInterface) -> BatchLayout:
     """Return how many samples an inference takes, and along which axis each output holds them."""
     from firmwright.ir.records import read_record
     from firmwright.ir.tensors import BatchLayout
 
-    if job.has("batch"):
+    if job.has_stage("batch"):
         return read_record(job.folder("partition") / "batch.json", BatchLayout)
     return BatchLayout(1, tuple(0 for _ in interface.outputs))
 
 
-def samples(job: Job, single: ModelInterface, count: int) -> tuple[dict[str, Column], list[Sample]]:
+def read_run_samples(
+    job: Job, single: ModelInterface, count: int
+) -> tuple[dict[str, Column], list[Sample]]:
     """Return ``count`` samples for a batch of 1, and the recipe's data if they are of it."""
     from firmwright.verify.samples import random_samples, to_samples
 
-    data = columns(job, single, count)
+    data = read_run_columns(job, single, count)
     if data:
         return data, to_samples(data, count)
     return data, random_samples(single.inputs, count, job.recipe.run.seed)
 
 
-def judged_by_reference(
+def run_model_reference(
     job: Job, interface: ModelInterface, alone: Sequence[Sample]
 ) -> ReferenceOutputs:
     """Return what the model's own reference runtime makes of samples."""
     from firmwright.models import FORMATS
 
-    model = job.folder(job.network) / f"model.{interface.format}"
+    model = job.folder(job.network_stage) / f"model.{interface.format}"
     return FORMATS[interface.format].load().run_reference(model.read_bytes(), alone)
 
 
-def first_sample(
+def pack_first_sample(
     interface: ModelInterface, sample: Sample, outputs: Sequence[NDArray[Any]]
 ) -> dict[str, NDArray[Any]]:
     """Return what the firmware read first and what it wrote: ``input_0`` …, ``output_0`` …"""

@@ -34,10 +34,10 @@ def read_columns(
     from firmwright.verify.samples import read_recipe_columns
 
     stated = given if isinstance(given, str) else dict(given)
-    return read_recipe_columns(inputs, stated, job.place, count, least)
+    return read_recipe_columns(inputs, stated, job.data_folders, count, least)
 
 
-def columns_on_grid(
+def read_network_columns(
     job: Job, interface: ModelInterface, given: Inputs, count: int | None, least: int | None = None
 ) -> dict[str, Column]:
     """Return samples as the network takes them that is compiled, for a batch of 1.

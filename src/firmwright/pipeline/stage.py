@@ -18,20 +18,20 @@ import firmwright
 from firmwright import __version__
 from firmwright.errors import UserError
 
-from .freshness import Unchanged, Watched, digest
+from .freshness import InputWatch, Unchanged, file_digest
 from .job import Job
 
 PACKAGE = Path(firmwright.__file__).parent
 TASKS = PACKAGE / "tasks"
 """In a checkout a link, which a search below the package does not follow."""
 
-INDEX = "stage.json"
+INDEX_FILE = "stage.json"
 """Lists a stage's files with their digests; what later stages depend on."""
 
-CODE = frozenset({".c", ".json", ".py", ".yaml"})
+CODE_SUFFIXES = frozenset({".c", ".json", ".py", ".yaml"})
 """Suffixes of the package's files that decide about results: rules are YAML, schemas JSON."""
 
-NETWORK = "network"
+NETWORK_STAGE = "network"
 """Among a stage's needs: whichever stage gives the network as it is compiled."""
 
 
@@ -55,39 +55,39 @@ class Stage:
     inputs: Callable[[Job], Iterable[Path]] = lambda _: ()
     publish: Callable[[Job], list[Path]] = lambda _: []
 
-    def tasks(self, jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
+    def make_tasks(self, jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
         """Yield the doit task of each job, below a group task of the stage's name."""
         yield {"basename": self.name, "name": None, "doc": self.sentence}
         for job in jobs:
-            if job.has(self.name) and job.makes(self.name):
-                yield self.task(job)
+            if job.has_stage(self.name) and job.makes_stage(self.name):
+                yield self.make_task(job)
 
-    def task(self, job: Job) -> dict[str, Any]:
-        stages = dict.fromkeys(job.network if n == NETWORK else n for n in self.needs)
-        needed = [job.folder(stage) / INDEX for stage in stages if job.has(stage)]
+    def make_task(self, job: Job) -> dict[str, Any]:
+        stages = dict.fromkeys(job.network_stage if n == NETWORK_STAGE else n for n in self.needs)
+        needed = [job.folder(stage) / INDEX_FILE for stage in stages if job.has_stage(stage)]
         dependencies = [str(p) for p in (*needed, *self.inputs(job))]
         folder = job.folder(self.name)
-        targets = [folder / INDEX, *self.publish(job)]
+        targets = [folder / INDEX_FILE, *self.publish(job)]
         return {
             "basename": self.name,
-            "name": job.task(self.name).partition(":")[2],
+            "name": job.task_name(self.name).partition(":")[2],
             "doc": self.sentence,
             "actions": [(self.execute, [job, dependencies])],
             "file_dep": dependencies,
             "targets": [str(t) for t in targets],
-            "uptodate": [Unchanged(self.configuration(job), lambda: self.outputs(job))],
-            "clean": [(remove_results, [[folder, partial(folder), job.cache], targets])],
+            "uptodate": [Unchanged(self.digest_configuration(job), lambda: self.list_outputs(job))],
+            "clean": [(remove_results, [[folder, partial_folder(folder), job.cache], targets])],
             "verbosity": 2,
         }
 
-    def outputs(self, job: Job) -> list[Path]:
+    def list_outputs(self, job: Job) -> list[Path]:
         return [*self.publish(job), *(p for p in job.folder(self.name).rglob("*") if p.is_file())]
 
-    def configuration(self, job: Job) -> str:
+    def digest_configuration(self, job: Job) -> str:
         """Return the digest of everything but files that decides about the results."""
         decisive = {
             "firmwright": __version__,
-            "packages": deciding_packages(),
+            "packages": find_deciding_packages(),
             "code": code_digest((PACKAGE, TASKS)),
             "options": self.options(job),
         }
@@ -97,9 +97,9 @@ class Stage:
     def execute(self, job: Job, dependencies: list[str]) -> bool | TaskFailed:
         """Run the stage beside the last good result, then put the new one in its place."""
         folder = job.folder(self.name)
-        unfinished = partial(folder)
+        unfinished = partial_folder(folder)
         try:
-            watched = Watched(dependencies)
+            watched = InputWatch(dependencies)
             shutil.rmtree(unfinished, ignore_errors=True)
             unfinished.mkdir(parents=True)
             self.run(job, unfinished)
@@ -118,14 +118,16 @@ class Stage:
         return True
 
 
-def partial(folder: Path) -> Path:
+def partial_folder(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.partial")
 
 
 def write_index(folder: Path) -> None:
     paths = sorted(p for p in folder.rglob("*") if p.is_file())
-    listed = {p.relative_to(folder).as_posix(): digest(p) for p in paths}
-    (folder / INDEX).write_text(json.dumps({"files": listed}, indent=1) + "\n", encoding="utf-8")
+    listed = {p.relative_to(folder).as_posix(): file_digest(p) for p in paths}
+    (folder / INDEX_FILE).write_text(
+        json.dumps({"files": listed}, indent=1) + "\n", encoding="utf-8"
+    )
 
 
 def remove_results(folders: list[Path], targets: list[Path]) -> None:
@@ -139,20 +141,26 @@ def remove_results(folders: list[Path], targets: list[Path]) -> None:
 
 
 @cache
-def deciding_packages() -> dict[str, str]:
+def find_deciding_packages() -> dict[str, str]:
     """Return the versions of all packages that decide about any stage's results."""
     from firmwright.recipe.lock import (
-        DECIDING,
-        OF_FORMAT,
-        OF_PICTURES,
-        OF_QUANTISATION,
-        package_versions,
+        CORE_PACKAGES,
+        FORMAT_PACKAGES,
+        PICTURE_PACKAGES,
+        QUANTIZATION_PACKAGES,
+        find_package_versions,
     )
     from firmwright.targets import load_target, target_names
 
     of_targets = (load_target(name).packages for name in target_names())
-    groups = (DECIDING, OF_QUANTISATION, OF_PICTURES, *OF_FORMAT.values(), *of_targets)
-    return package_versions({name for group in groups for name in group})
+    groups = (
+        CORE_PACKAGES,
+        QUANTIZATION_PACKAGES,
+        PICTURE_PACKAGES,
+        *FORMAT_PACKAGES.values(),
+        *of_targets,
+    )
+    return find_package_versions({name for group in groups for name in group})
 
 
 @cache
@@ -160,7 +168,7 @@ def code_digest(places: tuple[Path, ...]) -> str:
     """Digest the code in folders, so that changing any of it runs every stage again."""
     total = hashlib.sha256()
     for place in places:
-        for source in sorted(p for p in place.rglob("*") if p.suffix in CODE):
+        for source in sorted(p for p in place.rglob("*") if p.suffix in CODE_SUFFIXES):
             total.update(source.relative_to(place).as_posix().encode() + b"\0")
             total.update(source.read_bytes())
     return total.hexdigest()

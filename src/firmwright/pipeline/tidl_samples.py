@@ -9,8 +9,8 @@ from firmwright.errors import UserError
 from firmwright.recipe.quantization import Inputs
 
 from .job import Job
-from .run_samples import given_samples
-from .samples import columns_on_grid, sample_files
+from .run_samples import select_run_inputs
+from .samples import read_network_columns, sample_files
 
 if TYPE_CHECKING:
     from firmwright.data.samples import Sample
@@ -32,7 +32,7 @@ def calibration_inputs(job: Job) -> tuple[Inputs, int | None, str]:
     quantize = job.recipe.quantize
     if quantize and quantize.calibration.inputs is not None:
         return quantize.calibration.inputs, quantize.calibration.samples, "quantize.calibration"
-    given = given_samples(job)
+    given = select_run_inputs(job)
     if given is None:
         raise UserError(NO_SAMPLES)
     return given, None, "run" if job.recipe.run.inputs is not None else "evaluate"
@@ -42,7 +42,7 @@ def calibration_files(job: Job) -> list[Path]:
     """Return the user's files that these samples are read from."""
     quantize = job.recipe.quantize
     calibration = quantize.calibration.inputs if quantize else None
-    return sample_files(job, calibration or given_samples(job))
+    return sample_files(job, calibration or select_run_inputs(job))
 
 
 def calibration_samples(job: Job, batch: int, frames: int, stated: bool) -> list[Sample]:
@@ -57,9 +57,9 @@ def calibration_samples(job: Job, batch: int, frames: int, stated: bool) -> list
     from firmwright.verify.samples import to_samples
 
     given, limit, key = calibration_inputs(job)
-    interface = read_record(job.folder(job.network) / "model.json", ModelInterface)
+    interface = read_record(job.folder(job.network_stage) / "model.json", ModelInterface)
     try:
-        columns = columns_on_grid(job, interface, given, limit)
+        columns = read_network_columns(job, interface, given, limit)
     except UserError as error:
         raise UserError(f"target: tidl: {key}.inputs, to calibrate with: {error}") from error
     held = min(len(c.arrays) for c in columns.values())

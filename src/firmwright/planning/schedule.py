@@ -50,7 +50,7 @@ class Schedule:
 
 def schedule(partition: Partition, kernels: Kernels) -> Schedule:
     """Order the regions so that devices run beside each other, and say who waits for whom."""
-    waits = {k.region: k.waits for k in kernels.kernels if k.waits}
+    waits = {k.region: k.wait_function for k in kernels.kernels if k.wait_function}
     if not waits:
         in_order = enumerate(partition.regions, 1)
         return Schedule(tuple(ScheduleStep(region, (), after) for after, region in in_order), ())
@@ -119,8 +119,8 @@ def order_regions(partition: Partition, kernels: Kernels) -> list[Region]:
     now, free, ends = 0, dict[str, int](), dict[str, int]()
 
     def rank(name: str) -> tuple[int, bool, int, int]:
-        own = kernel_of[name].waits
-        others = [ends[r] for r in reads[name] if kernel_of[r].waits != own]
+        own = kernel_of[name].wait_function
+        others = [ends[r] for r in reads[name] if kernel_of[r].wait_function != own]
         return (max([now, *others]), not own, -ways[name], place[name])
 
     ordered: list[Region] = []
@@ -128,7 +128,7 @@ def order_regions(partition: Partition, kernels: Kernels) -> list[Region]:
     while waiting:
         ready = [name for name in waiting if all(r in ends for r in reads[name])]
         name = min(ready, key=rank)
-        begin, own = rank(name)[0], kernel_of[name].waits
+        begin, own = rank(name)[0], kernel_of[name].wait_function
         ends[name] = max(begin, free.get(own, 0) if own else 0) + cost[name]
         now = begin if own else ends[name]
         if own:

@@ -17,27 +17,27 @@ class Cores:
     last: str
 
     @property
-    def whole(self) -> bool:
+    def runs_whole_network(self) -> bool:
         """Tell whether all of the network runs on another core, and is called as a whole."""
         return self.last != ""
 
-    def calls(self, device: str) -> bool:
+    def calls_device(self, device: str) -> bool:
         """Tell whether the processor runs the network, and calls another core for this device."""
-        return not self.whole and self.by_device.get(device, "") != ""
+        return not self.runs_whole_network and self.by_device.get(device, "") != ""
 
-    def folders(self, devices: Collection[str], board: str) -> list[str]:
+    def template_folders(self, devices: Collection[str], board: str) -> list[str]:
         """Return the folders of templates that carry the calls, none where there are none."""
         common = ["crossing", f"crossing/{board}"]
-        if self.whole:
+        if self.runs_whole_network:
             return [*common, "crossing/network", "crossing/arm"]
-        called = any(self.calls(device) for device in devices)
+        called = any(self.calls_device(device) for device in devices)
         return [*common, "crossing/regions"] if called else []
 
 
-PROCESSOR = Cores({"c": ""}, "")
+PROCESSOR_ONLY = Cores({"c": ""}, "")
 """Of a network that calls no other core."""
 
 
-def cores_of(mix: Mapping[str, str]) -> Cores:
+def make_cores(mix: Mapping[str, str]) -> Cores:
     """Return the cores of a mix from its devices' cores, in its order."""
     return Cores(mix, [*mix.values()][-1])

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from firmwright.codegen.templates import SUFFIX, environment, render
+from firmwright.codegen.templates import TEMPLATE_SUFFIX, make_environment, render
 from firmwright.ir.tensors import ModelInterface
-from firmwright.project.write import ports, target_name, write
+from firmwright.project.write import make_ports, output_name, write_file
 from firmwright.recipe import DemoOptions
 
 FILES = ("demo.c", "demo_data.c", "demo_data.h", "gdb_anchor.c", "gdb_anchor.h",
@@ -34,7 +34,7 @@ def write_demo(
     ``sample`` has the network's inputs and the outputs that they give, as ``input_0`` … and
     ``output_0`` …, in their shapes.
     """
-    inputs, outputs = ports(interface.inputs), ports(interface.outputs)
+    inputs, outputs = make_ports(interface.inputs), make_ports(interface.outputs)
     expected = outputs if options.compare else []
     tensors = (*interface.inputs, *interface.outputs)
     variables = {
@@ -43,17 +43,17 @@ def write_demo(
         "demo": options,
         "inputs": inputs,
         "outputs": outputs,
-        "input_data": [(p, stored(sample[f"input_{i}"])) for i, p in enumerate(inputs)],
-        "expected": [(p, stored(sample[f"output_{i}"])) for i, p in enumerate(expected)],
+        "input_data": [(p, view_as_c_type(sample[f"input_{i}"])) for i, p in enumerate(inputs)],
+        "expected": [(p, view_as_c_type(sample[f"output_{i}"])) for i, p in enumerate(expected)],
         "layers": layers,
         "arena_bytes": sum(ALIGNMENT + -(-t.bytes // ALIGNMENT) * ALIGNMENT for t in tensors),
     }
     profiler = () if options.profile == "none" else ("profiler.c",)
     for file in (*FILES, *profiler):
-        template = f"demo/{file}{SUFFIX}"
-        write(folder / target_name(template), render(environment(), template, variables))
+        template = f"demo/{file}{TEMPLATE_SUFFIX}"
+        write_file(folder / output_name(template), render(make_environment(), template, variables))
 
 
-def stored(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def view_as_c_type(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return an array as C holds it: 16-bit floats are ``uint16_t``."""
     return array.view(np.uint16) if array.dtype.name in ("float16", "bfloat16") else array

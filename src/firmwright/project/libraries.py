@@ -9,18 +9,18 @@ from pathlib import Path
 from firmwright.errors import UserError
 from firmwright.ir.kernels import Kernel, LibraryFunction
 
-SOURCES = (".c", ".S")
-ARCHIVES = (".a", ".lib")
+SOURCE_SUFFIXES = (".c", ".S")
+ARCHIVE_SUFFIXES = (".a", ".lib")
 
 
-def add_libraries(files: Sequence[Path], project: Path) -> None:
+def copy_libraries(files: Sequence[Path], project: Path) -> None:
     """Copy sources, headers and archives beside the project's own files, which are there already.
 
     Raises UserError for one whose name, or whose object's, is taken.
     """
     for file in files:
-        objects = {p.stem: p.name for p in project.iterdir() if p.suffix in SOURCES}
-        taken = objects.get(file.stem) if file.suffix in SOURCES else None
+        objects = {p.stem: p.name for p in project.iterdir() if p.suffix in SOURCE_SUFFIXES}
+        taken = objects.get(file.stem) if file.suffix in SOURCE_SUFFIXES else None
         if (project / file.name).exists() or taken:
             raise UserError(
                 f"{file}: the generated project has a file {taken or file.name} already; rename "
@@ -29,7 +29,7 @@ def add_libraries(files: Sequence[Path], project: Path) -> None:
         shutil.copyfile(file, project / file.name)
 
 
-def library_functions(kernels: Iterable[Kernel]) -> list[LibraryFunction]:
+def collect_library_functions(kernels: Iterable[Kernel]) -> list[LibraryFunction]:
     """Return the user's functions that the regions call, sorted.
 
     Raises UserError where two calls of one pass different numbers of tensors.

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from firmwright.codegen.c_library import HEADERS, functions_by_header
-from firmwright.codegen.names import c_identifier, unique_identifiers
-from firmwright.codegen.templates import SUFFIX, environment, render, template_places
+from firmwright.codegen.names import c_identifier, make_unique_identifiers
+from firmwright.codegen.templates import TEMPLATE_SUFFIX, find_templates, make_environment, render
 from firmwright.errors import UserError
 from firmwright.ir.kernels import C_TYPES, Kernel, Kernels, Parameter
 from firmwright.ir.regions import RAM, Partition, Region
@@ -20,26 +20,31 @@ from firmwright.ir.tensors import BatchLayout, ModelInterface, Tensor
 from firmwright.planning.plan import Plan
 from firmwright.planning.schedule import Wait, schedule
 from firmwright.postprocess.detector import Detector
-from firmwright.project.crossings import PROCESSOR, Cores
-from firmwright.project.libraries import ARCHIVES, SOURCES, add_libraries, library_functions
+from firmwright.project.crossings import PROCESSOR_ONLY, Cores
+from firmwright.project.libraries import (
+    ARCHIVE_SUFFIXES,
+    SOURCE_SUFFIXES,
+    collect_library_functions,
+    copy_libraries,
+)
 from firmwright.recipe import DemoOptions
 from firmwright.toolchain import Build, makefile_variables
 
-PROGRAM = ("network/weights.c", "application/main.c", "runtime/fw_hal.h")
+PROGRAM_TEMPLATES = ("network/weights.c", "application/main.c", "runtime/fw_hal.h")
 """Templates of a project that make a program of the network."""
 
-NETWORK = ("network/network.h", "network/network.c", "network/regions.h",
-           *(f"network/{h}" for h in HEADERS), "network/weights.h", *PROGRAM)  # fmt: skip
+NETWORK_TEMPLATES = ("network/network.h", "network/network.c", "network/regions.h",
+           *(f"network/{h}" for h in HEADERS), "network/weights.h", *PROGRAM_TEMPLATES)  # fmt: skip
 """Templates that every project has; boards and toolchains add theirs."""
 
-DETECTION = ("postprocess/detection.h", "postprocess/detection.c")
+DETECTION_TEMPLATES = ("postprocess/detection.h", "postprocess/detection.c")
 """Templates of a project that makes boxes of its outputs."""
 
-PROFILE = "runtime/fw_profile.h"
+PROFILE_TEMPLATE = "runtime/fw_profile.h"
 """Template of a project whose demo application measures cycles."""
 
-REGION = f"network/region.c{SUFFIX}"
-ALIAS = f"network/alias.h{SUFFIX}"
+REGION_TEMPLATE = f"network/region.c{TEMPLATE_SUFFIX}"
+ALIAS_TEMPLATE = f"network/alias.h{TEMPLATE_SUFFIX}"
 """Template of the header under a prefix of the user's own."""
 
 
@@ -56,7 +61,7 @@ class Port:
 
 
 @dataclass(frozen=True)
-class Step:
+class KernelCall:
     """One call in the network's run function, and what is waited for before it.
 
     ``number`` is the step of the plan.
@@ -87,7 +92,7 @@ class Network:
     weights: Mapping[str, npt.NDArray[Any]]
     detector: Detector | None = None
     demo: DemoOptions | None = None
-    cores: Cores = PROCESSOR
+    cores: Cores = PROCESSOR_ONLY
     libraries: tuple[Path, ...] = ()
     """The user's sources, headers and archives that are part of the project."""
     batch: BatchLayout | None = None
@@ -110,42 +115,42 @@ class Network:
         return self.demo.profile if self.demo else "none"
 
 
-def templates_in(name: str, own: Sequence[Path] = ()) -> list[str]:
+def list_templates(name: str, own: Sequence[Path] = ()) -> list[str]:
     """Return the templates that lie in this folder itself, sorted; none where it is missing."""
-    entries = [e.name for folder in template_places(name, own) for e in folder.iterdir()]
-    return [f"{name}/{n}" for n in sorted(entries) if n.endswith(SUFFIX)]
+    entries = [e.name for folder in find_templates(name, own) for e in folder.iterdir()]
+    return [f"{name}/{n}" for n in sorted(entries) if n.endswith(TEMPLATE_SUFFIX)]
 
 
 def device_templates(device: str, board: str, own: Sequence[Path] = ()) -> list[str]:
     """Return a device's header and its code for the board; none where it is the processor."""
-    common = templates_in(device, own)
-    specific = templates_in(f"{device}/{board}", own)
+    common = list_templates(device, own)
+    specific = list_templates(f"{device}/{board}", own)
     if common and not specific:
         raise UserError(f"board '{board}' has no code for the device {device}")
     return common + specific
 
 
-def makefile_template(board: str) -> str:
+def find_makefile_template(board: str) -> str:
     """Return the board's own Makefile, where another build system compiles for it."""
-    own = f"boards/{board}/Makefile{SUFFIX}"
-    return own if own in templates_in(f"boards/{board}") else f"project/Makefile{SUFFIX}"
+    own = f"boards/{board}/Makefile{TEMPLATE_SUFFIX}"
+    return own if own in list_templates(f"boards/{board}") else f"project/Makefile{TEMPLATE_SUFFIX}"
 
 
 def project_templates(network: Network, build: Build, own: Sequence[Path]) -> list[str]:
     """Return the templates of the files that this project has once, but the Makefile."""
     board = build.platform.board
-    carriers = network.cores.folders(network.devices, board)
-    names = [template for folder in carriers for template in templates_in(folder)]
-    fixed = [*NETWORK, *(DETECTION if network.detector else ())]
-    fixed += [PROFILE] if network.profile != "none" else []
-    names += [f"{name}{SUFFIX}" for name in fixed]
-    makefile = makefile_template(board)
-    names += [name for name in templates_in(f"boards/{board}") if name != makefile]
+    carriers = network.cores.template_folders(network.devices, board)
+    names = [template for folder in carriers for template in list_templates(folder)]
+    fixed = [*NETWORK_TEMPLATES, *(DETECTION_TEMPLATES if network.detector else ())]
+    fixed += [PROFILE_TEMPLATE] if network.profile != "none" else []
+    names += [f"{name}{TEMPLATE_SUFFIX}" for name in fixed]
+    makefile = find_makefile_template(board)
+    names += [name for name in list_templates(f"boards/{board}") if name != makefile]
     for device in sorted(network.devices):
         names += device_templates(device, board, own)
     if not build.settings.libc:
-        names += templates_in("freestanding")
-    return names + (templates_in("libraries") if network.calls_libraries else [])
+        names += list_templates("freestanding")
+    return names + (list_templates("libraries") if network.calls_libraries else [])
 
 
 def write_project(
@@ -155,84 +160,90 @@ def write_project(
 
     Returns the variables of the templates.
     """
-    env = environment(own)
+    env = make_environment(own)
     variables = template_variables(network, build)
     for template in project_templates(network, build, own):
-        write(folder / target_name(template), render(env, template, variables))
+        write_file(folder / output_name(template), render(env, template, variables))
     for step in variables["steps"]:
-        text = render(env, REGION, {**variables, "step": step})
-        write(folder / f"{step.region.name}.c", text)
+        text = render(env, REGION_TEMPLATE, {**variables, "step": step})
+        write_file(folder / f"{step.region.name}.c", text)
     if network.c_prefix != "network":
-        write(folder / f"{network.c_prefix}.h", render(env, ALIAS, variables))
-    add_libraries(network.libraries, folder)
+        write_file(folder / f"{network.c_prefix}.h", render(env, ALIAS_TEMPLATE, variables))
+    copy_libraries(network.libraries, folder)
     makefile = render(
-        env, makefile_template(build.platform.board), makefile_of(network, build, folder)
+        env,
+        find_makefile_template(build.platform.board),
+        project_makefile_variables(network, build, folder),
     )
-    write(folder / "Makefile", makefile)
+    write_file(folder / "Makefile", makefile)
     return variables
 
 
 def template_variables(network: Network, build: Build) -> dict[str, Any]:
     """Return what the templates of a project are rendered with."""
-    inputs = ports(network.interface.inputs)
-    outputs = ports(network.interface.outputs)
+    inputs = make_ports(network.interface.inputs)
+    outputs = make_ports(network.interface.outputs)
     return {
         "network": network,
         "prefix": network.c_prefix,
         "inputs": inputs,
         "outputs": outputs,
-        "steps": steps(network, inputs, outputs),
+        "steps": make_kernel_calls(network, inputs, outputs),
         "last_waits": schedule(network.partition, network.kernels).last_waits,
         "weights": sorted(network.weights.items()),
         "c_types": C_TYPES,
         "arena_name": arena_name,
-        "location": lambda tensor: location(network.plan, tensor, inputs, outputs),
+        "location": lambda tensor: emit_location(network.plan, tensor, inputs, outputs),
         "platform": build.platform,
         "stack_bytes": build.platform.stack,
         "detector": network.detector,
-        "byte_values": byte_values(network.interface.outputs) if network.detector else {},
+        "byte_values": make_dequantize_tables(network.interface.outputs)
+        if network.detector
+        else {},
         "functions_by_header": functions_by_header(),
         "devices": network.devices,
-        "entry": "process" if network.cores.whole else "run",
-        "calls": bool(network.cores.folders(network.devices, "")),
-        "called": lambda step: network.cores.calls(step.region.device),
-        "library_functions": library_functions(network.kernels.kernels),
+        "entry": "process" if network.cores.runs_whole_network else "run",
+        "calls": bool(network.cores.template_folders(network.devices, "")),
+        "called": lambda step: network.cores.calls_device(step.region.device),
+        "library_functions": collect_library_functions(network.kernels.kernels),
         "profiled": network.profile == "individual",
     }
 
 
-def makefile_of(network: Network, build: Build, project: Path) -> dict[str, Any]:
+def project_makefile_variables(network: Network, build: Build, project: Path) -> dict[str, Any]:
     """Return what the Makefile of a project is rendered with, whose sources are written."""
-    sources = sorted(p.name for p in project.iterdir() if p.suffix in SOURCES)
-    archives = [file.name for file in network.libraries if file.suffix in ARCHIVES]
+    sources = sorted(p.name for p in project.iterdir() if p.suffix in SOURCE_SUFFIXES)
+    archives = [file.name for file in network.libraries if file.suffix in ARCHIVE_SUFFIXES]
     return {**makefile_variables(build, sources, archives), "demo": network.demo is not None}
 
 
-def target_name(template: str) -> str:
+def output_name(template: str) -> str:
     """Put headers of ``freestanding/`` there and everything else into one flat folder."""
-    name = template.removesuffix(SUFFIX)
+    name = template.removesuffix(TEMPLATE_SUFFIX)
     if name.startswith("freestanding/") and name.endswith(".h"):
         return name
     return name.rsplit("/", 1)[-1]
 
 
-def write(path: Path, text: str) -> None:
+def write_file(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8", newline="\n")
 
 
-def ports(tensors: tuple[Tensor, ...]) -> list[Port]:
-    members = unique_identifiers(t.name for t in tensors)
+def make_ports(tensors: tuple[Tensor, ...]) -> list[Port]:
+    members = make_unique_identifiers(t.name for t in tensors)
     return [Port(m, t) for m, t in zip(members, tensors, strict=True)]
 
 
-def steps(network: Network, inputs: list[Port], outputs: list[Port]) -> list[Step]:
+def make_kernel_calls(
+    network: Network, inputs: list[Port], outputs: list[Port]
+) -> list[KernelCall]:
     """Return one step a kernel, its arguments written out as C expressions."""
     kernels = {k.region: k for k in network.kernels.kernels}
     tensors = {t.name: t for t in network.partition.tensors}
 
     def pointer(p: Parameter) -> str:
-        where = location(network.plan, network.plan.locations[p.tensor], inputs, outputs)
+        where = emit_location(network.plan, network.plan.locations[p.tensor], inputs, outputs)
         return where if where.startswith(("inputs", "outputs")) else f"({p.c_type} *){where}"
 
     result = []
@@ -246,11 +257,13 @@ def steps(network: Network, inputs: list[Port], outputs: list[Port]) -> list[Ste
         arguments += [pointer(p) for p in (*kernel.outputs, *kernel.scratch)]
         read = tuple(tensors[n] for n in region.inputs)
         written = tuple(tensors[n] for n in region.outputs)
-        result.append(Step(number, region, kernel, turn.waits, tuple(arguments), read, written))
+        result.append(
+            KernelCall(number, region, kernel, turn.waits, tuple(arguments), read, written)
+        )
     return result
 
 
-def location(plan: Plan, where: str, inputs: list[Port], outputs: list[Port]) -> str:
+def emit_location(plan: Plan, where: str, inputs: list[Port], outputs: list[Port]) -> str:
     """Return the C expression for a location of the plan."""
     kind, _, index = where.partition(":")
     if kind == "input":
@@ -266,7 +279,7 @@ def arena_name(memory: str) -> str:
     return "arena" if memory == RAM else f"arena_{c_identifier(memory)}"
 
 
-def byte_values(outputs: tuple[Tensor, ...]) -> dict[int, npt.NDArray[np.float32]]:
+def make_dequantize_tables(outputs: tuple[Tensor, ...]) -> dict[int, npt.NDArray[np.float32]]:
     """Return the real value of every byte of the outputs that are quantised to 8 bits."""
     every = np.arange(256, dtype=np.uint8)
     return {

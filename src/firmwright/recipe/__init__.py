@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from firmwright.recipe.catalogue import Catalogue, KnownDevice
+from firmwright.recipe.catalogue import Catalog, KnownDevice
 from firmwright.recipe.libraries import Library
 from firmwright.recipe.load import load_recipe
 from firmwright.recipe.recipe import (
@@ -20,7 +20,7 @@ from firmwright.targets import DeviceSpec
 
 __all__ = [
     "BatchRequest",
-    "Catalogue",
+    "Catalog",
     "DemoOptions",
     "DeviceSpec",
     "InputShape",

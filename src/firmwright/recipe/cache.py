@@ -12,12 +12,12 @@ from typing import Any
 from firmwright.recipe.recipe import Recipe
 
 
-def cache_key(*parts: Any) -> str:
+def make_cache_key(*parts: Any) -> str:
     """Return a digest of plain data on which a checked recipe depends."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("ascii")).hexdigest()
 
 
-def read_cached(folder: Path, key: str, path: Path) -> Recipe | None:
+def read_cache(folder: Path, key: str, path: Path) -> Recipe | None:
     """Return the recipe stored under ``key``, or None if there is none, or none that is whole."""
     try:
         digest, _, body = (folder / f"{key}.json").read_bytes().partition(b"\n")
@@ -28,7 +28,7 @@ def read_cached(folder: Path, key: str, path: Path) -> Recipe | None:
         return None
 
 
-def write_cached(folder: Path, key: str, recipe: Recipe) -> None:
+def write_cache(folder: Path, key: str, recipe: Recipe) -> None:
     """Store a recipe: whole or not at all. A folder that cannot be written costs only time."""
     body = json.dumps(recipe.to_dict(), sort_keys=True).encode("ascii")
     content = hashlib.sha256(body).hexdigest().encode("ascii") + b"\n" + body

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from firmwright.data.sources import module_file
-from firmwright.documents.schema_check import Finding, quoted
+from firmwright.documents.schema_check import Finding, quote
 from firmwright.errors import UserError
 from firmwright.recipe.catalogue import KnownDevice
 from firmwright.targets.custom import load_custom_target
 
 
-def own_devices(
+def load_custom_devices(
     devices: Any, folder: Path, installed: Collection[str]
 ) -> tuple[dict[str, KnownDevice], list[Finding]]:
     """Import the devices of a recipe in ``folder``; return them by name, and what is wrong.
@@ -27,7 +27,7 @@ def own_devices(
         if not isinstance(reference, str) or ":" not in reference:
             continue
         if name in installed:
-            message = f"the name {quoted(name)} is that of an installed device; choose another"
+            message = f"the name {quote(name)} is that of an installed device; choose another"
             mistakes.append(Finding(pointer, message, key=True))
         elif module_file(reference, folder).is_file():
             try:

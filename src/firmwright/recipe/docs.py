@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from firmwright.documents.schema_check import Schema, resolved
+from firmwright.documents.schema_check import Schema, resolve_reference
 
 _PAGE = """\
 <!-- Generated from recipes/recipe.schema.json by `python -m firmwright.recipe.docs`. -->
@@ -53,11 +53,11 @@ class _Key:
     required: bool
 
 
-def render(schema: Schema) -> str:
+def render_page(schema: Schema) -> str:
     """Return the page as Markdown."""
     import yaml
 
-    rows = {key.name: _row(key, schema) for key in _keys(schema, "", schema, set())}
+    rows = {key.name: _format_row(key, schema) for key in _find_keys(schema, "", schema, set())}
     return _PAGE.format(
         description=schema["description"],
         example=yaml.safe_dump(schema["examples"][0], sort_keys=False),
@@ -65,16 +65,17 @@ def render(schema: Schema) -> str:
     )
 
 
-def _keys(schema: Schema, prefix: str, root: Schema, told: set[str]) -> Iterator[_Key]:
+def _find_keys(schema: Schema, prefix: str, root: Schema, told: set[str]) -> Iterator[_Key]:
     """Yield every key that a value of ``schema`` may hold, outer ones first.
 
     A definition of the schema is opened once; ``told`` holds the references that were.
     """
-    referred = list(_referred_forms(schema, root))
+    referred = list(_resolve_forms(schema, root))
     forms = [
         form
         for reference, form in referred
-        if reference not in told and ("properties" in form or "items" in form or _rest(form))
+        if reference not in told
+        and ("properties" in form or "items" in form or _has_other_keys(form))
     ]
     told.update(reference for reference, _ in referred if reference)
     names: dict[str, Schema] = {}
@@ -83,41 +84,41 @@ def _keys(schema: Schema, prefix: str, root: Schema, told: set[str]) -> Iterator
             names.setdefault(name, part)
     for name, part in names.items():
         required = all(name in form.get("required", ()) for form in forms)
-        yield _Key(prefix + name, resolved(part, root), required)
-        yield from _keys(part, f"{prefix}{name}.", root, told)
+        yield _Key(prefix + name, resolve_reference(part, root), required)
+        yield from _find_keys(part, f"{prefix}{name}.", root, told)
     for form in forms:
-        if _rest(form):
-            yield from _keys(form["additionalProperties"], f"{prefix}<name>.", root, told)
+        if _has_other_keys(form):
+            yield from _find_keys(form["additionalProperties"], f"{prefix}<name>.", root, told)
         if "items" in form:
-            yield from _keys(form["items"], prefix.removesuffix(".") + "[].", root, told)
+            yield from _find_keys(form["items"], prefix.removesuffix(".") + "[].", root, told)
 
 
-def _referred_forms(schema: Schema, root: Schema) -> Iterator[tuple[str, Schema]]:
+def _resolve_forms(schema: Schema, root: Schema) -> Iterator[tuple[str, Schema]]:
     """Yield every form of a value and the reference it comes by, if it does."""
     outer = schema.get("$ref", "")
-    whole = resolved(schema, root)
+    whole = resolve_reference(schema, root)
     for form in [whole] if "type" in whole else whole.get("oneOf", [whole]):
-        yield form.get("$ref", outer), resolved(form, root)
+        yield form.get("$ref", outer), resolve_reference(form, root)
 
 
-def _forms(schema: Schema, root: Schema) -> list[Schema]:
-    return [form for _, form in _referred_forms(schema, root)]
+def _list_forms(schema: Schema, root: Schema) -> list[Schema]:
+    return [form for _, form in _resolve_forms(schema, root)]
 
 
-def _rest(form: Schema) -> bool:
+def _has_other_keys(form: Schema) -> bool:
     return isinstance(form.get("additionalProperties"), Mapping)
 
 
-def _row(key: _Key, root: Schema) -> str:
+def _format_row(key: _Key, root: Schema) -> str:
     default = "—"
     if key.required:
         default = "required"
     elif "default" in key.schema:
-        default = _code(key.schema["default"])
-    example = _code(key.schema["examples"][0])
+        default = _format_code(key.schema["default"])
+    example = _format_code(key.schema["examples"][0])
     cells = [
         f"`{key.name}`",
-        _type(key.schema, root),
+        _format_type(key.schema, root),
         default,
         key.schema["description"],
         example,
@@ -125,23 +126,23 @@ def _row(key: _Key, root: Schema) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _type(schema: Schema, root: Schema) -> str:
-    texts = [_form_type(form, root) for form in _forms(schema, root)]
+def _format_type(schema: Schema, root: Schema) -> str:
+    texts = [_format_form(form, root) for form in _list_forms(schema, root)]
     return " or ".join(dict.fromkeys(texts))
 
 
-def _form_type(form: Schema, root: Schema) -> str:
+def _format_form(form: Schema, root: Schema) -> str:
     if "enum" in form:
-        return " or ".join(_code(value) for value in form["enum"])
+        return " or ".join(_format_code(value) for value in form["enum"])
     text = _TYPES[form["type"]]
     if form["type"] == "array":
-        text += f" ({_type(form['items'], root)})"
+        text += f" ({_format_type(form['items'], root)})"
     if "minimum" in form:
         text += f" ≥ {form['minimum']}"
     return text
 
 
-def _code(value: Any) -> str:
+def _format_code(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
     return f"`{text}`"
 
@@ -154,7 +155,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
 
     text = files("firmwright.recipes").joinpath("recipe.schema.json").read_text("utf-8")
-    page = render(json.loads(text))
+    page = render_page(json.loads(text))
     if not options.check:
         options.page.write_text(page, encoding="utf-8", newline="\n")
         return 0

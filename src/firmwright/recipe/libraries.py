@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from firmwright.data.sources import module_file, portable_path
-from firmwright.documents.schema_check import Finding, quoted
+from firmwright.documents.schema_check import Finding, quote
 from firmwright.documents.yaml_text import Pointer
 
 
@@ -46,34 +46,35 @@ def portable_library(data: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def extension_files(data: Mapping[str, Any]) -> Iterator[tuple[Pointer, str]]:
+def find_extension_files(data: Mapping[str, Any]) -> Iterator[tuple[Pointer, str]]:
     """Yield the files that both keys name; what is of the wrong type is passed over."""
-    for index, reference in enumerate(listed(data, "extensions")):
+    for index, reference in enumerate(get_list(data, "extensions")):
         if isinstance(reference, str) and ":" in reference:
             yield ("extensions", index), str(module_file(reference, Path()))
-    for index, library in enumerate(listed(data, "libraries")):
+    for index, library in enumerate(get_list(data, "libraries")):
         if not isinstance(library, Mapping):
             continue
         for key in ("sources", "includes"):
             yield from (
-                (("libraries", index, key, i), name) for i, name in enumerate(listed(library, key))
+                (("libraries", index, key, i), name)
+                for i, name in enumerate(get_list(library, key))
             )
         if isinstance(library.get("archive"), str):
             yield ("libraries", index, "archive"), library["archive"]
 
 
-def same_names(data: Mapping[str, Any]) -> Iterator[Finding]:
+def find_duplicate_names(data: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield the libraries that share a name, and their files that do: they go into one folder."""
-    libraries = enumerate(listed(data, "libraries"))
+    libraries = enumerate(get_list(data, "libraries"))
     named = [(("libraries", i, "name"), e.get("name")) for i, e in libraries if isinstance(e, dict)]
-    files = [(p, Path(file).name) for p, file in extension_files(data) if p[0] == "libraries"]
+    files = [(p, Path(file).name) for p, file in find_extension_files(data) if p[0] == "libraries"]
     for what, found in (("libraries", named), ("files of libraries", files)):
         names = [name for _, name in found]
         for index, (pointer, name) in enumerate(found):
             if isinstance(name, str) and name in names[:index]:
-                yield Finding(pointer, f"two {what} are named {quoted(name)}")
+                yield Finding(pointer, f"two {what} are named {quote(name)}")
 
 
-def listed(data: Mapping[str, Any], key: str) -> list[Any]:
+def get_list(data: Mapping[str, Any], key: str) -> list[Any]:
     value = data.get(key)
     return value if isinstance(value, list) else []

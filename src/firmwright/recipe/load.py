@@ -14,17 +14,17 @@ from typing import Any
 from firmwright import __version__
 from firmwright.data.sources import WILDCARDS, module_file, normalize_source
 from firmwright.documents.document import Document, check_document, read_bytes
-from firmwright.documents.schema_check import Finding, findings, quoted
+from firmwright.documents.schema_check import Finding, find_errors, quote
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import Diagnostic, DiagnosticError, did_you_mean
 from firmwright.models.formats import FORMATS, UNSUPPORTED_SUFFIXES
-from firmwright.recipe.cache import cache_key, read_cached, write_cached
-from firmwright.recipe.catalogue import Catalogue, name_findings
-from firmwright.recipe.devices import own_devices
-from firmwright.recipe.libraries import extension_files, same_names
-from firmwright.recipe.postprocess import normal_detection
-from firmwright.recipe.quantization import calibration_findings, shift_findings
-from firmwright.recipe.recipe import Recipe, is_platform_file, plain_mix
+from firmwright.recipe.cache import make_cache_key, read_cache, write_cache
+from firmwright.recipe.catalogue import Catalog, find_name_errors
+from firmwright.recipe.devices import load_custom_devices
+from firmwright.recipe.libraries import find_duplicate_names, find_extension_files
+from firmwright.recipe.postprocess import normalize_detection
+from firmwright.recipe.quantization import find_calibration_errors, find_shift_errors
+from firmwright.recipe.recipe import Recipe, is_platform_file, mix_to_data
 from firmwright.recipe.target import read_target
 
 _OVERRIDES: Mapping[str, tuple[str, ...]] = {
@@ -55,7 +55,7 @@ _FORMATS = {suffix: f.name for f in FORMATS.values() for suffix in f.suffixes}
 def load_recipe(
     path: Path,
     overrides: Mapping[str, str],
-    catalogue: Catalogue,
+    catalogue: Catalog,
     cache: Path | None = None,
 ) -> Recipe:
     """Read, check and complete a recipe.
@@ -67,43 +67,43 @@ def load_recipe(
     shown = str(path)
     content = read_bytes(path, shown)
     schema_text = files("firmwright.recipes").joinpath("recipe.schema.json").read_text("utf-8")
-    key = cache_key(
+    key = make_cache_key(
         __version__,
         schema_text,
         path.stem,
         content.hex(),
         dict(overrides),
-        catalogue.as_data(),
+        catalogue.to_data(),
     )
     if cache:
-        known = read_cached(cache, key, path)
+        known = read_cache(cache, key, path)
         # What a device of the user's own takes may have changed without the recipe.
-        if known and not known.devices and not any(_missing_files(known.to_dict(), path)):
+        if known and not known.devices and not any(_find_missing_files(known.to_dict(), path)):
             return known
-    recipe = _check(path, content, json.loads(schema_text), overrides, catalogue)
+    recipe = _check_recipe(path, content, json.loads(schema_text), overrides, catalogue)
     if cache:
-        write_cached(cache, key, recipe)
+        write_cache(cache, key, recipe)
     return recipe
 
 
-def _check(
+def _check_recipe(
     path: Path,
     content: bytes,
     schema: Mapping[str, Any],
     overrides: Mapping[str, str],
-    catalogue: Catalogue,
+    catalogue: Catalog,
 ) -> Recipe:
     document, found = check_document(content, schema, str(path))
     data = document.data
     found += _apply_overrides(data, overrides, schema)
     reported = {(d.path, d.line, d.column) for d in found}
-    for finding in _further_findings(data, path, schema, catalogue):
-        diagnostic = _placed(finding, document, overrides)
+    for finding in _find_further_errors(data, path, schema, catalogue):
+        diagnostic = _to_diagnostic(finding, document, overrides)
         if (diagnostic.path, diagnostic.line, diagnostic.column) not in reported:
             found.append(diagnostic)
     if found:
         raise DiagnosticError(found)
-    return Recipe.from_dict(path, _normal_form(data, path, catalogue))
+    return Recipe.from_dict(path, _normalize(data, path, catalogue))
 
 
 def _apply_overrides(
@@ -126,50 +126,52 @@ def _apply_overrides(
             value = int(text)
         elif name in _SWITCHES:
             value = _SWITCH.get(text, text)
-        for finding in findings(value, part["properties"][last]):
+        for finding in find_errors(value, part["properties"][last]):
             yield Diagnostic(label, 0, 0, finding.message)
         if isinstance(holder, dict):  # else the schema has reported it
             holder[last] = value
 
 
-def _placed(finding: Finding, document: Document, overrides: Mapping[str, str]) -> Diagnostic:
+def _to_diagnostic(
+    finding: Finding, document: Document, overrides: Mapping[str, str]
+) -> Diagnostic:
     for name, pointer in _OVERRIDES.items():
         if name in overrides and finding.pointer[: len(pointer)] == pointer:
             return Diagnostic(f"{name}={overrides[name]}", 0, 0, finding.message)
-    return document.diagnostic(finding.pointer, finding.message, finding.key)
+    return document.make_diagnostic(finding.pointer, finding.message, finding.key)
 
 
-def _further_findings(
-    data: Mapping[str, Any], path: Path, schema: Mapping[str, Any], catalogue: Catalogue
+def _find_further_errors(
+    data: Mapping[str, Any], path: Path, schema: Mapping[str, Any], catalogue: Catalog
 ) -> Iterator[Finding]:
     """Yield what the schema cannot know; parts of the wrong type are passed over."""
-    own, mistakes = own_devices(data.get("devices"), path.parent, catalogue.devices)
+    own, mistakes = load_custom_devices(data.get("devices"), path.parent, catalogue.devices)
     yield from mistakes
     devices = {**catalogue.devices, **own}
     # Of a device that cannot be had nothing can be said where the target names it.
     unknown = {*(data.get("devices") or ())} - {*own}
     named = {**data, "target": None, "compare": None} if unknown else data
-    yield from name_findings(named, replace(catalogue, devices=devices))
-    yield from _missing_files(data, path)
-    yield from _unknown_format(data.get("model"))
-    yield from _judged_by_nothing(data)
-    yield from _foreign_rounding(data)
-    yield from _switched_twice(data.get("transforms"))
-    yield from same_names(data)
+    yield from find_name_errors(named, replace(catalogue, devices=devices))
+    yield from _find_missing_files(data, path)
+    yield from _find_format_errors(data.get("model"))
+    yield from _find_evaluate_errors(data)
+    yield from _find_rounding_errors(data)
+    yield from _find_transform_errors(data.get("transforms"))
+    yield from find_duplicate_names(data)
     quantize = data.get("quantize")
     if isinstance(quantize, dict):
-        yield from shift_findings(quantize)
-        yield from calibration_findings(quantize)
-    if "name" not in data and any(findings(path.stem, schema["properties"]["name"])):
+        yield from find_shift_errors(quantize)
+        yield from find_calibration_errors(quantize)
+    if "name" not in data and any(find_errors(path.stem, schema["properties"]["name"])):
         yield Finding(
-            ("name",), f"the file's name {quoted(path.stem)} is not fit for one; add the key 'name'"
+            ("name",), f"the file's name {quote(path.stem)} is not fit for one; add the key 'name'"
         )
 
 
-def _missing_files(data: Mapping[str, Any], path: Path) -> Iterator[Finding]:
-    for pointer, name, folder_too in _file_references(data):
+def _find_missing_files(data: Mapping[str, Any], path: Path) -> Iterator[Finding]:
+    for pointer, name, folder_too in _find_file_references(data):
         file = path.parent / name
-        shown = quoted(str(file))
+        shown = quote(str(file))
         try:
             if S_ISDIR(file.stat().st_mode) and not folder_too:
                 yield Finding(pointer, f"expected a file, found the folder {shown}")
@@ -181,18 +183,18 @@ def _missing_files(data: Mapping[str, Any], path: Path) -> Iterator[Finding]:
             yield Finding(pointer, f"cannot be read: {shown}: {reason}")
 
 
-def _file_references(data: Mapping[str, Any]) -> Iterator[tuple[Pointer, str, bool]]:
+def _find_file_references(data: Mapping[str, Any]) -> Iterator[tuple[Pointer, str, bool]]:
     """Yield what names a file of the user, the name, and whether a folder serves as well.
 
     Takes a recipe as it is written, and its normal form (what the cache holds).
     """
     model, platform = data.get("model"), data.get("platform")
     candidates: list[tuple[Pointer, Any]] = [(("model",), model)]
-    candidates += [(p, _value_at(data, p)) for p in (*_INPUTS, ("evaluate", "labels"))]
-    metric = _value_at(data, ("evaluate", "metric"))
+    candidates += [(p, _get_value(data, p)) for p in (*_INPUTS, ("evaluate", "labels"))]
+    metric = _get_value(data, ("evaluate", "metric"))
     if isinstance(metric, str) and ":" in metric:
         candidates.append((("evaluate", "metric"), str(module_file(metric, Path()))))
-    extra = _value_at(data, ("transforms", "extra"))
+    extra = _get_value(data, ("transforms", "extra"))
     candidates += [
         (("transforms", "extra", i), str(module_file(reference, Path())))
         for i, reference in enumerate(extra if isinstance(extra, list) else ())
@@ -213,22 +215,22 @@ def _file_references(data: Mapping[str, Any]) -> Iterator[tuple[Pointer, str, bo
         ]
     if isinstance(platform, str) and is_platform_file(platform):
         candidates.append((("platform",), platform))
-    candidates += [*extension_files(data), *_class_file(data)]
+    candidates += [*find_extension_files(data), *_find_class_file(data)]
     yield from ((pointer, name, False) for pointer, name in candidates if isinstance(name, str))
     for place in _INPUTS:
-        inputs = _value_at(data, place)
+        inputs = _get_value(data, place)
         for name, source in inputs.items() if isinstance(inputs, dict) else ():
-            yield from _source_files((*place, name), source)
+            yield from _find_source_files((*place, name), source)
 
 
-def _value_at(data: Any, pointer: Pointer) -> Any:
+def _get_value(data: Any, pointer: Pointer) -> Any:
     """Return the value at a place, or None where there is no such place."""
     for key in pointer:
         data = data.get(key) if isinstance(data, dict) else None
     return data
 
 
-def _source_files(pointer: Pointer, source: Any) -> Iterator[tuple[Pointer, str, bool]]:
+def _find_source_files(pointer: Pointer, source: Any) -> Iterator[tuple[Pointer, str, bool]]:
     """Yield the files and folders of one input's source; patterns are looked up when it is read."""
     if isinstance(source, str):
         yield pointer, source, False
@@ -246,7 +248,7 @@ def _source_files(pointer: Pointer, source: Any) -> Iterator[tuple[Pointer, str,
             yield (*pointer, key), str(module_file(source[key], Path())), False
 
 
-def _class_file(data: Mapping[str, Any]) -> Iterator[tuple[Pointer, Any]]:
+def _find_class_file(data: Mapping[str, Any]) -> Iterator[tuple[Pointer, Any]]:
     postprocess = data.get("postprocess", data)
     detection = postprocess.get("detection") if isinstance(postprocess, dict) else None
     classes = detection.get("classes") if isinstance(detection, dict) else None
@@ -256,84 +258,84 @@ def _class_file(data: Mapping[str, Any]) -> Iterator[tuple[Pointer, Any]]:
     yield pointer, classes
 
 
-def _unknown_format(model: Any) -> Iterator[Finding]:
-    source = _model_source(model)
+def _find_format_errors(model: Any) -> Iterator[Finding]:
+    source = _normalize_model(model)
     file = source["path"] or source["url"]
     if isinstance(file, str) and source["format"] is None:
-        suffix = _suffix(file)
+        suffix = _get_suffix(file)
         if suffix in UNSUPPORTED_SUFFIXES:
             yield Finding(("model",), UNSUPPORTED_SUFFIXES[suffix])
             return
         suffixes = ", ".join(sorted(_FORMATS))
-        message = f"no format can be told from the suffix {quoted(suffix)}; expected {suffixes}"
+        message = f"no format can be told from the suffix {quote(suffix)}; expected {suffixes}"
         yield Finding(("model",), f"{message}, or a key 'format'")
 
 
-def _judged_by_nothing(data: Mapping[str, Any]) -> Iterator[Finding]:
+def _find_evaluate_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield labels and thresholds of what the recipe neither computes nor measures."""
-    labels = _value_at(data, ("evaluate", "labels"))
+    labels = _get_value(data, ("evaluate", "labels"))
     boxes = {
         ("evaluate", "labels"): isinstance(labels, str) and labels.endswith(".json"),
-        ("evaluate", "thresholds", "boxes"): _value_at(data, ("evaluate", "thresholds", "boxes")),
+        ("evaluate", "thresholds", "boxes"): _get_value(data, ("evaluate", "thresholds", "boxes")),
     }
-    if not _value_at(data, ("postprocess", "detection")):
+    if not _get_value(data, ("postprocess", "detection")):
         for pointer, present in boxes.items():
             if present:
                 yield Finding(pointer, "boxes are found by `postprocess.detection`; add that key")
     metric = ("evaluate", "thresholds", "metric")
-    if _value_at(data, metric) is not None and not _value_at(data, ("evaluate", "metric")):
+    if _get_value(data, metric) is not None and not _get_value(data, ("evaluate", "metric")):
         yield Finding(metric, "there is no metric to hold to it; add `evaluate.metric`")
 
 
-def _foreign_rounding(data: Mapping[str, Any]) -> Iterator[Finding]:
+def _find_rounding_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
     """A TFLite model states its arithmetic to the bit, so it is rounded in no other way."""
-    if _own_rounding(data) == "tflite" and data.get("rounding") == "onnx":
+    if _default_rounding(data) == "tflite" and data.get("rounding") == "onnx":
         message = "a TFLite model defines its own rounding; leave the key out, or state tflite"
         yield Finding(("rounding",), message)
 
 
-def _switched_twice(transforms: Any) -> Iterator[Finding]:
-    on, off = _value_at(transforms, ("with",)), _value_at(transforms, ("without",))
+def _find_transform_errors(transforms: Any) -> Iterator[Finding]:
+    on, off = _get_value(transforms, ("with",)), _get_value(transforms, ("without",))
     if not (isinstance(on, list) and isinstance(off, list)):
         return
     for index, name in enumerate(off):
         if name in on:
             pointer = ("transforms", "without", index)
-            yield Finding(pointer, f"{quoted(str(name))} is switched on and off")
+            yield Finding(pointer, f"{quote(str(name))} is switched on and off")
 
 
-def _own_rounding(data: Mapping[str, Any]) -> str:
+def _default_rounding(data: Mapping[str, Any]) -> str:
     """Return the model's own rounding; what firmwright quantises is a QDQ ONNX graph."""
-    quantised_tflite = _model_source(data.get("model"))["format"] == "tflite"
+    quantised_tflite = _normalize_model(data.get("model"))["format"] == "tflite"
     return "tflite" if quantised_tflite and "quantize" not in data else "onnx"
 
 
-def _model_source(model: Any) -> dict[str, Any]:
+def _normalize_model(model: Any) -> dict[str, Any]:
     given = model if isinstance(model, dict) else {"path": model}
     keys = ("path", "url", "python", "files", "sha256", "format")
     source = {key: given.get(key) for key in keys}
     file = source["path"] or source["url"]
     if source["format"] is None and isinstance(file, str):
-        source["format"] = _FORMATS.get(_suffix(file))
+        source["format"] = _FORMATS.get(_get_suffix(file))
     elif source["python"]:
         source["format"] = "relax"
     return source
 
 
-def _suffix(file: str) -> str:
+def _get_suffix(file: str) -> str:
     if file.startswith(("http://", "https://")):
         file = file.partition("#")[0].partition("?")[0]
     return PurePosixPath(file).suffix.lower()
 
 
-def _normal_form(data: dict[str, Any], path: Path, catalogue: Catalogue) -> dict[str, Any]:
+def _normalize(data: dict[str, Any], path: Path, catalogue: Catalog) -> dict[str, Any]:
     """Return valid data in the one spelling that Recipe.from_dict takes."""
-    platform, run = catalogue.platform_name(data["platform"]), data["run"]
-    model = _model_source(data["model"])
+    platform, run = catalogue.resolve_platform(data["platform"]), data["run"]
+    model = _normalize_model(data["model"])
     model["files"] = model["files"] or []
     if model["sha256"]:
         model["sha256"] = model["sha256"].lower()
-    built = catalogue.built_platform(platform, data["compile_for_device"])
+    built = catalogue.find_build_platform(platform, data["compile_for_device"])
     toolchains = catalogue.platform_toolchains.get(built, ())
     emulators = catalogue.platform_emulators.get(built, ())
     mixes = {key: read_target(data[key])[0] for key in ("target", "compare") if key in data}
@@ -344,7 +346,7 @@ def _normal_form(data: dict[str, Any], path: Path, catalogue: Catalogue) -> dict
         calibration = {
             "method": method,
             "percentile": 99.99,
-            **_with_normal_inputs(data["quantize"]["calibration"]),
+            **_normalize_inputs(data["quantize"]["calibration"]),
         }
         quantizing["quantize"] = {
             "per_channel": data["quantize"]["arithmetic"] != "shift",
@@ -353,30 +355,30 @@ def _normal_form(data: dict[str, Any], path: Path, catalogue: Catalogue) -> dict
             "calibration": calibration,
         }
     if "evaluate" in data:
-        quantizing["evaluate"] = _with_normal_inputs(data["evaluate"])
+        quantizing["evaluate"] = _normalize_inputs(data["evaluate"])
     detection = data.get("postprocess", {}).get("detection")
     return {
         **{key: value for key, value in data.items() if key != "postprocess"},
         "name": data.get("name", path.stem),
         "platform": platform,
         "model": model,
-        **{key: plain_mix(tuple(d for _, d in devices)) for key, devices in mixes.items()},
-        "rounding": data.get("rounding", _own_rounding(data)),
+        **{key: mix_to_data(tuple(d for _, d in devices)) for key, devices in mixes.items()},
+        "rounding": data.get("rounding", _default_rounding(data)),
         "toolchain": data.get("toolchain", next(iter(toolchains), None)),
-        "require_offload": _percentage(data.get("require_offload")),
+        "require_offload": _parse_percentage(data.get("require_offload")),
         "batch": {"size": batch, "require": False} if isinstance(batch, int) else batch,
-        "run": {"emulator": next(iter(emulators), None), **_with_normal_inputs(run)},
-        "detection": normal_detection(detection) if detection else None,
+        "run": {"emulator": next(iter(emulators), None), **_normalize_inputs(run)},
+        "detection": normalize_detection(detection) if detection else None,
         **quantizing,
     }
 
 
-def _percentage(written: str | float | None) -> float | None:
+def _parse_percentage(written: str | float | None) -> float | None:
     """Return 90.0 for ``90 %`` and 90."""
     return None if written is None else float(str(written).removesuffix("%"))
 
 
-def _with_normal_inputs(holder: Mapping[str, Any]) -> dict[str, Any]:
+def _normalize_inputs(holder: Mapping[str, Any]) -> dict[str, Any]:
     inputs = holder.get("inputs")
     if isinstance(inputs, dict):
         inputs = {name: normalize_source(given) for name, given in inputs.items()}

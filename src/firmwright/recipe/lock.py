@@ -21,19 +21,19 @@ from firmwright.recipe.recipe import lock_path
 
 LOCK_VERSION = 1
 
-DECIDING = ("apache-tvm", "firmwright", "jinja2", "numpy")
+CORE_PACKAGES = ("apache-tvm", "firmwright", "jinja2", "numpy")
 """Packages that compute or write what is in every bundle."""
-OF_FORMAT = {
+FORMAT_PACKAGES = {
     "onnx": ("onnx", "onnxruntime"),
     "tflite": ("ai-edge-litert", "tflite"),
     "pt2": ("torch",),
     "relax": (),
 }
 """What reads and judges a model of each format."""
-OF_QUANTISATION = ("onnx", "onnxruntime")
-OF_PICTURES = ("pillow",)
+QUANTIZATION_PACKAGES = ("onnx", "onnxruntime")
+PICTURE_PACKAGES = ("pillow",)
 
-Samples = Mapping[str, tuple[str, ...]]
+SampleDigests = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Lock:
     versions: dict[str, str]
 
 
-def package_versions(names: Iterable[str]) -> dict[str, str]:
+def find_package_versions(names: Iterable[str]) -> dict[str, str]:
     """Return the versions of those packages that are installed, sorted."""
     found = {}
     for name in sorted(names):
@@ -60,7 +60,7 @@ def package_versions(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def named_files(files: Iterable[Path], folder: Path) -> dict[str, Path]:
+def name_files(files: Iterable[Path], folder: Path) -> dict[str, Path]:
     """Return files by their path from ``folder``; by the name alone what lies on another branch.
 
     Such a file is one of an installed package or of an absolute path: where that is differs from
@@ -96,10 +96,10 @@ def read_lock(recipe: Path) -> Lock | None:
 
 def write_lock(recipe: Path, lock: Lock) -> bool:
     """Write a recipe's lock, whole or not at all; tell whether it is another than before."""
-    from firmwright.ir.records import record_bytes
+    from firmwright.ir.records import encode_record
 
     path = lock_path(recipe)
-    data = record_bytes(lock)
+    data = encode_record(lock)
     if path.is_file() and path.read_bytes() == data:
         return False
     unfinished = path.with_name(f".{path.name}.partial")
@@ -108,19 +108,19 @@ def write_lock(recipe: Path, lock: Lock) -> bool:
     return True
 
 
-def other_inputs(lock: Lock, found: Lock, alternatives: Collection[str]) -> list[str]:
+def compare_locks(lock: Lock, found: Lock, alternatives: Collection[str]) -> list[str]:
     """Return a sentence for everything in ``found``, which the build reads, that is not locked.
 
     Of ``alternatives``, toolchains and emulators, a lock may have others than the build uses.
     """
     return [
-        *other_files(lock.files, found.files),
-        *other_samples(lock.samples, found.samples),
-        *other_versions(lock.versions, found.versions, alternatives),
+        *compare_files(lock.files, found.files),
+        *compare_samples(lock.samples, found.samples),
+        *compare_versions(lock.versions, found.versions, alternatives),
     ]
 
 
-def other_files(locked: Mapping[str, str], found: Mapping[str, str]) -> Iterator[str]:
+def compare_files(locked: Mapping[str, str], found: Mapping[str, str]) -> Iterator[str]:
     for name in sorted({*locked, *found}):
         if name not in found:
             yield f"{name} is locked, and no longer read"
@@ -130,7 +130,7 @@ def other_files(locked: Mapping[str, str], found: Mapping[str, str]) -> Iterator
             yield f"{name} has changed"
 
 
-def other_samples(locked: Samples, found: Samples) -> Iterator[str]:
+def compare_samples(locked: SampleDigests, found: SampleDigests) -> Iterator[str]:
     """Yield what differs; a run may take fewer samples than are locked."""
     for purpose in sorted({*locked, *found}):
         ours, theirs = found.get(purpose, ()), locked.get(purpose, ())
@@ -143,7 +143,7 @@ def other_samples(locked: Samples, found: Samples) -> Iterator[str]:
             yield f"{purpose}: {len(other)} of {len(ours)} samples are others (sample {listed})"
 
 
-def other_versions(
+def compare_versions(
     locked: Mapping[str, str], found: Mapping[str, str], alternatives: Collection[str]
 ) -> Iterator[str]:
     for name in sorted({*locked, *found}):
@@ -156,7 +156,7 @@ def other_versions(
             yield f"{name} is {ours}, locked is {theirs}"
 
 
-def published_schema() -> dict[str, Any]:
+def build_schema() -> dict[str, Any]:
     """Return the lock's JSON schema, as ``lock.schema.json`` has it.
 
     ``python -m firmwright.recipe.lock > src/firmwright/lock.schema.json`` writes the file anew.
@@ -167,4 +167,4 @@ def published_schema() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(published_schema(), indent=1))
+    print(json.dumps(build_schema(), indent=1))

@@ -76,18 +76,18 @@ class Detection:
         return msgspec.convert(dict(data), cls)
 
 
-def normal_detection(given: Mapping[str, Any]) -> dict[str, Any]:
+def normalize_detection(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the one spelling of a detection that the recipe's schema found valid."""
     stated = dict(given)
     objectness = stated.pop("objectness", None)
     return asdict(
         Detection(
             picture=tuple(stated.pop("picture")),
-            heads=tuple(normal_head(head) for head in stated.pop("heads")),
+            heads=tuple(normalize_head(head) for head in stated.pop("heads")),
             box=BoxCode(**stated.pop("box")),
-            objectness=normal_confidence(objectness) if objectness else None,
-            class_scores=normal_confidence(stated.pop("class_scores")),
-            classes=normal_classes(stated.pop("classes")),
+            objectness=normalize_confidence(objectness) if objectness else None,
+            class_scores=normalize_confidence(stated.pop("class_scores")),
+            classes=normalize_classes(stated.pop("classes")),
             threshold=float(stated.pop("threshold")),
             iou=float(stated.pop("iou")),
             **stated,
@@ -95,16 +95,16 @@ def normal_detection(given: Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
-def normal_head(given: Mapping[str, Any]) -> Head:
+def normalize_head(given: Mapping[str, Any]) -> Head:
     anchors = tuple((float(width), float(height)) for width, height in given.get("anchors", ()))
     return Head(given.get("output"), given.get("stride"), anchors)
 
 
-def normal_confidence(given: Mapping[str, Any]) -> Confidence:
+def normalize_confidence(given: Mapping[str, Any]) -> Confidence:
     return Confidence(**{**given, "exponent": float(given["exponent"])})
 
 
-def normal_classes(given: Any) -> Classes:
+def normalize_classes(given: Any) -> Classes:
     if isinstance(given, int):
         return Classes(count=given)
     if isinstance(given, list):

@@ -88,7 +88,7 @@ class QuantizeOptions:
             **{k: data[k] for k in ("per_channel", "symmetric", "equalize")},
             **{k: data[k] for k in ("compensate_rounding", "bias_correction", "io")},
             calibration=CalibrationOptions(
-                inputs=optional_inputs(calibration["inputs"]),
+                inputs=read_optional_inputs(calibration["inputs"]),
                 samples=calibration.get("samples"),
                 method=calibration["method"],
                 percentile=float(calibration["percentile"]),
@@ -167,7 +167,7 @@ class EvaluateOptions:
         )
 
 
-def optional_inputs(given: Any) -> Inputs | None:
+def read_optional_inputs(given: Any) -> Inputs | None:
     return None if given is None else read_inputs(given)
 
 
@@ -178,7 +178,7 @@ def read_inputs(given: Any) -> Inputs:
     return tuple((name, DataSource.from_dict(source)) for name, source in sorted(given.items()))
 
 
-def plain(options: QuantizeOptions | EvaluateOptions | None) -> dict[str, Any] | None:
+def to_data(options: QuantizeOptions | EvaluateOptions | None) -> dict[str, Any] | None:
     """Return what ``from_data`` takes, or None."""
     if options is None:
         return None
@@ -191,7 +191,7 @@ def plain(options: QuantizeOptions | EvaluateOptions | None) -> dict[str, Any] |
     return data
 
 
-def shift_findings(quantize: Mapping[str, Any]) -> Iterator[Finding]:
+def find_shift_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:
     """Shift arithmetic is one shift a layer, between int8 tensors on grids of powers of two."""
     if quantize.get("arithmetic") != "shift":
         return
@@ -211,7 +211,7 @@ def shift_findings(quantize: Mapping[str, Any]) -> Iterator[Finding]:
                 yield Finding((*pointer, key), "`arithmetic: shift` is for int8 alone")
 
 
-def calibration_findings(quantize: Mapping[str, Any]) -> Iterator[Finding]:
+def find_calibration_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:
     """A calibration has samples, or a quantised model's own ranges, with which not all can go."""
     calibration = quantize.get("calibration")
     if not isinstance(calibration, dict):

@@ -20,8 +20,8 @@ from firmwright.recipe.quantization import (
     EvaluateOptions,
     Inputs,
     QuantizeOptions,
-    plain,
     read_inputs,
+    to_data,
 )
 from firmwright.targets import DeviceSpec
 
@@ -162,8 +162,8 @@ class Recipe:
         data = asdict(self)
         del data["path"]
         data["inputs"] = {i.name: {"shape": list(i.shape)} for i in self.inputs}
-        data["target"] = plain_mix(self.target)
-        data["compare"] = plain_mix(self.compare)
+        data["target"] = mix_to_data(self.target)
+        data["compare"] = mix_to_data(self.compare)
         data["devices"] = dict(self.devices)
         data["extensions"] = list(self.extensions)
         data["libraries"] = [library.to_dict() for library in self.libraries]
@@ -179,7 +179,7 @@ class Recipe:
         for key, options in (("quantize", self.quantize), ("evaluate", self.evaluate)):
             del data[key]
             if options is not None:
-                data[key] = plain(options)
+                data[key] = to_data(options)
         del data["transforms"]
         if self.transforms is not None:
             data["transforms"] = self.transforms.to_dict()
@@ -201,7 +201,7 @@ class Recipe:
                 for name, entry in sorted(data["inputs"].items())
             ),
             platform=data["platform"],
-            target=read_mix(data["target"]),
+            target=mix_from_data(data["target"]),
             rounding=data["rounding"],
             toolchain=data["toolchain"],
             c_prefix=data["c_prefix"],
@@ -221,7 +221,7 @@ class Recipe:
             detection=Detection.from_dict(detection) if detection else None,
             quantize=QuantizeOptions.from_data(data["quantize"]) if "quantize" in data else None,
             evaluate=EvaluateOptions.from_data(data["evaluate"]) if "evaluate" in data else None,
-            compare=read_mix(data.get("compare", ())),
+            compare=mix_from_data(data.get("compare", ())),
             devices=tuple(sorted(data.get("devices", {}).items())),
             transforms=TransformOptions.from_dict(transforms) if transforms else None,
             demo=DemoOptions(**data["demo"]) if "demo" in data else None,
@@ -229,7 +229,7 @@ class Recipe:
             libraries=tuple(Library.from_dict(entry) for entry in data.get("libraries", ())),
         )
 
-    def canonical(self) -> dict[str, Any]:
+    def to_canonical(self) -> dict[str, Any]:
         """Return the normal form without absolute paths: of those only the file's name stays."""
         data = self.to_dict()
         model, run = data["model"], data["run"]
@@ -258,16 +258,16 @@ class Recipe:
     @property
     def sha256(self) -> str:
         """Digest of the canonical form: comments, order and the recipe's folder do not count."""
-        text = json.dumps(self.canonical(), sort_keys=True, separators=(",", ":"))
+        text = json.dumps(self.to_canonical(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-def plain_mix(mix: tuple[DeviceSpec, ...]) -> list[dict[str, Any]]:
+def mix_to_data(mix: tuple[DeviceSpec, ...]) -> list[dict[str, Any]]:
     return [{"device": device.name, "options": dict(device.options)} for device in mix]
 
 
-def read_mix(data: Iterable[Mapping[str, Any]]) -> tuple[DeviceSpec, ...]:
-    """Return the mix that ``plain_mix`` wrote."""
+def mix_from_data(data: Iterable[Mapping[str, Any]]) -> tuple[DeviceSpec, ...]:
+    """Return the mix that ``mix_to_data`` wrote."""
     return tuple(DeviceSpec(d["device"], tuple(sorted(d["options"].items()))) for d in data)
 
 

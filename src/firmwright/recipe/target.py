@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from firmwright.documents.schema_check import Finding, quoted
+from firmwright.documents.schema_check import Finding, quote
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import UserError
 from firmwright.targets import DeviceSpec
@@ -43,7 +43,7 @@ def read_target(
         if device is None:
             continue
         if any(device.name == earlier.name for _, earlier in devices):
-            findings.append(Finding(pointer, f"the device {quoted(device.name)} is named twice"))
+            findings.append(Finding(pointer, f"the device {quote(device.name)} is named twice"))
         devices.append((pointer, device))
     return devices, findings
 
@@ -64,7 +64,7 @@ def _parse_device(text: str, pointer: Pointer, findings: list[Finding]) -> Devic
         findings.append(Finding(pointer, "a device is missing; write names, separated by commas"))
         return None
     if not _DEVICE.fullmatch(name):
-        message = f"expected the name of a device, found {quoted(name)}"
+        message = f"expected the name of a device, found {quote(name)}"
         if name.startswith(("-", "+")):
             message += "; an option follows its device, "
             message += "and a value with a comma goes, quoted, into a YAML list"
@@ -74,11 +74,11 @@ def _parse_device(text: str, pointer: Pointer, findings: list[Finding]) -> Devic
     for word in words:
         match = _OPTION.fullmatch(word)
         if not match:
-            message = f"{quoted(name)}: expected an option as -name=value, found {quoted(word)}"
+            message = f"{quote(name)}: expected an option as -name=value, found {quote(word)}"
             findings.append(Finding(pointer, message))
         elif match[1] in options:
             findings.append(
-                Finding(pointer, f"{quoted(name)}: the option {quoted(match[1])} is set twice")
+                Finding(pointer, f"{quote(name)}: the option {quote(match[1])} is set twice")
             )
         else:
             options[match[1]] = match[2]

@@ -9,9 +9,9 @@ from typing import Any
 from firmwright.ir.kernels import FloatOperator
 from firmwright.ir.records import schema_of
 from firmwright.recipe import Tolerance
-from firmwright.report.comparison import Comparison
+from firmwright.report.comparison import CycleComparison
 from firmwright.report.detection import DetectionReport
-from firmwright.report.mappings import Mappings
+from firmwright.report.mappings import CostComparison
 from firmwright.report.timeline import Timeline
 
 MANIFEST_VERSION = 1
@@ -25,7 +25,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class ModelSource:
+class ModelReport:
     """The model file."""
 
     format: str
@@ -218,7 +218,7 @@ class Manifest:
     name: str
     platform: str
     target: str
-    model: ModelSource
+    model: ModelReport
     recipe: Source
     files: tuple[BundledFile, ...]
     arithmetic: Arithmetic
@@ -231,13 +231,13 @@ class Manifest:
     quantization: QuantizationReport | None = None
     accuracy: AccuracyReport | None = None
     cycles: Timeline | None = None
-    comparison: Comparison | None = None
-    mapping: Mappings | None = None
+    comparison: CycleComparison | None = None
+    mapping: CostComparison | None = None
     stand_ins: dict[str, str] = field(default_factory=dict)
     artifacts: ArtifactsReport | None = None
 
 
-def published_schema() -> dict[str, Any]:
+def build_schema() -> dict[str, Any]:
     """Return the manifest's JSON schema, as ``manifest.schema.json`` has it.
 
     ``python -m firmwright.report.manifest > src/firmwright/bundle/manifest.schema.json`` writes
@@ -247,4 +247,4 @@ def published_schema() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(published_schema(), indent=1))
+    print(json.dumps(build_schema(), indent=1))

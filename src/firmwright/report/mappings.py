@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from firmwright.report.comparison import aligned, stretches
-from firmwright.report.modelled import Cost, ModelledLayer, total
+from firmwright.report.comparison import align_columns, align_layers
+from firmwright.report.modelled import Cost, LayerEstimate, sum_costs
 
 ORIGIN = "modelled, not measured"
 
 
 @dataclass(frozen=True)
-class MappedLayers:
+class CostRow:
     """The layers of both that compute the same operators of the model, named by ``sources``.
 
     ``devices`` are those of ``own``, ``other_devices`` those of ``other``.
@@ -26,7 +26,7 @@ class MappedLayers:
 
 
 @dataclass(frozen=True)
-class Mappings:
+class CostComparison:
     """One inference on ``target`` (``own``) and on ``other_target`` (``other``).
 
     The last of the ``layers`` is the call of the run function. ``unverified`` names the numbers
@@ -37,41 +37,43 @@ class Mappings:
     other_target: str
     origin: str
     unverified: tuple[str, ...]
-    layers: tuple[MappedLayers, ...]
-    total: MappedLayers
+    layers: tuple[CostRow, ...]
+    total: CostRow
 
 
-def compare_mappings(
-    own: Sequence[ModelledLayer],
+def compare_costs(
+    own: Sequence[LayerEstimate],
     target: str,
-    other: Sequence[ModelledLayer],
+    other: Sequence[LayerEstimate],
     other_target: str,
     unverified: tuple[str, ...],
-) -> Mappings:
+) -> CostComparison:
     """Put the costs of two mixes for one network side by side; rows as in a comparison."""
-    rows = tuple(mapped(*stretch) for stretch in stretches(own, other))
-    return Mappings(target, other_target, ORIGIN, unverified, rows, mapped(own, other))
+    rows = tuple(make_row(*stretch) for stretch in align_layers(own, other))
+    return CostComparison(target, other_target, ORIGIN, unverified, rows, make_row(own, other))
 
 
-def mapped(own: Sequence[ModelledLayer], other: Sequence[ModelledLayer]) -> MappedLayers:
-    return MappedLayers(
+def make_row(own: Sequence[LayerEstimate], other: Sequence[LayerEstimate]) -> CostRow:
+    return CostRow(
         sources=tuple(dict.fromkeys(source for layer in own for source in layer.sources)),
         devices=tuple(dict.fromkeys(layer.device for layer in own)),
         other_devices=tuple(dict.fromkeys(layer.device for layer in other)),
-        own=total(layer.cost for layer in own),
-        other=total(layer.cost for layer in other),
+        own=sum_costs(layer.cost for layer in own),
+        other=sum_costs(layer.cost for layer in other),
     )
 
 
-def table(found: Mappings) -> str:
+def format_table(found: CostComparison) -> str:
     """Return the costs as lines of text: each mix's crossings, bytes and microseconds."""
     mixes = (found.target, found.other_target)
     heads = [head for mix in mixes for head in (f"{mix}: crossings", "bytes", "us")]
     rows = [(row.sources[0] if row.sources else "call", row) for row in found.layers]
-    return aligned([("layer", *heads), *(cells(*r) for r in (*rows, ("total", found.total)))])
+    return align_columns(
+        [("layer", *heads), *(format_row(*r) for r in (*rows, ("total", found.total)))]
+    )
 
 
-def cells(name: str, row: MappedLayers) -> tuple[str, ...]:
+def format_row(name: str, row: CostRow) -> tuple[str, ...]:
     costs = (row.own, row.other)
     numbers = [(str(c.crossings), f"{c.bytes:,}", f"{c.microseconds:,.1f}") for c in costs]
     return (name[:32], *numbers[0], *numbers[1])

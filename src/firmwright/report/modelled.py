@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from firmwright.ir.kernels import Kernel, Kernels
 from firmwright.ir.regions import Partition, Region
 from firmwright.ir.tensors import Tensor
-from firmwright.toolchain.timing import Engine, Timing
+from firmwright.toolchain.timing import Throughput, Timing
 
-WIDE = frozenset({"int16", "uint16"})
-DIGITS = 3
+SIXTEEN_BIT_TYPES = frozenset({"int16", "uint16"})
+US_DECIMALS = 3
 """Decimals of a microsecond."""
 
 
@@ -38,7 +38,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class ModelledLayer:
+class LayerEstimate:
     """A region and its cost. ``sources`` are its operators' names in the model."""
 
     name: str
@@ -47,13 +47,13 @@ class ModelledLayer:
     cost: Cost
 
 
-def modelled_layers(
+def estimate_layers(
     partition: Partition,
     kernels: Kernels,
     timing: Timing,
     cores: Mapping[str, str],
     run_function: str,
-) -> tuple[ModelledLayer, ...]:
+) -> tuple[LayerEstimate, ...]:
     """Return the cost of one inference by region, in order of execution, then that of its call.
 
     ``cores`` has the core of each device of the mix, '' for the processor's; the last device runs
@@ -66,39 +66,41 @@ def modelled_layers(
     for region in partition.regions:
         if region.view:
             continue
-        engine = timing.engine(region.device)
+        engine = timing.find_throughput(region.device)
         ports = [tensors[name] for name in (*region.inputs, *region.outputs)]
-        work = work_us(region, ports, kernel_of[region.name], engine)
-        cost = with_call(cores[region.device] != core, ports, work, timing)
-        layers.append(ModelledLayer(region.name, region.device, region.sources, cost))
+        work = estimate_work_us(region, ports, kernel_of[region.name], engine)
+        cost = make_cost(cores[region.device] != core, ports, work, timing)
+        layers.append(LayerEstimate(region.name, region.device, region.sources, cost))
     ports = [tensors[name] for name in (*partition.inputs, *partition.outputs)]
-    call = with_call(core != "", ports, 0.0, timing)
-    return (*layers, ModelledLayer(run_function, running, (), call))
+    call = make_cost(core != "", ports, 0.0, timing)
+    return (*layers, LayerEstimate(run_function, running, (), call))
 
 
-def with_call(called: bool, ports: Iterable[Tensor], work: float, timing: Timing) -> Cost:
+def make_cost(called: bool, ports: Iterable[Tensor], work: float, timing: Timing) -> Cost:
     if not called:
         return Cost(0, 0, work, 0.0)
     return Cost(2, sum(t.bytes for t in ports), work, timing.call_us)
 
 
-def work_us(region: Region, ports: Iterable[Tensor], kernel: Kernel, engine: Engine) -> float:
+def estimate_work_us(
+    region: Region, ports: Iterable[Tensor], kernel: Kernel, engine: Throughput
+) -> float:
     """Return the microseconds that a region's own work takes."""
     if kernel.cycles:
         cycles = float(kernel.cycles.total)
     else:
-        wide = any(t.dtype in WIDE for t in ports)
+        wide = any(t.dtype in SIXTEEN_BIT_TYPES for t in ports)
         rate = engine.macs_per_cycle_16_bit if wide else engine.macs_per_cycle
         moved = sum(t.bytes for t in ports) + sum(w.bytes for w in kernel.weights)
         cycles = max(region.macs / rate, moved / engine.bytes_per_cycle)
-    return round(cycles / engine.clock_mhz, DIGITS)
+    return round(cycles / engine.clock_mhz, US_DECIMALS)
 
 
-def total(costs: Iterable[Cost]) -> Cost:
+def sum_costs(costs: Iterable[Cost]) -> Cost:
     found = list(costs)
     return Cost(
         crossings=sum(c.crossings for c in found),
         bytes=sum(c.bytes for c in found),
-        work_us=round(sum(c.work_us for c in found), DIGITS),
-        calls_us=round(sum(c.calls_us for c in found), DIGITS),
+        work_us=round(sum(c.work_us for c in found), US_DECIMALS),
+        calls_us=round(sum(c.calls_us for c in found), US_DECIMALS),
     )

@@ -25,14 +25,14 @@ HEADER = """\
 #   one cycle each; the mean of {runs} in {emulator}.
 # The last entry is the run function itself: what it executes between its calls.
 """
-BESIDE = """\
+PARALLEL_JOBS_HEADER = """\
 # Layers on {devices} are jobs beside the processor: start_cycle and end_cycle are the job's, and
 #   the instructions that start it come before. {beside} cycles are of jobs beside something else.
 """
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountedCycles:
     """Instructions of the CPU, taken as one cycle each."""
 
     cpu: int
@@ -57,7 +57,7 @@ class LayerCycles:
     operators: tuple[str, ...]
     macs: int
     modelled: Cycles | None
-    counted: Counted
+    counted: CountedCycles
 
     @property
     def cycles(self) -> int:
@@ -78,7 +78,7 @@ class Timeline:
     layers: tuple[LayerCycles, ...]
 
 
-def timeline(
+def make_timeline(
     partition: Partition, kernels: Kernels, record: RunRecord, run_function: str
 ) -> Timeline:
     """Return the timeline of one inference.
@@ -91,14 +91,14 @@ def timeline(
     steps = [step for step in plan.steps if not step.region.view]
     executed = [record.instructions_by_region[step.region.name] for step in steps]
     executed.append(record.instructions_total - sum(executed))
-    counted = means(executed, record.samples)
+    counted = compute_means(executed, record.samples)
     kernel_of = {kernel.region: kernel for kernel in kernels.kernels}
     clock = Clock()
     layers = []
     for step, instructions in zip(steps, counted, strict=False):
         region, kernel = step.region, kernel_of[step.region.name]
         clock.wait(step.waits)
-        start, end = clock.run(instructions, kernel.cycles, kernel.waits)
+        start, end = clock.run(instructions, kernel.cycles, kernel.wait_function)
         layers.append(
             LayerCycles(
                 name=region.name,
@@ -109,12 +109,14 @@ def timeline(
                 operators=region.operators,
                 macs=region.macs,
                 modelled=kernel.cycles,
-                counted=Counted(instructions),
+                counted=CountedCycles(instructions),
             )
         )
     clock.wait(plan.last_waits)
     start, end = clock.run(counted[-1], None, "")
-    last = LayerCycles(run_function, start, end - 1, "c", (), (), 0, None, Counted(counted[-1]))
+    last = LayerCycles(
+        run_function, start, end - 1, "c", (), (), 0, None, CountedCycles(counted[-1])
+    )
     modelled = sum(layer.modelled.total for layer in layers if layer.modelled)
     return Timeline(end, modelled, sum(counted), (*layers, last))
 
@@ -145,7 +147,7 @@ class Clock:
         return start, start + took
 
 
-def means(totals: Sequence[int], samples: int) -> list[int]:
+def compute_means(totals: Sequence[int], samples: int) -> list[int]:
     """Divide totals by the number of samples, rounded so that they add up to the whole's mean."""
     sums = (total // samples for total in accumulate(totals, initial=0))
     return [after - before for before, after in pairwise(sums)]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from firmwright.ir.kernels import LoweredRegion
     from firmwright.ir.regions import Region
     from firmwright.lowering.strategies import Strategy
-    from firmwright.targets.device_options import Values
+    from firmwright.targets.device_options import OptionValues
     from firmwright.targets.layout import Layout
     from firmwright.targets.placement import Placement
     from firmwright.toolchain import Platform
@@ -78,7 +78,7 @@ class Target(Protocol):
     but a processor."""
 
     @property
-    def options(self) -> Mapping[str, Values]:
+    def options(self) -> Mapping[str, OptionValues]:
         """What the target string may set for this device, and the values that it takes."""
         return {}
 

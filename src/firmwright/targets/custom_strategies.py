@@ -12,7 +12,7 @@ import tvm
 from tvm import relax
 
 from firmwright.custom.code import load_custom_functions, locate_function, run_custom_code
-from firmwright.documents.document import diagnostic_in
+from firmwright.documents.document import make_diagnostic_in
 from firmwright.errors import DiagnosticError, UserError, did_you_mean
 from firmwright.lowering.strategies import Compute, Condition, LoopSchedule, Strategy, always
 from firmwright.targets import Device, load_target, target_names
@@ -67,7 +67,7 @@ class Extension:
 
     def make_error(self, message: str) -> DiagnosticError:
         pointer = ("extensions", self._index)
-        return DiagnosticError([diagnostic_in(self._recipe, pointer, message)])
+        return DiagnosticError([make_diagnostic_in(self._recipe, pointer, message)])
 
     def _wrap_errors(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function as one whose errors tell where it is, and where it is asked for."""

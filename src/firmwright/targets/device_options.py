@@ -9,7 +9,7 @@ NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
 
 
 @dataclass(frozen=True)
-class Numbers:
+class NumberRange:
     """Numbers from ``least`` to ``most``, None for no end; whole ones unless ``decimal``.
 
     ``besides`` are other texts that stand for something.
@@ -18,10 +18,10 @@ class Numbers:
     least: int
     most: int | None = None
     decimal: bool = False
-    besides: tuple[str, ...] = ()
+    other_values: tuple[str, ...] = ()
 
     def __contains__(self, text: str) -> bool:
-        if text in self.besides:
+        if text in self.other_values:
             return True
         if not NUMBER.fullmatch(text) or ("." in text and not self.decimal):
             return False
@@ -30,17 +30,17 @@ class Numbers:
     def __str__(self) -> str:
         kind = "a number" if self.decimal else "a whole number"
         end = "on" if self.most is None else f"to {self.most}"
-        return " or ".join([*self.besides, f"{kind} from {self.least} {end}"])
+        return " or ".join([*self.other_values, f"{kind} from {self.least} {end}"])
 
 
-Values = tuple[str, ...] | Numbers
+OptionValues = tuple[str, ...] | NumberRange
 """The values that an option takes; an empty tuple for any text."""
 
 
-def shown(values: Values) -> str:
+def format_values(values: OptionValues) -> str:
     """Return the values as a sentence lists them."""
-    return str(values) if isinstance(values, Numbers) else " or ".join(values)
+    return str(values) if isinstance(values, NumberRange) else " or ".join(values)
 
 
-def takes(values: Values, text: str) -> bool:
+def accepts(values: OptionValues, text: str) -> bool:
     return values == () or text in values

@@ -6,17 +6,17 @@ Images of the linked firmware are the business of :mod:`firmwright.toolchain.ima
 
 from __future__ import annotations
 
-from firmwright.toolchain.build import Build, compile_object, host_build, link_firmware
+from firmwright.toolchain.build import Build, compile_object, link_firmware, make_host_build
 from firmwright.toolchain.compilers import Compiler, compiler_folder, find_compiler
 from firmwright.toolchain.makefile import makefile_variables
-from firmwright.toolchain.module import compile_module, link_module, module_build
+from firmwright.toolchain.module import compile_loadable, link_loadable, make_loadable_build
 from firmwright.toolchain.platforms import (
     Memory,
     Platform,
     Qemu,
     load_platform,
-    on_host,
     platform_names,
+    to_host_platform,
 )
 from firmwright.toolchain.toolchains import (
     ArchitectureSettings,
@@ -33,18 +33,18 @@ __all__ = [
     "Platform",
     "Qemu",
     "Toolchain",
-    "compile_module",
+    "compile_loadable",
     "compile_object",
     "compiler_folder",
     "find_compiler",
-    "host_build",
     "link_firmware",
-    "link_module",
+    "link_loadable",
     "load_platform",
     "load_toolchain",
+    "make_host_build",
+    "make_loadable_build",
     "makefile_variables",
-    "module_build",
-    "on_host",
     "platform_names",
+    "to_host_platform",
     "toolchain_names",
 ]

@@ -44,7 +44,7 @@ class Build:
     @property
     def settings(self) -> ArchitectureSettings:
         """The toolchain's settings for the platform's architecture."""
-        return self.toolchain.settings(self.platform.architecture)
+        return self.toolchain.settings_for(self.platform.architecture)
 
     @property
     def compile_flags(self) -> tuple[str, ...]:
@@ -53,7 +53,7 @@ class Build:
         return (*self.settings.flags, *self.toolchain.flags, *own_headers, *self.cflags)
 
 
-def host_build(platform: Platform) -> Build:
+def make_host_build(platform: Platform) -> Build:
     """Return what builds a platform's network for this machine, its accelerators emulated."""
     host = replace(load_platform("host"), accelerators=platform.accelerators)
     return Build(load_toolchain(host.toolchains[0]), host)
@@ -64,13 +64,13 @@ def compile_command(build: Build, compiler: Compiler, source: str, output: str) 
     return (
         *compiler.command,
         *build.toolchain.compile,
-        *in_folder(build.compile_flags, compiler.folder),
+        *fill_in_folder(build.compile_flags, compiler.folder),
         *(word.format(output=output) for word in build.toolchain.output),
         source,
     )
 
 
-def in_folder(words: Iterable[str], folder: str) -> tuple[str, ...]:
+def fill_in_folder(words: Iterable[str], folder: str) -> tuple[str, ...]:
     """Fill in the folder of the compiler's installation."""
     return tuple(word.replace("{folder}", folder) for word in words)
 
@@ -90,11 +90,11 @@ def link_command(
     """Return the command line that links objects, in the order given, to ``elf`` and its map."""
     # A driver gets the compiler's flags too: by them it picks its libraries.
     driver = (*build.toolchain.compile, *build.compile_flags)
-    runtime = (_beside(elf, RUNTIME_OBJECT),) if build.settings.runtime else ()
+    runtime = (_sibling_path(elf, RUNTIME_OBJECT),) if build.settings.runtime else ()
     return (
         *compiler.command,
         *(build.settings.linker or driver),
-        *link_flags(build, _beside(elf, f"{Path(elf).stem}.map"), compiler.folder),
+        *link_flags(build, _sibling_path(elf, f"{Path(elf).stem}.map"), compiler.folder),
         *("-o", elf),
         *objects,
         *runtime,
@@ -116,15 +116,15 @@ def compile_object(
     ``cache`` is a folder for the compiler's own cache. Raises UserError with the compiler's
     output and the command line when it fails.
     """
-    compile_from(source.parent, build, compiler, source.name, output, cache)
+    compile_source(source.parent, build, compiler, source.name, output, cache)
 
 
-def compile_from(
+def compile_source(
     project: Path, build: Build, compiler: Compiler, source: str, output: Path, cache: Path
 ) -> None:
     """Compile a source by its path from the folder in which the compiler runs."""
     output.parent.mkdir(parents=True, exist_ok=True)
-    command = compile_command(build, compiler, source, relative(output, project))
+    command = compile_command(build, compiler, source, relative_path(output, project))
     run_tool(command, project, cache, f"{source}: the compiler refused it")
 
 
@@ -140,9 +140,9 @@ def link_firmware(
     """
     elf.parent.mkdir(parents=True, exist_ok=True)
     if build.settings.runtime:
-        shutil.copyfile(_runtime(build, compiler, cache), elf.with_name(RUNTIME_OBJECT))
-    names = [relative(path, project) for path in objects]
-    command = link_command(build, compiler, names, relative(elf, project))
+        shutil.copyfile(_build_runtime(build, compiler, cache), elf.with_name(RUNTIME_OBJECT))
+    names = [relative_path(path, project) for path in objects]
+    command = link_command(build, compiler, names, relative_path(elf, project))
     try:
         run_tool(command, project, cache, f"{elf.name}: the linker failed")
     except UserError:
@@ -157,7 +157,7 @@ def link_firmware(
         write_map(elf, elf.with_suffix(".map"))
 
 
-def _runtime(build: Build, compiler: Compiler, cache: Path) -> Path:
+def _build_runtime(build: Build, compiler: Compiler, cache: Path) -> Path:
     """Return the run-time object from the cache, building it there when it is missing."""
     recipe = [compiler.version, *build.settings.runtime, *build.settings.flags]
     digest = hashlib.sha256("\0".join(recipe).encode()).hexdigest()[:16]
@@ -180,11 +180,11 @@ def run_tool(command: Sequence[str], folder: Path, cache: Path, failure: str) ->
         raise UserError(f"{failure}:\n{error.stdout.rstrip()}\ncommand: {shown}") from error
 
 
-def relative(path: Path, folder: Path) -> str:
+def relative_path(path: Path, folder: Path) -> str:
     """Return a path as seen from a folder."""
     # Resolved first: `..` out of a folder that is a symbolic link leads elsewhere.
     return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
 
 
-def _beside(path: str, name: str) -> str:
+def _sibling_path(path: str, name: str) -> str:
     return Path(path).with_name(name).as_posix()

@@ -19,7 +19,7 @@ from firmwright.toolchain.toolchains import Toolchain, load_toolchain, toolchain
 
 # All that a compiler sees of the environment: variables such as CPATH, CFLAGS or LANG would
 # change what it writes.
-_PASSED_ON = ("HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONHOME", "PYTHONPATH", "TMPDIR")
+_INHERITED_VARIABLES = ("HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONHOME", "PYTHONPATH", "TMPDIR")
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ def find_compiler(toolchain: Toolchain, architecture: str) -> Compiler:
     The message names the other toolchains that would do for ``architecture``; a version that does
     not know it is refused. The version of one that comes as a folder has the digest of its files.
     """
-    command = _command(toolchain)
+    command = _find_command(toolchain)
     if command is None:
-        raise UserError(_missing(toolchain, architecture))
-    version = _version(toolchain, command)
+        raise UserError(_describe_missing(toolchain, architecture))
+    version = _read_version(toolchain, command)
     _check_version(toolchain, version, architecture)
     library = _module_folder("ziglang") / "lib" if toolchain.python_module == "ziglang" else ""
     folder = compiler_folder(toolchain, architecture)
@@ -62,7 +62,7 @@ def compiler_folder(toolchain: Toolchain, architecture: str | None = None) -> To
     """
     if not toolchain.variable:
         return None
-    own = toolchain.settings(architecture).files if architecture else ()
+    own = toolchain.settings_for(architecture).files if architecture else ()
     return find_tool_folder(toolchain.variable, (toolchain.program, *toolchain.files, *own))
 
 
@@ -74,7 +74,7 @@ def run_compiler(command: Sequence[str], folder: Path, cache: Path) -> str:
     return subprocess.run(
         command,
         cwd=folder,
-        env=_environment(cache),
+        env=_make_environment(cache),
         check=True,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -84,9 +84,9 @@ def run_compiler(command: Sequence[str], folder: Path, cache: Path) -> str:
     ).stdout
 
 
-def _environment(cache: Path) -> Mapping[str, str]:
+def _make_environment(cache: Path) -> Mapping[str, str]:
     zig_cache = str(cache.resolve() / "zig")
-    passed_on = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    passed_on = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
     return passed_on | {
         "LC_ALL": "C",
         # The build folder must not offer Python modules to `python -m ziglang`.
@@ -96,7 +96,7 @@ def _environment(cache: Path) -> Mapping[str, str]:
     }
 
 
-def _command(toolchain: Toolchain) -> tuple[str, ...] | None:
+def _find_command(toolchain: Toolchain) -> tuple[str, ...] | None:
     if toolchain.variable:
         folder = compiler_folder(toolchain)
         return (str(folder.path / toolchain.program),) if folder else None
@@ -112,11 +112,11 @@ def _module_folder(module: str) -> Path:
     return Path(spec.origin).parent
 
 
-def _version(toolchain: Toolchain, command: tuple[str, ...]) -> str:
+def _read_version(toolchain: Toolchain, command: tuple[str, ...]) -> str:
     """Return a version such as ``zig 0.17.0 (clang 22.1.8)``."""
     parts = []
     for name, arguments in toolchain.versions.items():
-        output = _output((*command, *arguments))
+        output = _run_for_output((*command, *arguments))
         number = re.search(r"\d+(\.\d+)+", output)
         if number is None:
             raise UserError(f"'{name}' does not tell its version; it printed: {output.strip()}")
@@ -127,27 +127,27 @@ def _version(toolchain: Toolchain, command: tuple[str, ...]) -> str:
 
 def _check_version(toolchain: Toolchain, version: str, architecture: str) -> None:
     """Raise UserError for a compiler that is older than the architecture's support in it."""
-    since = toolchain.settings(architecture).since
+    since = toolchain.settings_for(architecture).since
     found = re.search(r"\d+(\.\d+)+", version)
-    if since and found and _number(found[0]) < _number(since):
+    if since and found and _parse_version(found[0]) < _parse_version(since):
         raise UserError(
             f"toolchain '{toolchain.name}': {version} does not know {architecture}; the first "
             f"version that does is {since}"
         )
 
 
-def _number(version: str) -> tuple[int, ...]:
+def _parse_version(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-def _output(command: tuple[str, ...]) -> str:
+def _run_for_output(command: tuple[str, ...]) -> str:
     try:
         return run_compiler(command, Path(), Path())
     except (OSError, subprocess.CalledProcessError) as error:
         raise UserError(f"the compiler does not run: {' '.join(command)}: {error}") from error
 
 
-def _missing(toolchain: Toolchain, architecture: str) -> str:
+def _describe_missing(toolchain: Toolchain, architecture: str) -> str:
     wanted = toolchain.program or f"the Python module {toolchain.python_module}"
     install = {
         "debian": "'apt-get install {}'",
@@ -172,5 +172,5 @@ def _supports(toolchain: Toolchain, architecture: str) -> bool:
     if architecture not in toolchain.architectures:
         return False
     with suppress(UserError):  # half installed
-        return _command(toolchain) is not None
+        return _find_command(toolchain) is not None
     return False

@@ -64,7 +64,7 @@ class DescriptionKind:
 
         place = (relative_to or Path()) / path
         document = load_document(place, self.load_schema(), shown_as=path)
-        found = [document.diagnostic(f.pointer, f.message) for f in self.check(document.data)]
+        found = [document.make_diagnostic(f.pointer, f.message) for f in self.check(document.data)]
         if found:
             raise DiagnosticError(found)
         return document.data

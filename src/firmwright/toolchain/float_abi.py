@@ -40,7 +40,7 @@ def check_hard_float_flags(flags: Sequence[str], where: str) -> None:
 def check_float_abi(elf: Path) -> None:
     """Raise UserError when a linked hard-float ARM image contains soft-float arithmetic."""
     with elf.open("rb") as stream:
-        found = soft_float_functions(stream)
+        found = find_soft_float_functions(stream)
     if found:
         raise UserError(
             f"{elf.name}: labelled hard-float, but it computes floats in software "
@@ -49,7 +49,7 @@ def check_float_abi(elf: Path) -> None:
         )
 
 
-def soft_float_functions(stream: BinaryIO) -> list[str]:
+def find_soft_float_functions(stream: BinaryIO) -> list[str]:
     """Return the software float functions in a hard-float ARM image, sorted; [] for any other."""
     from elftools.elf.elffile import ELFFile
     from elftools.elf.sections import SymbolTableSection

@@ -17,7 +17,7 @@ _LARGEST_IMAGE = 256 * 1024**2
 
 
 @dataclass(frozen=True)
-class MemoryUse:
+class FirmwareSize:
     """Bytes that a firmware takes in each memory, by its sections.
 
     ``flash_bytes`` counts what is stored: code, constants, and the initial values of variables.
@@ -40,7 +40,7 @@ class Segment:
     content: bytes
 
 
-def memory_use(elf: Path, all_in_ram: bool = False) -> MemoryUse:
+def measure_firmware(elf: Path, all_in_ram: bool = False) -> FirmwareSize:
     """Return what the firmware needs of flash and RAM.
 
     With ``all_in_ram`` what is stored stays in RAM, and counts there whether it is writable or not.
@@ -61,10 +61,10 @@ def memory_use(elf: Path, all_in_ram: bool = False) -> MemoryUse:
             writable = all_in_ram or section["sh_flags"] & SH_FLAGS.SHF_WRITE or not stored
             flash += size if stored else 0
             ram += size if writable else 0
-    return MemoryUse(flash, ram, sections)
+    return FirmwareSize(flash, ram, sections)
 
 
-def load_segments(elf: Path) -> tuple[Segment, ...]:
+def read_segments(elf: Path) -> tuple[Segment, ...]:
     """Return what the ELF stores, by load address (the program headers' ``p_paddr``)."""
     with elf.open("rb") as stream:
         segments = [
@@ -80,7 +80,7 @@ def write_bin(elf: Path, output: Path) -> None:
 
     Raises UserError when the stored bytes lie so far apart that the image would be padding.
     """
-    segments = load_segments(elf)
+    segments = read_segments(elf)
     start = min((segment.address for segment in segments), default=0)
     end = max((segment.address + len(segment.content) for segment in segments), default=0)
     if end - start > _LARGEST_IMAGE:
@@ -98,7 +98,7 @@ def write_bin(elf: Path, output: Path) -> None:
 def write_hex(elf: Path, output: Path) -> None:
     """Write the stored bytes and the entry point as Intel HEX, with line feeds on every system."""
     image = IntelHex()
-    for segment in load_segments(elf):
+    for segment in read_segments(elf):
         image.frombytes(segment.content, offset=segment.address)
     with elf.open("rb") as stream:
         image.start_addr = {"EIP": int(ELFFile(stream)["e_entry"])}

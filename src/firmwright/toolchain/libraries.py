@@ -9,20 +9,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from firmwright.errors import UserError
-from firmwright.toolchain.module import MORE_LIBRARIES
+from firmwright.toolchain.module import EXTRA_LIBRARIES_VARIABLE
 from firmwright.toolchain.object_files import (
-    Missing,
-    linked,
-    missing,
-    nearest,
+    MissingSymbol,
+    find_missing_symbols,
     read_archive,
     read_object,
+    select_linked_objects,
+    suggest_symbol,
 )
 
 
-def more_archives() -> list[Path]:
+def read_extra_archives() -> list[Path]:
     """Return the files that the environment names, as in ``-l one.lib -l /path/two.lib``."""
-    words = shlex.split(os.environ.get(MORE_LIBRARIES, ""))
+    words = shlex.split(os.environ.get(EXTRA_LIBRARIES_VARIABLE, ""))
     return [Path(word.removeprefix("-l")) for word in words if word != "-l"]
 
 
@@ -34,19 +34,23 @@ def check_machine(archive: Path, like: Path) -> None:
             raise UserError(f"{member.name} is for {member.machine}; the program is for {machine}")
 
 
-def lacking(failure: UserError, objects: Sequence[Path], archives: Sequence[Path]) -> list[Missing]:
+def find_failed_symbols(
+    failure: UserError, objects: Sequence[Path], archives: Sequence[Path]
+) -> list[MissingSymbol]:
     """Return the symbols that a link failed for.
 
     The linker names them, which alone knows what C's own libraries have; the object files tell who
     needs them, and what there is instead.
     """
     archived = [member for archive in archives for member in read_archive(archive)]
-    found = missing(linked([read_object(path) for path in objects], archived))
+    found = find_missing_symbols(
+        select_linked_objects([read_object(path) for path in objects], archived)
+    )
     words = set(re.findall(r"[\w.$]+", str(failure)))
     return [entry for entry in found if entry.symbol in words]
 
 
-def check_defined(
+def check_definitions(
     functions: Sequence[str], objects: Sequence[Path], archives: Sequence[Path]
 ) -> None:
     """Raise UserError for a function that no object and no archive defines.
@@ -62,6 +66,6 @@ def check_defined(
         if function not in defined:
             raise UserError(
                 f"the network calls '{function}', which nothing in the module defines"
-                f"{nearest(function, defined)}; give its source in `libraries`, or an archive for "
-                f"the module in {MORE_LIBRARIES}"
+                f"{suggest_symbol(function, defined)}; give its source in `libraries`, or an archive for "
+                f"the module in {EXTRA_LIBRARIES_VARIABLE}"
             )

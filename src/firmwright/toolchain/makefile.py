@@ -33,15 +33,15 @@ def makefile_variables(
         "python_module": module,
         "compiler_command": command,
         "compiler": " ".join([command, *toolchain.compile]),
-        "compile_flags": lines_of(_quote(build.compile_flags)),
+        "compile_flags": wrap_words(_quote(build.compile_flags)),
         "linker": " ".join([command, *settings.linker]) if settings.linker else "",
-        "link_flags": lines_of(_quote(link_flags(build, "firmware.map"))),
+        "link_flags": wrap_words(_quote(link_flags(build, "firmware.map"))),
         "linker_script": LINKER_SCRIPT if "{script}" in settings.link_flags else "",
         "libraries": _quote(settings.libraries),
-        "sources": lines_of(sources),
+        "sources": wrap_words(sources),
         "archives": list(archives),
-        "objects": lines_of([*objects, *([RUNTIME_OBJECT] if runtime else [])]),
-        "runtime": lines_of([*runtime, *_quote(settings.flags)]) if runtime else [],
+        "objects": wrap_words([*objects, *([RUNTIME_OBJECT] if runtime else [])]),
+        "runtime": wrap_words([*runtime, *_quote(settings.flags)]) if runtime else [],
         "runtime_object": RUNTIME_OBJECT,
     }
 
@@ -50,7 +50,7 @@ def _quote(words: Iterable[str]) -> list[str]:
     return [shlex.quote(word).replace("$", "$$").replace("#", r"\#") for word in words]
 
 
-def lines_of(words: Iterable[str]) -> list[str]:
+def wrap_words(words: Iterable[str]) -> list[str]:
     """Join words to lines of readable length."""
     lines = [""]
     for word in words:

@@ -16,24 +16,24 @@ from firmwright.errors import UserError
 from firmwright.toolchain.build import (
     Build,
     compile_command,
-    compile_from,
+    compile_source,
     link_command,
-    relative,
+    relative_path,
     run_tool,
 )
 from firmwright.toolchain.compilers import Compiler
-from firmwright.toolchain.makefile import lines_of
+from firmwright.toolchain.makefile import wrap_words
 from firmwright.toolchain.platforms import Platform
 from firmwright.toolchain.toolchains import load_toolchain
 
-MODULE = "c7x_deploy_tvm.out"
+LOADABLE_NAME = "c7x_deploy_tvm.out"
 """The linked module's name, the one that TI's compilers give it; its map ends in ``.map``."""
 
-MORE_LIBRARIES = "CGT7X_EXT_LIBS"
+EXTRA_LIBRARIES_VARIABLE = "CGT7X_EXT_LIBS"
 """The environment variable that adds words to the link."""
 
 
-def module_build(platform: Platform, device: str) -> Build | None:
+def make_loadable_build(platform: Platform, device: str) -> Build | None:
     """Return what builds the module of a network that ends on a device, None without one.
 
     Raises UserError where the platform does not say which silicon the device is.
@@ -56,7 +56,7 @@ def strip_command(build: Build, folder: str, module: str) -> tuple[str, ...]:
     return (f"{folder}/{program}", *words, module)
 
 
-def compile_module(
+def compile_loadable(
     build: Build, compiler: Compiler, project: Path, sources: Sequence[str], cache: Path, to: Path
 ) -> list[Path]:
     """Compile ``sources`` (paths from the module's folder ``project``) to objects in ``to``.
@@ -64,19 +64,19 @@ def compile_module(
     Raises UserError with the compiler's output and the command line.
     """
 
-    def compiled(source: str) -> Path:
+    def compile_one(source: str) -> Path:
         target = to / object_name(source)
-        compile_from(project, build, compiler, source, target, cache)
+        compile_source(project, build, compiler, source, target, cache)
         return target
 
     pool = ThreadPoolExecutor(os.cpu_count())
     try:
-        return list(pool.map(compiled, sources))
+        return list(pool.map(compile_one, sources))
     finally:
         pool.shutdown(cancel_futures=True)  # after a failure or ctrl-C nothing more is started
 
 
-def link_module(
+def link_loadable(
     build: Build,
     compiler: Compiler,
     project: Path,
@@ -89,16 +89,16 @@ def link_module(
 
     Raises UserError with a tool's output and the command line.
     """
-    name = relative(output, project)
-    linked = [*(relative(path, project) for path in objects), *libraries]
+    name = relative_path(output, project)
+    linked = [*(relative_path(path, project) for path in objects), *libraries]
     link = link_command(build, compiler, linked, name)
     run_tool(link, project, cache, f"{output.name}: the linker failed")
-    drop_date(output.with_suffix(".map"))
+    drop_link_date(output.with_suffix(".map"))
     strip = strip_command(build, compiler.folder, name)
     run_tool(strip, project, cache, f"{output.name}: it cannot be stripped")
 
 
-def drop_date(map_file: Path) -> None:
+def drop_link_date(map_file: Path) -> None:
     """Take from the linker's map the line that says when it linked: a build is reproducible."""
     lines = map_file.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
     kept = [line for line in lines if not line.startswith(">> Linked ")]
@@ -109,25 +109,27 @@ def object_name(source: str) -> str:
     return PurePath(source).with_suffix(".obj").name
 
 
-def makefile_of_module(build: Build, sources: Sequence[str]) -> dict[str, object]:
+def loadable_makefile_variables(build: Build, sources: Sequence[str]) -> dict[str, object]:
     """Return the variables of ``templates/module/Makefile.j2``."""
     toolchain = build.toolchain
     folder = f"$({toolchain.variable})"
     compiler = Compiler((f"{folder}/{toolchain.program}",), "", folder=folder)
     objects = [object_name(source) for source in sources]
     compiled = compile_command(build, compiler, "$<", "$@")
-    linked = link_command(build, compiler, ["$(OBJECTS)", f"$({MORE_LIBRARIES})"], MODULE)
+    linked = link_command(
+        build, compiler, ["$(OBJECTS)", f"$({EXTRA_LIBRARIES_VARIABLE})"], LOADABLE_NAME
+    )
     return {
         "toolchain": toolchain.name,
         "variable": toolchain.variable,
         "program": toolchain.program,
         "platform": build.platform.name,
         "architecture": build.platform.architecture,
-        "more_libraries": MORE_LIBRARIES,
-        "module": MODULE,
-        "map": PurePath(MODULE).with_suffix(".map"),
-        "compile": lines_of(compiled),
-        "link": lines_of(linked),
-        "strip": " ".join(strip_command(build, folder, MODULE)),
-        "objects": lines_of(objects),
+        "more_libraries": EXTRA_LIBRARIES_VARIABLE,
+        "module": LOADABLE_NAME,
+        "map": PurePath(LOADABLE_NAME).with_suffix(".map"),
+        "compile": wrap_words(compiled),
+        "link": wrap_words(linked),
+        "strip": " ".join(strip_command(build, folder, LOADABLE_NAME)),
+        "objects": wrap_words(objects),
     }

@@ -13,8 +13,8 @@ from elftools.elf.sections import SymbolTableSection
 
 from firmwright.errors import UserError, did_you_mean
 
-ARCHIVE = b"!<arch>\n"
-HEADER_BYTES = 60
+ARCHIVE_MAGIC = b"!<arch>\n"
+MEMBER_HEADER_BYTES = 60
 """Of a member, in front of its content: name (16), times and owner, size (10, from 48), end."""
 
 
@@ -29,7 +29,7 @@ class ObjectFile:
 
 
 @dataclass(frozen=True)
-class Missing:
+class MissingSymbol:
     """A symbol that an object file needs and nothing defines."""
 
     needed_by: ObjectFile
@@ -42,7 +42,7 @@ class Missing:
 
 def read_object(path: Path) -> ObjectFile:
     """Read one object file; UserError where it is not of ELF."""
-    return described(path.name, path.read_bytes())
+    return parse_object(path.name, path.read_bytes())
 
 
 def read_archive(path: Path) -> list[ObjectFile]:
@@ -51,15 +51,15 @@ def read_archive(path: Path) -> list[ObjectFile]:
         content = path.read_bytes()
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
-    if not content.startswith(ARCHIVE):
+    if not content.startswith(ARCHIVE_MAGIC):
         raise UserError(f"{path.name} is not an archive of object files")
-    found = [described(f"{path.name}({name})", data) for name, data in members(content)]
+    found = [parse_object(f"{path.name}({name})", data) for name, data in read_members(content)]
     if not found:
         raise UserError(f"{path.name} is an archive without object files")
     return found
 
 
-def members(content: bytes) -> Iterator[tuple[str, bytes]]:
+def read_members(content: bytes) -> Iterator[tuple[str, bytes]]:
     """Yield name and content of an archive's object files.
 
     Long names are GNU's, in a member ``//``, or BSD's, in front of the content. What begins with a
@@ -67,11 +67,11 @@ def members(content: bytes) -> Iterator[tuple[str, bytes]]:
     ar's manual pages on the format.
     """
     names = b""
-    position = len(ARCHIVE)
-    while position + HEADER_BYTES <= len(content):
-        header = content[position : position + HEADER_BYTES]
+    position = len(ARCHIVE_MAGIC)
+    while position + MEMBER_HEADER_BYTES <= len(content):
+        header = content[position : position + MEMBER_HEADER_BYTES]
         size = int(header[48:58])
-        position += HEADER_BYTES
+        position += MEMBER_HEADER_BYTES
         data = content[position : position + size]
         position += size + size % 2
         name = header[:16].decode("latin-1").rstrip()
@@ -86,7 +86,7 @@ def members(content: bytes) -> Iterator[tuple[str, bytes]]:
             yield name.rstrip("/"), data
 
 
-def described(name: str, content: bytes) -> ObjectFile:
+def parse_object(name: str, content: bytes) -> ObjectFile:
     try:
         image = ELFFile(io.BytesIO(content))
     except ELFError:
@@ -105,7 +105,9 @@ def described(name: str, content: bytes) -> ObjectFile:
     return ObjectFile(name, machine, frozenset(defined), frozenset(undefined))
 
 
-def linked(objects: Sequence[ObjectFile], archived: Sequence[ObjectFile]) -> list[ObjectFile]:
+def select_linked_objects(
+    objects: Sequence[ObjectFile], archived: Sequence[ObjectFile]
+) -> list[ObjectFile]:
     """Return the objects and the members that a linker takes for what they need."""
     taken = list(objects)
     waiting = list(archived)
@@ -118,18 +120,18 @@ def linked(objects: Sequence[ObjectFile], archived: Sequence[ObjectFile]) -> lis
         waiting = [member for member in waiting if member not in wanted]
 
 
-def missing(files: Iterable[ObjectFile]) -> list[Missing]:
+def find_missing_symbols(files: Iterable[ObjectFile]) -> list[MissingSymbol]:
     """Return what none of the files defines, in their order; symbols sorted."""
     files = list(files)
     defined = {symbol for file in files for symbol in file.defined}
     return [
-        Missing(file, symbol, nearest(symbol, defined))
+        MissingSymbol(file, symbol, suggest_symbol(symbol, defined))
         for file in files
         for symbol in sorted(file.undefined - defined)
     ]
 
 
-def nearest(symbol: str, defined: Iterable[str]) -> str:
+def suggest_symbol(symbol: str, defined: Iterable[str]) -> str:
     """Return the hint of a symbol that is nearly the same; a list of all would help nobody."""
     hint = did_you_mean(symbol, defined)
     return hint if hint.startswith("; did you mean") else ""

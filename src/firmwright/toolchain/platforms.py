@@ -14,7 +14,7 @@ from firmwright.toolchain.descriptions import DescriptionKind
 from firmwright.toolchain.timing import Timing, read_timing
 
 
-def unknown_memories(data: Mapping[str, Any]) -> Iterator[Finding]:
+def find_unknown_memories(data: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield the memories of accelerators that the platform does not have, or that none writes."""
     known = {name: None for name in data.get("memories", {}) if name != "flash"}
     for device, numbers in data.get("accelerators", {}).items():
@@ -25,7 +25,9 @@ def unknown_memories(data: Mapping[str, Any]) -> Iterator[Finding]:
                 yield Finding(("accelerators", device, "memories", index), message)
 
 
-PLATFORMS = DescriptionKind("platform", "platforms", "platform.schema.json", check=unknown_memories)
+PLATFORMS = DescriptionKind(
+    "platform", "platforms", "platform.schema.json", check=find_unknown_memories
+)
 
 _SIZE = re.compile(r"(\d+) ?(B|KiB|MiB|GiB)")
 _UNITS = {"B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
@@ -101,11 +103,11 @@ def load_platform(name_or_path: str, relative_to: Path | None = None) -> Platfor
         board=data["board"],
         toolchains=tuple(data["toolchains"]),
         emulators=tuple(data["emulators"]),
-        memories={name: _memory(entry) for name, entry in data.get("memories", {}).items()},
+        memories={name: _read_memory(entry) for name, entry in data.get("memories", {}).items()},
         stack=parse_size(data.get("stack", 0)),
         code=parse_size(data.get("code", 0)),
         accelerators={
-            device: _accelerator(device, entry)
+            device: _read_accelerator(device, entry)
             for device, entry in data.get("accelerators", {}).items()
         },
         aliases=tuple(data.get("aliases", ())),
@@ -116,7 +118,7 @@ def load_platform(name_or_path: str, relative_to: Path | None = None) -> Platfor
     )
 
 
-def on_host(platform: Platform) -> Platform:
+def to_host_platform(platform: Platform) -> Platform:
     """Return the platform's stand-in: the processor of its ``host``, its own accelerators.
 
     Raises UserError for a platform that names no host.
@@ -146,7 +148,7 @@ def parse_size(size: int | str) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
-def _accelerator(device: str, entry: str | Mapping[str, Any]) -> Mapping[str, Any]:
+def _read_accelerator(device: str, entry: str | Mapping[str, Any]) -> Mapping[str, Any]:
     """Return an accelerator's numbers, sizes in bytes; a name is that of the platform it is of."""
     if isinstance(entry, str):
         other = load_platform(entry)
@@ -159,5 +161,5 @@ def _accelerator(device: str, entry: str | Mapping[str, Any]) -> Mapping[str, An
     return {**entry, **sizes}
 
 
-def _memory(entry: Mapping[str, Any]) -> Memory:
+def _read_memory(entry: Mapping[str, Any]) -> Memory:
     return Memory(origin=entry["origin"], size=parse_size(entry["size"]))

@@ -10,7 +10,7 @@ from firmwright.errors import UserError
 
 
 @dataclass(frozen=True)
-class Engine:
+class Throughput:
     """How fast a device works.
 
     ``macs_per_cycle`` and ``macs_per_cycle_16_bit`` are multiply-accumulates of 8 and of 16 bits
@@ -31,10 +31,10 @@ class Timing:
     """
 
     call_us: float
-    engines: Mapping[str, Engine]
+    engines: Mapping[str, Throughput]
     unverified: tuple[str, ...]
 
-    def engine(self, device: str) -> Engine:
+    def find_throughput(self, device: str) -> Throughput:
         """Return how fast a device works; UserError where the platform does not say."""
         if device not in self.engines:
             raise UserError(f"timing: the platform states no engine for '{device}'")
@@ -45,6 +45,6 @@ def read_timing(data: Mapping[str, Any]) -> Timing:
     """Read what ``platform.schema.json`` has checked."""
     return Timing(
         call_us=data["call_us"],
-        engines={device: Engine(**numbers) for device, numbers in data["engines"].items()},
+        engines={device: Throughput(**numbers) for device, numbers in data["engines"].items()},
         unverified=tuple(data["unverified"]),
     )

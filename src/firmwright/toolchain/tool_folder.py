@@ -19,7 +19,7 @@ class ToolFolder:
     files: tuple[str, ...]
 
     @property
-    def status(self) -> list[list[object]]:
+    def identity(self) -> list[list[object]]:
         """Return what tells one installation from another without reading it."""
         found = [(self.path / name).stat() for name in self.files]
         return [

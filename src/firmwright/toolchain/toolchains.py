@@ -61,7 +61,7 @@ class Toolchain:
     flags: tuple[str, ...] = ()
     architectures: Mapping[str, ArchitectureSettings] = field(default_factory=dict)
 
-    def settings(self, architecture: str) -> ArchitectureSettings:
+    def settings_for(self, architecture: str) -> ArchitectureSettings:
         """Return what applies to this architecture; ``native`` is the machine we run on.
 
         Raises UserError when the toolchain does not know the architecture.
@@ -97,26 +97,28 @@ def load_toolchain(name_or_path: str, relative_to: Path | None = None) -> Toolch
         description=data["description"],
         program=data["command"].get("program", ""),
         python_module=data["command"].get("python_module", ""),
-        packages=_tuples(data["packages"]),
-        versions=_tuples(data["versions"]),
+        packages=_to_tuples(data["packages"]),
+        versions=_to_tuples(data["versions"]),
         variable=data["command"].get("variable", ""),
         files=tuple(data["command"].get("files", ())),
         compile=tuple(data.get("compile", ())),
         output=tuple(data.get("output", Toolchain.output)),
         strip=tuple(data.get("strip", ())),
         flags=tuple(data.get("flags", ())),
-        architectures={name: _settings(entry) for name, entry in data["architectures"].items()},
+        architectures={
+            name: _read_settings(entry) for name, entry in data["architectures"].items()
+        },
     )
     for name, settings in toolchain.architectures.items():
         check_hard_float_flags(settings.flags, f"toolchain '{toolchain.name}', {name}")
     return toolchain
 
 
-def _settings(entry: Mapping[str, Any]) -> ArchitectureSettings:
-    lists = _tuples({k: value for k, value in entry.items() if k not in ("libc", "since")})
+def _read_settings(entry: Mapping[str, Any]) -> ArchitectureSettings:
+    lists = _to_tuples({k: value for k, value in entry.items() if k not in ("libc", "since")})
     libc, since = bool(entry.get("libc", True)), str(entry.get("since", ""))
     return ArchitectureSettings(libc=libc, since=since, **lists)
 
 
-def _tuples(lists: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
+def _to_tuples(lists: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
     return {key: tuple(value) for key, value in lists.items()}

@@ -14,14 +14,14 @@ import numpy.typing as npt
 
 from firmwright.emulator import run_firmware
 from firmwright.ir.tensors import BatchLayout
-from firmwright.project.libraries import ARCHIVES
+from firmwright.project.libraries import ARCHIVE_SUFFIXES
 from firmwright.project.write import Network, write_project
 from firmwright.toolchain import (
     Platform,
     compile_object,
     find_compiler,
-    host_build,
     link_firmware,
+    make_host_build,
 )
 from firmwright.toolchain.libraries import check_machine
 from firmwright.verify.batches import join_samples, split_outputs
@@ -46,7 +46,7 @@ def run_on_host(
     ``samples`` and outputs are of a batch of 1, ``layout`` is the network's own. ``folder``
     receives sources and objects; ``cache`` is what the compiler keeps.
     """
-    build = host_build(target)
+    build = make_host_build(target)
     toolchain, platform = build.toolchain, build.platform
     write_project(network, build, folder / "sources")
     compiler = find_compiler(toolchain, platform.architecture)
@@ -54,7 +54,7 @@ def run_on_host(
     for source in sorted((folder / "sources").glob("*.c")):
         objects.append(folder / f"{source.stem}.o")
         compile_object(build, compiler, source, objects[-1], cache)
-    archives = [file for file in network.libraries if file.suffix in ARCHIVES]
+    archives = [file for file in network.libraries if file.suffix in ARCHIVE_SUFFIXES]
     for archive in archives:
         check_machine(archive, objects[0])
     program = folder / "network.elf"

@@ -15,11 +15,11 @@ from firmwright.ir.tensors import Tensor
 
 __all__ = [
     "Sample",
-    "to_samples",
-    "repeat_samples",
-    "requantize_columns",
     "random_samples",
     "read_recipe_columns",
+    "repeat_samples",
+    "requantize_columns",
+    "to_samples",
 ]
 
 

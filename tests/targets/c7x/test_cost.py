@@ -29,14 +29,14 @@ def test_vectors_hide_what_they_can_of_the_transfers(platform: str, vector: int)
     timing = load_platform(platform).timing
     assert timing is not None
     compute = ceil(BYTES / vector)
-    transfer = ceil(3 * BYTES / timing.engine("c7x").bytes_per_cycle)
+    transfer = ceil(3 * BYTES / timing.find_throughput("c7x").bytes_per_cycle)
     assert cycles(op.add, platform) == Cycles(compute, transfer - compute, 0)
 
 
 def test_other_loops_take_their_steps_and_then_their_bytes() -> None:
     timing = load_platform("am62a").timing
     assert timing is not None
-    engine = timing.engine("c7x")
+    engine = timing.find_throughput("c7x")
     compute = ceil((64 * 56 * 56 + 64) / engine.macs_per_cycle)  # each sum is started once
     assert cycles(lambda x, _: op.sum(x, [2, 3], keepdims=True), "am62a") == Cycles(
         compute, ceil((BYTES + 4 * 64) / engine.bytes_per_cycle), 0

@@ -42,7 +42,7 @@ def formula(x: relax.Expr, constant: relax.Expr) -> relax.Expr:
 
 
 def remarks(data: bytes, target: str = "c7x") -> list[str]:
-    return [k.remark for k in lowered(data, "relax", target=target).kernels.kernels]
+    return [k.note for k in lowered(data, "relax", target=target).kernels.kernels]
 
 
 @given(
@@ -127,7 +127,7 @@ def test_local_memory_has_to_hold_two_blocks_of_everything() -> None:
 
     data = network({shape: (sum_of_seven, numbers(1, 1))})
     small, large = (
-        lowered(data, "relax", target="c7x", platform=name).kernels.kernels[0].remark
+        lowered(data, "relax", target="c7x", platform=name).kernels.kernels[0].note
         for name in ("am62a", "j721e")
     )
     assert "may take 262,144 bytes of 229,376 in local memory" in small

@@ -13,18 +13,18 @@ import pytest
 from tvm import relax
 
 from firmwright.models.relax.importer import run_reference
-from firmwright.project.module import module_sources, write_module
+from firmwright.project.module import loadable_sources, write_loadable
 from firmwright.project.write import write_project
 from firmwright.toolchain import (
     Build,
-    compile_module,
+    compile_loadable,
     find_compiler,
-    link_module,
+    link_loadable,
     load_platform,
     load_toolchain,
-    module_build,
+    make_loadable_build,
 )
-from firmwright.toolchain.module import MODULE
+from firmwright.toolchain.module import LOADABLE_NAME
 from tests.targets.firmware import lowered
 from tests.toolchain.folders import fake_cgt7x_folder
 
@@ -47,18 +47,18 @@ def built_module(platform_name: str, folder: Path) -> ctypes.CDLL:
     made = lowered(SUM, "relax", target="c7x", platform=platform_name)
     project = folder / "sources"
     variables = write_project(made, Build(load_toolchain("zig"), platform), project)
-    build = module_build(platform, "c7x")
+    build = make_loadable_build(platform, "c7x")
     assert build is not None
-    write_module(variables, build, "c7x", project)
-    sources = module_sources(project, platform.board, "c7x")
+    write_loadable(variables, build, "c7x", project)
+    sources = loadable_sources(project, platform.board, "c7x")
     assert sources == [
         *("fw_c7x.c", "weights.asm", "../c7x_module.c", "../network.c", "../region_000_add.c"),
     ]
     compiler = find_compiler(build.toolchain, build.platform.architecture)
-    output = folder / "module" / MODULE
+    output = folder / "module" / LOADABLE_NAME
     in_c7x = (build, compiler, project / "c7x")
-    objects = compile_module(*in_c7x, sources, folder / "cache", output.parent)
-    link_module(*in_c7x, objects, (), folder / "cache", output)
+    objects = compile_loadable(*in_c7x, sources, folder / "cache", output.parent)
+    link_loadable(*in_c7x, objects, (), folder / "cache", output)
     return ctypes.CDLL(str(output))
 
 

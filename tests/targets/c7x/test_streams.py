@@ -111,7 +111,7 @@ def sum_of_four(x: relax.Expr, constant: relax.Expr) -> relax.Expr:
 )
 def test_who_gets_no_stream_is_said(data: bytes, said: str) -> None:
     (kernel,) = lowered(data, "relax", target="c7x").kernels.kernels
-    assert f"one vector. Streams deliver {said}" in kernel.remark
+    assert f"one vector. Streams deliver {said}" in kernel.note
 
 
 def test_dimensions_that_go_on_are_one() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from firmwright.codegen.templates import environment, render
+from firmwright.codegen.templates import make_environment, render
 from firmwright.ir.kernels import Cycles, LoweredRegion
 from firmwright.ir.regions import Region
 from firmwright.targets.soma_dory.cost import Accelerator
@@ -55,9 +55,11 @@ class Model:
         numbers = {**diana.accelerators["soma_dory"], **vars(accelerator)}
         variables = {"platform": replace(diana, accelerators={"soma_dory": numbers})}
         for name in (*HEADERS, *MODEL):
-            text = render(environment(), f"soma_dory/{name}.j2", variables)
+            text = render(make_environment(), f"soma_dory/{name}.j2", variables)
             (folder / Path(name).name).write_text(text)
-        (folder / "fw_hal.h").write_text(render(environment(), "runtime/fw_hal.h.j2", variables))
+        (folder / "fw_hal.h").write_text(
+            render(make_environment(), "runtime/fw_hal.h.j2", variables)
+        )
         (folder / "fw_hal.c").write_text(HAL)
         sources = [Path(name).name for name in MODEL]
         compiled(["gcc", *FLAGS, *SANITIZER, "-c", "fw_hal.c", *sources], folder)

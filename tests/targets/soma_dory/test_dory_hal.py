@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from firmwright.codegen.templates import environment, render
-from firmwright.project.write import makefile_template
+from firmwright.codegen.templates import make_environment, render
+from firmwright.project.write import find_makefile_template
 from firmwright.toolchain import Build, load_platform, load_toolchain, makefile_variables
 
 DORY = Path(__file__).parent / "dory"
@@ -45,7 +45,7 @@ def calls(tmp_path: Path, body: str, *defines: str) -> list[str]:
     if shutil.which("gcc") is None:
         pytest.skip("gcc is not installed")
     for name, template in TEMPLATES.items():
-        (tmp_path / name).write_text(render(environment(), template, {"platform": CHIP}))
+        (tmp_path / name).write_text(render(make_environment(), template, {"platform": CHIP}))
     (tmp_path / "main.c").write_text(PROGRAM % body)
     flags = ["-std=gnu99", "-Wall", "-Wextra", "-Werror", f"-I{DORY}", *defines]
     sources = ["main.c", "fw_soma.c", "fw_hal.c", str(DORY / "recorder.c")]
@@ -125,9 +125,9 @@ def make(folder: Path, *variables: str) -> subprocess.CompletedProcess[str]:
     if shutil.which("make") is None:
         pytest.skip("make is not installed")
     build = Build(load_toolchain("pulp-gcc"), CHIP, ())
-    template = makefile_template(CHIP.board)
+    template = find_makefile_template(CHIP.board)
     written = {**makefile_variables(build, ["main.c", "network.c"]), "demo": False}
-    text = render(environment(), template, written)
+    text = render(make_environment(), template, written)
     (folder / "Makefile").write_text(text)
     return subprocess.run(["make", *variables], cwd=folder, capture_output=True, text=True)
 

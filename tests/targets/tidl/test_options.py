@@ -10,7 +10,7 @@ from tvm import relax
 
 from firmwright.errors import UserError
 from firmwright.targets import Context, Device, load_target
-from firmwright.targets.device_options import shown, takes
+from firmwright.targets.device_options import accepts, format_values
 from firmwright.targets.tidl.option_table import OPTIONS, PRESETS, Option, Value
 from firmwright.targets.tidl.options import TidlOptions, read_options
 from firmwright.toolchain import load_platform
@@ -34,8 +34,8 @@ def written(value: Value) -> str:
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 def test_every_default_is_a_value_and_documented(option: Option) -> None:
-    assert takes(option.values, written(option.default))
-    values = shown(option.values) or ("a list" if option.default == () else "a text")
+    assert accepts(option.values, written(option.default))
+    values = format_values(option.values) or ("a list" if option.default == () else "a text")
     default = f"`{option.default}`" if option.default != () else ""
     row = f"| `{option.name}` | {default} | {values} | {option.meaning} |"
     assert row in DOCS.read_text("utf-8")
@@ -46,7 +46,7 @@ def test_presets_set_options_that_exist_to_values_they_take() -> None:
     assert set(PRESETS) == set(table["preset"].values)
     for defaults in (d for preset in PRESETS.values() for d in preset):
         for name, value in defaults.values.items():
-            assert takes(table[name].values, written(value))
+            assert accepts(table[name].values, written(value))
 
 
 @pytest.mark.parametrize(

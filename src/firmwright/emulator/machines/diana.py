@@ -25,5 +25,5 @@ class Diana(QemuVirtRv32):
 
     def _read_clock(self, _engine: Any, offset: int, _size: int, _data: Any) -> int:
         """One cycle an instruction, and what the accelerator's jobs take, for the core waits."""
-        now = self.executed() + self.accelerator.cycles
+        now = self.count_instructions() + self.accelerator.cycles
         return now >> 32 if offset & 4 else now & 0xFFFFFFFF

@@ -32,7 +32,7 @@ class Machine(Protocol):
     stack_register: int
     link_register: int
     engine: Engine
-    executed: Callable[[], int]  # instructions since start-up; set by what counts them
+    count_instructions: Callable[[], int]  # instructions since start-up; set by what counts them
 
     def __init__(self, run: Run, console: Console, stop: Callable[[Stop], None]) -> None:
         """Create the processor and map the devices."""
@@ -43,5 +43,5 @@ class Machine(Protocol):
         ``start`` is the first address of flash; without one, the firmware's entry.
         """
 
-    def interrupt(self, number: int) -> Stop:
+    def explain_exception(self, number: int) -> Stop:
         """Return what the processor exception ``number`` of unicorn means."""

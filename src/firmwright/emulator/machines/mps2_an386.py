@@ -59,7 +59,7 @@ class Mps2An386:
     program_counter = UC_ARM_REG_PC
     stack_register = UC_ARM_REG_SP
     link_register = UC_ARM_REG_LR
-    executed: Callable[[], int]
+    count_instructions: Callable[[], int]
 
     def __init__(self, _run: Run, console: Console, stop: Callable[[Stop], None]) -> None:
         self._console = console
@@ -75,7 +75,7 @@ class Mps2An386:
         self.engine.reg_write(UC_ARM_REG_SP, int.from_bytes(vectors[:4], "little"))
         return int.from_bytes(vectors[4:], "little")
 
-    def interrupt(self, number: int) -> Stop:
+    def explain_exception(self, number: int) -> Stop:
         """Semihosting's exit ends the run; every other exception is a fault."""
         here = self.engine.reg_read(UC_ARM_REG_PC)
         if number != _BREAKPOINT:
@@ -96,7 +96,7 @@ class Mps2An386:
         receiving = bool(self._uart_control & _RECEIVE_ENABLE)
         if offset == _UART_STATE:
             ready = self._console.poll() and receiving
-            if self._console.exhausted:
+            if self._console.is_exhausted:
                 self._stop(Stop(fault="waiting for console input, of which there is no more"))
             return _RECEIVE_FULL if ready else 0
         if offset == _UART_DATA and receiving:

@@ -49,7 +49,7 @@ class QemuVirtRv32:
     program_counter = UC_RISCV_REG_PC
     stack_register = UC_RISCV_REG_SP
     link_register = UC_RISCV_REG_RA
-    executed: Callable[[], int]
+    count_instructions: Callable[[], int]
 
     def __init__(self, _run: Run, console: Console, stop: Callable[[Stop], None]) -> None:
         self._console = console
@@ -62,7 +62,7 @@ class QemuVirtRv32:
         """Begin there: the core has no vector table."""
         return start
 
-    def interrupt(self, number: int) -> Stop:
+    def explain_exception(self, number: int) -> Stop:
         """Every trap is a fault: the firmware uses none."""
         # Unicorn has added 4 to the program counter, even after a 2-byte instruction.
         address = self.engine.reg_read(UC_RISCV_REG_PC) - 4
@@ -71,7 +71,7 @@ class QemuVirtRv32:
     def _read_uart(self, _engine: Any, offset: int, _size: int, _data: Any) -> int:
         if offset == _UART_LINE_STATUS:
             ready = self._console.poll()
-            if self._console.exhausted:
+            if self._console.is_exhausted:
                 self._stop(Stop(fault="waiting for console input, of which there is no more"))
             return _TRANSMITTER_EMPTY | (_DATA_READY if ready else 0)
         return self._console.read() if offset == _UART_DATA else 0

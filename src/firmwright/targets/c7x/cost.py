@@ -40,7 +40,7 @@ def read_core(platform: Platform) -> Core:
     core = Core(numbers["vector"], numbers["l2"])
     if platform.timing is None:
         return core
-    engine = platform.timing.engine("c7x")
+    engine = platform.timing.find_throughput("c7x")
     return Core(core.vector, core.local_memory, engine.macs_per_cycle, engine.bytes_per_cycle)
 
 

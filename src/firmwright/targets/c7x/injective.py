@@ -17,7 +17,7 @@ import tvm
 from tvm import tirx
 from tvm.s_tir import Schedule
 
-from firmwright.codegen.c_source import flattened
+from firmwright.codegen.c_source import flatten_prim_func
 from firmwright.ir.tensors import ELEMENT_BYTES
 from firmwright.lowering.schedule import ScheduledRegion, blocks, count_iterations, schedule_region
 from firmwright.targets.c7x.accesses import ElementwiseNest, Input, match_elementwise
@@ -60,12 +60,12 @@ def schedule_for_c7x(function: tirx.PrimFunc, core: Core) -> ScheduledRegion:
     if split is None or refusal:
         why_not, said = make_vectors(schedule, found, 0), f"No blocks: {refusal}."
         made = ScheduledRegion(
-            mark_vector_loops(flattened(schedule.mod["main"])), headers=(HEADER,)
+            mark_vector_loops(flatten_prim_func(schedule.mod["main"])), headers=(HEADER,)
         )
     else:
         make_blocks(schedule, found, split, moved)
         why_not, said = make_vectors(schedule, found, 1), describe_blocks(found, split)
-        made = insert_transfers(mark_vector_loops(flattened(schedule.mod["main"])))
+        made = insert_transfers(mark_vector_loops(flatten_prim_func(schedule.mod["main"])))
     lanes = 0 if why_not else core.vector // found.element_bytes
     cycles = estimate_cycles(core, function, steps, lanes, bool(made.pointers))
     if why_not:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from firmwright.codegen.templates import environment, render
+from firmwright.codegen.templates import make_environment, render
 from firmwright.targets.soma_dory.device_layout import ROW, WORD
 from firmwright.targets.soma_dory.layer import Layer, LayerKind
 from firmwright.targets.soma_dory.tiles import (
@@ -60,7 +60,7 @@ def render_layer(tiling: Tiling, double_buffering: bool) -> str:
         "whole_rows": round_up_rows,
         "place": offset_pointer,
     }
-    text = render(environment(), TEMPLATES[layer.kind], variables)
+    text = render(make_environment(), TEMPLATES[layer.kind], variables)
     return "\n".join(f"    {line}" if line else "" for line in text.rstrip().split("\n"))
 
 

@@ -7,7 +7,7 @@ from math import prod
 
 import tvm
 
-from firmwright.codegen.templates import environment, render
+from firmwright.codegen.templates import make_environment, render
 from firmwright.ir.kernels import Kernel, LoweredRegion, Parameter
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import dtype_of, static_shape
@@ -24,7 +24,7 @@ def lower_transform(region: Region, module: tvm.IRModule) -> LoweredRegion:
     (read,), (written,) = function.params, function.body.body.fields
     before, after = static_shape(read), static_shape(written)
     sizes = {"rows": prod(before[:-1]), "before": before[-1], "after": after[-1]}
-    body = render(environment(), TEMPLATE, sizes).rstrip()
+    body = render(make_environment(), TEMPLATE, sizes).rstrip()
     kernel = Kernel(
         region=region.name,
         inputs=(Parameter("input", dtype_of(read), prod(before), region.inputs[0]),),

@@ -9,11 +9,11 @@ from firmwright.ir.kernels import Kernel, Kernels, LoweredRegion, Parameter
 from firmwright.ir.regions import Partition, Region
 from firmwright.planning.plan import Plan, make_plan
 
-MEMORY = "memory"
+SCRATCH_NAME = "memory"
 """Name of the parameter that holds what one layer hands to another."""
 
 
-def joined_kernel(
+def join_kernels(
     region: Region, layers: Partition, lowered: Sequence[LoweredRegion], stand_in: str
 ) -> LoweredRegion:
     """Return a kernel that runs the ``lowered`` layers, in order, as one region.
@@ -23,9 +23,9 @@ def joined_kernel(
     """
     kernels = Kernels(tuple(layer.kernel for layer in lowered))
     plan = make_plan(layers, kernels)
-    inputs = ports(layers, layers.inputs, region.inputs, "input")
-    outputs = ports(layers, layers.outputs, region.outputs, "output")
-    scratch = (Parameter(MEMORY, "uint8", plan.arena_bytes, f"{region.name}_{MEMORY}"),)
+    inputs = make_parameters(layers, layers.inputs, region.inputs, "input")
+    outputs = make_parameters(layers, layers.outputs, region.outputs, "output")
+    scratch = (Parameter(SCRATCH_NAME, "uint8", plan.arena_bytes, f"{region.name}_{SCRATCH_NAME}"),)
     steps = {r.name: r for r in layers.regions}
     weights: list[Parameter] = []
     blocks = []
@@ -35,7 +35,7 @@ def joined_kernel(
             for w in kernel.weights
         ]
         weights += own
-        blocks.append(block(steps[kernel.region], kernel, own, plan))
+        blocks.append(emit_block(steps[kernel.region], kernel, own, plan))
     return LoweredRegion(
         Kernel(
             region=region.name,
@@ -57,7 +57,7 @@ def joined_kernel(
     )
 
 
-def ports(
+def make_parameters(
     layers: Partition, names: Sequence[str], tensors: Sequence[str], role: str
 ) -> list[Parameter]:
     """Return the region's parameters for its inputs or outputs, ``region_input_0`` …"""
@@ -68,27 +68,27 @@ def ports(
     ]
 
 
-def block(layer: Region, kernel: Kernel, weights: Sequence[Parameter], plan: Plan) -> str:
+def emit_block(layer: Region, kernel: Kernel, weights: Sequence[Parameter], plan: Plan) -> str:
     """Return a layer as a C block: its parameters as pointers, then its body."""
-    homes = {b.name: f"&{MEMORY}[{b.offset}]" for b in plan.buffers}
+    homes = {b.name: f"&{SCRATCH_NAME}[{b.offset}]" for b in plan.buffers}
     lines = [f"    /* {layer.anchor}: {', '.join(layer.sources).replace('*/', '* /')} */", "    {"]
-    lines += [pointer(p, home(p, plan, homes), "const ") for p in kernel.inputs]
+    lines += [emit_pointer(p, find_location(p, plan, homes), "const ") for p in kernel.inputs]
     lines += [
         f"        const {own.c_type} *restrict {own.name} = {given.name};"
         for own, given in zip(kernel.weights, weights, strict=True)
     ]
     results = (*kernel.outputs, *kernel.scratch)
-    lines += [pointer(p, home(p, plan, homes), "") for p in results]
+    lines += [emit_pointer(p, find_location(p, plan, homes), "") for p in results]
     return "\n".join([*lines, indent(kernel.body, "    ").rstrip(), "    }"])
 
 
-def pointer(parameter: Parameter, where: str, const: str) -> str:
+def emit_pointer(parameter: Parameter, where: str, const: str) -> str:
     kind = f"{const}{parameter.c_type} *"
     cast = f"({kind})" if where.startswith("&") else ""
     return f"        {kind}restrict {parameter.name} = {cast}{where};"
 
 
-def home(parameter: Parameter, plan: Plan, homes: Mapping[str, str]) -> str:
+def find_location(parameter: Parameter, plan: Plan, homes: Mapping[str, str]) -> str:
     """Return where a layer's tensor lives: in the scratch buffer or in one of the region's own."""
     where = plan.locations[parameter.tensor]
     kind, _, index = where.partition(":")

@@ -12,7 +12,7 @@ from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.lowering.region import lower_region
 from firmwright.partition.outline import partition_module
 from firmwright.targets import Context
-from firmwright.targets.tidl.joined import joined_kernel
+from firmwright.targets.tidl.joined import join_kernels
 
 
 def lower_in_layers(
@@ -30,7 +30,7 @@ def lower_in_layers(
     inner, partition = partition_module(whole, make_interface(main), (context.fallback,))
     regions = [r for r in partition.regions if not r.view]
     layers = [lower_region(r, inner, context.rounding) for r in regions]
-    return joined_kernel(region, partition, layers, stand_in)
+    return join_kernels(region, partition, layers, stand_in)
 
 
 def make_interface(main: relax.Function) -> ModelInterface:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from firmwright.targets.device_options import Numbers, Values
+from firmwright.targets.device_options import NumberRange, OptionValues
 
 Value = int | float | str | tuple[str, ...]
 """A list's entries are separated by commas where it is written."""
@@ -24,11 +24,11 @@ class Option:
 
     name: str
     default: Value
-    values: Values
+    values: OptionValues
     meaning: str
 
 
-def advanced_option(name: str, default: Value, values: Values, meaning: str) -> Option:
+def advanced_option(name: str, default: Value, values: OptionValues, meaning: str) -> Option:
     return Option(f"advanced_options:{name}", default, values, meaning)
 
 
@@ -53,17 +53,17 @@ OPTIONS: Sequence[Option] = (
         "how TIDL calibrates: 0 simply, 1 with corrected biases, 2 by least and greatest values, 9 "
         "as the options on clipping, biases and channels say",
     ),
-    Option("debug_level", 0, Numbers(0, 6), "how much TI's tools tell"),
+    Option("debug_level", 0, NumberRange(0, 6), "how much TI's tools tell"),
     Option(
         "max_num_subgraphs",
         16,
-        Numbers(1),
+        NumberRange(1),
         "regions that stay, those with most multiply-accumulates",
     ),
     Option(
         "min_macs",
         0,
-        Numbers(0),
+        NumberRange(0),
         "multiply-accumulates that a region has at least (not one of TI's)",
     ),
     Option(
@@ -74,8 +74,8 @@ OPTIONS: Sequence[Option] = (
     ),
     Option("deny_list:layer_name", (), (), "layers that stay behind"),
     Option("allow_list:layer_name", (), (), "the only layers that do not"),
-    advanced_option("calibration_frames", 20, Numbers(1), "samples that TIDL calibrates with"),
-    advanced_option("calibration_iterations", 50, Numbers(1), "rounds of its calibration"),
+    advanced_option("calibration_frames", 20, NumberRange(1), "samples that TIDL calibrates with"),
+    advanced_option("calibration_iterations", 50, NumberRange(1), "rounds of its calibration"),
     advanced_option(
         "quantization_scale_type",
         0,
@@ -96,7 +96,7 @@ OPTIONS: Sequence[Option] = (
     advanced_option(
         "mixed_precision_factor",
         -1,
-        Numbers(1, decimal=True, besides=("-1",)),
+        NumberRange(1, decimal=True, other_values=("-1",)),
         "how many times as long as with 8 bits a network may take for TIDL to choose layers of 16 "
         "bits itself; -1 for none. The stand-in does not follow that choice",
     ),
@@ -105,7 +105,7 @@ OPTIONS: Sequence[Option] = (
     advanced_option(
         "inference_mode", 0, ("0", "1", "2"), "0 one core, 1 for throughput, 2 for low latency"
     ),
-    advanced_option("num_cores", 1, Numbers(1, 8), "C7x cores of the chip that share the network"),
+    advanced_option("num_cores", 1, NumberRange(1, 8), "C7x cores of the chip that share the network"),
     advanced_option("single_core_layers_names_list", (), (), "layers that one core computes alone"),
     advanced_option("high_resolution_optimization", 0, SWITCH, "compute large images piece by piece"),
     advanced_option("pre_batchnorm_fold", 1, SWITCH, "fold a normalisation in front of a convolution"),

@@ -8,7 +8,7 @@ from typing import Any
 
 from firmwright.errors import UserError, did_you_mean
 from firmwright.targets import Context
-from firmwright.targets.device_options import Numbers, shown, takes
+from firmwright.targets.device_options import NumberRange, accepts, format_values
 from firmwright.targets.rules import find_violations
 from firmwright.targets.tidl.option_table import OPTIONS, PRESETS, Option, Value
 from firmwright.targets.tidl.rules import tidl_rules
@@ -80,13 +80,15 @@ def complete_options(stated: Mapping[str, Value], facts: Mapping[str, Any]) -> d
 
 def parse_value(option: Option, text: str) -> Value:
     """Return an option's value; UserError for a text that is none."""
-    if not takes(option.values, text):
-        raise UserError(f"target: tidl: {option.name} is {shown(option.values)}, not '{text}'")
+    if not accepts(option.values, text):
+        raise UserError(
+            f"target: tidl: {option.name} is {format_values(option.values)}, not '{text}'"
+        )
     if isinstance(option.default, tuple):
         return tuple(part.strip() for part in text.split(",") if part.strip())
     if isinstance(option.default, str):
         return text
-    decimal = isinstance(option.values, Numbers) and option.values.decimal
+    decimal = isinstance(option.values, NumberRange) and option.values.decimal
     return float(text) if decimal else int(text)
 
 
