@@ -65,8 +65,8 @@ def report_skipped_stages(job: Job) -> None:
     if job.loadable_build and not job.has_stage("module"):
         makefile = job.folder("sources") / job.recipe.target[-1].name / "Makefile"
         print(
-            f"   {job.recipe.name}: {job.loadable_build.toolchain.variable} is not set: no module for the "
-            f"chip was built; {makefile} does"
+            f"   {job.recipe.name}: {job.loadable_build.toolchain.variable} is not set: no module "
+            f"for the chip was built; {makefile} does"
         )
 
 

@@ -49,7 +49,8 @@ def run(job: Job, folder: Path) -> None:
     check_definitions(functions, objects, archives)
     link_loadable(build, compiler, project, objects, words, job.cache, output)
     print(
-        f"   {job.recipe.name}: {LOADABLE_NAME}: {output.stat().st_size:,} bytes, {compiler.version}"
+        f"   {job.recipe.name}: {LOADABLE_NAME}: {output.stat().st_size:,} bytes, "
+        f"{compiler.version}"
     )
 
 

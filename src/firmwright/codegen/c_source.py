@@ -61,7 +61,7 @@ class CFunction:
 
     ``parameters`` are the buffers' pointer names in order; ``scratch`` are (name, dtype,
     elements) of temporaries that the caller provides; ``functions`` are those of C's library and
-    of the project's headers that the body calls, ``collect_library_functions`` those of the user's.
+    of the project's headers that the body calls, ``library_functions`` those of the user's.
     """
 
     parameters: tuple[str, ...]

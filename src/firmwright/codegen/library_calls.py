@@ -87,7 +87,8 @@ def emit_library_call(call: LibraryCall, pointers: Sequence[str]) -> list[str]:
             f"    DLTensor tensor_{number} = {{",
             # A library has no const tensors; it must not write to its inputs.
             f"        (void *){pointer}, {{kDLCPU, 0}}, {len(shape)}, "
-            f"{{{DLPACK_TYPE_CODES[kind]}, {bits or 8}, 1}}, shape_{number}, strides_{number}, 0}};",
+            f"{{{DLPACK_TYPE_CODES[kind]}, {bits or 8}, 1}}, shape_{number}, "
+            f"strides_{number}, 0}};",
         ]
     arguments = ", ".join(f"&tensor_{number}" for number in range(len(call.tensors)))
     return [*lines, f"    {call.function}({arguments});", "}"]

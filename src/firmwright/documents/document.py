@@ -50,7 +50,7 @@ class Document:
 def load_document(path: Path, schema: Mapping[str, Any], shown_as: str | None = None) -> Document:
     """Read, validate and complete a YAML file; its data holds the schema's defaults.
 
-    Messages name the file ``label``, or as ``path`` is given. Raises DiagnosticError
+    Messages name the file ``shown_as``, or as ``path`` is given. Raises DiagnosticError
     with all findings if the file cannot be read, is not YAML or does not fit the schema.
     """
     shown = shown_as or str(path)

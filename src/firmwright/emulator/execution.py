@@ -34,8 +34,8 @@ class Execution:
 
     ``instructions`` are those executed between entry into the counted function and its
     return, callees included, summed over all calls; None where the emulator cannot count.
-    ``count_by_symbol`` splits the same number over the functions whose code was executed;
-    ``count_by_part`` gives the share of each part's calls, callees included.
+    ``by_symbol`` splits the same number over the functions whose code was executed;
+    ``by_part`` gives the share of each part's calls, callees included.
     """
 
     emulator: str  # with version, as in "unicorn 2.1.4"

@@ -80,7 +80,7 @@ class Kernel:
     result whose it is, and is '' otherwise. ``remark`` says what the device chose for its loops.
     ``definitions`` is C in front of the function. ``waits`` names the function, of one of the
     ``headers``, that waits for the device's jobs, if this one only starts a job; '' if it returns
-    when all is done. ``collect_library_functions`` are those of the recipe's libraries that the body calls.
+    when all is done. ``library_functions`` are those of the recipe's libraries that the body calls.
     """
 
     region: str

@@ -34,8 +34,13 @@ from firmwright.lowering.strategies import Legalization, Scheduler, Strategy
 from firmwright.lowering.tflite_rounding import TfliteRounding
 from firmwright.lowering.wrapped_integers import replace_sign_casts
 
-DEFAULT_CONSTANT_NAMES = {("int8", True): "weights", ("uint8", True): "weights", ("float32", True): "weights",
-         ("int32", False): "bias", ("float32", False): "scales"}  # fmt: skip
+DEFAULT_CONSTANT_NAMES = {
+    ("int8", True): "weights",
+    ("uint8", True): "weights",
+    ("float32", True): "weights",
+    ("int32", False): "bias",
+    ("float32", False): "scales",
+}
 """The name in C of a constant that has none, by dtype and whether it has several long axes."""
 
 ConstantKey = tuple[str, tuple[int, ...], bytes]

@@ -119,7 +119,8 @@ def find_problem(result: Any, builder: relax.BlockBuilder, operator: tvm.ir.Call
         )
     found = builder.normalize(result).ty
     if str(found) != str(operator.ty):
-        return f"returned {format_types([found])} for {name}; it has to be {format_types([operator.ty])}"
+        wanted = format_types([operator.ty])
+        return f"returned {format_types([found])} for {name}; it has to be {wanted}"
     return ""
 
 

@@ -50,7 +50,8 @@ def find_problem(result: Any, before: relax.Function) -> str:
         ("returns", [main.ret_ty], [before.ret_ty]),
     ):
         if [str(t) for t in now] != [str(t) for t in then]:
-            return f"returned a network that {what} {format_types(now)}; before, it {what} {format_types(then)}"
+            before = format_types(then)
+            return f"returned a network that {what} {format_types(now)}; before, it {what} {before}"
     return ""
 
 

@@ -54,7 +54,7 @@ class NotExportableError(Exception):
 
 @dataclass(frozen=True)
 class OnnxValue:
-    """A tensor of the graph; ``transpose_constant`` if it is a transposed one of channels last."""
+    """A tensor of the graph; ``channels_first`` if it is a transposed one of channels last."""
 
     name: str
     channels_first: bool = False

@@ -88,7 +88,8 @@ def explain_unmatched(
         return RuleViolation(
             "analog core",
             "it is requantised as DIANA's analog core does it, by a converter's clip and a batch "
-            f"normalisation; that core is no device here, and of the digital one {ACCELERATOR_FORM}",
+            "normalisation; that core is no device here, and of the digital one "
+            f"{ACCELERATOR_FORM}",
         )
     return RuleViolation(
         "requantisation", f"{describe_unmatched(single, values)}; {ACCELERATOR_FORM}, {REMEDY}"
@@ -103,7 +104,8 @@ def describe_unmatched(single: UnmatchedOperator, values: dict[relax.Var, relax.
     dtype = dtype_of(single.anchor.var)
     if dtype not in ("int32", "uint32"):
         return f"it computes {dtype}"
-    return f"its sums are followed by {', '.join(single.first_followers) or 'no operator of their own'}"
+    followers = ", ".join(single.first_followers) or "no operator of their own"
+    return f"its sums are followed by {followers}"
 
 
 def find_unsupported_scale(call: tvm.ir.Call, values: dict[relax.Var, relax.Expr]) -> float | None:

@@ -28,7 +28,7 @@ class Option:
     meaning: str
 
 
-def advanced_option(name: str, default: Value, values: OptionValues, meaning: str) -> Option:
+def advanced(name: str, default: Value, values: OptionValues, meaning: str) -> Option:
     return Option(f"advanced_options:{name}", default, values, meaning)
 
 
@@ -74,45 +74,45 @@ OPTIONS: Sequence[Option] = (
     ),
     Option("deny_list:layer_name", (), (), "layers that stay behind"),
     Option("allow_list:layer_name", (), (), "the only layers that do not"),
-    advanced_option("calibration_frames", 20, NumberRange(1), "samples that TIDL calibrates with"),
-    advanced_option("calibration_iterations", 50, NumberRange(1), "rounds of its calibration"),
-    advanced_option(
+    advanced("calibration_frames", 20, NumberRange(1), "samples that TIDL calibrates with"),
+    advanced("calibration_iterations", 50, NumberRange(1), "rounds of its calibration"),
+    advanced(
         "quantization_scale_type",
         0,
         ("0", "1", "3", "4"),
         "scales: 0 any, 1 powers of two, 3 those of a quantised TFLite model, 4 with a zero point "
         "and by channel (not on every chip)",
     ),
-    advanced_option("activation_clipping", 1, SWITCH, "clip activations (`accuracy_level` 9)"),
-    advanced_option("weight_clipping", 1, SWITCH, "clip weights (`accuracy_level` 9)"),
-    advanced_option("bias_calibration", 1, SWITCH, "correct biases (`accuracy_level` 9)"),
-    advanced_option(
+    advanced("activation_clipping", 1, SWITCH, "clip activations (`accuracy_level` 9)"),
+    advanced("weight_clipping", 1, SWITCH, "clip weights (`accuracy_level` 9)"),
+    advanced("bias_calibration", 1, SWITCH, "correct biases (`accuracy_level` 9)"),
+    advanced(
         "channel_wise_quantization", 0, SWITCH, "a scale for each channel (`accuracy_level` 9)"
     ),
-    advanced_option(
+    advanced(
         "output_feature_16bit_names_list", (), (), "layers whose results have 16 bits, not 8"
     ),
-    advanced_option("params_16bit_names_list", (), (), "layers whose weights have 16 bits, not 8"),
-    advanced_option(
+    advanced("params_16bit_names_list", (), (), "layers whose weights have 16 bits, not 8"),
+    advanced(
         "mixed_precision_factor",
         -1,
         NumberRange(1, decimal=True, other_values=("-1",)),
         "how many times as long as with 8 bits a network may take for TIDL to choose layers of 16 "
         "bits itself; -1 for none. The stand-in does not follow that choice",
     ),
-    advanced_option("add_data_convert_ops", 0, ("0", "1", "2", "3"), "TIDL converts 1 inputs, 2 outputs, "
+    advanced("add_data_convert_ops", 0, ("0", "1", "2", "3"), "TIDL converts 1 inputs, 2 outputs, "
              "3 both"),
-    advanced_option(
+    advanced(
         "inference_mode", 0, ("0", "1", "2"), "0 one core, 1 for throughput, 2 for low latency"
     ),
-    advanced_option("num_cores", 1, NumberRange(1, 8), "C7x cores of the chip that share the network"),
-    advanced_option("single_core_layers_names_list", (), (), "layers that one core computes alone"),
-    advanced_option("high_resolution_optimization", 0, SWITCH, "compute large images piece by piece"),
-    advanced_option("pre_batchnorm_fold", 1, SWITCH, "fold a normalisation in front of a convolution"),
-    advanced_option("batch_mode", 0, SWITCH, "join the samples of a batch along the width"),
-    advanced_option("packetize_mode", 0, SWITCH, "pack weights that are mostly zero"),
-    advanced_option("partial_init_during_compile", 0, SWITCH, "prepare for the chip while compiling"),
-    advanced_option("network_name", "Subgraph", (), "beginning of the names in TI's artifacts"),
+    advanced("num_cores", 1, NumberRange(1, 8), "C7x cores of the chip that share the network"),
+    advanced("single_core_layers_names_list", (), (), "layers that one core computes alone"),
+    advanced("high_resolution_optimization", 0, SWITCH, "compute large images piece by piece"),
+    advanced("pre_batchnorm_fold", 1, SWITCH, "fold a normalisation in front of a convolution"),
+    advanced("batch_mode", 0, SWITCH, "join the samples of a batch along the width"),
+    advanced("packetize_mode", 0, SWITCH, "pack weights that are mostly zero"),
+    advanced("partial_init_during_compile", 0, SWITCH, "prepare for the chip while compiling"),
+    advanced("network_name", "Subgraph", (), "beginning of the names in TI's artifacts"),
 )  # fmt: skip
 
 

@@ -326,14 +326,16 @@ REWRITES: dict[str, Rewrite] = {
     "Pow": rewrite_pow,
     "QLinearConv": parse_rewrite(QUANTIZED_CONVOLUTION),
     "QLinearMatMul": parse_rewrite(QUANTIZED_PRODUCT),
-    **{f"Reduce{kind}": rewrite_if(is_bool, parse_rewrite(REDUCE_BOOL.replace("REDUCE", f"Reduce{kind}")))
-       for kind in ("Max", "Min")},
+    **{kind: rewrite_if(is_bool, parse_rewrite(REDUCE_BOOL.replace("REDUCE", kind)))
+       for kind in ("ReduceMax", "ReduceMin")},
     "QuantizeLinear": rewrite_if(has_blocks, make_refusal(BLOCKED_MESSAGE)),
     **RECURRENT,
     "Resize": rewrite_resize,
     "ReverseSequence": rewrite_reverse_sequence,
     # TVM takes the largest interpolated value, ONNX the largest of four weighted neighbours.
-    "RoiAlign": rewrite_if(attribute_in("mode", "max"), make_refusal("the mode max cannot be compiled")),
+    "RoiAlign": rewrite_if(
+        attribute_in("mode", "max"), make_refusal("the mode max cannot be compiled")
+    ),
     "Scan": unroll_scan,
     "Shrink": parse_rewrite(SHRINK),
     # TVM ignores the mode CRD.
