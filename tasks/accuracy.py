@@ -1,4 +1,4 @@
-"""accuracy: the quantised network and its C against the float network; the recipe's gate."""
+"""accuracy: the quantized network and its C against the float network; the recipe's gate."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def make_box_comparer(
 def run_float_network(
     job: Job, interface: ModelInterface, samples: Sequence[Sample]
 ) -> FloatReference | None:
-    """Return what the network before its quantisation made of samples, where there is one."""
+    """Return what the network before its quantization made of samples, where there is one."""
     import onnx
 
     from firmwright.ir.records import read_record
@@ -110,8 +110,8 @@ def run_float_network(
     prepared = onnx.load(job.folder("calibration") / "prepared.onnx")
     stage = job.folder("quantized")
     calibrated = read_record(stage / "quantization.json", QuantizationRecord).samples
-    quantised = onnx.load(stage / "model.onnx")
-    return compare_with_float(prepared, quantised, interface, samples, calibrated)
+    quantized = onnx.load(stage / "model.onnx")
+    return compare_with_float(prepared, quantized, interface, samples, calibrated)
 
 
 def run_networks(
@@ -137,7 +137,7 @@ def run_networks(
         calibrated=len(before.calibrated.intersection(digests)) if before else 0,
         networks={
             **({"float32": before.outputs} if before else {}),
-            "quantised" if before else "reference": dequantize_outputs(interface, verdict.outputs),
+            "quantized" if before else "reference": dequantize_outputs(interface, verdict.outputs),
             "firmware": dequantize_outputs(interface, results),
         },
         reference=verdict.reference,

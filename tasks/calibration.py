@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FloatModel:
-    """The network as ONNX, and the ranges by tensor that it stated if it was quantised before."""
+    """The network as ONNX, and the ranges by tensor that it stated if it was quantized before."""
 
     data: bytes
     inputs: Sequence[Tensor]
@@ -51,18 +51,18 @@ def inputs(job: Job) -> list[Path]:
 def export_float_model(job: Job, interface: ModelInterface) -> FloatModel:
     """Return the model as ONNX: the file itself, or what was imported from another format.
 
-    A quantised model is made a float one first.
+    A quantized model is made a float one first.
     """
     import tvm
 
     from firmwright.models.onnx.export import export_onnx
-    from firmwright.quantize.restore import is_quantised, restore_float
+    from firmwright.quantize.restore import is_quantized, restore_float
     from firmwright.transforms import CANONICAL
     from firmwright.transforms.optional import apply_transforms
 
     stage = job.folder("model")
     module = tvm.ir.load_json((stage / "module.json").read_text(encoding="utf-8"))
-    again = quantize_options(job).arithmetic == "shift" and is_quantised(module)
+    again = quantize_options(job).arithmetic == "shift" and is_quantized(module)
     if interface.format == "onnx" and not again:
         return FloatModel((stage / "model.onnx").read_bytes(), interface.inputs, None)
     module = apply_transforms(module, {"FoldBatchNorm"})
@@ -103,7 +103,7 @@ def run(job: Job, folder: Path) -> None:
     if calibration.inputs is None:
         if network.ranges is None:
             raise UserError(
-                "quantize: calibration.method: model: the model is not quantised, so it states no "
+                "quantize: calibration.method: model: the model is not quantized, so it states no "
                 "ranges; give samples (`calibration: {inputs: …}`)"
             )
         found = infer_distributions(model, network.ranges)
@@ -114,7 +114,7 @@ def run(job: Job, folder: Path) -> None:
     if len(samples) == 1:
         print("   calibration: a single sample: what it does not show is clamped")
     if network.ranges is not None:
-        print("   calibration: the model is quantised; its weights are put on other grids")
+        print("   calibration: the model is quantized; its weights are put on other grids")
     (folder / "prepared.onnx").write_bytes(model.SerializeToString(deterministic=True))
     write_arrays(folder / "distributions.npz", pack_distributions(found))
     digests = tuple(sample_digest(s) for s in samples)

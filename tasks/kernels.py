@@ -71,7 +71,7 @@ def options(job: Job) -> Any:
 
 
 def summary(job: Job, kernels: Kernels) -> str:
-    """Say which operators on quantised values run in float32."""
+    """Say which operators on quantized values run in float32."""
     floats = [str(operator) for operator in kernels.float_operators]
     more = (
         f" and {len(floats) - MAX_LISTED} more: see the manifest"
@@ -79,7 +79,7 @@ def summary(job: Job, kernels: Kernels) -> str:
         else ""
     )
     return (
-        f"   {job.recipe.name}: {len(floats)} of {kernels.quantised_operators} quantised "
+        f"   {job.recipe.name}: {len(floats)} of {kernels.quantized_operators} quantized "
         f"operators run in float32: {', '.join(floats[:MAX_LISTED])}{more}"
     )
 

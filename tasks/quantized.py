@@ -58,7 +58,7 @@ def run(job: Job, folder: Path) -> None:
     record = quantization_record(model, distributions, calibration, wanted)
     grids = remove_float_io(model) if wanted.io == "integer" else {}
     data = model.SerializeToString(deterministic=True)
-    module, interface = importer.import_model(data, "the quantised model", {})
+    module, interface = importer.import_model(data, "the quantized model", {})
     (folder / "model.onnx").write_bytes(data)
     if wanted.arithmetic == "shift":
         module, interface = make_shift_network(module, interface)
@@ -72,7 +72,7 @@ def run(job: Job, folder: Path) -> None:
 
 STAGE = Stage(
     name="quantized",
-    sentence="quantise the network",
+    sentence="quantize the network",
     needs=("model", "calibration"),
     options=options,
     inputs=inputs,

@@ -1,4 +1,4 @@
-"""Device ``dla``: an accelerator for convolutions, each with its batch normalisation and ReLU.
+"""Device ``dla``: an accelerator for convolutions, each with its batch normalization and ReLU.
 
 What it is for a build; ``dla_jobs.py`` has how it does it, and is only imported when it is needed,
 so that a build with nothing to do imports no tvm.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 class DLA(Target):
     name = "dla"
-    reason = "a convolution with its normalisation and ReLU is one job of the DLA"
+    reason = "a convolution with its normalization and ReLU is one job of the DLA"
 
     def place(self, module: tvm.IRModule, _context: Context, /) -> Placement:
         from dla_jobs import place_convolutions

@@ -197,7 +197,7 @@ def lower_convolution(
         scratch=(),
         body=START.format(members="\n".join(f"        {member}" for member in members)),
         functions=(),
-        quantised_operators=0,
+        quantized_operators=0,
         float_operators=(),
         headers=("fw_dla.h",),
         cycles=cycles(region.macs, job, numbers),
@@ -207,7 +207,7 @@ def lower_convolution(
 
 
 def job_of(function: relax.Function) -> Job:
-    """Read a region: its own weights, and the normalisation folded to two numbers a channel."""
+    """Read a region: its own weights, and the normalization folded to two numbers a channel."""
     bound = {b.var: b for block in function.body.blocks for b in block.bindings}
     calls = {short_name(b.value): b.value for b in bound.values()}  # of two clips, the last
     convolution = calls["conv2d"]

@@ -1,6 +1,6 @@
 """A small detector: a trunk of convolutions, two heads, and what makes boxes of each.
 
-Integers only: int8 tensors, sums of 32 bits, a batch normalisation of integers, a shift, a clip.
+Integers only: int8 tensors, sums of 32 bits, a batch normalization of integers, a shift, a clip.
 The weights are random, with a seed: what it finds means nothing, where it runs does.
 """
 
@@ -44,7 +44,7 @@ def boxes_of(build: relax.BlockBuilder, image: relax.Var, suffix: str) -> list[r
     random = np.random.default_rng(6)
 
     def layer(x: relax.Var, name: str, channels: int, stride: int = 1) -> relax.Var:
-        return normalised_convolution(build, x, f"{name}{suffix}", channels, stride, random)
+        return normalized_convolution(build, x, f"{name}{suffix}", channels, stride, random)
 
     stem = layer(image, "stem", 16, stride=2)
     trunk = layer(stem, "trunk", 16)
@@ -60,7 +60,7 @@ def boxes_of(build: relax.BlockBuilder, image: relax.Var, suffix: str) -> list[r
     return [build.emit(op.concat(parts, axis=-1), name_hint=f"{n}{suffix}") for n, parts in named]
 
 
-def normalised_convolution(
+def normalized_convolution(
     build: relax.BlockBuilder,
     x: relax.Var,
     name: str,
@@ -68,7 +68,7 @@ def normalised_convolution(
     stride: int,
     random: np.random.Generator,
 ) -> relax.Var:
-    """Append a 3 x 3 convolution, its batch normalisation in integers, and a ReLU."""
+    """Append a 3 x 3 convolution, its batch normalization in integers, and a ReLU."""
     depth = int(x.ty.shape[1])
     weights = random.integers(-16, 17, (channels, depth, 3, 3)).astype("int8")
     factor = random.integers(20, 60, (1, channels, 1, 1)).astype("int32")

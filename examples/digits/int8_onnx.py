@@ -40,7 +40,7 @@ class Grid:
     scale: float
     zero_point: int
 
-    def quantise(self, values: Floats) -> NDArray[np.int8]:
+    def quantize(self, values: Floats) -> NDArray[np.int8]:
         """The nearest int8 values, ties to even as in ONNX QuantizeLinear."""
         steps = np.rint(values / np.float32(self.scale)) + self.zero_point
         return np.asarray(np.clip(steps, -128, 127), np.int8)
@@ -96,7 +96,7 @@ def float_model(convolutions: list[Layer], dense: Layer, size: int) -> onnx.Mode
 
 
 class _Images(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no type hints
-    """Hands the calibration images to the quantiser one by one."""
+    """Hands the calibration images to the quantizer one by one."""
 
     def __init__(self, images: Floats) -> None:
         self._images: Iterator[Floats] = iter(images)
@@ -107,12 +107,12 @@ class _Images(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has n
 
 
 def int8_model(model: onnx.ModelProto, calibration_images: Floats) -> onnx.ModelProto:
-    """Quantise to int8: activations on the min-max grid seen in calibration, weights per channel.
+    """Quantize to int8: activations on the min-max grid seen in calibration, weights per channel.
 
     The result takes and gives int8: firmware then needs no floating point at its edges.
     """
     with tempfile.TemporaryDirectory() as folder:
-        # By files: a model handed over in memory would be altered by the quantiser.
+        # By files: a model handed over in memory would be altered by the quantizer.
         source, result = Path(folder) / "float.onnx", Path(folder) / "int8.onnx"
         onnx.save(model, source)
         quantize_static(
@@ -124,14 +124,14 @@ def int8_model(model: onnx.ModelProto, calibration_images: Floats) -> onnx.Model
             weight_type=QuantType.QInt8,
             per_channel=True,
         )
-        quantised: onnx.ModelProto = onnx.load(result)
-    _drop_outer_pair(quantised.graph)
+        quantized: onnx.ModelProto = onnx.load(result)
+    _drop_outer_pair(quantized.graph)
     # Remarks of the tool that wrote the file would change it with the tool's version.
     for field in ("producer_name", "producer_version", "doc_string", "metadata_props"):
-        quantised.ClearField(field)
-    quantised.graph.ClearField("value_info")
-    onnx.checker.check_model(quantised, full_check=True)
-    return quantised
+        quantized.ClearField(field)
+    quantized.graph.ClearField("value_info")
+    onnx.checker.check_model(quantized, full_check=True)
+    return quantized
 
 
 def _drop_outer_pair(graph: onnx.GraphProto) -> None:
@@ -151,7 +151,7 @@ def _drop_outer_pair(graph: onnx.GraphProto) -> None:
 
 
 def grid_of(model: onnx.ModelProto, tensor: str) -> Grid:
-    """The grid of an int8 tensor, read from a node that quantises or dequantises it."""
+    """The grid of an int8 tensor, read from a node that quantizes or dequantizes it."""
     constants = {c.name: numpy_helper.to_array(c) for c in model.graph.initializer}
     node = next(
         n

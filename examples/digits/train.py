@@ -1,4 +1,4 @@
-"""Train, quantise and write the digits example: digits.onnx, inputs.npz and accuracy.json.
+"""Train, quantize and write the digits example: digits.onnx, inputs.npz and accuracy.json.
 
     python examples/digits/train.py           # writes the three files beside this script
     python examples/digits/train.py --check   # makes them again elsewhere, compares the bytes
@@ -74,17 +74,17 @@ def build_network() -> nn.Sequential:
 
 def train(network: nn.Sequential, scans: Scans) -> None:
     images, labels = torch.from_numpy(scans.images), torch.from_numpy(scans.labels)
-    optimiser = torch.optim.AdamW(network.parameters(), LEARNING_RATE)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, EPOCHS)
+    optimizer = torch.optim.AdamW(network.parameters(), LEARNING_RATE)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, EPOCHS)
     network.train()
     for _ in range(EPOCHS):
         order = torch.randperm(len(labels))
         for start in range(0, len(order), BATCH):
             batch = order[start : start + BATCH]
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss = nn.functional.cross_entropy(network(images[batch]), labels[batch])
             torch.autograd.backward(loss)
-            optimiser.step()
+            optimizer.step()
         schedule.step()
     network.eval()
 
@@ -127,7 +127,7 @@ def write_example(folder: Path) -> None:
     as_float = trained_model(training)
     as_int8 = int8_model(as_float, calibration.images)
     grids = {name: grid_of(as_int8, name) for name in (INPUT, OUTPUT)}
-    test_inputs = grids[INPUT].quantise(test.images)
+    test_inputs = grids[INPUT].quantize(test.images)
     correct = {
         "float": int(np.sum(classify(as_float, test.images) == test.labels)),
         "int8": int(np.sum(classify(as_int8, test_inputs) == test.labels)),

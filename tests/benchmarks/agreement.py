@@ -3,8 +3,8 @@
     FIRMWRIGHT_MIRROR=… python -m tests.benchmarks.agreement
 
 Each network is cut at its last integer tensor, in front of a float softmax. A QDQ network is
-compiled in both roundings and compared with ONNX Runtime as the graph is written (optimisations
-off) and as it is run by default (optimisations on: QLinearConv and its like). ONNX Runtime
+compiled in both roundings and compared with ONNX Runtime as the graph is written (optimizations
+off) and as it is run by default (optimizations on: QLinearConv and its like). ONNX Runtime
 refuses two of the integer networks; there ONNX's own evaluator is the judge.
 """
 
@@ -83,22 +83,22 @@ def main() -> None:
         data = model.SerializeToString()
         name = onnx_model.import_model(data, network.file, {})[1].inputs[0].name
         samples = [{name: array} for array in network.samples()]
-        quantised = any(n.op_type == "QuantizeLinear" for n in model.graph.node)
+        quantized = any(n.op_type == "QuantizeLinear" for n in model.graph.node)
         verdict = onnx_model.run_reference(data, samples)
         judges = {verdict.reference: [outputs[0] for outputs in verdict.outputs]}
-        if quantised:
-            judges["onnxruntime, default optimisations"] = optimised(data, samples)
-        for rounding in ("onnx", "tflite") if quantised else ("onnx",):
+        if quantized:
+            judges["onnxruntime, default optimizations"] = optimized(data, samples)
+        for rounding in ("onnx", "tflite") if quantized else ("onnx",):
             with tempfile.TemporaryDirectory() as folder:
                 found = run_generated(data, samples, Path(folder), (), "onnx", rounding)
             for judge, expected in judges.items():
-                stated = rounding if quantised else "—"
+                stated = rounding if quantized else "—"
                 cells = difference([f[0] for f in found], expected, network.classes)
                 print(f"| {network.file} | {network.inputs} | {stated} | {judge} | {cells} |")
 
 
 def cut(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Make the tensor before a last float softmax the output: the last quantised one, if any."""
+    """Make the tensor before a last float softmax the output: the last quantized one, if any."""
     makers = {o: n for n in model.graph.node for o in n.output}
     last = makers[model.graph.output[0].name]
     if last.op_type not in ("Softmax", "LogSoftmax"):
@@ -120,7 +120,7 @@ def cut(model: onnx.ModelProto) -> onnx.ModelProto:
     )
 
 
-def optimised(data: bytes, samples: list[dict[str, Array]]) -> list[Array]:
+def optimized(data: bytes, samples: list[dict[str, Array]]) -> list[Array]:
     session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
     return [np.asarray(session.run(None, sample)[0]) for sample in samples]
 

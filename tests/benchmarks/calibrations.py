@@ -1,14 +1,14 @@
-"""Top-1 of quantised networks on samples that their calibration did not see.
+"""Top-1 of quantized networks on samples that their calibration did not see.
 
     FIRMWRIGHT_MIRROR=FOLDER python -m tests.benchmarks.calibrations FOLDER [--only NETWORK …]
 
-FOLDER is that of ``quantisation.py``. The samples are dealt out in five parts; five networks are
+FOLDER is that of ``quantization.py``. The samples are dealt out in five parts; five networks are
 calibrated on four parts each, and judge the fifth. So every sample is judged once, unseen, and the
 five losses show what the choice of samples does. Networks are QDQ graphs in ONNX Runtime.
 
 A class changes on a few samples only. Two figures say more: what is lost over ten views of each
 labelled picture, with the standard error of its mean over pictures; and the divergence, Kullback
-and Leibler's, of the quantised network's probabilities from the float one's, in thousandths of a
+and Leibler's, of the quantized network's probabilities from the float one's, in thousandths of a
 nat, mean over samples and views.
 """
 
@@ -30,12 +30,12 @@ from firmwright.quantize.graph import evaluate, prepare
 from firmwright.recipe.quantization import QuantizeOptions
 
 from ..quantize.networks import options
-from .quantisation import NETWORKS, PARTS, SCHEMES, Array, Network
+from .quantization import NETWORKS, PARTS, SCHEMES, Array, Network
 
 SMALLEST = 1 / 512
 """Half a step of an int8 probability, for those that are 0."""
 HEADER = (
-    "| network | grids | samples | labels | float32, % | quantised, % | lost, points "
+    "| network | grids | samples | labels | float32, % | quantized, % | lost, points "
     "| lost in each part, samples | lost over ten views, points | same class as float, % "
     "| divergence |\n"
     "|---|---|---|---|---|---|---|---|---|---|---|"
@@ -74,10 +74,10 @@ def unseen(network: Network, chosen: QuantizeOptions) -> tuple[Array, Array]:
     found = np.empty_like(wanted)
     for left_out in range(PARTS):
         samples = named(network.inputs[part != left_out])
-        quantised = quantize(model, calibrate(model, samples), chosen, samples)
+        quantized = quantize(model, calibrate(model, samples), chosen, samples)
         for view, values in enumerate(seen):
             found[view, part == left_out] = log_probabilities(
-                quantised, named(values[part == left_out]), ends_in_softmax
+                quantized, named(values[part == left_out]), ends_in_softmax
             )
     return wanted, found
 

@@ -2,7 +2,7 @@
 
     FIRMWRIGHT_MIRROR=FOLDER python -m tests.benchmarks.shift_accuracy FOLDER
 
-FOLDER is that of ``quantisation.py``. The definition of the network, a module of integers, is
+FOLDER is that of ``quantization.py``. The definition of the network, a module of integers, is
 evaluated by TVM's virtual machine; that firmware computes the same bits is what tests show. Every
 fifth sample calibrates, all judge.
 """
@@ -31,7 +31,7 @@ from firmwright.quantize.shift_arithmetic import make_shift_network
 from firmwright.recipe.quantization import QuantizeOptions
 
 from ..quantize.networks import options
-from .quantisation import Network, arrays, classes, ds_cnn, mobilenet, resnet8, resnet8_diana
+from .quantization import Network, arrays, classes, ds_cnn, mobilenet, resnet8, resnet8_diana
 
 Classes = npt.NDArray[Any]
 Samples = list[dict[str, npt.NDArray[Any]]]
@@ -39,7 +39,7 @@ RECORDED = {resnet8_diana: "resnet8", ds_cnn: "dscnn"}
 """Networks for whose inputs the outputs of the original flow were recorded."""
 HEADER = (
     "| network | samples | labels | float32, % | affine int8, % | shifts, % "
-    "| shifts, equalised, % | same class as float (affine, shifts), % | original flow, % |\n"
+    "| shifts, equalized, % | same class as float (affine, shifts), % | original flow, % |\n"
     "|---|---|---|---|---|---|---|---|---|"
 )
 
@@ -53,16 +53,16 @@ SHIFTING = options(
 )
 
 
-def fake_quantised(model: onnx.ModelProto, samples: Samples, chosen: QuantizeOptions) -> Any:
+def fake_quantized(model: onnx.ModelProto, samples: Samples, chosen: QuantizeOptions) -> Any:
     seen = samples[::5]
     return quantize(model, calibrate(model, seen), chosen, seen)
 
 
 def shifted_classes(model: onnx.ModelProto, samples: Samples) -> Classes:
     """Return the classes that the module of integers gives."""
-    quantised = fake_quantised(model, samples, SHIFTING)
-    grids = remove_float_io(quantised)
-    module, interface = importer.import_model(quantised.SerializeToString(), "network", {})
+    quantized = fake_quantized(model, samples, SHIFTING)
+    grids = remove_float_io(quantized)
+    module, interface = importer.import_model(quantized.SerializeToString(), "network", {})
     module, interface = make_shift_network(module, add_quant_params(interface, grids))
     (tensor,) = interface.inputs
     given = [{tensor.name: quantize_array(s[tensor.name], tensor)} for s in samples]
@@ -76,7 +76,7 @@ def row(network: Network, recorded: Classes | None) -> str:
     samples = [{tensor.name: x.reshape(tensor.shape)} for x in network.inputs]
     model = prepare(network.model, interface.inputs, PER_CHANNEL_OPSET)
     float32 = classes(model, samples)
-    affine = classes(fake_quantised(model, samples, options(bias_correction=True)), samples)
+    affine = classes(fake_quantized(model, samples, options(bias_correction=True)), samples)
     shifts = shifted_classes(model, samples)
     right = float32 if network.labels is None else network.labels
 

@@ -3,7 +3,7 @@
     FIRMWRIGHT_MIRROR=… python tests/benchmarks/tidl_mappings.py [--outdir DIR] [RECIPE …]
 
 Each recipe is built with its `target` and its `compare` for every chip; both firmwares run on the
-recipe's sample and are compared with the quantised network in ONNX Runtime. Crossings, bytes and
+recipe's sample and are compared with the quantized network in ONNX Runtime. Crossings, bytes and
 times are modelled. MobileNetV1 is also asked for batches. Rows that are the same on the host and as
 a Linux program share a line.
 """

@@ -91,7 +91,7 @@ def test_resize_crop_and_grey(tmp_path: Path) -> None:
     np.testing.assert_array_equal(array[0, 0], expected)
 
 
-def test_picture_for_a_quantised_input(tmp_path: Path) -> None:
+def test_picture_for_a_quantized_input(tmp_path: Path) -> None:
     values = picture(tmp_path / "a.png").transpose(2, 0, 1)[None]
     scaled = Tensor("x", INPUT.shape, "int8", 1 / 255, -128)
     (array,) = read(tmp_path, files("pictures", "a.png", std=(255.0,)), scaled).arrays

@@ -209,6 +209,6 @@ def test_the_allocator_counts_and_knows_when_it_is_full(demo: Repository, tmp_pa
     program = tmp_path / "allocations.c"
     program.write_text(ALLOCATIONS)
     elf = tmp_path / "allocations"
-    sanitisers = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-    check("cc", *sanitisers, f"-I{folder}", "-o", elf, program, folder / "malloc_wrapper.c")
+    sanitizers = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    check("cc", *sanitizers, f"-I{folder}", "-o", elf, program, folder / "malloc_wrapper.c")
     assert subprocess.run([elf], capture_output=True, text=True).stdout == "1 1 1 64 1 0 80"

@@ -164,7 +164,7 @@ def test_fastestdet_finds_what_onnx_runtime_finds(
     assert [b["class_name"] for b in found] == ["person"] * 4 + ["sports ball"]
     assert round(found[0]["score"], 2) == 0.90
 
-    # By hand: the strongest cell of ONNX Runtime's output, with its own optimisations.
+    # By hand: the strongest cell of ONNX Runtime's output, with its own optimizations.
     (tmp_path / "sample.jpg").write_bytes(picture)
     image = Image.open(tmp_path / "sample.jpg").resize((352, 352), Image.Resampling.BILINEAR)
     pixels = np.asarray(image, "float32")[:, :, ::-1].transpose(2, 0, 1)[None] / 255
@@ -198,7 +198,7 @@ def test_fastestdet_finds_what_onnx_runtime_finds(
         (str(ROOT / "examples" / "yolo" / "rv32-2mib.yaml"), "rv32-2mib", "c", None),
     ],
 )
-def test_quantised_firmware_finds_what_the_float_network_finds(
+def test_quantized_firmware_finds_what_the_float_network_finds(
     tmp_path: Path,
     mirror: Callable[[str], None],
     platform: str,
@@ -266,7 +266,7 @@ def common_part(box: dict[str, Any], x0: float, y0: float, x1: float, y1: float)
     return float(width * height / (areas - width * height))
 
 
-def test_boxes_that_quantisation_loses_fail_the_build(tmp_path: Path) -> None:
+def test_boxes_that_quantization_loses_fail_the_build(tmp_path: Path) -> None:
     repository = new_repository(tmp_path)
     prepare(repository, "tanh-sigmoid")
     shape, channels = [1, 7, 4, 8], np.eye(7, dtype="float32").reshape(7, 7, 1, 1)

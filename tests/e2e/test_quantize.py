@@ -15,7 +15,7 @@ from ..quantize.networks import graph_of, residual_network, samples
 from .conftest import HOST_STAGES, Repository, ran
 from .test_mistakes import fail
 
-QUANTISED_STAGES = [
+QUANTIZED_STAGES = [
     "model",
     "calibration",
     "quantized",
@@ -59,20 +59,20 @@ def evaluated(data: bytes, given: list[dict[str, np.ndarray]]) -> list[np.ndarra
 
 
 @pytest.fixture(scope="session")
-def quantised(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+def quantized(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     """A built repository; for tests that only read."""
-    repository = float_repository(tmp_path_factory.mktemp("quantised") / "r")
+    repository = float_repository(tmp_path_factory.mktemp("quantized") / "r")
     done = repository.doit("build", "recipe=r.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert sorted(ran(done.stdout)) == sorted(QUANTISED_STAGES)
+    assert sorted(ran(done.stdout)) == sorted(QUANTIZED_STAGES)
     assert "same class as float" in done.stdout
     return repository
 
 
 @pytest.fixture
-def changed(quantised: Repository, tmp_path: Path) -> Repository:
+def changed(quantized: Repository, tmp_path: Path) -> Repository:
     """A copy of the built repository, to be changed."""
-    shutil.copytree(quantised.folder, tmp_path / "copy", copy_function=shutil.copy2)
+    shutil.copytree(quantized.folder, tmp_path / "copy", copy_function=shutil.copy2)
     return Repository(tmp_path / "copy")
 
 
@@ -84,8 +84,8 @@ def rewrite(repository: Repository, before: str, after: str) -> list[str]:
     return sorted(repository.build("recipe=r.yaml"))
 
 
-def test_bundle_tells_what_was_done_and_what_it_cost(quantised: Repository) -> None:
-    manifest = quantised.manifest("build/r/r-host.tar.gz")
+def test_bundle_tells_what_was_done_and_what_it_cost(quantized: Repository) -> None:
+    manifest = quantized.manifest("build/r/r-host.tar.gz")
     assert manifest["run"]["mismatches"] == 0
     quantization, accuracy = manifest["quantization"], manifest["accuracy"]
     assert quantization["engine"].startswith("onnxruntime ")
@@ -95,7 +95,7 @@ def test_bundle_tells_what_was_done_and_what_it_cost(quantised: Repository) -> N
     assert accuracy["calibrated"] == 0
     assert accuracy["top1"]["float32"] == 100
     assert accuracy["top1"]["firmware"] >= 90
-    with tarfile.open(quantised.folder / "build/r/r-host.tar.gz") as archive:
+    with tarfile.open(quantized.folder / "build/r/r-host.tar.gz") as archive:
         member = archive.extractfile("r-host/accuracy.json")
         assert member is not None
         record = json.load(member)
@@ -103,18 +103,18 @@ def test_bundle_tells_what_was_done_and_what_it_cost(quantised: Repository) -> N
     layers = {layer["layer"]: layer for layer in record["layers"]}
     assert set(layers) >= {"stem_relu", "dw_clip", "pw", "join", "pool", "dense"}
     assert all(layer["signal"]["snr"] > 20 for layer in layers.values())
-    assert signals["firmware"] == pytest.approx(signals["quantised"])
+    assert signals["firmware"] == pytest.approx(signals["quantized"])
 
 
-def test_model_of_the_manifest_is_the_users(quantised: Repository) -> None:
+def test_model_of_the_manifest_is_the_users(quantized: Repository) -> None:
     from firmwright.pipeline.freshness import file_digest
 
-    manifest = quantised.manifest("build/r/r-host.tar.gz")
-    assert manifest["model"]["sha256"] == file_digest(quantised.folder / "float.onnx")
+    manifest = quantized.manifest("build/r/r-host.tar.gz")
+    assert manifest["model"]["sha256"] == file_digest(quantized.folder / "float.onnx")
 
 
-def test_firmware_takes_and_gives_integers(quantised: Repository) -> None:
-    header = (quantised.folder / "build/r/host/sources/network.h").read_text()
+def test_firmware_takes_and_gives_integers(quantized: Repository) -> None:
+    header = (quantized.folder / "build/r/host/sources/network.h").read_text()
     assert "int8_t" in header
     assert "real value = " in header
 
@@ -139,7 +139,7 @@ def test_shifts_are_one_network_by_definition_and_in_c(changed: Repository) -> N
     manifest = changed.manifest("build/r/r-host.tar.gz")
     assert manifest["run"]["mismatches"] == 0
     top1 = manifest["accuracy"]["top1"]
-    assert top1["firmware"] == top1["quantised"] >= 85
+    assert top1["firmware"] == top1["quantized"] >= 85
 
 
 def test_another_platform_shares_the_network(changed: Repository) -> None:
@@ -153,11 +153,11 @@ def test_another_sample_calibrates_again(changed: Repository) -> None:
     assert set(changed.build("recipe=r.yaml")) >= {"calibration", "quantized", "accuracy"}
 
 
-def test_same_bytes_in_another_folder(quantised: Repository, tmp_path: Path) -> None:
+def test_same_bytes_in_another_folder(quantized: Repository, tmp_path: Path) -> None:
     other = float_repository(tmp_path / "elsewhere")
     other.build("recipe=r.yaml")
     bundle = "build/r/r-host.tar.gz"
-    assert (other.folder / bundle).read_bytes() == (quantised.folder / bundle).read_bytes()
+    assert (other.folder / bundle).read_bytes() == (quantized.folder / bundle).read_bytes()
 
 
 def test_gate_names_thresholds_and_the_worst_layers(changed: Repository) -> None:
@@ -166,7 +166,7 @@ def test_gate_names_thresholds_and_the_worst_layers(changed: Repository) -> None
     bundle = (changed.folder / "build/r/r-host.tar.gz").read_bytes()
     text = fail(changed, "recipe=r.yaml")
     assert "the network is less accurate than the recipe asks for" in text
-    assert "SNR of the quantised output 'y' is " in text
+    assert "SNR of the quantized output 'y' is " in text
     assert "SNR of the firmware output 'y' is " in text
     assert "thresholds.snr asks for 90" in text
     assert text.count(" dB lost, SNR ") == 5
@@ -311,16 +311,16 @@ def test_pytorch_network(tmp_path: Path) -> None:
     assert manifest["run"]["mismatches"] == 0
     prepared = onnx.load(repository.folder / "build/r/calibration/prepared.onnx")
     kinds = [node.op_type for node in prepared.graph.node]
-    assert kinds[:2] == ["Conv", "Relu"]  # the batch normalisation is folded
+    assert kinds[:2] == ["Conv", "Relu"]  # the batch normalization is folded
 
 
-def test_quantised_model_is_not_quantised_again(repository: Repository) -> None:
+def test_quantized_model_is_not_quantized_again(repository: Repository) -> None:
     np.save(repository.folder / "c.npy", np.zeros((2, 1, 1, 8, 8), "int8"))
     repository.write("r.yaml", "model: digits.onnx\nquantize: {calibration: {inputs: c.npy}}\n")
-    assert "the model is quantised already" in fail(repository, "recipe=r.yaml")
+    assert "the model is quantized already" in fail(repository, "recipe=r.yaml")
 
 
-def test_sixteen_bit_floats_are_not_quantised(tmp_path: Path) -> None:
+def test_sixteen_bit_floats_are_not_quantized(tmp_path: Path) -> None:
     repository = float_repository(tmp_path / "r")
     model = onnx.load(repository.folder / "float.onnx")
     for constant in model.graph.initializer:
@@ -332,7 +332,7 @@ def test_sixteen_bit_floats_are_not_quantised(tmp_path: Path) -> None:
     onnx.save(model, repository.folder / "float.onnx")
     text = fail(repository, "recipe=r.yaml")
     assert "quantize: the model has 16-bit floats (" in text
-    assert "quantisation starts from float32" in text
+    assert "quantization starts from float32" in text
 
 
 def test_one_sample_will_do_but_is_remarked(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_the_bundle_has_what_the_tools_need_but_no_data_of_the_users(tidl: Repos
     assert artifacts["model"] == manifest["model"]["sha256"]
     assert artifacts["tools"] is None
     (region,) = artifacts["regions"]
-    assert (region["bits"], region["prequantised"]) == (8, True)
+    assert (region["bits"], region["prequantized"]) == (8, True)
     assert len(artifacts["samples"]) == artifacts["frames"] == 20
 
 
@@ -77,7 +77,7 @@ def test_the_sub_model_gives_what_the_network_does_on_the_users_samples(tidl: Re
     assert_reference(stage / FOLDER / "tempDir", model, "image", (1, 1, 8, 8))
 
 
-def test_resnet8_has_the_sub_model_of_its_quantised_network(
+def test_resnet8_has_the_sub_model_of_its_quantized_network(
     mirror: Callable[[str], None], tmp_path: Path
 ) -> None:
     mirror("resnet8-j721s2")

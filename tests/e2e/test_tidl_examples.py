@@ -62,7 +62,7 @@ def test_what_falls_back_to_the_processor_can_be_forbidden(examples: Repository)
     assert "max_pool2d ('conv_QuantizeLinear'), 0 MACs\n    tidl: pooling: its" in done.stderr
 
 
-def test_a_layer_of_16_bits_is_asked_for_where_the_network_is_quantised(
+def test_a_layer_of_16_bits_is_asked_for_where_the_network_is_quantized(
     examples: Repository,
 ) -> None:
     recipe = examples.folder / f"{WITH}.yaml"

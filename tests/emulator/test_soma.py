@@ -12,7 +12,7 @@ import pytest
 
 from firmwright.emulator.execution import EXIT_TRAP
 from firmwright.errors import UserError
-from firmwright.toolchain.build import SANITISERS
+from firmwright.toolchain.build import SANITIZERS
 
 from .conftest import BuildFirmware, RunFirmware
 from .soma_jobs import (
@@ -169,7 +169,7 @@ def test_results_are_numpys(build: BuildFirmware, run: RunFirmware, platform: st
 
 
 def test_the_model_has_no_undefined_behaviour(build: BuildFirmware, run: RunFirmware) -> None:
-    elf = build("soma.c", "host", "gcc", SANITISERS)
+    elf = build("soma.c", "host", "gcc", SANITIZERS)
     console = b"".join(trial.console for trial in TRIALS) + b"q"
     assert run(elf, "host", console).exit_code == 0
 
@@ -266,7 +266,7 @@ def test_a_fault_is_told_in_words(build: BuildFirmware, run: RunFirmware) -> Non
 
 
 def test_a_host_build_tells_the_same_faults(build: BuildFirmware, run: RunFirmware) -> None:
-    elf = build("soma.c", "host", "gcc", SANITISERS)
+    elf = build("soma.c", "host", "gcc", SANITIZERS)
     for job, sentence in FAULTS.items():
         if re.search(ONLY_EMULATED, sentence):
             continue

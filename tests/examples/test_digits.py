@@ -77,8 +77,8 @@ def test_every_float_operator_stands_between_dequantize_and_quantize(
     for node in model.graph.node:
         for name in node.input:
             consumers.setdefault(name, set()).add(node.op_type)
-    quantisers = {"QuantizeLinear", "DequantizeLinear"}
-    operators = [node for node in model.graph.node if node.op_type not in quantisers]
+    quantizers = {"QuantizeLinear", "DequantizeLinear"}
+    operators = [node for node in model.graph.node if node.op_type not in quantizers]
     assert [node.name for node in operators] == [
         *("stem", "downsample", "depthwise", "pointwise", "pool", "flatten", "dense")
     ]
@@ -144,7 +144,7 @@ def test_the_whole_test_split_gives_the_accuracy_in_accuracy_json(
 ) -> None:
     monkeypatch.syspath_prepend(str(FOLDER))
     test = importlib.import_module("scans").load_split()[2]
-    images = importlib.import_module("int8_onnx").grid_of(model, "image").quantise(test.images)
+    images = importlib.import_module("int8_onnx").grid_of(model, "image").quantize(test.images)
     assert np.array_equal(images[: len(inputs["image"])], inputs["image"])
     correct = int(np.sum(scores(model, images).argmax(axis=1) == test.labels))
     assert (correct, len(images)) == (summary["correct"]["int8"], summary["images"]["test"])

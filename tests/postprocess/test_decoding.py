@@ -160,7 +160,7 @@ def test_heads_of_one_list_and_of_two_outputs_are_the_same_boxes(tmp_path: Path)
 @pytest.mark.parametrize(
     ("dtype", "zero_point"), [("int8", -5), ("uint8", 128), ("int16", 7), ("int8", -128)]
 )
-def test_quantised_outputs_are_read_by_scale_and_zero_point(
+def test_quantized_outputs_are_read_by_scale_and_zero_point(
     dtype: str, zero_point: int, tmp_path: Path
 ) -> None:
     scale = 0.0421 if dtype != "int16" else 0.00017

@@ -1,4 +1,4 @@
-"""Small float networks with fixed weights, and options to quantise them with."""
+"""Small float networks with fixed weights, and options to quantize them with."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def graph_of(nodes: list[onnx.NodeProto], constants: dict[str, Array], width: in
 
 
 def residual_network(seed: int = 0) -> bytes:
-    """Convolutions (one depthwise), batch normalisation, ReLU, ReLU6, a sum, a pool, a product."""
+    """Convolutions (one depthwise), batch normalization, ReLU, ReLU6, a sum, a pool, a product."""
     make = np.random.default_rng(seed)
 
     def weight(*shape: int) -> Array:

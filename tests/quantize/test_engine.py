@@ -21,7 +21,7 @@ from firmwright.recipe.quantization import QuantizeOptions
 from .networks import Array, graph_of, options, ready, residual_network, samples
 
 
-def quantised(chosen: QuantizeOptions, data: bytes | None = None) -> onnx.ModelProto:
+def quantized(chosen: QuantizeOptions, data: bytes | None = None) -> onnx.ModelProto:
     model = ready(data or residual_network(), chosen.sixteen_bit)
     given = samples(24)
     return quantize(model, calibrate(model, given), chosen, given)
@@ -61,21 +61,21 @@ CASES: list[tuple[dict[str, Any], float]] = [
 
 
 @pytest.mark.parametrize(("changes", "least"), CASES, ids=[str(c) for c, _ in CASES])
-def test_quantised_network_is_near_the_float_one(changes: dict[str, Any], least: float) -> None:
-    model = quantised(options(**changes))
+def test_quantized_network_is_near_the_float_one(changes: dict[str, Any], least: float) -> None:
+    model = quantized(options(**changes))
     onnx.checker.check_model(model, full_check=True)
     assert snr(results(model), results(ready(residual_network()))) > least
 
 
-def test_every_layer_is_quantised_and_nothing_between_sum_and_activation() -> None:
-    model = quantised(options())
+def test_every_layer_is_quantized_and_nothing_between_sum_and_activation() -> None:
+    model = quantized(options())
     for name in ("stem", "dw", "join", "pool", "flatten", "dense"):
         assert kinds(model, name)[1] == ["QuantizeLinear"], name
     assert not {"Relu", "Clip"} & {n.op_type for n in model.graph.node}
 
 
 def test_activations_stay_where_the_grid_reaches_further() -> None:
-    model = quantised(options(scheme="pow2"))
+    model = quantized(options(scheme="pow2"))
     assert kinds(model, "stem")[1] == ["Relu"]
     assert kinds(model, "stem_relu")[1] == ["QuantizeLinear"]
     assert kinds(model, "dw_clip") == ("Relu", ["QuantizeLinear"])  # 6 is beyond the grid's end
@@ -85,9 +85,9 @@ def test_activations_stay_where_the_grid_reaches_further() -> None:
 def test_left_out_activations_change_nothing(
     monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
 ) -> None:
-    simplified = quantised(options(**changes))
+    simplified = quantized(options(**changes))
     monkeypatch.setattr("firmwright.quantize.engine.simplify_activations", lambda _: None)
-    whole = quantised(options(**changes))
+    whole = quantized(options(**changes))
     assert len(whole.graph.node) > len(simplified.graph.node)
     # Twice the range of the calibration, so that values are clamped.
     given = [{"x": 2 * s["x"]} for s in samples(32, seed=9)]
@@ -96,13 +96,13 @@ def test_left_out_activations_change_nothing(
 
 
 def test_average_has_a_grid_of_its_own() -> None:
-    model = quantised(options())
+    model = quantized(options())
     arrays = constants(model)
     assert arrays["pooled_scale"] < arrays["joined_scale"] / 1.9
 
 
 def test_powers_of_two_throughout() -> None:
-    arrays = constants(quantised(options(scheme="pow2")))
+    arrays = constants(quantized(options(scheme="pow2")))
     scales = [v for n, a in arrays.items() if n.endswith("_scale") for v in a.reshape(-1)]
     assert len(scales) > 30
     assert all(log2(v) == int(log2(v)) for v in scales)
@@ -117,14 +117,14 @@ def test_powers_of_two_throughout() -> None:
 @pytest.mark.parametrize("named", ["stem", "stem_sum", "stem_relu", "stem_o*"])
 def test_type_of_a_layer_is_that_of_the_activation_behind_it(named: str) -> None:
     layers = [{"match": named, "activations": "int16"}]
-    arrays = constants(quantised(options(layers=layers)))
+    arrays = constants(quantized(options(layers=layers)))
     assert arrays["stem_out_zero_point"].dtype == np.int16
     assert arrays["dw_out_zero_point"].dtype == np.int8
 
 
 def test_types_of_single_layers() -> None:
     layers = [{"match": "d*_out", "activations": "int16"}, {"match": "pw", "weights": "int16"}]
-    arrays = constants(quantised(options(layers=layers)))
+    arrays = constants(quantized(options(layers=layers)))
     assert arrays["dw_out_zero_point"].dtype == np.int16
     assert arrays["stem_out_zero_point"].dtype == np.int8
     assert {a.dtype.name for n, a in arrays.items() if n.endswith("_quantized")} == {
@@ -136,7 +136,7 @@ def test_types_of_single_layers() -> None:
     "kept", [{"layers": ["dense"]}, {"operators": ["Gemm"]}, {"layers": ["y"]}]
 )
 def test_kept_float(kept: dict[str, list[str]]) -> None:
-    model = quantised(options(keep_float=kept))
+    model = quantized(options(keep_float=kept))
     assert kinds(model, "dense") == ("Gemm", [])
     assert constants(model)["dense_w"].dtype == np.float32
     assert kinds(model, "join")[1] == ["QuantizeLinear"]
@@ -174,7 +174,7 @@ def test_bias_correction_brings_the_mean_back() -> None:
     wanted = results(ready(residual_network()), 64).mean(axis=0)
     apart = [
         np.abs(
-            results(quantised(options(scheme="pow2", bias_correction=c)), 64).mean(axis=0) - wanted
+            results(quantized(options(scheme="pow2", bias_correction=c)), 64).mean(axis=0) - wanted
         )
         for c in (False, True)
     ]
@@ -182,7 +182,7 @@ def test_bias_correction_brings_the_mean_back() -> None:
 
 
 def test_integer_io_computes_the_same() -> None:
-    model = quantised(options(io="integer"))
+    model = quantized(options(io="integer"))
     wanted = results(model)
     grids = remove_float_io(model)
     assert set(grids) == {"x", "y"}
@@ -198,12 +198,12 @@ def test_integer_io_computes_the_same() -> None:
     assert np.array_equal(real, wanted)
 
 
-def test_weights_without_channels_are_quantised_in_silence(
+def test_weights_without_channels_are_quantized_in_silence(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     node = helper.make_node
     nodes = [
-        node("LayerNormalization", ["x", "scale"], ["normal"], "normalise"),
+        node("LayerNormalization", ["x", "scale"], ["normal"], "normalize"),
         node("Conv", ["normal", "w"], ["sums"], "conv"),
         node("Flatten", ["sums"], ["y"], "flatten"),
     ]
@@ -212,18 +212,18 @@ def test_weights_without_channels_are_quantised_in_silence(
         "scale": make.uniform(0.5, 2, 8).astype("float32"),
         "w": make.normal(0, 1, (2, 3, 8, 8)).astype("float32"),
     }
-    assert constants(quantised(options(), graph_of(nodes, stated, 2)))["scale_scale"].ndim == 0
+    assert constants(quantized(options(), graph_of(nodes, stated, 2)))["scale_scale"].ndim == 0
     assert caplog.text == ""
 
 
-def test_quantised_model_is_refused() -> None:
-    data = quantised(options()).SerializeToString()
-    with pytest.raises(UserError, match="is quantised already: it has DequantizeLinear and Quant"):
+def test_quantized_model_is_refused() -> None:
+    data = quantized(options()).SerializeToString()
+    with pytest.raises(UserError, match="is quantized already: it has DequantizeLinear and Quant"):
         ready(data)
 
 
 def test_same_bytes_every_time() -> None:
-    first, second = (quantised(options(bias_correction=True)) for _ in range(2))
+    first, second = (quantized(options(bias_correction=True)) for _ in range(2))
     assert first.SerializeToString(deterministic=True) == second.SerializeToString(
         deterministic=True
     )
@@ -232,7 +232,7 @@ def test_same_bytes_every_time() -> None:
 def test_grids_reach_the_interface() -> None:
     from firmwright.models.onnx.importer import import_model
 
-    model = quantised(options(io="integer"))
+    model = quantized(options(io="integer"))
     grids = remove_float_io(model)
     _, interface = import_model(model.SerializeToString(), "m", {})
     stated = add_quant_params(interface, grids)
@@ -249,7 +249,7 @@ def test_inputs_and_outputs_that_are_only_moved_are_integers_too() -> None:
         node("Flatten", ["sums"], ["y"], "flatten"),
     ]
     weights = np.random.default_rng(1).normal(0, 1, (2, 3, 8, 8)).astype("float32")
-    model = quantised(options(), graph_of(nodes, {"w": weights}, 2))
+    model = quantized(options(), graph_of(nodes, {"w": weights}, 2))
     wanted = results(model)
     grids = remove_float_io(model)
     assert set(grids) == {"x", "y"}

@@ -132,15 +132,15 @@ def test_operators_without_a_form_are_all_named() -> None:
 
     with pytest.raises(UserError) as raised:
         export_onnx(*module_of(build))
-    assert "operators that cannot be quantised:\n  cumsum (" in str(raised.value)
+    assert "operators that cannot be quantized:\n  cumsum (" in str(raised.value)
     assert "  flip (" in str(raised.value)
 
 
-def test_quantised_modules_are_refused() -> None:
+def test_quantized_modules_are_refused() -> None:
     def build(emit: Emit, x: relax.Var) -> relax.Expr:
         scale, zero_point = relax.const(0.5, "float32"), relax.const(0, "int8")
         small = emit(relax.op.quantize(x, scale, zero_point, axis=-1, out_dtype="int8"))
         return relax.op.dequantize(small, scale, zero_point, axis=-1, out_dtype="float32")
 
-    with pytest.raises(UserError, match="is quantised already: it has dequantize and quantize"):
+    with pytest.raises(UserError, match="is quantized already: it has dequantize and quantize"):
         export_onnx(*module_of(build))

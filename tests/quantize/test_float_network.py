@@ -1,4 +1,4 @@
-"""The quantised network's layers beside the float one's."""
+"""The quantized network's layers beside the float one's."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .networks import options, ready, residual_network, samples
 @pytest.mark.parametrize("io", ["integer", "float32"])
 def test_what_a_layer_loses_is_against_its_inputs_also_the_network_s(io: str) -> None:
     float_model, given, wanted = ready(residual_network()), samples(8), options(io=io)
-    quantised = quantize(float_model, calibrate(float_model, given), wanted, given)
-    grids = remove_float_io(quantised) if io == "integer" else {}
-    _, interface = import_model(quantised.SerializeToString(), "m", {})
+    quantized = quantize(float_model, calibrate(float_model, given), wanted, given)
+    grids = remove_float_io(quantized) if io == "integer" else {}
+    _, interface = import_model(quantized.SerializeToString(), "m", {})
     interface = add_quant_params(interface, grids)
-    found = compare_with_float(float_model, quantised, interface, given, []).layers
+    found = compare_with_float(float_model, quantized, interface, given, []).layers
     layers = {layer.layer: layer for layer in found}
     assert set(layers) == {"stem_relu", "dw_clip", "pw", "join", "pool", "flatten", "dense"}
     scale = (max(s["x"].max() for s in given) - min(s["x"].min() for s in given)) / 255

@@ -1,4 +1,4 @@
-"""What is remarked about a quantisation."""
+"""What is remarked about a quantization."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from .networks import options, ready, residual_network, samples
 def remarks(given: list[dict[str, Any]], **changes: Any) -> str:
     model, wanted = ready(residual_network()), options(**changes)
     seen = calibrate(model, given)
-    quantised = quantize(model, seen, wanted)
+    quantized = quantize(model, seen, wanted)
     record = quantization_record(
-        quantised, seen, CalibrationRecord((), tuple(sorted(seen))), wanted
+        quantized, seen, CalibrationRecord((), tuple(sorted(seen))), wanted
     )
     return "\n".join(record.notes)
 
@@ -36,7 +36,7 @@ def test_signs_that_a_type_has_no_room_for() -> None:
     assert remarks(given, activations="uint8") == ""
 
 
-def test_network_of_which_nothing_is_quantised() -> None:
+def test_network_of_which_nothing_is_quantized() -> None:
     assert "the network stays float32" in remarks(samples(4), keep_float={"layers": ["*"]})
 
 

@@ -1,4 +1,4 @@
-"""Quantised networks as float ones: weights, activations, ranges; and with them shifts."""
+"""Quantized networks as float ones: weights, activations, ranges; and with them shifts."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from firmwright.quantize.calibration import calibrate
 from firmwright.quantize.engine import quantize
 from firmwright.quantize.graph import evaluate, prepare
 from firmwright.quantize.integer_io import add_quant_params, remove_float_io
-from firmwright.quantize.restore import RestoredNetwork, is_quantised, restore_float
+from firmwright.quantize.restore import RestoredNetwork, is_quantized, restore_float
 from firmwright.quantize.stated_ranges import infer_distributions
 from firmwright.transforms import CANONICAL
 
 from .networks import Array, options, ready, residual_network, samples
 
 
-def quantised_and_restored() -> tuple[onnx.ModelProto, RestoredNetwork]:
+def quantized_and_restored() -> tuple[onnx.ModelProto, RestoredNetwork]:
     """Return the affine int8 network with float32 inputs, and what its integers restore to."""
     model = ready(residual_network())
     fake = quantize(model, calibrate(model, samples(24)), options())
@@ -30,7 +30,7 @@ def quantised_and_restored() -> tuple[onnx.ModelProto, RestoredNetwork]:
     module, interface = importer.import_model(inner.SerializeToString(), "network", {})
     for transform in CANONICAL:
         module = transform.apply(module)
-    assert is_quantised(module)
+    assert is_quantized(module)
     return fake, restore_float(module, add_quant_params(interface, grids))
 
 
@@ -44,8 +44,8 @@ def results(model: onnx.ModelProto, given: list[dict[str, Array]]) -> Array:
 
 
 def test_restored_network_lacks_nothing_but_roundings() -> None:
-    fake, found = quantised_and_restored()
-    assert not is_quantised(found.module)
+    fake, found = quantized_and_restored()
+    assert not is_quantized(found.module)
     assert [t.dtype for t in found.interface.inputs + found.interface.outputs] == ["float32"] * 2
     given = samples(24, seed=7)
     wanted, mine = results(fake, given), results(as_onnx(found), given)
@@ -54,13 +54,13 @@ def test_restored_network_lacks_nothing_but_roundings() -> None:
 
 def test_what_a_zero_point_rectified_is_a_relu() -> None:
     # The affine graph has no Relu: grids that begin at 0 do its work.
-    fake, found = quantised_and_restored()
+    fake, found = quantized_and_restored()
     assert "Relu" not in {n.op_type for n in fake.graph.node}
     assert [n.op_type for n in as_onnx(found).graph.node].count("Relu") == 2
 
 
 def test_ranges_are_those_of_the_grids() -> None:
-    _, found = quantised_and_restored()
+    _, found = quantized_and_restored()
     model = as_onnx(found)
     stated = infer_distributions(model, found.ranges)
     seen = calibrate(model, samples(24))
@@ -81,6 +81,6 @@ def test_integers_without_a_scale_are_refused() -> None:
 
 
 def test_missing_ranges_are_named() -> None:
-    _, found = quantised_and_restored()
+    _, found = quantized_and_restored()
     with pytest.raises(UserError, match=r"no range for .*y; give samples"):
         infer_distributions(as_onnx(found), {})

@@ -71,8 +71,8 @@ def test_a_constant_input_and_a_weight_at_the_end_of_its_grid() -> None:
 def test_the_integers_of_the_network_are_the_rounded_weights(per_channel: bool) -> None:
     model, given = ready(residual_network()), samples(24)
     chosen = options(scheme="pow2", per_channel=per_channel, compensate_rounding=True)
-    quantised = quantize(model, calibrate(model, given), chosen, given)
-    stored = {i.name: onnx.numpy_helper.to_array(i) for i in quantised.graph.initializer}
+    quantized = quantize(model, calibrate(model, given), chosen, given)
+    stored = {i.name: onnx.numpy_helper.to_array(i) for i in quantized.graph.initializer}
     integers, scales = stored["stem_w_quantized"], stored["stem_w_scale"].reshape(-1)
     grids = {"stem_w": [QuantParams("int8", float(s), 0) for s in scales]}
     kept = {
@@ -92,7 +92,7 @@ def test_network_is_nearer_to_the_float_one() -> None:
             scheme="pow2", per_channel=False, activations="int16", compensate_rounding=compensate
         )
         network = ready(residual_network(), sixteen_bit=True)
-        quantised = quantize(network, calibrate(network, given), chosen, given)
-        found = np.stack([found["y"] for found in evaluate(quantised, unseen)])
+        quantized = quantize(network, calibrate(network, given), chosen, given)
+        found = np.stack([found["y"] for found in evaluate(quantized, unseen)])
         errors.append(np.square(found - wanted).sum())
     assert errors[1] < errors[0] / 2

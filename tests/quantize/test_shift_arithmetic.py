@@ -30,7 +30,7 @@ from .networks import Array, graph_of, options, ready, residual_network, samples
 SHIFT = {"scheme": "pow2", "arithmetic": "shift", "per_channel": False}
 
 
-def quantised(data: bytes, **changes: Any) -> tuple[onnx.ModelProto, bytes]:
+def quantized(data: bytes, **changes: Any) -> tuple[onnx.ModelProto, bytes]:
     """Return the QDQ graph with float32 inputs, and the one without as bytes."""
     chosen = options(**{**SHIFT, **changes})
     model = ready(data)
@@ -41,7 +41,7 @@ def quantised(data: bytes, **changes: Any) -> tuple[onnx.ModelProto, bytes]:
 
 
 def shifted(data: bytes, **changes: Any) -> tuple[tvm.IRModule, ModelInterface]:
-    inner = onnx.load_model_from_string(quantised(data, **changes)[1])
+    inner = onnx.load_model_from_string(quantized(data, **changes)[1])
     grids = remove_float_io(inner)
     module, interface = importer.import_model(inner.SerializeToString(), "network", {})
     return make_shift_network(module, add_quant_params(interface, grids))
@@ -62,7 +62,7 @@ def test_no_float_is_left_and_the_c_equals_numpy(tmp_path: Path) -> None:
 
 
 def test_results_are_those_of_the_qdq_graph_but_for_halves() -> None:
-    fake, _ = quantised(residual_network())
+    fake, _ = quantized(residual_network())
     module, interface = shifted(residual_network())
     (x,), (y,) = interface.inputs, interface.outputs
     assert x.scale is not None

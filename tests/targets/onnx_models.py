@@ -49,7 +49,7 @@ def window(kind: str, **attributes: Any) -> onnx.ModelProto:
     )
 
 
-def quantised_weights(
+def quantized_weights(
     scale: Any = (0.1, 0.2, 0.3), zero_point: Any = (0, 0, 0), kind: str = "int8", axis: int = 0
 ) -> onnx.ModelProto:
     """A convolution whose weights are dequantized, three channels along axis 0."""
@@ -68,7 +68,7 @@ def quantised_weights(
     )
 
 
-def quantised(scale: float) -> onnx.ModelProto:
+def quantized(scale: float) -> onnx.ModelProto:
     """Floats onto a grid of int8 and back."""
     return graph(
         [

@@ -51,13 +51,13 @@ class Graph:
         ]
 
     def input(self, shape: tuple[int, ...], grid: Grid) -> tuple[str, str]:
-        """Add a quantised input; return its name and that of its dequantized value."""
+        """Add a quantized input; return its name and that of its dequantized value."""
         stored = self.name("input")
         self.inputs.append(helper.make_tensor_value_info(stored, TYPES[grid.dtype], shape))
         return stored, self.node("DequantizeLinear", [stored, *self.grid(grid)])
 
     def weights(self, stored: Array, scales: Array, zero_point: int, axis: int) -> str:
-        """Add constant weights, quantised per tensor or along ``axis``, dequantized."""
+        """Add constant weights, quantized per tensor or along ``axis``, dequantized."""
         points = np.full(scales.shape, zero_point, stored.dtype)
         given = [self.constant(stored), self.constant(scales), self.constant(points)]
         return self.node("DequantizeLinear", given, axis=axis)

@@ -1,4 +1,4 @@
-"""What quantised operators must give, in numpy and Python's integers, apart from firmwright.
+"""What quantized operators must give, in numpy and Python's integers, apart from firmwright.
 
 Two arithmetics of one interface: ``Onnx`` as QuantizeLinear, QLinearConv and QLinearMatMul define
 results in float32; ``Tflite`` with TFLite's fixed-point multipliers, written after gemmlowp.
@@ -63,7 +63,7 @@ class Onnx:
     def of_sum(
         self, sums: Array, scales: Array, grid: Grid, relu: bool = False, once: bool = False
     ) -> Array:
-        """Requantise int32 sums on scales, ``once`` rounded in either case."""
+        """Requantize int32 sums on scales, ``once`` rounded in either case."""
         del once
         scaled = sums.astype(F32) * (scales.astype(F32) / grid.scale)
         return grid.store(np.rint(scaled), grid.zero_point if relu else None)
@@ -105,7 +105,7 @@ class Tflite:
     def of_sum(
         self, sums: Array, scales: Array, grid: Grid, relu: bool = False, once: bool = False
     ) -> Array:
-        """Requantise int32 sums on scales, rounded twice or, as matrix products are, ``once``."""
+        """Requantize int32 sums on scales, rounded twice or, as matrix products are, ``once``."""
         quotients = np.broadcast_to(scales.astype("float64") / float(grid.scale), sums.shape)
         multiply = scaled_once if once else scaled_twice
         whole = elementwise(lambda x, q: multiply(int(x), *mantissa_shift(float(q))))(

@@ -21,8 +21,8 @@ from .onnx_models import (
     chain,
     graph,
     node,
-    quantised,
-    quantised_weights,
+    quantized,
+    quantized_weights,
     value,
     window,
 )
@@ -108,32 +108,32 @@ REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
         r"cannot be compiled:\n  com.microsoft.Relu",
     ),
     "scale nan": (
-        lambda: quantised(np.nan),
+        lambda: quantized(np.nan),
         r"QuantizeLinear \(node 'q'\): a scale is .* found nan",
     ),
-    "scale zero": (lambda: quantised(0.0), "a scale is a positive finite number; found 0.0"),
-    "scale negative": (lambda: quantised(-0.5), "a scale is a positive finite number; found -0.5"),
-    "scale infinite": (lambda: quantised(np.inf), "a scale is a positive finite number; found inf"),
-    "one scale nan": (lambda: quantised_weights((0.1, np.nan, 0.3)), "finite number; found nan"),
+    "scale zero": (lambda: quantized(0.0), "a scale is a positive finite number; found 0.0"),
+    "scale negative": (lambda: quantized(-0.5), "a scale is a positive finite number; found -0.5"),
+    "scale infinite": (lambda: quantized(np.inf), "a scale is a positive finite number; found inf"),
+    "one scale nan": (lambda: quantized_weights((0.1, np.nan, 0.3)), "finite number; found nan"),
     "zero points too few": (
-        lambda: quantised_weights(zero_point=(0, 0)),
+        lambda: quantized_weights(zero_point=(0, 0)),
         "as many zero points as scales; found 2 for 3",
     ),
     "scales too few": (
-        lambda: quantised_weights((0.1, 0.2), (0, 0)),
+        lambda: quantized_weights((0.1, 0.2), (0, 0)),
         "as many as the channels; found 2 for 3 along axis 0",
     ),
     "axis outside": (
-        lambda: quantised_weights(axis=7),
+        lambda: quantized_weights(axis=7),
         "axis .* is one of the data's; found axis 7 of 4",
     ),
     "scale of two axes": (
-        lambda: quantised_weights(np.ones((3, 2)), np.zeros((3, 2))),
+        lambda: quantized_weights(np.ones((3, 2)), np.zeros((3, 2))),
         "one for each channel; found scales of shape",
     ),
     "zero point of another type": (
-        lambda: quantised_weights(kind="uint8"),
-        "type of the quantised data; found uint8 for int8",
+        lambda: quantized_weights(kind="uint8"),
+        "type of the quantized data; found uint8 for int8",
     ),
     "cycle": (
         lambda: chain(node("Add", ["x", "y"], ["a"]), node("Relu", ["a"], ["y"])),
@@ -277,9 +277,9 @@ def looks_odd() -> dict[str, onnx.ModelProto]:
              node("DequantizeLinear", ["q", "s", "z"], ["y"])],
             [x, value("s", [])], [y], {"z": np.int8(1)},
         ),
-        "scale subnormal": quantised(1e-42),
-        "scale largest": quantised(3e38),
-        "axis from behind": quantised_weights(axis=-4, scale=(0.5, 0.25, 2)),
+        "scale subnormal": quantized(1e-42),
+        "scale largest": quantized(3e38),
+        "axis from behind": quantized_weights(axis=-4, scale=(0.5, 0.25, 2)),
         "floats without a literal": graph(
             [node("Add", ["x", "c"], ["y"]), node("Mul", ["x", "c"], ["z"])],
             [value("x", [6])], [value("y", [6]), value("z", [6])], {"c": odd},
@@ -346,7 +346,7 @@ def test_any_float_can_be_cast_to_an_integer(tmp_path: Path) -> None:
 
 
 def test_truncated_anywhere() -> None:
-    data = quantised_weights().SerializeToString()
+    data = quantized_weights().SerializeToString()
     for end in range(0, len(data), 10):
         with pytest.raises(UserError, match=r"^test model: "):
             lowered(data[:end])
@@ -354,7 +354,7 @@ def test_truncated_anywhere() -> None:
 
 def test_damaged_bytes_never_get_through_as_a_traceback() -> None:
     generator = random.Random(3)
-    data = quantised_weights().SerializeToString()
+    data = quantized_weights().SerializeToString()
     refused = 0
     for _ in range(150):
         damaged = bytearray(data)

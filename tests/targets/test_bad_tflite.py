@@ -16,20 +16,20 @@ from firmwright.errors import UserError
 from firmwright.models.tflite import importer as tflite
 
 from .firmware import assert_exact, lowered
-from .tflite_models import ModelBuilder, Quantisation
+from .tflite_models import ModelBuilder, Quantization
 
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 
 Edit = Callable[[ModelBuilder], Any]
-GRID = Quantisation(0.1, 3)
-SUM_GRID = Quantisation(0.2, -1)
+GRID = Quantization(0.1, 3)
+SUM_GRID = Quantization(0.2, -1)
 FIRST, SECOND, SUM = 0, 1, 2
 WEIGHTS = 1
 
 
 def added(
-    grid: Quantisation | None = GRID,
-    result: Quantisation | None = SUM_GRID,
+    grid: Quantization | None = GRID,
+    result: Quantization | None = SUM_GRID,
     edit: Edit | None = None,
     shape: tuple[int, ...] = (1, 4),
 ) -> bytes:
@@ -45,14 +45,14 @@ def added(
 def convolved(
     scales: tuple[float, ...] = (0.1, 0.2, 0.3),
     edit: Edit | None = None,
-    result: Quantisation = SUM_GRID,
+    result: Quantization = SUM_GRID,
     **options: int,
 ) -> bytes:
     """A convolution of four channels by three: tensor 1 is the weights."""
     builder = ModelBuilder()
     source = builder.input((1, 4, 4, 2), "int8", GRID)
-    weights = builder.constant(np.ones((3, 1, 1, 2), "int8"), Quantisation(0, 0, scales))
-    sums = Quantisation(0, 0, tuple(0.1 * s for s in (*scales, 0.1)[:3]))
+    weights = builder.constant(np.ones((3, 1, 1, 2), "int8"), Quantization(0, 0, scales))
+    sums = Quantization(0, 0, tuple(0.1 * s for s in (*scales, 0.1)[:3]))
     bias = builder.constant(np.array([5, -5, 7], "int32"), sums)
     output = builder.output((1, 4, 4, 3), "int8", result)
     given = {"padding": 0, "strideH": 1, "strideW": 1}
@@ -64,7 +64,7 @@ def convolved(
 
 
 def grid(tensor: int, **values: Any) -> Edit:
-    """Change quantisation parameters."""
+    """Change quantization parameters."""
 
     def edit(builder: ModelBuilder) -> None:
         for name, value in values.items():
@@ -152,10 +152,10 @@ def pooled_over_nothing() -> bytes:
 def convolved_wide(**options: int) -> bytes:
     """A convolution of int16 activations with an int32 bias."""
     builder = ModelBuilder()
-    source = builder.input((1, 4, 4, 2), "int16", Quantisation(0.1))
-    weights = builder.constant(np.full((3, 1, 1, 2), 50, "int8"), Quantisation(0.1))
-    bias = builder.constant(np.array([5, -500000, 7], "int32"), Quantisation(0.1 * 0.1))
-    output = builder.output((1, 4, 4, 3), "int16", Quantisation(0.9))
+    source = builder.input((1, 4, 4, 2), "int16", Quantization(0.1))
+    weights = builder.constant(np.full((3, 1, 1, 2), 50, "int8"), Quantization(0.1))
+    bias = builder.constant(np.array([5, -500000, 7], "int32"), Quantization(0.1 * 0.1))
+    output = builder.output((1, 4, 4, 3), "int16", Quantization(0.9))
     windows = dict.fromkeys(("strideH", "strideW", "dilationHFactor", "dilationWFactor"), 1)
     builder.operator(
         "CONV_2D", [source, weights, bias], [output], "Conv2DOptions", **windows, **options
@@ -165,31 +165,31 @@ def convolved_wide(**options: int) -> bytes:
 
 def sloped_wide(dtype: str = "int16") -> bytes:
     builder = ModelBuilder()
-    source = builder.input((1, 30, 4), "int16", Quantisation(0.1))
-    slopes = builder.constant(np.array([[3, -9, 100, -128]], dtype), Quantisation(0.01))
-    output = builder.output((1, 30, 4), "int16", Quantisation(0.15))
+    source = builder.input((1, 30, 4), "int16", Quantization(0.1))
+    slopes = builder.constant(np.array([[3, -9, 100, -128]], dtype), Quantization(0.01))
+    output = builder.output((1, 30, 4), "int16", Quantization(0.15))
     builder.operator("PRELU", [source, slopes], [output], version=1)
     return builder.build()
 
 
 REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
     "scale nan": (
-        lambda: added(Quantisation(np.nan)),
+        lambda: added(Quantization(np.nan)),
         "tensor 't0': a scale is a positive, finite, normal number; found nan",
     ),
-    "scale zero": (lambda: added(result=Quantisation(0.0)), "'t2': a scale is .* found 0.0"),
-    "scale negative": (lambda: added(Quantisation(-0.5)), "a scale is .* found -0.5"),
-    "scale infinite": (lambda: added(Quantisation(np.inf)), "a scale is .* found inf"),
+    "scale zero": (lambda: added(result=Quantization(0.0)), "'t2': a scale is .* found 0.0"),
+    "scale negative": (lambda: added(Quantization(-0.5)), "a scale is .* found -0.5"),
+    "scale infinite": (lambda: added(Quantization(np.inf)), "a scale is .* found inf"),
     "scale subnormal": (lambda: convolved((0.1, 1e-42, 0.3)), "a scale is .* found 1.0.*e-42"),
     "scales far apart": (
-        lambda: convolved(result=Quantisation(1.2e-38)),
+        lambda: convolved(result=Quantization(1.2e-38)),
         "conv2d, .*the ratio of its scales, .*, is not below 2\\^30",
     ),
     "zero point outside": (
-        lambda: added(Quantisation(0.1, 300)),
+        lambda: added(Quantization(0.1, 300)),
         "a zero point is a number of the tensor's type; found 300 in int8",
     ),
-    "zero point of 64 bits": (lambda: added(Quantisation(0.1, 2**40)), "found 1099511627776 in"),
+    "zero point of 64 bits": (lambda: added(Quantization(0.1, 2**40)), "found 1099511627776 in"),
     "zero point of int16": (
         lambda: added(edit=tensors(type=schema.TensorType.INT16)),
         "zero point of int16, int32 and int64 is 0; found 3 in int16",
@@ -314,7 +314,7 @@ LOOKS_ODD = {
     "input is output": lambda: added(edit=whole_graph(outputs=[SUM, FIRST])),
     "several signatures": lambda: added(edit=signature_of(0)),
     "batch left open": lambda: added(edit=tensors(shapeSignature=[-1, 4])),
-    "scale smallest": lambda: added(Quantisation(1.2e-38, 3)),
+    "scale smallest": lambda: added(Quantization(1.2e-38, 3)),
     "scale of one channel smallest": lambda: convolved((0.1, 1.2e-38, 0.3)),
     "floats without a literal": shifted_floats,
 }
@@ -327,7 +327,7 @@ def test_odd_model_is_compiled_exactly(case: str, tmp_path: Path) -> None:
 
 
 def test_reference_that_ends_its_process_ends_in_a_message() -> None:
-    data = added(result=Quantisation(3e38))
+    data = added(result=Quantization(3e38))
     sample = {name: np.zeros((1, 4), "int8") for name in ("t0", "t1")}
     with pytest.raises(UserError, match="does not survive the model: it ended with SIGABRT"):
         tflite.run_reference(data, [sample])

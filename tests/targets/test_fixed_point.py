@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from firmwright.lowering.fixed_point import quantise_multiplier
-from firmwright.toolchain.build import SANITISERS
+from firmwright.lowering.fixed_point import quantize_multiplier
+from firmwright.toolchain.build import SANITIZERS
 
 PROGRAM = """
 #include <stdio.h>
@@ -107,7 +107,7 @@ def test_rounding_is_exact_and_defined(tmp_path: Path) -> None:
     header = files("firmwright.templates").joinpath("network", "fixed_point.h.j2")
     (tmp_path / "fixed_point.h").write_text(header.read_text(encoding="utf-8"))
     (tmp_path / "main.c").write_text(PROGRAM)
-    command = ["gcc", "-std=c99", "-O2", *SANITISERS, "-o", "main", "main.c"]
+    command = ["gcc", "-std=c99", "-O2", *SANITIZERS, "-o", "main", "main.c"]
     subprocess.run(command, cwd=tmp_path, check=True)
     cases = list(arguments())
     text = "\n".join(" ".join(map(str, case)) for case in cases)
@@ -130,5 +130,5 @@ def test_rounding_is_exact_and_defined(tmp_path: Path) -> None:
         (2.0**-33, 0, 0),  # too small to be told from zero
     ],
 )
-def test_quantised_multipliers(factor: float, mantissa: int, shift: int) -> None:
-    assert quantise_multiplier(factor) == (mantissa, shift)
+def test_quantized_multipliers(factor: float, mantissa: int, shift: int) -> None:
+    assert quantize_multiplier(factor) == (mantissa, shift)

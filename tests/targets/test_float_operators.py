@@ -1,4 +1,4 @@
-"""What computes quantised values in float32 is listed, and nothing else is."""
+"""What computes quantized values in float32 is listed, and nothing else is."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def unchecked(*_: object) -> Array:
 
 def listed(graph: Graph, rounding: str = "onnx") -> tuple[int, list[str]]:
     kernels = lowered(graph.build(), "onnx", rounding).kernels
-    return kernels.quantised_operators, [o.kind for o in kernels.float_operators]
+    return kernels.quantized_operators, [o.kind for o in kernels.float_operators]
 
 
 def test_an_operator_without_integer_form_is_listed_by_name() -> None:
@@ -39,7 +39,7 @@ def test_an_operator_without_integer_form_is_listed_by_name() -> None:
     kinds = [o.kind for o in kernels.float_operators]
     assert kinds == ["subtract", "exp", "sum", "log", "add"]
     assert kernels.float_operators[-1].source == total
-    assert kernels.quantised_operators == len(kinds) + 2  # maximum and ReLU are of integers
+    assert kernels.quantized_operators == len(kinds) + 2  # maximum and ReLU are of integers
 
 
 def test_the_c_source_says_so_too(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_the_c_source_says_so_too(tmp_path: Path) -> None:
     build = Build(load_toolchain("gcc"), load_platform("host"), ())
     write_project(lowered(graph.build(), "onnx"), build, tmp_path)
     text = (tmp_path / "region_000_divide.c").read_text()
-    assert f" * In float32, on quantised values: divide ('{name}')\n" in text
+    assert f" * In float32, on quantized values: divide ('{name}')\n" in text
 
 
 @pytest.mark.parametrize(("rounding", "floats"), [("onnx", ["add"]), ("tflite", [])])
@@ -82,7 +82,7 @@ def test_sixteen_bits_run_in_float_and_are_listed() -> None:
 def test_mlperf_tiny_runs_on_integers(network: str) -> None:
     kernels = lowered(mirrored(NETWORKS[network]).read_bytes()).kernels
     assert kernels.float_operators == ()
-    assert kernels.quantised_operators > 10
+    assert kernels.quantized_operators > 10
 
 
 @pytest.mark.parametrize("rounding", ["onnx", "tflite"])

@@ -10,7 +10,7 @@ import pytest
 
 from .firmware import assert_exact, lowered
 from .onnx_models import graph, node, value
-from .tflite_models import ModelBuilder, Quantisation
+from .tflite_models import ModelBuilder, Quantization
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 
@@ -59,8 +59,8 @@ def test_two_nodes_of_one_name_and_a_weight_of_the_same(name: str, tmp_path: Pat
 
 def added(names: list[str | bytes | None]) -> bytes:
     builder = ModelBuilder()
-    inputs = [builder.input((1, 4), "int8", Quantisation(0.1, 3)) for _ in range(2)]
-    total = builder.output((1, 4), "int8", Quantisation(0.2, -1))
+    inputs = [builder.input((1, 4), "int8", Quantization(0.1, 3)) for _ in range(2)]
+    total = builder.output((1, 4), "int8", Quantization(0.2, -1))
     builder.operator("ADD", inputs, [total], "AddOptions")
     for tensor, name in zip(builder.graph.tensors, names, strict=True):
         tensor.name = name

@@ -18,7 +18,7 @@ from firmwright.models import FORMATS
 from .firmware import lowered, run_generated
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch")
-# Defines the operators that quantised programs consist of.
+# Defines the operators that quantized programs consist of.
 pytest.importorskip("torch.ao.quantization.fx._decomposed")
 nn = torch.nn
 
@@ -160,8 +160,8 @@ def test_an_operator_that_tvm_gives_another_shape_is_refused() -> None:
         )
 
 
-class Quantised(nn.Module):  # type: ignore[misc,name-defined]
-    """What torch's quantiser makes of convolution, ReLU and linear layer: QDQ around each."""
+class Quantized(nn.Module):  # type: ignore[misc,name-defined]
+    """What torch's quantizer makes of convolution, ReLU and linear layer: QDQ around each."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -187,8 +187,8 @@ class Quantised(nn.Module):  # type: ignore[misc,name-defined]
         return torch.ops.quantized_decomposed.quantize_per_tensor(x, 0.1, 5, -100, 100, torch.int8)
 
 
-def test_quantised_programs_run_on_integers(tmp_path: Path) -> None:
-    data = exported(Quantised(), torch.zeros(1, 3, 5, 5))
+def test_quantized_programs_run_on_integers(tmp_path: Path) -> None:
+    data = exported(Quantized(), torch.zeros(1, 3, 5, 5))
     regions = lowered(data, "pt2").partition.regions
     assert [r.operators[-1] for r in regions if r.macs] == ["quantize", "clip"]
     given = samples(data, 20)

@@ -1,7 +1,7 @@
 """Random QDQ ONNX graphs compute, bit for bit, what an independent reference computes.
 
 An example has many operators, so that few compilations cover them all. The generated C runs under
-gcc's sanitisers: undefined behaviour ends it.
+gcc's sanitizers: undefined behaviour ends it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from firmwright.toolchain.build import SANITISERS
+from firmwright.toolchain.build import SANITIZERS
 
 from .firmware import run_generated
 from .qdq_graphs import Arithmetic
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not 
 def test_every_operator_is_exact(arithmetic: Arithmetic, seed: int, tmp_path: Path) -> None:
     graph = random_graph(seed, each=5)
     samples = graph.samples(5, seed=1)
-    found = run_generated(graph.build(), samples, tmp_path, SANITISERS, "onnx", arithmetic.name)
+    found = run_generated(graph.build(), samples, tmp_path, SANITIZERS, "onnx", arithmetic.name)
     wrong = []
     for index, reference in enumerate(graph.references):
         for sample, outputs in zip(samples, found, strict=True):

@@ -1,6 +1,6 @@
 """Operators with several results, and outputs that no operator computes, equal ONNX Runtime.
 
-The generated C runs under gcc's sanitisers: undefined behaviour ends it.
+The generated C runs under gcc's sanitizers: undefined behaviour ends it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 from firmwright.errors import UserError
 from firmwright.models.onnx.importer import import_model, run_reference
 from firmwright.models.tflite import importer as tflite
-from firmwright.toolchain.build import SANITISERS
+from firmwright.toolchain.build import SANITIZERS
 
 from .firmware import Sample, lowered, random_samples, run_generated
 from .test_tflite_kernels import assert_equal
@@ -52,7 +52,7 @@ def model(
 
 def check(data: bytes, samples: list[Sample], folder: Path) -> list[list[npt.NDArray[Any]]]:
     """Compare generated C and ONNX Runtime: types, shapes and bits of every output."""
-    found = run_generated(data, samples, folder, SANITISERS, "onnx")
+    found = run_generated(data, samples, folder, SANITIZERS, "onnx")
     verdict = run_reference(data, samples)
     assert verdict.reference.startswith("onnxruntime")
     for mine, theirs in zip(found, verdict.outputs, strict=True):
@@ -114,7 +114,7 @@ def test_topk_puts_infinities_first_and_nan_last(tmp_path: Path, largest: int) -
         {"k": np.array([6], "int64")},
     )
     x = np.array([np.nan, -np.inf, 1, np.nan, np.inf, 0], "float32")
-    ((_, indices),) = run_generated(data, [{"x": x}], tmp_path, SANITISERS, "onnx")
+    ((_, indices),) = run_generated(data, [{"x": x}], tmp_path, SANITIZERS, "onnx")
     assert indices.tolist() == ([4, 2, 5, 1] if largest else [1, 5, 2, 4]) + [0, 3]
 
 
@@ -158,7 +158,7 @@ def test_results_are_read_by_several_and_long_after(tmp_path: Path) -> None:
     assert lifetimes[top.outputs[0]] == (0, steps - 1)
     assert network.plan.locations[top.outputs[1]] == "output:1"
     samples = [{"x": coarse([2, 40], "float32", s)} for s in range(3)]
-    (values,) = run_generated(data, samples[:1], tmp_path, SANITISERS, "onnx")
+    (values,) = run_generated(data, samples[:1], tmp_path, SANITIZERS, "onnx")
     expected = run_reference(data, samples[:1]).outputs[0]
     assert np.allclose(values[0], expected[0], rtol=1e-6)
     assert np.array_equal(values[1], expected[1])
@@ -310,6 +310,6 @@ def test_tflite_topk_and_split(tmp_path: Path) -> None:
     data = builder.build()
     samples = [{n: np.round(x) for n, x in s.items()} for s in random_samples(data, 4, 0)]
     assert_equal(
-        run_generated(data, samples, tmp_path, SANITISERS),
+        run_generated(data, samples, tmp_path, SANITIZERS),
         tflite.run_reference(data, samples).outputs,
     )

@@ -20,7 +20,7 @@ from onnx.reference import ReferenceEvaluator
 from firmwright.errors import UserError
 from firmwright.models.onnx import importer as onnx_importer
 from firmwright.models.relax import importer as relax_importer
-from firmwright.toolchain.build import SANITISERS
+from firmwright.toolchain.build import SANITIZERS
 
 from .firmware import SANITIZERS, lowered, run_generated
 from .onnx_models import graph, node, value
@@ -57,7 +57,7 @@ def convert(function: str, numbers: Array, result: str, folder: Path) -> Array:
     defined = {"FUNCTION": function, "FROM": c_types[numbers.dtype.name], "TO": c_types[result]}
     definitions = [f"-D{name}={text}" for name, text in defined.items()]
     command = ["gcc", "-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function"]
-    command += [*SANITISERS, *definitions, "-o", "main", "main.c"]
+    command += [*SANITIZERS, *definitions, "-o", "main", "main.c"]
     subprocess.run(command, cwd=folder, check=True)
     ran = subprocess.run(
         [folder / "main"], input=numbers.tobytes(), capture_output=True, check=True

@@ -1,7 +1,7 @@
 """Every operator with integer arithmetic of its own equals LiteRT's reference kernel, bit for bit.
 
 Each test builds one model of many operators with random shapes and grids, so that one compilation
-covers them all. The generated C runs under gcc's sanitisers: undefined behaviour ends it.
+covers them all. The generated C runs under gcc's sanitizers: undefined behaviour ends it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from firmwright.models.tflite import importer as tflite
-from firmwright.toolchain.build import SANITISERS
+from firmwright.toolchain.build import SANITIZERS
 
 from .firmware import Outputs, lowered, random_samples, run_generated
-from .tflite_models import ModelBuilder, Quantisation
+from .tflite_models import ModelBuilder, Quantization
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 
@@ -29,11 +29,11 @@ def generator(name: str) -> np.random.Generator:
     return np.random.default_rng(list(name.encode()))
 
 
-def random_grid(random: np.random.Generator, dtype: str = "int8") -> Quantisation:
+def random_grid(random: np.random.Generator, dtype: str = "int8") -> Quantization:
     """A scale over four decades and a zero point that is often an extreme of its type."""
     limits = np.iinfo(dtype)
     points = [limits.min, limits.max, int(random.integers(limits.min, limits.max)), 0]
-    return Quantisation(float(np.float32(10 ** random.uniform(-3, 1))), int(random.choice(points)))
+    return Quantization(float(np.float32(10 ** random.uniform(-3, 1))), int(random.choice(points)))
 
 
 def check_equal(data: bytes, folder: Path, seed: int = 0, samples: int = 6) -> None:
@@ -42,7 +42,7 @@ def check_equal(data: bytes, folder: Path, seed: int = 0, samples: int = 6) -> N
         assert "float" not in kernel.body, f"{kernel.region} is not integer"
     inputs = random_samples(data, samples, seed)
     assert_equal(
-        run_generated(data, inputs, folder, SANITISERS), tflite.run_reference(data, inputs).outputs
+        run_generated(data, inputs, folder, SANITIZERS), tflite.run_reference(data, inputs).outputs
     )
 
 
@@ -77,15 +77,15 @@ def add_convolution(
     axis = 3 if depthwise and per_channel else 0
     # The sums' spread decides about a useful output grid; on finer ones most results saturate.
     spread = source.scale * max(scales) * 127 * window * inner / 3
-    grid = Quantisation(
+    grid = Quantization(
         float(np.float32(spread * random.choice([0.02, 0.5, 1]))), random_grid(random).zero_point
     )
     products = tuple(float(np.float32(source.scale * s)) for s in scales)
     bias = random.integers(-20000, 20000, outer).astype("int32")
     inputs = [
         builder.input((1, size, size, inner), "int8", source),
-        builder.constant(random_weights(random, shape), Quantisation(scales[0], 0, scales, axis)),
-        builder.constant(bias, Quantisation(products[0], 0, products)),
+        builder.constant(random_weights(random, shape), Quantization(scales[0], 0, scales, axis)),
+        builder.constant(bias, Quantization(products[0], 0, products)),
     ]
     extent = -(-size // stride) if same else -(-(size - window + 1) // stride)
     output = builder.output((1, extent, extent, outer), "int8", grid)
@@ -128,16 +128,16 @@ def test_dense_layers(tmp_path: Path) -> None:
         inner, outer = int(random.integers(1, 200)), int(random.integers(1, 60))
         source = random_grid(random)
         scale = float(np.float32(10 ** random.uniform(-4, -1)))
-        grid = Quantisation(
+        grid = Quantization(
             float(np.float32(source.scale * scale * 127 * 60 * random.choice([0.001, 0.1, 1]))),
             random_grid(random).zero_point,
         )
         inputs = [
             builder.input((1, inner), "int8", source),
-            builder.constant(random_weights(random, (outer, inner)), Quantisation(scale)),
+            builder.constant(random_weights(random, (outer, inner)), Quantization(scale)),
             builder.constant(
                 random.integers(-30000, 30000, outer).astype("int32"),
-                Quantisation(float(np.float32(source.scale * scale))),
+                Quantization(float(np.float32(source.scale * scale))),
             ),
         ]
         output = builder.output((1, outer), "int8", grid)
@@ -160,12 +160,12 @@ def test_operators_of_two_tensors(tmp_path: Path, kind: str, dtype: str) -> None
         grids = [random_grid(random, dtype) for _ in range(3)]
         if kind != "MUL":  # keep the sum's multiplier below 1, which the kernels demand
             widest = max(float(g.scale) for g in grids[:2])
-            grids[2] = Quantisation(
+            grids[2] = Quantization(
                 float(np.float32(widest * random.uniform(0.2, 2))), grids[2].zero_point
             )
         else:
             product = float(grids[0].scale) * float(grids[1].scale)
-            grids[2] = Quantisation(
+            grids[2] = Quantization(
                 float(np.float32(product * random.uniform(2, 90))), grids[2].zero_point
             )
         inputs = [builder.input(left, dtype, grids[0]), builder.input(right, dtype, grids[1])]
@@ -205,7 +205,7 @@ def test_means(tmp_path: Path, dtype: str, keep: bool) -> None:
         axes = [(1, 2), (1,), (3,), (2, 1)][case % 4]
         shape = (1, *(int(n) for n in random.integers(2, 9, 3)))
         source = random_grid(random, dtype)
-        output = source if case % 3 == 0 else Quantisation(
+        output = source if case % 3 == 0 else Quantization(
             float(np.float32(float(source.scale) * random.uniform(0.2, 1.5))),
             random_grid(random, dtype).zero_point,
         )  # fmt: skip
@@ -227,7 +227,7 @@ def test_means(tmp_path: Path, dtype: str, keep: bool) -> None:
 def test_softmax(tmp_path: Path, dtype: str) -> None:
     random = generator("softmax" + dtype)
     builder = ModelBuilder()
-    grid = Quantisation(1 / 256, int(np.iinfo(dtype).min))
+    grid = Quantization(1 / 256, int(np.iinfo(dtype).min))
     for shape in [(1, 2), (1, 10), (1, 12), (1, 64), (1, 400), (5, 3), (1, 2, 3, 7), (1, 1)]:
         for _ in range(3):
             source = builder.input(shape, dtype, random_grid(random, dtype))
@@ -243,14 +243,14 @@ def test_operators_of_one_tensor(tmp_path: Path, kind: str, dtype: str) -> None:
     builder = ModelBuilder()
     limits = np.iinfo(dtype)
     fixed = {
-        "LOGISTIC": Quantisation(1 / 256, int(limits.min)),
-        "TANH": Quantisation(1 / 128, 128 if dtype == "uint8" else 0),
+        "LOGISTIC": Quantization(1 / 256, int(limits.min)),
+        "TANH": Quantization(1 / 128, 128 if dtype == "uint8" else 0),
     }
     for case in range(40):
         grid = random_grid(random, dtype)
         # Scales in a ratio of small numbers: many results are ties, or nearly so.
         ratio = random.integers(1, 12) / random.integers(1, 8)
-        target = Quantisation(
+        target = Quantization(
             float(np.float32(grid.scale * ratio)), random_grid(random, dtype).zero_point
         )
         if case % 4 == 0:
@@ -262,7 +262,7 @@ def test_operators_of_one_tensor(tmp_path: Path, kind: str, dtype: str) -> None:
 
 
 def test_concatenation_on_one_grid(tmp_path: Path) -> None:
-    grid = Quantisation(0.25, -3)
+    grid = Quantization(0.25, -3)
     builder = ModelBuilder()
     inputs = [builder.input((1, 3, n), "int8", grid) for n in (2, 5)]
     output = builder.output((1, 3, 7), "int8", grid)
@@ -280,7 +280,7 @@ def test_quantizing_and_dequantizing_real_numbers(tmp_path: Path) -> None:
         stored = builder.input((1, 200), "int8", grid)
         builder.operator("DEQUANTIZE", [stored], [builder.output((1, 200), "float32", None)])
     half = builder.input((1, 200), "float32", None)
-    output = builder.output((1, 200), "int8", Quantisation(0.5, 3))
+    output = builder.output((1, 200), "int8", Quantization(0.5, 3))
     builder.operator("QUANTIZE", [half], [output])
     data = builder.build()
     inputs = random_samples(data, 6, 0)
@@ -288,6 +288,6 @@ def test_quantizing_and_dequantizing_real_numbers(tmp_path: Path) -> None:
         name = builder.graph.tensors[half].name
         sample[name] = np.round(sample[name] * 4).astype("float32") / 4
     assert_equal(
-        run_generated(data, inputs, tmp_path, SANITISERS),
+        run_generated(data, inputs, tmp_path, SANITIZERS),
         tflite.run_reference(data, inputs).outputs,
     )

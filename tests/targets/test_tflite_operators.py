@@ -1,7 +1,7 @@
 """Every operator of the tables equals LiteRT's reference kernel in each type that it takes.
 
 Bit for bit in integers, within 1e-5 of the largest result in float32. One model holds all cases
-of a table, so that one compilation covers them; it runs under gcc's sanitisers.
+of a table, so that one compilation covers them; it runs under gcc's sanitizers.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import pytest
 
 from firmwright.errors import UserError
 from firmwright.models.tflite import importer as tflite
-from firmwright.toolchain.build import SANITISERS
+from firmwright.toolchain.build import SANITIZERS
 
 from .firmware import lowered, random_samples, run_generated
 from .test_bad_tflite import convolved_wide, sloped_wide
 from .test_tflite_kernels import assert_equal
-from .tflite_models import ModelBuilder, Quantisation
+from .tflite_models import ModelBuilder, Quantization
 from .tflite_operators import (
     ARITHMETIC,
     COMPUTED,
@@ -66,13 +66,13 @@ def check_exact(data: bytes, folder: Path, samples: int = 8) -> None:
     for kernel in lowered(data).kernels.kernels:
         assert "float" not in kernel.body, f"{kernel.region} is not integer"
     inputs = random_samples(data, samples, 0)
-    found = run_generated(data, inputs, folder, SANITISERS)
+    found = run_generated(data, inputs, folder, SANITIZERS)
     assert_equal(found, tflite.run_reference(data, inputs).outputs)
 
 
 def check_close(data: bytes, folder: Path) -> None:
     inputs = random_samples(data, 4, 0)
-    found = run_generated(data, inputs, folder, SANITISERS)
+    found = run_generated(data, inputs, folder, SANITIZERS)
     for mine, theirs in zip(found, tflite.run_reference(data, inputs).outputs, strict=True):
         for index, (a, b) in enumerate(zip(mine, theirs, strict=True)):
             assert (np.isnan(a) == np.isnan(b)).all(), f"output {index}"
@@ -102,7 +102,7 @@ def test_functions_of_16_bit_tensors(tmp_path: Path) -> None:
              ("ABS", {})]  # fmt: skip
     for kind, values in kinds * 10:
         scales = 10 ** random.uniform(-4, -2, 2)  # LiteRT's logarithm overflows on finer ones
-        grids = [Quantisation(float(np.float32(s))) for s in scales]
+        grids = [Quantization(float(np.float32(s))) for s in scales]
         inputs = [builder.input((1, 500), "int16", grids[0])]
         output = builder.output((1, 500), "int16", grids[1])
         options = {"GELU": "GeluOptions", "ABS": "AbsOptions"}.get(kind, "")
@@ -119,7 +119,7 @@ def test_what_16_bit_tensors_meet_is_off_by_the_last_bit_at_most(
     tmp_path: Path, data: bytes
 ) -> None:
     inputs = random_samples(data, 8, 0)
-    found = run_generated(data, inputs, tmp_path, SANITISERS)
+    found = run_generated(data, inputs, tmp_path, SANITIZERS)
     for (mine,), (theirs,) in zip(found, tflite.run_reference(data, inputs).outputs, strict=True):
         assert np.unique(theirs).size > 20
         assert np.abs(mine.astype("int32") - theirs).max() <= 1
@@ -131,7 +131,7 @@ def test_what_runs_in_real_numbers_is_off_by_the_last_bit_at_most(
 ) -> None:
     data = model_of(taken(COMPUTED, dtype, nearly=True), dtype, 4)
     inputs = random_samples(data, 8, 0)
-    found = run_generated(data, inputs, tmp_path, SANITISERS)
+    found = run_generated(data, inputs, tmp_path, SANITIZERS)
     for mine, theirs in zip(found, tflite.run_reference(data, inputs).outputs, strict=True):
         for a, b in zip(mine, theirs, strict=True):
             assert np.abs(a.astype("int32") - b).max() <= 1
@@ -173,9 +173,9 @@ def test_sums_in_the_middle_between_two_results(
     builder = ModelBuilder()
     for number in range(20):
         exact = number % 5 == 0
-        source = Quantisation(0.5 if exact else random_grid(random, dtype).scale)
-        grid = Quantisation(0.25 if exact else random_grid(random, "int8").scale)
-        grid = Quantisation(grid.scale, 128 if weights == "uint8" else 0)
+        source = Quantization(0.5 if exact else random_grid(random, dtype).scale)
+        grid = Quantization(0.25 if exact else random_grid(random, "int8").scale)
+        grid = Quantization(grid.scale, 128 if weights == "uint8" else 0)
         product = float(np.float32(source.scale * grid.scale))
         output = scaled_grid(source, grid.scale * (4 if number % 2 else 8), 0)
         middle = (1, 1) if kind == "CONV_2D" else ()
@@ -183,7 +183,7 @@ def test_sums_in_the_middle_between_two_results(
         inputs = [
             builder.input((1, 30, 1, 7) if middle else (30, 7), dtype, source),
             builder.constant(stored.astype(weights), grid),
-            builder.constant(np.zeros(8, bias), Quantisation(product)),
+            builder.constant(np.zeros(8, bias), Quantization(product)),
         ]
         result = builder.output((1, 30, 1, 8) if middle else (30, 8), dtype, output)
         options = windows(0) if middle else {}
@@ -203,14 +203,14 @@ def test_float_operators_with_weights(tmp_path: Path) -> None:
 def test_sums_are_saturated(tmp_path: Path, dtype: str, points: tuple[int, int]) -> None:
     """LiteRT 2.3.0's reference kernel gets such sums wrong: numpy is the judge."""
     builder = ModelBuilder()
-    source = builder.input((50, 4), dtype, Quantisation(0.5, points[0]))
+    source = builder.input((50, 4), dtype, Quantization(0.5, points[0]))
     axes = builder.constant(np.array([1], "int32"))
-    output = builder.output((50,), dtype, Quantisation(1.0, points[1]))
+    output = builder.output((50,), dtype, Quantization(1.0, points[1]))
     builder.operator("SUM", [source, axes], [output], "ReducerOptions", version=1)
     data = builder.build()
     inputs = random_samples(data, 4, 0)
     verdict = tflite.run_reference(data, inputs)
-    assert "optimised" in verdict.reference
+    assert "optimized" in verdict.reference
     results = run_generated(data, inputs, tmp_path)
     limits = np.iinfo(dtype)
     for sample, (found,), (judged,) in zip(inputs, results, verdict.outputs, strict=True):
@@ -267,13 +267,13 @@ def test_weights_stored_as_float16(tmp_path: Path) -> None:
     check_close(builder.build(), tmp_path)
 
 
-def test_dynamic_range_quantisation_is_refused() -> None:
+def test_dynamic_range_quantization_is_refused() -> None:
     builder = ModelBuilder()
-    weights = builder.constant(np.ones((3, 4), "int8"), Quantisation(0.1))
+    weights = builder.constant(np.ones((3, 4), "int8"), Quantization(0.1))
     inputs = [builder.input((1, 4), "float32", None), weights]
     output = builder.output((1, 3), "float32", None)
     builder.operator("FULLY_CONNECTED", inputs, [output], "FullyConnectedOptions")
-    with pytest.raises(UserError, match=r"FULLY_CONNECTED .*'t2'.* is dynamic-range quantised"):
+    with pytest.raises(UserError, match=r"FULLY_CONNECTED .*'t2'.* is dynamic-range quantized"):
         lowered(builder.build())
 
 

@@ -1,4 +1,4 @@
-"""Small quantised TFLite models: any number of operators, each with its own inputs and output."""
+"""Small quantized TFLite models: any number of operators, each with its own inputs and output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Quantisation:
+class Quantization:
     """Scale and zero point of a tensor; ``scales`` instead are one a channel along ``axis``."""
 
     scale: float
@@ -42,7 +42,7 @@ class ModelBuilder:
         self,
         shape: tuple[int, ...],
         dtype: str,
-        grid: Quantisation | None,
+        grid: Quantization | None,
         data: Array | None = None,
     ) -> int:
         tensor = schema.TensorT()
@@ -63,19 +63,19 @@ class ModelBuilder:
         self.graph.tensors.append(tensor)
         return len(self.graph.tensors) - 1
 
-    def input(self, shape: tuple[int, ...], dtype: str, grid: Quantisation | None) -> int:
+    def input(self, shape: tuple[int, ...], dtype: str, grid: Quantization | None) -> int:
         index = self.tensor(shape, dtype, grid)
         self.graph.inputs.append(index)
         return index
 
-    def constant(self, data: Array, grid: Quantisation | None = None, packed: bool = False) -> int:
+    def constant(self, data: Array, grid: Quantization | None = None, packed: bool = False) -> int:
         """Add a constant; ``packed`` stores it as int4, two in a byte, the first one low."""
         if not packed:
             return self.tensor(data.shape, str(data.dtype), grid, data)
         halves = np.append(data.reshape(-1), [0] * (data.size % 2)).astype("uint8") & 15
         return self.tensor(data.shape, "int4", grid, halves[0::2] | halves[1::2] << 4)
 
-    def output(self, shape: tuple[int, ...], dtype: str, grid: Quantisation | None) -> int:
+    def output(self, shape: tuple[int, ...], dtype: str, grid: Quantization | None) -> int:
         index = self.tensor(shape, dtype, grid)
         self.graph.outputs.append(index)
         return index

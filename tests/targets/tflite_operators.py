@@ -10,7 +10,7 @@ import numpy as np
 
 from firmwright.models.tflite import importer as tflite
 
-from .tflite_models import ModelBuilder, Quantisation
+from .tflite_models import ModelBuilder, Quantization
 
 Shape = tuple[int, ...]
 
@@ -176,19 +176,19 @@ COMPUTED = (
 """Operators that compute."""
 
 
-def random_grid(random: np.random.Generator, dtype: str) -> Quantisation:
+def random_grid(random: np.random.Generator, dtype: str) -> Quantization:
     """A scale over four decades and a zero point that is often an extreme of its type."""
     limits = np.iinfo(dtype)
     points = [limits.min, limits.max, int(random.integers(limits.min, limits.max)), 0]
     point = 0 if dtype == "int16" else int(random.choice(points))
-    return Quantisation(float(np.float32(10 ** random.uniform(-3, 1))), point)
+    return Quantization(float(np.float32(10 ** random.uniform(-3, 1))), point)
 
 
-def scaled_grid(grid: Quantisation, factor: float, point: int) -> Quantisation:
-    return Quantisation(float(np.float32(grid.scale * factor)), point)
+def scaled_grid(grid: Quantization, factor: float, point: int) -> Quantization:
+    return Quantization(float(np.float32(grid.scale * factor)), point)
 
 
-def input_grids(case: Case, dtype: str, random: np.random.Generator) -> list[Quantisation]:
+def input_grids(case: Case, dtype: str, random: np.random.Generator) -> list[Quantization]:
     """Return a grid an input, such that results use much of the output's range."""
     grids = [random_grid(random, dtype) for _ in case.inputs]
     widest = int(np.iinfo(dtype).max)
@@ -196,35 +196,35 @@ def input_grids(case: Case, dtype: str, random: np.random.Generator) -> list[Qua
         return [grids[0]] * len(grids)
     if case.grids == "wide":
         scale = float(np.float32(random.uniform(0.01, 0.2)))
-        return [Quantisation(scale, g.zero_point) for g in grids]
+        return [Quantization(scale, g.zero_point) for g in grids]
     if case.grids == "positive":
-        return [Quantisation(float(grids[0].scale), int(np.iinfo(dtype).min))]
+        return [Quantization(float(grids[0].scale), int(np.iinfo(dtype).min))]
     if case.grids == "log_softmax":
-        return [Quantisation(float(np.float32(random.uniform(0.02, 0.2))), 3)]
+        return [Quantization(float(np.float32(random.uniform(0.02, 0.2))), 3)]
     if case.grids in ("logistic", "tanh", "softmax") and dtype == "int16":
         scale = float(2.0 ** -random.integers(9, 14) * random.choice([1, random.uniform(0.5, 1)]))
-        return [Quantisation(float(np.float32(scale)), 0)]
+        return [Quantization(float(np.float32(scale)), 0)]
     if case.grids == "exponential":
-        return [Quantisation(float(np.float32(random.uniform(1, 8) / widest)), 0)]
+        return [Quantization(float(np.float32(random.uniform(1, 8) / widest)), 0)]
     if case.grids in ("sum_of_two", "square"):
         return [scaled_grid(grids[0], float(random.uniform(0.2, 2)), g.zero_point) for g in grids]
     return grids
 
 
 def output_grid(
-    case: Case, grids: list[Quantisation], dtype: str, random: np.random.Generator
-) -> Quantisation:
+    case: Case, grids: list[Quantization], dtype: str, random: np.random.Generator
+) -> Quantization:
     point = random_grid(random, dtype).zero_point
     ratio = float(random.integers(1, 12) / random.integers(1, 8))
     limits = np.iinfo(dtype)
     unit = 32768 if dtype == "int16" else 256
     fixed = {
         "same": grids[0],
-        "log_softmax": Quantisation(16 / 256, int(limits.max)),
-        "unit": Quantisation(1 / 128, 128 if dtype == "uint8" else 0),
-        "logistic": Quantisation(1 / unit, 0 if dtype == "int16" else int(limits.min)),
-        "softmax": Quantisation(1 / unit, 0 if dtype == "int16" else int(limits.min)),
-        "tanh": Quantisation(1 / 128, 128 if dtype == "uint8" else 0),
+        "log_softmax": Quantization(16 / 256, int(limits.max)),
+        "unit": Quantization(1 / 128, 128 if dtype == "uint8" else 0),
+        "logistic": Quantization(1 / unit, 0 if dtype == "int16" else int(limits.min)),
+        "softmax": Quantization(1 / unit, 0 if dtype == "int16" else int(limits.min)),
+        "tanh": Quantization(1 / 128, 128 if dtype == "uint8" else 0),
     }
     if dtype == "int16":
         fixed["tanh"] = fixed["logistic"]

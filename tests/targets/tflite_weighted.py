@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .tflite_models import ModelBuilder, Quantisation
+from .tflite_models import ModelBuilder, Quantization
 from .tflite_operators import SAME, VALID, Shape, random_grid
 
 OPTIONS = {
@@ -92,9 +92,9 @@ def add_weighted(
         source_grid = random_grid(random, dtype)
         point = int(random.integers(0, 256)) if weight_dtype == "uint8" else 0
         axis = case.axis if case.axis is not None else case.channel_axis
-        weight_grid = Quantisation(scales[0], point, scales, axis)
+        weight_grid = Quantization(scales[0], point, scales, axis)
         products = tuple(float(np.float32(source_grid.scale * s)) for s in scales)
-        bias_grid = Quantisation(products[0], 0, products)
+        bias_grid = Quantization(products[0], 0, products)
         limits = (0, 255) if weight_dtype == "uint8" else (-127, 127)
         limits = (-8, 7) if weight_dtype == "int4" else limits
         weights = random.integers(*limits, case.weights, "int64", endpoint=True)
@@ -102,7 +102,7 @@ def add_weighted(
         terms = prod(case.weights) // channels
         reach = float(np.iinfo(dtype).max) * limits[1] * terms**0.5 * max(products)
         spread = reach / np.iinfo(dtype).max * float(random.choice([0.02, 0.3, 1]))
-        output_grid = Quantisation(float(np.float32(spread)), random_grid(random, dtype).zero_point)
+        output_grid = Quantization(float(np.float32(spread)), random_grid(random, dtype).zero_point)
         reach_of_bias = int(min(2**31 - 1, reach / max(products)))
         bias = random.integers(-reach_of_bias, reach_of_bias, channels).astype(bias_dtype)
     source = builder.input(case.source, dtype, source_grid)

@@ -12,7 +12,7 @@ from elftools.elf.elffile import ELFFile
 
 from firmwright.errors import UserError
 from firmwright.toolchain import Build, compile_object, link_firmware, makefile_variables
-from firmwright.toolchain.build import SANITISERS
+from firmwright.toolchain.build import SANITIZERS
 from firmwright.toolchain.compilers import Compiler
 
 from .projects import load_build, render, write_project
@@ -180,8 +180,8 @@ def test_a_failed_link_leaves_no_unfinished_image(tmp_path: Path, compiler_cache
     assert not list(elf.parent.glob("firmware.elf*"))
 
 
-def test_the_sanitisers_stop_at_undefined_behaviour(tmp_path: Path, compiler_cache: Path) -> None:
-    build, compiler = load_build("host", "gcc", *SANITISERS)
+def test_the_sanitizers_stop_at_undefined_behaviour(tmp_path: Path, compiler_cache: Path) -> None:
+    build, compiler = load_build("host", "gcc", *SANITIZERS)
     (tmp_path / "x.c").write_text(
         "int main(int count, char **names)\n"
         "{\n    int numbers[2] = {1, 2};\n    (void)names;\n    return numbers[count + 1];\n}\n"

@@ -197,7 +197,7 @@ def test_what_is_computed_twice_is_computed_once() -> None:
     assert_becomes("EliminateCommonSubexpr", module, ["exp", "add"])
 
 
-def normalised(
+def normalized(
     x: relax.Expr, channels: int, axis: int = 1, training: bool = False, **attributes: bool
 ) -> relax.Expr:
     gamma, beta, mean = (constant(channels) for _ in range(3))
@@ -208,18 +208,18 @@ def normalised(
 
 
 BATCH_NORMS: list[Build] = [
-    lambda x: normalised(conv(x), 6),
-    lambda x: normalised(relax.op.add(conv(x), constant(1, 6, 1, 1)), 6),
-    lambda x: normalised(relax.op.add(constant(6, 1, 1), conv(x)), 6),
-    lambda x: normalised(relax.op.nn.conv2d(x, constant(8, 1, 3, 3), groups=4), 8),
-    lambda x: normalised(nhwc(x), 5, axis=3),
-    lambda x: normalised(conv(x), 6, scale=False),
-    lambda x: normalised(conv(x), 6, center=False),
+    lambda x: normalized(conv(x), 6),
+    lambda x: normalized(relax.op.add(conv(x), constant(1, 6, 1, 1)), 6),
+    lambda x: normalized(relax.op.add(constant(6, 1, 1), conv(x)), 6),
+    lambda x: normalized(relax.op.nn.conv2d(x, constant(8, 1, 3, 3), groups=4), 8),
+    lambda x: normalized(nhwc(x), 5, axis=3),
+    lambda x: normalized(conv(x), 6, scale=False),
+    lambda x: normalized(conv(x), 6, center=False),
 ]
 
 
 @pytest.mark.parametrize("build", BATCH_NORMS)
-def test_batch_normalisation_goes_into_weights_and_bias(build: Build) -> None:
+def test_batch_normalization_goes_into_weights_and_bias(build: Build) -> None:
     module = network(build)
     after = apply_transforms(module, {"FoldBatchNorm"})
     assert operators(after) == ["nn.conv2d", "add"]
@@ -229,13 +229,13 @@ def test_batch_normalisation_goes_into_weights_and_bias(build: Build) -> None:
 @pytest.mark.parametrize(
     "build",
     [
-        lambda x: normalised(conv(x), 6, training=True),
-        lambda x: normalised(conv(x), 6, axis=3),
-        lambda x: normalised(relax.op.nn.relu(conv(x)), 6),
-        lambda x: normalised(relax.op.add(conv(x), constant(1, 1, 7, 6)), 6),
+        lambda x: normalized(conv(x), 6, training=True),
+        lambda x: normalized(conv(x), 6, axis=3),
+        lambda x: normalized(relax.op.nn.relu(conv(x)), 6),
+        lambda x: normalized(relax.op.add(conv(x), constant(1, 1, 7, 6)), 6),
     ],
 )
-def test_other_batch_normalisation_stays(build: Build) -> None:
+def test_other_batch_normalization_stays(build: Build) -> None:
     after = apply_transforms(network(build), {"FoldBatchNorm"})
     assert "nn.batch_norm" in operators(after)
 
@@ -243,7 +243,7 @@ def test_other_batch_normalisation_stays(build: Build) -> None:
 def test_a_convolution_that_others_read_keeps_its_weights() -> None:
     def twice(x: relax.Var) -> relax.Expr:
         shared = relax.BlockBuilder.current().emit(conv(x))
-        return relax.op.add(shared, normalised(shared, 6))
+        return relax.op.add(shared, normalized(shared, 6))
 
     assert "nn.batch_norm" in operators(apply_transforms(network(twice), {"FoldBatchNorm"}))
 

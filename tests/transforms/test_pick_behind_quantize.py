@@ -1,4 +1,4 @@
-"""What ConvertConvStride picks of a quantised convolution are integers, the same ones as before."""
+"""What ConvertConvStride picks of a quantized convolution are integers, the same ones as before."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def network(
 
 
 def residual() -> tvm.IRModule:
-    """Return the quantised sum of two convolutions."""
+    """Return the quantized sum of two convolutions."""
     builder = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType((1, 4, 8, 10), "int8"))
     with builder.function("main", [x]):

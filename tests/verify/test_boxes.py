@@ -40,14 +40,14 @@ def outputs(*samples: list[list[float]]) -> OutputsByName:
 def test_first_network_is_right_without_labels() -> None:
     three = {
         "float32": outputs([CAT, DOG], [CAT]),
-        "quantised": outputs([CAT, DOG], []),
+        "quantized": outputs([CAT, DOG], []),
         "firmware": outputs([CAT, SHIFTED_DOG], []),
     }
     found = BoxComparer(DETECTOR, 0.9, None).compare(three)
     assert found.right == 3
     assert found.networks == {
         "float32": BoxRates(3, 1, 1, 1),
-        "quantised": BoxRates(2, 2 / 3, 1, 3 / 4),
+        "quantized": BoxRates(2, 2 / 3, 1, 3 / 4),
         "firmware": BoxRates(2, 1 / 3, 1 / 2, 1 / 4),
     }
 

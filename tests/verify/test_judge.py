@@ -91,7 +91,7 @@ def test_every_threshold_that_is_missed_is_named() -> None:
 
 
 def test_worst_layers_are_named_where_there_is_a_float_network() -> None:
-    record = found(("quantised", SWAPPED), ("firmware", SWAPPED), limits=Thresholds(top1_loss=0))
+    record = found(("quantized", SWAPPED), ("firmware", SWAPPED), limits=Thresholds(top1_loss=0))
     message = gate.failure_message(record)
     assert message is not None
     assert message.count("50.00 points below float") == 2

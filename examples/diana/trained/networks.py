@@ -1,6 +1,6 @@
 """Three float networks that were trained for DIANA, from their weights (diana-quantlib).
 
-Each function builds one in Relax: batch normalisations are folded into weights and biases. The
+Each function builds one in Relax: batch normalizations are folded into weights and biases. The
 weights' names and shapes are those of a PyTorch state dictionary; strides, which it does not tell,
 are those with which the networks give the outputs that were recorded with them.
 """
@@ -21,7 +21,7 @@ from firmwright.data.fetch import find_in_mirror
 
 Array = npt.NDArray[Any]
 EPSILON = 1e-5
-"""What PyTorch's batch normalisation adds to a variance."""
+"""What PyTorch's batch normalization adds to a variance."""
 MOBILENET_STRIDES = (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1)
 PICTURES = "7927efa4d4a1df59e5fd2ed62331755cb5a84237053886aed9ece91a19c7be8b"
 
@@ -111,16 +111,16 @@ class Network:
         self,
         x: relax.Var,
         layer: str,
-        normalisation: str,
+        normalization: str,
         name: str,
         stride: int = 1,
         padding: tuple[int, int] | None = None,
         relu: bool = False,
     ) -> relax.Var:
-        """Convolve and normalise; without ``padding``, a kernel of 3 is padded by 1."""
+        """Convolve and normalize; without ``padding``, a kernel of 3 is padded by 1."""
         weights = self.weights[f"{layer}.weight"].astype("float64")
         factor, shift, mean, variance = (
-            self.weights[f"{normalisation}.{part}"].astype("float64")
+            self.weights[f"{normalization}.{part}"].astype("float64")
             for part in ("weight", "bias", "running_mean", "running_var")
         )
         factor = factor / np.sqrt(variance + EPSILON)

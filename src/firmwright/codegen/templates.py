@@ -78,7 +78,7 @@ def wrap_comment(text: str, width: int = 80) -> str:
 
 
 def format_c_values(array: npt.NDArray[Any]) -> str:
-    """Write an array's elements as the lines of a C initialiser."""
+    """Write an array's elements as the lines of a C initializer."""
     return textwrap.fill(
         ", ".join(format_c_value(v) for v in array.reshape(-1)),
         LINE_LENGTH,

@@ -96,14 +96,14 @@ def has_same_axes(shape: Sequence[int], tensor: Tensor) -> bool:
 
 
 def quantize_array(array: Array, tensor: Tensor) -> Array:
-    """Return real numbers as the integers that a quantised input takes: round half to even."""
+    """Return real numbers as the integers that a quantized input takes: round half to even."""
     limits = np.iinfo(tensor.dtype)
     steps = np.rint(array / np.float32(tensor.scale or 1)) + float(tensor.zero_point or 0)
     return np.clip(steps, limits.min, limits.max).astype(tensor.dtype)
 
 
 def dequantize_array(array: Array, tensor: Tensor) -> Array:
-    """Return a quantised tensor's integers as real numbers (float32); any other as it is."""
+    """Return a quantized tensor's integers as real numbers (float32); any other as it is."""
     if tensor.scale is None:
         return array
     return np.float32(tensor.scale) * (array.astype("float32") - np.float32(tensor.zero_point or 0))

@@ -127,7 +127,7 @@ def normalize_pixels(
 
 
 def to_input_type(values: npt.NDArray[np.float32], tensor: Tensor, label: str) -> Any:
-    """Convert to the input's type: quantised by its scale, rounded half to even, saturated.
+    """Convert to the input's type: quantized by its scale, rounded half to even, saturated.
 
     Integers without a scale must be whole numbers within the type's range already.
     """

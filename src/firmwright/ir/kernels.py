@@ -38,7 +38,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class FloatOperator:
-    """An operator that computes quantised values in float32: its kind, its name in the model."""
+    """An operator that computes quantized values in float32: its kind, its name in the model."""
 
     kind: str
     source: str
@@ -73,7 +73,7 @@ class Kernel:
     """One region's function: parameters in the order inputs, weights, outputs, scratch; its body.
 
     ``body`` is C99 between the braces. Weights are arrays of ``kernels/weights.npz``.
-    ``quantised_operators`` counts the operators on values that were dequantized;
+    ``quantized_operators`` counts the operators on values that were dequantized;
     ``float_operators`` are those of them that have no integer form here. ``headers`` names
     those of the project that the body needs. ``cycles`` are those that the device's cost model
     gives, None where it has none. ``stand_in`` says of code that stands in for a closed tool's
@@ -90,7 +90,7 @@ class Kernel:
     scratch: tuple[Parameter, ...]
     body: str
     functions: tuple[str, ...]
-    quantised_operators: int
+    quantized_operators: int
     float_operators: tuple[FloatOperator, ...]
     headers: tuple[str, ...] = ()
     cycles: Cycles | None = None
@@ -120,8 +120,8 @@ class Kernels:
     kernels: tuple[Kernel, ...]
 
     @property
-    def quantised_operators(self) -> int:
-        return sum(k.quantised_operators for k in self.kernels)
+    def quantized_operators(self) -> int:
+        return sum(k.quantized_operators for k in self.kernels)
 
     @property
     def float_operators(self) -> tuple[FloatOperator, ...]:

@@ -28,7 +28,7 @@ class Region:
     ``name`` is a C identifier and the name of its Relax function in ``partition/module.json``.
     ``inputs`` and ``outputs`` name tensors of the partition. A ``view`` only gives its input's
     bytes another shape and needs no code. ``macs`` counts multiply-accumulates. ``dequantized``
-    names those inputs that carry in float what was computed from quantised values. ``refusals``
+    names those inputs that carry in float what was computed from quantized values. ``refusals``
     are those that the region's anchor met with devices earlier in the mix. ``memory`` is where
     its device has its working memory.
     """

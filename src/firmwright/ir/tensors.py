@@ -31,7 +31,7 @@ class Storage:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A named tensor; ``scale`` and ``zero_point`` only where the model quantises it per tensor.
+    """A named tensor; ``scale`` and ``zero_point`` only where the model quantizes it per tensor.
 
     ``storage`` is None where its elements lie in their order. ``elements`` and ``bytes`` are what
     it takes in memory.

@@ -45,7 +45,7 @@ LARGEST_SHIFT = 30
 """Bits; what TFLite's kernels can shift a sum to the left."""
 
 
-def quantise_multiplier(factor: float) -> tuple[int, int]:
+def quantize_multiplier(factor: float) -> tuple[int, int]:
     """Return mantissa and shift of a factor, as TFLite's QuantizeMultiplier gives them.
 
     Source: tensorflow/lite/kernels/internal/quantization_util.cc. Raises ValueError for a
@@ -63,7 +63,7 @@ def quantise_multiplier(factor: float) -> tuple[int, int]:
 
 
 def to_fixed_point(values: npt.NDArray[np.float64]) -> Multipliers:
-    pairs = [quantise_multiplier(float(v)) for v in values.reshape(-1)]
+    pairs = [quantize_multiplier(float(v)) for v in values.reshape(-1)]
     return Multipliers(
         np.array([m for m, _ in pairs], "int32"), np.array([s for _, s in pairs], "int8")
     )

@@ -1,4 +1,4 @@
-"""Which operators of a region compute quantised values in float32, for the user to see."""
+"""Which operators of a region compute quantized values in float32, for the user to see."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from firmwright.ir.operators import short_name
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import operator_name, read_variables
 from firmwright.ir.tensors import is_source_name
-from firmwright.lowering.quantised import QuantizedTensor, Value
+from firmwright.lowering.quantized import QuantizedTensor, Value
 
 CONVERSIONS = frozenset({"relax.quantize", "relax.dequantize"})
 
 
 @dataclass(frozen=True)
 class ArithmeticUse:
-    """Operators on quantised values: how many there are, and those that run in float32."""
+    """Operators on quantized values: how many there are, and those that run in float32."""
 
-    quantised_operators: int
+    quantized_operators: int
     float_operators: tuple[FloatOperator, ...]
 
 

@@ -1,4 +1,4 @@
-"""Inside a CPU region, quantised values stay integers for as long as the algebra allows.
+"""Inside a CPU region, quantized values stay integers for as long as the algebra allows.
 
 A dequantized tensor is scale · (data - zero point). Convolutions and matrix products are linear,
 so they run on the integers and only their sum is scaled; max-pooling, ReLU and layout changes
@@ -22,7 +22,7 @@ from firmwright.codegen.names import c_identifier
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name, static_shape
 from firmwright.lowering.float_use import ArithmeticUse, FloatUseTracker
-from firmwright.lowering.quantised import (
+from firmwright.lowering.quantized import (
     BATCH_MATMUL,
     INT32_LIMIT,
     OutputQuantParams,
@@ -117,7 +117,7 @@ class IntegerRewriter:
         return call if call is not None and operator_name(call) == operator else None
 
     def materialize(self, value: Value) -> relax.Expr:
-        """Return the value as an ordinary tensor, scaled to float32 where it is quantised."""
+        """Return the value as an ordinary tensor, scaled to float32 where it is quantized."""
         if not isinstance(value, QuantizedTensor):
             return value
         real = self.emit(relax.op.astype(self.subtract_zero_point(value), "float32"))

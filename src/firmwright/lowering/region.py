@@ -121,7 +121,7 @@ def build_kernel(
         ),
         body=mark_unused((*inputs, *weights), declare_pointers(scheduled) + result.body),
         functions=find_called_functions(result, scheduled),
-        quantised_operators=use.quantised_operators,
+        quantized_operators=use.quantized_operators,
         float_operators=use.float_operators,
         headers=scheduled.headers,
         cycles=scheduled.cycles,

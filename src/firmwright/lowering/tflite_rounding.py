@@ -35,7 +35,7 @@ from firmwright.lowering.kernels.pooling import average_pool, reduce_mean, reduc
 from firmwright.lowering.kernels.resize import resize_bilinear
 from firmwright.lowering.kernels.softmax import softmax
 from firmwright.lowering.kernels.tables import concatenate, lower_chain_by_table, round_half_away
-from firmwright.lowering.quantised import OutputQuantParams, QuantizedTensor, RoundFunction
+from firmwright.lowering.quantized import OutputQuantParams, QuantizedTensor, RoundFunction
 from firmwright.lowering.requantization import quantize_real, requantize
 
 if TYPE_CHECKING:

@@ -155,20 +155,20 @@ def make_binding_kind(
     """Return what tells the grouping an operator's kind.
 
     Without ``fuse_layers`` every operator stands alone. What lies between a dequantize and a
-    quantize is one operator of the quantised model, and its arithmetic one rounding.
+    quantize is one operator of the quantized model, and its arithmetic one rounding.
     """
     kind = make_kind_lookup(module)
 
     def of_binding(binding: relax.VarBinding) -> FusionKind:
         name = operator_name(binding.value)
-        quantised = binding.var in dequantized or name in ("relax.quantize", "relax.dequantize")
-        return kind(binding.value) if fuse_layers or quantised else FusionKind.ALONE
+        quantized = binding.var in dequantized or name in ("relax.quantize", "relax.dequantize")
+        return kind(binding.value) if fuse_layers or quantized else FusionKind.ALONE
 
     return of_binding
 
 
 def find_dequantized(bindings: list[relax.VarBinding]) -> set[relax.Var]:
-    """Return the variables computed from quantised ones, until they are quantised again."""
+    """Return the variables computed from quantized ones, until they are quantized again."""
     found: set[relax.Var] = set()
     for binding in bindings:
         name = operator_name(binding.value)

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def run_float_reference(
-    job: Job, quantised: ModelInterface, samples: Sequence[Sample]
+    job: Job, quantized: ModelInterface, samples: Sequence[Sample]
 ) -> tuple[ModelInterface, ReferenceOutputs]:
-    """Return the network before its quantisation, and what it makes of the run's samples.
+    """Return the network before its quantization, and what it makes of the run's samples.
 
     It sees the recipe's data as real numbers, and random integers by their input's scale.
     """
@@ -33,7 +33,7 @@ def run_float_reference(
     stage = job.folder("model")
     interface = read_record(stage / "model.json", ModelInterface)
     data = read_run_columns(job, interface, len(samples))
-    tensors = {t.name: t for t in quantised.inputs}
+    tensors = {t.name: t for t in quantized.inputs}
     real = (
         to_samples(data, len(samples))
         if data
@@ -59,7 +59,7 @@ def compare_boxes(
     """Compare the firmware's boxes with those of a reference's outputs; write and draw them.
 
     ``interface`` describes the network that was compiled, ``verdict`` is its reference's. Of one
-    that was quantised here, the float network judges instead.
+    that was quantized here, the float network judges instead.
     """
     from firmwright.ir.records import write_record
     from firmwright.postprocess.classes import read_class_names

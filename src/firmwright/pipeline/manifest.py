@@ -51,7 +51,7 @@ def make_manifest(job: Job, files: tuple[BundledFile, ...], read: Lock) -> Manif
         recipe=reports.Source(job.recipe.sha256),
         files=files,
         arithmetic=reports.Arithmetic(
-            job.recipe.rounding, kernels.quantised_operators, kernels.float_operators
+            job.recipe.rounding, kernels.quantized_operators, kernels.float_operators
         ),
         memory=make_memory_report(job),
         batch=read_stage_record(job, "batch", reports.BatchReport),

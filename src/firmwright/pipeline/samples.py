@@ -42,7 +42,7 @@ def read_network_columns(
 ) -> dict[str, Column]:
     """Return samples as the network takes them that is compiled, for a batch of 1.
 
-    The recipe's integers are what its model takes. If that was quantised to other grids, they are
+    The recipe's integers are what its model takes. If that was quantized to other grids, they are
     put on those.
     """
     from firmwright.ir.records import read_record
@@ -72,7 +72,7 @@ def read_samples(
 def read_real_samples(
     job: Job, inputs: Sequence[Tensor], given: Inputs, count: int | None
 ) -> list[Sample]:
-    """Return samples as real numbers, also those for a quantised model's inputs of integers."""
+    """Return samples as real numbers, also those for a quantized model's inputs of integers."""
     from firmwright.data.arrays import dequantize_array
 
     tensors = {t.name: t for t in inputs}

@@ -1,4 +1,4 @@
-"""Samples of the recipe that TIDL calibrates with: the quantisation's, else the run's."""
+"""Samples of the recipe that TIDL calibrates with: the quantization's, else the run's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FRAMES = "advanced_options:calibration_frames"
 NO_SAMPLES = (
     "target: tidl: there are no samples to calibrate with, and TI's tools would take random "
     "numbers; state `quantize: {calibration: {inputs: …}}`, or `run: {inputs: …}` for a model that "
-    "is quantised already"
+    "is quantized already"
 )
 
 

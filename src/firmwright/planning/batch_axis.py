@@ -203,7 +203,7 @@ def batch_reduction(call: tvm.ir.Call, arguments: list[BatchedExpr], _size: int)
 
 
 def batch_along_axes(call: tvm.ir.Call, arguments: list[BatchedExpr], _size: int) -> BatchedExpr:
-    """Softmax, normalisations, sorting and cumulative sums: any axes but the batch axis."""
+    """Softmax, normalizations, sorting and cumulative sums: any axes but the batch axis."""
     axis = arguments[0].axis
     given = getattr(call.attrs, "axes", None) or [call.attrs.axis]
     used = {int(a) % rank_of(arguments[0]) for a in given}

@@ -280,7 +280,7 @@ def arena_name(memory: str) -> str:
 
 
 def make_dequantize_tables(outputs: tuple[Tensor, ...]) -> dict[int, npt.NDArray[np.float32]]:
-    """Return the real value of every byte of the outputs that are quantised to 8 bits."""
+    """Return the real value of every byte of the outputs that are quantized to 8 bits."""
     every = np.arange(256, dtype=np.uint8)
     return {
         index: (every.view(tensor.dtype).astype(np.int32) - (tensor.zero_point or 0)).astype("f4")

@@ -1,1 +1,1 @@
-"""Static post-training quantisation: calibration, grids, QDQ graphs, and what they cost."""
+"""Static post-training quantization: calibration, grids, QDQ graphs, and what they cost."""

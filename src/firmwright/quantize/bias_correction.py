@@ -28,7 +28,7 @@ def correct_biases(
     rounded: onnx.ModelProto,
     samples: Sequence[Sample],
     layers: LayerChoice,
-    quantise: Callable[[onnx.ModelProto], onnx.ModelProto],
+    quantize: Callable[[onnx.ModelProto], onnx.ModelProto],
 ) -> onnx.ModelProto:
     """Return ``rounded`` with biases that give each layer the mean it has in ``model``.
 
@@ -45,9 +45,9 @@ def correct_biases(
     seen = samples[:MAX_SAMPLES]
     wanted = compute_channel_means(model, seen, [n.output[0] for n in biased])
     for node in biased:
-        quantised = quantise(result)
-        copy = next(n for n in quantised.graph.node if n.name == node.name)
-        found = compute_channel_means(quantised, seen, [copy.output[0]])[copy.output[0]]
+        quantized = quantize(result)
+        copy = next(n for n in quantized.graph.node if n.name == node.name)
+        found = compute_channel_means(quantized, seen, [copy.output[0]])[copy.output[0]]
         bias = constants[node.input[2]]
         values = onnx.numpy_helper.to_array(bias)
         moved = values + (wanted[node.output[0]] - found).reshape(values.shape)

@@ -28,7 +28,7 @@ WIDENING_RATIO = 64
 """From this many times as far on, the bins are not added to but made as much wider."""
 ZERO_THRESHOLD = 2.0**-100
 """A tensor that stays below counts as zero: float32 has no numbers for the edges of its bins."""
-QUANTISED_BINS = 128
+QUANTIZED_BINS = 128
 """Levels on one side of zero, to which the entropy method compares; ONNX Runtime's default."""
 
 
@@ -106,7 +106,7 @@ def make_collector(method: str, percentile: float) -> Any:
         method=method,
         symmetric=False,
         num_bins=BINS,
-        num_quantized_bins=QUANTISED_BINS,
+        num_quantized_bins=QUANTIZED_BINS,
         percentile=percentile,
         scenario="same",
     )

@@ -42,7 +42,7 @@ SOFTMAX_RANGE = Interval(0.0, 1.0)
 
 
 class Quantizer(QDQQuantizer):  # type: ignore[misc]
-    """ONNX Runtime's quantiser, which gives an average a grid of its own."""
+    """ONNX Runtime's quantizer, which gives an average a grid of its own."""
 
     def quantize_output_same_as_input(self, output_name: str, input_name: str, node: str) -> None:
         maker = self.model.output_name_to_node()[output_name]
@@ -118,9 +118,9 @@ def insert_qdq_nodes(
         },
     )
     with mute_logging():  # a scale a channel is asked for weights that may have no channels
-        quantised = quantizer.quantize_model()
-    simplify_activations(quantised)
-    ordered = ONNXModel(quantised)
+        quantized = quantizer.quantize_model()
+    simplify_activations(quantized)
+    ordered = ONNXModel(quantized)
     ordered.topological_sort()
     result: onnx.ModelProto = ordered.model
     return result

@@ -1,4 +1,4 @@
-"""Cross-layer equalisation: neighbouring layers' weights made to reach equally far.
+"""Cross-layer equalization: neighbouring layers' weights made to reach equally far.
 
 A ReLU commutes with a positive factor, so a channel may be made smaller in one layer and larger
 in the next without changing the network. With the factor that makes both ranges of weights equal,
@@ -30,9 +30,9 @@ class LayerPair:
 
 
 def equalize_layers(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the network with equalised weights; the same results up to float32's rounding.
+    """Return the network with equalized weights; the same results up to float32's rounding.
 
-    Batch normalisations must have been folded.
+    Batch normalizations must have been folded.
     """
     result = onnx.ModelProto()
     result.CopyFrom(model)

@@ -19,9 +19,9 @@ from firmwright.verify.boxes import OutputsByName
 
 @dataclass(frozen=True)
 class FloatReference:
-    """What the float network made of samples, and the quantised one's layers beside its own.
+    """What the float network made of samples, and the quantized one's layers beside its own.
 
-    ``inputs`` are the samples as the quantised network takes them, ``calibrated`` the digests of
+    ``inputs`` are the samples as the quantized network takes them, ``calibrated`` the digests of
     those that the calibration saw.
     """
 
@@ -33,27 +33,27 @@ class FloatReference:
 
 def compare_with_float(
     model: onnx.ModelProto,
-    quantised: onnx.ModelProto,
+    quantized: onnx.ModelProto,
     interface: ModelInterface,
     samples: Sequence[Sample],
     calibrated: Sequence[str],
 ) -> FloatReference:
     """Evaluate the float graph ``model`` on samples of real numbers, and the QDQ graph beside it.
 
-    ``interface`` describes the inputs and outputs of ``quantised``.
+    ``interface`` describes the inputs and outputs of ``quantized``.
     """
     inputs = quantize_samples(interface, samples)
     results = [list(found.values()) for found in evaluate(model, samples)]
     return FloatReference(
         inputs,
         {t.name: np.stack([r[i] for r in results]) for i, t in enumerate(interface.outputs)},
-        tuple(compare_layers(model, quantised, interface, samples, inputs)),
+        tuple(compare_layers(model, quantized, interface, samples, inputs)),
         frozenset(calibrated),
     )
 
 
 def quantize_samples(interface: ModelInterface, samples: Sequence[Sample]) -> list[Sample]:
-    """Return float samples as the quantised network takes them."""
+    """Return float samples as the quantized network takes them."""
     return [
         {
             t.name: sample[t.name] if t.scale is None else quantize_array(sample[t.name], t)
@@ -65,21 +65,21 @@ def quantize_samples(interface: ModelInterface, samples: Sequence[Sample]) -> li
 
 def compare_layers(
     model: onnx.ModelProto,
-    quantised: onnx.ModelProto,
+    quantized: onnx.ModelProto,
     interface: ModelInterface,
     samples: Sequence[Sample],
     inputs: Sequence[Sample],
 ) -> list[LayerAccuracy]:
     """Compare every tensor that both graphs compute.
 
-    ``interface`` and ``inputs`` are the quantised graph's. What rounding does to the inputs is
+    ``interface`` and ``inputs`` are the quantized graph's. What rounding does to the inputs is
     measured too: the first layers lose against that.
     """
     ports = {t.name: t for t in (*interface.inputs, *interface.outputs)}
-    pairs = match_tensors(model, quantised)
+    pairs = match_tensors(model, quantized)
     sums = {name: SignalStatistics() for name in pairs}
     wanted = evaluate(model, samples, list(pairs))
-    found = evaluate(quantised, inputs, list(pairs.values()))
+    found = evaluate(quantized, inputs, list(pairs.values()))
     for ours, theirs in zip(found, wanted, strict=True):
         for name, total in sums.items():
             found_there = ours[pairs[name]]
@@ -95,11 +95,11 @@ def compare_layers(
     ]
 
 
-def match_tensors(model: onnx.ModelProto, quantised: onnx.ModelProto) -> dict[str, str]:
-    """Return, for each tensor of the float graph, its real-valued name in the quantised one."""
-    there = {o for n in quantised.graph.node for o in n.output}
-    there.update(i.name for i in quantised.graph.input)
-    unrounded = {n.input[0] for n in quantised.graph.node if n.op_type == "QuantizeLinear"}
+def match_tensors(model: onnx.ModelProto, quantized: onnx.ModelProto) -> dict[str, str]:
+    """Return, for each tensor of the float graph, its real-valued name in the quantized one."""
+    there = {o for n in quantized.graph.node for o in n.output}
+    there.update(i.name for i in quantized.graph.input)
+    unrounded = {n.input[0] for n in quantized.graph.node if n.op_type == "QuantizeLinear"}
     pairs = {}
     for name in float_tensors(model):
         for candidate in (f"{name}{RESULT_SUFFIX}", name):

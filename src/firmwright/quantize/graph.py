@@ -1,4 +1,4 @@
-"""Float ONNX graphs: made ready for quantisation, and evaluated with every tensor visible."""
+"""Float ONNX graphs: made ready for quantization, and evaluated with every tensor visible."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from onnx import TensorProto
 from firmwright.errors import UserError, first_line
 from firmwright.ir.tensors import Tensor
 from firmwright.models.onnx import importer
-from firmwright.models.onnx.export import refuse_quantised
+from firmwright.models.onnx.export import refuse_quantized
 from firmwright.quantize.samples import Sample
 
 Array = npt.NDArray[Any]
@@ -26,14 +26,14 @@ SIXTEEN_BITS = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 
 
 def prepare(data: bytes, inputs: Sequence[Tensor], opset: int) -> onnx.ModelProto:
-    """Return the graph with constants and batch normalisations folded, and every shape inferred.
+    """Return the graph with constants and batch normalizations folded, and every shape inferred.
 
     ``inputs`` give the shapes that the model leaves open, ``opset`` is the oldest operator set
-    that will do. ONNX Runtime's basic optimisations do the folding. Raises UserError for a graph
-    that is quantised already or that cannot be evaluated.
+    that will do. ONNX Runtime's basic optimizations do the folding. Raises UserError for a graph
+    that is quantized already or that cannot be evaluated.
     """
     model = onnx.load_model_from_string(data)
-    refuse_quantised(n.op_type for n in model.graph.node)
+    refuse_quantized(n.op_type for n in model.graph.node)
     refuse_sixteen_bits(model.graph)
     importer.name_nodes(model.graph)
     fix_shapes(model.graph, inputs)
@@ -43,7 +43,7 @@ def prepare(data: bytes, inputs: Sequence[Tensor], opset: int) -> onnx.ModelProt
         if opset_of(model) < opset:
             model = onnx.version_converter.convert_version(model, opset)
         with tempfile.TemporaryDirectory() as scratch:
-            path = Path(scratch) / "optimised.onnx"
+            path = Path(scratch) / "optimized.onnx"
             options.optimized_model_filepath = str(path)
             onnxruntime.InferenceSession(
                 model.SerializeToString(), options, providers=["CPUExecutionProvider"]
@@ -52,7 +52,7 @@ def prepare(data: bytes, inputs: Sequence[Tensor], opset: int) -> onnx.ModelProt
         model = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
     except Exception as error:  # neither library's errors have a base class of their own
         raise UserError(
-            f"quantize: the model cannot be prepared for quantisation: {first_line(error)}"
+            f"quantize: the model cannot be prepared for quantization: {first_line(error)}"
         ) from error
     used = {"", *(n.domain for n in model.graph.node)}
     kept = [o for o in model.opset_import if o.domain in used]
@@ -64,7 +64,7 @@ def prepare(data: bytes, inputs: Sequence[Tensor], opset: int) -> onnx.ModelProt
 def refuse_sixteen_bits(graph: onnx.GraphProto) -> None:
     """Raise UserError for constants and inputs of 16-bit floats.
 
-    ONNX Runtime would compute them in float32 behind casts, which hide weights from the quantiser.
+    ONNX Runtime would compute them in float32 behind casts, which hide weights from the quantizer.
     """
     types = {i.name: i.data_type for i in graph.initializer}
     types |= {i.name: i.type.tensor_type.elem_type for i in graph.input}
@@ -72,7 +72,7 @@ def refuse_sixteen_bits(graph: onnx.GraphProto) -> None:
     if found:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         raise UserError(
-            f"quantize: the model has 16-bit floats ('{found[0]}'{more}); quantisation starts from "
+            f"quantize: the model has 16-bit floats ('{found[0]}'{more}); quantization starts from "
             "float32: export the model so"
         )
 

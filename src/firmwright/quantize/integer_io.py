@@ -1,4 +1,4 @@
-"""Inputs and outputs on their own grids: the firmware neither quantises nor dequantises them."""
+"""Inputs and outputs on their own grids: the firmware neither quantizes nor dequantizes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the quantisation did (file ``quantized/quantization.json``)."""
+"""What the quantization did (file ``quantized/quantization.json``)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from firmwright.quantize.integer_io import read_quant_params
 from firmwright.recipe.quantization import QuantizeOptions
 
 RESULT_SUFFIX = "_DequantizeLinear_Output"
-"""What ONNX Runtime's quantiser appends to the name of a tensor on its grid."""
+"""What ONNX Runtime's quantizer appends to the name of a tensor on its grid."""
 OUTLIER_RATIO = 32
 """The whole range over that of 99.9 % of the values, from which on a note is printed: with 8 bits
 all but one in a thousand values then share eight steps."""
@@ -77,7 +77,7 @@ def quantization_record(
 
 
 def float_operators(model: onnx.ModelProto) -> Iterator[str]:
-    """Yield the operators that neither read nor give a quantised tensor."""
+    """Yield the operators that neither read nor give a quantized tensor."""
     makers = {o: n.op_type for n in model.graph.node for o in n.output}
     readers: dict[str, set[str]] = {}
     for node in model.graph.node:
@@ -99,7 +99,7 @@ def notes(
 ) -> Iterator[str]:
     """Yield what a user should know: of constant tensors, lost signs and far outliers."""
     if not grids:
-        yield "no tensor is quantised: the network stays float32"
+        yield "no tensor is quantized: the network stays float32"
     for name, one in sorted(distributions.items()):
         if name not in grids:
             continue

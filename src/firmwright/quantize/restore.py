@@ -1,4 +1,4 @@
-"""A quantised network as a float one again, and the ranges that its grids state.
+"""A quantized network as a float one again, and the ranges that its grids state.
 
 Constants get the real numbers that their integers stand for. Rounding is left out; of the clamping
 stays what is part of the network: a ReLU where the lowest integer stands for 0, and limits that
@@ -63,7 +63,7 @@ class QuantRange:
         return self.scale * (integer - self.zero_point)
 
 
-def is_quantised(module: tvm.IRModule) -> bool:
+def is_quantized(module: tvm.IRModule) -> bool:
     return any(operator_name(b.value) == "relax.dequantize" for b in main_bindings(module))
 
 
@@ -90,7 +90,7 @@ class Restorer:
         self.names = self.name_tensors()
 
     def find_fused_clips(self) -> dict[relax.Var, relax.VarBinding]:
-        """Return, by quantised variable, the clip that alone reads it: a fused activation."""
+        """Return, by quantized variable, the clip that alone reads it: a fused activation."""
         uses = Counter(a for b in self.bindings for a in find_variables(b.value))
         return {
             b.value.args[0]: b
@@ -101,7 +101,7 @@ class Restorer:
         }
 
     def name_tensors(self) -> dict[relax.Var, str]:
-        """Return what to call each quantised tensor, and the float one it was rounded from."""
+        """Return what to call each quantized tensor, and the float one it was rounded from."""
         names: dict[relax.Var, str] = {}
         for number, binding in enumerate(self.bindings):
             if operator_name(binding.value) != "relax.quantize":
@@ -187,7 +187,7 @@ class Restorer:
         return self.find_limits(binding) != (None, None)
 
     def find_limits(self, binding: relax.VarBinding) -> tuple[float | None, float | None]:
-        """Return what a quantised tensor's clamping adds to the network; None for nothing."""
+        """Return what a quantized tensor's clamping adds to the network; None for nothing."""
         grid, kind = self.read_quant_range(binding), np.iinfo(dtype_of(binding.var))
         low = None
         if grid.low > kind.min or (

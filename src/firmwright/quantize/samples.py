@@ -1,4 +1,4 @@
-"""What quantisation asks of samples beyond their shape: that they are finite, and a digest."""
+"""What quantization asks of samples beyond their shape: that they are finite, and a digest."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def make_shift_network(
         module = transform.apply(module)
     module = rewrite_to_shifts(module)
     data = tvm.ir.save_json(module).encode()
-    _, described = relax_importer.import_model(data, "the quantised model", {})
+    _, described = relax_importer.import_model(data, "the quantized model", {})
     return module, replace(described, inputs=interface.inputs, outputs=interface.outputs)
 
 

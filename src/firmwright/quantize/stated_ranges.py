@@ -1,4 +1,4 @@
-"""Calibration without samples: the ranges that a quantised model states for its own tensors."""
+"""Calibration without samples: the ranges that a quantized model states for its own tensors."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Weight:
 
 
 def find_weights(model: onnx.ModelProto, layers: LayerChoice) -> Iterator[Weight]:
-    """Yield the constant second operand of every quantised convolution and matrix product."""
+    """Yield the constant second operand of every quantized convolution and matrix product."""
     constants = {i.name: i for i in model.graph.initializer}
     seen: set[str] = set()
 

@@ -305,9 +305,9 @@ def _find_transform_errors(transforms: Any) -> Iterator[Finding]:
 
 
 def _default_rounding(data: Mapping[str, Any]) -> str:
-    """Return the model's own rounding; what firmwright quantises is a QDQ ONNX graph."""
-    quantised_tflite = _normalize_model(data.get("model"))["format"] == "tflite"
-    return "tflite" if quantised_tflite and "quantize" not in data else "onnx"
+    """Return the model's own rounding; what firmwright quantizes is a QDQ ONNX graph."""
+    quantized_tflite = _normalize_model(data.get("model"))["format"] == "tflite"
+    return "tflite" if quantized_tflite and "quantize" not in data else "onnx"
 
 
 def _normalize_model(model: Any) -> dict[str, Any]:

@@ -19,7 +19,7 @@ class CalibrationOptions:
     """The samples that show what values each tensor takes, and how its range is chosen.
 
     ``samples`` limits their number; None takes all. ``percentile`` is only for that method.
-    The method ``model`` takes the ranges that a quantised model states: there are no ``inputs``.
+    The method ``model`` takes the ranges that a quantized model states: there are no ``inputs``.
     """
 
     inputs: Inputs | None
@@ -47,7 +47,7 @@ class KeepFloat:
 
 @dataclass(frozen=True)
 class QuantizeOptions:
-    """Static post-training quantisation; ``scheme`` is ``affine`` or ``pow2``.
+    """Static post-training quantization; ``scheme`` is ``affine`` or ``pow2``.
 
     ``arithmetic`` is ``onnx`` (results are real numbers, rounded to the grid) or ``shift``.
     ``io`` is ``integer`` (the firmware's inputs and outputs are on their grids) or ``float32``.
@@ -212,7 +212,7 @@ def find_shift_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def find_calibration_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:
-    """A calibration has samples, or a quantised model's own ranges, with which not all can go."""
+    """A calibration has samples, or a quantized model's own ranges, with which not all can go."""
     calibration = quantize.get("calibration")
     if not isinstance(calibration, dict):
         return
@@ -228,7 +228,7 @@ def find_calibration_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:
         message = "`method: model` takes the model's own ranges, no samples"
         yield Finding((*place, "inputs"), message)
     if quantize.get("arithmetic") != "shift":
-        message = "`model` goes with `arithmetic: shift`, which takes a quantised model"
+        message = "`model` goes with `arithmetic: shift`, which takes a quantized model"
         yield Finding((*place, "method"), message)
     needs = "needs samples, which `calibration.method: model` has not"
     reasons = {

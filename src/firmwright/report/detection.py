@@ -44,7 +44,7 @@ class DetectionReport:
     """All samples of a run. ``threshold`` is the lowest score of a box.
 
     ``judge`` is whose boxes the firmware has: the network in its reference runtime, or, where
-    the recipe quantises it, the float network.
+    the recipe quantizes it, the float network.
     """
 
     threshold: float

@@ -67,14 +67,14 @@ class MemoryReport:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """How quantised values are computed.
+    """How quantized values are computed.
 
-    ``quantised_operators`` counts the operators on values that were dequantized;
+    ``quantized_operators`` counts the operators on values that were dequantized;
     ``float_operators`` are those of them that run in float32, all others run on integers.
     """
 
     rounding: str
-    quantised_operators: int
+    quantized_operators: int
     float_operators: tuple[FloatOperator, ...]
 
 
@@ -117,7 +117,7 @@ class RunReport:
 
 @dataclass(frozen=True)
 class QuantizationReport:
-    """How a float network was quantised: :class:`firmwright.quantize.record.QuantizationRecord`."""
+    """How a float network was quantized: :class:`firmwright.quantize.record.QuantizationRecord`."""
 
     engine: str
     scheme: str
@@ -150,7 +150,7 @@ class BoxReport:
 class AccuracyReport:
     """What the accuracy stage found, see :class:`firmwright.verify.accuracy.AccuracyRecord`.
 
-    Values are by network: ``float32``, ``quantised`` and ``firmware``, or, without `quantize`,
+    Values are by network: ``float32``, ``quantized`` and ``firmware``, or, without `quantize`,
     ``reference`` and ``firmware``. Of the samples that judged, the calibration saw ``calibrated``.
     ``top1`` counts the classes of the labels (``labelled``) or of the first network, ``agreement``
     the latter. ``reference`` names the runtime that evaluated the network as it is compiled,
@@ -172,13 +172,13 @@ class RegionArtifacts:
     """What an accelerator's own tools are given of a region.
 
     ``bits`` are those of its integers, ``calibration_sha256`` digests the tensors that it reads
-    for all samples of the calibration. ``prequantised`` regions state their grids themselves.
+    for all samples of the calibration. ``prequantized`` regions state their grids themselves.
     """
 
     number: int
     region: str
     bits: int
-    prequantised: bool
+    prequantized: bool
     macs: int
     calibration_sha256: str
 

@@ -25,7 +25,7 @@ LINKER_SCRIPT = "link.ld"
 RUNTIME_OBJECT = "compiler_rt.o"
 
 # Extra compiler flags for a host build that stops at the first undefined behaviour (gcc, clang).
-SANITISERS = (
+SANITIZERS = (
     "-g1",
     "-fno-omit-frame-pointer",
     "-fsanitize=address,undefined",

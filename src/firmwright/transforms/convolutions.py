@@ -46,7 +46,7 @@ def convert_conv_stride(module: tvm.IRModule) -> tvm.IRModule:
     """Give a convolution equal strides, and pick the wanted rows and columns by a 1x1 max-pool.
 
     Exact: the elements that are picked are computed as before. It computes more than it keeps,
-    twice as much for a stride of 1x2. In a quantised network the integers are picked.
+    twice as much for a stride of 1x2. In a quantized network the integers are picked.
     """
 
     builder = relax.BlockBuilder()
@@ -113,7 +113,7 @@ def image_padding(pad: relax.Expr, layout: str) -> tuple[int, int, int, int] | N
 
 
 def fold_batch_norm(module: tvm.IRModule) -> tvm.IRModule:
-    """Put a batch normalisation behind a float32 convolution into its weights and a bias.
+    """Put a batch normalization behind a float32 convolution into its weights and a bias.
 
     Equal but for rounding: the weights are multiplied before the sums, not the sums.
     """

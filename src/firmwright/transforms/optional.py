@@ -70,7 +70,7 @@ OPTIONAL = (
     ),
     Transform(
         "FoldBatchNorm",
-        "a float convolution's weights hold the batch normalisation behind it",
+        "a float convolution's weights hold the batch normalization behind it",
         convolutions.fold_batch_norm,
     ),
 )

@@ -37,7 +37,7 @@ def _decompose(module: tvm.IRModule) -> tvm.IRModule:
 
 CANONICAL = (
     Transform("sixteen-bit-floats", "no operator computes in 16-bit floats", compute_in_float32),
-    Transform("decompose", "batch normalisation is arithmetic on tensors", _decompose),
+    Transform("decompose", "batch normalization is arithmetic on tensors", _decompose),
     Transform("static-shapes", "no operator computes with shapes", fold_static_shapes),
     Transform("bounded-take", "no index reads outside its tensor", clamp_take_indices),
     Transform("split-to-slices", "a part of a tensor is a slice of it", split_to_slices),
@@ -50,7 +50,7 @@ CANONICAL = (
     ),
     Transform(
         "layout-on-integers",
-        "quantised elements that are only moved are never dequantized",
+        "quantized elements that are only moved are never dequantized",
         keep_layout_on_integers,
     ),
     Transform(

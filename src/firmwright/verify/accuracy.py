@@ -36,7 +36,7 @@ class SignalQuality:
 
 @dataclass(frozen=True)
 class LayerAccuracy:
-    """The result of a layer of the quantised network, evaluated by ONNX Runtime.
+    """The result of a layer of the quantized network, evaluated by ONNX Runtime.
 
     ``lost`` is by how many dB its SNR is below the worst of the layer's own inputs.
     """
@@ -59,7 +59,7 @@ class OutputAccuracy:
 class AccuracyRecord:
     """The accuracy stage's result (file ``accuracy/accuracy.json``).
 
-    The first network is what the others are compared with. They are ``float32``, ``quantised`` and
+    The first network is what the others are compared with. They are ``float32``, ``quantized`` and
     ``firmware``; for a model that is compiled as it is, ``reference`` and ``firmware``.
 
     ``samples`` are their digests, ``calibrated`` how many of them the calibration saw too.

@@ -1,7 +1,7 @@
 /* Exits with 0 if .data and .bss begin as C promises, else with the number of the mistake. */
 #include "fw_hal.h"
 
-static volatile uint32_t initialised[5] = {1, 2, 3, 4, 5};
+static volatile uint32_t initialized[5] = {1, 2, 3, 4, 5};
 static volatile uint8_t odd_bytes[3] = {6, 7, 8};
 static volatile uint32_t cleared[300];
 static volatile uint8_t cleared_byte;
@@ -12,7 +12,7 @@ int32_t counted(void);
 __attribute__((noinline)) int32_t counted(void)
 {
     for (uint32_t i = 0; i < 5; i++) {
-        if (initialised[i] != i + 1) {
+        if (initialized[i] != i + 1) {
             return 1;
         }
     }

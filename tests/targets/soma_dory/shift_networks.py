@@ -31,7 +31,7 @@ OPTIONS = options(
 
 @functools.cache
 def shifted_network(name: str) -> tuple[tvm.IRModule, ModelInterface, Tensor]:
-    """Return one of NETWORKS, quantised by its own ranges, and the input of the original."""
+    """Return one of NETWORKS, quantized by its own ranges, and the input of the original."""
     data = mirrored(NETWORKS[name]).read_bytes()
     module, interface = tflite.import_model(data, name, {})
     for transform in CANONICAL:
@@ -40,9 +40,9 @@ def shifted_network(name: str) -> tuple[tvm.IRModule, ModelInterface, Tensor]:
     model = prepare(
         export_onnx(found.module, found.interface), found.interface.inputs, PER_CHANNEL_OPSET
     )
-    quantised = quantize(model, infer_distributions(model, found.ranges), OPTIONS)
-    grids = remove_float_io(quantised)
-    module, described = onnx_importer.import_model(quantised.SerializeToString(), name, {})
+    quantized = quantize(model, infer_distributions(model, found.ranges), OPTIONS)
+    grids = remove_float_io(quantized)
+    module, described = onnx_importer.import_model(quantized.SerializeToString(), name, {})
     return *make_shift_network(module, add_quant_params(described, grids)), interface.inputs[0]
 
 

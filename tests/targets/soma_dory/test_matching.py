@@ -101,16 +101,16 @@ def test_a_clip_that_the_accelerator_has_not_stays_behind_the_layer() -> None:
         (lambda emit, x: emit(op.abs(x)), False, "its sums are followed by abs"),
     ],
 )
-def test_sums_without_a_requantisation(steps: Steps, returned_too: bool, sentence: str) -> None:
+def test_sums_without_a_requantization(steps: Steps, returned_too: bool, sentence: str) -> None:
     placement = place_layers(behind_sums(steps, returned_too=returned_too), CONTEXT)
     assert not placement.composites
     ((objection,),) = placement.violations.values()
-    assert objection.rule == "requantisation"
+    assert objection.rule == "requantization"
     assert sentence in objection.sentence
     assert "`quantize: {scheme: pow2, arithmetic: shift}`" in objection.sentence
 
 
-def test_the_analog_core_is_recognised() -> None:
+def test_the_analog_core_is_recognized() -> None:
     def analog(emit: Callable[[relax.Expr], relax.Var], sums: relax.Var) -> relax.Var:
         real = emit(op.divide(emit(op.astype(sums, "float32")), whole(4.0, "float32")))
         code = emit(op.astype(emit(op.clip(emit(op.floor(real)), -32, 31)), "int16"))

@@ -16,7 +16,7 @@ from firmwright.targets.soma_dory.boundaries import DeviceLayout
 from firmwright.targets.soma_dory.device_layout import from_device, to_device
 from firmwright.targets.soma_dory.layer import Array
 from firmwright.targets.soma_dory.transform_lowering import lower_transform
-from firmwright.toolchain.build import SANITISERS
+from firmwright.toolchain.build import SANITIZERS
 
 SHAPES = [(2, 3, 5, 7), (1, 2, 3, 16), (1, 1, 2, 33), (1, 2, 3, 12), (3, 10), (2, 2)]
 
@@ -49,7 +49,7 @@ def run_transform(shape: tuple[int, ...], array: Array, inward: bool, folder: Pa
     assert read.elements == array.size
     text = PROGRAM.format(body=kernel.body, read=read.elements, written=written.elements)
     (folder / "main.c").write_text(text)
-    command = ["gcc", "-std=c99", "-O1", "-Wall", "-Wextra", "-Werror", *SANITISERS, "main.c"]
+    command = ["gcc", "-std=c99", "-O1", "-Wall", "-Wextra", "-Werror", *SANITIZERS, "main.c"]
     subprocess.run(command, cwd=folder, check=True)
     ran = subprocess.run([folder / "a.out"], input=array.tobytes(), capture_output=True, check=True)
     return np.frombuffer(ran.stdout, "int8")

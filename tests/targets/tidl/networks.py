@@ -1,4 +1,4 @@
-"""Float networks of a few operators, as users of TIDL have them before it quantises."""
+"""Float networks of a few operators, as users of TIDL have them before it quantizes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def network(build: Build, shape: tuple[int, ...] = (1, 4, 8, 8), dtype: Any = "f
     return builder.get()
 
 
-def quantised_convolution(
+def quantized_convolution(
     results: str,
     weights: str,
     behind: Callable[[relax.Expr], relax.Expr] | None = None,

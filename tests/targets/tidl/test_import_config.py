@@ -35,11 +35,11 @@ def told(region: RegionImport, text: str = "") -> dict[str, str]:
     return dict(line.split(" = ") for line in lines)
 
 
-def region(dtype: str = "float32", prequantised: bool = False) -> RegionImport:
+def region(dtype: str = "float32", prequantized: bool = False) -> RegionImport:
     inputs = (Tensor("tidl_3_i0", (2, 8, 6, 4), dtype), Tensor("tidl_3_i1", (9, 7), dtype))
     outputs = (Tensor("tidl_3_o0", (2, 5), dtype),)
     grids = (TensorQuantParams(0.25, 3), TensorQuantParams(0.5, -1), TensorQuantParams(2.0, 0))
-    return RegionImport(RegionFiles(3), inputs, outputs, grids, 8, prequantised)
+    return RegionImport(RegionFiles(3), inputs, outputs, grids, 8, prequantized)
 
 
 def grid(scale: float, zero_point: int) -> tuple[relax.Expr, relax.Expr]:
@@ -59,7 +59,7 @@ def test_the_grids_of_a_boundary_are_those_of_its_quantize_and_dequantize() -> N
 
 
 def test_tensors_are_described_in_their_order() -> None:
-    found = told(region("int8", prequantised=True))
+    found = told(region("int8", prequantized=True))
     assert found["inDataNamesList"] == '"tidl_3_i0,tidl_3_i1"'
     assert found["inTensorScale"] == "4 2"
     assert found["inZeroPoint"] == "3 -1"

@@ -15,7 +15,7 @@ from firmwright.targets.tidl.option_table import OPTIONS, PRESETS, Option, Value
 from firmwright.targets.tidl.options import TidlOptions, read_options
 from firmwright.toolchain import load_platform
 
-from .networks import names, placed, quantised_convolution, sentences
+from .networks import names, placed, quantized_convolution, sentences
 
 ADVANCED = "advanced_options:"
 DOCS = Path(__file__).parents[3] / "docs" / "tidl.md"
@@ -150,7 +150,7 @@ WIDE_WEIGHTS: dict[str, Any] = {
 def test_16_bits_have_to_be_asked_for(
     results: str, weights: str, options: dict[str, str], rule: str
 ) -> None:
-    placement = placed(quantised_convolution(results, weights), **options)
+    placement = placed(quantized_convolution(results, weights), **options)
     assert set(sentences(placement)) == ({rule} if rule else set())
     assert len(names(placement)) == (0 if rule else 1)
 
@@ -174,8 +174,8 @@ def test_16_bits_have_to_be_asked_for(
         ),
     ],
 )
-def test_lists_of_16_bits_agree_with_how_the_network_is_quantised(
+def test_lists_of_16_bits_agree_with_how_the_network_is_quantized(
     options: dict[str, str], message: str
 ) -> None:
     with pytest.raises(UserError, match=message):
-        placed(quantised_convolution("int8", "int8", relax.op.sigmoid), **options)
+        placed(quantized_convolution("int8", "int8", relax.op.sigmoid), **options)

@@ -11,7 +11,7 @@ from tvm import relax
 
 from firmwright.targets.tidl.rules import tidl_rules
 
-from .networks import network, placed, quantised_convolution, sentences, values
+from .networks import network, placed, quantized_convolution, sentences, values
 
 op = relax.op
 
@@ -247,14 +247,14 @@ CASES: dict[str, tuple[tuple[Form, ...], tuple[tuple[Form, str], ...]]] = {
             (padded([0, 0, 0, 0, 1, 1, 1, 1], pad_mode="reflect"), "(reflect, 0.0)"),
         ),
     ),
-    "normalised axes": (
+    "normalized axes": (
         (form(lambda x: op.nn.layer_norm(x, values(8), values(8), [-1])),),
         (
             (form(lambda x: op.nn.layer_norm(x, values(4), values(4), [1])), "axes [1]"),
             (form(lambda x: op.nn.layer_norm(x, op.mean(x, [0, 1, 2]), values(8), [3])), "comp"),
         ),
     ),
-    "normalised instances": (
+    "normalized instances": (
         (form(lambda x: op.nn.instance_norm(x, values(4), values(4), 1, [2, 3])),),
         (
             (form(lambda x: op.nn.instance_norm(x, values(8), values(8), 3, [1, 2])), "axis 3,"),
@@ -298,7 +298,7 @@ def test_rule(rule: str, form: Form, sentence: str) -> None:
 
 
 def test_some_chips_have_no_transposed_convolution_of_16_bits() -> None:
-    module = quantised_convolution("int16", "int8", transposed=True)
+    module = quantized_convolution("int16", "int8", transposed=True)
     assert not placed(module, "j721e", tensor_bits="16").violations
     found = sentences(placed(module, "am62a", tensor_bits="16"))
     assert "have 16 bits" in found["transposed convolution of 16 bits"]
@@ -324,7 +324,7 @@ def in_nhwc(build: Callable[[relax.Expr], relax.Expr]) -> Any:
         (lambda x: op.nn.pad(x, [0, 0, 1, 1, 2, 2, 0, 0]), ""),
         (lambda x: op.nn.pad(x, [0, 0, 0, 0, 1, 1, 1, 1]), "pad"),
         (lambda x: op.nn.prelu(x, values(4), 3), ""),
-        (lambda x: op.nn.layer_norm(x, values(4), values(4), [3]), "normalised axes"),
+        (lambda x: op.nn.layer_norm(x, values(4), values(4), [3]), "normalized axes"),
         (lambda x: op.nn.instance_norm(x, values(4), values(4), 3, [1, 2]), ""),
         (lambda x: op.nn.adaptive_avg_pool2d(x, [1, 1], layout="NHWC"), ""),
     ],
@@ -337,7 +337,7 @@ def test_the_layout_tells_which_axis_is_which(
 
 
 def test_every_rule_has_cases() -> None:
-    # Only what is quantised can have 16 bits; the rules have tests with such networks.
+    # Only what is quantized can have 16 bits; the rules have tests with such networks.
     elsewhere = {"transposed convolution of 16 bits", "weight bits"}
     assert {rule.name for rule in tidl_rules().rules} == set(CASES) | elsewhere
 

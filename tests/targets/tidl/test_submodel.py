@@ -106,7 +106,7 @@ def test_a_resize_keeps_its_coordinates(method: str, coordinates: str) -> None:
     np.testing.assert_allclose(found, vm_outputs(module, given)[0], rtol=1e-5, atol=1e-6)
 
 
-def quantised(dtype: str, scale: float, zero_point: int) -> Any:
+def quantized(dtype: str, scale: float, zero_point: int) -> Any:
     """Return a convolution with a scale for each channel, between integers."""
 
     def build(_: Any, x: relax.Var) -> list[relax.Expr]:
@@ -126,8 +126,8 @@ def quantised(dtype: str, scale: float, zero_point: int) -> Any:
     ("dtype", "scale", "zero_point"),
     [("int8", 0.02, -7), ("uint8", 0.02, 128), ("int16", 1e-4, 0), ("uint16", 1e-4, 32768)],
 )
-def test_a_quantised_region_stays_quantised(dtype: str, scale: float, zero_point: int) -> None:
-    module = quantised(dtype, scale, zero_point)
+def test_a_quantized_region_stays_quantized(dtype: str, scale: float, zero_point: int) -> None:
+    module = quantized(dtype, scale, zero_point)
     limits = np.iinfo(dtype)
     given = np.random.default_rng(3).integers(limits.min, limits.max, IMAGE).astype(dtype)
     model = export_sub_model(region_of(module), 2)
@@ -142,7 +142,7 @@ def test_a_quantised_region_stays_quantised(dtype: str, scale: float, zero_point
 
 
 def channels_last(bias: tuple[int, ...]) -> Any:
-    """Return two quantised convolutions with a bias, as TFLite has them."""
+    """Return two quantized convolutions with a bias, as TFLite has them."""
 
     def stored(shape: tuple[int, ...], dtype: str, axis: int) -> relax.Expr:
         array = np.random.default_rng(4).integers(-90, 90, shape).astype(dtype)

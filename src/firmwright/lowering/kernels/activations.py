@@ -21,12 +21,12 @@ from firmwright.lowering.fixed_point import (
     rounding_shift_right,
     to_fixed_point,
 )
-from firmwright.lowering.fixed_point import quantise_multiplier as quantise
+from firmwright.lowering.fixed_point import quantize_multiplier as quantize
 from firmwright.lowering.kernels import real_functions
 from firmwright.lowering.kernels.interpolation import find_16bit_source, lower_by_interpolation
 from firmwright.lowering.kernels.inverse_root import inverse_sqrt
 from firmwright.lowering.kernels.tables import find_8bit_source, lower_by_table
-from firmwright.lowering.quantised import OutputQuantParams, QuantizedTensor
+from firmwright.lowering.quantized import OutputQuantParams, QuantizedTensor
 from firmwright.lowering.requantization import immediates, to_storage
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def leaky_relu(
     if source is None:
         return leaky_relu_int16(region, call, grid, np.float32(call.attrs.alpha))
     scale = np.float32(source.scale[0])
-    whole = quantise(float(scale / grid.scale))
-    sloped = quantise(float(scale * np.float32(call.attrs.alpha) / grid.scale))
+    whole = quantize(float(scale / grid.scale))
+    sloped = quantize(float(scale * np.float32(call.attrs.alpha) / grid.scale))
 
     def function(x: int) -> int:
         return apply_multiplier(x, *(whole if x >= 0 else sloped))
@@ -85,7 +85,7 @@ def absolute(
     if source is None:
         return leaky_relu_int16(region, call, grid, np.float32(-1))
     scale = np.float32(source.scale[0])
-    factor = quantise(float(scale / grid.scale))
+    factor = quantize(float(scale / grid.scale))
 
     def function(x: int) -> int:
         return abs(x) if scale == grid.scale else apply_multiplier(abs(x), *factor)
@@ -101,7 +101,7 @@ def rsqrt(region: IntegerRewriter, call: tvm.ir.Call, grid: OutputQuantParams) -
     source = find_8bit_source(region, call.args[0])
     if source is None:
         return None
-    mantissa, shift = quantise(1.0 / (math.sqrt(np.float32(source.scale[0])) * float(grid.scale)))
+    mantissa, shift = quantize(1.0 / (math.sqrt(np.float32(source.scale[0])) * float(grid.scale)))
     fraction_bits = 20
 
     def function(x: int) -> int:
@@ -171,7 +171,7 @@ def is_number(value: relax.Expr, number: float) -> bool:
 
 def quantize_multiplier_int16(factor: float) -> tuple[int, int]:
     """Return a multiplier's mantissa in 16 bits, and its shift."""
-    mantissa, shift = quantise(factor)
+    mantissa, shift = quantize(factor)
     return min((mantissa + 2**15) >> 16, INT16_MAX), shift
 
 

@@ -21,13 +21,13 @@ from firmwright.lowering.fixed_point import (
     Integer,
     apply_scale,
     call_fixed_point,
-    quantise_multiplier,
+    quantize_multiplier,
     rounding_multiply_high,
     rounding_shift_right,
     to_fixed_point,
 )
 from firmwright.lowering.kernels.softmax_wide import softmax_int16
-from firmwright.lowering.quantised import OutputQuantParams, QuantizedTensor, smallest_integer
+from firmwright.lowering.quantized import OutputQuantParams, QuantizedTensor, smallest_integer
 from firmwright.lowering.requantization import immediates, to_storage
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def softmax_rows(
 def make_exp_table(scale: float) -> npt.NDArray[np.int32]:
     """Return exp(-distance · scale) in Q0.31 for distances 0..255, 0 where it is negligible."""
     factor = min(scale * 2.0 ** (31 - DIFFERENCE_INTEGER_BITS), 2.0**31 - 1.0)
-    mantissa, shift = quantise_multiplier(factor)
+    mantissa, shift = quantize_multiplier(factor)
     whole = (2**DIFFERENCE_INTEGER_BITS - 1) * 2.0 ** (31 - DIFFERENCE_INTEGER_BITS)
     farthest = math.floor(whole / 2.0**shift)
     return np.array(

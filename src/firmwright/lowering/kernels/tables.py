@@ -12,7 +12,7 @@ from tvm import relax, te
 
 from firmwright.ir.relax import Constant, constant_array, dtype_of, static_shape
 from firmwright.lowering.kernels.real_functions import can_evaluate, evaluate
-from firmwright.lowering.quantised import (
+from firmwright.lowering.quantized import (
     OutputQuantParams,
     QuantizedTensor,
     Value,
@@ -89,7 +89,7 @@ def scalar_value(region: IntegerRewriter, argument: relax.Expr) -> npt.NDArray[A
 
 
 def constant_values(value: Value) -> npt.NDArray[Any] | None:
-    """Return a constant's numbers, dequantized in float32 where it is quantised per tensor."""
+    """Return a constant's numbers, dequantized in float32 where it is quantized per tensor."""
     if not isinstance(value, QuantizedTensor):
         return constant_array(value) if isinstance(value, Constant) else None
     if not (value.is_per_tensor and isinstance(value.data, Constant)):

@@ -193,7 +193,7 @@ class QdqNode:
     scale: Array | None
     zero_point: Array | None
     data: onnx.TensorProto | None
-    """The quantised data, where it is a constant."""
+    """The quantized data, where it is a constant."""
     shape: Shape | None
     axis: int
     blocked: bool
@@ -238,7 +238,7 @@ def find_zero_point_mismatch(grid: QdqNode) -> str | None:
 
 
 def find_bad_zero_point_type(grid: QdqNode) -> str | None:
-    """a zero point has the type of the quantised data"""
+    """a zero point has the type of the quantized data"""
     if grid.data is None or grid.zero_point is None:
         return None
     dtype = onnx.helper.tensor_dtype_to_np_dtype(grid.data.data_type)

@@ -1,4 +1,4 @@
-"""A float Relax module as an ONNX graph, so that every format is quantised by the same engine.
+"""A float Relax module as an ONNX graph, so that every format is quantized by the same engine.
 
 Networks from TFLite keep channels last. ONNX's convolutions want them first, so a tensor is
 transposed once in front of the first convolution and stays that way through everything to which
@@ -66,17 +66,17 @@ Attributes: TypeAlias = dict[str, Any]
 def export_onnx(module: tvm.IRModule, interface: ModelInterface) -> bytes:
     """Return the network as ONNX, with the names of the interface; it computes the same.
 
-    Raises UserError for a module that is quantised already, and listing every operator that has
+    Raises UserError for a module that is quantized already, and listing every operator that has
     no form here.
     """
-    refuse_quantised(short_name(b.value) for b in main_bindings(module))
+    refuse_quantized(short_name(b.value) for b in main_bindings(module))
     return Exporter(module, interface).run()
 
 
 class Exporter:
     """Builds the graph binding by binding; use :func:`exported`."""
 
-    refusal = "quantize: operators that cannot be quantised:"
+    refusal = "quantize: operators that cannot be quantized:"
     opset = OPSET
 
     def __init__(self, module: tvm.IRModule, interface: ModelInterface) -> None:
@@ -296,7 +296,7 @@ class Exporter:
         axes = [axis % rank for axis in axes]
         source, kept = self.get_value(call.args[0]), int(call.attrs.keepdims)
         image = [1, 2] if source.channels_first else [2, 3]
-        if rank == 4 and kept and sorted(axes) == image:  # this one ONNX Runtime quantises
+        if rank == 4 and kept and sorted(axes) == image:  # this one ONNX Runtime quantizes
             return OnnxValue(self.emit("GlobalAveragePool", [source.name]), source.channels_first)
         if source.channels_first and (kept or sorted(axes) == [1, 2]):
             axes = [TO_CHANNELS_FIRST.index(axis) for axis in axes]
@@ -367,12 +367,12 @@ QUANTIZE_OPERATORS = frozenset(("QuantizeLinear", "DequantizeLinear", "quantize"
 """ONNX's and Relax's names."""
 
 
-def refuse_quantised(operators: Iterable[str]) -> None:
-    """Raise UserError if any of the operators' types quantises or dequantises."""
+def refuse_quantized(operators: Iterable[str]) -> None:
+    """Raise UserError if any of the operators' types quantizes or dequantizes."""
     found = sorted({kind for kind in operators if kind in QUANTIZE_OPERATORS})
     if found:
         raise UserError(
-            f"quantize: the model is quantised already: it has {' and '.join(found)}; "
+            f"quantize: the model is quantized already: it has {' and '.join(found)}; "
             "leave the key out, start from the float model, or state `scheme: pow2` and "
             "`arithmetic: shift`, which take its ranges and weights to other grids"
         )

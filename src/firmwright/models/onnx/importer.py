@@ -20,7 +20,7 @@ from firmwright.models.formats import ReferenceOutputs
 from firmwright.models.onnx.checks import check_model
 from firmwright.models.onnx.converters import CONVERTERS
 from firmwright.models.onnx.graph.rewrites import REWRITES
-from firmwright.models.onnx.graph.specialize import specialise
+from firmwright.models.onnx.graph.specialize import specialize
 from firmwright.models.onnx.operator_builder import OperatorBuilder
 from firmwright.models.onnx.results import check_results, convert_dropout, refuse_node
 from firmwright.models.quiet import run_importer, variable_name
@@ -75,7 +75,7 @@ def import_model(
     unpack_initializers(model.graph)
     inputs = collect_inputs(model.graph, name, shapes)
     try:
-        model = specialise(model, inputs, REWRITES)
+        model = specialize(model, inputs, REWRITES)
     except UserError as error:
         raise UserError(f"{name}: {error}") from None
     check_operators(model, name)
@@ -240,7 +240,7 @@ def run_reference(
 ) -> ReferenceOutputs:
     """Evaluate with ONNX Runtime, or with ONNX's own evaluator where that refuses the model.
 
-    Node by node: graph optimisations would change a QDQ graph's roundings. ONNX Runtime refuses
+    Node by node: graph optimizations would change a QDQ graph's roundings. ONNX Runtime refuses
     graphs of integers in operators that ONNX defines on floats, as NEMO and MATCH write them.
     """
     import onnxruntime
@@ -258,7 +258,7 @@ def run_reference(
     except Exception as refusal:
         return run_onnx_evaluator(data, inputs, refusal)
     return ReferenceOutputs(
-        f"onnxruntime {onnxruntime.__version__} (graph optimisations off)", outputs
+        f"onnxruntime {onnxruntime.__version__} (graph optimizations off)", outputs
     )
 
 

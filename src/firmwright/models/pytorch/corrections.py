@@ -1,6 +1,6 @@
 """TVM's importer of PyTorch programs, corrected where 0.27 computes something else than torch.
 
-Each method stands for one fault, so that it can be dropped once TVM has mended it; the quantised
+Each method stands for one fault, so that it can be dropped once TVM has mended it; the quantized
 operators are those that TVM has no converter for.
 """
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.ao.quantization.fx import _decomposed  # noqa: F401 (defines the quantised operators)
+from torch.ao.quantization.fx import _decomposed  # noqa: F401 (defines the quantized operators)
 from tvm import relax
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 

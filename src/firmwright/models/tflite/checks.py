@@ -44,7 +44,7 @@ ELEMENT_BITS = {
     tflite.TensorType.COMPLEX128: 128,
 }
 
-QUANTISED_ARITHMETIC = frozenset(
+QUANTIZED_ARITHMETIC = frozenset(
     """
     ADD AVERAGE_POOL_2D BATCH_MATMUL CONV_2D DEPTHWISE_CONV_2D DIV EXP FULLY_CONNECTED HARD_SWISH
     L2_NORMALIZATION LEAKY_RELU LOGISTIC LOG_SOFTMAX MEAN MUL PRELU RELU RELU6 RELU_N1_TO_1
@@ -188,7 +188,7 @@ def find_nonzero_zero_point(t: CheckedTensor) -> str | None:
 
 
 def find_missing_scale(t: CheckedTensor) -> str | None:
-    """int8 and uint8 that operators compute with have a scale: quantise the model"""
+    """int8 and uint8 that operators compute with have a scale: quantize the model"""
     missing = t.is_arithmetic and t.dtype in ("int8", "uint8") and not len(t.scales)
     return "none" if missing else None
 
@@ -227,7 +227,7 @@ def graph_problems(model: Any) -> Iterator[str]:
     arithmetic = {
         tensor
         for position, step in enumerate(steps)
-        if kinds[graph.Operators(position).OpcodeIndex()] in QUANTISED_ARITHMETIC
+        if kinds[graph.Operators(position).OpcodeIndex()] in QUANTIZED_ARITHMETIC
         for tensor in (*step.reads, *step.writes)
     }
     for index in range(graph.TensorsLength()):

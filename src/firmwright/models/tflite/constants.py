@@ -13,7 +13,7 @@ from firmwright.errors import UserError
 
 
 def convert_constants(data: bytes) -> bytes:
-    """Return the file with its int4 constants as int8, and its quantised int64 ones as int32.
+    """Return the file with its int4 constants as int8, and its quantized int64 ones as int32.
 
     int4 weights are stored two in a byte, the first in the lower half (TFLite's schema.fbs).
     The biases of layers with int16 activations are int64. UserError where one needs over 32 bits.

@@ -59,18 +59,18 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
         if kind in REFUSAL_REASONS:
             return REFUSAL_REASONS[kind]
         inputs, outputs = self.get_input_tensors(operator), self.get_output_tensors(operator)
-        quantised = [t.qnn_params is not None for t in inputs + outputs]
-        if kind in WEIGHTED_OPERATORS and quantised[1] and not quantised[-1]:
+        quantized = [t.qnn_params is not None for t in inputs + outputs]
+        if kind in WEIGHTED_OPERATORS and quantized[1] and not quantized[-1]:
             return (
-                "is dynamic-range quantised: its activations would be quantised anew in every "
-                "run; quantise the model fully (int8 with a representative dataset) or not at all"
+                "is dynamic-range quantized: its activations would be quantized anew in every "
+                "run; quantize the model fully (int8 with a representative dataset) or not at all"
             )
-        if kind == "NEG" and quantised[0]:
+        if kind == "NEG" and quantized[0]:
             return (
                 "negates stored integers in LiteRT, whatever their grid: the result is no negative"
             )
         known = self._SUPPORTED_QUANTIZED_OPS | set(CORRECTIONS) | DATA_MOVEMENT | FLOAT_ONLY
-        return "has no quantised form here" if any(quantised) and kind not in known else ""
+        return "has no quantized form here" if any(quantized) and kind not in known else ""
 
     def output_names(self, operator: Any) -> list[str]:
         tensors = self.get_output_tensors(operator)
@@ -105,7 +105,7 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
         return self.convert_in_float(operator, kind)
 
     def convert_in_float(self, operator: Any, kind: str) -> relax.Expr:
-        """Let a converter that knows float32 only see dequantized tensors; quantise its result."""
+        """Let a converter that knows float32 only see dequantized tensors; quantize its result."""
         inputs, (target,) = self.get_input_tensors(operator), self.get_output_tensors(operator)
         given = {
             tflite_frontend.get_tensor_name(self.subgraph, t.tensor_idx): t

@@ -21,7 +21,7 @@ Correction = Callable[[Any, Any], relax.Expr]
 
 
 def convert_average_pool(converter: Any, op: Any) -> relax.Expr:
-    """TVM averages quantised values as int32 with a truncating division; TFLite's rounds."""
+    """TVM averages quantized values as int32 with a truncating division; TFLite's rounds."""
     (source,) = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
     if source.qnn_params is None:
@@ -128,7 +128,7 @@ def convert_prelu(converter: Any, op: Any) -> relax.Expr:
         raise UserError(f"has slopes of shape {lengths}; firmware takes one a channel (last axis)")
     if slopes.tensor.Type() == tflite.TensorType.INT16:
         raise UserError(
-            "has int16 slopes, which LiteRT, the reference, reads as int8: quantise them as int8"
+            "has int16 slopes, which LiteRT, the reference, reads as int8: quantize them as int8"
         )
     if source.qnn_params is not None:
         data, alpha = converter.dequantize(data, source), converter.dequantize(alpha, slopes)
@@ -141,7 +141,7 @@ def convert_prelu(converter: Any, op: Any) -> relax.Expr:
 
 
 def convert_batch_matmul(converter: Any, op: Any) -> relax.Expr:
-    """TVM refuses quantised factors, and takes the left one's batch for that of the result.
+    """TVM refuses quantized factors, and takes the left one's batch for that of the result.
 
     The right factor always has a batch here: a plain matrix is that of FULLY_CONNECTED, which
     TFLite rounds in another way.
@@ -155,8 +155,8 @@ def convert_batch_matmul(converter: Any, op: Any) -> relax.Expr:
         if transposed:
             axes = list(range(len(data.ty.shape)))
             data = relax.op.permute_dims(data, [*axes[:-2], axes[-1], axes[-2]])
-        quantised = tensor.qnn_params is not None
-        factors.append(converter.dequantize(data, tensor) if quantised else data)
+        quantized = tensor.qnn_params is not None
+        factors.append(converter.dequantize(data, tensor) if quantized else data)
     factors[1] = converter.bb.normalize(factors[1])
     if len(factors[1].ty.shape) == 2:
         factors[1] = relax.op.expand_dims(factors[1], 0)
@@ -277,7 +277,7 @@ DATA_MOVEMENT = frozenset(
     "BROADCAST_TO CAST DEPTH_TO_SPACE GATHER GATHER_ND PACK PAD PADV2 REVERSE_V2 "
     "SELECT SELECT_V2 SHAPE SLICE SPACE_TO_DEPTH SPLIT SPLIT_V SQUEEZE TILE TRANSPOSE".split()
 )
-"""Operators that only move elements: TVM refuses quantised ones, though its conversion holds."""
+"""Operators that only move elements: TVM refuses quantized ones, though its conversion holds."""
 
 FLOAT_ONLY = frozenset({"ELU", "L2_NORMALIZATION", "SQUARE"})
 """Operators of which TVM has a float32 form only; dequantize and quantize go around it."""

@@ -157,7 +157,7 @@ def run_reference(
     what = "LiteRT, the reference, does not survive the model"
     arrays = [list(sample.values()) for sample in inputs]
     results = run_in_subprocess(what, evaluate, repair(data), arrays)
-    kernels = "optimised kernels, for a SUM" if has_integer_sum(data) else "reference kernels"
+    kernels = "optimized kernels, for a SUM" if has_integer_sum(data) else "reference kernels"
     return ReferenceOutputs(f"ai-edge-litert {version('ai-edge-litert')} ({kernels})", results)
 
 

@@ -43,7 +43,7 @@ def lower_layer(region: Region, layer: Layer, accelerator: Accelerator) -> Lower
         scratch=(),
         body=render_layer(tiling, accelerator.double_buffering),
         functions=(),
-        quantised_operators=0,
+        quantized_operators=0,
         float_operators=(),
         headers=("fw_soma.h",),
         cycles=tiling.cycles,

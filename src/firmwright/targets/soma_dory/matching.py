@@ -40,7 +40,7 @@ ANALOG_OPERATORS = tuple(
     f"relax.{name}" for name in "divide floor multiply add right_shift".split()
 )
 """What follows a convolution on DIANA's analog core, between casts and clips: its converter, then
-a batch normalisation."""
+a batch normalization."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class MatchedSums:
 
 @dataclass(frozen=True)
 class Match:
-    """The operators of what looks like a layer: sums, and their requantisation.
+    """The operators of what looks like a layer: sums, and their requantization.
 
     ``variables`` are what all of them are bound to, in order of execution; the last one is the
     result. ``clipped`` is the range of the results.
@@ -85,7 +85,7 @@ class Match:
 
 @dataclass(frozen=True)
 class UnmatchedOperator:
-    """An operator that could start a layer, but nothing like a requantisation follows it."""
+    """An operator that could start a layer, but nothing like a requantization follows it."""
 
     anchor: relax.VarBinding
     followers: tuple[str, ...]
@@ -97,7 +97,7 @@ class UnmatchedOperator:
 
     @property
     def first_followers(self) -> tuple[str, ...]:
-        """The followers that tell what it is: a requantisation has four."""
+        """The followers that tell what it is: a requantization has four."""
         return tuple(name.removeprefix("relax.") for name in self.followers[:4])
 
 

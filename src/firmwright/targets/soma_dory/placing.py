@@ -87,17 +87,17 @@ def explain_unmatched(
     if single.is_analog:
         return RuleViolation(
             "analog core",
-            "it is requantised as DIANA's analog core does it, by a converter's clip and a batch "
-            "normalisation; that core is no device here, and of the digital one "
+            "it is requantized as DIANA's analog core does it, by a converter's clip and a batch "
+            "normalization; that core is no device here, and of the digital one "
             f"{ACCELERATOR_FORM}",
         )
     return RuleViolation(
-        "requantisation", f"{describe_unmatched(single, values)}; {ACCELERATOR_FORM}, {REMEDY}"
+        "requantization", f"{describe_unmatched(single, values)}; {ACCELERATOR_FORM}, {REMEDY}"
     )
 
 
 def describe_unmatched(single: UnmatchedOperator, values: dict[relax.Var, relax.Expr]) -> str:
-    """Describe an operator that has not the accelerator's requantisation."""
+    """Describe an operator that has not the accelerator's requantization."""
     scale = find_unsupported_scale(single.anchor.value, values)
     if scale is not None:
         return f"a scale of what it reads, {scale:.6g}, is no power of two"

@@ -1,6 +1,6 @@
 """Divisions by powers of two become the accelerator's right shift, where that is exact.
 
-Integer networks in ONNX write a requantisation as Cast, Div, Floor, Clip, Cast (or Max and Min).
+Integer networks in ONNX write a requantization as Cast, Div, Floor, Clip, Cast (or Max and Min).
 For int32 sums s it is clip(floor(s / 2**k)), which is what a right shift by k and a clip give.
 In between are the steps that make ONNX's casts defined for every number.
 """

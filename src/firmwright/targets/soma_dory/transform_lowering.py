@@ -33,7 +33,7 @@ def lower_transform(region: Region, module: tvm.IRModule) -> LoweredRegion:
         scratch=(),
         body=textwrap.indent(body, "    "),
         functions=(),
-        quantised_operators=0,
+        quantized_operators=0,
         float_operators=(),
     )
     return LoweredRegion(kernel, {})

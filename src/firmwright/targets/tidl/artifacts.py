@@ -96,15 +96,15 @@ def write_region(network: TidlNetwork, region: Region, number: int, folder: Path
     model = export_sub_model(function, number)
     types = {dtype_of(b.var) for b in bindings_of(function)}
     bits = network.options.number("tensor_bits")
-    prequantised = any(short_name(b.value) == "quantize" for b in bindings_of(function))
+    prequantized = any(short_name(b.value) == "quantize" for b in bindings_of(function))
     files = RegionFiles(number)
     imported = RegionImport(
         files,
         model.inputs,
         model.outputs,
         boundary_quant_params(function),
-        (16 if types & {"int16", "uint16"} else 8) if prequantised else bits,
-        prequantised,
+        (16 if types & {"int16", "uint16"} else 8) if prequantized else bits,
+        prequantized,
     )
     (folder / files.model).write_bytes(model.data)
     write_text(folder / files.layers, format_layer_info(model))
@@ -224,7 +224,7 @@ def make_record(network: TidlNetwork, one: WrittenRegion, digest: str) -> TidlRe
         inputs=tuple(sides[:inputs]),
         outputs=tuple(sides[inputs:]),
         bits=imported.bits,
-        prequantised=imported.prequantised,
+        prequantized=imported.prequantized,
         macs=one.region.macs,
         operators=count_operators([network.function(one.region)]),
         calibration_sha256=digest,

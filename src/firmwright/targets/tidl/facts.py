@@ -193,8 +193,8 @@ def layer_norm_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     count = len(static_shape(call.args[0]))
     axes = [axis % count for axis in to_ints(call.attrs.axes)]
     return {
-        "normalised": axes,
-        "normalised_places": [network.tidl_axis(axis, count) - count for axis in axes],
+        "normalized": axes,
+        "normalized_places": [network.tidl_axis(axis, count) - count for axis in axes],
         "scales": constant_or_computed(call.args[1:], network),
     }
 

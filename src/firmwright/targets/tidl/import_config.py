@@ -62,7 +62,7 @@ BOTH = 3
 class RegionImport:
     """A region as the tool sees it; ``grids`` are those of inputs, then outputs.
 
-    ``prequantised`` tells that the sub-model has its own quantize and dequantize.
+    ``prequantized`` tells that the sub-model has its own quantize and dequantize.
     """
 
     files: RegionFiles
@@ -70,7 +70,7 @@ class RegionImport:
     outputs: Sequence[Tensor]
     quant_params: Sequence[TensorQuantParams]
     bits: int
-    prequantised: bool
+    prequantized: bool
 
 
 def format_import_config(region: RegionImport, options: TidlOptions, frames: int) -> str:
@@ -88,9 +88,9 @@ def format_import_config(region: RegionImport, options: TidlOptions, frames: int
         "outputParamsFile": f'"{files.params_stem}"',
         "numParamBits": region.bits,
         "numFeatureBits": region.bits,
-        "preQuantizedModel": int(region.prequantised),
+        "preQuantizedModel": int(region.prequantized),
         "quantizationStyle": QUANTIZATION_STYLES[style],
-        "calibrationOption": 0 if region.prequantised else calibration_option(options),
+        "calibrationOption": 0 if region.prequantized else calibration_option(options),
         "numFrames": frames,
         "numFramesBiasCalibration": frames,
         "inFileFormat": RAW_DATA,

@@ -45,7 +45,7 @@ def join_kernels(
             scratch=scratch if plan.arena_bytes else (),
             body="\n".join(blocks),
             functions=tuple(sorted({f for k in kernels.kernels for f in k.functions})),
-            quantised_operators=kernels.quantised_operators,
+            quantized_operators=kernels.quantized_operators,
             float_operators=kernels.float_operators,
             headers=tuple(sorted({h for k in kernels.kernels for h in k.headers})),
             stand_in=stand_in,

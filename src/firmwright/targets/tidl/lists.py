@@ -53,7 +53,7 @@ def check_lists(
 ) -> None:
     """Raise UserError for a list's entry that nothing in the network is called.
 
-    Also for a layer that is to have 16 bits and has not: how the network is quantised is said in
+    Also for a layer that is to have 16 bits and has not: how the network is quantized is said in
     one place, which these lists have to agree with.
     """
     types, names = {kind_of(b.value) for b in bindings}, names_of(bindings)

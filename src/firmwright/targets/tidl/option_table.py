@@ -80,7 +80,7 @@ OPTIONS: Sequence[Option] = (
         "quantization_scale_type",
         0,
         ("0", "1", "3", "4"),
-        "scales: 0 any, 1 powers of two, 3 those of a quantised TFLite model, 4 with a zero point "
+        "scales: 0 any, 1 powers of two, 3 those of a quantized TFLite model, 4 with a zero point "
         "and by channel (not on every chip)",
     ),
     advanced("activation_clipping", 1, SWITCH, "clip activations (`accuracy_level` 9)"),
@@ -108,7 +108,7 @@ OPTIONS: Sequence[Option] = (
     advanced("num_cores", 1, NumberRange(1, 8), "C7x cores of the chip that share the network"),
     advanced("single_core_layers_names_list", (), (), "layers that one core computes alone"),
     advanced("high_resolution_optimization", 0, SWITCH, "compute large images piece by piece"),
-    advanced("pre_batchnorm_fold", 1, SWITCH, "fold a normalisation in front of a convolution"),
+    advanced("pre_batchnorm_fold", 1, SWITCH, "fold a normalization in front of a convolution"),
     advanced("batch_mode", 0, SWITCH, "join the samples of a batch along the width"),
     advanced("packetize_mode", 0, SWITCH, "pack weights that are mostly zero"),
     advanced("partial_init_during_compile", 0, SWITCH, "prepare for the chip while compiling"),

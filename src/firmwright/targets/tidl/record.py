@@ -32,7 +32,7 @@ class TidlRegionArtifacts:
     inputs: tuple[BoundaryTensor, ...]
     outputs: tuple[BoundaryTensor, ...]
     bits: int
-    prequantised: bool
+    prequantized: bool
     macs: int
     operators: dict[str, int]
     calibration_sha256: str

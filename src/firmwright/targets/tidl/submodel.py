@@ -1,4 +1,4 @@
-"""A region as an ONNX graph of its own, for TI's import tool: quantised as it is, or float."""
+"""A region as an ONNX graph of its own, for TI's import tool: quantized as it is, or float."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def make_tensors(stem: str, variables: Sequence[relax.Var]) -> tuple[Tensor, ...
 
 
 class RegionExporter(Exporter):
-    """Also writes what the quantiser does not: quantised tensors, and more of TIDL's operators."""
+    """Also writes what the quantizer does not: quantized tensors, and more of TIDL's operators."""
 
     refusal = "tidl: operators that have no form in a sub-model:"
 
@@ -160,7 +160,7 @@ class RegionExporter(Exporter):
         return super().add_constant_channels_first(argument)
 
     def export_quant_op(self, kind: str, call: tvm.ir.Call, integers: str) -> OnnxValue:
-        """Write a quantize or dequantize; ``integers`` is the type on the quantised side."""
+        """Write a quantize or dequantize; ``integers`` is the type on the quantized side."""
         scale, zero_point = (constant_array(a) for a in call.args[1:3])
         source = self.get_value(call.args[0])
         names = [self.add_constant(a) for a in to_onnx_shapes(scale, zero_point, integers)]
@@ -215,7 +215,7 @@ class RegionExporter(Exporter):
         return super().mean(call) if self.opset < 18 else self.reduction(call)
 
     def kernel(self, weights: relax.Expr, order: list[int]) -> str:
-        """Return weights that may be dequantized, or computed, which the quantiser's may not."""
+        """Return weights that may be dequantized, or computed, which the quantizer's may not."""
         found = self.values.get(weights)
         if isinstance(found, DequantizedConstant):
             return self.emit_dequantized(found, order)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper
 
-from firmwright.models.onnx.graph.specialize import Nodes, Specialiser
+from firmwright.models.onnx.graph.specialize import Nodes, Specializer
 
 
 def get_attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
@@ -20,7 +20,7 @@ def get_attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
 class NodeBuilder:
     """Nodes that replace a node, under its name; their tensors are named after its result."""
 
-    def __init__(self, node: onnx.NodeProto, walk: Specialiser) -> None:
+    def __init__(self, node: onnx.NodeProto, walk: Specializer) -> None:
         self.node = node
         self.opset = walk.opsets.get("", 1)
         self.nodes: Nodes = []

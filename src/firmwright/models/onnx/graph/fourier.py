@@ -7,13 +7,13 @@ import onnx
 from onnx import TensorProto, helper
 
 from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
-from firmwright.models.onnx.graph.specialize import Nodes, Specialiser, evaluate_node
+from firmwright.models.onnx.graph.specialize import Nodes, Specializer, evaluate_node
 
 AXIS_INPUT_OPSET = 20
 """The opset since which DFT's axis is an input; it was an attribute before."""
 
 
-def rewrite_dft(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+def rewrite_dft(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite a DFT of constant axis and length; the matrix is what ONNX makes of unit vectors.
 
     The data are (…, length, …, components), components being 1 (real) or 2 (complex). Sums are

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import onnx
 
 from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
-from firmwright.models.onnx.graph.specialize import Nodes, Specialiser
+from firmwright.models.onnx.graph.specialize import Nodes, Specializer
 
 MAX_STEPS = 256
 """Steps that may be written out; each of them becomes code."""
@@ -17,11 +17,11 @@ Cell = Callable[["Direction", str, list[str]], list[str]]
 
 
 def make_recurrent(gates: int, states: int, cell: Cell, activations: list[str]) -> Callable[
-    [onnx.NodeProto, Specialiser], Nodes | None
+    [onnx.NodeProto, Specializer], Nodes | None
 ]:  # fmt: skip
     """Return the rewrite of an operator with so many gates and states."""
 
-    def rewrite(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+    def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
         shape, weights = (walk.shape(i) for i in node.input[:2])
         if shape is None or weights is None or not is_standard(node, walk, activations):
             return None
@@ -53,7 +53,7 @@ def make_recurrent(gates: int, states: int, cell: Cell, activations: list[str]) 
     return rewrite
 
 
-def is_standard(node: onnx.NodeProto, walk: Specialiser, activations: list[str]) -> bool:
+def is_standard(node: onnx.NodeProto, walk: Specializer, activations: list[str]) -> bool:
     """Tell whether all sequences are whole and the functions are the operator's own."""
     stated = [a.decode() for a in get_attribute(node, "activations", [])]
     lengths = node.input[4] if len(node.input) > 4 else ""
@@ -73,7 +73,7 @@ class Direction:
         self,
         body: NodeBuilder,
         node: onnx.NodeProto,
-        walk: Specialiser,
+        walk: Specializer,
         index: int,
         gates: int,
         batch: int,

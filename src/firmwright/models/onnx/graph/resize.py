@@ -17,7 +17,7 @@ import onnx
 from onnx import helper
 
 from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
-from firmwright.models.onnx.graph.specialize import Nodes, Specialiser, evaluate_node
+from firmwright.models.onnx.graph.specialize import Nodes, Specializer, evaluate_node
 
 Array = npt.NDArray[Any]
 
@@ -40,7 +40,7 @@ class AxisResize:
     roi: tuple[float, float]
 
 
-def rewrite_resize(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+def rewrite_resize(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Rewrite a Resize or Upsample whose scales or sizes are constant."""
     shape, dtype = walk.shape(node.input[0]), walk.dtype(node.input[0])
     stretches = find_axis_resizes(node, walk, shape) if shape is not None else None
@@ -73,7 +73,7 @@ def rewrite_resize(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
 
 
 def find_axis_resizes(
-    node: onnx.NodeProto, walk: Specialiser, shape: tuple[int, ...]
+    node: onnx.NodeProto, walk: Specializer, shape: tuple[int, ...]
 ) -> dict[int, AxisResize] | None:
     """Return what is done to each axis, or None where that depends on run-time values."""
     given = dict(zip(walk.input_names(node), node.input, strict=False))

@@ -21,11 +21,11 @@ from firmwright.models.onnx.graph.fourier import rewrite_dft
 from firmwright.models.onnx.graph.functions import inline_function
 from firmwright.models.onnx.graph.recurrent import RECURRENT
 from firmwright.models.onnx.graph.resize import rewrite_resize
-from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specialiser
+from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 from firmwright.models.onnx.graph.unroll import unroll_scan
 
 
-def inline_definition(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+def inline_definition(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Import the operator as the function by which ONNX defines it."""
     return walk.function_body(node)
 
@@ -34,7 +34,7 @@ def parse_rewrite(text: str) -> Rewrite:
     """Import the operator as a function that is written here, in ONNX's own notation."""
     function = parse_function(f'<opset_import: ["" : 18], domain: "firmwright"> {text}')
 
-    def rewrite(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+    def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
         schema = walk.schema(node)
         return None if schema is None else inline_function(function, node, schema)
 
@@ -42,34 +42,34 @@ def parse_rewrite(text: str) -> Rewrite:
 
 
 def rewrite_if(
-    condition: Callable[[onnx.NodeProto, Specialiser], bool], rewrite: Rewrite
+    condition: Callable[[onnx.NodeProto, Specializer], bool], rewrite: Rewrite
 ) -> Rewrite:
     """Rewrite the nodes for which the condition holds; TVM is right for the others."""
     return lambda node, walk: rewrite(node, walk) if condition(node, walk) else None
 
 
-def has_several_results(node: onnx.NodeProto, _: Specialiser) -> bool:
+def has_several_results(node: onnx.NodeProto, _: Specializer) -> bool:
     return len([o for o in node.output if o]) > 1
 
 
-def attribute_in(name: str, *values: Any) -> Callable[[onnx.NodeProto, Specialiser], bool]:
+def attribute_in(name: str, *values: Any) -> Callable[[onnx.NodeProto, Specializer], bool]:
     """Return the condition that an attribute has one of these values."""
     return lambda node, _: get_attribute(node, name, None) in values
 
 
-def is_bool(node: onnx.NodeProto, walk: Specialiser) -> bool:
+def is_bool(node: onnx.NodeProto, walk: Specializer) -> bool:
     return walk.dtype(node.input[0]).kind == "b"
 
 
-def is_float(node: onnx.NodeProto, walk: Specialiser) -> bool:
+def is_float(node: onnx.NodeProto, walk: Specializer) -> bool:
     return walk.dtype(node.input[0]).kind == "f" or is_16bit_float(node, walk)
 
 
-def is_16bit_float(node: onnx.NodeProto, walk: Specialiser) -> bool:
+def is_16bit_float(node: onnx.NodeProto, walk: Specializer) -> bool:
     return walk.dtype(node.input[0]).name in SIXTEEN_BIT_FLOATS
 
 
-def rewrite_is_inf(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+def rewrite_is_inf(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """TVM ignores ``detect_negative`` and ``detect_positive``."""
     positive, negative = (
         get_attribute(node, "detect_positive", 1),
@@ -86,7 +86,7 @@ def rewrite_is_inf(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
     )
 
 
-def rewrite_pow(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+def rewrite_pow(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """TVM's ``power`` takes two floats of one type; integers are raised in double precision."""
     base, exponent = (walk.dtype(i) for i in node.input)
     if base == exponent and base.kind == "f":
@@ -97,7 +97,7 @@ def rewrite_pow(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
     return body.finish(body.add("Cast", power, to=helper.np_dtype_to_tensor_dtype(base)))
 
 
-def rewrite_pad(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+def rewrite_pad(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """TVM's converter wants a constant as the value to pad with."""
     shape = walk.shape(node.input[0])
     value = node.input[2] if len(node.input) > 2 else ""
@@ -112,7 +112,7 @@ def rewrite_pad(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
     return body.finish(body.add("Where", mask, padded, value))
 
 
-def rewrite_one_hot(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+def rewrite_one_hot(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """TVM's converter wants constant values, and integers as indices."""
     shape, depth = walk.shape(node.input[0]), walk.constants.get(node.input[1])
     if shape is None or depth is None:
@@ -131,7 +131,7 @@ def rewrite_one_hot(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
     return body.finish(body.add("Where", hot, on, off))
 
 
-def rewrite_conv_integer(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+def rewrite_conv_integer(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """TVM has no converter for ConvInteger, but one for Conv that takes integers."""
     body = NodeBuilder(node, walk)
     operands = []
@@ -148,7 +148,7 @@ def rewrite_conv_integer(node: onnx.NodeProto, walk: Specialiser) -> Nodes | Non
     return body.finish(body.add("Conv", *operands, **stated))
 
 
-def rewrite_reverse_sequence(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+def rewrite_reverse_sequence(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """TVM has no converter for ReverseSequence."""
     shape = walk.shape(node.input[0])
     if shape is None:
@@ -169,17 +169,17 @@ def rewrite_reverse_sequence(node: onnx.NodeProto, walk: Specialiser) -> Nodes |
 def make_refusal(sentence: str) -> Rewrite:
     """Refuse the node: what TVM makes of it is wrong, and nothing better is known."""
 
-    def refuse(node: onnx.NodeProto, _: Specialiser) -> Nodes | None:
+    def refuse(node: onnx.NodeProto, _: Specializer) -> Nodes | None:
         raise UserError(f"operator {node.op_type} (node '{node.name}'): {sentence}")
 
     return refuse
 
 
-def has_blocks(node: onnx.NodeProto, _: Specialiser) -> bool:
+def has_blocks(node: onnx.NodeProto, _: Specializer) -> bool:
     return bool(get_attribute(node, "block_size", 0))
 
 
-def rewrite_conv_transpose(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+def rewrite_conv_transpose(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """TVM ignores ConvTranspose's ``output_shape``, which stands for pads."""
     size = get_attribute(node, "output_shape", None)
     shape, weights = (walk.shape(i) for i in node.input[:2])
@@ -217,7 +217,7 @@ INLINED_OPERATORS = """
 """
 """No converter, or one that fails or is of another domain's operator: ONNX's definition is used."""
 
-BLOCKED_MESSAGE = "quantisation in blocks (block_size) cannot be compiled"
+BLOCKED_MESSAGE = "quantization in blocks (block_size) cannot be compiled"
 
 FLOORED_MODULO = """
     FlooredModulo (x, y) => (z) {
@@ -300,7 +300,7 @@ REDUCE_BOOL = """
 """
 
 
-def rewrite_lp_normalization(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+def rewrite_lp_normalization(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """TVM has no converter; a vector of norm 0 stays as it is."""
     norm = f"ReduceL{get_attribute(node, 'p', 2)}"
     return parse_rewrite(LP_NORMALIZATION.replace("NORM", norm))(node, walk)

@@ -38,25 +38,25 @@ LARGEST_HINT = 1024
 
 Array = npt.NDArray[Any]
 Nodes = list[onnx.NodeProto]
-Rewrite = Callable[[onnx.NodeProto, "Specialiser"], "Nodes | None"]
+Rewrite = Callable[[onnx.NodeProto, "Specializer"], "Nodes | None"]
 """Returns the nodes that do what a node does, or None to leave it alone."""
 
 
-def specialise(
+def specialize(
     model: onnx.ModelProto, inputs: Sequence[Tensor], rewrites: Mapping[str, Rewrite]
 ) -> onnx.ModelProto:
     """Return the model for inputs of these shapes: constants evaluated, operators rewritten.
 
     ``rewrites`` are tried on the nodes of the operators that they are named after; what they
-    return is specialised in turn.
+    return is specialized in turn.
     """
     inlined = inline_local_functions(model) if model.functions else model
-    walk = Specialiser(inlined, inputs, rewrites)
+    walk = Specializer(inlined, inputs, rewrites)
     walk.visit(inlined.graph.node)
     return walk.build_model()
 
 
-class Specialiser:
+class Specializer:
     """One walk over the nodes in their order, with all that is known of their tensors."""
 
     def __init__(

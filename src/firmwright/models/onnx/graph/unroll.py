@@ -7,13 +7,13 @@ from onnx import helper
 
 from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
 from firmwright.models.onnx.graph.functions import rename_tensors
-from firmwright.models.onnx.graph.specialize import Nodes, Specialiser, list_reads
+from firmwright.models.onnx.graph.specialize import Nodes, Specializer, list_reads
 
 MAX_NODES = 4096
 """Nodes that an unrolled Scan may have; each of them becomes code."""
 
 
-def unroll_scan(node: onnx.NodeProto, walk: Specialiser) -> Nodes | None:
+def unroll_scan(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Return the steps of a Scan (as of opset 9), one after the other."""
     graph = get_attribute(node, "body", None)
     count = get_attribute(node, "num_scan_inputs", 0)

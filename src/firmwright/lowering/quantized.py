@@ -54,7 +54,7 @@ class QuantizedTensor:
 
     @property
     def is_16bit(self) -> bool:
-        """Tell 16-bit activations, which TFLite quantises symmetrically."""
+        """Tell 16-bit activations, which TFLite quantizes symmetrically."""
         return dtype_of(self.data) == "int16" and not self.zero_point.any()
 
     def has_same_params(self, other: QuantizedTensor) -> bool:
@@ -93,7 +93,7 @@ class OutputQuantParams:
     def clamp_to(self, low: float, high: float, nearest: RoundFunction) -> OutputQuantParams:
         """Return the grid without the integers outside the real interval [low, high].
 
-        The bounds are quantised like any value: the quotient in float32, rounded by ``nearest``.
+        The bounds are quantized like any value: the quotient in float32, rounded by ``nearest``.
         TFLite's CalculateActivationRangeQuantized does the same (kernels/kernel_util.cc).
         """
         bounds = [self.low, self.high]

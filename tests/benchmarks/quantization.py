@@ -1,6 +1,6 @@
-"""Quantise float networks on both kinds of grids; table what it costs on real inputs.
+"""Quantize float networks on both kinds of grids; table what it costs on real inputs.
 
-    python tests/benchmarks/quantisation.py FOLDER [--only NETWORK …] [--schemes SCHEME …]
+    python tests/benchmarks/quantization.py FOLDER [--only NETWORK …] [--schemes SCHEME …]
 
 FOLDER holds resnet8_float.onnx, vww_96_float.onnx, ic_160.npz, and in ``diana/`` inputs of the
 networks of examples/diana/trained, which find their weights through FIRMWRIGHT_MIRROR. The samples
@@ -40,15 +40,15 @@ SCHEMES: dict[str, dict[str, Any]] = {
     "affine": {},
     "affine, mse": MSE,
     "affine, compensated": {"compensate_rounding": True},
-    "affine, equalised": {"equalize": True},
+    "affine, equalized": {"equalize": True},
     "pow2": {"scheme": "pow2", **MSE},
     "pow2, compensated": {"scheme": "pow2", "compensate_rounding": True, **MSE},
-    "pow2, equalised": {"scheme": "pow2", "equalize": True, **MSE},
+    "pow2, equalized": {"scheme": "pow2", "equalize": True, **MSE},
 }
 """What `quantize` states in a recipe; its defaults are affine grids and, for those, minmax."""
 HEADER = (
-    "| network | grids | samples | labels | float32, % | quantised, % | firmware, % "
-    "| firmware in the emulator, % | lost, points | same class as float (quantised, firmware), % "
+    "| network | grids | samples | labels | float32, % | quantized, % | firmware, % "
+    "| firmware in the emulator, % | lost, points | same class as float (quantized, firmware), % "
     "| SNR, dB | values that differ in the emulator |\n"
     "|---|---|---|---|---|---|---|---|---|---|---|---|"
 )
@@ -173,11 +173,11 @@ def judged(network: Network, built: Path) -> Judged:
     right = network.labels
     if right is None:
         right = float_classes(network, onnx.load(built / "calibration" / "prepared.onnx"))
-    float32, quantised, firmware = (record["top1"][k] for k in ("float32", "quantised", "firmware"))
+    float32, quantized, firmware = (record["top1"][k] for k in ("float32", "quantized", "firmware"))
     return Judged(
-        (float32, quantised, firmware, 100 * float(np.mean(found == right))),
-        (record["agreement"]["quantised"], record["agreement"]["firmware"]),
-        record["outputs"][0]["signals"]["quantised"]["snr"],
+        (float32, quantized, firmware, 100 * float(np.mean(found == right))),
+        (record["agreement"]["quantized"], record["agreement"]["firmware"]),
+        record["outputs"][0]["signals"]["quantized"]["snr"],
         run["differences"],
         run["elements"],
     )

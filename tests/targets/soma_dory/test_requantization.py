@@ -29,7 +29,7 @@ def number(value: float, dtype: str = "float32") -> relax.Expr:
     return relax.const(value, dtype)
 
 
-def requantised(*steps: Step) -> tvm.IRModule:
+def requantized(*steps: Step) -> tvm.IRModule:
     """Return a network that reads int32 sums and does this to them."""
     graph = Graph()
     value = graph.input("sums", (64,), "int32")
@@ -102,7 +102,7 @@ def shifts(module: tvm.IRModule) -> bool:
 
 @pytest.mark.parametrize("form", SAME)
 def test_a_shift_gives_the_same_numbers(form: str) -> None:
-    before = requantised(*SAME[form])
+    before = requantized(*SAME[form])
     after = replace_divisions(before)
     assert shifts(after)
     limits = [-(2**31), 2**31 - 1, -(2**24) - 1, 2**24 + 1, -1, 0, 1, 127, -129]
@@ -115,10 +115,10 @@ def test_a_shift_gives_the_same_numbers(form: str) -> None:
 
 @pytest.mark.parametrize("form", OTHER)
 def test_what_a_shift_would_change_stays(form: str) -> None:
-    assert not shifts(replace_divisions(requantised(*OTHER[form])))
+    assert not shifts(replace_divisions(requantized(*OTHER[form])))
 
 
-def quantised_onnx() -> bytes:
+def quantized_onnx() -> bytes:
     """Return Conv of integers, Div, Floor, Clip as an ONNX graph writes them."""
     weights = random_array((16, 16, 3, 3), seed=1)
     nodes = [
@@ -144,7 +144,7 @@ def quantised_onnx() -> bytes:
 
 @pytest.mark.parametrize(("option", "devices"), [("1", {"soma_dory"}), ("0", {"c"})])
 def test_the_option_decides_where_an_onnx_layer_runs(option: str, devices: set[str]) -> None:
-    module, interface = import_model(quantised_onnx(), "model.onnx", {})
+    module, interface = import_model(quantized_onnx(), "model.onnx", {})
     for transform in CANONICAL:
         module = transform.apply(module)
     target = parse_target(f"soma_dory -requant_transform={option}, c")

@@ -1,4 +1,4 @@
-"""Cross-layer equalisation changes weights, not results."""
+"""Cross-layer equalization changes weights, not results."""
 
 from __future__ import annotations
 
