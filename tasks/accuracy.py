@@ -1,4 +1,4 @@
-"""accuracy: the quantized network and its C against the float network; the recipe's gate."""
+"""accuracy: the network and its C against the reference, on the samples of `evaluate`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from firmwright.errors import UserError
 from firmwright.pipeline.extensions import library_files
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.network import cores_by_device
+from firmwright.pipeline.rewriting import cores_by_device
 from firmwright.pipeline.run_samples import read_batch_layout
 from firmwright.pipeline.samples import read_real_samples, read_samples, sample_files
 from firmwright.pipeline.stage import NETWORK_STAGE, Stage
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from firmwright.project.write import Network
     from firmwright.quantize.float_network import FloatReference
     from firmwright.verify.boxes import BoxComparer
-    from firmwright.verify.judge import Evaluation
+    from firmwright.verify.evaluation import Evaluation
 
 
 def evaluate_options(job: Job) -> EvaluateOptions:
@@ -57,7 +57,7 @@ def read_network(job: Job) -> Network:
     from firmwright.ir.regions import Partition
     from firmwright.ir.tensors import ModelInterface
     from firmwright.planning import make_plan
-    from firmwright.project.crossings import make_cores
+    from firmwright.project.inter_core_calls import make_cores
     from firmwright.project.write import Network
 
     partition = read_record(job.folder("partition") / "partition.json", Partition)
@@ -121,8 +121,8 @@ def run_networks(
     from firmwright.models import FORMATS
     from firmwright.quantize.samples import sample_digest
     from firmwright.verify.accuracy import dequantize_outputs
+    from firmwright.verify.evaluation import Evaluation
     from firmwright.verify.host_run import run_on_host
-    from firmwright.verify.judge import Evaluation
 
     before = run_float_network(job, interface, samples)
     given = before.inputs if before else samples
@@ -151,8 +151,8 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.custom.code import load_custom_function
     from firmwright.ir.records import read_record, write_record
     from firmwright.ir.tensors import ModelInterface
-    from firmwright.verify import gate
-    from firmwright.verify.judge import measure_accuracy, read_class_labels
+    from firmwright.verify import accuracy_report
+    from firmwright.verify.evaluation import measure_accuracy, read_class_labels
 
     stated = evaluate_options(job)
     source = read_record(job.folder("model") / "model.json", ModelInterface)
@@ -177,10 +177,10 @@ def run(job: Job, folder: Path) -> None:
             metric = stack.enter_context(own)
         record = measure_accuracy(found, labels, metric, boxes, stated.thresholds)
     write_record(folder / "accuracy.json", record)
-    message = gate.failure_message(record)
+    message = accuracy_report.failure_message(record)
     if message:
         raise UserError(message)
-    for line in gate.summary(record):
+    for line in accuracy_report.summary(record):
         print(line)
 
 

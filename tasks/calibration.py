@@ -88,8 +88,8 @@ def run(job: Job, folder: Path) -> None:
     )
     from firmwright.quantize.equalization import equalize_layers
     from firmwright.quantize.graph import prepare
+    from firmwright.quantize.model_ranges import infer_distributions
     from firmwright.quantize.samples import sample_digest
-    from firmwright.quantize.stated_ranges import infer_distributions
 
     quantize = quantize_options(job)
     interface = read_record(job.folder("model") / "model.json", ModelInterface)

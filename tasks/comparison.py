@@ -40,8 +40,8 @@ def run(job: Job, folder: Path) -> None:
     batch, others = (read_record(j.folder("run") / "run.json", RunRecord).batch for j in both)
     if batch != others:
         raise UserError(
-            f"{job.recipe.name}: compare: a batch of {batch} fits with {format_mix(both[0])} and one "
-            f"of {others} with {format_mix(both[1])}; ask for a `batch` that fits both"
+            f"{job.recipe.name}: compare: a batch of {batch} fits with {format_mix(both[0])} and "
+            f"one of {others} with {format_mix(both[1])}; ask for a `batch` that fits both"
         )
     comparison = compare_timelines(own, format_mix(both[0]), other, format_mix(both[1]))
     write_record(folder / "comparison.json", comparison)

@@ -12,7 +12,7 @@ from firmwright.pipeline.stage import INDEX_FILE, Stage
 from .comparison import format_mix, get_comparison_job
 
 if TYPE_CHECKING:
-    from firmwright.report.modelled import LayerEstimate
+    from firmwright.report.estimates import LayerEstimate
 
 
 def options(job: Job) -> Any:
@@ -58,7 +58,7 @@ def estimate_job_layers(job: Job) -> tuple[LayerEstimate, ...]:
     from firmwright.ir.kernels import Kernels
     from firmwright.ir.records import read_record
     from firmwright.ir.regions import Partition
-    from firmwright.report.modelled import estimate_layers
+    from firmwright.report.estimates import estimate_layers
 
     assert job.platform.timing is not None
     return estimate_layers(

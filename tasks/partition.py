@@ -8,7 +8,7 @@ from typing import Any
 
 from firmwright.errors import UserError
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.network import rewrite_files, rewrite_network, rewrite_options
+from firmwright.pipeline.rewriting import rewrite_files, rewrite_network, rewrite_options
 from firmwright.pipeline.stage import NETWORK_STAGE, Stage
 
 

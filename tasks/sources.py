@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.extensions import library_files
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.network import cores_by_device
+from firmwright.pipeline.rewriting import cores_by_device
 from firmwright.pipeline.stage import Stage
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def inputs(job: Job) -> list[Path]:
     """Return the templates that this project is rendered from, and the names of the classes."""
     from importlib.resources import files
 
-    from firmwright.project.crossings import make_cores
+    from firmwright.project.inter_core_calls import make_cores
 
     folder = Path(str(files("firmwright.templates")))
     board = job.platform.board
@@ -76,7 +76,7 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.ir.regions import Partition
     from firmwright.ir.tensors import BatchLayout, ModelInterface
     from firmwright.planning import Plan
-    from firmwright.project.crossings import make_cores
+    from firmwright.project.inter_core_calls import make_cores
     from firmwright.project.module import write_loadable
     from firmwright.project.write import Network, write_project
 

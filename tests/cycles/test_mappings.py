@@ -9,8 +9,8 @@ import pytest
 from firmwright.ir.kernels import Cycles, Kernel, Kernels, Parameter
 from firmwright.ir.regions import Partition, Region
 from firmwright.ir.tensors import Tensor
+from firmwright.report.estimates import Cost, LayerEstimate, estimate_layers
 from firmwright.report.mappings import compare_costs, format_table
-from firmwright.report.modelled import Cost, LayerEstimate, estimate_layers
 from firmwright.toolchain import load_platform, platform_names
 from firmwright.toolchain.timing import Throughput, Timing
 

@@ -51,13 +51,13 @@ def test_recipe_page_is_fresh() -> None:
     run("firmwright.recipe.docs", "--check")
 
 
-def test_published_schemas_are_fresh() -> None:
+def test_build_schemas_are_fresh() -> None:
     from firmwright.recipe import lock
     from firmwright.report import explanation, manifest
 
     for module, name in ((manifest, "manifest"), (explanation, "explanation"), (lock, "lock")):
         stored = files(module.__package__ or "").joinpath(f"{name}.schema.json").read_text()
-        assert json.loads(stored) == module.published_schema()
+        assert json.loads(stored) == module.build_schema()
 
 
 def test_data_folders_are_packages_of_the_wheel() -> None:

@@ -13,8 +13,8 @@ from firmwright.quantize.calibration import calibrate
 from firmwright.quantize.engine import quantize
 from firmwright.quantize.graph import evaluate, prepare
 from firmwright.quantize.integer_io import add_quant_params, remove_float_io
+from firmwright.quantize.model_ranges import infer_distributions
 from firmwright.quantize.restore import RestoredNetwork, is_quantized, restore_float
-from firmwright.quantize.stated_ranges import infer_distributions
 from firmwright.transforms import CANONICAL
 
 from .networks import Array, options, ready, residual_network, samples

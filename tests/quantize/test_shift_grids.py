@@ -6,9 +6,9 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from firmwright.quantize.grids import QuantParams
 from firmwright.quantize.layers import choose_layers
-from firmwright.quantize.shift_grids import coarsen_scales
+from firmwright.quantize.quant_params import QuantParams
+from firmwright.quantize.shift_scales import coarsen_scales
 from firmwright.quantize.weights import find_weights
 
 from .networks import graph_of, options, ready

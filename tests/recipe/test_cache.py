@@ -16,7 +16,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from firmwright.recipe import Catalogue, KnownDevice, load_recipe
-devices = {"c": KnownDevice({}, general=True)}
+devices = {"c": KnownDevice({}, is_fallback=True)}
 catalogue = Catalogue(("host",), ("zig",), devices, {"host": ("zig",)}, {"host": ("native",)})
 recipe = load_recipe(Path(sys.argv[1]), {"platform": "host"}, catalogue, Path(sys.argv[2]))
 print(recipe.sha256, *sorted({"yaml", "jsonschema", "tvm"} & set(sys.modules)))

@@ -16,7 +16,7 @@ from firmwright.models import FORMATS
 from firmwright.models.tflite import importer as tflite
 from firmwright.partition.outline import partition_module
 from firmwright.planning import make_plan
-from firmwright.project.crossings import make_cores
+from firmwright.project.inter_core_calls import make_cores
 from firmwright.project.write import Network, write_project
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
@@ -35,7 +35,7 @@ from firmwright.verify.protocol import decode_outputs, encode_samples
 Sample = dict[str, npt.NDArray[Any]]
 Outputs = list[list[npt.NDArray[Any]]]
 
-SANITIZERS = (
+SANITIZED = (
     "-fsanitize=address,undefined,float-cast-overflow",
     "-fno-sanitize-recover=all",
     "-O1",
@@ -91,7 +91,7 @@ def assert_exact(data: bytes, folder: Path, samples: list[Sample] | None = None)
     if samples is None:
         interface = importer.import_model(data, "test model", {})[1]
         samples = [dict(s) for s in verify.random_samples(interface.inputs, 2, 1)]
-    found = run_generated(data, samples, folder, SANITIZERS)
+    found = run_generated(data, samples, folder, SANITIZED)
     expected = importer.run_reference(data, samples).outputs
     for ours, theirs in zip(found, expected, strict=True):
         for array, reference in zip(ours, theirs, strict=True):

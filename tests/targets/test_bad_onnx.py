@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from firmwright.errors import UserError
 
-from .firmware import SANITIZERS, Sample, assert_exact, lowered, run_generated
+from .firmware import SANITIZED, Sample, assert_exact, lowered, run_generated
 from .onnx_models import (
     FLOAT,
     INT32,
@@ -325,7 +325,7 @@ def test_integers_wrap_around(
 ) -> None:
     left = [LOWEST, LOWEST, 2**31 - 1, 2**31 - 1]
     sample: Sample = {"x": np.array(left, "int32"), "c": np.array(right, "int32")}
-    ((found,),) = run_generated(integers(kind), [sample], tmp_path, SANITIZERS)
+    ((found,),) = run_generated(integers(kind), [sample], tmp_path, SANITIZED)
     assert found.tolist() == expected
 
 
@@ -341,7 +341,7 @@ def test_any_float_can_be_cast_to_an_integer(tmp_path: Path) -> None:
     nodes = [node("Cast", ["x"], ["y"], to=INT32)]
     model = graph(nodes, [value("x", [5])], [value("y", [5], INT32)])
     sample: Sample = {"x": np.array([1e20, -1e20, -np.inf, 2.9, -2.9], "float32")}
-    ((found,),) = run_generated(model.SerializeToString(), [sample], tmp_path, SANITIZERS)
+    ((found,),) = run_generated(model.SerializeToString(), [sample], tmp_path, SANITIZED)
     assert found.tolist() == [0, 0, 0, 2, -2]
 
 

@@ -22,7 +22,7 @@ from firmwright.models.onnx import importer as onnx_importer
 from firmwright.models.relax import importer as relax_importer
 from firmwright.toolchain.build import SANITIZERS
 
-from .firmware import SANITIZERS, lowered, run_generated
+from .firmware import SANITIZED, lowered, run_generated
 from .onnx_models import graph, node, value
 
 Array = npt.NDArray[Any]
@@ -146,7 +146,7 @@ def network(name: str) -> bytes:
 def test_networks_agree_with_onnx_to_a_step_of_their_type(name: str, tmp_path: Path) -> None:
     random = np.random.default_rng(4)
     samples = [{"x": random.normal(0, 1, (1, 2, 4, 4)).astype(TYPES[name])} for _ in range(3)]
-    found = run_generated(network(name), samples, tmp_path, SANITIZERS)
+    found = run_generated(network(name), samples, tmp_path, SANITIZED)
     model = onnx.load_model_from_string(in_float32(network(name)))
     for sample, (ours,) in zip(samples, found, strict=True):
         ran = ReferenceEvaluator(model).run(None, {"x": sample["x"].astype("float32")})
@@ -182,7 +182,7 @@ def test_basic_arithmetic_is_that_of_numpy_bit_for_bit(tmp_path: Path) -> None:
     bits = np.random.default_rng(5).integers(0, 2**16, (2, 4096)).astype("uint16")
     finite = np.where(bits >> 10 & 31 == 31, bits ^ 0x4000, bits).astype("uint16").view("float16")
     sample = dict(zip(names, finite, strict=True))
-    (found,) = run_generated(data, [sample], tmp_path, SANITIZERS)
+    (found,) = run_generated(data, [sample], tmp_path, SANITIZED)
     with np.errstate(all="ignore"):
         expected = ReferenceEvaluator(onnx.load_model_from_string(data)).run(None, sample)
     for port, ours, theirs in zip(results, found, expected, strict=True):
@@ -228,7 +228,7 @@ def test_relax_modules_round_after_every_operator(name: str, tmp_path: Path) -> 
             return rest
     """)
     sample = {"x": np.random.default_rng(7).normal(0, 9, 8).astype(TYPES[name])}
-    ((ours,),) = run_generated(data, [sample], tmp_path, SANITIZERS, "relax")
+    ((ours,),) = run_generated(data, [sample], tmp_path, SANITIZED, "relax")
     np.testing.assert_array_equal(ours, sample["x"] * TYPES[name].type(3) - sample["x"])
     (expected,) = relax_importer.run_reference(data, [sample]).outputs
     np.testing.assert_array_equal(ours, expected[0])

@@ -10,7 +10,7 @@ import pytest
 from firmwright.errors import UserError
 from firmwright.postprocess.boxes import Box
 from firmwright.recipe.quantization import BoxThresholds, Thresholds
-from firmwright.verify import gate
+from firmwright.verify import accuracy_report
 from firmwright.verify.accuracy import AccuracyRecord
 from firmwright.verify.boxes import (
     BoxAccuracy,
@@ -118,7 +118,7 @@ def test_gate_counts_the_boxes() -> None:
         ),
         thresholds=Thresholds(boxes=limits),
     )
-    assert list(gate.failures(record)) == [
+    assert list(accuracy_report.failures(record)) == [
         "2 of 3 boxes are not among those of the firmware network (recall 0.333 at an overlap of "
         "0.9); thresholds.boxes.recall asks for 1",
         "1 of 2 boxes of the firmware network are not right (precision 0.500 at an overlap of "

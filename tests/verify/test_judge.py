@@ -10,14 +10,14 @@ import pytest
 
 from firmwright.errors import UserError
 from firmwright.recipe.quantization import Thresholds
-from firmwright.verify import gate
+from firmwright.verify import accuracy_report
 from firmwright.verify.accuracy import (
     AccuracyRecord,
     LayerAccuracy,
     SignalQuality,
     SignalStatistics,
 )
-from firmwright.verify.judge import Evaluation, Metric, measure_accuracy, read_class_labels
+from firmwright.verify.evaluation import Evaluation, Metric, measure_accuracy, read_class_labels
 
 SCORES = np.array([[3, 0, 1], [0, 2, 1], [1, 0, 2], [0, 0, 5]], "float32")
 LABELS = np.array([0, 1, 2, 1])
@@ -67,9 +67,9 @@ def test_network_that_gives_the_class_itself() -> None:
 
 def test_equal_networks_pass_every_threshold_but_the_labels() -> None:
     passed = Thresholds(top1=75, top1_loss=0, snr=200, cosine=1)
-    assert gate.failure_message(found(("firmware", SCORES), limits=passed)) is None
+    assert accuracy_report.failure_message(found(("firmware", SCORES), limits=passed)) is None
     missed = replace(passed, top1=75.1)
-    assert list(gate.failures(found(("firmware", SCORES), limits=missed))) == [
+    assert list(accuracy_report.failures(found(("firmware", SCORES), limits=missed))) == [
         "top-1 of the firmware network is 75.00 % (reference 75.00 %); thresholds.top1 asks for "
         "75.1"
     ]
@@ -78,7 +78,7 @@ def test_equal_networks_pass_every_threshold_but_the_labels() -> None:
 def test_every_threshold_that_is_missed_is_named() -> None:
     limits = Thresholds(top1=50, top1_loss=1, snr=10, cosine=0.9, metric=4)
     record = found(("firmware", SWAPPED), metric=lambda o, _: o["y"][0].max(), limits=limits)
-    assert gate.failure_message(record) == (
+    assert accuracy_report.failure_message(record) == (
         "the network is less accurate than the recipe asks for:\n"
         "  top-1 of the firmware network is 25.00 % (reference 75.00 %); thresholds.top1 asks for "
         "50\n"
@@ -92,7 +92,7 @@ def test_every_threshold_that_is_missed_is_named() -> None:
 
 def test_worst_layers_are_named_where_there_is_a_float_network() -> None:
     record = found(("quantized", SWAPPED), ("firmware", SWAPPED), limits=Thresholds(top1_loss=0))
-    message = gate.failure_message(record)
+    message = accuracy_report.failure_message(record)
     assert message is not None
     assert message.count("50.00 points below float") == 2
     worst = message.partition("the layers that lose most:\n")[2].splitlines()
@@ -100,7 +100,7 @@ def test_worst_layers_are_named_where_there_is_a_float_network() -> None:
 
 
 def test_table_has_a_column_for_each_network() -> None:
-    assert list(gate.summary(found(("firmware", SWAPPED)))) == [
+    assert list(accuracy_report.summary(found(("firmware", SWAPPED)))) == [
         "   accuracy on 4 samples       reference   firmware",
         "   top-1, %                        75.00      25.00",
         "   same class as reference, %     100.00      50.00",
@@ -109,7 +109,7 @@ def test_table_has_a_column_for_each_network() -> None:
 
 
 def test_judges_that_calibrated_are_remarked() -> None:
-    lines = list(gate.summary(replace(found(("firmware", SWAPPED)), calibrated=3)))
+    lines = list(accuracy_report.summary(replace(found(("firmware", SWAPPED)), calibrated=3)))
     assert lines[1] == "   3 of these samples calibrated too; others are better judges"
 
 

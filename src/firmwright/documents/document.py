@@ -89,7 +89,7 @@ def check_document(
 
 
 def read_bytes(path: Path, shown: str) -> bytes:
-    """Return a file's content, BYTES_MAX at most. Raises DiagnosticError if it cannot be had."""
+    """Return a file's content, MAX_BYTES at most. Raises DiagnosticError if it cannot be had."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)

@@ -22,7 +22,7 @@ from firmwright.codegen.names import c_identifier
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name, static_shape
 from firmwright.lowering.float_use import ArithmeticUse, FloatUseTracker
-from firmwright.lowering.quantized import (
+from firmwright.lowering.quantized_tensor import (
     BATCH_MATMUL,
     INT32_LIMIT,
     OutputQuantParams,

@@ -19,7 +19,7 @@ from firmwright.lowering.fixed_point import (
     shorten_mantissas,
     to_fixed_point,
 )
-from firmwright.lowering.quantized import BATCH_MATMUL, OutputQuantParams, QuantizedTensor
+from firmwright.lowering.quantized_tensor import BATCH_MATMUL, OutputQuantParams, QuantizedTensor
 
 if TYPE_CHECKING:
     from firmwright.lowering.integer_arithmetic import IntegerRewriter

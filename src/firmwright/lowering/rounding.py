@@ -9,9 +9,9 @@ import numpy.typing as npt
 import tvm
 from tvm import relax
 
-from firmwright.lowering.kernels.moves import quantize_before_moving
+from firmwright.lowering.kernels.data_movement import quantize_before_moving
 from firmwright.lowering.kernels.tables import lower_chain_by_table
-from firmwright.lowering.quantized import OutputQuantParams, QuantizedTensor, RoundFunction
+from firmwright.lowering.quantized_tensor import OutputQuantParams, QuantizedTensor, RoundFunction
 from firmwright.lowering.requantization import quantize_real
 
 if TYPE_CHECKING:

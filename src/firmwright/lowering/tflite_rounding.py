@@ -22,6 +22,7 @@ from firmwright.lowering.kernels.activations import (
     rsqrt,
 )
 from firmwright.lowering.kernels.comparison import COMPARISONS, compare
+from firmwright.lowering.kernels.data_movement import quantize_before_moving
 from firmwright.lowering.kernels.elementwise import (
     add,
     multiply,
@@ -30,12 +31,11 @@ from firmwright.lowering.kernels.elementwise import (
     subtract,
 )
 from firmwright.lowering.kernels.interpolation import logistic, tanh
-from firmwright.lowering.kernels.moves import quantize_before_moving
 from firmwright.lowering.kernels.pooling import average_pool, reduce_mean, reduce_sum
 from firmwright.lowering.kernels.resize import resize_bilinear
 from firmwright.lowering.kernels.softmax import softmax
 from firmwright.lowering.kernels.tables import concatenate, lower_chain_by_table, round_half_away
-from firmwright.lowering.quantized import OutputQuantParams, QuantizedTensor, RoundFunction
+from firmwright.lowering.quantized_tensor import OutputQuantParams, QuantizedTensor, RoundFunction
 from firmwright.lowering.requantization import quantize_real, requantize
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from .compilers import compiler_identity
 from .extensions import extension_files, library_files
 from .freshness import file_digest
 from .job import Job
-from .network import rewrite_files
+from .rewriting import rewrite_files
 
 if TYPE_CHECKING:
     from firmwright.recipe.lock import Lock

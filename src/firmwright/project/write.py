@@ -20,7 +20,7 @@ from firmwright.ir.tensors import BatchLayout, ModelInterface, Tensor
 from firmwright.planning.plan import Plan
 from firmwright.planning.schedule import Wait, schedule
 from firmwright.postprocess.detector import Detector
-from firmwright.project.crossings import PROCESSOR_ONLY, Cores
+from firmwright.project.inter_core_calls import PROCESSOR_ONLY, Cores
 from firmwright.project.libraries import (
     ARCHIVE_SUFFIXES,
     SOURCE_SUFFIXES,

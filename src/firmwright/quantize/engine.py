@@ -18,17 +18,17 @@ from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 from firmwright.quantize.activations import find_fused_outputs, simplify_activations
 from firmwright.quantize.bias_correction import correct_biases
 from firmwright.quantize.calibration import Distribution
-from firmwright.quantize.grids import (
+from firmwright.quantize.layers import LayerChoice, choose_layers
+from firmwright.quantize.quant_params import (
     QuantParams,
     choose_affine_params,
     choose_pow2_params,
     mean_squared_error,
 )
-from firmwright.quantize.layers import LayerChoice, choose_layers
 from firmwright.quantize.ranges import Interval, choose_interval
-from firmwright.quantize.rounding import round_weights
 from firmwright.quantize.samples import Sample
-from firmwright.quantize.shift_grids import AVERAGES, coarsen_scales
+from firmwright.quantize.shift_scales import AVERAGES, coarsen_scales
+from firmwright.quantize.weight_rounding import round_weights
 from firmwright.quantize.weights import choose_weight_params, find_weights
 from firmwright.recipe.quantization import QuantizeOptions
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import onnx
 
 from firmwright.ir.tensors import ModelInterface, Tensor
-from firmwright.quantize.grids import QuantParams
+from firmwright.quantize.quant_params import QuantParams
 
 DATA_MOVEMENT_OPERATORS = ("Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze")
 

@@ -184,7 +184,7 @@ class ShiftLayer:
         """Return the sum of two tensors of one shape and one grid.
 
         The accelerator adds no half step here, and none is missing: the result is on the same
-        grid too (:mod:`firmwright.quantize.shift_grids`), so that the shift is 0.
+        grid too (:mod:`firmwright.quantize.shift_scales`), so that the shift is 0.
         """
         first, second = (self.read_int8(argument) for argument in call.args)
         if static_shape(first.integers) != static_shape(second.integers):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from firmwright.recipe.catalogue import Catalog, KnownDevice
+from firmwright.recipe.catalog import Catalog, KnownDevice
 from firmwright.recipe.libraries import Library
 from firmwright.recipe.load import load_recipe
 from firmwright.recipe.recipe import (

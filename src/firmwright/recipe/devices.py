@@ -9,7 +9,7 @@ from typing import Any
 from firmwright.data.sources import module_file
 from firmwright.documents.schema_check import Finding, quote
 from firmwright.errors import UserError
-from firmwright.recipe.catalogue import KnownDevice
+from firmwright.recipe.catalog import KnownDevice
 from firmwright.targets.custom import load_custom_target
 
 

@@ -19,7 +19,7 @@ from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import Diagnostic, DiagnosticError, did_you_mean
 from firmwright.models.formats import FORMATS, UNSUPPORTED_SUFFIXES
 from firmwright.recipe.cache import make_cache_key, read_cache, write_cache
-from firmwright.recipe.catalogue import Catalog, find_name_errors
+from firmwright.recipe.catalog import Catalog, find_name_errors
 from firmwright.recipe.devices import load_custom_devices
 from firmwright.recipe.libraries import find_duplicate_names, find_extension_files
 from firmwright.recipe.postprocess import normalize_detection

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from firmwright.report.comparison import align_columns, align_layers
-from firmwright.report.modelled import Cost, LayerEstimate, sum_costs
+from firmwright.report.estimates import Cost, LayerEstimate, sum_costs
 
 ORIGIN = "modelled, not measured"
 

@@ -66,6 +66,6 @@ def check_definitions(
         if function not in defined:
             raise UserError(
                 f"the network calls '{function}', which nothing in the module defines"
-                f"{suggest_symbol(function, defined)}; give its source in `libraries`, or an archive "
-                f"for the module in {EXTRA_LIBRARIES_VARIABLE}"
+                f"{suggest_symbol(function, defined)}; give its source in `libraries`, or an "
+                f"archive for the module in {EXTRA_LIBRARIES_VARIABLE}"
             )

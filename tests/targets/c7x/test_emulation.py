@@ -16,7 +16,7 @@ from firmwright.emulator.execution import EXIT_TRAP, Execution
 from firmwright.models.relax.importer import run_reference
 from firmwright.project.write import Network
 from firmwright.verify.protocol import decode_counts, decode_outputs
-from tests.targets.firmware import SANITIZERS, executed, lowered
+from tests.targets.firmware import SANITIZED, executed, lowered
 from tests.targets.tidl import networks as tidl
 from tests.targets.tidl.test_regions import line
 
@@ -37,7 +37,7 @@ def ran(
     data: bytes, folder: Path, edit: Callable[[Path], None] = lambda _: None, target: str = "c7x"
 ) -> tuple[Network, Execution]:
     made = lowered(data, "relax", target=target)
-    return made, executed(made, samples([SHAPE]), folder, SANITIZERS, edit)
+    return made, executed(made, samples([SHAPE]), folder, SANITIZED, edit)
 
 
 def replacing(file: str, pattern: str, by: str, count: int = 1) -> Callable[[Path], None]:
@@ -126,7 +126,7 @@ def test_each_region_of_tidl_is_a_call_from_the_arm_cores(
     data = tvm.ir.save_json(tidl.network(line)).encode()
     made = lowered(data, "relax", target=target)
     given = [{"x": numbers(n, 1, 4, 8, 8)} for n in range(2)]
-    execution = executed(made, given, tmp_path, SANITIZERS)
+    execution = executed(made, given, tmp_path, SANITIZED)
     counts = decode_counts(execution.console)
     outputs = decode_outputs(execution.console, made.interface.outputs, 2, execution.exit_code)
     for ours, theirs in zip(outputs, run_reference(data, given).outputs, strict=True):

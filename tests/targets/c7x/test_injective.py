@@ -15,7 +15,7 @@ from tvm import relax
 
 from firmwright.models.relax.importer import run_reference
 from firmwright.targets.c7x.injective import BLOCK_BYTES, find_split
-from tests.targets.firmware import SANITIZERS, lowered, run_generated
+from tests.targets.firmware import SANITIZED, lowered, run_generated
 
 from .graphs import Formula, network, numbers, samples
 
@@ -138,7 +138,7 @@ def test_local_memory_has_to_hold_two_blocks_of_everything() -> None:
 def test_blocks_compute_what_the_reference_says(tmp_path: Path) -> None:
     data = network({s: (formula, numbers(1, *c)) for s, c in SHAPES.items()})
     given_samples = samples(list(SHAPES))
-    found = run_generated(data, given_samples, tmp_path, SANITIZERS, "relax", target="c7x")
+    found = run_generated(data, given_samples, tmp_path, SANITIZED, "relax", target="c7x")
     for ours, theirs in zip(found, run_reference(data, given_samples).outputs, strict=True):
         for array, expected in zip(ours, theirs, strict=True):
             np.testing.assert_array_equal(array, expected)
@@ -163,7 +163,7 @@ def test_any_shapes(
     graph = {s: (formula, numbers(1, *c)) for s, c in zip(shapes, constants, strict=True)}
     data, given_samples = network(graph), samples(shapes, 1)
     folder = tmp_path_factory.mktemp("any")
-    found = run_generated(data, given_samples, folder, SANITIZERS, "relax", target="c7x")
+    found = run_generated(data, given_samples, folder, SANITIZED, "relax", target="c7x")
     for array, expected in zip(
         found[0], run_reference(data, given_samples).outputs[0], strict=True
     ):

@@ -12,7 +12,7 @@ from firmwright.recipe import parse_target
 from firmwright.targets import load_target
 from firmwright.targets.c7x import injective
 from firmwright.toolchain import load_platform, platform_names
-from tests.targets.firmware import SANITIZERS, run_generated
+from tests.targets.firmware import SANITIZED, run_generated
 from tests.targets.qdq_operators import random_graph
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
@@ -27,7 +27,7 @@ def test_every_operator_is_exact_to_the_cpu(
     graph = random_graph(7, each=2)
     data, samples = graph.build(), graph.samples(2, seed=1)
     on_c = run_generated(data, samples, tmp_path / "c", (), "onnx", "onnx", "c")
-    found = run_generated(data, samples, tmp_path / "c7x", SANITIZERS, "onnx", "onnx", target)
+    found = run_generated(data, samples, tmp_path / "c7x", SANITIZED, "onnx", "onnx", target)
     for ours, theirs in zip(found, on_c, strict=True):
         for array, expected in zip(ours, theirs, strict=True):
             np.testing.assert_array_equal(array, expected)

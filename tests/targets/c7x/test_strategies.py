@@ -12,7 +12,7 @@ import tvm
 from tvm import relax
 
 from firmwright.targets.c7x.strategies import is_exact_resize, is_subsampling
-from tests.targets.firmware import SANITIZERS, lowered, run_generated
+from tests.targets.firmware import SANITIZED, lowered, run_generated
 
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 op = relax.op
@@ -66,7 +66,7 @@ def test_a_resize_is_that_of_the_cpu(layout: str, sizes: Any, tmp_path: Path) ->
     data = resizes(sizes, layout)
     samples = normal(data)
     found, expected = (
-        run_generated(data, samples, tmp_path / target, SANITIZERS, "relax", target=target)
+        run_generated(data, samples, tmp_path / target, SANITIZED, "relax", target=target)
         for target in ("c7x", "c")
     )
     kernels = lowered(data, "relax", target="c7x").kernels.kernels
@@ -95,7 +95,7 @@ def call_of(data: bytes) -> tvm.ir.Call:
 def test_a_pool_of_single_elements_is_that_of_the_cpu(tmp_path: Path) -> None:
     data = pool((2, 3, 9, 14), [2, 3], pool_size=[1, 1])
     samples = normal(data)
-    found = run_generated(data, samples, tmp_path, SANITIZERS, "relax", target="c7x")
+    found = run_generated(data, samples, tmp_path, SANITIZED, "relax", target="c7x")
     np.testing.assert_array_equal(found[0][0], samples[0]["x0"][:, :, ::2, ::3])
     (kernel,) = lowered(data, "relax", target="c7x").kernels.kernels
     (default,) = lowered(data, "relax", target="c").kernels.kernels

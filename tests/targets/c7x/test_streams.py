@@ -16,7 +16,7 @@ from firmwright.models.relax.importer import run_reference
 from firmwright.project.write import Network
 from firmwright.targets.c7x.streams import merge_dimensions
 from firmwright.verify.protocol import decode_counts, decode_outputs
-from tests.targets.firmware import SANITIZERS, executed, lowered
+from tests.targets.firmware import SANITIZED, executed, lowered
 
 from .graphs import Formula, network, numbers, samples
 from .test_emulation import replacing
@@ -48,7 +48,7 @@ def ran(
     edit: Callable[[Path], None] = lambda _: None,
 ) -> tuple[Network, Execution]:
     made = lowered(data, "relax", target="c7x")
-    return made, executed(made, samples(shapes), folder, SANITIZERS, edit)
+    return made, executed(made, samples(shapes), folder, SANITIZED, edit)
 
 
 def assert_exact(
@@ -85,7 +85,7 @@ def test_bytes_come_by_64(tmp_path: Path) -> None:
     constant, *given = np.random.default_rng(3).integers(-128, 128, (3, *shape), "int8")
     data = of_bytes(shape, lambda x: op.maximum(x, relax.const(constant)))
     made = lowered(data, "relax", target="c7x")
-    execution = executed(made, [{"x": g} for g in given], tmp_path, SANITIZERS)
+    execution = executed(made, [{"x": g} for g in given], tmp_path, SANITIZED)
     found = decode_outputs(execution.console, made.interface.outputs, 2, execution.exit_code)
     np.testing.assert_array_equal([f[0] for f in found], [np.maximum(g, constant) for g in given])
     assert decode_counts(execution.console)["stream_vectors"] == 2 * 2 * 3

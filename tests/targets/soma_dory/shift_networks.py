@@ -15,9 +15,9 @@ from firmwright.models.tflite import importer as tflite
 from firmwright.quantize.engine import quantize
 from firmwright.quantize.graph import prepare
 from firmwright.quantize.integer_io import add_quant_params, remove_float_io
+from firmwright.quantize.model_ranges import infer_distributions
 from firmwright.quantize.restore import restore_float
 from firmwright.quantize.shift_arithmetic import make_shift_network
-from firmwright.quantize.stated_ranges import infer_distributions
 from firmwright.transforms import CANONICAL
 
 from ...quantize.networks import options

@@ -24,9 +24,9 @@ from firmwright.lowering.fixed_point import (
 from firmwright.lowering.fixed_point import quantize_multiplier as quantize
 from firmwright.lowering.kernels import real_functions
 from firmwright.lowering.kernels.interpolation import find_16bit_source, lower_by_interpolation
-from firmwright.lowering.kernels.inverse_root import inverse_sqrt
+from firmwright.lowering.kernels.inverse_sqrt import inverse_sqrt
 from firmwright.lowering.kernels.tables import find_8bit_source, lower_by_table
-from firmwright.lowering.quantized import OutputQuantParams, QuantizedTensor
+from firmwright.lowering.quantized_tensor import OutputQuantParams, QuantizedTensor
 from firmwright.lowering.requantization import immediates, to_storage
 
 if TYPE_CHECKING:

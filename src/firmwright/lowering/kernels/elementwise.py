@@ -13,7 +13,7 @@ from tvm import relax, te
 from firmwright.ir.relax import dtype_of, static_shape
 from firmwright.ir.tensors import ELEMENT_BYTES
 from firmwright.lowering.fixed_point import Integer, apply_scale, call_fixed_point, to_fixed_point
-from firmwright.lowering.quantized import OutputQuantParams, QuantizedTensor
+from firmwright.lowering.quantized_tensor import OutputQuantParams, QuantizedTensor
 from firmwright.lowering.requantization import immediates, to_storage
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import tvm
 from tvm import relax, te
 
 from firmwright.lowering.fixed_point import Integer, call_fixed_point
-from firmwright.lowering.quantized import OutputQuantParams, QuantizedTensor
+from firmwright.lowering.quantized_tensor import OutputQuantParams, QuantizedTensor
 from firmwright.lowering.requantization import to_storage
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from firmwright.lowering.fixed_point import (
     to_fixed_point,
 )
 from firmwright.lowering.kernels.windows import sum_windows, windows_of
-from firmwright.lowering.quantized import (
+from firmwright.lowering.quantized_tensor import (
     INT32_LIMIT,
     OutputQuantParams,
     QuantizedTensor,

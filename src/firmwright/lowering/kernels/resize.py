@@ -9,7 +9,11 @@ from tvm import relax, te
 
 from firmwright.ir.relax import dtype_of, static_shape
 from firmwright.lowering.fixed_point import Integer, call_fixed_point
-from firmwright.lowering.quantized import OutputQuantParams, QuantizedTensor, has_quant_params
+from firmwright.lowering.quantized_tensor import (
+    OutputQuantParams,
+    QuantizedTensor,
+    has_quant_params,
+)
 from firmwright.lowering.requantization import clamp
 
 if TYPE_CHECKING:

@@ -26,8 +26,12 @@ from firmwright.lowering.fixed_point import (
     rounding_shift_right,
     to_fixed_point,
 )
-from firmwright.lowering.kernels.softmax_wide import softmax_int16
-from firmwright.lowering.quantized import OutputQuantParams, QuantizedTensor, smallest_integer
+from firmwright.lowering.kernels.softmax_int16 import softmax_int16
+from firmwright.lowering.quantized_tensor import (
+    OutputQuantParams,
+    QuantizedTensor,
+    smallest_integer,
+)
 from firmwright.lowering.requantization import immediates, to_storage
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from tvm import relax, te
 
 from firmwright.ir.relax import Constant, constant_array, dtype_of, static_shape
 from firmwright.lowering.kernels.real_functions import can_evaluate, evaluate
-from firmwright.lowering.quantized import (
+from firmwright.lowering.quantized_tensor import (
     OutputQuantParams,
     QuantizedTensor,
     Value,

@@ -17,13 +17,13 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from firmwright.errors import UserError, first_line
 from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface, Operator, Tensor
 from firmwright.models.formats import ReferenceOutputs
+from firmwright.models.importing import run_importer, variable_name
 from firmwright.models.onnx.checks import check_model
 from firmwright.models.onnx.converters import CONVERTERS
 from firmwright.models.onnx.graph.rewrites import REWRITES
 from firmwright.models.onnx.graph.specialize import specialize
 from firmwright.models.onnx.operator_builder import OperatorBuilder
 from firmwright.models.onnx.results import check_results, convert_dropout, refuse_node
-from firmwright.models.quiet import run_importer, variable_name
 
 
 class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]

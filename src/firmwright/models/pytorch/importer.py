@@ -26,8 +26,8 @@ from firmwright.errors import UserError, first_line
 from firmwright.ir.relax import rename_variables
 from firmwright.ir.tensors import ModelInterface, Operator, Tensor, is_source_name
 from firmwright.models.formats import EXPORT_HINT, ReferenceOutputs
+from firmwright.models.importing import run_importer, suppress_output
 from firmwright.models.pytorch.corrections import TorchImporter
-from firmwright.models.quiet import run_importer, suppress_output
 from firmwright.models.relax.importer import bind_shapes, check_calls, format_shape, make_tensor
 
 EXECUTABLE_MEMBER = re.compile(r"(^|/)(data/constants/(custom|opaque)_obj_|data/aotinductor/)")

@@ -11,7 +11,7 @@ from tvm import relax
 from tvm.relax.frontend.tflite import tflite_frontend
 
 from firmwright.errors import UserError, first_line
-from firmwright.models.quiet import variable_name
+from firmwright.models.importing import variable_name
 from firmwright.models.tflite.corrections import CORRECTIONS, DATA_MOVEMENT, FLOAT_ONLY
 
 WEIGHTED_OPERATORS = frozenset(

@@ -15,7 +15,7 @@ from tvm import relax
 from tvm.relax.frontend.tflite import tflite_frontend
 
 from firmwright.errors import UserError
-from firmwright.models.tflite import moves
+from firmwright.models.tflite import data_movement
 
 Correction = Callable[[Any, Any], relax.Expr]
 
@@ -77,7 +77,9 @@ def convert_expand_dims(converter: Any, op: Any) -> relax.Expr:
     """TVM calls the operator with an argument too many."""
     source, _ = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
-    return relax.op.reshape(converter.get_tensor_expr(source), moves.shape_of(converter, target))
+    return relax.op.reshape(
+        converter.get_tensor_expr(source), data_movement.shape_of(converter, target)
+    )
 
 
 def convert_gelu(converter: Any, op: Any) -> relax.Expr:
@@ -163,7 +165,7 @@ def convert_batch_matmul(converter: Any, op: Any) -> relax.Expr:
     product = relax.op.matmul(*factors)
     if target.qnn_params is not None:
         product = converter.quantize(product, target)
-    return relax.op.reshape(product, moves.shape_of(converter, target))
+    return relax.op.reshape(product, data_movement.shape_of(converter, target))
 
 
 def convert_squared_difference(converter: Any, op: Any) -> relax.Expr:
@@ -232,7 +234,9 @@ def make_min_max(find: Callable[..., relax.Expr]) -> Correction:
     def convert(converter: Any, op: Any) -> relax.Expr:
         """TVM dequantizes what is on one grid already, whose order the integers have."""
         tensors = [*converter.get_input_tensors(op), *converter.get_output_tensors(op)]
-        if tensors[0].qnn_params is None or not moves.has_same_qnn_params(converter, tensors):
+        if tensors[0].qnn_params is None or not data_movement.has_same_qnn_params(
+            converter, tensors
+        ):
             return converter._convert_elemwise(op, relax_op=find)
         return find(*(converter.get_tensor_expr(t) for t in tensors[:2]))
 
@@ -254,23 +258,23 @@ CORRECTIONS: dict[str, Correction] = {
     "ARG_MIN": make_arg_min_max(relax.op.argmin),
     "AVERAGE_POOL_2D": convert_average_pool,
     "BATCH_MATMUL": convert_batch_matmul,
-    "BATCH_TO_SPACE_ND": moves.convert_batch_to_space,
+    "BATCH_TO_SPACE_ND": data_movement.convert_batch_to_space,
     "DEQUANTIZE": convert_dequantize,
     "EXPAND_DIMS": convert_expand_dims,
     "FULLY_CONNECTED": convert_fully_connected,
     "GELU": convert_gelu,
     "MAXIMUM": make_min_max(relax.op.maximum),
     "MINIMUM": make_min_max(relax.op.minimum),
-    "MIRROR_PAD": moves.convert_mirror_pad,
+    "MIRROR_PAD": data_movement.convert_mirror_pad,
     "PRELU": convert_prelu,
     "RESIZE_BILINEAR": convert_resize_bilinear,
-    "RESIZE_NEAREST_NEIGHBOR": moves.convert_resize_nearest_neighbor,
+    "RESIZE_NEAREST_NEIGHBOR": data_movement.convert_resize_nearest_neighbor,
     "SOFTMAX": convert_softmax,
-    "SPACE_TO_BATCH_ND": moves.convert_space_to_batch,
+    "SPACE_TO_BATCH_ND": data_movement.convert_space_to_batch,
     "SQUARED_DIFFERENCE": convert_squared_difference,
-    "STRIDED_SLICE": moves.convert_strided_slice,
+    "STRIDED_SLICE": data_movement.convert_strided_slice,
     "TRANSPOSE_CONV": convert_transpose_conv,
-    "UNPACK": moves.convert_unpack,
+    "UNPACK": data_movement.convert_unpack,
 }
 
 DATA_MOVEMENT = frozenset(

@@ -17,12 +17,12 @@ from tvm.relax.frontend.tflite import from_tflite
 from firmwright.errors import UserError, first_line
 from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface, Operator, Tensor
 from firmwright.models.formats import ReferenceOutputs
-from firmwright.models.quiet import run_importer
+from firmwright.models.importing import run_importer
 from firmwright.models.tflite.checks import check_model, decode_text, to_ints
 from firmwright.models.tflite.constants import convert_constants
 from firmwright.models.tflite.converter import Converter
-from firmwright.models.tflite.isolated import run_in_subprocess
 from firmwright.models.tflite.repairs import repair
+from firmwright.models.tflite.subprocess_call import run_in_subprocess
 
 
 def import_model(

@@ -12,7 +12,7 @@ from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.lowering.region import lower_region
 from firmwright.partition.outline import partition_module
 from firmwright.targets import Context
-from firmwright.targets.tidl.joined import join_kernels
+from firmwright.targets.tidl.join_kernels import join_kernels
 
 
 def lower_in_layers(

@@ -14,7 +14,7 @@ from tvm import relax
 
 from firmwright.ir.relax import dtype_of, operator_name
 from firmwright.lowering.kernels.tables import constant_values, to_storage_array
-from firmwright.lowering.quantized import (
+from firmwright.lowering.quantized_tensor import (
     OutputQuantParams,
     QuantizedTensor,
     has_quant_params,

@@ -23,7 +23,7 @@ from firmwright.lowering.kernels.interpolation import (
     interpolate,
     interpolation_table,
 )
-from firmwright.lowering.quantized import OutputQuantParams
+from firmwright.lowering.quantized_tensor import OutputQuantParams
 from firmwright.lowering.requantization import immediates, to_storage
 
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ import numpy.typing as npt
 import onnx
 
 from firmwright.quantize.graph import evaluate
-from firmwright.quantize.grids import QuantParams
+from firmwright.quantize.im2col import im2col, rows_to_weights, weights_to_rows
+from firmwright.quantize.quant_params import QuantParams
 from firmwright.quantize.samples import Sample
 from firmwright.quantize.weights import channel_axis
-from firmwright.quantize.windows import im2col, rows_to_weights, weights_to_rows
 
 Array = npt.NDArray[Any]
 ROUNDED_OPERATORS = ("Conv", "Gemm", "MatMul")
@@ -42,7 +42,7 @@ def round_weights(
     """Return the float network with weights that lie on their grids.
 
     ``grids`` are those of each weight, one or one a channel. The weights of transposed
-    convolutions, and of results with more than MOST_INPUTS inputs, stay as they are, to be rounded
+    convolutions, and of results with more than MAX_INPUTS inputs, stay as they are, to be rounded
     to the nearest step.
     """
     result = onnx.ModelProto()

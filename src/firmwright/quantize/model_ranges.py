@@ -11,7 +11,7 @@ from firmwright.errors import UserError
 from firmwright.quantize.calibration import Distribution
 from firmwright.quantize.graph import float_tensors
 from firmwright.quantize.ranges import Interval
-from firmwright.quantize.shift_grids import SAME_SCALE_OPERATORS
+from firmwright.quantize.shift_scales import SAME_SCALE_OPERATORS
 
 SOFTMAX_RANGE = Interval(0.0, 1.0)
 

@@ -16,7 +16,7 @@ from onnxruntime.quantization.operators.maxpool import QDQMaxPool
 from onnxruntime.quantization.registry import QDQRegistry
 
 from firmwright.quantize.activations import ACTIVATIONS
-from firmwright.quantize.grids import QuantParams
+from firmwright.quantize.quant_params import QuantParams
 from firmwright.quantize.weights import Weight, choose_weight_params
 
 AVERAGES = ("AveragePool",)
