@@ -15,9 +15,9 @@ from firmwright.recipe import Catalog, Recipe, cache, load_recipe
 SCRIPT = """
 import sys
 from pathlib import Path
-from firmwright.recipe import Catalogue, KnownDevice, load_recipe
+from firmwright.recipe import Catalog, KnownDevice, load_recipe
 devices = {"c": KnownDevice({}, is_fallback=True)}
-catalogue = Catalogue(("host",), ("zig",), devices, {"host": ("zig",)}, {"host": ("native",)})
+catalogue = Catalog(("host",), ("zig",), devices, {"host": ("zig",)}, {"host": ("native",)})
 recipe = load_recipe(Path(sys.argv[1]), {"platform": "host"}, catalogue, Path(sys.argv[2]))
 print(recipe.sha256, *sorted({"yaml", "jsonschema", "tvm"} & set(sys.modules)))
 """
