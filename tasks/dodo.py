@@ -90,7 +90,7 @@ def task_stages() -> Iterator[dict[str, Any]]:
     """
     others = [job.comparison_job for job in get_jobs() if job.comparison_job]
     for stage in STAGES:
-        yield from stage.tasks([*get_jobs(), *others])
+        yield from stage.make_tasks([*get_jobs(), *others])
 
 
 def stop_on_interrupt(_signal: int, _frame: FrameType | None) -> None:

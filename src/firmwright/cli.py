@@ -96,12 +96,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tasks = importlib.import_module(TASK_FILE)
     doit = DoitMain(ModuleTaskLoader(tasks))
     if options.command == "explain":
-        given += [job.task("partition") for job in tasks.jobs()]
+        given += [job.task_name("partition") for job in tasks.get_jobs()]
         with redirect_stdout(sys.stderr):
             failed = doit.run(given)
-        return int(failed or importlib.import_module(EXPLAIN).explain(tasks.jobs(), options.json))
+        return int(failed or importlib.import_module(EXPLAIN).explain(tasks.get_jobs(), options.json))
     if options.command == "info":
-        given += [job.task(options.task) for job in tasks.jobs()]
+        given += [job.task_name(options.task) for job in tasks.get_jobs()]
     return doit.run(given) or 0
 
 
