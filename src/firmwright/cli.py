@@ -99,7 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given += [job.task_name("partition") for job in tasks.get_jobs()]
         with redirect_stdout(sys.stderr):
             failed = doit.run(given)
-        return int(failed or importlib.import_module(EXPLAIN).explain(tasks.get_jobs(), options.json))
+        explain = importlib.import_module(EXPLAIN).explain
+        return int(failed or explain(tasks.get_jobs(), options.json))
     if options.command == "info":
         given += [job.task_name(options.task) for job in tasks.get_jobs()]
     return doit.run(given) or 0
