@@ -22,8 +22,8 @@ pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not 
 def test_every_operator_is_exact_to_the_cpu(
     target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(injective, "BLOCK", 32)  # so that small tensors are cut
-    monkeypatch.setattr(injective, "VECTOR", 4)
+    monkeypatch.setattr(injective, "BLOCK_BYTES", 32)  # so that small tensors are cut
+    monkeypatch.setattr(injective, "VECTOR_BYTES", 4)
     graph = random_graph(7, each=2)
     data, samples = graph.build(), graph.samples(2, seed=1)
     on_c = run_generated(data, samples, tmp_path / "c", (), "onnx", "onnx", "c")

@@ -85,8 +85,8 @@ def test_dorys_tile_is_never_faster(layer: Layer, accelerator: Accelerator) -> N
     theirs = dory_tile(layer, accelerator)
     assume(theirs is not None)  # and whether it fits with blocks of 16 channels it does not ask
     # A tile of channels begins with a block of weights; of depthwise channels one has four.
-    whole = theirs.split_channels == layer.out_channels
-    assume(whole or layer.kind is not LayerKind.DEPTHWISE_CONV2D or theirs.split_channels % 4 == 0)
+    whole = theirs.channels == layer.out_channels
+    assume(whole or layer.kind is not LayerKind.DEPTHWISE_CONV2D or theirs.channels % 4 == 0)
     needed = footprint(layer, theirs)
     assume(needed.l1 <= accelerator.l1 and needed.weights <= accelerator.weights)
     ours = find_best_tiling(layer, accelerator).cycles

@@ -214,7 +214,7 @@ class RegionExporter(Exporter):
     def mean(self, call: tvm.ir.Call) -> OnnxValue:
         return super().mean(call) if self.opset < 18 else self.reduction(call)
 
-    def kernel(self, weights: relax.Expr, order: list[int]) -> str:
+    def add_kernel(self, weights: relax.Expr, order: list[int]) -> str:
         """Return weights that may be dequantized, or computed, which the quantizer's may not."""
         found = self.values.get(weights)
         if isinstance(found, DequantizedConstant):
@@ -228,7 +228,7 @@ class RegionExporter(Exporter):
         order = [str(a.kernel_layout).index(letter) for letter in "IOHW"]
         result = self.emit(
             "ConvTranspose",
-            [self.to_nchw(call.args[0], layout), self.kernel(call.args[1], order)],
+            [self.to_nchw(call.args[0], layout), self.add_kernel(call.args[1], order)],
             strides=to_ints(a.strides),
             pads=to_ints(a.padding),
             output_padding=to_ints(a.output_padding),
