@@ -1,0 +1,53 @@
+"""The checks, by name: ``python -m nox -s fast``. They use the environment that nox runs in."""
+
+import sys
+from pathlib import Path
+
+import nox
+
+nox.options.default_venv_backend = "none"
+nox.options.sessions = ["lint", "types", "fast"]
+
+PYTEST = (sys.executable, "-m", "pytest", "--numprocesses=auto", "--dist=loadfile")
+SOURCE = Path("src/firmwright")
+SCHEMAS = {
+    "firmwright.recipe.lock": SOURCE / "recipe/lock.schema.json",
+    "firmwright.report.explanation": SOURCE / "report/explanation.schema.json",
+    "firmwright.report.manifest": SOURCE / "report/manifest.schema.json",
+}
+"""Modules that print a schema, and the file that holds it."""
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check the format and the lint rules."""
+    session.run(sys.executable, "-m", "ruff", "format", "--check", ".")
+    session.run(sys.executable, "-m", "ruff", "check", ".")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check the types."""
+    session.run(sys.executable, "-m", "mypy")
+
+
+@nox.session
+def fast(session: nox.Session) -> None:
+    """Run the tests that take no more than seconds."""
+    session.run(*PYTEST, "-m", "not slow", *session.posargs)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run all tests."""
+    session.run(*PYTEST, *session.posargs)
+
+
+@nox.session
+def refresh(session: nox.Session) -> None:
+    """Write generated pages, schemas and expected messages anew; `git diff` shows what changed."""
+    session.run(sys.executable, "-m", "firmwright.recipe.docs")
+    for module, path in SCHEMAS.items():
+        schema = session.run(sys.executable, "-m", module, silent=True)
+        path.write_text(str(schema), encoding="utf-8")
+    session.run(sys.executable, "-m", "pytest", "tests/recipe/test_failing.py", "--refresh")
