@@ -16,7 +16,7 @@ from firmwright.emulator import run_firmware
 from firmwright.emulator.console import Console
 from firmwright.emulator.execution import Run
 from firmwright.emulator.image import read_firmware
-from firmwright.emulator.machines import MACHINES
+from firmwright.emulator.machines import find_machines
 from firmwright.emulator.native_library import build_library
 from firmwright.errors import UserError
 from firmwright.toolchain import load_platform
@@ -100,7 +100,9 @@ def count_every_instruction(
     counts: Counter[str] = Counter()
     stops: list[object] = []
     run = Run(firmware, platform, console_input, "counted", (), elf.parent, 0)
-    machine = MACHINES[platform.board](run, Console(console_input), stops.append)
+    machine = find_machines(platform.accelerators)[platform.board](
+        run, Console(console_input), stops.append
+    )
     engine = machine.engine
     for memory in platform.memories.values():
         engine.mem_map(memory.origin, memory.size)

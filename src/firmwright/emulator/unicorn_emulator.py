@@ -12,7 +12,7 @@ from firmwright.emulator.block_counter import BlockCounter
 from firmwright.emulator.console import Console
 from firmwright.emulator.engine import UcError
 from firmwright.emulator.execution import Execution, Run
-from firmwright.emulator.machines import MACHINES, Stop
+from firmwright.emulator.machines import Machine, Stop, find_machines
 from firmwright.errors import UserError, did_you_mean
 
 _PAGE = 0x1000
@@ -36,23 +36,24 @@ _ACCESSES = {
 
 def run_in_unicorn(run: Run) -> Execution:
     """Run the firmware on the emulated board; see :class:`firmwright.emulator.execution.Run`."""
-    if run.platform.board not in MACHINES:
+    machines = find_machines(run.platform.accelerators)
+    if run.platform.board not in machines:
         raise UserError(
             f"platform {run.platform.name}: the unicorn emulator has no machine "
-            f"'{run.platform.board}'{did_you_mean(run.platform.board, MACHINES)}"
+            f"'{run.platform.board}'{did_you_mean(run.platform.board, machines)}"
         )
-    return _Session(run).execute()
+    return _Session(run, machines[run.platform.board]).execute()
 
 
 class _Session:
     """One run: the machine with the firmware in its memory, and why it stopped."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, machine: type[Machine]) -> None:
         self._run = run
         self._firmware = run.firmware
         self._stopped: Stop | None = None
         self._console = Console(run.console_input)
-        self._machine = MACHINES[run.platform.board](run, self._console, self._stop)
+        self._machine = machine(run, self._console, self._stop)
         self._engine = self._machine.engine
         self._load()
         address_of = self._firmware.symbols.address_of

@@ -73,6 +73,9 @@ class Target(Protocol):
     core: str = ""
     """The core that its regions run on, '' for the processor. The last device's runs the network;
     what runs elsewhere is called from there."""
+    machines: Mapping[str, str] = MappingProxyType({})
+    """Machines that it brings along for the emulator, as ``module:class`` by board; only those of
+    an installed device count."""
     is_portable: bool = False
     """Whether its regions and C are the same on every platform, which has to have nothing for it
     but a processor."""

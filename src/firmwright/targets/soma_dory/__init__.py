@@ -25,6 +25,7 @@ class SomaDoryTarget(Target):
     name = "soma_dory"
     packages = ("ortools",)
     reason = "it has DIANA's arithmetic, and breaks none of the accelerator's rules"
+    machines = MappingProxyType({"diana": "firmwright.targets.soma_dory.machine:Diana"})
     options: Mapping[str, tuple[str, ...]] = MappingProxyType(
         {"layout_transform": SWITCH, "requant_transform": SWITCH}
     )

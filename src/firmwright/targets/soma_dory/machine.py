@@ -9,7 +9,7 @@ from firmwright.emulator.console import Console
 from firmwright.emulator.execution import Run
 from firmwright.emulator.machines.machine import Stop
 from firmwright.emulator.machines.qemu_virt_rv32 import QemuVirtRv32
-from firmwright.emulator.soma_device import SomaDevice
+from firmwright.targets.soma_dory.emulated_device import SomaDevice
 
 _CLOCK = 0x1A500000
 _CLOCK_SIZE = 0x1000
