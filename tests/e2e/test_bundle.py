@@ -33,7 +33,7 @@ BUNDLE = "build/digits/digits-rv32-bare.tar.gz"
 
 def test_manifest_is_what_its_schema_says_and_what_is_in_the_archive(built: Repository) -> None:
     manifest = built.manifest(BUNDLE)
-    schema = json.loads(files("firmwright.bundle").joinpath("manifest.schema.json").read_text())
+    schema = json.loads(files("firmwright.report").joinpath("manifest.schema.json").read_text())
     jsonschema.validate(manifest, schema)
     with tarfile.open(built.folder / BUNDLE) as archive:
         contents = {

@@ -112,7 +112,7 @@ def test_explain_needs_no_compiler_and_names_the_rule(models: Repository) -> Non
     done = explain(models, "two_convs_with_strides.yaml", "--json")
     explained = json.loads(done.stdout)
     name = "explanation.schema.json"
-    schema = json.loads(files("firmwright.partition").joinpath(name).read_text())
+    schema = json.loads(files("firmwright.report").joinpath(name).read_text())
     jsonschema.validate(explained, schema)
     second = next(o for o in explained["operators"] if o["name"] == "conv2")
     assert (second["kind"], second["device"], second["macs"]) == ("conv2d", "c", 1179648)

@@ -58,7 +58,7 @@ def content(repository: Repository) -> dict[str, Any]:
 
 def test_lock_has_the_digests_of_files_and_samples(locked: Repository) -> None:
     found = content(locked)
-    schema = json.loads(files("firmwright").joinpath("lock.schema.json").read_text())
+    schema = json.loads(files("firmwright.recipe").joinpath("lock.schema.json").read_text())
     jsonschema.validate(found, schema)
     assert found["files"] == {
         name: hashlib.sha256((locked.folder / name).read_bytes()).hexdigest()

@@ -157,10 +157,7 @@ def compare_versions(
 
 
 def build_schema() -> dict[str, Any]:
-    """Return the lock's JSON schema, as ``lock.schema.json`` has it.
-
-    ``python -m firmwright.recipe.lock > src/firmwright/lock.schema.json`` writes the file anew.
-    """
+    """Return the schema of ``lock.schema.json``; ``nox -s refresh`` writes the file."""
     from firmwright.ir.records import schema_of
 
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema_of(Lock)}

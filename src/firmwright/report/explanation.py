@@ -163,10 +163,7 @@ def percentage(summary: Summary, device: str) -> float:
 
 
 def build_schema() -> dict[str, Any]:
-    """Return the JSON schema of the explanation, as ``explanation.schema.json`` has it.
-
-    ``python -m firmwright.report.explanation`` prints it.
-    """
+    """Return the schema of ``explanation.schema.json``; ``nox -s refresh`` writes the file."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema_of(Explanation)}
 
 

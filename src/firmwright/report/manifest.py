@@ -238,11 +238,7 @@ class Manifest:
 
 
 def build_schema() -> dict[str, Any]:
-    """Return the manifest's JSON schema, as ``manifest.schema.json`` has it.
-
-    ``python -m firmwright.report.manifest > src/firmwright/bundle/manifest.schema.json`` writes
-    the file anew.
-    """
+    """Return the schema of ``manifest.schema.json``; ``nox -s refresh`` writes the file."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema_of(Manifest)}
 
 
