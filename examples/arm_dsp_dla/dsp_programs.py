@@ -16,12 +16,12 @@ from tvm import relax
 from firmwright.errors import UserError
 from firmwright.ir.kernels import Cycles, LoweredRegion, Parameter
 from firmwright.ir.operators import short_name
-from firmwright.ir.regions import Region
+from firmwright.ir.regions import Region, RuleViolation
 from firmwright.ir.relax import read_variables, static_shape
 from firmwright.partition.grouping import Group, group_operators
 from firmwright.partition.outline import find_dequantized, make_binding_kind, read_graph
 from firmwright.targets import Context
-from firmwright.targets.placement import Composite, Placement, RuleViolation
+from firmwright.targets.placement import Composite, Placement
 from firmwright.targets.rules import Rule, find_violations
 from firmwright.targets.tidl.merging import merge_acyclic
 from firmwright.targets.tidl.nested import lower_in_layers
@@ -71,7 +71,7 @@ def place_programs(module: tvm.IRModule) -> Placement:
         i: sorted({home[v] for b in g.bindings for v in read_variables(b.value) if v in home})
         for i, g in enumerate(groups)
     }
-    broken = {i: objections_to(group) for i, group in enumerate(groups)}
+    broken = {i: check_group(group) for i, group in enumerate(groups)}
     taken = {i for i, found in broken.items() if not found}
     programs = merge_acyclic(range(len(groups)), reads, taken)
     return Placement(
@@ -80,7 +80,7 @@ def place_programs(module: tvm.IRModule) -> Placement:
     )
 
 
-def objections_to(group: Group) -> tuple[RuleViolation, ...]:
+def check_group(group: Group) -> tuple[RuleViolation, ...]:
     """Return what speaks against the operators of a group, each sentence once."""
     found: dict[RuleViolation, None] = {}
     for binding in group.bindings:

@@ -11,7 +11,7 @@ import tvm
 
 from firmwright.builder import Graph, random_array
 from firmwright.ir.kernels import LoweredRegion
-from firmwright.ir.regions import Partition, Region
+from firmwright.ir.regions import Partition, Region, RuleViolation
 from firmwright.ir.relax import main_bindings, operator_name
 from firmwright.models.relax.importer import import_model
 from firmwright.models.relax.python_call import portable_json
@@ -20,7 +20,7 @@ from firmwright.recipe import parse_target
 from firmwright.report.demands import check_offload
 from firmwright.report.explanation import Explanation, explain, format_summary, format_table
 from firmwright.targets import Context, Device, load_mix
-from firmwright.targets.placement import Composite, Placement, RuleViolation
+from firmwright.targets.placement import Composite, Placement
 from firmwright.toolchain import load_platform
 from firmwright.transforms import CANONICAL
 

@@ -13,10 +13,13 @@ COPY = "copy"
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """Why a device of the mix did not take an operator: its rule, and what breaks it."""
+class RuleViolation:
+    """A rule of a device that an operator breaks; the sentence has the value that breaks it.
 
-    device: str
+    ``device`` is the device's name in the mix; the device itself leaves it empty.
+    """
+
+    device: str = field(default="", kw_only=True)
     rule: str
     sentence: str
 
@@ -29,7 +32,7 @@ class Region:
     ``inputs`` and ``outputs`` name tensors of the partition. A ``view`` only gives its input's
     bytes another shape and needs no code. ``macs`` counts multiply-accumulates. ``dequantized``
     names those inputs that carry in float what was computed from quantized values. ``refusals``
-    are those that the region's anchor met with devices earlier in the mix. ``memory`` is where
+    tell why the devices before it in the mix did not take the region's anchor. ``memory`` is where
     its device has its working memory.
     """
 
@@ -44,7 +47,7 @@ class Region:
     macs: int
     view: bool
     dequantized: tuple[str, ...]
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[RuleViolation, ...] = ()
     memory: str = RAM
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from firmwright.ir.records import schema_of
-from firmwright.ir.regions import COPY, Partition, Refusal
+from firmwright.ir.regions import COPY, Partition, RuleViolation
 
 LONGEST_NAME = 80
 """Characters of an operator's name on the terminal."""
@@ -29,7 +29,7 @@ class OperatorPlacement:
     macs: int
     device: str
     reason: str
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[RuleViolation, ...]
     view: bool
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import tvm
 from tvm import relax
 
 from firmwright.ir.operators import short_name
-from firmwright.ir.regions import Refusal
+from firmwright.ir.regions import RuleViolation
 from firmwright.targets import Device
 
 
@@ -27,16 +27,8 @@ class Composite:
 
 
 @dataclass(frozen=True)
-class RuleViolation:
-    """A rule of a device that an operator breaks; the sentence has the value that breaks it."""
-
-    rule: str
-    sentence: str
-
-
-@dataclass(frozen=True)
 class Placement:
-    """A device's choice: what it takes, and its objections to other operators by variable."""
+    """What a device takes, and why it does not take other operators, by their variables."""
 
     composites: tuple[Composite, ...] = ()
     violations: Mapping[relax.Var, tuple[RuleViolation, ...]] = field(default_factory=dict)
@@ -44,7 +36,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class Choices:
-    """What the devices of a mix chose: composites and objections, by the device's name."""
+    """What the devices of a mix take, and the rules that other operators break, by device."""
 
     mix: Sequence[Device]
     taken: Mapping[str, Sequence[Composite]]
@@ -56,27 +48,27 @@ class Choices:
 
     def find_refusals(
         self, bindings: Sequence[relax.VarBinding], anchor: relax.VarBinding, device: Device
-    ) -> tuple[Refusal, ...]:
+    ) -> tuple[RuleViolation, ...]:
         """Say why the devices before ``device`` did not take a group's operators."""
-        found: list[Refusal] = []
+        found: list[RuleViolation] = []
         for earlier in self.mix[: self.mix.index(device)]:
             name = earlier.name
             stated = [self.violations[name].get(b.var, ()) for b in (anchor, *bindings)]
             unknown = (RuleViolation("operator", f"{name} has no {short_name(anchor.value)}"),)
-            objections = next((o for o in stated if o), unknown)
-            found += [Refusal(name, o.rule, o.sentence) for o in objections]
+            broken = next((violations for violations in stated if violations), unknown)
+            found += [replace(violation, device=name) for violation in broken]
         return tuple(found)
 
 
 def ask_devices(module: tvm.IRModule, mix: Sequence[Device]) -> Choices:
     """Ask all devices but the last, in order; what one has taken is no longer free."""
     taken: dict[str, Sequence[Composite]] = {}
-    objections = {}
+    violations = {}
     gone: set[relax.Var] = set()
     for device in mix[:-1]:
         placement = device.target.place(module, device.context)
         free = [c for c in placement.composites if gone.isdisjoint(c.variables)]
         gone.update(v for composite in free for v in composite.variables)
         taken[device.name] = free
-        objections[device.name] = placement.violations
-    return Choices(mix, taken, objections)
+        violations[device.name] = placement.violations
+    return Choices(mix, taken, violations)

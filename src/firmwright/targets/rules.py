@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 import yaml
 
-from firmwright.targets.placement import RuleViolation
+from firmwright.ir.regions import RuleViolation
 
 T = TypeVar("T")
 

@@ -104,10 +104,10 @@ def test_a_clip_that_the_accelerator_has_not_stays_behind_the_layer() -> None:
 def test_sums_without_a_requantization(steps: Steps, returned_too: bool, sentence: str) -> None:
     placement = place_layers(behind_sums(steps, returned_too=returned_too), CONTEXT)
     assert not placement.composites
-    ((objection,),) = placement.violations.values()
-    assert objection.rule == "requantization"
-    assert sentence in objection.sentence
-    assert "`quantize: {scheme: pow2, arithmetic: shift}`" in objection.sentence
+    ((violation,),) = placement.violations.values()
+    assert violation.rule == "requantization"
+    assert sentence in violation.sentence
+    assert "`quantize: {scheme: pow2, arithmetic: shift}`" in violation.sentence
 
 
 def test_the_analog_core_is_recognized() -> None:
@@ -119,9 +119,9 @@ def test_the_analog_core_is_recognized() -> None:
         return emit(op.astype(emit(op.clip(shifted, -128, 127)), "int8"))
 
     placement = place_layers(behind_sums(analog), CONTEXT)
-    ((objection,),) = placement.violations.values()
-    assert objection.rule == "analog core"
-    assert "that core is no device here" in objection.sentence
+    ((violation,),) = placement.violations.values()
+    assert violation.rule == "analog core"
+    assert "that core is no device here" in violation.sentence
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from firmwright.ir.regions import RuleViolation
 from firmwright.ir.relax import Constant, constant_array, dtype_of, main_bindings, operator_name
 from firmwright.targets import Context
-from firmwright.targets.placement import Composite, Placement, RuleViolation
+from firmwright.targets.placement import Composite, Placement
 from firmwright.targets.soma_dory.cost import Accelerator, estimate_cycles
 from firmwright.targets.soma_dory.layer import Layer
 from firmwright.targets.soma_dory.matching import (
@@ -61,17 +62,17 @@ def place_layers(module: tvm.IRModule, context: Context) -> Placement:
     """Take every layer that breaks no rule."""
     matches, unmatched = find_layers(module["main"])
     composites: list[Composite] = []
-    objections: dict[relax.Var, tuple[RuleViolation, ...]] = {}
+    violations: dict[relax.Var, tuple[RuleViolation, ...]] = {}
     for match in matches:
         broken = check_match(match, context)
         if broken:
-            objections.update(dict.fromkeys(match.variables, broken))
+            violations.update(dict.fromkeys(match.variables, broken))
         else:
             composites.append(Composite(match.kind.value, match.variables))
     values = {b.var: b.value for b in main_bindings(module)}
     for single in unmatched:
-        objections[single.anchor.var] = (explain_unmatched(single, values),)
-    return Placement(tuple(composites), objections)
+        violations[single.anchor.var] = (explain_unmatched(single, values),)
+    return Placement(tuple(composites), violations)
 
 
 def check_match(match: Match, context: Context) -> tuple[RuleViolation, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from firmwright.targets.placement import RuleViolation
+from firmwright.ir.regions import RuleViolation
 from firmwright.targets.rules import Rule, find_violations, read_rules
 from firmwright.targets.soma_dory.facts import layer_facts, operator_facts
 from firmwright.targets.soma_dory.layer import Layer

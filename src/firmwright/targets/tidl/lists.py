@@ -8,10 +8,10 @@ from tvm import relax
 
 from firmwright.errors import UserError, did_you_mean
 from firmwright.ir.operators import is_same_kind
+from firmwright.ir.regions import RuleViolation
 from firmwright.ir.relax import dtype_of
 from firmwright.ir.tensors import is_source_name
 from firmwright.partition.grouping import Group
-from firmwright.targets.placement import RuleViolation
 from firmwright.targets.tidl.facts import bits_of, kind_of, weights_dtype
 from firmwright.targets.tidl.layers import computing_operators, names_of
 from firmwright.targets.tidl.option_table import OPTIONS

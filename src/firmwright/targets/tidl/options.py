@@ -63,8 +63,8 @@ def read_options(context: Context) -> TidlOptions:
     rest = context.fallback.name if context.fallback else ""
     values = complete_options(stated, {**chip, "rest": rest})
     facts = {**chip, **{name.rpartition(":")[2]: to_fact(v) for name, v in values.items()}}
-    for objection in find_violations(tidl_rules().options, facts):
-        raise UserError(f"target: tidl: {objection.sentence}")
+    for violation in find_violations(tidl_rules().options, facts):
+        raise UserError(f"target: tidl: {violation.sentence}")
     return TidlOptions(values)
 
 

@@ -13,10 +13,11 @@ import tvm
 from tvm import relax
 
 from firmwright.ir.operators import FusionKind, short_name
+from firmwright.ir.regions import RuleViolation
 from firmwright.partition.grouping import Group, group_operators
 from firmwright.partition.outline import find_dequantized, make_binding_kind, read_graph
 from firmwright.targets import Context
-from firmwright.targets.placement import Composite, Placement, RuleViolation
+from firmwright.targets.placement import Composite, Placement
 from firmwright.targets.rules import find_violations
 from firmwright.targets.tidl.facts import element_facts, kind_of, operator_facts
 from firmwright.targets.tidl.image_axes import make_fact_context
@@ -29,7 +30,7 @@ from firmwright.targets.tidl.rules import tidl_rules
 
 
 def place_regions(module: tvm.IRModule, context: Context) -> Placement:
-    """Take what breaks no rule, as regions; every other layer gets its objections."""
+    """Take what breaks no rule, as regions; every other layer gets the rules that it breaks."""
     options = read_options(context)
     bindings, outputs = read_graph(module)
     chip = {**context.platform.accelerators["tidl"], "wanted_batch": context.batch}
@@ -41,8 +42,8 @@ def place_regions(module: tvm.IRModule, context: Context) -> Placement:
     taken = {number for number, found in broken.items() if not found}
     regions = merge_acyclic(range(len(layers.groups)), layers.reads, taken)
     kept, pruned = prune(regions, layers, options)
-    for number, objection in pruned.items():
-        broken[number] = (objection,)
+    for number, violation in pruned.items():
+        broken[number] = (violation,)
     objected = {
         b.var: found
         for number, found in broken.items()
@@ -108,7 +109,7 @@ class OperatorChecker:
         result: relax.Var | None = None,
         names: Collection[str] = (),
     ) -> tuple[RuleViolation, ...]:
-        """Return the objections to one operator.
+        """Return the rules that one operator breaks.
 
         ``result`` is that of its layer, or its own; ``names`` are its layer's.
         """

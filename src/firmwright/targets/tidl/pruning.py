@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from firmwright.targets.placement import RuleViolation
+from firmwright.ir.regions import RuleViolation
 from firmwright.targets.tidl.layers import LayerGraph
 from firmwright.targets.tidl.options import TidlOptions
 
@@ -18,13 +18,13 @@ def prune(
     kept: list[list[int]] = []
     pruned: dict[int, RuleViolation] = {}
     for region in by_work:
-        objection = check_tensor_count(region, layers) or check_work(
+        violation = check_tensor_count(region, layers) or check_work(
             layers.count_macs(region), len(kept), options
         )
-        if objection is None:
+        if violation is None:
             kept.append(region)
         else:
-            pruned.update(dict.fromkeys(region, objection))
+            pruned.update(dict.fromkeys(region, violation))
     return sorted(kept), pruned
 
 
