@@ -1,7 +1,6 @@
 """The checks, by name: ``python -m nox -s fast``. They use the environment that nox runs in."""
 
 import sys
-from pathlib import Path
 
 import nox
 
@@ -9,13 +8,6 @@ nox.options.default_venv_backend = "none"
 nox.options.sessions = ["lint", "types", "fast"]
 
 PYTEST = (sys.executable, "-m", "pytest", "--numprocesses=auto", "--dist=loadfile")
-SOURCE = Path("src/firmwright")
-SCHEMAS = {
-    "firmwright.recipe.lock": SOURCE / "recipe/lock.schema.json",
-    "firmwright.report.explanation": SOURCE / "report/explanation.schema.json",
-    "firmwright.report.manifest": SOURCE / "report/manifest.schema.json",
-}
-"""Modules that print a schema, and the file that holds it."""
 
 
 @nox.session
@@ -47,7 +39,5 @@ def tests(session: nox.Session) -> None:
 def refresh(session: nox.Session) -> None:
     """Write generated pages, schemas and expected messages anew; `git diff` shows what changed."""
     session.run(sys.executable, "-m", "firmwright.recipe.docs")
-    for module, path in SCHEMAS.items():
-        schema = session.run(sys.executable, "-m", module, silent=True)
-        path.write_text(str(schema), encoding="utf-8")
+    session.run(sys.executable, "-m", "firmwright.report.schemas")
     session.run(sys.executable, "-m", "pytest", "tests/recipe/test_failing.py", "--refresh")

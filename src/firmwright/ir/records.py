@@ -1,6 +1,6 @@
 """Read and write the JSON files between stages, each one dataclass.
 
-Every file names its schema by being one: :func:`schema_of` derives the JSON schema from the
+Every file names its schema by being one: :func:`build_schema` derives the JSON schema from the
 dataclass, and reading checks every value's type against it.
 """
 
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from firmwright.errors import UserError
 
 Record = TypeVar("Record")
+SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def write_record(path: Path, record: object) -> None:
@@ -50,6 +51,6 @@ def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
         return {n: a.view(ml_dtypes.bfloat16) if a.dtype == "V2" else a for n, a in stored.items()}
 
 
-def schema_of(kind: type) -> dict[str, Any]:
-    """Return the JSON schema (2020-12) of a record's file."""
-    return msgspec.json.schema(kind)
+def build_schema(kind: type) -> dict[str, Any]:
+    """Return the JSON schema of a record's file."""
+    return {"$schema": SCHEMA_DIALECT, **msgspec.json.schema(kind)}

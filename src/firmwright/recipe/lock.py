@@ -6,13 +6,11 @@ published schema. With one, a build that reads anything else fails and says what
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -154,14 +152,3 @@ def compare_versions(
             yield f"{name} ({ours}) is not in the lock"
         elif ours is not None and ours != theirs:
             yield f"{name} is {ours}, locked is {theirs}"
-
-
-def build_schema() -> dict[str, Any]:
-    """Return the schema of ``lock.schema.json``; ``nox -s refresh`` writes the file."""
-    from firmwright.ir.records import schema_of
-
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema_of(Lock)}
-
-
-if __name__ == "__main__":
-    print(json.dumps(build_schema(), indent=1))

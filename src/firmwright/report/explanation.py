@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from firmwright.ir.records import schema_of
 from firmwright.ir.regions import COPY, Partition, RuleViolation
 
 LONGEST_NAME = 80
@@ -160,12 +157,3 @@ def format_count(count: int, one: str, several: str) -> str:
 def percentage(summary: Summary, device: str) -> float:
     """Return how many of the network's multiply-accumulates a device has, in per cent."""
     return 100 * summary.macs_by_device[device] / summary.macs if summary.macs else 0.0
-
-
-def build_schema() -> dict[str, Any]:
-    """Return the schema of ``explanation.schema.json``; ``nox -s refresh`` writes the file."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema_of(Explanation)}
-
-
-if __name__ == "__main__":
-    print(json.dumps(build_schema(), indent=1))

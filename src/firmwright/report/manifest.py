@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
-from typing import Any
 
 from firmwright.ir.kernels import FloatOperator
-from firmwright.ir.records import schema_of
 from firmwright.recipe import Tolerance
 from firmwright.report.comparison import CycleComparison
 from firmwright.report.detection import DetectionReport
@@ -235,12 +232,3 @@ class Manifest:
     mapping: CostComparison | None = None
     stand_ins: dict[str, str] = field(default_factory=dict)
     artifacts: ArtifactsReport | None = None
-
-
-def build_schema() -> dict[str, Any]:
-    """Return the schema of ``manifest.schema.json``; ``nox -s refresh`` writes the file."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema_of(Manifest)}
-
-
-if __name__ == "__main__":
-    print(json.dumps(build_schema(), indent=1))

@@ -1,0 +1,49 @@
+"""Write the published JSON schemas of the files that a build writes, or check that they are fresh.
+
+``python -m firmwright.report.schemas [--check]``
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import firmwright
+from firmwright.ir.records import build_schema
+from firmwright.recipe.lock import Lock
+from firmwright.report.explanation import Explanation
+from firmwright.report.manifest import Manifest
+
+PACKAGE = Path(firmwright.__file__).parent
+
+
+def build_schemas() -> dict[Path, dict[str, Any]]:
+    """Return every schema by its file."""
+    return {
+        PACKAGE / "recipe" / "lock.schema.json": build_schema(Lock),
+        PACKAGE / "report" / "explanation.schema.json": build_schema(Explanation),
+        PACKAGE / "report" / "manifest.schema.json": build_schema(Manifest),
+    }
+
+
+def main(arguments: list[str]) -> int:
+    """Write or check the schemas; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m firmwright.report.schemas")
+    parser.add_argument("--check", action="store_true", help="write nothing, tell if stale")
+    options = parser.parse_args(arguments)
+    stale = 0
+    for path, schema in build_schemas().items():
+        text = json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
+        if not options.check:
+            path.write_text(text, encoding="utf-8", newline="\n")
+        elif path.read_text(encoding="utf-8") != text:
+            print(f"{path} is stale; run: python -m firmwright.report.schemas", file=sys.stderr)
+            stale = 1
+    return stale
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
