@@ -35,7 +35,8 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.partition.layouts import add_storage
     from firmwright.partition.outline import partition_module
     from firmwright.planning import MemoryUse, Program, check_memory, make_plan, memory_uses
-    from firmwright.planning.batch import batch_interface, choose_batch, largest_tensor
+    from firmwright.planning.batch import batch_interface, largest_tensor
+    from firmwright.planning.batch_size import choose_batch
 
     module, interface = rewrite_network(job)
 

@@ -33,7 +33,8 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.ir.tensors import BatchLayout
     from firmwright.partition.layouts import add_storage
     from firmwright.partition.outline import partition_module
-    from firmwright.planning.batch import BatchChoice, batch_interface
+    from firmwright.planning.batch import batch_interface
+    from firmwright.planning.batch_size import BatchChoice
 
     try:
         module, interface = rewrite_network(job)

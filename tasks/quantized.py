@@ -37,9 +37,9 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.ir.tensors import ModelInterface
     from firmwright.models.onnx import importer
     from firmwright.quantize.calibration import CalibrationRecord, unpack_distributions
+    from firmwright.quantize.description import describe_quantization
     from firmwright.quantize.engine import quantize
     from firmwright.quantize.integer_io import add_quant_params, remove_float_io
-    from firmwright.quantize.record import quantization_record
     from firmwright.quantize.shift_arithmetic import make_shift_network
 
     wanted = quantize_options(job)
@@ -55,7 +55,7 @@ def run(job: Job, folder: Path) -> None:
         assert given.inputs is not None
         samples = read_real_samples(job, source.inputs, given.inputs, given.samples)
     model = quantize(model, distributions, wanted, samples)
-    record = quantization_record(model, distributions, calibration, wanted)
+    record = describe_quantization(model, distributions, calibration, wanted)
     grids = remove_float_io(model) if wanted.io == "integer" else {}
     data = model.SerializeToString(deterministic=True)
     module, interface = importer.import_model(data, "the quantized model", {})

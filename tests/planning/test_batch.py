@@ -8,7 +8,7 @@ import pytest
 
 from firmwright.errors import UserError
 from firmwright.planning import MemoryUse
-from firmwright.planning.batch import choose_batch
+from firmwright.planning.batch_size import choose_batch
 
 CAPACITY = 1024 * 1024
 Needs = Callable[[int], int]

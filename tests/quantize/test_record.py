@@ -9,9 +9,9 @@ from onnx import TensorProto, helper
 
 from firmwright.errors import UserError
 from firmwright.quantize.calibration import CalibrationRecord, calibrate
+from firmwright.quantize.description import describe_quantization
 from firmwright.quantize.engine import quantize
 from firmwright.quantize.graph import evaluate
-from firmwright.quantize.record import quantization_record
 
 from .networks import options, ready, residual_network, samples
 
@@ -20,7 +20,7 @@ def remarks(given: list[dict[str, Any]], **changes: Any) -> str:
     model, wanted = ready(residual_network()), options(**changes)
     seen = calibrate(model, given)
     quantized = quantize(model, seen, wanted)
-    record = quantization_record(
+    record = describe_quantization(
         quantized, seen, CalibrationRecord((), tuple(sorted(seen))), wanted
     )
     return "\n".join(record.notes)

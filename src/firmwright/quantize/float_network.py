@@ -10,8 +10,8 @@ import onnx
 
 from firmwright.data.arrays import dequantize_array, quantize_array
 from firmwright.ir.tensors import ModelInterface
+from firmwright.quantize.description import RESULT_SUFFIX
 from firmwright.quantize.graph import evaluate, float_tensors
-from firmwright.quantize.record import RESULT_SUFFIX
 from firmwright.quantize.samples import Sample
 from firmwright.verify.accuracy import LayerAccuracy, SignalQuality, SignalStatistics
 from firmwright.verify.boxes import OutputsByName

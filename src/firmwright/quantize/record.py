@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-
-import numpy as np
-import onnx
-import onnxruntime
-
-from firmwright.quantize.calibration import CalibrationRecord, Distribution
-from firmwright.quantize.integer_io import read_quant_params
-from firmwright.recipe.quantization import QuantizeOptions
-
-RESULT_SUFFIX = "_DequantizeLinear_Output"
-"""What ONNX Runtime's quantizer appends to the name of a tensor on its grid."""
-OUTLIER_RATIO = 32
-"""The whole range over that of 99.9 % of the values, from which on a note is printed: with 8 bits
-all but one in a thousand values then share eight steps."""
-OUTLIER_QUANTILE = 0.999
 
 
 @dataclass(frozen=True)
 class TensorQuantParams:
-    """The grid of one tensor between layers."""
+    """Quantization parameters of one tensor between layers."""
 
     tensor: str
     dtype: str
@@ -33,8 +17,11 @@ class TensorQuantParams:
 
 @dataclass(frozen=True)
 class QuantizationRecord:
-    """``samples`` are the calibration samples' digests; ``kept_float`` the operators, by name, that
-    compute in float32 between float32 tensors."""
+    """How a float network was quantized.
+
+    ``samples`` are the digests of the calibration samples. ``kept_float`` names the operators that
+    read and write float32 tensors only. ``notes`` are for the user.
+    """
 
     engine: str
     scheme: str
@@ -46,85 +33,3 @@ class QuantizationRecord:
     tensors: tuple[TensorQuantParams, ...]
     kept_float: tuple[str, ...]
     notes: tuple[str, ...]
-
-
-def quantization_record(
-    model: onnx.ModelProto,
-    distributions: Mapping[str, Distribution],
-    calibration: CalibrationRecord,
-    options: QuantizeOptions,
-) -> QuantizationRecord:
-    """Describe a QDQ graph whose inputs and outputs are still float32."""
-    grids = []
-    quantized = {n.output[0] for n in model.graph.node if n.op_type == "QuantizeLinear"}
-    for node in model.graph.node:
-        if node.op_type == "DequantizeLinear" and node.input[0] in quantized:
-            grid = read_quant_params(node, model)
-            name = node.output[0].removesuffix(RESULT_SUFFIX)
-            grids.append(TensorQuantParams(name, grid.dtype, grid.scale, grid.zero_point))
-    return QuantizationRecord(
-        engine=f"onnxruntime {onnxruntime.__version__}",
-        scheme=options.scheme,
-        activations=options.activations,
-        weights=options.weights,
-        per_channel=options.per_channel,
-        method=options.calibration.method,
-        samples=calibration.samples,
-        tensors=tuple(sorted(grids, key=lambda g: g.tensor)),
-        kept_float=tuple(sorted(float_operators(model))),
-        notes=tuple(notes(distributions, {g.tensor: g for g in grids}, options)),
-    )
-
-
-def float_operators(model: onnx.ModelProto) -> Iterator[str]:
-    """Yield the operators that neither read nor give a quantized tensor."""
-    makers = {o: n.op_type for n in model.graph.node for o in n.output}
-    readers: dict[str, set[str]] = {}
-    for node in model.graph.node:
-        for name in node.input:
-            readers.setdefault(name, set()).add(node.op_type)
-    for node in model.graph.node:
-        if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
-            continue
-        reads = any(makers.get(name) == "DequantizeLinear" for name in node.input)
-        gives = any("QuantizeLinear" in readers.get(name, ()) for name in node.output)
-        if not reads and not gives:
-            yield node.name
-
-
-def notes(
-    distributions: Mapping[str, Distribution],
-    grids: Mapping[str, TensorQuantParams],
-    options: QuantizeOptions,
-) -> Iterator[str]:
-    """Yield what a user should know: of constant tensors, lost signs and far outliers."""
-    if not grids:
-        yield "no tensor is quantized: the network stays float32"
-    for name, one in sorted(distributions.items()):
-        if name not in grids:
-            continue
-        if one.lowest == one.highest:
-            yield f"tensor '{name}' was {one.lowest:g} throughout the calibration samples"
-            continue
-        if options.scheme == "pow2" and grids[name].dtype.startswith("u") and one.lowest < 0:
-            yield (
-                f"tensor '{name}' reaches down to {one.lowest:g}: {grids[name].dtype} with zero "
-                "point 0, as `pow2` has it, clamps all that is negative"
-            )
-        if options.calibration.method != "minmax":
-            continue
-        ratio = outlier_ratio(one)
-        if ratio >= OUTLIER_RATIO:
-            yield (
-                f"tensor '{name}' reaches {ratio:.0f} times as far as 99.9 % of its values; "
-                "`calibration: {method: percentile}` or mse keeps more of those"
-            )
-
-
-def outlier_ratio(one: Distribution) -> float:
-    """Return the largest magnitude over that which 99.9 % of the values stay below."""
-    reach = max(abs(one.lowest), abs(one.highest))
-    magnitudes = np.maximum(np.abs(one.edges[:-1]), np.abs(one.edges[1:]))
-    order = np.argsort(magnitudes, kind="stable")
-    covered = np.cumsum(one.counts[order]) / one.counts.sum()
-    return float(reach / magnitudes[order][np.searchsorted(covered, OUTLIER_QUANTILE)])

@@ -1,0 +1,98 @@
+"""The largest batch that fits the platform's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from firmwright.errors import UserError
+from firmwright.planning.plan import MemoryUse
+
+
+@dataclass(frozen=True)
+class BatchChoice:
+    """What was wanted and what fits (file ``batch/batch.json``); bytes of the fullest memory.
+
+    ``next_needs`` is what one sample more would need, None where no more were wanted. The two
+    sizes have the names that SiMa's users search their archives for.
+    """
+
+    desired_batch_size: int
+    actual_batch_size: int
+    memory: str
+    capacity: int
+    needs: int
+    next_needs: int | None
+
+    def __str__(self) -> str:
+        used = f"{self.memory}: {self.needs:,} of {self.capacity:,} bytes"
+        if self.next_needs is not None:
+            used += f"; {self.actual_batch_size + 1:,} would need {self.next_needs:,}"
+        wanted, fits = self.desired_batch_size, self.actual_batch_size
+        return f"batch {wanted:,} wanted, {fits:,} fits ({used})"
+
+
+def choose_batch(
+    wanted: int, require: bool, uses: Callable[[int], Sequence[MemoryUse]]
+) -> BatchChoice:
+    """Find the largest batch up to ``wanted``; ``uses`` tells what a batch size takes.
+
+    A single sample has to fit. Raises UserError where fewer than wanted do, with ``require``.
+    """
+    used = cache(uses)
+    actual = find_largest(wanted, used)
+    following = None if actual == wanted else used(actual + 1)
+    limit = max(following or used(actual), key=lambda use: use.needs / use.capacity)
+    choice = BatchChoice(
+        desired_batch_size=wanted,
+        actual_batch_size=actual,
+        memory=limit.memory,
+        capacity=limit.capacity,
+        needs=sum_needs(limit.memory, used(actual)),
+        next_needs=limit.needs if following else None,
+    )
+    if require and actual < wanted:
+        raise UserError(
+            f"batch: {choice}; the recipe requires all {wanted:,}: lower `batch`, drop `require`, "
+            "or take a platform with more memory"
+        )
+    return choice
+
+
+def sum_needs(memory: str, uses: Sequence[MemoryUse]) -> int:
+    return sum(use.needs for use in uses if use.memory == memory)
+
+
+def find_largest(wanted: int, used: Callable[[int], Sequence[MemoryUse]]) -> int:
+    """Return the largest batch that fits; one sample does.
+
+    Memory grows with the batch almost in proportion, so a straight line through the first two
+    sizes comes close, and the neighbours decide. Where it does not come close, steps of double
+    length find a size that fits and one that does not, and halving what is between them the end.
+    """
+    if wanted == 1:
+        return 1
+
+    def fits(size: int) -> bool:
+        return all(use.fits for use in used(size))
+
+    step, size = 1, min(wanted, extrapolate_size(used(1), used(2)))
+    if fits(size):
+        while size < wanted and fits(min(size + step, wanted)):
+            size, step = min(size + step, wanted), 2 * step
+        low, high = size, min(size + step, wanted + 1)
+    else:
+        while size - step > 1 and not fits(size - step):
+            size, step = size - step, 2 * step
+        low, high = max(size - step, 1), size
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def extrapolate_size(one: Sequence[MemoryUse], two: Sequence[MemoryUse]) -> int:
+    """Return the size at which the first memory is full, if each grows as from one to two."""
+    growths = [(use, max(sum_needs(use.memory, two) - use.needs, 1)) for use in one]
+    return 1 + max(0, min((use.capacity - use.needs) // growth for use, growth in growths))

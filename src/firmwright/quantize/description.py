@@ -1,0 +1,103 @@
+"""Describe a quantized network: its quantization parameters, and notes for the user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import onnx
+import onnxruntime
+
+from firmwright.quantize.calibration import CalibrationRecord, Distribution
+from firmwright.quantize.integer_io import read_quant_params
+from firmwright.quantize.record import QuantizationRecord, TensorQuantParams
+from firmwright.recipe.quantization import QuantizeOptions
+
+RESULT_SUFFIX = "_DequantizeLinear_Output"
+"""What ONNX Runtime's quantizer appends to the name of a quantized tensor."""
+OUTLIER_RATIO = 32
+"""Largest magnitude over that of 99.9 % of the values, from which on a note is written: with 8 bits
+all but one in a thousand values then share eight steps."""
+OUTLIER_QUANTILE = 0.999
+
+
+def describe_quantization(
+    model: onnx.ModelProto,
+    distributions: Mapping[str, Distribution],
+    calibration: CalibrationRecord,
+    options: QuantizeOptions,
+) -> QuantizationRecord:
+    """Describe a QDQ graph whose inputs and outputs are still float32."""
+    params = []
+    quantized = {n.output[0] for n in model.graph.node if n.op_type == "QuantizeLinear"}
+    for node in model.graph.node:
+        if node.op_type == "DequantizeLinear" and node.input[0] in quantized:
+            found = read_quant_params(node, model)
+            name = node.output[0].removesuffix(RESULT_SUFFIX)
+            params.append(TensorQuantParams(name, found.dtype, found.scale, found.zero_point))
+    return QuantizationRecord(
+        engine=f"onnxruntime {onnxruntime.__version__}",
+        scheme=options.scheme,
+        activations=options.activations,
+        weights=options.weights,
+        per_channel=options.per_channel,
+        method=options.calibration.method,
+        samples=calibration.samples,
+        tensors=tuple(sorted(params, key=lambda one: one.tensor)),
+        kept_float=tuple(sorted(find_float_operators(model))),
+        notes=tuple(write_notes(distributions, {one.tensor: one for one in params}, options)),
+    )
+
+
+def find_float_operators(model: onnx.ModelProto) -> Iterator[str]:
+    """Yield the names of operators that neither read nor write a quantized tensor."""
+    makers = {o: n.op_type for n in model.graph.node for o in n.output}
+    readers: dict[str, set[str]] = {}
+    for node in model.graph.node:
+        for name in node.input:
+            readers.setdefault(name, set()).add(node.op_type)
+    for node in model.graph.node:
+        if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+            continue
+        reads = any(makers.get(name) == "DequantizeLinear" for name in node.input)
+        writes = any("QuantizeLinear" in readers.get(name, ()) for name in node.output)
+        if not reads and not writes:
+            yield node.name
+
+
+def write_notes(
+    distributions: Mapping[str, Distribution],
+    params: Mapping[str, TensorQuantParams],
+    options: QuantizeOptions,
+) -> Iterator[str]:
+    """Yield a note for each constant tensor, clamped sign and far outlier."""
+    if not params:
+        yield "no tensor is quantized: the network stays float32"
+    for name, one in sorted(distributions.items()):
+        if name not in params:
+            continue
+        if one.lowest == one.highest:
+            yield f"tensor '{name}' was {one.lowest:g} throughout the calibration samples"
+            continue
+        if options.scheme == "pow2" and params[name].dtype.startswith("u") and one.lowest < 0:
+            yield (
+                f"tensor '{name}' reaches down to {one.lowest:g}: {params[name].dtype} with zero "
+                "point 0, as `pow2` has it, clamps all that is negative"
+            )
+        if options.calibration.method != "minmax":
+            continue
+        ratio = compute_outlier_ratio(one)
+        if ratio >= OUTLIER_RATIO:
+            yield (
+                f"tensor '{name}' reaches {ratio:.0f} times as far as 99.9 % of its values; "
+                "`calibration: {method: percentile}` or mse keeps more of those"
+            )
+
+
+def compute_outlier_ratio(one: Distribution) -> float:
+    """Return the largest magnitude over that which 99.9 % of the values stay below."""
+    reach = max(abs(one.lowest), abs(one.highest))
+    magnitudes = np.maximum(np.abs(one.edges[:-1]), np.abs(one.edges[1:]))
+    order = np.argsort(magnitudes, kind="stable")
+    covered = np.cumsum(one.counts[order]) / one.counts.sum()
+    return float(reach / magnitudes[order][np.searchsorted(covered, OUTLIER_QUANTILE)])
