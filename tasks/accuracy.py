@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from firmwright.errors import UserError
 from firmwright.pipeline.extensions import library_files
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.rewriting import cores_by_device
-from firmwright.pipeline.run_samples import read_batch_layout
+from firmwright.pipeline.network import read_network
 from firmwright.pipeline.samples import read_real_samples, read_samples, sample_files
 from firmwright.pipeline.stage import NETWORK_STAGE, Stage
 from firmwright.recipe.quantization import EvaluateOptions
@@ -21,7 +20,6 @@ from firmwright.recipe.quantization import EvaluateOptions
 if TYPE_CHECKING:
     from firmwright.data.samples import Sample
     from firmwright.ir.tensors import ModelInterface
-    from firmwright.project.write import Network
     from firmwright.quantize.float_network import FloatReference
     from firmwright.verify.boxes import BoxComparer
     from firmwright.verify.evaluation import Evaluation
@@ -49,30 +47,6 @@ def inputs(job: Job) -> list[Path]:
     if evaluate.metric is not None:
         files.append(module_file(evaluate.metric, job.recipe.path.parent))
     return [*files, *job.class_files, *library_files(job)]
-
-
-def read_network(job: Job) -> Network:
-    from firmwright.ir.kernels import Kernels
-    from firmwright.ir.records import read_arrays, read_record
-    from firmwright.ir.regions import Partition
-    from firmwright.ir.tensors import ModelInterface
-    from firmwright.planning import make_plan
-    from firmwright.project.inter_core_calls import make_cores
-    from firmwright.project.write import Network
-
-    partition = read_record(job.folder("partition") / "partition.json", Partition)
-    kernels = read_record(job.folder("kernels") / "kernels.json", Kernels)
-    return Network(
-        name=job.recipe.name,
-        c_prefix="network",
-        interface=read_record(job.folder("partition") / "interface.json", ModelInterface),
-        partition=partition,
-        kernels=kernels,
-        plan=make_plan(partition, kernels),
-        weights=read_arrays(job.folder("kernels") / "weights.npz"),
-        cores=make_cores(cores_by_device(job)),
-        libraries=tuple(library_files(job)),
-    )
 
 
 def make_box_comparer(
@@ -129,8 +103,7 @@ def run_networks(
     definition = (job.folder(job.network_stage) / f"model.{interface.format}").read_bytes()
     verdict = FORMATS[interface.format].load().run_reference(definition, given)
     compiled = read_network(job)
-    layout = read_batch_layout(job, compiled.interface)
-    compiler, results = run_on_host(compiled, job.platform, layout, given, scratch, job.cache)
+    compiler, results = run_on_host(compiled, job.platform, given, scratch, job.cache)
     digests = tuple(sample_digest(s) for s in samples)
     return Evaluation(
         samples=digests,

@@ -30,10 +30,8 @@ def options(job: Job) -> Any:
 
 def run(job: Job, folder: Path) -> None:
     """Write ``batch.json``; UserError where one sample does not fit, or samples are mixed."""
-    from firmwright.ir.kernels import Kernels
+    from firmwright.compile import lower_regions, partition_network
     from firmwright.ir.records import write_record
-    from firmwright.partition.layouts import add_storage
-    from firmwright.partition.outline import partition_module
     from firmwright.planning import MemoryUse, Program, check_memory, make_plan, memory_uses
     from firmwright.planning.batch import batch_interface, largest_tensor
     from firmwright.planning.batch_size import choose_batch
@@ -41,20 +39,13 @@ def run(job: Job, folder: Path) -> None:
     module, interface = rewrite_network(job)
 
     def uses(size: int, mix: Sequence[Device]) -> Sequence[MemoryUse]:
-        devices = {device.name: device for device in mix}
         batched, ports, _ = batch_interface(interface, module, size)
         tensor = largest_tensor(batched)
         if not tensor.fits:
             return [tensor]
-        outlined, partition = partition_module(batched, ports, mix)
-        lowered = [
-            devices[region.device].lower(region, outlined)
-            for region in partition.regions
-            if not region.view
-        ]
-        kernels = Kernels(tuple(r.kernel for r in lowered))
+        outlined, ports, partition = partition_network(batched, ports, mix)
+        kernels, _ = lower_regions(outlined, partition, mix)
         plan = make_plan(partition, kernels)
-        ports = add_storage(ports, partition)
         program = Program(plan, partition, kernels, ports, max_boxes(job))
         if size == 1:
             check_memory(program, job.platform)

@@ -55,19 +55,16 @@ def export_float_model(job: Job, interface: ModelInterface) -> FloatModel:
     """
     import tvm
 
+    from firmwright.compile import prepare_module
     from firmwright.models.onnx.export import export_onnx
     from firmwright.quantize.restore import is_quantized, restore_float
-    from firmwright.transforms import CANONICAL
-    from firmwright.transforms.optional import apply_transforms
 
     stage = job.folder("model")
     module = tvm.ir.load_json((stage / "module.json").read_text(encoding="utf-8"))
     again = quantize_options(job).arithmetic == "shift" and is_quantized(module)
     if interface.format == "onnx" and not again:
         return FloatModel((stage / "model.onnx").read_bytes(), interface.inputs, None)
-    module = apply_transforms(module, {"FoldBatchNorm"})
-    for transform in CANONICAL:
-        module = transform.apply(module)
+    module = prepare_module(module, {"FoldBatchNorm"})
     if not again:
         return FloatModel(export_onnx(module, interface), interface.inputs, None)
     found = restore_float(module, interface)

@@ -33,7 +33,7 @@ def run(job: Job, folder: Path) -> None:
     """Write ``kernels.json`` and ``weights.npz``."""
     import tvm
 
-    from firmwright.ir.kernels import Kernels
+    from firmwright.compile import lower_regions
     from firmwright.ir.records import read_record, write_arrays, write_record
     from firmwright.ir.regions import Partition
 
@@ -42,21 +42,9 @@ def run(job: Job, folder: Path) -> None:
     if wrong := find_unmet_demands(job, explain_partition(job)):
         raise UserError(wrong)
     module = tvm.ir.load_json((source / "module.json").read_text(encoding="utf-8"))
-    lowered, refused = [], []
     with extend_mix(job) as mix:
-        devices = {device.name: device for device in mix}
-        for region in partition.regions:
-            if region.view:
-                continue
-            try:
-                lowered.append(devices[region.device].lower(region, module))
-            except UserError as error:
-                refused.append(f"  {error}")
-    if refused:
-        raise UserError("\n".join(["operators that cannot be compiled:", *dict.fromkeys(refused)]))
-    weights = {name: array for region in lowered for name, array in region.weights.items()}
+        kernels, weights = lower_regions(module, partition, mix)
     write_arrays(folder / "weights.npz", weights)
-    kernels = Kernels(tuple(region.kernel for region in lowered))
     write_record(folder / "kernels.json", kernels)
     for stand_in in sorted({k.stand_in for k in kernels.kernels if k.stand_in}):
         regions = [k.region for k in kernels.kernels if k.stand_in == stand_in]

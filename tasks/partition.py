@@ -29,10 +29,9 @@ def run(job: Job, folder: Path) -> None:
     """Write ``partition.json``, ``interface.json`` and ``module.json`` (a function a region)."""
     import tvm
 
+    from firmwright.compile import partition_network
     from firmwright.ir.records import read_record, write_record
     from firmwright.ir.tensors import BatchLayout
-    from firmwright.partition.layouts import add_storage
-    from firmwright.partition.outline import partition_module
     from firmwright.planning.batch import batch_interface
     from firmwright.planning.batch_size import BatchChoice
 
@@ -43,12 +42,12 @@ def run(job: Job, folder: Path) -> None:
             size = choice.actual_batch_size
             module, interface, axes = batch_interface(interface, module, size)
             write_record(folder / "batch.json", BatchLayout(size, axes))
-        module, partition = partition_module(module, interface, job.mix)
+        module, interface, partition = partition_network(module, interface, job.mix)
     except UserError as error:
         raise UserError(f"{job.recipe.name}: {error}") from error
     (folder / "module.json").write_text(tvm.ir.save_json(module), encoding="utf-8")
     write_record(folder / "partition.json", partition)
-    write_record(folder / "interface.json", add_storage(interface, partition))
+    write_record(folder / "interface.json", interface)
 
 
 STAGE = Stage(

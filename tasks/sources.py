@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.extensions import library_files
 from firmwright.pipeline.job import Job
+from firmwright.pipeline.network import read_network
 from firmwright.pipeline.rewriting import cores_by_device
 from firmwright.pipeline.stage import Stage
 
@@ -71,32 +72,14 @@ def make_detector(
 
 def run(job: Job, folder: Path) -> None:
     """Write the project: C sources, headers, linker script, Makefile."""
-    from firmwright.ir.kernels import Kernels
-    from firmwright.ir.records import read_arrays, read_record
-    from firmwright.ir.regions import Partition
-    from firmwright.ir.tensors import BatchLayout, ModelInterface
+    from firmwright.ir.records import read_record
     from firmwright.planning import Plan
-    from firmwright.project.inter_core_calls import make_cores
     from firmwright.project.module import write_loadable
-    from firmwright.project.write import Network, write_project
+    from firmwright.project.write import write_project
 
-    partition = job.folder("partition")
-    batch = read_record(partition / "batch.json", BatchLayout) if job.has_stage("batch") else None
-    interface = read_record(partition / "interface.json", ModelInterface)
-    network = Network(
-        name=job.recipe.name,
-        c_prefix=job.recipe.c_prefix,
-        interface=interface,
-        partition=read_record(partition / "partition.json", Partition),
-        kernels=read_record(job.folder("kernels") / "kernels.json", Kernels),
-        plan=read_record(job.folder("plan") / "plan.json", Plan),
-        weights=read_arrays(job.folder("kernels") / "weights.npz"),
-        detector=make_detector(job, interface, batch),
-        demo=job.recipe.demo,
-        cores=make_cores(cores_by_device(job)),
-        libraries=tuple(library_files(job)),
-        batch=batch,
-    )
+    network = read_network(job, read_record(job.folder("plan") / "plan.json", Plan))
+    detector = make_detector(job, network.interface, network.batch)
+    network = replace(network, detector=detector, demo=job.recipe.demo)
     own_templates = tuple(template_folders(job.recipe).values())
     variables = write_project(network, job.build, folder, own_templates)
     if job.loadable_build:

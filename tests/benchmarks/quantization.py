@@ -30,7 +30,7 @@ from firmwright.custom.code import load_custom_function
 from firmwright.models.onnx.export import export_onnx
 from firmwright.models.relax import importer as relax
 from firmwright.quantize.graph import evaluate
-from firmwright.transforms import CANONICAL
+from firmwright.transforms import canonicalize
 
 ROOT = Path(__file__).parents[2]
 Array = npt.NDArray[Any]
@@ -83,8 +83,7 @@ def trained(function: str) -> Any:
     if isinstance(made, np.ndarray):
         return made
     module, interface = relax.import_model(tvm.ir.save_json(made).encode(), function, {})
-    for transform in CANONICAL:
-        module = transform.apply(module)
+    module = canonicalize(module)
     return export_onnx(module, interface)
 
 

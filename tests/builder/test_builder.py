@@ -15,7 +15,7 @@ from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
 from firmwright.toolchain import load_platform
-from firmwright.transforms import CANONICAL
+from firmwright.transforms import canonicalize
 
 MIX = load_mix(parse_target("c"), load_platform("host"), "onnx")
 
@@ -43,8 +43,7 @@ def test_random_array_reaches_both_ends(dtype: str) -> None:
 
 def regions(graph: Graph) -> list[Any]:
     module, interface = import_model(portable_json(graph.module()), "graph", {})
-    for transform in CANONICAL:
-        module = transform.apply(module)
+    module = canonicalize(module)
     _, partition = partition_module(module, interface, MIX)
     return list(partition.regions)
 

@@ -23,17 +23,14 @@ import onnx
 from onnx import numpy_helper
 from onnx.backend.test.case.node import collect_testcases
 
+from firmwright.compile import compile_network
 from firmwright.errors import UserError
-from firmwright.ir.kernels import Kernels
 from firmwright.ir.tensors import ModelInterface
 from firmwright.models.onnx.importer import import_model
-from firmwright.partition.outline import partition_module
-from firmwright.planning import make_plan
-from firmwright.project.write import Network, write_project
+from firmwright.project.write import write_project
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
 from firmwright.toolchain import Build, load_platform, load_toolchain
-from firmwright.transforms import CANONICAL
 from firmwright.verify.protocol import decode_outputs, encode_samples
 
 SANITIZE = ("-O0", "-fsanitize=undefined", "-fno-sanitize-recover=undefined")
@@ -173,15 +170,8 @@ def with_constants(case: Case, names: tuple[str, ...]) -> Case:
 def run(case: Case) -> None:
     """Compile and compare; UserError where the model is refused, WrongError where the C is."""
     module, interface = import_model(case.model.SerializeToString(), case.name, {})
-    for transform in CANONICAL:
-        module = transform.apply(module)
-    module, partition = partition_module(module, interface, MIX)
-    lowered = [MIX[0].lower(r, module) for r in partition.regions if not r.view]
-    kernels = Kernels(tuple(k.kernel for k in lowered))
-    weights = {name: data for k in lowered for name, data in k.weights.items()}
-    plan = make_plan(partition, kernels)
+    network = compile_network(module, interface, MIX)
     build = Build(load_toolchain("gcc"), load_platform("host"), ())
-    network = Network("case", "network", interface, partition, kernels, plan, weights)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_project(network, build, folder)

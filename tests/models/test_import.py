@@ -18,7 +18,7 @@ from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
 from firmwright.toolchain import load_platform
-from firmwright.transforms import CANONICAL
+from firmwright.transforms import canonicalize
 
 FLOAT = TensorProto.FLOAT
 MIX = load_mix(parse_target("c"), load_platform("host"), "onnx")
@@ -38,8 +38,7 @@ def model(nodes: list[onnx.NodeProto], constants: dict[str, np.ndarray], out: li
 
 def regions(data: bytes) -> list[tuple[str, ...]]:
     module, interface = import_model(data, "m.onnx", {})
-    for transform in CANONICAL:
-        module = transform.apply(module)
+    module = canonicalize(module)
     _, partition = partition_module(module, interface, MIX)
     return [r.operators for r in partition.regions]
 
@@ -55,8 +54,7 @@ def test_relu_joins_its_convolution_and_names_survive() -> None:
         [1, 3, 3, 3],
     )
     module, interface = import_model(data, "m.onnx", {})
-    for transform in CANONICAL:
-        module = transform.apply(module)
+    module = canonicalize(module)
     _, partition = partition_module(module, interface, MIX)
     assert [r.operators for r in partition.regions] == [("conv2d", "add", "relu"), ("max_pool2d",)]
     assert [r.sources for r in partition.regions] == [("first", "second"), ("third",)]
@@ -164,8 +162,7 @@ def test_shape_arithmetic_is_done_at_build_time() -> None:
             result = builder.emit_output(relax.op.take(x, last, axis=0))
         builder.emit_func_output(result)
     module = builder.get()
-    for transform in CANONICAL:
-        module = transform.apply(module)
+    module = canonicalize(module)
     (call,) = (b.value for b in main_bindings(module))
     assert operator_name(call) == "relax.take"
     assert isinstance(call.args[1], tvm.ir.GenericConst)

@@ -22,7 +22,7 @@ from firmwright.report.explanation import Explanation, explain, format_summary, 
 from firmwright.targets import Context, Device, load_mix
 from firmwright.targets.placement import Composite, Placement
 from firmwright.toolchain import load_platform
-from firmwright.transforms import CANONICAL
+from firmwright.transforms import canonicalize
 
 DIANA = load_platform("diana")
 
@@ -42,8 +42,7 @@ def partitioned(
     graph: Graph, mix: tuple[Device, ...]
 ) -> tuple[tvm.IRModule, Partition, Explanation]:
     module, interface = import_model(portable_json(graph.module()), "graph", {})
-    for transform in CANONICAL:
-        module = transform.apply(module)
+    module = canonicalize(module)
     module, partition = partition_module(module, interface, mix)
     return module, partition, explain(partition, [device.name for device in mix])
 

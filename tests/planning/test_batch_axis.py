@@ -17,7 +17,7 @@ from firmwright.models.onnx.importer import import_model
 from firmwright.planning import MemoryUse
 from firmwright.planning.batch import batch_interface, largest_tensor
 from firmwright.planning.batch_axis import batch_module
-from firmwright.transforms import CANONICAL
+from firmwright.transforms import canonicalize
 
 SIZE = 3
 Arrays = list[np.ndarray[Any, Any]]
@@ -37,9 +37,7 @@ def network_of(
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     model = onnx.shape_inference.infer_shapes(model)
     module, interface = import_model(model.SerializeToString(), "test.onnx", {})
-    for transform in CANONICAL:
-        module = transform.apply(module)
-    return module, interface
+    return canonicalize(module), interface
 
 
 def module_of(

@@ -15,7 +15,7 @@ from firmwright.quantize.graph import evaluate, prepare
 from firmwright.quantize.integer_io import add_quant_params, remove_float_io
 from firmwright.quantize.model_ranges import infer_distributions
 from firmwright.quantize.restore import RestoredNetwork, is_quantized, restore_float
-from firmwright.transforms import CANONICAL
+from firmwright.transforms import canonicalize
 
 from .networks import Array, options, ready, residual_network, samples
 
@@ -28,8 +28,7 @@ def quantized_and_restored() -> tuple[onnx.ModelProto, RestoredNetwork]:
     inner.CopyFrom(fake)
     grids = remove_float_io(inner)
     module, interface = importer.import_model(inner.SerializeToString(), "network", {})
-    for transform in CANONICAL:
-        module = transform.apply(module)
+    module = canonicalize(module)
     assert is_quantized(module)
     return fake, restore_float(module, add_quant_params(interface, grids))
 

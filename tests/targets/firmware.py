@@ -9,14 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from firmwright.compile import compile_network
 from firmwright.emulator import run_firmware
 from firmwright.emulator.execution import Execution
-from firmwright.ir.kernels import Kernels
 from firmwright.models import FORMATS
 from firmwright.models.tflite import importer as tflite
-from firmwright.partition.outline import partition_module
-from firmwright.planning import make_plan
-from firmwright.project.inter_core_calls import make_cores
 from firmwright.project.write import Network, write_project
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
@@ -28,7 +25,6 @@ from firmwright.toolchain import (
     load_platform,
     load_toolchain,
 )
-from firmwright.transforms import CANONICAL
 from firmwright.verify import samples as verify
 from firmwright.verify.protocol import decode_outputs, encode_samples
 
@@ -106,21 +102,12 @@ def lowered(
     target: str = "c",
     platform: str = "host",
 ) -> Network:
-    """Import, partition, lower and plan a model; the rounding is its format's own."""
+    """Import and compile a model; the rounding is its format's own."""
     format_name = format_name or format_of(data)
     rounding = rounding or ("tflite" if format_name == "tflite" else "onnx")
     module, interface = FORMATS[format_name].load().import_model(data, "test model", {})
-    for transform in CANONICAL:
-        module = transform.apply(module)
     mix = load_mix(parse_target(target), load_platform(platform), rounding)
-    devices = {device.name: device for device in mix}
-    module, partition = partition_module(module, interface, mix)
-    regions = [devices[r.device].lower(r, module) for r in partition.regions if not r.view]
-    kernels = Kernels(tuple(region.kernel for region in regions))
-    weights = {name: array for region in regions for name, array in region.weights.items()}
-    plan = make_plan(partition, kernels)
-    cores = make_cores({device.name: device.target.core for device in mix})
-    return Network("test", "network", interface, partition, kernels, plan, weights, cores=cores)
+    return compile_network(module, interface, mix)
 
 
 def random_samples(data: bytes, count: int, seed: int) -> list[Sample]:

@@ -12,20 +12,14 @@ import pytest
 import tvm
 
 from firmwright.builder import Graph
+from firmwright.compile import compile_network
 from firmwright.errors import UserError
-from firmwright.ir.kernels import Kernels
-from firmwright.ir.tensors import BatchLayout
 from firmwright.models.relax import importer as relax
-from firmwright.partition.outline import partition_module
-from firmwright.planning import make_plan
 from firmwright.project.write import Network
 from firmwright.recipe.target import parse_target
 from firmwright.targets import load_mix
 from firmwright.toolchain import Platform, load_platform
-from firmwright.transforms import CANONICAL
 from firmwright.verify.host_run import run_on_host
-
-LAYOUT = BatchLayout(1, (0,))
 
 
 def wide_layer() -> bytes:
@@ -39,16 +33,8 @@ def wide_layer() -> bytes:
 
 def compiled(data: bytes, platform: Platform) -> Network:
     module, interface = relax.import_model(data, "wide", {})
-    for transform in CANONICAL:
-        module = transform.apply(module)
     mix = load_mix(parse_target("soma_dory, c"), platform, "onnx")
-    module, partition = partition_module(module, interface, mix)
-    devices = {device.name: device for device in mix}
-    lowered = [devices[r.device].lower(r, module) for r in partition.regions if not r.view]
-    kernels = Kernels(tuple(region.kernel for region in lowered))
-    weights = {name: array for region in lowered for name, array in region.weights.items()}
-    plan = make_plan(partition, kernels)
-    return Network("wide", "network", interface, partition, kernels, plan, weights)
+    return compile_network(module, interface, mix)
 
 
 def test_the_targets_own_accelerator_is_emulated(tmp_path: Path) -> None:
@@ -58,8 +44,8 @@ def test_the_targets_own_accelerator_is_emulated(tmp_path: Path) -> None:
     data = wide_layer()
     x: npt.NDArray[Any] = np.random.default_rng(1).integers(-128, 128, (1, 16, 80, 112), np.int8)
     network = compiled(data, larger)
-    _, found = run_on_host(network, larger, LAYOUT, [{"x": x}], tmp_path / "a", tmp_path)
+    _, found = run_on_host(network, larger, [{"x": x}], tmp_path / "a", tmp_path)
     (expected,) = relax.run_reference(data, [{"x": x}]).outputs
     np.testing.assert_array_equal(found[0][0], expected[0])
     with pytest.raises(UserError, match=r"the result's end in L1 is [0-9]+; allowed: up to 256000"):
-        run_on_host(network, diana, LAYOUT, [{"x": x}], tmp_path / "b", tmp_path)
+        run_on_host(network, diana, [{"x": x}], tmp_path / "b", tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,17 +50,14 @@ def rewrite_network(job: Job) -> tuple[tvm.IRModule, ModelInterface]:
     """Read the network that is compiled, and apply every rewrite: optional, own, canonical."""
     import tvm
 
+    from firmwright.compile import prepare_module
     from firmwright.ir.records import read_record
     from firmwright.ir.tensors import ModelInterface
     from firmwright.targets.custom_transforms import apply_user_transform
-    from firmwright.transforms import CANONICAL
-    from firmwright.transforms.optional import apply_transforms
 
     source = job.folder(job.network_stage)
     module = tvm.ir.load_json((source / "module.json").read_text(encoding="utf-8"))
-    module = apply_transforms(module, select_rewrites(job))
-    for reference in transform_options(job).extra:
-        module = apply_user_transform(reference, job.recipe.path.parent, module)
-    for transform in CANONICAL:
-        module = transform.apply(module)
+    folder = job.recipe.path.parent
+    custom = [partial(apply_user_transform, r, folder) for r in transform_options(job).extra]
+    module = prepare_module(module, select_rewrites(job), custom)
     return module, read_record(source / "model.json", ModelInterface)

@@ -30,7 +30,7 @@ from firmwright.ir.relax import (
 )
 from firmwright.ir.tensors import ModelInterface
 from firmwright.models.relax import importer as relax_importer
-from firmwright.transforms import CANONICAL
+from firmwright.transforms import canonicalize
 
 Array = npt.NDArray[Any]
 LOWEST, LARGEST = -128, 127
@@ -63,9 +63,7 @@ def make_shift_network(
     module: tvm.IRModule, interface: ModelInterface
 ) -> tuple[tvm.IRModule, ModelInterface]:
     """Return an imported QDQ graph in shift arithmetic: a Relax model with the same interface."""
-    for transform in CANONICAL:
-        module = transform.apply(module)
-    module = rewrite_to_shifts(module)
+    module = rewrite_to_shifts(canonicalize(module))
     data = tvm.ir.save_json(module).encode()
     _, described = relax_importer.import_model(data, "the quantized model", {})
     return module, replace(described, inputs=interface.inputs, outputs=interface.outputs)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from firmwright.transforms.registry import CANONICAL, Transform
+from firmwright.transforms.registry import canonicalize
 
-__all__ = ["CANONICAL", "Transform"]
+__all__ = ["canonicalize"]

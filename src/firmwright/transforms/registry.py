@@ -64,3 +64,10 @@ CANONICAL = (
         duplicate_dequantize,
     ),
 )
+
+
+def canonicalize(module: tvm.IRModule) -> tvm.IRModule:
+    """Apply every rewrite of :data:`CANONICAL`, in order."""
+    for transform in CANONICAL:
+        module = transform.apply(module)
+    return module

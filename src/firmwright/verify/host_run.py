@@ -35,7 +35,6 @@ MAX_INSTRUCTIONS = 10**13
 def run_on_host(
     network: Network,
     target: Platform,
-    layout: BatchLayout,
     samples: Sequence[Sample],
     folder: Path,
     cache: Path,
@@ -43,8 +42,8 @@ def run_on_host(
     """Compile the network for this machine and run it; return the compiler and every output.
 
     ``target`` is the platform that the network was compiled for: its accelerators are emulated.
-    ``samples`` and outputs are of a batch of 1, ``layout`` is the network's own. ``folder``
-    receives sources and objects; ``cache`` is what the compiler keeps.
+    ``samples`` and outputs are of a batch of 1, also where the network takes several at once.
+    ``folder`` receives sources and objects; ``cache`` is what the compiler keeps.
     """
     build = make_host_build(target)
     toolchain, platform = build.toolchain, build.platform
@@ -60,6 +59,7 @@ def run_on_host(
     program = folder / "network.elf"
     link_firmware(build, compiler, folder / "sources", [*objects, *archives], program, cache)
     inputs, outputs = network.interface.inputs, network.interface.outputs
+    layout = network.batch or BatchLayout(1, tuple(0 for _ in outputs))
     spare = [samples[-1]] * (-len(samples) % layout.size)  # the last batch is filled up
     batches = join_samples([*samples, *spare], layout.size)
     given = encode_samples(inputs, batches)

@@ -11,7 +11,7 @@ import tvm
 from tvm import relax
 
 from firmwright.builder import Graph
-from firmwright.transforms import CANONICAL
+from firmwright.transforms import canonicalize
 
 Array = npt.NDArray[Any]
 
@@ -86,10 +86,7 @@ class Form:
         result = emit(relax.op.astype(result, self.result))
         if self.last_clip is not None:
             result = emit(relax.op.clip(result, *self.last_clip))
-        module = graph.output(result).module()
-        for transform in CANONICAL:
-            module = transform.apply(module)
-        return module
+        return canonicalize(graph.output(result).module())
 
 
 def dense(**parts: Any) -> Form:

@@ -18,7 +18,7 @@ from firmwright.quantize.integer_io import add_quant_params, remove_float_io
 from firmwright.quantize.model_ranges import infer_distributions
 from firmwright.quantize.restore import restore_float
 from firmwright.quantize.shift_arithmetic import make_shift_network
-from firmwright.transforms import CANONICAL
+from firmwright.transforms import canonicalize
 
 from ...quantize.networks import options
 from ..firmware import Sample
@@ -34,8 +34,7 @@ def shifted_network(name: str) -> tuple[tvm.IRModule, ModelInterface, Tensor]:
     """Return one of NETWORKS, quantized by its own ranges, and the input of the original."""
     data = mirrored(NETWORKS[name]).read_bytes()
     module, interface = tflite.import_model(data, name, {})
-    for transform in CANONICAL:
-        module = transform.apply(module)
+    module = canonicalize(module)
     found = restore_float(module, interface)
     model = prepare(
         export_onnx(found.module, found.interface), found.interface.inputs, PER_CHANNEL_OPSET

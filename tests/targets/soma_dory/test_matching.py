@@ -15,7 +15,7 @@ from firmwright.targets.soma_dory.layer import LayerKind
 from firmwright.targets.soma_dory.matching import find_layers, make_layer, read_layer
 from firmwright.targets.soma_dory.placing import place_layers
 from firmwright.toolchain import load_platform
-from firmwright.transforms import CANONICAL
+from firmwright.transforms import canonicalize
 
 from .networks import Form, add, dense, depthwise, ones
 
@@ -36,10 +36,7 @@ def behind_sums(steps: Steps, *, returned_too: bool = False) -> tvm.IRModule:
     weights = relax.const(ones(16, 16, 3, 3), "int8")
     sums = emit(op.nn.conv2d(x, weights, padding=1, out_dtype="int32"))
     result = steps(emit, sums)
-    module = graph.output(result, *([sums] if returned_too else [])).module()
-    for transform in CANONICAL:
-        module = transform.apply(module)
-    return module
+    return canonicalize(graph.output(result, *([sums] if returned_too else [])).module())
 
 
 def whole(value: float, dtype: str = "int32") -> relax.Expr:

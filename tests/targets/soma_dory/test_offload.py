@@ -9,7 +9,7 @@ from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
 from firmwright.targets.layout import TRANSFORM
 from firmwright.toolchain import load_platform
-from firmwright.transforms import CANONICAL
+from firmwright.transforms import canonicalize
 
 from ..test_tflite_networks import NETWORKS
 from .shift_networks import shifted_network
@@ -21,8 +21,7 @@ TRANSFORMS = {"ad": 2}
 @pytest.mark.parametrize("network", NETWORKS)
 def test_all_products_run_on_the_accelerator(network: str) -> None:
     module, interface, _ = shifted_network(network)
-    for transform in CANONICAL:
-        module = transform.apply(module)
+    module = canonicalize(module)
     mix = load_mix(parse_target("soma_dory, c"), load_platform("diana"), "onnx")
     _, partition = partition_module(module, interface, mix)
     assert [r.name for r in partition.regions if r.macs and r.device != "soma_dory"] == []

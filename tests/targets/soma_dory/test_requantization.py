@@ -19,7 +19,7 @@ from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
 from firmwright.targets.soma_dory.requantization import replace_divisions
 from firmwright.toolchain import load_platform
-from firmwright.transforms import CANONICAL
+from firmwright.transforms import canonicalize
 
 op = relax.op
 Step = Callable[[relax.Var], relax.Expr]
@@ -35,10 +35,7 @@ def requantized(*steps: Step) -> tvm.IRModule:
     value = graph.input("sums", (64,), "int32")
     for index, step in enumerate(steps):
         value = graph.emit(step(value), f"step_{index}")
-    module = graph.output(value).module()
-    for transform in CANONICAL:
-        module = transform.apply(module)
-    return module
+    return canonicalize(graph.output(value).module())
 
 
 def to(dtype: str) -> Step:
@@ -145,8 +142,7 @@ def quantized_onnx() -> bytes:
 @pytest.mark.parametrize(("option", "devices"), [("1", {"soma_dory"}), ("0", {"c"})])
 def test_the_option_decides_where_an_onnx_layer_runs(option: str, devices: set[str]) -> None:
     module, interface = import_model(quantized_onnx(), "model.onnx", {})
-    for transform in CANONICAL:
-        module = transform.apply(module)
+    module = canonicalize(module)
     target = parse_target(f"soma_dory -requant_transform={option}, c")
     mix = load_mix(target, load_platform("diana"), "onnx")
     _, partition = partition_module(module, interface, mix)

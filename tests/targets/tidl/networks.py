@@ -16,7 +16,7 @@ from firmwright.targets import Context
 from firmwright.targets.placement import Placement
 from firmwright.targets.tidl.placing import place_regions
 from firmwright.toolchain import load_platform
-from firmwright.transforms import CANONICAL
+from firmwright.transforms import canonicalize
 
 Build = Callable[[relax.BlockBuilder, relax.Var], list[relax.Expr]]
 
@@ -70,8 +70,7 @@ def placed(
     module: tvm.IRModule, platform: str = "am62a", batch: int = 1, **options: str
 ) -> Placement:
     """Ask TIDL what it takes; it takes floats unless the options say otherwise."""
-    for transform in CANONICAL:
-        module = transform.apply(module)
+    module = canonicalize(module)
     given = {"tensor_bits": "32", **{k.replace("__", ":"): v for k, v in options.items()}}
     return place_regions(module, Context(load_platform(platform), "onnx", given, batch=batch))
 

@@ -20,7 +20,7 @@ from firmwright.targets import load_mix
 from firmwright.targets.tidl.artifacts import TidlNetwork, write_artifacts
 from firmwright.targets.tidl.options import read_options
 from firmwright.toolchain import load_platform
-from firmwright.transforms import CANONICAL
+from firmwright.transforms import canonicalize
 
 from .networks import network, saved, values, vm_outputs
 
@@ -41,8 +41,7 @@ def partitioned(
     module: Any, target: str = "tidl -tensor_bits=32, c", frames: int = 3
 ) -> TidlNetwork:
     module, interface = import_model(saved(module), "test", {})
-    for transform in CANONICAL:
-        module = transform.apply(module)
+    module = canonicalize(module)
     mix = load_mix(parse_target(target), load_platform("am62a"), "onnx")
     module, partition = partition_module(module, interface, mix)
     generator = np.random.default_rng(4)  # small whole numbers: every sum is exact

@@ -1,0 +1,103 @@
+"""A network, from its imported Relax module to what its project is written from, in memory.
+
+Each step is a function; the stages write files around them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
+
+import numpy.typing as npt
+import tvm
+
+from firmwright.errors import UserError
+from firmwright.ir.kernels import Kernels
+from firmwright.ir.regions import Partition
+from firmwright.ir.tensors import BatchLayout, ModelInterface
+from firmwright.partition.layouts import add_storage
+from firmwright.partition.outline import partition_module
+from firmwright.planning import make_plan
+from firmwright.planning.batch import batch_interface
+from firmwright.project.inter_core_calls import make_cores
+from firmwright.project.write import Network
+from firmwright.targets import Device
+from firmwright.transforms import canonicalize
+from firmwright.transforms.optional import apply_transforms
+
+Rewrite = Callable[[tvm.IRModule], tvm.IRModule]
+
+
+def compile_network(
+    module: tvm.IRModule,
+    interface: ModelInterface,
+    mix: Sequence[Device],
+    batch: int | None = None,
+) -> Network:
+    """Rewrite, partition, lower and plan an imported module; ``batch`` samples at once, if given.
+
+    Raises UserError where a step refuses the network. Whether it fits a platform is not checked.
+    """
+    module = prepare_module(module)
+    layout = None
+    if batch is not None:
+        module, interface, axes = batch_interface(interface, module, batch)
+        layout = BatchLayout(batch, axes)
+    module, interface, partition = partition_network(module, interface, mix)
+    kernels, weights = lower_regions(module, partition, mix)
+    plan = make_plan(partition, kernels)
+    cores = make_cores({device.name: device.target.core for device in mix})
+    return Network(
+        "network",
+        "network",
+        interface,
+        partition,
+        kernels,
+        plan,
+        weights,
+        cores=cores,
+        batch=layout,
+    )
+
+
+def prepare_module(
+    module: tvm.IRModule, rewrites: Collection[str] = (), custom: Iterable[Rewrite] = ()
+) -> tvm.IRModule:
+    """Apply the optional rewrites of these names, the user's own, and the canonical ones."""
+    module = apply_transforms(module, rewrites)
+    for rewrite in custom:
+        module = rewrite(module)
+    return canonicalize(module)
+
+
+def partition_network(
+    module: tvm.IRModule, interface: ModelInterface, mix: Sequence[Device]
+) -> tuple[tvm.IRModule, ModelInterface, Partition]:
+    """Cut a prepared module into regions: a module with one Relax function a region.
+
+    The interface gets the storage of the network's inputs and outputs.
+    """
+    module, partition = partition_module(module, interface, mix)
+    return module, add_storage(interface, partition), partition
+
+
+def lower_regions(
+    module: tvm.IRModule, partition: Partition, mix: Sequence[Device]
+) -> tuple[Kernels, dict[str, npt.NDArray[Any]]]:
+    """Lower every region that computes, each on its device; return the kernels and the weights.
+
+    Raises UserError with every operator that cannot be compiled.
+    """
+    devices = {device.name: device for device in mix}
+    lowered, refused = [], []
+    for region in partition.regions:
+        if region.view:
+            continue
+        try:
+            lowered.append(devices[region.device].lower(region, module))
+        except UserError as error:
+            refused.append(f"  {error}")
+    if refused:
+        raise UserError("\n".join(["operators that cannot be compiled:", *dict.fromkeys(refused)]))
+    kernels = Kernels(tuple(region.kernel for region in lowered))
+    return kernels, {name: array for region in lowered for name, array in region.weights.items()}
