@@ -37,23 +37,17 @@ def inputs(job: Job) -> list[Path]:
     """Return the templates that this project is rendered from, and the names of the classes."""
     from importlib.resources import files
 
-    from firmwright.project.inter_core_calls import make_cores
-
     folder = Path(str(files("firmwright.templates")))
-    board = job.platform.board
-    names = [device.name for device in job.recipe.target]
     used = ["network", "application", "runtime", "project", "libraries"]
     used += [f"boards/{b.name}" for b in (folder / "boards").iterdir()]  # they include each other
-    used += [part for name in names for part in (name, f"{name}/{board}")]
-    used += make_cores(cores_by_device(job)).template_folders(names, board)
     if not job.build.settings.libc:
         used.append("freestanding")
     if job.recipe.detection:
         used.append("postprocess")
-    if job.loadable_build:
-        used += ["module", f"{job.recipe.target[-1].name}/{job.loadable_build.toolchain.name}"]
-    templates = sorted(p for name in used for p in (folder / name).glob("*.j2"))
-    return [*templates, *job.device_files, *job.class_files, *library_files(job)]
+    owners = {part for pair in cores_by_device(job).items() for part in pair if part}
+    templates = {p for name in used for p in (folder / name).glob("*.j2")}
+    templates.update(p for name in owners for p in (folder / name).rglob("*.j2"))
+    return [*sorted(templates), *job.device_files, *job.class_files, *library_files(job)]
 
 
 def make_detector(

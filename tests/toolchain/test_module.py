@@ -106,7 +106,7 @@ def test_the_makefile_calls_them_alike(cgt: Path, project: Path) -> None:
     build = make_loadable_build(load_platform("am62a"), "c7x")
     assert build is not None
     makefile = {**loadable_makefile_variables(build, SOURCES), "script": "link.cmd"}
-    (project / "Makefile").write_text(render("module/Makefile.j2", **makefile))
+    (project / "Makefile").write_text(render("c7x/loadable/Makefile.j2", **makefile))
     before = sorted(project.iterdir())
     subprocess.run([make, "CGT7X_EXT_LIBS=-l mine.lib"], cwd=project, check=True)
     found = [call["arguments"] for call in calls(cgt)]

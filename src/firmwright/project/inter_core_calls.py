@@ -1,4 +1,9 @@
-"""Calls between cores: which regions another core runs, and what carries a call."""
+"""Calls between cores: which regions another core runs, and what carries a call.
+
+The templates of the calls to a core lie in ``<core>/call``, with more in folders below: of a board
+(``<board>``), of a core that runs the whole network (``network``, and ``processor`` for the side
+that calls it), and of a core that runs some regions (``regions``).
+"""
 
 from __future__ import annotations
 
@@ -21,17 +26,23 @@ class Cores:
         """Tell whether all of the network runs on another core, and is called as a whole."""
         return self.last != ""
 
-    def calls_device(self, device: str) -> bool:
-        """Tell whether the processor runs the network, and calls another core for this device."""
-        return not self.runs_whole_network and self.by_device.get(device, "") != ""
+    def called_core(self, device: str) -> str:
+        """Return the core that the processor calls for a device's regions, '' where it calls none.
+
+        Where another core runs the network, that core runs the regions too.
+        """
+        return "" if self.runs_whole_network else self.by_device.get(device, "")
 
     def template_folders(self, devices: Collection[str], board: str) -> list[str]:
         """Return the folders of templates that carry the calls, none where there are none."""
-        common = ["crossing", f"crossing/{board}"]
         if self.runs_whole_network:
-            return [*common, "crossing/network", "crossing/arm"]
-        called = any(self.calls_device(device) for device in devices)
-        return [*common, "crossing/regions"] if called else []
+            return list_folders(self.last, board, "network", "processor")
+        called = {self.called_core(device) for device in devices} - {""}
+        return [f for core in sorted(called) for f in list_folders(core, board, "regions")]
+
+
+def list_folders(core: str, *parts: str) -> list[str]:
+    return [f"{core}/call", *(f"{core}/call/{part}" for part in parts)]
 
 
 PROCESSOR_ONLY = Cores({"c": ""}, "")

@@ -31,12 +31,14 @@ def write_loadable(variables: Mapping[str, Any], build: Build, device: str, proj
         write_file(folder / output_name(template), render(env, template, variables))
     sources = loadable_sources(project, build.platform.board, device)
     makefile = {**loadable_makefile_variables(build, sources), "script": LINK_SCRIPT}
-    write_file(folder / "Makefile", render(env, f"module/Makefile{TEMPLATE_SUFFIX}", makefile))
+    write_file(
+        folder / "Makefile", render(env, f"c7x/loadable/Makefile{TEMPLATE_SUFFIX}", makefile)
+    )
 
 
 def loadable_templates(build: Build, device: str) -> list[str]:
     """Return the templates of the module's own files, but the Makefile."""
-    common = [f"module/{name}{TEMPLATE_SUFFIX}" for name in (LINK_SCRIPT, "weights.asm")]
+    common = [f"c7x/loadable/{name}{TEMPLATE_SUFFIX}" for name in (LINK_SCRIPT, "weights.asm")]
     return [*common, *list_templates(f"{device}/{build.toolchain.name}")]
 
 
@@ -48,7 +50,7 @@ def loadable_sources(project: Path, board: str, device: str) -> list[str]:
     """
     folders = sorted(folder.name for folder in template_folder().iterdir())
     others = [t for name in folders for t in list_templates(f"{name}/{board}")]
-    others += list_templates("crossing/arm")
+    others += list_templates(f"{device}/call/{board}") + list_templates(f"{device}/call/processor")
     left_out = {
         output_name(template) for template in (*PROGRAM_TEMPLATES, *DETECTION_TEMPLATES, *others)
     }

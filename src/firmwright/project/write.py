@@ -64,7 +64,8 @@ class Port:
 class KernelCall:
     """One call in the network's run function, and what is waited for before it.
 
-    ``number`` is the step of the plan.
+    ``number`` is the step of the plan. Where another ``core`` runs it, ``command`` is its number
+    among those that this core runs, from 1.
     """
 
     number: int
@@ -74,6 +75,8 @@ class KernelCall:
     arguments: tuple[str, ...]
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
+    core: str
+    command: int
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,7 @@ def project_templates(network: Network, build: Build, own: Sequence[Path]) -> li
     """Return the templates of the files that this project has once, but the Makefile."""
     board = build.platform.board
     carriers = network.cores.template_folders(network.devices, board)
-    names = [template for folder in carriers for template in list_templates(folder)]
+    names = [template for folder in carriers for template in list_templates(folder, own)]
     fixed = [*NETWORK_TEMPLATES, *(DETECTION_TEMPLATES if network.detector else ())]
     fixed += [PROFILE_TEMPLATE] if network.profile != "none" else []
     names += [f"{name}{TEMPLATE_SUFFIX}" for name in fixed]
@@ -151,6 +154,16 @@ def project_templates(network: Network, build: Build, own: Sequence[Path]) -> li
     if not build.settings.libc:
         names += list_templates("freestanding")
     return names + (list_templates("libraries") if network.calls_libraries else [])
+
+
+def list_hook_folders(network: Network, build: Build) -> list[str]:
+    """Return the folders whose ``hooks`` have lines for ``network.c`` and ``main.c``, if any.
+
+    ``network_headers.j2`` and ``main_headers.j2`` are lines among those that include headers,
+    ``main_report.j2`` is called after the last sample.
+    """
+    carriers = network.cores.template_folders(network.devices, build.platform.board)
+    return [*carriers, *sorted(network.devices)]
 
 
 def write_project(
@@ -201,10 +214,8 @@ def template_variables(network: Network, build: Build) -> dict[str, Any]:
         if network.detector
         else {},
         "functions_by_header": functions_by_header(),
-        "devices": network.devices,
+        "hook_folders": list_hook_folders(network, build),
         "entry": "process" if network.cores.runs_whole_network else "run",
-        "calls": bool(network.cores.template_folders(network.devices, "")),
-        "called": lambda step: network.cores.calls_device(step.region.device),
         "library_functions": collect_library_functions(network.kernels.kernels),
         "profiled": network.profile == "individual",
     }
@@ -246,7 +257,7 @@ def make_kernel_calls(
         where = emit_location(network.plan, network.plan.locations[p.tensor], inputs, outputs)
         return where if where.startswith(("inputs", "outputs")) else f"({p.c_type} *){where}"
 
-    result = []
+    result: list[KernelCall] = []
     for number, turn in enumerate(schedule(network.partition, network.kernels).steps):
         region = turn.region
         if region.view:
@@ -255,10 +266,20 @@ def make_kernel_calls(
         arguments = [pointer(p) for p in kernel.inputs]
         arguments += [f"{network.c_prefix}_{p.tensor}" for p in kernel.weights]
         arguments += [pointer(p) for p in (*kernel.outputs, *kernel.scratch)]
-        read = tuple(tensors[n] for n in region.inputs)
-        written = tuple(tensors[n] for n in region.outputs)
+        core = network.cores.called_core(region.device)
+        command = 1 + sum(call.core == core for call in result)
         result.append(
-            KernelCall(number, region, kernel, turn.waits, tuple(arguments), read, written)
+            KernelCall(
+                number=number,
+                region=region,
+                kernel=kernel,
+                waits=turn.waits,
+                arguments=tuple(arguments),
+                inputs=tuple(tensors[n] for n in region.inputs),
+                outputs=tuple(tensors[n] for n in region.outputs),
+                core=core,
+                command=command,
+            )
         )
     return result
 

@@ -110,7 +110,7 @@ def object_name(source: str) -> str:
 
 
 def loadable_makefile_variables(build: Build, sources: Sequence[str]) -> dict[str, object]:
-    """Return the variables of ``templates/module/Makefile.j2``."""
+    """Return the variables of ``templates/c7x/loadable/Makefile.j2``."""
     toolchain = build.toolchain
     folder = f"$({toolchain.variable})"
     compiler = Compiler((f"{folder}/{toolchain.program}",), "", folder=folder)
