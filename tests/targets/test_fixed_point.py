@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from firmwright.lowering.fixed_point import quantize_multiplier
+from firmwright.lowering.kernels.fixed_point import quantize_multiplier
 from firmwright.toolchain.build import SANITIZERS
 
 PROGRAM = """

@@ -11,7 +11,7 @@ from firmwright.ir.operators import short_name
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import operator_name, read_variables
 from firmwright.ir.tensors import is_source_name
-from firmwright.lowering.quantized_tensor import QuantizedTensor, Value
+from firmwright.lowering.kernels.quantized_tensor import QuantizedTensor, Value
 
 CONVERSIONS = frozenset({"relax.quantize", "relax.dequantize"})
 

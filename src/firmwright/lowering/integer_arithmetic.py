@@ -3,31 +3,29 @@
 A dequantized tensor is scale · (data - zero point). Convolutions and matrix products are linear,
 so they run on the integers and only their sum is scaled; max-pooling, ReLU and layout changes
 commute with a positive scale. How the scaled sum is rounded is the model format's business
-(:mod:`firmwright.lowering.rounding`).
+(:mod:`firmwright.lowering.kernels.rounding`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import inf, prod
-from typing import Any
+from functools import partial
+from math import prod
 
 import numpy as np
-import numpy.typing as npt
 import tvm
-from tvm import relax, te, tirx
+from tvm import relax, te
 
 from firmwright.codegen.names import c_identifier
 from firmwright.ir.regions import Region
-from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name, static_shape
+from firmwright.ir.relax import Constant, dtype_of, operator_name, static_shape
 from firmwright.lowering.float_use import ArithmeticUse, FloatUseTracker
-from firmwright.lowering.quantized_tensor import (
+from firmwright.lowering.kernels.builder import RegionBuilder
+from firmwright.lowering.kernels.quantized_tensor import (
     BATCH_MATMUL,
     INT32_LIMIT,
-    OutputQuantParams,
     QuantizedTensor,
-    RoundFunction,
     Value,
     has_quant_params,
     largest_integer,
@@ -35,7 +33,7 @@ from firmwright.lowering.quantized_tensor import (
     read_quant_params,
     smallest_integer,
 )
-from firmwright.lowering.rounding import Rounding
+from firmwright.lowering.kernels.rounding import Rounding
 
 COMMUTING_OPERATORS = frozenset(
     f"relax.{n}"
@@ -43,7 +41,9 @@ COMMUTING_OPERATORS = frozenset(
               "nn.max_pool2d", "max", "min", "take", "flip", "tile", "repeat", "broadcast_to")
 )  # fmt: skip
 
-NO_ZERO_POINT = np.zeros(1, "int64")
+CONVOLUTION_ATTRIBUTES = (
+    "strides", "padding", "output_padding", "dilation", "groups", "data_layout", "kernel_layout",
+)  # fmt: skip
 
 
 class IntegerRewriter:
@@ -54,33 +54,33 @@ class IntegerRewriter:
         self.function = module[region.name]
         self.rounding = rounding
         self.float_use = FloatUseTracker(region, self.function)
-        called = {v: f for v, f in module.functions.items() if isinstance(f, tirx.PrimFunc)}
-        self.builder = relax.BlockBuilder(tvm.IRModule(called))
-        self.values: dict[relax.Var, Value] = {}
-        self.definitions: dict[relax.Var, tvm.ir.Call] = {}
+        self.builder = RegionBuilder(module)
 
     def run(self) -> tuple[tvm.IRModule, ArithmeticUse]:
-        name = self.region.name
+        name, block_builder = self.region.name, self.builder.block_builder
         # TVM makes names of temporaries from these.
         parameters = [relax.Var(c_identifier(str(p.name)), p.ty) for p in self.function.params]
-        self.values.update(zip(self.function.params, parameters, strict=True))
-        with self.builder.function(name, parameters):
-            with self.builder.dataflow():
+        self.builder.values.update(zip(self.function.params, parameters, strict=True))
+        with block_builder.function(name, parameters):
+            with block_builder.dataflow():
                 for block in self.function.body.blocks:
                     for binding in block.bindings:
-                        self.definitions[binding.var] = binding.value
-                        value = self.values[binding.var] = self.translate(binding.value)
-                        self.float_use.record(binding, value)
+                        self.translate_binding(binding)
                 results: list[relax.Var] = []
                 for returned in self.function.body.body.fields:
-                    value = self.materialize(self.values[returned])
+                    value = self.builder.materialize_argument(returned)
                     if isinstance(value, Constant) or any(value.same_as(p) for p in parameters):
-                        value = self.emit_te("copy", copy_tensor, value)
-                    results.append(self.builder.emit_output(value))
-            self.builder.emit_func_output(relax.Tuple(results))
+                        value = self.builder.emit_te("copy", copy_tensor, value)
+                    results.append(block_builder.emit_output(value))
+            block_builder.emit_func_output(relax.Tuple(results))
         # A rounding may compute anew, on integers, what was also emitted in float32.
-        module = relax.transform.DeadCodeElimination([name])(self.builder.get())
+        module = relax.transform.DeadCodeElimination([name])(block_builder.get())
         return module, self.float_use.summarize(module[name])
+
+    def translate_binding(self, binding: relax.VarBinding) -> None:
+        self.builder.definitions[binding.var] = binding.value
+        value = self.builder.values[binding.var] = self.translate(binding.value)
+        self.float_use.record(binding, value)
 
     def translate(self, call: relax.Expr) -> Value:
         """Return what the call computes, as integers with a scale where that is exact.
@@ -90,12 +90,13 @@ class IntegerRewriter:
         if isinstance(call, Constant):
             return call
         if isinstance(call, relax.TupleGetItem):
-            return self.emit(relax.TupleGetItem(self.values[call.tuple_value], call.index))
+            results = self.builder.values[call.tuple_value]
+            return self.builder.emit(relax.TupleGetItem(results, call.index))
         handler = {
             "relax.dequantize": self.dequantize,
             "relax.quantize": self.quantize,
-            "relax.nn.conv2d": self.conv2d,
-            "relax.nn.conv2d_transpose": self.conv2d_transpose,
+            "relax.nn.conv2d": self.convolve,
+            "relax.nn.conv2d_transpose": self.convolve,
             "relax.matmul": self.matmul,
             "relax.add": self.add,
             "relax.nn.relu": self.relu,
@@ -105,192 +106,83 @@ class IntegerRewriter:
             operator_name(call),
             self.commute if operator_name(call) in COMMUTING_OPERATORS else None,
         )
-        result = handler(call) if handler else self.rounding.lower_to_integers(self, call)
-        return self.emit_materialized(call) if result is None else result
-
-    def value(self, argument: relax.Expr) -> Value:
-        return self.values[argument] if isinstance(argument, relax.Var) else argument
-
-    def find_call(self, argument: relax.Expr, operator: str) -> tvm.ir.Call | None:
-        """Return the call that an argument is bound to, if it is one of the operator."""
-        call = self.definitions.get(argument)
-        return call if call is not None and operator_name(call) == operator else None
-
-    def materialize(self, value: Value) -> relax.Expr:
-        """Return the value as an ordinary tensor, scaled to float32 where it is quantized."""
-        if not isinstance(value, QuantizedTensor):
-            return value
-        real = self.emit(relax.op.astype(self.subtract_zero_point(value), "float32"))
-        scale = relax.const(value.reshape_for_broadcast(value.scale).astype("float32"), "float32")
-        return self.emit(relax.op.multiply(real, scale))
-
-    def emit(self, expression: relax.Expr) -> relax.Var:
-        return self.builder.emit(expression)
-
-    def emit_te(self, name: str, compute: Callable[..., Any], *tensors: relax.Expr) -> relax.Var:
-        """Emit a computation written as tensor expressions; ``name`` is seen in the C source."""
-        return self.builder.emit_te(compute, *tensors, primfunc_name_hint=name)
-
-    def emit_constant(self, name: str, array: npt.NDArray[Any]) -> relax.Var:
-        """Emit a constant array that is to keep its name in the C source."""
-        return self.builder.emit(relax.const(array, str(array.dtype)), name_hint=name)
-
-    def emit_materialized(self, call: tvm.ir.Call) -> relax.Expr:
-        arguments = [self.materialize_argument(a) for a in call.args]
-        return self.emit(tvm.ir.Call(call.op, arguments, call.attrs, call.ty_args))
-
-    def materialize_argument(self, argument: relax.Expr) -> relax.Expr:
-        if isinstance(argument, relax.Tuple):
-            return relax.Tuple([self.materialize_argument(f) for f in argument.fields])
-        return self.materialize(self.value(argument))
-
-    def subtract_zero_point(self, value: QuantizedTensor) -> relax.Expr:
-        """Return data - zero point as int32; as int64 what is a sum of that width."""
-        dtype = "int64" if dtype_of(value.data) == "int64" else "int32"
-        data = self.cast(value.data, dtype)
-        if not value.zero_point.any():
-            return data
-        zero_point = value.reshape_for_broadcast(value.zero_point).astype(dtype)
-        return self.emit(relax.op.subtract(data, relax.const(zero_point, dtype)))
-
-    def cast(self, data: relax.Expr, dtype: str) -> relax.Expr:
-        return data if dtype_of(data) == dtype else self.emit(relax.op.astype(data, dtype))
+        if handler is None:
+            result: Value | None = self.rounding.lower_to_integers(self.builder, call)
+        else:
+            result = handler(call)
+        return self.builder.emit_materialized(call) if result is None else result
 
     def dequantize(self, call: tvm.ir.Call) -> Value | None:
-        return read_dequantize(call, self.value(call.args[0]))
+        return read_dequantize(call, self.builder.value(call.args[0]))
 
     def quantize(self, call: tvm.ir.Call) -> Value | None:
         """Leave integers alone that are on the grid already; else ask the rounding."""
         grid = read_quant_params(call)
         if grid is None:
             return None
-        source = self.value(call.args[0])
+        source = self.builder.value(call.args[0])
         if isinstance(source, QuantizedTensor) and has_quant_params(source, grid):
             return source.data
-        return self.rounding.quantize(self, call.args[0], grid)
+        return self.rounding.quantize(self.builder, call.args[0], grid)
 
-    def fuse_activation(
-        self, argument: relax.Expr, grid: OutputQuantParams, nearest: RoundFunction
-    ) -> tuple[relax.Expr, OutputQuantParams]:
-        """Return what a ReLU or clip reads, and the grid with the activation's limits.
-
-        Exact because rounding to a grid never reorders values.
-        """
-        limits = self.match_clamp(argument)
-        if limits is None:
-            return argument, grid
-        operand, low, high = limits
-        return self.fuse_activation(operand, grid.clamp_to(low, high, nearest), nearest)
-
-    def match_clamp(self, argument: relax.Expr) -> tuple[relax.Expr, float, float] | None:
-        """Return operand and limits of an operator that only clamps to constants."""
-        call = self.definitions.get(argument)
-        if call is None:
+    def convolve(self, call: tvm.ir.Call) -> Value | None:
+        """Convolve integers; a transposed convolution only without groups."""
+        operator = operator_name(call).removeprefix("relax.nn.")
+        if operator == "conv2d_transpose" and int(call.attrs.groups) != 1:
             return None
-        name = operator_name(call)
-        if name in ("relax.nn.relu", "relax.nn.relu6"):
-            return call.args[0], 0.0, 6.0 if name.endswith("6") else inf
-        if name == "relax.clip":
-            return call.args[0], *(float(a.value) for a in call.args[1:])
-        if name in ("relax.maximum", "relax.minimum") and isinstance(call.args[1], Constant):
-            limit = constant_array(call.args[1])
-            if limit.size == 1 and static_shape(call) == static_shape(call.args[0]):
-                bound = float(limit.item())
-                return call.args[0], *((bound, inf) if "max" in name else (-inf, bound))
-        return None
-
-    def conv2d(self, call: tvm.ir.Call) -> Value | None:
-        layout = str(call.attrs.kernel_layout)
         kernel = static_shape(call.args[1])
-        terms = prod(kernel) // kernel[layout.index("O")]
-        operands = self.integer_operands(call, layout.index("O"), terms)
-        if operands is None:
-            return None
-        data, weights, scale, largest, activations = operands
-        sums = sum_type(largest)
-        a = call.attrs
-        out_layout = str(a.out_layout) or str(a.data_layout)
-        total = self.emit(
-            relax.op.nn.conv2d(
-                data, weights, strides=list(a.strides), padding=list(a.padding),
-                dilation=list(a.dilation), groups=int(a.groups), data_layout=a.data_layout,
-                kernel_layout=a.kernel_layout, out_layout=out_layout, out_dtype=sums,
-            )
-        )  # fmt: skip
-        axis = out_layout.index("C")
-        return QuantizedTensor(
-            total, scale, NO_ZERO_POINT, axis, largest, operator_name(call), activations
+        channels = str(call.attrs.kernel_layout).index("O")
+        out_layout = str(call.attrs.out_layout) or str(call.attrs.data_layout)
+        convolution = partial(
+            getattr(relax.op.nn, operator),
+            **{n: getattr(call.attrs, n) for n in CONVOLUTION_ATTRIBUTES if hasattr(call.attrs, n)},
+            out_layout=out_layout,
         )
-
-    def conv2d_transpose(self, call: tvm.ir.Call) -> Value | None:
-        layout, a = str(call.attrs.kernel_layout), call.attrs
-        kernel = static_shape(call.args[1])
-        terms = prod(kernel) // kernel[layout.index("O")]
-        operands = self.integer_operands(call, layout.index("O"), terms)
-        if operands is None or int(a.groups) != 1:
-            return None
-        data, weights, scale, largest, activations = operands
-        sums = sum_type(largest)
-        out_layout = str(a.out_layout) or str(a.data_layout)
-        total = self.emit(
-            relax.op.nn.conv2d_transpose(
-                data, weights, strides=list(a.strides), padding=list(a.padding),
-                output_padding=list(a.output_padding), dilation=list(a.dilation),
-                data_layout=a.data_layout, kernel_layout=a.kernel_layout, out_layout=out_layout,
-                out_dtype=sums,
-            )
-        )  # fmt: skip
-        axis = out_layout.index("C")
-        return QuantizedTensor(
-            total, scale, NO_ZERO_POINT, axis, largest, operator_name(call), activations
-        )
+        products = self.sum_products(call, channels, prod(kernel) // kernel[channels], convolution)
+        return None if products is None else replace(products, axis=out_layout.index("C"))
 
     def matmul(self, call: tvm.ir.Call) -> Value | None:
         right = static_shape(call.args[1])
-        operands = self.integer_operands(call, len(right) - 1, right[max(len(right) - 2, 0)])
-        if operands is None:
+        terms = right[max(len(right) - 2, 0)]
+        products = self.sum_products(call, len(right) - 1, terms, relax.op.matmul)
+        if products is None:
             return None
-        data, weights, scale, largest, activations = operands
-        sums = sum_type(largest)
-        total = self.emit(relax.op.matmul(data, weights, out_dtype=sums))
-        axis = len(static_shape(total)) - 1
-        operator = operator_name(call)
-        if len(right) > 2:
-            operator = BATCH_MATMUL
-        return QuantizedTensor(total, scale, NO_ZERO_POINT, axis, largest, operator, activations)
+        operator = BATCH_MATMUL if len(right) > 2 else products.operator
+        axis = len(static_shape(products.data)) - 1
+        return replace(products, axis=axis, operator=operator)
 
-    def integer_operands(
-        self, call: tvm.ir.Call, channel_axis: int, terms: int
-    ) -> tuple[relax.Expr, relax.Expr, npt.NDArray[np.float64], int, str] | None:
-        """Return both operands centred, the products' scale, their sum's largest magnitude.
+    def sum_products(
+        self, call: tvm.ir.Call, channel_axis: int, terms: int, compute: Callable[..., relax.Expr]
+    ) -> QuantizedTensor | None:
+        """Return what ``compute`` makes of both operands without their zero points.
 
-        Last is the left one's type. None where int32 might not hold the sum of
-        8-bit operands.
+        A result is a sum of so many ``terms``; the second operand's channels are along
+        ``channel_axis``. None where int32 might not hold the sum of 8-bit operands.
         """
-        data, weights = (self.value(a) for a in call.args)
+        data, weights = (self.builder.value(a) for a in call.args)
         if not (isinstance(data, QuantizedTensor) and isinstance(weights, QuantizedTensor)):
             return None
-        wide = data.is_16bit
-        narrow = weights.is_8bit or (wide and weights.is_16bit)
-        if not (data.is_per_tensor and (data.is_8bit or wide) and narrow):
+        if not (data.is_per_tensor and 0 < weights.width <= data.width):
             return None
         if not weights.is_per_tensor and weights.axis != channel_axis:
             return None
         largest = terms * data.largest * weights.largest
-        if largest >= INT32_LIMIT and not wide:
+        if largest >= INT32_LIMIT and data.width == 8:
             return None
-        scale = data.scale * weights.scale
-        return (
-            self.subtract_zero_point(data),
-            self.subtract_zero_point(weights),
-            scale,
-            largest,
-            dtype_of(data.data),
+        operands = [self.builder.subtract_zero_point(o) for o in (data, weights)]
+        return QuantizedTensor(
+            data=self.builder.emit(compute(*operands, out_dtype=sum_type(largest))),
+            scale=data.scale * weights.scale,
+            zero_point=np.zeros(1, "int64"),
+            axis=0,
+            largest=largest,
+            operator=operator_name(call),
+            activation_dtype=dtype_of(data.data),
         )
 
     def add(self, call: tvm.ir.Call) -> Value | None:
         """Add a bias on the accumulator's own grid as an integer."""
-        left, right = (self.value(a) for a in call.args)
+        left, right = (self.builder.value(a) for a in call.args)
         if not (isinstance(left, QuantizedTensor) and isinstance(right, QuantizedTensor)):
             return None
         if dtype_of(left.data) not in ("int32", "int64") or dtype_of(right.data) != "int32":
@@ -304,23 +196,23 @@ class IntegerRewriter:
         largest = left.largest + right.largest
         if largest >= INT32_LIMIT and not left.has_wide_sums:
             return None
-        terms = [self.cast(v.data, sum_type(largest)) for v in (left, right)]
-        total = self.emit(relax.op.add(*terms))
+        terms = [self.builder.cast(v.data, sum_type(largest)) for v in (left, right)]
+        total = self.builder.emit(relax.op.add(*terms))
         if static_shape(total) != static_shape(left.data):
             return None
         return replace(left, data=total, largest=largest)
 
     def relu(self, call: tvm.ir.Call) -> Value | None:
-        source = self.value(call.args[0])
+        source = self.builder.value(call.args[0])
         if not isinstance(source, QuantizedTensor) or source.zero_point.any():
             return None
         zero = relax.const(0, dtype_of(source.data))
-        clamped = self.emit(relax.op.maximum(source.data, zero))
+        clamped = self.builder.emit(relax.op.maximum(source.data, zero))
         return replace(source, data=clamped)
 
     def clip(self, call: tvm.ir.Call) -> Value | None:
         """Drop a clip to the whole range of its integers, which importers leave behind."""
-        source = self.value(call.args[0])
+        source = self.builder.value(call.args[0])
         if isinstance(source, QuantizedTensor) or not dtype_of(source).startswith(("int", "uint")):
             return None
         low, high = (float(a.value) for a in call.args[1:])
@@ -330,22 +222,21 @@ class IntegerRewriter:
 
     def concat(self, call: tvm.ir.Call) -> Value | None:
         """Join integers that are all on one grid."""
-        parts = [self.value(field) for field in getattr(call.args[0], "fields", ())]
+        parts = [self.builder.value(field) for field in getattr(call.args[0], "fields", ())]
         sources = [p for p in parts if isinstance(p, QuantizedTensor)]
         if not sources or len(sources) < len(parts) or not sources[0].is_per_tensor:
             return None
         if not all(s.has_same_params(sources[0]) for s in sources):
             return None
-        data = relax.Tuple([s.data for s in sources])
-        joined = self.emit(tvm.ir.Call(call.op, [data], call.attrs, call.ty_args))
+        joined = self.builder.emit_like(call, relax.Tuple([s.data for s in sources]))
         return replace(sources[0], data=joined, largest=max(s.largest for s in sources))
 
     def commute(self, call: tvm.ir.Call) -> Value | None:
-        source = self.value(call.args[0])
+        source = self.builder.value(call.args[0])
         if not isinstance(source, QuantizedTensor) or not source.is_per_tensor:
             return None
-        others = [self.materialize_argument(a) for a in call.args[1:]]
-        moved = self.emit(tvm.ir.Call(call.op, [source.data, *others], call.attrs, call.ty_args))
+        others = [self.builder.materialize_argument(a) for a in call.args[1:]]
+        moved = self.builder.emit_like(call, source.data, *others)
         return replace(source, data=moved, axis=0)
 
 

@@ -25,9 +25,10 @@ from firmwright.ir.regions import Region
 from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name, static_shape
 from firmwright.lowering.float_use import ArithmeticUse
 from firmwright.lowering.integer_arithmetic import use_integer_arithmetic
-from firmwright.lowering.kernels import selection
+from firmwright.lowering.kernels.rounding import Rounding
+from firmwright.lowering.kernels.selection import argsort, sort, topk
 from firmwright.lowering.library_call import unwrap_library_calls
-from firmwright.lowering.rounding import OnnxRounding, Rounding
+from firmwright.lowering.onnx_rounding import OnnxRounding
 from firmwright.lowering.schedule import ScheduledRegion, schedule_region
 from firmwright.lowering.sixteen_bit_floats import store_bit_patterns, to_bit_patterns
 from firmwright.lowering.strategies import Legalization, Scheduler, Strategy
@@ -42,6 +43,13 @@ DEFAULT_CONSTANT_NAMES = {
     ("float32", False): "scales",
 }
 """The name in C of a constant that has none, by dtype and whether it has several long axes."""
+
+SELECTIONS = (
+    Strategy("relax.topk", topk),
+    Strategy("relax.sort", sort),
+    Strategy("relax.argsort", argsort),
+)
+"""For operators whose lowering by TVM needs TVM's runtime."""
 
 ConstantKey = tuple[str, tuple[int, ...], bytes]
 
@@ -80,7 +88,7 @@ def lower_with_tvm(
 ) -> LoweredRegion:
     """Lower a region; where TVM cannot, what it raises."""
     module, use = use_integer_arithmetic(region, module, ROUNDINGS[rounding])
-    legalization = Legalization((*strategies, *selection.STRATEGIES))
+    legalization = Legalization((*strategies, *SELECTIONS))
     module = legalization.apply(module)
     refuse_unlowered(module[region.name])
     module, constants = lift_constants(module, region.name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +20,8 @@ from firmwright.lowering.kernels.activations import (
     logarithm,
     rsqrt,
 )
+from firmwright.lowering.kernels.builder import RegionBuilder
+from firmwright.lowering.kernels.clamps import fuse_activation
 from firmwright.lowering.kernels.comparison import COMPARISONS, compare
 from firmwright.lowering.kernels.data_movement import quantize_before_moving
 from firmwright.lowering.kernels.elementwise import (
@@ -32,16 +33,17 @@ from firmwright.lowering.kernels.elementwise import (
 )
 from firmwright.lowering.kernels.interpolation import logistic, tanh
 from firmwright.lowering.kernels.pooling import average_pool, reduce_mean, reduce_sum
+from firmwright.lowering.kernels.quantized_tensor import (
+    OutputQuantParams,
+    QuantizedTensor,
+    RoundFunction,
+)
+from firmwright.lowering.kernels.requantization import quantize_real, requantize
 from firmwright.lowering.kernels.resize import resize_bilinear
 from firmwright.lowering.kernels.softmax import softmax
 from firmwright.lowering.kernels.tables import concatenate, lower_chain_by_table, round_half_away
-from firmwright.lowering.quantized_tensor import OutputQuantParams, QuantizedTensor, RoundFunction
-from firmwright.lowering.requantization import quantize_real, requantize
 
-if TYPE_CHECKING:
-    from firmwright.lowering.integer_arithmetic import IntegerRewriter
-
-IntegerKernel = Callable[["IntegerRewriter", tvm.ir.Call, OutputQuantParams], relax.Expr | None]
+IntegerKernel = Callable[["RegionBuilder", tvm.ir.Call, OutputQuantParams], relax.Expr | None]
 
 INTEGER_KERNELS: dict[str, IntegerKernel] = {
     "relax.add": add,
@@ -81,25 +83,25 @@ class TfliteRounding:
 
     nearest: RoundFunction = staticmethod(round_half_away)
 
-    def lower_to_integers(self, region: IntegerRewriter, call: tvm.ir.Call) -> relax.Expr | None:
-        return compare(region, call) if operator_name(call) in COMPARISONS else None
+    def lower_to_integers(self, builder: RegionBuilder, call: tvm.ir.Call) -> relax.Expr | None:
+        return compare(builder, call) if operator_name(call) in COMPARISONS else None
 
     def quantize(
-        self, region: IntegerRewriter, argument: relax.Expr, grid: OutputQuantParams
+        self, builder: RegionBuilder, argument: relax.Expr, grid: OutputQuantParams
     ) -> relax.Expr:
-        operand, narrowed = region.fuse_activation(argument, grid, self.nearest)
-        source = region.value(operand)
+        operand, narrowed = fuse_activation(builder, argument, grid, self.nearest)
+        source = builder.value(operand)
         if isinstance(source, QuantizedTensor):
             activation_alone = operand is not argument and not source.operator
-            return requantize(region, source, narrowed, single=activation_alone)
-        call = region.definitions.get(operand)
+            return requantize(builder, source, narrowed, single=activation_alone)
+        call = builder.definitions.get(operand)
         kernel = None if call is None else INTEGER_KERNELS.get(operator_name(call))
-        result = kernel(region, call, narrowed) if kernel else None
+        result = kernel(builder, call, narrowed) if kernel else None
         if result is None:
-            result = lower_chain_by_table(region, argument, grid, quantize_by_reciprocal)
+            result = lower_chain_by_table(builder, argument, grid, quantize_by_reciprocal)
         if result is None:
-            result = quantize_before_moving(region, operand, narrowed)
-        return quantize_real(region, operand, narrowed, "roundf") if result is None else result
+            result = quantize_before_moving(builder, operand, narrowed, self)
+        return quantize_real(builder, operand, narrowed, "roundf") if result is None else result
 
 
 def quantize_by_reciprocal(

@@ -7,41 +7,37 @@ the arithmetic is run here for every value that the type has.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tvm
 from tvm import relax, te
 
 from firmwright.ir.relax import Constant, constant_array
-from firmwright.lowering.fixed_point import (
+from firmwright.lowering.kernels import real_functions
+from firmwright.lowering.kernels.builder import RegionBuilder
+from firmwright.lowering.kernels.fixed_point import (
     Integer,
     apply_multiplier,
     apply_scale,
     rounding_shift_right,
     to_fixed_point,
 )
-from firmwright.lowering.fixed_point import quantize_multiplier as quantize
-from firmwright.lowering.kernels import real_functions
-from firmwright.lowering.kernels.interpolation import find_16bit_source, lower_by_interpolation
+from firmwright.lowering.kernels.fixed_point import quantize_multiplier as quantize
+from firmwright.lowering.kernels.interpolation import INT16_MAX, INT16_MIN, lower_by_interpolation
 from firmwright.lowering.kernels.inverse_sqrt import inverse_sqrt
-from firmwright.lowering.kernels.tables import find_8bit_source, lower_by_table
-from firmwright.lowering.quantized_tensor import OutputQuantParams, QuantizedTensor
-from firmwright.lowering.requantization import immediates, to_storage
-
-if TYPE_CHECKING:
-    from firmwright.lowering.integer_arithmetic import IntegerRewriter
-
-INT16_MIN, INT16_MAX = -(2**15), 2**15 - 1
+from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, QuantizedTensor
+from firmwright.lowering.kernels.requantization import immediates, to_storage
+from firmwright.lowering.kernels.tables import lower_by_table
 
 
 def leaky_relu(
-    region: IntegerRewriter, call: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
     """Source: tensorflow/lite/kernels/activations.cc (LeakyReluPrepare), leaky_relu.h."""
-    source = find_8bit_source(region, call.args[0])
+    source = builder.find_integers(call.args[0], 8)
     if source is None:
-        return leaky_relu_int16(region, call, grid, np.float32(call.attrs.alpha))
+        return leaky_relu_int16(builder, call, grid, np.float32(call.attrs.alpha))
     scale = np.float32(source.scale[0])
     whole = quantize(float(scale / grid.scale))
     sloped = quantize(float(scale * np.float32(call.attrs.alpha) / grid.scale))
@@ -49,14 +45,14 @@ def leaky_relu(
     def function(x: int) -> int:
         return apply_multiplier(x, *(whole if x >= 0 else sloped))
 
-    return lower_by_table(region, source, grid, function)
+    return lower_by_table(builder, source, grid, function)
 
 
 def leaky_relu_int16(
-    region: IntegerRewriter, call: tvm.ir.Call, grid: OutputQuantParams, slope: np.float32
+    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams, slope: np.float32
 ) -> relax.Expr | None:
     """Multiply 16-bit tensors at run time: what is negative by ``slope`` too."""
-    source = find_16bit_source(region, call.args[0])
+    source = builder.find_integers(call.args[0], 16)
     if source is None:
         return None
     scale = np.float32(source.scale[0])
@@ -74,31 +70,31 @@ def leaky_relu_int16(
 
         return te.compute(data.shape, element, name="sloped")
 
-    return region.emit_te("sloped", compute, source.data)
+    return builder.emit_te("sloped", compute, source.data)
 
 
 def absolute(
-    region: IntegerRewriter, call: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
     """Source: tensorflow/lite/kernels/elementwise.cc (AbsEvalQuantized)."""
-    source = find_8bit_source(region, call.args[0])
+    source = builder.find_integers(call.args[0], 8)
     if source is None:
-        return leaky_relu_int16(region, call, grid, np.float32(-1))
+        return leaky_relu_int16(builder, call, grid, np.float32(-1))
     scale = np.float32(source.scale[0])
     factor = quantize(float(scale / grid.scale))
 
     def function(x: int) -> int:
         return abs(x) if scale == grid.scale else apply_multiplier(abs(x), *factor)
 
-    return lower_by_table(region, source, grid, function)
+    return lower_by_table(builder, source, grid, function)
 
 
-def rsqrt(region: IntegerRewriter, call: tvm.ir.Call, grid: OutputQuantParams) -> relax.Expr | None:
+def rsqrt(builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams) -> relax.Expr | None:
     """Source: tensorflow/lite/kernels/elementwise.cc (RsqrtEvalQuantized).
 
     The kernel refuses to run on negative values; they have the result of 0 here, the largest.
     """
-    source = find_8bit_source(region, call.args[0])
+    source = builder.find_integers(call.args[0], 8)
     if source is None:
         return None
     mantissa, shift = quantize(1.0 / (math.sqrt(np.float32(source.scale[0])) * float(grid.scale)))
@@ -111,18 +107,18 @@ def rsqrt(region: IntegerRewriter, call: tvm.ir.Call, grid: OutputQuantParams) -
         fixed = apply_multiplier(1, root, root_shift + fraction_bits)
         return apply_multiplier(fixed, mantissa, shift - fraction_bits)
 
-    return lower_by_table(region, source, grid, function)
+    return lower_by_table(builder, source, grid, function)
 
 
 def hard_swish(
-    region: IntegerRewriter, call: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
     """x · relu6(x + 3) / 6 in 16-bit fixed point.
 
     Source: tensorflow/lite/kernels/internal/reference/hard_swish.h, activations.cc (Prepare).
     """
-    argument = match_hard_swish(region, call)
-    source = None if argument is None else find_8bit_source(region, argument)
+    argument = match_hard_swish(builder, call)
+    source = None if argument is None else builder.find_integers(argument, 8)
     if source is None:
         return None
     fine = np.float32(source.scale[0]) * np.float32(1 / 128)
@@ -145,19 +141,19 @@ def hard_swish(
         product = multiply_high_16(share, rounding_multiply_high_16(fine_value, gain))
         return rounding_shift_right(product, -gain_shift)
 
-    return lower_by_table(region, source, grid, function)
+    return lower_by_table(builder, source, grid, function)
 
 
-def match_hard_swish(region: IntegerRewriter, call: tvm.ir.Call) -> relax.Expr | None:
+def match_hard_swish(builder: RegionBuilder, call: tvm.ir.Call) -> relax.Expr | None:
     """Return x if the division is x · clip(x + 3, 0, 6) / 6, on whatever copies of x."""
-    product = region.find_call(call.args[0], "relax.multiply")
+    product = builder.find_call(call.args[0], "relax.multiply")
     if product is None or not is_number(call.args[1], 6):
         return None
-    clip = region.find_call(product.args[1], "relax.clip")
-    total = None if clip is None else region.find_call(clip.args[0], "relax.add")
+    clip = builder.find_call(product.args[1], "relax.clip")
+    total = None if clip is None else builder.find_call(clip.args[0], "relax.add")
     if clip is None or total is None or not is_number(total.args[1], 3):
         return None
-    left, right = (region.value(a) for a in (product.args[0], total.args[0]))
+    left, right = (builder.value(a) for a in (product.args[0], total.args[0]))
     if not (isinstance(left, QuantizedTensor) and isinstance(right, QuantizedTensor)):
         return None
     same = left.data.same_as(right.data) and left.has_same_params(right)
@@ -192,24 +188,24 @@ def multiply_high_16(x: int, y: int) -> int:
 
 
 def exponential(
-    region: IntegerRewriter, call: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
     """Look 16-bit tensors up; numbers over exp(80) are beyond any grid."""
-    return lower_by_interpolation(region, call, grid, lambda x: math.exp(min(x, 80.0)))
+    return lower_by_interpolation(builder, call, grid, lambda x: math.exp(min(x, 80.0)))
 
 
 def logarithm(
-    region: IntegerRewriter, call: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
     """Look 16-bit tensors up; numbers that have no logarithm get the grid's lowest one.
 
     Source: tensorflow/lite/kernels/elementwise.cc (LogPrepare).
     """
     lowest = float(grid.scale) * (grid.low - grid.zero_point)
-    return lower_by_interpolation(region, call, grid, lambda x: math.log(x) if x > 0 else lowest)
+    return lower_by_interpolation(builder, call, grid, lambda x: math.log(x) if x > 0 else lowest)
 
 
-def gelu(region: IntegerRewriter, call: tvm.ir.Call, grid: OutputQuantParams) -> relax.Expr | None:
+def gelu(builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams) -> relax.Expr | None:
     """Look 16-bit tensors up; the last bits are those of the complementary error function.
 
     Source: tensorflow/lite/kernels/internal/reference/gelu.h.
@@ -219,13 +215,13 @@ def gelu(region: IntegerRewriter, call: tvm.ir.Call, grid: OutputQuantParams) ->
         argument = np.float32(x) * np.float32(-math.sqrt(0.5))
         return float(np.float32(0.5 * x) * np.float32(math.erfc(argument)))
 
-    return lower_by_interpolation(region, call, grid, function)
+    return lower_by_interpolation(builder, call, grid, function)
 
 
 def gelu_tanh(
-    region: IntegerRewriter, call: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
     """Look 16-bit tensors up. Source: as of :func:`gelu`."""
     return lower_by_interpolation(
-        region, call, grid, lambda x: float(real_functions.gelu_tanh(np.array(x)))
+        builder, call, grid, lambda x: float(real_functions.gelu_tanh(np.array(x)))
     )

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tvm
 from tvm import relax, te, tirx
 
 from firmwright.ir.relax import operator_name, static_shape
-from firmwright.lowering.fixed_point import Integer, apply_scale, to_fixed_point
-from firmwright.lowering.kernels.elementwise import find_8bit_operands, read_centered
-from firmwright.lowering.requantization import immediates
-
-if TYPE_CHECKING:
-    from firmwright.lowering.integer_arithmetic import IntegerRewriter
+from firmwright.lowering.kernels.builder import RegionBuilder
+from firmwright.lowering.kernels.elementwise import find_operands, read_centered
+from firmwright.lowering.kernels.fixed_point import Integer, apply_scale, to_fixed_point
+from firmwright.lowering.kernels.requantization import immediates
 
 HEADROOM_BITS = 8
 """Bits that both sides are shifted left before they are scaled to units of 1/256."""
@@ -29,13 +27,13 @@ COMPARISONS: dict[str, Callable[[Integer, Integer], Integer]] = {
 }
 
 
-def compare(region: IntegerRewriter, call: tvm.ir.Call) -> relax.Expr | None:
+def compare(builder: RegionBuilder, call: tvm.ir.Call) -> relax.Expr | None:
     """Scale both sides to one unit, rounded: nearby values of fine grids become equal.
 
     Source: tensorflow/lite/kernels/comparisons.cc and internal/reference/comparisons.h
     (ComparisonWithScaling), whose results make no sense for scales of 1 and more; these do.
     """
-    operands = find_8bit_operands(region, call)
+    operands = find_operands(builder, call, 8)
     if operands is None:
         return None
     factors = [to_fixed_point(o.scale) for o in operands]
@@ -54,4 +52,4 @@ def compare(region: IntegerRewriter, call: tvm.ir.Call) -> relax.Expr | None:
 
         return te.compute(static_shape(call), element, name="compared")
 
-    return region.emit_te("compare", compute, *(o.data for o in operands))
+    return builder.emit_te("compare", compute, *(o.data for o in operands))

@@ -6,24 +6,21 @@ the same holds for every operator here, because each of its results is one of it
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import tvm
 from tvm import relax
 
 from firmwright.ir.relax import dtype_of, operator_name
-from firmwright.lowering.kernels.tables import constant_values, to_storage_array
-from firmwright.lowering.quantized_tensor import (
+from firmwright.lowering.kernels.builder import RegionBuilder
+from firmwright.lowering.kernels.quantized_tensor import (
     OutputQuantParams,
     QuantizedTensor,
     has_quant_params,
     largest_integer,
     smallest_integer,
 )
-
-if TYPE_CHECKING:
-    from firmwright.lowering.integer_arithmetic import IntegerRewriter
+from firmwright.lowering.kernels.rounding import Rounding
+from firmwright.lowering.kernels.tables import constant_values, to_storage_array
 
 DATA_MOVEMENT_OPERATORS = frozenset(
     f"relax.{name}"
@@ -36,21 +33,21 @@ DATA_MOVEMENT_OPERATORS = frozenset(
 
 
 def quantize_before_moving(
-    region: IntegerRewriter, argument: relax.Expr, grid: OutputQuantParams
+    builder: RegionBuilder, argument: relax.Expr, grid: OutputQuantParams, rounding: Rounding
 ) -> relax.Expr | None:
     """Return the integers of a moved value, computed from those of the operator's inputs."""
-    call = region.definitions.get(argument)
+    call = builder.definitions.get(argument)
     if call is None or not is_data_movement(call):
         return None
-    arguments = [quantize_argument(region, a, grid) for a in call.args]
+    arguments = [quantize_argument(builder, a, grid, rounding) for a in call.args]
     if operator_name(call) == "relax.nn.pad":
         fill = to_storage_array(
-            region.rounding.nearest(np.float32(call.attrs.pad_value) / grid.scale), grid
+            rounding.nearest(np.float32(call.attrs.pad_value) / grid.scale), grid
         )
         width = [int(n) for n in call.attrs.pad_width]
         mode = str(call.attrs.pad_mode)
-        return region.emit(relax.op.nn.pad(arguments[0], width, mode, int(fill)))
-    return region.emit(tvm.ir.Call(call.op, arguments, call.attrs, call.ty_args))
+        return builder.emit(relax.op.nn.pad(arguments[0], width, mode, int(fill)))
+    return builder.emit_like(call, *arguments)
 
 
 def is_data_movement(call: tvm.ir.Call) -> bool:
@@ -61,21 +58,21 @@ def is_data_movement(call: tvm.ir.Call) -> bool:
 
 
 def quantize_argument(
-    region: IntegerRewriter, argument: relax.Expr, grid: OutputQuantParams
+    builder: RegionBuilder, argument: relax.Expr, grid: OutputQuantParams, rounding: Rounding
 ) -> relax.Expr:
     """Return a real argument on the grid; an index, shape or condition as it is."""
     if isinstance(argument, relax.Tuple):
-        return relax.Tuple([quantize_argument(region, f, grid) for f in argument.fields])
+        return relax.Tuple([quantize_argument(builder, f, grid, rounding) for f in argument.fields])
     if not isinstance(argument.ty, relax.TensorType) or dtype_of(argument) != "float32":
-        return region.materialize_argument(argument)
-    value = region.value(argument)
+        return builder.materialize_argument(argument)
+    value = builder.value(argument)
     constant = constant_values(value)
     if constant is not None:
-        stored = to_storage_array(region.rounding.nearest(constant / grid.scale), grid)
+        stored = to_storage_array(rounding.nearest(constant / grid.scale), grid)
         return relax.const(stored, grid.dtype)
     whole_range = (grid.low, grid.high) == (
         smallest_integer(grid.dtype), largest_integer(grid.dtype)
     )  # fmt: skip
     if isinstance(value, QuantizedTensor) and has_quant_params(value, grid) and whole_range:
         return value.data
-    return region.rounding.quantize(region, argument, grid)
+    return rounding.quantize(builder, argument, grid)

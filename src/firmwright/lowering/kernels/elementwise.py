@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tvm
@@ -12,12 +12,15 @@ from tvm import relax, te
 
 from firmwright.ir.relax import dtype_of, static_shape
 from firmwright.ir.tensors import ELEMENT_BYTES
-from firmwright.lowering.fixed_point import Integer, apply_scale, call_fixed_point, to_fixed_point
-from firmwright.lowering.quantized_tensor import OutputQuantParams, QuantizedTensor
-from firmwright.lowering.requantization import immediates, to_storage
-
-if TYPE_CHECKING:
-    from firmwright.lowering.integer_arithmetic import IntegerRewriter
+from firmwright.lowering.kernels.builder import RegionBuilder
+from firmwright.lowering.kernels.fixed_point import (
+    Integer,
+    apply_scale,
+    call_fixed_point,
+    to_fixed_point,
+)
+from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, QuantizedTensor
+from firmwright.lowering.kernels.requantization import immediates, to_storage
 
 HEADROOM_BITS = {1: 20, 2: 15}
 """Bits that both terms of a sum are shifted left before they are scaled to a common grid.
@@ -26,18 +29,18 @@ By the number of bytes of an element.
 """
 
 
-def add(region: IntegerRewriter, call: tvm.ir.Call, grid: OutputQuantParams) -> relax.Expr | None:
-    return add_or_subtract(region, call, grid, lambda left, right: left + right)
+def add(builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams) -> relax.Expr | None:
+    return add_or_subtract(builder, call, grid, lambda left, right: left + right)
 
 
 def subtract(
-    region: IntegerRewriter, call: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
-    return add_or_subtract(region, call, grid, lambda left, right: left - right)
+    return add_or_subtract(builder, call, grid, lambda left, right: left - right)
 
 
 def add_or_subtract(
-    region: IntegerRewriter,
+    builder: RegionBuilder,
     call: tvm.ir.Call,
     grid: OutputQuantParams,
     combine: Callable[[Integer, Integer], Integer],
@@ -46,7 +49,7 @@ def add_or_subtract(
 
     Source: tensorflow/lite/kernels/add.cc (Prepare) and internal/reference/integer_ops/add.h.
     """
-    operands = find_operands(region, call)
+    operands = find_operands(builder, call, 8, 16)
     if operands is None or has_power_of_two_scales(operands, grid):
         return None
     headroom = HEADROOM_BITS[ELEMENT_BYTES[dtype_of(operands[0].data)]]
@@ -57,13 +60,9 @@ def add_or_subtract(
     bound = sum(o.largest for o in operands) << (headroom - 1)
 
     def term(data: te.Tensor, position: int, indices: tuple[Any, ...]) -> Integer:
-        centred = read_broadcast(data, indices).astype("int32") - int(
-            operands[position].zero_point[0]
-        )
-        shifted = centred * 2**headroom
-        return apply_scale(
-            shifted, *terms[position], largest=operands[position].largest << headroom
-        )
+        operand = operands[position]
+        shifted = read_centered(data, operand, indices) * 2**headroom
+        return apply_scale(shifted, *terms[position], largest=operand.largest << headroom)
 
     def compute(left: te.Tensor, right: te.Tensor) -> te.Tensor:
         def element(*indices: Any) -> Integer:
@@ -72,17 +71,17 @@ def add_or_subtract(
 
         return te.compute(static_shape(call), element, name="sum")
 
-    return region.emit_te("add", compute, *(o.data for o in operands))
+    return builder.emit_te("add", compute, *(o.data for o in operands))
 
 
 def multiply(
-    region: IntegerRewriter, call: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
     """Multiply the integers and scale the product; the scale's terms are in single precision.
 
     Source: tensorflow/lite/kernels/mul.cc (Prepare) and internal/reference/integer_ops/mul.h.
     """
-    operands = find_operands(region, call)
+    operands = find_operands(builder, call, 8, 16)
     if operands is None:
         return None
     scales = [np.float32(o.scale[0]) for o in operands]
@@ -91,27 +90,27 @@ def multiply(
 
     def compute(left: te.Tensor, right: te.Tensor) -> te.Tensor:
         def element(*indices: Any) -> Integer:
-            centred = [
-                read_broadcast(data, indices).astype("int32") - int(operand.zero_point[0])
+            first, second = (
+                read_centered(data, operand, indices)
                 for data, operand in zip((left, right), operands, strict=True)
-            ]
-            product = centred[0] * centred[1]
+            )
+            product = first * second
             return to_storage(apply_scale(product, *immediates(factors), largest=largest), grid)
 
         return te.compute(static_shape(call), element, name="product")
 
-    return region.emit_te("multiply", compute, *(o.data for o in operands))
+    return builder.emit_te("multiply", compute, *(o.data for o in operands))
 
 
 def squared_difference(
-    region: IntegerRewriter, operator: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, operator: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
     """Scale both terms to twice the larger scale with 7 bits of headroom, square, scale.
 
     Source: tensorflow/lite/kernels/squared_difference.cc.
     """
-    difference = region.find_call(operator.args[0], "relax.subtract")
-    operands = None if difference is None else find_8bit_operands(region, difference)
+    difference = builder.find_call(operator.args[0], "relax.subtract")
+    operands = None if difference is None else find_operands(builder, difference, 8)
     if operands is None:
         return None
     headroom = 7
@@ -141,15 +140,15 @@ def squared_difference(
 
         return te.compute(static_shape(operator), element, name="squared_difference")
 
-    return region.emit_te("squared_difference", compute, *(o.data for o in operands))
+    return builder.emit_te("squared_difference", compute, *(o.data for o in operands))
 
 
-def prelu(region: IntegerRewriter, call: tvm.ir.Call, grid: OutputQuantParams) -> relax.Expr | None:
+def prelu(builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams) -> relax.Expr | None:
     """Scale positive values by one factor, the products of negative ones with slopes by another.
 
     Source: tensorflow/lite/kernels/activations.cc (PreluPrepare), internal/reference/prelu.h.
     """
-    operands = find_8bit_operands(region, call)
+    operands = find_operands(builder, call, 8)
     if operands is None:
         return None
     source, slopes = operands
@@ -171,35 +170,27 @@ def prelu(region: IntegerRewriter, call: tvm.ir.Call, grid: OutputQuantParams) -
 
         return te.compute(static_shape(call), element, name="prelu")
 
-    return region.emit_te("prelu", compute, source.data, slopes.data)
+    return builder.emit_te("prelu", compute, source.data, slopes.data)
 
 
 def read_centered(data: te.Tensor, operand: QuantizedTensor, indices: tuple[Any, ...]) -> Integer:
     return read_broadcast(data, indices).astype("int32") - int(operand.zero_point[0])
 
 
-def find_operands(region: IntegerRewriter, call: tvm.ir.Call) -> list[QuantizedTensor] | None:
-    """Return both operands if they are 8-bit tensors, or 16-bit ones."""
-    values = [region.value(a) for a in call.args]
-    operands = [v for v in values if isinstance(v, QuantizedTensor) and v.is_per_tensor]
-    if len(operands) < len(values):
-        return None
-    same = all(o.is_8bit for o in operands) or all(o.is_16bit for o in operands)
+def find_operands(
+    builder: RegionBuilder, call: tvm.ir.Call, *widths: int
+) -> list[QuantizedTensor] | None:
+    """Return both operands if they are integers of one of these widths in bits."""
+    values = [builder.find_integers(a, *widths) for a in call.args]
+    operands = [v for v in values if v is not None]
+    same = len(operands) == len(values) and operands[0].width == operands[-1].width
     return operands if same else None
 
 
 def has_power_of_two_scales(operands: list[QuantizedTensor], grid: OutputQuantParams) -> bool:
     """Tell the case of 16-bit sums that TFLite has another kernel for, one that only shifts."""
     scales = [float(grid.scale), *(float(o.scale[0]) for o in operands)]
-    return operands[0].is_16bit and all(math.frexp(s)[0] == 0.5 for s in scales)
-
-
-def find_8bit_operands(region: IntegerRewriter, call: tvm.ir.Call) -> list[QuantizedTensor] | None:
-    values = [region.value(a) for a in call.args]
-    operands = [
-        v for v in values if isinstance(v, QuantizedTensor) and v.is_per_tensor and v.is_8bit
-    ]
-    return operands if len(operands) == len(values) else None
+    return operands[0].width == 16 and all(math.frexp(s)[0] == 0.5 for s in scales)
 
 
 def read_broadcast(data: te.Tensor, indices: tuple[Any, ...]) -> Integer:

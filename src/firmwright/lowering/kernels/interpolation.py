@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import tvm
 from tvm import relax, te
 
-from firmwright.lowering.fixed_point import Integer, call_fixed_point
-from firmwright.lowering.quantized_tensor import OutputQuantParams, QuantizedTensor
-from firmwright.lowering.requantization import to_storage
-
-if TYPE_CHECKING:
-    from firmwright.lowering.integer_arithmetic import IntegerRewriter
+from firmwright.lowering.kernels.builder import RegionBuilder
+from firmwright.lowering.kernels.fixed_point import Integer, call_fixed_point
+from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams
+from firmwright.lowering.kernels.requantization import to_storage
+from firmwright.lowering.kernels.tables import round_half_away
 
 STEPS = 512
 INT16_MIN, INT16_MAX = -(2**15), 2**15 - 1
@@ -57,11 +56,6 @@ def interpolation_table(
     return table
 
 
-def round_half_away(x: Any) -> Any:
-    """Round to nearest, ties away from zero, in the argument's type."""
-    return type(x)(math.copysign(math.floor(abs(float(x)) + 0.5), float(x)))
-
-
 def logistic_table() -> npt.NDArray[np.uint16]:
     """Return the logistic function at n / 24, n to 256, in Q0.16.
 
@@ -76,21 +70,21 @@ def logistic_table() -> npt.NDArray[np.uint16]:
 
 
 def logistic(
-    region: IntegerRewriter, operator: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, operator: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
     """Source: tensorflow/lite/kernels/internal/reference/integer_ops/logistic.h."""
-    return look_up_logistic(region, operator, grid, "fixed_logistic", 9, (0,))
+    return look_up_logistic(builder, operator, grid, "fixed_logistic", 9, (0,))
 
 
 def tanh(
-    region: IntegerRewriter, operator: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, operator: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
     """Source: tensorflow/lite/kernels/internal/reference/integer_ops/tanh.h."""
-    return look_up_logistic(region, operator, grid, "fixed_tanh", 8, (0, 1))
+    return look_up_logistic(builder, operator, grid, "fixed_tanh", 8, (0, 1))
 
 
 def look_up_logistic(
-    region: IntegerRewriter,
+    builder: RegionBuilder,
     operator: tvm.ir.Call,
     grid: OutputQuantParams,
     function: str,
@@ -101,11 +95,11 @@ def look_up_logistic(
 
     Scales that are powers of two are exact where they shift left by one of ``whole_shifts``.
     """
-    source = find_16bit_source(region, operator.args[0])
+    source = builder.find_integers(operator.args[0], 16)
     if source is None or (grid.dtype, grid.scale, grid.zero_point) != ("int16", Q15, 0):
         return None
     multiplier, shift = argument_factor(float(source.scale[0]), whole_shifts)
-    table = region.emit_constant("logistic_table", logistic_table())
+    table = builder.emit_constant("logistic_table", logistic_table())
 
     def compute(data: te.Tensor, table: te.Tensor) -> te.Tensor:
         def element(*indices: Any) -> Integer:
@@ -118,7 +112,7 @@ def look_up_logistic(
 
         return te.compute(data.shape, element, name="interpolated")
 
-    return region.emit_te("interpolate", compute, source.data, table)
+    return builder.emit_te("interpolate", compute, source.data, table)
 
 
 def argument_factor(scale: float, whole_shifts: tuple[int, ...]) -> tuple[int, int]:
@@ -135,12 +129,6 @@ def argument_factor(scale: float, whole_shifts: tuple[int, ...]) -> tuple[int, i
     return int(multiplier), shift
 
 
-def find_16bit_source(region: IntegerRewriter, expression: relax.Expr) -> QuantizedTensor | None:
-    source = region.value(expression)
-    plain = isinstance(source, QuantizedTensor) and source.is_per_tensor and source.is_16bit
-    return source if plain else None
-
-
 def interpolate(x: Integer, table: te.Tensor) -> Integer:
     """Return an interpolation table's function of a 16-bit integer."""
     place = (x >> 7) + STEPS // 2
@@ -149,18 +137,18 @@ def interpolate(x: Integer, table: te.Tensor) -> Integer:
 
 
 def lower_by_interpolation(
-    region: IntegerRewriter,
+    builder: RegionBuilder,
     operator: tvm.ir.Call,
     grid: OutputQuantParams,
     function: Callable[[float], float],
 ) -> relax.Expr | None:
     """Look a function of a 16-bit tensor up in an interpolation table of its own."""
-    source = find_16bit_source(region, operator.args[0])
+    source = builder.find_integers(operator.args[0], 16)
     if source is None or grid.dtype != "int16" or grid.zero_point != 0:
         return None
     scales = float(source.scale[0]), float(grid.scale)
     entries = interpolation_table(function, scales, (0, 0), np.float32)
-    table = region.emit_constant("interpolation_table", entries)
+    table = builder.emit_constant("interpolation_table", entries)
 
     def compute(data: te.Tensor, table: te.Tensor) -> te.Tensor:
         def element(*indices: Any) -> Integer:
@@ -168,4 +156,4 @@ def lower_by_interpolation(
 
         return te.compute(data.shape, element, name="interpolated")
 
-    return region.emit_te("interpolate", compute, source.data, table)
+    return builder.emit_te("interpolate", compute, source.data, table)

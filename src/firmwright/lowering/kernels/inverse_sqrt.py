@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from firmwright.lowering.fixed_point import rounding_multiply_high
+from firmwright.lowering.kernels.fixed_point import rounding_multiply_high
 
 HALF_SQRT_2 = 1518500250
 """sqrt(2) / 2 in Q0.31."""

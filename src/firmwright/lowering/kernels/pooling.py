@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tvm
 from tvm import relax, te
 
 from firmwright.ir.relax import operator_name, static_shape
-from firmwright.lowering.fixed_point import (
+from firmwright.lowering.kernels.builder import RegionBuilder
+from firmwright.lowering.kernels.fixed_point import (
     Integer,
     Multipliers,
     apply_scale,
     call_fixed_point,
     to_fixed_point,
 )
-from firmwright.lowering.kernels.windows import sum_windows, windows_of
-from firmwright.lowering.quantized_tensor import (
+from firmwright.lowering.kernels.quantized_tensor import (
     INT32_LIMIT,
     OutputQuantParams,
     QuantizedTensor,
     has_quant_params,
 )
-from firmwright.lowering.requantization import clamp, immediates, to_storage
-
-if TYPE_CHECKING:
-    from firmwright.lowering.integer_arithmetic import IntegerRewriter
+from firmwright.lowering.kernels.requantization import clamp, immediates, to_storage
+from firmwright.lowering.kernels.windows import sum_windows, windows_of
 
 
 def average_pool(
-    region: IntegerRewriter, operator: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, operator: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
     """Average each window, in any layout.
 
@@ -39,7 +37,7 @@ def average_pool(
     (tensorflow/lite/kernels/internal/reference/integer_ops/pooling.h). TFLite has no other case;
     here the centred sum is then scaled by what its MEAN would scale it.
     """
-    source = region.value(operator.args[0])
+    source = builder.value(operator.args[0])
     windows = windows_of(operator)
     if not isinstance(source, QuantizedTensor) or not source.is_per_tensor:
         return None
@@ -60,7 +58,7 @@ def average_pool(
         return te.compute(shape, element, name="average")
 
     if has_quant_params(source, grid) and not any(any(w.counted_padding) for w in windows):
-        return region.emit_te("average_pool", compute_from_stored, source.data)
+        return builder.emit_te("average_pool", compute_from_stored, source.data)
 
     factors = to_fixed_point(source.scale / np.float64(grid.scale))
     by_count = [divide_multiplier(factors, n) for n in range(1, places + 1)]
@@ -83,12 +81,12 @@ def average_pool(
         "left_shifts": np.concatenate([f.left_shift for f in by_count]),
         "right_shifts": np.concatenate([f.right_shift for f in by_count]),
     }  # fmt: skip
-    tables = [region.emit_constant(name, array) for name, array in arrays.items()]
-    return region.emit_te("average_pool", compute_from_centered, source.data, *tables)
+    tables = [builder.emit_constant(name, array) for name, array in arrays.items()]
+    return builder.emit_te("average_pool", compute_from_centered, source.data, *tables)
 
 
 def reduce_mean(
-    region: IntegerRewriter, operator: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, operator: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
     """Sum centred integers, then scale by the quotient of the scales divided by the count.
 
@@ -98,25 +96,25 @@ def reduce_mean(
     """
     axes = [int(a) for a in operator.attrs.axis]
     return lower_reduction(
-        region, operator, grid, prod(static_shape(operator.args[0])[a] for a in axes)
+        builder, operator, grid, prod(static_shape(operator.args[0])[a] for a in axes)
     )
 
 
 def reduce_sum(
-    region: IntegerRewriter, operator: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, operator: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
     """Sum centred integers, then scale by the quotient of the scales.
 
     (LiteRT 2.3.0's reference kernel takes int8 for uint8, its others do not; this does not.)
     """
-    return lower_reduction(region, operator, grid, 1)
+    return lower_reduction(builder, operator, grid, 1)
 
 
 def lower_reduction(
-    region: IntegerRewriter, operator: tvm.ir.Call, grid: OutputQuantParams, divisor: int
+    builder: RegionBuilder, operator: tvm.ir.Call, grid: OutputQuantParams, divisor: int
 ) -> relax.Expr | None:
     """Return the sum over the operator's axes, divided, on the grid."""
-    source = region.value(operator.args[0])
+    source = builder.value(operator.args[0])
     if not isinstance(source, QuantizedTensor) or not source.is_per_tensor:
         return None
     shape = static_shape(source.data)
@@ -137,7 +135,7 @@ def lower_reduction(
 
         return te.compute(extents, element, name="reduced")
 
-    return region.emit_te(operator_name(operator).removeprefix("relax."), compute, source.data)
+    return builder.emit_te(operator_name(operator).removeprefix("relax."), compute, source.data)
 
 
 def divide_multiplier(factors: Multipliers, count: int) -> Multipliers:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tvm
 from tvm import relax, te
 
 from firmwright.ir.relax import dtype_of, static_shape
-from firmwright.lowering.fixed_point import Integer, call_fixed_point
-from firmwright.lowering.quantized_tensor import (
+from firmwright.lowering.kernels.builder import RegionBuilder
+from firmwright.lowering.kernels.fixed_point import Integer, call_fixed_point
+from firmwright.lowering.kernels.quantized_tensor import (
     OutputQuantParams,
     QuantizedTensor,
     has_quant_params,
 )
-from firmwright.lowering.requantization import clamp
-
-if TYPE_CHECKING:
-    from firmwright.lowering.integer_arithmetic import IntegerRewriter
+from firmwright.lowering.kernels.requantization import clamp
 
 FRACTION_BITS = 10
 """Places in the source are fixed-point numbers with so many fraction bits."""
@@ -28,14 +26,14 @@ SUM_TYPES = {"int8": ("int32", "fixed_average"), "int16": ("int64", "fixed_avera
 
 
 def resize_bilinear(
-    region: IntegerRewriter, operator: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, operator: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
     """Weigh the four neighbours in integers, with 20 fraction bits in all.
 
     Source: tensorflow/lite/kernels/internal/reference/resize_bilinear.h, ResizeBilinearInteger.
     The kernel is that of int8 and int16; the one of uint8 computes in float32.
     """
-    source, attributes = region.value(operator.args[0]), operator.attrs
+    source, attributes = builder.value(operator.args[0]), operator.attrs
     mode = str(attributes.coordinate_transformation_mode)
     if not isinstance(source, QuantizedTensor) or not has_quant_params(source, grid):
         return None
@@ -66,7 +64,7 @@ def resize_bilinear(
 
         return te.compute(static_shape(operator), element, name="resized")
 
-    return region.emit_te("resize_bilinear", compute, source.data)
+    return builder.emit_te("resize_bilinear", compute, source.data)
 
 
 class ResizeAxis:

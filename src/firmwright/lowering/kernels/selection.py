@@ -20,7 +20,6 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as script
 
 from firmwright.ir.relax import dtype_of, static_shape
-from firmwright.lowering.strategies import Strategy
 
 
 @dataclass(frozen=True)
@@ -136,11 +135,3 @@ def emit_selection(
     axis = int(call.attrs.axis) % len(static_shape(data))
     selection = Selection(count, axis, largest, index)
     return builder.emit_te(selection, data, primfunc_name_hint="selection")
-
-
-STRATEGIES = (
-    Strategy("relax.topk", topk),
-    Strategy("relax.sort", sort),
-    Strategy("relax.argsort", argsort),
-)
-"""For operators whose lowering by TVM needs TVM's runtime."""

@@ -9,7 +9,7 @@ so they are a table; the reciprocal of their sum takes three Newton steps at run
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,8 @@ import tvm
 from tvm import relax, te
 
 from firmwright.ir.relax import static_shape
-from firmwright.lowering.fixed_point import (
+from firmwright.lowering.kernels.builder import RegionBuilder
+from firmwright.lowering.kernels.fixed_point import (
     Integer,
     apply_scale,
     call_fixed_point,
@@ -26,16 +27,12 @@ from firmwright.lowering.fixed_point import (
     rounding_shift_right,
     to_fixed_point,
 )
-from firmwright.lowering.kernels.softmax_int16 import softmax_int16
-from firmwright.lowering.quantized_tensor import (
+from firmwright.lowering.kernels.quantized_tensor import (
     OutputQuantParams,
-    QuantizedTensor,
     smallest_integer,
 )
-from firmwright.lowering.requantization import immediates, to_storage
-
-if TYPE_CHECKING:
-    from firmwright.lowering.integer_arithmetic import IntegerRewriter
+from firmwright.lowering.kernels.requantization import immediates, to_storage
+from firmwright.lowering.kernels.softmax_int16 import softmax_int16
 
 DIFFERENCE_INTEGER_BITS = 5
 SUM_INTEGER_BITS = 12
@@ -55,26 +52,26 @@ ONE_THIRD = 715827883
 
 
 def softmax(
-    region: IntegerRewriter, operator: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, operator: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
     """Softmax over one axis.
 
     TFLite allows one grid only: scale 1/256 from the type's smallest integer up. For any other,
     the quotient is taken with 16 bits and then scaled.
     """
-    source = region.value(operator.args[0])
-    if not isinstance(source, QuantizedTensor) or not (source.is_per_tensor and source.is_8bit):
-        return softmax_int16(region, operator, grid)
+    source = builder.find_integers(operator.args[0], 8)
+    if source is None:
+        return softmax_int16(builder, operator, grid)
     shape = static_shape(operator)
     axis = int(operator.attrs.axis) % len(shape)
     if shape[axis] > MAX_CLASSES:
         return None
-    table = region.emit_constant("exponentials", make_exp_table(float(source.scale[0])))
+    table = builder.emit_constant("exponentials", make_exp_table(float(source.scale[0])))
 
     def compute(data: te.Tensor, table: te.Tensor) -> te.Tensor:
         return softmax_rows(data, table, axis, grid)
 
-    return region.emit_te("softmax", compute, source.data, table)
+    return builder.emit_te("softmax", compute, source.data, table)
 
 
 def softmax_rows(

@@ -7,27 +7,29 @@ Source: tensorflow/lite/kernels/activations.cc (SoftmaxPrepare), internal/refere
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tvm
 from tvm import relax, te
 
 from firmwright.ir.relax import static_shape
-from firmwright.lowering.fixed_point import Integer, apply_scale, call_fixed_point, to_fixed_point
+from firmwright.lowering.kernels.builder import RegionBuilder
+from firmwright.lowering.kernels.fixed_point import (
+    Integer,
+    apply_scale,
+    call_fixed_point,
+    to_fixed_point,
+)
 from firmwright.lowering.kernels.interpolation import (
     INT16_MAX,
     INT16_MIN,
     Q15,
-    find_16bit_source,
     interpolate,
     interpolation_table,
 )
-from firmwright.lowering.quantized_tensor import OutputQuantParams
-from firmwright.lowering.requantization import immediates, to_storage
-
-if TYPE_CHECKING:
-    from firmwright.lowering.integer_arithmetic import IntegerRewriter
+from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams
+from firmwright.lowering.kernels.requantization import immediates, to_storage
 
 INT16_RANGE = INT16_MAX - INT16_MIN
 MAX_DISTANCE = 10.0
@@ -35,10 +37,10 @@ MAX_DISTANCE = 10.0
 
 
 def softmax_int16(
-    region: IntegerRewriter, operator: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, operator: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
     """Softmax over the last axis."""
-    source = find_16bit_source(region, operator.args[0])
+    source = builder.find_integers(operator.args[0], 16)
     shape = static_shape(operator)
     if source is None or int(operator.attrs.axis) not in (-1, len(shape) - 1):
         return None
@@ -51,8 +53,8 @@ def softmax_int16(
     )
     factors = to_fixed_point(source.scale / unit)
     tables = [
-        region.emit_constant("exponentials", powers),
-        region.emit_constant("reciprocals", inverses),
+        builder.emit_constant("exponentials", powers),
+        builder.emit_constant("reciprocals", inverses),
     ]
     rows, classes = shape[:-1], shape[-1]
 
@@ -82,4 +84,4 @@ def softmax_int16(
 
         return te.compute(shape, element, name="softmax")
 
-    return region.emit_te("softmax", compute, source.data, *tables)
+    return builder.emit_te("softmax", compute, source.data, *tables)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +11,8 @@ import tvm
 from tvm import relax, te
 
 from firmwright.ir.relax import Constant, constant_array, dtype_of, static_shape
-from firmwright.lowering.kernels.real_functions import can_evaluate, evaluate
-from firmwright.lowering.quantized_tensor import (
+from firmwright.lowering.kernels.builder import RegionBuilder
+from firmwright.lowering.kernels.quantized_tensor import (
     OutputQuantParams,
     QuantizedTensor,
     Value,
@@ -20,67 +20,65 @@ from firmwright.lowering.quantized_tensor import (
     largest_integer,
     smallest_integer,
 )
-
-if TYPE_CHECKING:
-    from firmwright.lowering.integer_arithmetic import IntegerRewriter
+from firmwright.lowering.kernels.real_functions import can_evaluate, evaluate
 
 DivideAndRound = Callable[[npt.NDArray[np.float32], np.float32], npt.NDArray[np.float32]]
 """From real numbers and a scale to whole numbers of steps."""
 
 
 def lower_chain_by_table(
-    region: IntegerRewriter, argument: relax.Expr, grid: OutputQuantParams, whole: DivideAndRound
+    builder: RegionBuilder, argument: relax.Expr, grid: OutputQuantParams, whole: DivideAndRound
 ) -> relax.Expr | None:
     """Look up what a chain of elementwise operators makes of one stored 8-bit tensor.
 
     None where there is no such chain. The table holds the chain's float32 results (see
     :mod:`firmwright.lowering.kernels.real_functions`), made whole steps of the grid by ``whole``.
     """
-    sources = find_chain_sources(region, argument)
+    sources = find_chain_sources(builder, argument)
     if not sources or not all(s.data.same_as(sources[0].data) for s in sources):
         return None
     source = sources[0]
-    values = evaluate_chain(region, argument)
+    values = evaluate_chain(builder, argument)
     if values.size != 256 or static_shape(argument) != static_shape(source.data):
         return None
     with np.errstate(all="ignore"):
-        return look_up(region, source, to_storage_array(whole(values, grid.scale), grid))
+        return look_up(builder, source, to_storage_array(whole(values, grid.scale), grid))
 
 
-def find_chain_sources(region: IntegerRewriter, argument: relax.Expr) -> list[QuantizedTensor]:
+def find_chain_sources(builder: RegionBuilder, argument: relax.Expr) -> list[QuantizedTensor]:
     """Return the 8-bit tensors at the chain's start; none where something else takes part."""
-    value = region.value(argument)
+    value = builder.value(argument)
     if isinstance(value, QuantizedTensor):
-        stored = value.is_per_tensor and value.is_8bit and not isinstance(value.data, Constant)
+        stored = value.is_per_tensor and value.width == 8 and not isinstance(value.data, Constant)
         return [value] if stored else []
-    call = region.definitions.get(argument)
+    call = builder.definitions.get(argument)
     if call is None or not can_evaluate(call):
         return []
     found = []
     for part in call.args:
-        if scalar_value(region, part) is None:
-            sources = find_chain_sources(region, part)
+        if scalar_value(builder, part) is None:
+            sources = find_chain_sources(builder, part)
             if not sources:
                 return []
             found += sources
     return found
 
 
-def evaluate_chain(region: IntegerRewriter, argument: relax.Expr) -> npt.NDArray[Any]:
+def evaluate_chain(builder: RegionBuilder, argument: relax.Expr) -> npt.NDArray[Any]:
     """Return the chain's result for each of the 256 integers, smallest first."""
-    constant = scalar_value(region, argument)
+    constant = scalar_value(builder, argument)
     if constant is not None:
         return constant
-    value = region.value(argument)
+    value = builder.value(argument)
     if isinstance(value, QuantizedTensor):
         return real_values(value)
-    call = region.definitions[argument]
-    return evaluate(call, [evaluate_chain(region, a) for a in call.args])
+    call = builder.definitions[argument]
+    return evaluate(call, [evaluate_chain(builder, a) for a in call.args])
 
 
-def scalar_value(region: IntegerRewriter, argument: relax.Expr) -> npt.NDArray[Any] | None:
+def scalar_value(builder: RegionBuilder, argument: relax.Expr) -> npt.NDArray[Any] | None:
     """Return an argument that is one constant number as an array of one."""
-    value = region.value(argument)
+    value = builder.value(argument)
     number = getattr(value, "value", None)
     if isinstance(number, int | float):
         return np.array([number], "float32")
@@ -121,17 +119,11 @@ def round_half_away(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """Round to whole numbers, halves away from zero, as C's roundf."""
     whole = np.trunc(x)
     away: npt.NDArray[np.float32] = whole + np.copysign(np.abs(x - whole) >= 0.5, x)
-    return away.astype("float32")
-
-
-def find_8bit_source(region: IntegerRewriter, expression: relax.Expr) -> QuantizedTensor | None:
-    source = region.value(expression)
-    plain = isinstance(source, QuantizedTensor) and source.is_per_tensor and source.is_8bit
-    return source if plain else None
+    return away.astype(x.dtype)
 
 
 def concatenate(
-    region: IntegerRewriter, call: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
     """Look the parts that are on other grids up in a table each, then join all.
 
@@ -139,29 +131,29 @@ def concatenate(
     """
     parts = []
     for field in call.args[0].fields:
-        source = find_8bit_source(region, field)
+        source = builder.find_integers(field, 8)
         if source is None:
             return None
         parts.append(
             source.data
             if has_quant_params(source, grid)
-            else rescale_by_table(region, source, grid)
+            else rescale_by_table(builder, source, grid)
         )
-    return region.emit(tvm.ir.Call(call.op, [relax.Tuple(parts)], call.attrs, call.ty_args))
+    return builder.emit_like(call, relax.Tuple(parts))
 
 
 def rescale_by_table(
-    region: IntegerRewriter, source: QuantizedTensor, grid: OutputQuantParams
+    builder: RegionBuilder, source: QuantizedTensor, grid: OutputQuantParams
 ) -> relax.Expr:
     factor = np.float32(source.scale[0]) * (np.float32(1) / grid.scale)
     bias = np.float32(-source.zero_point[0]) * factor
     real = all_integers(source).astype("float32") * factor + bias
     nearest = np.trunc(real + np.copysign(np.float32(0.5), real))
-    return look_up(region, source, to_storage_array(nearest, grid))
+    return look_up(builder, source, to_storage_array(nearest, grid))
 
 
 def lower_by_table(
-    region: IntegerRewriter,
+    builder: RegionBuilder,
     source: QuantizedTensor,
     grid: OutputQuantParams,
     function: Callable[[int], int],
@@ -170,14 +162,14 @@ def lower_by_table(
     centred = all_integers(source) - source.zero_point[0]
     results = np.array([function(int(x)) for x in centred])
     entries = np.clip(results + grid.zero_point, grid.low, grid.high).astype(grid.dtype)
-    return look_up(region, source, entries)
+    return look_up(builder, source, entries)
 
 
 def look_up(
-    region: IntegerRewriter, source: QuantizedTensor, entries: npt.NDArray[Any]
+    builder: RegionBuilder, source: QuantizedTensor, entries: npt.NDArray[Any]
 ) -> relax.Expr:
     """Look the source's integers up in a table that starts at its type's smallest one."""
-    table = region.emit_constant("table", entries)
+    table = builder.emit_constant("table", entries)
     first = smallest_integer(dtype_of(source.data))
 
     def compute(data: te.Tensor, table: te.Tensor) -> te.Tensor:
@@ -186,4 +178,4 @@ def look_up(
 
         return te.compute(data.shape, element, name="looked_up")
 
-    return region.emit_te("look_up", compute, source.data, table)
+    return builder.emit_te("look_up", compute, source.data, table)

@@ -9,7 +9,7 @@ import tvm
 from tvm import te
 
 from firmwright.ir.relax import static_shape
-from firmwright.lowering.fixed_point import Integer
+from firmwright.lowering.kernels.fixed_point import Integer
 
 
 @dataclass(frozen=True)

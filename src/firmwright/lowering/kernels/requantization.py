@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from tvm import relax, te, tirx
 
 from firmwright.ir.relax import dtype_of
-from firmwright.lowering.fixed_point import (
+from firmwright.lowering.kernels.builder import RegionBuilder
+from firmwright.lowering.kernels.fixed_point import (
     Integer,
     Multipliers,
     apply_scale,
@@ -19,10 +20,11 @@ from firmwright.lowering.fixed_point import (
     shorten_mantissas,
     to_fixed_point,
 )
-from firmwright.lowering.quantized_tensor import BATCH_MATMUL, OutputQuantParams, QuantizedTensor
-
-if TYPE_CHECKING:
-    from firmwright.lowering.integer_arithmetic import IntegerRewriter
+from firmwright.lowering.kernels.quantized_tensor import (
+    BATCH_MATMUL,
+    OutputQuantParams,
+    QuantizedTensor,
+)
 
 SINGLE_ROUNDING_OPERATORS = frozenset({"relax.matmul"})
 """Operators whose sums are scaled with one rounding.
@@ -34,7 +36,7 @@ its results with both.
 
 
 def requantize(
-    region: IntegerRewriter, source: QuantizedTensor, grid: OutputQuantParams, single: bool = False
+    builder: RegionBuilder, source: QuantizedTensor, grid: OutputQuantParams, single: bool = False
 ) -> relax.Expr:
     """Scale, add the zero point, clamp.
 
@@ -79,21 +81,21 @@ def requantize(
         return te.compute(data.shape, element, name="requantized")
 
     if factors.shift.size == 1 and source.zero_point.size == 1:
-        return region.emit_te("requantize", compute, source.data)
+        return builder.emit_te("requantize", compute, source.data)
     arrays: dict[str, npt.NDArray[Any]] = {
         "multipliers": factors.mantissa,
         "shifts": factors.right_shift,
     }
     if factors.left_shift.any():
         arrays["left_shifts"] = factors.left_shift
-    tables = [region.emit_constant(name, array) for name, array in arrays.items()]
-    return region.emit_te(
-        "requantize", compute_channels, region.subtract_zero_point(source), *tables
+    tables = [builder.emit_constant(name, array) for name, array in arrays.items()]
+    return builder.emit_te(
+        "requantize", compute_channels, builder.subtract_zero_point(source), *tables
     )
 
 
 def quantize_real(
-    region: IntegerRewriter, argument: relax.Expr, grid: OutputQuantParams, nearest: str
+    builder: RegionBuilder, argument: relax.Expr, grid: OutputQuantParams, nearest: str
 ) -> relax.Expr:
     """Put float32 values on a grid: divide, round by the C function ``nearest``, clamp.
 
@@ -112,7 +114,7 @@ def quantize_real(
 
         return te.compute(data.shape, element, name="quantized")
 
-    return region.emit_te("quantize", compute, region.materialize(region.value(argument)))
+    return builder.emit_te("quantize", compute, builder.materialize(builder.value(argument)))
 
 
 def immediates(factors: Multipliers) -> tuple[Integer, Integer, Integer]:

@@ -28,7 +28,7 @@ class QuantizedTensor:
     """scale · (data - zero_point); both of shape (1,), or one for each channel along ``axis``.
 
     ``largest`` bounds the magnitude of data - zero_point. ``operator`` is the one whose sums
-    these are, '' for stored integers; ``activations`` the type of what went into the sums.
+    these are, '' for stored integers; ``activation_dtype`` the type of what went into the sums.
     """
 
     data: relax.Expr
@@ -44,18 +44,16 @@ class QuantizedTensor:
         return self.scale.size == 1 and self.zero_point.size == 1
 
     @property
-    def is_8bit(self) -> bool:
-        return ELEMENT_BYTES[dtype_of(self.data)] == 1
+    def width(self) -> int:
+        """Bits of an element: 8, or 16 for int16 without a zero point, as in TFLite; else 0."""
+        if ELEMENT_BYTES[dtype_of(self.data)] == 1:
+            return 8
+        return 16 if dtype_of(self.data) == "int16" and not self.zero_point.any() else 0
 
     @property
     def has_wide_sums(self) -> bool:
         """Tell sums of 16-bit activations."""
         return self.activation_dtype == "int16"
-
-    @property
-    def is_16bit(self) -> bool:
-        """Tell 16-bit activations, which TFLite quantizes symmetrically."""
-        return dtype_of(self.data) == "int16" and not self.zero_point.any()
 
     def has_same_params(self, other: QuantizedTensor) -> bool:
         return bool(

@@ -1,0 +1,84 @@
+"""What a region's new function is built with: emitting, and what its variables stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy.typing as npt
+import tvm
+from tvm import relax, tirx
+
+from firmwright.ir.relax import dtype_of, operator_name
+from firmwright.lowering.kernels.quantized_tensor import QuantizedTensor, Value
+
+
+class RegionBuilder:
+    """Emits the new function of a region.
+
+    ``values`` are by the old function's variables what the new one has for them;
+    ``definitions`` what the old ones are bound to.
+    """
+
+    def __init__(self, module: tvm.IRModule) -> None:
+        called = {v: f for v, f in module.functions.items() if isinstance(f, tirx.PrimFunc)}
+        self.block_builder = relax.BlockBuilder(tvm.IRModule(called))
+        self.values: dict[relax.Var, Value] = {}
+        self.definitions: dict[relax.Var, tvm.ir.Call] = {}
+
+    def value(self, argument: relax.Expr) -> Value:
+        return self.values[argument] if isinstance(argument, relax.Var) else argument
+
+    def find_call(self, argument: relax.Expr, operator: str) -> tvm.ir.Call | None:
+        """Return the call that an argument is bound to, if it is one of the operator."""
+        call = self.definitions.get(argument)
+        return call if call is not None and operator_name(call) == operator else None
+
+    def find_integers(self, argument: relax.Expr, *widths: int) -> QuantizedTensor | None:
+        """Return an argument that is quantized per tensor to 8 or 16 bits, those of ``widths``."""
+        value = self.value(argument)
+        fits = isinstance(value, QuantizedTensor) and value.is_per_tensor and value.width in widths
+        return value if fits else None
+
+    def emit(self, expression: relax.Expr) -> relax.Var:
+        return self.block_builder.emit(expression)
+
+    def emit_like(self, call: tvm.ir.Call, *arguments: relax.Expr) -> relax.Var:
+        """Emit the call with other arguments."""
+        return self.emit(tvm.ir.Call(call.op, list(arguments), call.attrs, call.ty_args))
+
+    def emit_te(self, name: str, compute: Callable[..., Any], *tensors: relax.Expr) -> relax.Var:
+        """Emit a computation written as tensor expressions; ``name`` is seen in the C source."""
+        return self.block_builder.emit_te(compute, *tensors, primfunc_name_hint=name)
+
+    def emit_constant(self, name: str, array: npt.NDArray[Any]) -> relax.Var:
+        """Emit a constant array that is to keep its name in the C source."""
+        return self.block_builder.emit(relax.const(array, str(array.dtype)), name_hint=name)
+
+    def materialize(self, value: Value) -> relax.Expr:
+        """Return the value as an ordinary tensor, scaled to float32 where it is quantized."""
+        if not isinstance(value, QuantizedTensor):
+            return value
+        real = self.emit(relax.op.astype(self.subtract_zero_point(value), "float32"))
+        scale = relax.const(value.reshape_for_broadcast(value.scale).astype("float32"), "float32")
+        return self.emit(relax.op.multiply(real, scale))
+
+    def emit_materialized(self, call: tvm.ir.Call) -> relax.Var:
+        return self.emit_like(call, *map(self.materialize_argument, call.args))
+
+    def materialize_argument(self, argument: relax.Expr) -> relax.Expr:
+        if isinstance(argument, relax.Tuple):
+            return relax.Tuple([self.materialize_argument(f) for f in argument.fields])
+        return self.materialize(self.value(argument))
+
+    def subtract_zero_point(self, value: QuantizedTensor) -> relax.Expr:
+        """Return data - zero point as int32; as int64 what is a sum of that width."""
+        dtype = "int64" if dtype_of(value.data) == "int64" else "int32"
+        data = self.cast(value.data, dtype)
+        if not value.zero_point.any():
+            return data
+        zero_point = value.reshape_for_broadcast(value.zero_point).astype(dtype)
+        return self.emit(relax.op.subtract(data, relax.const(zero_point, dtype)))
+
+    def cast(self, data: relax.Expr, dtype: str) -> relax.Expr:
+        return data if dtype_of(data) == dtype else self.emit(relax.op.astype(data, dtype))

@@ -1,0 +1,73 @@
+"""ONNX's rounding, and what of it is exact."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tvm import relax
+
+from firmwright.lowering.kernels.builder import RegionBuilder
+from firmwright.lowering.kernels.clamps import fuse_activation
+from firmwright.lowering.kernels.data_movement import quantize_before_moving
+from firmwright.lowering.kernels.quantized_tensor import (
+    OutputQuantParams,
+    QuantizedTensor,
+    RoundFunction,
+)
+from firmwright.lowering.kernels.requantization import quantize_real
+from firmwright.lowering.kernels.tables import lower_chain_by_table
+
+
+class OnnxRounding:
+    """ONNX's QuantizeLinear: divide by the scale, round half to even, add the zero point, clamp.
+
+    What is exact, and to what:
+
+    - A function of one stored 8-bit tensor, and elements that are only moved: to the graph as it
+      is written, each operator's result rounded to float32.
+    - A convolution or matrix product of stored 8-bit tensors, its bias and ReLU: to ONNX Runtime's
+      QLinearConv and QLinearMatMul. The sum is an exact int32, converted to float32 and multiplied
+      by (x scale · w scale) / y scale, each of both operations rounded to float32. The graph as it
+      is written would add float32 products, in an order that ONNX leaves open; the result differs
+      from that only where the real sum is about half way between two integers.
+    - All else (sums of two tensors, averages, softmax …): float32 operator by operator, as written.
+      Only sums of many terms depend on an order that ONNX leaves open.
+    """
+
+    nearest: RoundFunction = staticmethod(np.rint)
+
+    def lower_to_integers(self, *_: Any) -> relax.Expr | None:
+        return None
+
+    def quantize(
+        self, builder: RegionBuilder, argument: relax.Expr, grid: OutputQuantParams
+    ) -> relax.Expr:
+        table = lower_chain_by_table(
+            builder, argument, grid, lambda real, scale: np.rint(real / scale)
+        )
+        if table is not None:
+            return table
+        operand, grid = fuse_activation(builder, argument, grid, self.nearest)
+        source = builder.value(operand)
+        if isinstance(source, QuantizedTensor) and source.operator:
+            return requantize_in_float32(builder, source, grid)
+        moved = quantize_before_moving(builder, operand, grid, self)
+        return quantize_real(builder, operand, grid, "rintf") if moved is None else moved
+
+
+def requantize_in_float32(
+    builder: RegionBuilder, source: QuantizedTensor, grid: OutputQuantParams
+) -> relax.Expr:
+    """Multiply sums by the quotient of the scales in float32, round half to even, clamp."""
+    real = builder.emit(relax.op.astype(builder.subtract_zero_point(source), "float32"))
+    factor: npt.NDArray[Any] = source.reshape_for_broadcast(
+        source.scale.astype("float32") / grid.scale
+    )
+    scaled = builder.emit(relax.op.multiply(real, relax.const(factor, "float32")))
+    rounded = builder.emit(relax.op.round(scaled))
+    zero_point = relax.const(float(grid.zero_point), "float32")
+    moved = builder.emit(relax.op.add(rounded, zero_point))
+    clamped = builder.emit(relax.op.clip(moved, float(grid.low), float(grid.high)))
+    return builder.emit(relax.op.astype(clamped, grid.dtype))
