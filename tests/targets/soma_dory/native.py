@@ -13,10 +13,12 @@ from firmwright.codegen.templates import make_environment, render
 from firmwright.ir.kernels import Cycles, LoweredRegion
 from firmwright.ir.regions import Region
 from firmwright.targets.soma_dory.cost import Accelerator
-from firmwright.targets.soma_dory.device_layout import device_shape, from_device, to_device
+from firmwright.targets.soma_dory.device_layout import device_shape
 from firmwright.targets.soma_dory.layer import Array, Layer, LayerKind
 from firmwright.targets.soma_dory.lowering import lower_layer
 from firmwright.toolchain import load_platform
+
+from .device_arrays import from_device, to_device
 
 FLAGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-O1", "-fPIC"]
 SANITIZER = ["-fsanitize=undefined", "-fno-sanitize-recover=all"]

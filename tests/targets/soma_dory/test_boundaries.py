@@ -24,9 +24,10 @@ from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
 from firmwright.targets.layout import TRANSFORM
 from firmwright.targets.soma_dory.boundaries import DeviceLayout
-from firmwright.targets.soma_dory.device_layout import from_device, to_device
 from firmwright.targets.soma_dory.layer import Array
 from firmwright.toolchain import load_platform
+
+from .device_arrays import from_device, to_device
 
 LAYOUT = DeviceLayout()
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from firmwright.targets.soma_dory.device_layout import device_shape, from_device, to_device
+from firmwright.targets.soma_dory.device_layout import device_shape
+
+from .device_arrays import from_device, to_device
 
 SHAPES = [(1, 3, 5, 7), (2, 1, 1, 16), (1, 2, 3, 33), (1, 10), (3, 128)]
 

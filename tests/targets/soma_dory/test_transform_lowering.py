@@ -13,10 +13,11 @@ import tvm
 from firmwright.ir.regions import Region
 from firmwright.targets.layout import TRANSFORM
 from firmwright.targets.soma_dory.boundaries import DeviceLayout
-from firmwright.targets.soma_dory.device_layout import from_device, to_device
 from firmwright.targets.soma_dory.layer import Array
 from firmwright.targets.soma_dory.transform_lowering import lower_transform
 from firmwright.toolchain.build import SANITIZERS
+
+from .device_arrays import from_device, to_device
 
 SHAPES = [(2, 3, 5, 7), (1, 2, 3, 16), (1, 1, 2, 33), (1, 2, 3, 12), (3, 10), (2, 2)]
 

@@ -8,7 +8,7 @@ of a 32-bit word for the last, so that bytes are reversed within each word. Sour
 
 from __future__ import annotations
 
-from firmwright.ir.storage import from_storage, swap_bytes, to_storage
+from firmwright.ir.storage import swap_bytes
 from firmwright.ir.tensors import Storage
 from firmwright.targets.soma_dory.layer import Array
 
@@ -25,16 +25,6 @@ def device_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def device_storage(shape: tuple[int, ...]) -> Storage:
     return Storage(device_shape(shape), WORD)
-
-
-def to_device(array: Array) -> Array:
-    """Return an array of bytes in device layout, its padding 0."""
-    return to_storage(array, device_storage(array.shape))
-
-
-def from_device(array: Array, shape: tuple[int, ...]) -> Array:
-    """Return the array of this shape that lies in an array of bytes in device layout."""
-    return from_storage(array, device_storage(shape), shape)
 
 
 def reverse_device_words(array: Array) -> Array:
