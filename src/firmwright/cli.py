@@ -23,7 +23,7 @@ COMMANDS = {
 VARIABLES = {
     "platform": "build for this platform instead of the recipe's",
     "compile_for_device": "true, or false: build for the platform's host, by the platform's rules",
-    "target": 'this target mix instead, e.g. "soma_dory, c"',
+    "target": "build for these devices instead of the recipe's, the preferred one first",
     "toolchain": "compile with this toolchain",
     "emulator": "run in this emulator",
     "samples": "run this many samples",

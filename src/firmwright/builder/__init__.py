@@ -1,8 +1,4 @@
-"""Build small integer networks in Python, in the arithmetic of DIANA's accelerators.
-
-The graph's functions take names and arguments after the Relay helpers with which such networks
-used to be written (``relay_soma_conv2d(x, name, shape, weights, bias, strides, act, shift_bits)``).
-"""
+"""Build small integer networks in Python, in the arithmetic of sums that are shifted."""
 
 from __future__ import annotations
 

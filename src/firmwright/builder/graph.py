@@ -23,9 +23,9 @@ INT8_RANGE = (-128, 127)
 class Graph:
     """A Relax module in the making; tensors are NCHW, weights OIHW, activations int8.
 
-    A layer's arithmetic is that of DIANA's digital accelerator: int8 · int8 summed in int32, plus
-    an int32 bias, shifted right by ``shift_bits`` (arithmetically: towards minus infinity), clipped
-    to int8; with ``act``, negative values then become 0 (ReLU). Every layer takes a ``name``,
+    A layer's arithmetic is that of small accelerators: int8 · int8 summed in int32, plus an int32
+    bias, shifted right by ``shift_bits`` (arithmetically: towards minus infinity), clipped to
+    int8; with ``act``, negative values then become 0 (ReLU). Every layer takes a ``name``,
     under which it is found again in reports and in the C. Weights with which a sum could leave
     int32 for some input are refused.
 

@@ -2,7 +2,7 @@
 
     int8 · int8 -> int32 sum, + int32 bias -> shift to the right -> clip -> int8
 
-This is what DIANA's digital accelerator computes, and any CPU computes the same: sums are exact,
+Small accelerators compute in this way, and any CPU computes the same: sums are exact,
 and the shift rounds towards minus infinity. Half a step of the result is in the bias, so that
 results are rounded to the nearest step, halves upwards. Operators without such a form (a softmax,
 layers that stay float32) keep their dequantize and quantize.

@@ -16,7 +16,7 @@ _OPTION = re.compile(r"--?([A-Za-z_][A-Za-z0-9_:-]*)=(\S+)")
 
 
 def parse_target(text: str) -> tuple[DeviceSpec, ...]:
-    """Return the devices of ``"soma_dory -layout_transform=0, c"``, the preferred one first.
+    """Return the devices of ``"npu -fast=1, c"``, the preferred one first.
 
     Raises UserError with every mistake of the notation; whether a device exists is not asked.
     """

@@ -139,7 +139,7 @@ def shorten_name(name: str) -> str:
 
 
 def format_summary(summary: Summary) -> str:
-    """Say e.g. ``92.4 % of MACs on soma_dory, 3 boundaries, 7 operators on c``."""
+    """Say e.g. ``92.4 % of MACs on npu, 3 boundaries, 7 operators on c``."""
     *offered, last = summary.macs_by_device
     shares = [f"{percentage(summary, d):.1f} % of MACs on {d}" for d in offered or [last]]
     counted = (

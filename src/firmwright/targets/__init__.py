@@ -31,7 +31,7 @@ class DeviceSpec:
     options: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
-        """Return the device in TVM's notation: ``soma_dory -layout_transform=0``."""
+        """Return the device in TVM's notation: ``npu -fast=1``."""
         return " ".join([self.name, *(f"-{name}={value}" for name, value in self.options)])
 
 
