@@ -83,8 +83,7 @@ def trained(function: str) -> Any:
     if isinstance(made, np.ndarray):
         return made
     module, interface = relax.import_model(tvm.ir.save_json(made).encode(), function, {})
-    module = canonicalize(module)
-    return export_onnx(module, interface)
+    return export_onnx(canonicalize(module), interface)
 
 
 def resnet8_diana(folder: Path) -> Network:

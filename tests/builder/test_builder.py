@@ -43,8 +43,7 @@ def test_random_array_reaches_both_ends(dtype: str) -> None:
 
 def regions(graph: Graph) -> list[Any]:
     module, interface = import_model(portable_json(graph.module()), "graph", {})
-    module = canonicalize(module)
-    _, partition = partition_module(module, interface, MIX)
+    _, partition = partition_module(canonicalize(module), interface, MIX)
     return list(partition.regions)
 
 

@@ -38,8 +38,7 @@ def model(nodes: list[onnx.NodeProto], constants: dict[str, np.ndarray], out: li
 
 def regions(data: bytes) -> list[tuple[str, ...]]:
     module, interface = import_model(data, "m.onnx", {})
-    module = canonicalize(module)
-    _, partition = partition_module(module, interface, MIX)
+    _, partition = partition_module(canonicalize(module), interface, MIX)
     return [r.operators for r in partition.regions]
 
 
@@ -54,8 +53,7 @@ def test_relu_joins_its_convolution_and_names_survive() -> None:
         [1, 3, 3, 3],
     )
     module, interface = import_model(data, "m.onnx", {})
-    module = canonicalize(module)
-    _, partition = partition_module(module, interface, MIX)
+    _, partition = partition_module(canonicalize(module), interface, MIX)
     assert [r.operators for r in partition.regions] == [("conv2d", "add", "relu"), ("max_pool2d",)]
     assert [r.sources for r in partition.regions] == [("first", "second"), ("third",)]
     assert partition.macs == 3 * 4 * 4 * 2 * 9
@@ -161,9 +159,7 @@ def test_shape_arithmetic_is_done_at_build_time() -> None:
             last = builder.emit(relax.op.subtract(rows, relax.const(1, "int64")))
             result = builder.emit_output(relax.op.take(x, last, axis=0))
         builder.emit_func_output(result)
-    module = builder.get()
-    module = canonicalize(module)
-    (call,) = (b.value for b in main_bindings(module))
+    (call,) = (b.value for b in main_bindings(canonicalize(builder.get())))
     assert operator_name(call) == "relax.take"
     assert isinstance(call.args[1], tvm.ir.GenericConst)
     assert call.args[1].value.numpy() == 1

@@ -42,8 +42,7 @@ def partitioned(
     graph: Graph, mix: tuple[Device, ...]
 ) -> tuple[tvm.IRModule, Partition, Explanation]:
     module, interface = import_model(portable_json(graph.module()), "graph", {})
-    module = canonicalize(module)
-    module, partition = partition_module(module, interface, mix)
+    module, partition = partition_module(canonicalize(module), interface, mix)
     return module, partition, explain(partition, [device.name for device in mix])
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from firmwright.planning import make_plan
 from firmwright.project.write import write_project
 from firmwright.toolchain import Build, load_platform, load_toolchain
 
@@ -89,7 +88,7 @@ def test_mlperf_tiny_runs_on_integers(network: str) -> None:
 @pytest.mark.parametrize("name", ["resnet8_qdq", "kws_qdq"])
 def test_qdq_networks_keep_integers_in_the_arena(name: str, rounding: str) -> None:
     network = lowered(mirrored(f"{name}.onnx").read_bytes(), "onnx", rounding)
-    planned = {b.name for b in make_plan(network.partition, network.kernels).buffers}
+    planned = {b.name for b in network.plan.buffers}
     assert {t.dtype for t in network.partition.tensors if t.name in planned} == {"int8"}
     floats = [o.kind for o in network.kernels.float_operators]
     assert floats == (["softmax"] if rounding == "tflite" else floats)

@@ -34,8 +34,7 @@ def shifted_network(name: str) -> tuple[tvm.IRModule, ModelInterface, Tensor]:
     """Return one of NETWORKS, quantized by its own ranges, and the input of the original."""
     data = mirrored(NETWORKS[name]).read_bytes()
     module, interface = tflite.import_model(data, name, {})
-    module = canonicalize(module)
-    found = restore_float(module, interface)
+    found = restore_float(canonicalize(module), interface)
     model = prepare(
         export_onnx(found.module, found.interface), found.interface.inputs, PER_CHANNEL_OPSET
     )

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from tvm import relax
 
 from firmwright.builder import Graph
+from firmwright.compile import partition_network
 from firmwright.errors import UserError
 from firmwright.ir.regions import Partition, Region
 from firmwright.ir.storage import to_storage
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.models.relax.importer import import_model, run_reference
-from firmwright.partition.layouts import TransformInserter, add_storage, choose_layout_regions
+from firmwright.partition.layouts import TransformInserter, choose_layout_regions
 from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
@@ -202,8 +203,7 @@ def test_a_network_in_two_layouts_computes_what_it_did(make: Any, transforms: in
 def without_transforms(make: Any) -> tuple[tvm.IRModule, ModelInterface, Partition]:
     module, interface = import_model(tvm.ir.save_json(make()).encode(), "test", {})
     mix = load_mix(parse_target("soma_dory -layout_transform=0, c"), load_platform("diana"), "onnx")
-    module, partition = partition_module(module, interface, mix)
-    return module, add_storage(interface, partition), partition
+    return partition_network(module, interface, mix)
 
 
 @pytest.mark.parametrize("make", [chain, residual, flattened])

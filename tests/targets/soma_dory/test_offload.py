@@ -21,9 +21,8 @@ TRANSFORMS = {"ad": 2}
 @pytest.mark.parametrize("network", NETWORKS)
 def test_all_products_run_on_the_accelerator(network: str) -> None:
     module, interface, _ = shifted_network(network)
-    module = canonicalize(module)
     mix = load_mix(parse_target("soma_dory, c"), load_platform("diana"), "onnx")
-    _, partition = partition_module(module, interface, mix)
+    _, partition = partition_module(canonicalize(module), interface, mix)
     assert [r.name for r in partition.regions if r.macs and r.device != "soma_dory"] == []
     anchors = [r.anchor for r in partition.regions]
     assert anchors.count(TRANSFORM) == TRANSFORMS.get(network, 4)

@@ -142,10 +142,9 @@ def quantized_onnx() -> bytes:
 @pytest.mark.parametrize(("option", "devices"), [("1", {"soma_dory"}), ("0", {"c"})])
 def test_the_option_decides_where_an_onnx_layer_runs(option: str, devices: set[str]) -> None:
     module, interface = import_model(quantized_onnx(), "model.onnx", {})
-    module = canonicalize(module)
     target = parse_target(f"soma_dory -requant_transform={option}, c")
     mix = load_mix(target, load_platform("diana"), "onnx")
-    _, partition = partition_module(module, interface, mix)
+    _, partition = partition_module(canonicalize(module), interface, mix)
     (conv,) = (r for r in partition.regions if r.anchor == "conv2d")
     assert {conv.device} == devices
     assert conv.macs == 16 * 16 * 9 * 64

@@ -41,9 +41,8 @@ def partitioned(
     module: Any, target: str = "tidl -tensor_bits=32, c", frames: int = 3
 ) -> TidlNetwork:
     module, interface = import_model(saved(module), "test", {})
-    module = canonicalize(module)
     mix = load_mix(parse_target(target), load_platform("am62a"), "onnx")
-    module, partition = partition_module(module, interface, mix)
+    module, partition = partition_module(canonicalize(module), interface, mix)
     generator = np.random.default_rng(4)  # small whole numbers: every sum is exact
     samples = [{"x": generator.integers(-4, 5, IMAGE).astype("float32")} for _ in range(frames)]
     return TidlNetwork(module, partition, samples, read_options(mix[0].context))
