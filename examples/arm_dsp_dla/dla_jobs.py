@@ -16,20 +16,25 @@ import numpy.typing as npt
 import tvm
 from tvm import relax
 
-from firmwright.ir.kernels import Cycles, Kernel, LoweredRegion, Parameter
-from firmwright.ir.operators import short_name
-from firmwright.ir.regions import Region
-from firmwright.ir.relax import (
+from firmwright.device import (
+    Composite,
     Constant,
+    Cycles,
+    Kernel,
+    LoweredRegion,
+    Parameter,
+    Placement,
+    Region,
+    Rule,
     constant_array,
     count_readers,
     dtype_of,
+    find_violations,
     main_bindings,
     read_variables,
+    short_name,
     static_shape,
 )
-from firmwright.targets.placement import Composite, Placement
-from firmwright.targets.rules import Rule, find_violations
 
 RULES = (
     Rule(

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from firmwright.targets import Context, Target
+from firmwright.device import Context, Target
 
 if TYPE_CHECKING:
     import tvm
 
-    from firmwright.ir.kernels import LoweredRegion
-    from firmwright.ir.regions import Region
-    from firmwright.targets.placement import Placement
+    from firmwright.device import LoweredRegion, Placement, Region
 
 
 class DSP(Target):

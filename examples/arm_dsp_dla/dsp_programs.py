@@ -13,18 +13,29 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from firmwright.errors import UserError
-from firmwright.ir.kernels import Cycles, LoweredRegion, Parameter
-from firmwright.ir.operators import short_name
-from firmwright.ir.regions import Region, RuleViolation
-from firmwright.ir.relax import read_variables, static_shape
-from firmwright.partition.grouping import Group, group_operators
-from firmwright.partition.outline import find_dequantized, make_binding_kind, read_graph
-from firmwright.targets import Context
-from firmwright.targets.placement import Composite, Placement
-from firmwright.targets.rules import Rule, find_violations
-from firmwright.targets.tidl.merging import merge_acyclic
-from firmwright.targets.tidl.nested import lower_in_layers
+from firmwright.device import (
+    Composite,
+    Context,
+    Cycles,
+    Group,
+    LoweredRegion,
+    Parameter,
+    Placement,
+    Region,
+    Rule,
+    RuleViolation,
+    UserError,
+    find_dequantized,
+    find_violations,
+    group_operators,
+    lower_in_layers,
+    make_binding_kind,
+    merge_acyclic,
+    read_graph,
+    read_variables,
+    short_name,
+    static_shape,
+)
 
 SORTING = ("argsort", "sort", "topk")
 OPERATORS = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from firmwright.builder import Graph, random_array
+from firmwright.device import Graph, random_array
 
 
 def one_conv() -> Graph:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tvm.s_tir import Schedule
 
-from firmwright.lowering.schedule import apply_default_loops, blocks
-from firmwright.targets.custom_strategies import Extension
+from firmwright.device import Extension, apply_default_loops, blocks
 
 ROWS = 8
 """Rows of a channel that are brought, computed and taken away at once."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 import tvm
 from tvm import relax, te
 
-from firmwright.ir.relax import dtype_of, static_shape
-from firmwright.lowering.library_call import library_call
-from firmwright.targets.custom_strategies import Extension
+from firmwright.device import Extension, dtype_of, library_call, static_shape
 
 
 def doubles_columns(call: tvm.ir.Call) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tvm import relax
 
-from firmwright.builder import Graph
+from firmwright.device import Graph
 
 IMAGE = (1, 8, 24, 40)
 

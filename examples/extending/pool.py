@@ -5,8 +5,7 @@ from __future__ import annotations
 import tvm
 from tvm import relax, te
 
-from firmwright.ir.relax import static_shape
-from firmwright.targets.custom_strategies import Extension
+from firmwright.device import Extension, static_shape
 
 
 def is_single(call: tvm.ir.Call) -> bool:

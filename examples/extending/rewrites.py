@@ -7,7 +7,7 @@ import math
 import tvm
 from tvm import relax
 
-from firmwright.ir.relax import Constant, constant_array, operator_name, rewrite_calls
+from firmwright.device import Constant, constant_array, operator_name, rewrite_calls
 
 
 def multiply_by_reciprocal(module: tvm.IRModule) -> tvm.IRModule:

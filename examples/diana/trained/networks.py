@@ -17,7 +17,7 @@ import tvm
 from PIL import Image
 from tvm import relax
 
-from firmwright.data.fetch import find_in_mirror
+from firmwright.device import find_in_mirror
 
 Array = npt.NDArray[Any]
 EPSILON = 1e-5

@@ -1,0 +1,89 @@
+"""What a plug-in imports: the public interface for custom devices, strategies and networks.
+
+Semantic versioning covers these names and no others. A name's module is imported when the name is
+first used: the description of a device is read by every build, and must not load TVM.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from firmwright.builder import Graph as Graph
+    from firmwright.builder import random_array as random_array
+    from firmwright.data.fetch import find_in_mirror as find_in_mirror
+    from firmwright.errors import DiagnosticError as DiagnosticError
+    from firmwright.errors import UserError as UserError
+    from firmwright.ir.kernels import Cycles as Cycles
+    from firmwright.ir.kernels import Kernel as Kernel
+    from firmwright.ir.kernels import LoweredRegion as LoweredRegion
+    from firmwright.ir.kernels import Parameter as Parameter
+    from firmwright.ir.operators import short_name as short_name
+    from firmwright.ir.regions import Region as Region
+    from firmwright.ir.regions import RuleViolation as RuleViolation
+    from firmwright.ir.relax import Constant as Constant
+    from firmwright.ir.relax import constant_array as constant_array
+    from firmwright.ir.relax import count_readers as count_readers
+    from firmwright.ir.relax import dtype_of as dtype_of
+    from firmwright.ir.relax import main_bindings as main_bindings
+    from firmwright.ir.relax import operator_name as operator_name
+    from firmwright.ir.relax import read_variables as read_variables
+    from firmwright.ir.relax import rewrite_calls as rewrite_calls
+    from firmwright.ir.relax import static_shape as static_shape
+    from firmwright.lowering.library_call import library_call as library_call
+    from firmwright.lowering.region import lower_region as lower_region
+    from firmwright.lowering.schedule import apply_default_loops as apply_default_loops
+    from firmwright.lowering.schedule import blocks as blocks
+    from firmwright.partition.grouping import Group as Group
+    from firmwright.partition.grouping import group_operators as group_operators
+    from firmwright.partition.outline import find_dequantized as find_dequantized
+    from firmwright.partition.outline import make_binding_kind as make_binding_kind
+    from firmwright.partition.outline import read_graph as read_graph
+    from firmwright.targets import Context as Context
+    from firmwright.targets import Target as Target
+    from firmwright.targets.custom_strategies import Extension as Extension
+    from firmwright.targets.layout import Layout as Layout
+    from firmwright.targets.placement import Composite as Composite
+    from firmwright.targets.placement import Placement as Placement
+    from firmwright.targets.rules import Rule as Rule
+    from firmwright.targets.rules import find_violations as find_violations
+    from firmwright.targets.rules import read_rules as read_rules
+    from firmwright.targets.tidl.merging import merge_acyclic as merge_acyclic
+    from firmwright.targets.tidl.nested import lower_in_layers as lower_in_layers
+
+HOMES = {
+    "builder": "Graph random_array",
+    "data.fetch": "find_in_mirror",
+    "errors": "DiagnosticError UserError",
+    "ir.kernels": "Cycles Kernel LoweredRegion Parameter",
+    "ir.operators": "short_name",
+    "ir.regions": "Region RuleViolation",
+    "ir.relax": "Constant constant_array count_readers dtype_of main_bindings operator_name "
+    "read_variables rewrite_calls static_shape",
+    "lowering.library_call": "library_call",
+    "lowering.region": "lower_region",
+    "lowering.schedule": "apply_default_loops blocks",
+    "partition.grouping": "Group group_operators",
+    "partition.outline": "find_dequantized make_binding_kind read_graph",
+    "targets": "Context Target",
+    "targets.custom_strategies": "Extension",
+    "targets.layout": "Layout",
+    "targets.placement": "Composite Placement",
+    "targets.rules": "Rule find_violations read_rules",
+    "targets.tidl.merging": "merge_acyclic",
+    "targets.tidl.nested": "lower_in_layers",
+}
+"""The module below ``firmwright`` that defines each name."""
+
+MODULE_OF = {
+    name: f"firmwright.{module}" for module, names in HOMES.items() for name in names.split()
+}
+
+__all__ = sorted(MODULE_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in MODULE_OF:
+        raise AttributeError(f"module 'firmwright.device' has no name '{name}'")
+    return getattr(import_module(MODULE_OF[name]), name)

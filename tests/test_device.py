@@ -1,0 +1,87 @@
+"""The public interface: what it offers, what it loads, and that examples and docs need no more."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from firmwright import device
+
+ROOT = Path(__file__).parents[1]
+
+SURFACE = """
+Composite Constant Context Cycles DiagnosticError Extension Graph Group Kernel Layout LoweredRegion
+Parameter Placement Region Rule RuleViolation Target UserError apply_default_loops blocks
+constant_array count_readers dtype_of find_dequantized find_in_mirror find_violations
+group_operators library_call lower_in_layers lower_region main_bindings make_binding_kind
+merge_acyclic operator_name random_array read_graph read_rules read_variables rewrite_calls
+short_name static_shape
+"""
+"""A name that leaves or changes its meaning here asks for a new major version."""
+
+
+def imported_modules(source: str) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom):
+            found.add(node.module or "")
+        elif isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+    return {name for name in found if name.split(".")[0] == "firmwright"}
+
+
+def test_surface() -> None:
+    assert device.__all__ == SURFACE.split()
+    for name in device.__all__:
+        assert getattr(device, name).__module__ != "firmwright.device"
+
+
+def test_checkers_see_the_names_that_are_there() -> None:
+    tree = ast.parse(Path(device.__file__).read_text(encoding="utf-8"))
+    homes = {
+        alias.name: node.module
+        for block in tree.body
+        if isinstance(block, ast.If)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert homes == device.MODULE_OF
+
+
+def test_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no name 'Stage_'"):
+        _ = device.Stage_
+
+
+def test_import_loads_no_tvm() -> None:
+    program = (
+        "import sys; from firmwright.device import Context, Target; "
+        "print(sorted({'tvm', 'numpy', 'onnx'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "examples").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT))
+)
+def test_examples_import_nothing_else(path: Path) -> None:
+    assert imported_modules(path.read_text(encoding="utf-8")) <= {"firmwright.device"}
+
+
+def test_docs_name_nothing_else() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.md")]
+    allowed = {"firmwright.device", "firmwright.tasks.dodo"}
+    for page in pages:
+        named = re.findall(
+            r"^\s*from (firmwright\S*) import", page.read_text("utf-8"), re.MULTILINE
+        )
+        assert set(named) <= allowed, page
