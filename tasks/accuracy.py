@@ -10,12 +10,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from firmwright.errors import UserError
+from firmwright.pipeline.artifacts import (
+    ACCURACY,
+    BATCH_LAYOUT,
+    CALIBRATION,
+    INTERFACE,
+    KERNELS,
+    MODEL_INTERFACE,
+    NETWORK_INTERFACE,
+    PARTITION,
+    PREPARED_MODEL,
+    QUANTIZATION,
+    WEIGHTS,
+)
 from firmwright.pipeline.extensions import library_files
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.network import read_network
 from firmwright.pipeline.samples import read_real_samples, read_samples, sample_files
-from firmwright.pipeline.stage import NETWORK_STAGE, Stage
+from firmwright.pipeline.stage import Scope, Stage
+from firmwright.pipeline.tools import compiler_tool
 from firmwright.recipe.quantization import EvaluateOptions
+from firmwright.toolchain import make_host_build
 
 if TYPE_CHECKING:
     from firmwright.data.samples import Sample
@@ -40,7 +55,9 @@ def options(job: Job) -> Any:
 def inputs(job: Job) -> list[Path]:
     from firmwright.data.sources import module_file
 
-    evaluate = evaluate_options(job)
+    evaluate = job.recipe.evaluate
+    if evaluate is None:
+        return []
     files = sample_files(job, evaluate.inputs)
     if evaluate.labels is not None:
         files.append(job.recipe.resolve(evaluate.labels))
@@ -160,8 +177,16 @@ def run(job: Job, folder: Path) -> None:
 STAGE = Stage(
     name="accuracy",
     sentence="judge the network on the samples of `evaluate`",
-    needs=("model", "calibration", NETWORK_STAGE, "partition", "kernels"),
+    run="firmwright.tasks.accuracy:run",
+    reads=(
+        *(MODEL_INTERFACE, CALIBRATION, PREPARED_MODEL, QUANTIZATION, NETWORK_INTERFACE),
+        *(PARTITION, INTERFACE, BATCH_LAYOUT, KERNELS, WEIGHTS),
+    ),
+    writes=(ACCURACY,),
     options=options,
     inputs=inputs,
-    run=run,
+    tools=lambda job: [compiler_tool(make_host_build(job.platform))],
+    applies=lambda job: job.recipe.evaluate and not job.origin,
+    scope=Scope.TARGET,
+    archive=ACCURACY.pack,
 )

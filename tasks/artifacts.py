@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from firmwright.errors import UserError
+from firmwright.pipeline.artifact import INDEX_FILE, Artifact
+from firmwright.pipeline.artifacts import (
+    BATCH,
+    BATCH_LAYOUT,
+    MODEL_INTERFACE,
+    NETWORK_INTERFACE,
+    PARTITION,
+    REGIONS,
+)
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.run_samples import canonical_run_inputs
-from firmwright.pipeline.stage import INDEX_FILE, NETWORK_STAGE, Stage
+from firmwright.pipeline.stage import Stage
 from firmwright.pipeline.tidl_samples import FRAMES, calibration_files, calibration_samples
+from firmwright.pipeline.tools import Tool
+from firmwright.toolchain import Platform
 
 from .partition import mix_options
 
@@ -19,6 +31,11 @@ if TYPE_CHECKING:
     from firmwright.targets.tidl.artifacts import TidlNetwork
     from firmwright.targets.tidl.record import Artifacts
     from firmwright.toolchain.tool_folder import ToolFolder
+
+
+ARTIFACTS: Artifact[Artifacts] = Artifact(
+    "artifacts", "artifacts.json", "firmwright.targets.tidl.record:Artifacts"
+)
 
 
 def options(job: Job) -> Any:
@@ -30,27 +47,34 @@ def options(job: Job) -> Any:
         "name": artifacts_name(job),
         "calibration": quantize.get("calibration"),
         "inputs": canonical_run_inputs(job),
-        "tools": tidl_identity(job),
     }
 
 
-def tidl_identity(job: Job) -> list[Any]:
+def stamp_tools(platform: Platform) -> list[Any]:
     """Return what tells one installation of TI's tools from another, or from none."""
     from firmwright.targets.tidl.tools import find_tools
 
     try:
-        tools = find_tools(job.platform) if job.has_stage("artifacts") else None
+        tools = find_tools(platform)
     except UserError as error:  # which the stage raises again
         return [str(error)]
     return tools.identity if tools else []
 
 
-def tidl_versions(job: Job) -> dict[str, str]:
+def read_tools_version(platform: Platform) -> str | None:
     """Return the digest of TI's tools, which tell their version only when they run."""
     from firmwright.targets.tidl.tools import find_tools
 
-    tools = find_tools(job.platform) if job.has_stage("artifacts") else None
-    return {"TIDL tools": f"sha256 {tools.digest}"} if tools else {}
+    tools = find_tools(platform)
+    return f"sha256 {tools.digest}" if tools else None
+
+
+def list_archive(job: Job) -> dict[str, Path]:
+    """Return the record, and what TI's tools are given of the regions or made of them."""
+    record = ARTIFACTS.read(job)
+    folder = job.folder("artifacts") / record.folder
+    files = {f"artifacts/{record.folder}/{name}": folder / name for name in record.files}
+    return ARTIFACTS.pack(job) | files
 
 
 def artifacts_name(job: Job, batch: int = 0) -> str:
@@ -184,8 +208,21 @@ def read_regions(job: Job, batch: int) -> TidlNetwork:
 STAGE = Stage(
     name="artifacts",
     sentence="write what TI's tools need of each region",
-    needs=("model", NETWORK_STAGE, "batch", "partition"),
+    run="firmwright.tasks.artifacts:run",
+    reads=(
+        *(MODEL_INTERFACE, NETWORK_INTERFACE, BATCH),
+        *(PARTITION, REGIONS, BATCH_LAYOUT),
+    ),
+    writes=(ARTIFACTS,),
     options=options,
     inputs=calibration_files,
-    run=run,
-)  # fmt: skip
+    tools=lambda job: [
+        Tool(
+            "TIDL tools",
+            partial(stamp_tools, job.platform),
+            partial(read_tools_version, job.platform),
+        )
+    ],
+    applies=lambda job: any(device.name == "tidl" for device in job.recipe.target),
+    archive=list_archive,
+)

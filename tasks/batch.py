@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from firmwright.pipeline.artifacts import BATCH, NETWORK_INTERFACE, NETWORK_MODULE
 from firmwright.pipeline.extensions import extend_mix, extension_files
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.rewriting import rewrite_files, rewrite_network, rewrite_options
-from firmwright.pipeline.stage import NETWORK_STAGE, Stage
+from firmwright.pipeline.stage import Stage
 from firmwright.targets import Device
 
 from .partition import mix_options
@@ -62,8 +63,10 @@ def run(job: Job, folder: Path) -> None:
 STAGE = Stage(
     name="batch",
     sentence="find the largest batch that fits",
-    needs=(NETWORK_STAGE,),
+    run="firmwright.tasks.batch:run",
+    reads=(NETWORK_MODULE, NETWORK_INTERFACE),
+    writes=(BATCH,),
     options=options,
     inputs=lambda job: [*rewrite_files(job), *extension_files(job), *job.device_files],
-    run=run,
+    applies=lambda job: job.recipe.batch,
 )

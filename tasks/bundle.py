@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from firmwright.pipeline.inputs import collect_inputs, user_files
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.lock import check_lock
-from firmwright.pipeline.manifest import make_manifest, read_stage_record, record_path
-from firmwright.pipeline.stage import INDEX_FILE, Stage
-
-IMAGE_SUFFIXES = ("elf", "bin", "hex", "map")
-REPORTING_STAGES = ("quantized", "accuracy", "comparison", "mapping", "artifacts")
-"""Stages whose record is a file of the bundle."""
+from firmwright.pipeline.manifest import make_manifest
+from firmwright.pipeline.stage import Stage
 
 
 def options(job: Job) -> Any:
@@ -40,7 +35,7 @@ def run(job: Job, folder: Path) -> None:
     check_lock(job, read)
     for stale in job.outdir.glob(f"{job.bundle_name}-boxes*.png"):
         stale.unlink()
-    for drawn, published in job.box_pictures.items():
+    for drawn, published in find_box_pictures(job).items():
         (folder / published.name).write_bytes(drawn.read_bytes())
     contents = collect_files(job)
     listed = tuple(
@@ -71,73 +66,32 @@ def report_skipped_stages(job: Job) -> None:
 
 
 def collect_files(job: Job) -> dict[str, bytes]:
-    """Return the archive's files by name: images, reports, and the C project below ``src/``."""
-    firmware, project = job.folder("firmware"), job.folder("sources")
-    contents = {f"firmware.{i}": (firmware / f"firmware.{i}").read_bytes() for i in IMAGE_SUFFIXES}
-    reports = [record_path(job, stage) for stage in REPORTING_STAGES if job.has_stage(stage)]
-    contents |= {report.name: report.read_bytes() for report in reports}
-    if job.has_stage("stats"):
-        contents[f"stats/{job.stats_file}"] = (job.folder("stats") / job.stats_file).read_bytes()
-    contents |= {f"src/{name}": data for name, data in files_below(project)}
-    contents |= read_artifacts(job) | read_loadable(job)
-    if job.has_stage("demo"):
-        contents |= {f"src/demo/{name}": data for name, data in files_below(job.folder("demo"))}
-    return contents
+    """Return the archive's files by name: what the stages want in it."""
+    stages = (stage for stage in job.stages.values() if job.has_stage(stage.name))
+    return {name: path.read_bytes() for s in stages for name, path in s.archive(job).items()}
 
 
-def read_artifacts(job: Job) -> dict[str, bytes]:
-    """Return by name what an accelerator's own tools are given of the regions, or made of them."""
-    from firmwright.report.manifest import ArtifactsReport
+def find_box_pictures(job: Job) -> dict[Path, Path]:
+    """Map the pictures with boxes that the last run drew to where they go beside the bundle.
 
-    made = read_stage_record(job, "artifacts", ArtifactsReport)
-    if made is None:
-        return {}
-    folder = job.folder("artifacts") / made.folder
-    return {f"artifacts/{made.folder}/{n}": (folder / n).read_bytes() for n in made.files}
-
-
-def read_loadable(job: Job) -> dict[str, bytes]:
-    """Return the module of the device's own core and its map, where TI's users look for them."""
-    from firmwright.report.manifest import ArtifactsReport
-
-    if not job.has_stage("module"):
-        return {}
-    made = read_stage_record(job, "artifacts", ArtifactsReport)
-    place = f"artifacts/{made.folder}/tempDir" if made else "module"
-    made_here = files_below(job.folder("module"))
-    return {f"{place}/{name}": data for name, data in made_here if name.endswith((".out", ".map"))}
-
-
-def files_below(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield a stage's files with their names below its folder, sorted."""
-    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.name != INDEX_FILE):
-        yield path.relative_to(folder).as_posix(), path.read_bytes()
+    They are those of the first inference, of a batch as many as the recipe wants.
+    """
+    drawn = job.folder("run").glob("boxes-*.png")
+    first = sorted(drawn, key=lambda p: (len(p.name), p.name))
+    size = job.recipe.batch.size if job.recipe.batch else 1
+    return {
+        picture: job.outdir / f"{job.bundle_name}-boxes{f'-{i}' if i else ''}.png"
+        for i, picture in enumerate(first[:size])
+    }
 
 
 STAGE = Stage(
     name="bundle",
     sentence="pack firmware, sources and manifest",
-    needs=(
-        "model",
-        "calibration",
-        "quantized",
-        "accuracy",
-        "batch",
-        "partition",
-        "artifacts",
-        "kernels",
-        "plan",
-        "sources",
-        "module",
-        "firmware",
-        "run",
-        "stats",
-        "comparison",
-        "mapping",
-        "demo",
-    ),
+    run="firmwright.tasks.bundle:run",
+    reads_all=True,
     options=options,
     inputs=inputs,
-    run=run,
-    publish=lambda job: [job.bundle, *job.box_pictures.values()],
+    applies=lambda job: job.has_firmware and not job.origin,
+    publish=lambda job: [job.bundle, *find_box_pictures(job).values()],
 )

@@ -8,9 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from firmwright.errors import UserError
+from firmwright.pipeline.artifacts import (
+    CALIBRATION,
+    DISTRIBUTIONS,
+    MODEL_INTERFACE,
+    MODEL_MODULE,
+    PREPARED_MODEL,
+)
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.samples import read_real_samples, sample_files
-from firmwright.pipeline.stage import Stage
+from firmwright.pipeline.stage import Scope, Stage
 from firmwright.recipe.quantization import QuantizeOptions
 
 if TYPE_CHECKING:
@@ -45,7 +52,8 @@ def options(job: Job) -> Any:
 
 
 def inputs(job: Job) -> list[Path]:
-    return sample_files(job, quantize_options(job).calibration.inputs)
+    quantize = job.recipe.quantize
+    return sample_files(job, quantize.calibration.inputs) if quantize else []
 
 
 def export_float_model(job: Job, interface: ModelInterface) -> FloatModel:
@@ -121,8 +129,11 @@ def run(job: Job, folder: Path) -> None:
 STAGE = Stage(
     name="calibration",
     sentence="see how far each tensor's values reach",
-    needs=("model",),
+    run="firmwright.tasks.calibration:run",
+    reads=(MODEL_INTERFACE, MODEL_MODULE),
+    writes=(CALIBRATION, DISTRIBUTIONS, PREPARED_MODEL),
     options=options,
     inputs=inputs,
-    run=run,
+    applies=lambda job: job.recipe.quantize,
+    scope=Scope.MODEL,
 )

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from firmwright.errors import UserError
+from firmwright.pipeline.artifacts import COMPARISON, RUN, TIMELINE
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.stage import INDEX_FILE, Stage
+from firmwright.pipeline.stage import Stage
 
 
 def get_comparison_job(job: Job) -> Job:
@@ -22,10 +23,6 @@ def options(job: Job) -> Any:
 
 def format_mix(job: Job) -> str:
     return ", ".join(str(device) for device in job.recipe.target)
-
-
-def inputs(job: Job) -> list[Path]:
-    return [get_comparison_job(job).folder(stage) / INDEX_FILE for stage in ("run", "stats")]
 
 
 def run(job: Job, folder: Path) -> None:
@@ -52,8 +49,11 @@ def run(job: Job, folder: Path) -> None:
 STAGE = Stage(
     name="comparison",
     sentence="compare the cycles with those of another target",
-    needs=("run", "stats"),
+    run="firmwright.tasks.comparison:run",
+    reads=(RUN, TIMELINE),
+    compares=True,
+    writes=(COMPARISON,),
     options=options,
-    inputs=inputs,
-    run=run,
+    applies=lambda job: job.counts_instructions and job.recipe.compare,
+    archive=COMPARISON.pack,
 )

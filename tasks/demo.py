@@ -5,6 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from firmwright.pipeline.artifacts import (
+    BATCH_LAYOUT,
+    DEMO,
+    INTERFACE,
+    KERNELS,
+    MODEL_INTERFACE,
+    NETWORK_INTERFACE,
+    PARTITION,
+    PROJECT,
+    RUN_SAMPLE,
+)
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.run_samples import (
     canonical_run_inputs,
@@ -13,7 +24,7 @@ from firmwright.pipeline.run_samples import (
     read_run_samples,
     run_model_reference,
 )
-from firmwright.pipeline.stage import NETWORK_STAGE, Stage
+from firmwright.pipeline.stage import Stage
 
 from . import run as run_stage
 
@@ -32,12 +43,7 @@ def options(job: Job) -> Any:
 
 
 def inputs(job: Job) -> list[Path]:
-    """Return the templates that the application is rendered from, and where the samples are."""
-    from importlib.resources import files
-
-    folder = Path(str(files("firmwright.templates")))
-    templates = [*sorted((folder / "demo").glob("*.j2")), folder / "application" / "console.j2"]
-    return templates if job.has_stage("run") else [*templates, *run_stage.inputs(job)]
+    return [] if job.has_stage("run") else run_stage.inputs(job)
 
 
 def run(job: Job, folder: Path) -> None:
@@ -86,8 +92,15 @@ def make_reference_sample(job: Job) -> dict[str, NDArray[Any]]:
 STAGE = Stage(
     name="demo",
     sentence="write the demo application",
-    needs=("model", NETWORK_STAGE, "partition", "kernels", "sources", "run"),
+    run="firmwright.tasks.demo:run",
+    reads=(
+        *(MODEL_INTERFACE, NETWORK_INTERFACE, INTERFACE, BATCH_LAYOUT),
+        *(PARTITION, KERNELS, PROJECT, RUN_SAMPLE),
+    ),
+    writes=(DEMO,),
     options=options,
     inputs=inputs,
-    run=run,
+    templates=lambda _: ["demo/*.j2", "application/console.j2"],
+    applies=lambda job: job.recipe.demo,
+    archive=lambda job: DEMO.pack(job, "src/demo/"),
 )

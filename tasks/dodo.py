@@ -25,41 +25,15 @@ from firmwright.pipeline.command_line import (
 from firmwright.pipeline.freshness import ContentChecker
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.reporter import StageReporter
-
-from . import (
-    accuracy,
-    artifacts,
-    batch,
-    bundle,
-    calibration,
-    comparison,
-    demo,
-    firmware,
-    kernels,
-    mapping,
-    model,
-    module,
-    objects,
-    partition,
-    plan,
-    quantized,
-    run,
-    sources,
-    stats,
-)
-
-PIPELINE = (
-    model, calibration, quantized, batch, partition, artifacts, kernels, accuracy, plan, sources,
-    module, objects, firmware, run, stats, comparison, mapping, demo, bundle,
-)  # fmt: skip
-STAGES = tuple(m.STAGE for m in PIPELINE)
+from firmwright.pipeline.task import make_tasks
+from firmwright.tasks import PIPELINE
 
 
 @cache
 def get_jobs() -> list[Job]:
     """Return what is to be built; a user's mistake ends the program here, before any task."""
     try:
-        return load_jobs()
+        return load_jobs(PIPELINE)
     except UserError as error:
         print_error(error)
         sys.exit(1)
@@ -89,8 +63,7 @@ def task_stages() -> Iterator[dict[str, Any]]:
     The task is there all the same: `doit run run:digits-rv32-bare`.
     """
     others = [job.comparison_job for job in get_jobs() if job.comparison_job]
-    for stage in STAGES:
-        yield from stage.make_tasks([*get_jobs(), *others])
+    yield from make_tasks([*get_jobs(), *others])
 
 
 def stop_on_interrupt(_signal: int, _frame: FrameType | None) -> None:

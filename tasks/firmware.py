@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from firmwright.pipeline.artifacts import FIRMWARE, FIRMWARE_SIZE, OBJECTS, PROJECT
 from firmwright.pipeline.extensions import (
     explain_link_errors,
     find_extra_archives,
@@ -13,6 +14,10 @@ from firmwright.pipeline.extensions import (
 )
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.stage import Stage
+from firmwright.pipeline.tools import compiler_tool
+
+IMAGES = ("firmware.elf", "firmware.bin", "firmware.hex", "firmware.map")
+"""What of the results is part of the bundle."""
 
 
 def options(job: Job) -> Any:
@@ -51,8 +56,12 @@ def run(job: Job, folder: Path) -> None:
 STAGE = Stage(
     name="firmware",
     sentence="link the firmware",
-    needs=("sources", "objects"),
+    run="firmwright.tasks.firmware:run",
+    reads=(PROJECT, OBJECTS),
+    writes=(FIRMWARE, FIRMWARE_SIZE),
     options=options,
     inputs=inputs,
-    run=run,
+    tools=lambda job: [compiler_tool(job.build)],
+    applies=lambda job: job.has_firmware,
+    archive=lambda job: {name: job.folder("firmware") / name for name in IMAGES},
 )

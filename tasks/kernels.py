@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from firmwright.errors import UserError
+from firmwright.pipeline.artifacts import KERNELS, PARTITION, REGIONS, WEIGHTS
 from firmwright.pipeline.explain import explain_partition, find_unmet_demands
 from firmwright.pipeline.extensions import extend_mix, extension_files
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.stage import Stage
+from firmwright.pipeline.stage import Scope, Stage
 
 from .partition import mix_options
 
@@ -18,15 +19,6 @@ if TYPE_CHECKING:
 
 MAX_LISTED = 12
 """Operators that are named on the terminal; the manifest has all."""
-
-
-def layer_templates(job: Job) -> list[Path]:
-    """Return what the devices of the mix make functions of: templates, and files of the user's."""
-    from importlib.resources import files
-
-    folder = Path(str(files("firmwright.templates")))
-    layers = sorted(p for d in job.recipe.target for p in (folder / d.name / "layers").glob("*.j2"))
-    return [*layers, *job.device_files]
 
 
 def run(job: Job, folder: Path) -> None:
@@ -75,8 +67,11 @@ def summary(job: Job, kernels: Kernels) -> str:
 STAGE = Stage(
     name="kernels",
     sentence="lower every region to C",
-    needs=("partition",),
+    run="firmwright.tasks.kernels:run",
+    reads=(PARTITION, REGIONS),
+    writes=(KERNELS, WEIGHTS),
     options=options,
-    inputs=lambda job: [*layer_templates(job), *extension_files(job)],
-    run=run,
+    inputs=lambda job: [*extension_files(job), *job.device_files],
+    templates=lambda job: [f"{device.name}/layers/*.j2" for device in job.recipe.target],
+    scope=Scope.TARGET,
 )

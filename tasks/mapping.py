@@ -6,8 +6,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from firmwright.pipeline.artifacts import KERNELS, MAPPING, PARTITION, RUN
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.stage import INDEX_FILE, Stage
+from firmwright.pipeline.stage import Stage
 
 from .comparison import format_mix, get_comparison_job
 
@@ -22,13 +23,6 @@ def options(job: Job) -> Any:
         format_mix(job),
         format_mix(get_comparison_job(job)),
         asdict(job.platform.timing),
-    ]
-
-
-def inputs(job: Job) -> list[Path]:
-    return [
-        get_comparison_job(job).folder(stage) / INDEX_FILE
-        for stage in ("partition", "kernels", "run")
     ]
 
 
@@ -73,8 +67,11 @@ def estimate_job_layers(job: Job) -> tuple[LayerEstimate, ...]:
 STAGE = Stage(
     name="mapping",
     sentence="model what the target and another one cost",
-    needs=("partition", "kernels", "run"),
+    run="firmwright.tasks.mapping:run",
+    reads=(PARTITION, KERNELS, RUN),
+    compares=True,
+    writes=(MAPPING,),
     options=options,
-    inputs=inputs,
-    run=run,
+    applies=lambda job: job.has_firmware and job.recipe.compare and job.platform.timing,
+    archive=MAPPING.pack,
 )

@@ -6,8 +6,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
+from firmwright.pipeline.artifacts import MODEL_INTERFACE, MODEL_MODULE
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.stage import Stage
+from firmwright.pipeline.stage import Scope, Stage
 
 
 def options(job: Job) -> Any:
@@ -74,8 +75,9 @@ def get_model_data(job: Job) -> tuple[bytes, str]:
 STAGE = Stage(
     name="model",
     sentence="fetch the model and import it",
-    needs=(),
+    run="firmwright.tasks.model:run",
+    writes=(MODEL_INTERFACE, MODEL_MODULE),
     options=options,
     inputs=inputs,
-    run=run,
+    scope=Scope.MODEL,
 )

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
-from firmwright.pipeline.compilers import collect_settings
+from firmwright.pipeline.artifacts import KERNELS, PROJECT
 from firmwright.pipeline.extensions import find_extra_archives, find_matching_archives
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.stage import Stage
+from firmwright.pipeline.tools import collect_settings, compiler_tool
+
+from .artifacts import ARTIFACTS
 
 
 def options(job: Job) -> Any:
@@ -54,11 +58,24 @@ def run(job: Job, folder: Path) -> None:
     )
 
 
+def list_archive(job: Job) -> dict[str, Path]:
+    """Return the module of the device's own core and its map, where TI's users look for them."""
+    made = ARTIFACTS.read(job) if job.has_stage("artifacts") else None
+    place = f"artifacts/{made.folder}/tempDir" if made else "module"
+    found = [p for p in job.folder("module").iterdir() if p.suffix in (".out", ".map")]
+    return {f"{place}/{path.name}": path for path in found}
+
+
 STAGE = Stage(
     name="module",
     sentence="build what the accelerator's own core loads",
-    needs=("kernels", "sources"),
+    run="firmwright.tasks.module:run",
+    reads=(KERNELS, PROJECT),
     options=options,
     inputs=inputs,
-    run=run,
+    tools=lambda job: [compiler_tool(job.loadable_build)] if job.loadable_build else [],
+    applies=lambda job: (
+        job.loadable_build and os.environ.get(job.loadable_build.toolchain.variable)
+    ),
+    archive=list_archive,
 )

@@ -9,9 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from firmwright.pipeline.artifacts import OBJECTS, PROJECT
 from firmwright.pipeline.freshness import file_digest
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.stage import Stage
+from firmwright.pipeline.tools import compiler_tool, stamp_compiler
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,8 @@ def run(job: Job, folder: Path) -> None:
 
     project = job.folder("sources")
     compiler = find_compiler(job.build.toolchain, job.platform.architecture)
-    keys = digest_sources(project, f"{compiler.version}\\0{job.build_settings}")
+    decisive = [compiler.version, stamp_compiler(job.build), job.build_settings]
+    keys = digest_sources(project, str(decisive))
     last = job.folder("objects")
     listed = last / "objects.json"
     known = read_record(listed, Objects).objects if listed.exists() else {}
@@ -79,7 +82,10 @@ def run(job: Job, folder: Path) -> None:
 STAGE = Stage(
     name="objects",
     sentence="compile the C project",
-    needs=("sources",),
+    run="firmwright.tasks.objects:run",
+    reads=(PROJECT,),
+    writes=(OBJECTS,),
     options=lambda job: job.build_settings,
-    run=run,
+    tools=lambda job: [compiler_tool(job.build)],
+    applies=lambda job: job.has_firmware,
 )

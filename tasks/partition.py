@@ -7,9 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from firmwright.errors import UserError
+from firmwright.pipeline.artifacts import (
+    BATCH,
+    BATCH_LAYOUT,
+    INTERFACE,
+    NETWORK_INTERFACE,
+    NETWORK_MODULE,
+    PARTITION,
+    REGIONS,
+)
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.rewriting import rewrite_files, rewrite_network, rewrite_options
-from firmwright.pipeline.stage import NETWORK_STAGE, Stage
+from firmwright.pipeline.stage import Scope, Stage
 
 
 def mix_options(job: Job) -> Any:
@@ -53,8 +62,10 @@ def run(job: Job, folder: Path) -> None:
 STAGE = Stage(
     name="partition",
     sentence="cut the network into regions, each on one device",
-    needs=(NETWORK_STAGE, "batch"),
+    run="firmwright.tasks.partition:run",
+    reads=(NETWORK_MODULE, NETWORK_INTERFACE, BATCH),
+    writes=(PARTITION, REGIONS, INTERFACE, BATCH_LAYOUT),
     options=lambda job: {**mix_options(job), **rewrite_options(job)},
     inputs=lambda job: [*rewrite_files(job), *job.device_files],
-    run=run,
+    scope=Scope.TARGET,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from firmwright.pipeline.artifacts import INTERFACE, KERNELS, PARTITION, PLAN
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.stage import Stage
 
@@ -44,7 +45,8 @@ def run(job: Job, folder: Path) -> None:
 STAGE = Stage(
     name="plan",
     sentence="give every buffer its place in memory",
-    needs=("partition", "kernels"),
+    run="firmwright.tasks.plan:run",
+    reads=(INTERFACE, PARTITION, KERNELS),
+    writes=(PLAN,),
     options=options,
-    run=run,
 )

@@ -6,9 +6,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from firmwright.pipeline.artifacts import (
+    CALIBRATION,
+    DISTRIBUTIONS,
+    MODEL_INTERFACE,
+    PREPARED_MODEL,
+    QUANTIZATION,
+    QUANTIZED_MODEL,
+)
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.samples import read_real_samples, sample_files
-from firmwright.pipeline.stage import Stage
+from firmwright.pipeline.stage import Scope, Stage
 
 from .calibration import quantize_options
 
@@ -21,8 +29,10 @@ def options(job: Job) -> Any:
 
 
 def inputs(job: Job) -> list[Path]:
-    quantize = quantize_options(job)
-    return sample_files(job, quantize.calibration.inputs) if quantize.sees_samples else []
+    quantize = job.recipe.quantize
+    if quantize is None or not quantize.sees_samples:
+        return []
+    return sample_files(job, quantize.calibration.inputs)
 
 
 def run(job: Job, folder: Path) -> None:
@@ -73,8 +83,12 @@ def run(job: Job, folder: Path) -> None:
 STAGE = Stage(
     name="quantized",
     sentence="quantize the network",
-    needs=("model", "calibration"),
+    run="firmwright.tasks.quantized:run",
+    reads=(MODEL_INTERFACE, CALIBRATION, DISTRIBUTIONS, PREPARED_MODEL),
+    writes=(QUANTIZED_MODEL, QUANTIZATION),
     options=options,
     inputs=inputs,
-    run=run,
+    applies=lambda job: job.recipe.quantize,
+    scope=Scope.MODEL,
+    archive=QUANTIZATION.pack,
 )

@@ -7,8 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from firmwright.pipeline.artifacts import (
+    BATCH_LAYOUT,
+    BOXES,
+    FIRMWARE,
+    INTERFACE,
+    KERNELS,
+    MODEL_INTERFACE,
+    NETWORK_INTERFACE,
+    PARTITION,
+    RUN,
+    RUN_OUTPUTS,
+    RUN_SAMPLE,
+)
 from firmwright.pipeline.boxes import compare_boxes
-from firmwright.pipeline.emulators import emulator_identity
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.run_samples import (
     canonical_run_inputs,
@@ -19,7 +31,8 @@ from firmwright.pipeline.run_samples import (
     select_run_inputs,
 )
 from firmwright.pipeline.samples import sample_files
-from firmwright.pipeline.stage import NETWORK_STAGE, Stage
+from firmwright.pipeline.stage import Stage
+from firmwright.pipeline.tools import emulator_tool
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,7 +52,6 @@ def options(job: Job) -> Any:
         "batch": job.has_stage("batch"),
         "samples": spec.samples,
         "seed": spec.seed,
-        "emulator": emulator_identity(job),
         "tolerance": [spec.tolerance.absolute, spec.tolerance.relative],
         "inputs": canonical_run_inputs(job),
         "detection": job.recipe.to_canonical().get("detection"),
@@ -50,14 +62,6 @@ def options(job: Job) -> Any:
 def inputs(job: Job) -> list[Path]:
     """Return the files of the samples and of the classes."""
     return [*sample_files(job, select_run_inputs(job)), *job.class_files]
-
-
-def accelerator_sources(job: Job) -> list[Path]:
-    """Return the C of the accelerators that an emulator compiles for itself."""
-    from importlib.resources import files
-
-    folder = Path(str(files("firmwright.templates")))
-    return [p for d in job.platform.accelerators for p in sorted((folder / d).rglob("*.j2"))]
 
 
 def run(job: Job, folder: Path) -> None:
@@ -193,8 +197,15 @@ def summary(job: Job, record: RunRecord) -> str:
 STAGE = Stage(
     name="run",
     sentence="run the firmware and compare it with the reference",
-    needs=("model", NETWORK_STAGE, "partition", "kernels", "firmware"),
+    run="firmwright.tasks.run:run",
+    reads=(
+        *(MODEL_INTERFACE, NETWORK_INTERFACE, INTERFACE, BATCH_LAYOUT),
+        *(PARTITION, KERNELS, FIRMWARE),
+    ),
+    writes=(RUN, RUN_SAMPLE, RUN_OUTPUTS, BOXES),
     options=options,
-    inputs=lambda job: [*inputs(job), *accelerator_sources(job)],
-    run=run,
-)  # fmt: skip
+    inputs=inputs,
+    templates=lambda job: [f"{device}/**/*.j2" for device in job.platform.accelerators],
+    tools=lambda job: [emulator_tool(job.emulator, job.platform)],
+    applies=lambda job: job.has_firmware,
+)

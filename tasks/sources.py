@@ -6,6 +6,15 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from firmwright.pipeline.artifacts import (
+    BATCH_LAYOUT,
+    INTERFACE,
+    KERNELS,
+    PARTITION,
+    PLAN,
+    PROJECT,
+    WEIGHTS,
+)
 from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.extensions import library_files
 from firmwright.pipeline.job import Job
@@ -34,20 +43,18 @@ def options(job: Job) -> Any:
 
 
 def inputs(job: Job) -> list[Path]:
-    """Return the templates that this project is rendered from, and the names of the classes."""
-    from importlib.resources import files
+    return [*job.device_files, *job.class_files, *library_files(job)]
 
-    folder = Path(str(files("firmwright.templates")))
+
+def templates(job: Job) -> list[str]:
     used = ["network", "application", "runtime", "project", "libraries"]
-    used += [f"boards/{b.name}" for b in (folder / "boards").iterdir()]  # they include each other
+    used.append("boards/*")  # they include each other
     if not job.build.settings.libc:
         used.append("freestanding")
     if job.recipe.detection:
         used.append("postprocess")
     owners = {part for pair in cores_by_device(job).items() for part in pair if part}
-    templates = {p for name in used for p in (folder / name).glob("*.j2")}
-    templates.update(p for name in owners for p in (folder / name).rglob("*.j2"))
-    return [*sorted(templates), *job.device_files, *job.class_files, *library_files(job)]
+    return [*(f"{folder}/*.j2" for folder in used), *(f"{owner}/**/*.j2" for owner in owners)]
 
 
 def make_detector(
@@ -86,8 +93,11 @@ def run(job: Job, folder: Path) -> None:
 STAGE = Stage(
     name="sources",
     sentence="write the C project",
-    needs=("partition", "kernels", "plan"),
+    run="firmwright.tasks.sources:run",
+    reads=(INTERFACE, BATCH_LAYOUT, PARTITION, KERNELS, WEIGHTS, PLAN),
+    writes=(PROJECT,),
     options=options,
     inputs=inputs,
-    run=run,
+    templates=templates,
+    archive=lambda job: PROJECT.pack(job, "src/"),
 )

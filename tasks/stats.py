@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from firmwright.pipeline.artifacts import KERNELS, PARTITION, RUN, TIMELINE
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.stage import Stage
 
@@ -57,7 +58,10 @@ def run(job: Job, folder: Path) -> None:
 STAGE = Stage(
     name="stats",
     sentence="tell when each layer runs, in clock cycles",
-    needs=("partition", "kernels", "run"),
+    run="firmwright.tasks.stats:run",
+    reads=(PARTITION, KERNELS, RUN),
+    writes=(TIMELINE,),
     options=options,
-    run=run,
+    applies=lambda job: job.counts_instructions,
+    archive=lambda job: {f"stats/{job.stats_file}": job.folder("stats") / job.stats_file},
 )

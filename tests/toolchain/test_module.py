@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from firmwright.errors import UserError
-from firmwright.pipeline.compilers import compiler_identity
+from firmwright.pipeline.tools import stamp_compiler
 from firmwright.toolchain import (
     compile_loadable,
     find_compiler,
@@ -179,9 +179,9 @@ def test_a_build_knows_one_installation_from_another(
 ) -> None:
     build = make_loadable_build(load_platform("am62a"), "c7x")
     assert build is not None
-    first = compiler_identity(build)
+    first = stamp_compiler(build)
     assert [entry[0] for entry in first] == ["bin/cl7x", "bin/strip7x", "lib/rts7504_le.lib"]
     (cgt / "lib" / "rts7504_le.lib").write_text("another library")
-    assert compiler_identity(build) != first
+    assert stamp_compiler(build) != first
     monkeypatch.delenv("CGT7X_ROOT")
-    assert compiler_identity(build) == []
+    assert stamp_compiler(build) == []

@@ -24,6 +24,7 @@ from firmwright.toolchain import (
 
 from .devices import load_custom_targets
 from .job import Job
+from .stage import Stage
 
 OVERRIDES = ("platform", "compile_for_device", "target", "toolchain", "emulator", "samples",
              "batch", "compare")  # fmt: skip
@@ -36,7 +37,7 @@ def find_build_root() -> Path:
     return Path(get_var("outdir", "build"))
 
 
-def load_jobs() -> list[Job]:
+def load_jobs(pipeline: tuple[Stage, ...]) -> list[Job]:
     """Read every recipe that ``recipe=`` names (comma-separated), or all of ``recipes/``.
 
     Raises DiagnosticError with the mistakes of all of them.
@@ -51,7 +52,7 @@ def load_jobs() -> list[Job]:
     for path in paths:
         try:
             recipe = load_recipe(path, overrides, catalogue, cache=root / ".recipes")
-            jobs.append(make_job(recipe, root, several=len(paths) > 1))
+            jobs.append(make_job(recipe, root, pipeline, several=len(paths) > 1))
         except DiagnosticError as error:
             found.extend(error.diagnostics)
         except UserError as error:
@@ -108,7 +109,7 @@ def make_catalog() -> Catalog:
     )
 
 
-def make_job(recipe: Recipe, root: Path, several: bool) -> Job:
+def make_job(recipe: Recipe, root: Path, pipeline: tuple[Stage, ...], several: bool) -> Job:
     platform = load_platform(recipe.platform, recipe.path.parent)
     if not recipe.compile_for_device:
         platform = to_host_platform(platform)
@@ -117,7 +118,8 @@ def make_job(recipe: Recipe, root: Path, several: bool) -> Job:
     build = Build(toolchain, platform, recipe.cflags)
     alone = get_var("outdir") is not None and not several
     module = make_loadable_build(platform, recipe.target[-1].name)
-    return Job(recipe, platform, build, root if alone else root / recipe.name, module)
+    outdir = root if alone else root / recipe.name
+    return Job(recipe, platform, build, outdir, pipeline, module)
 
 
 def refuse_missing_devices(recipe: Recipe, platform: Platform) -> None:

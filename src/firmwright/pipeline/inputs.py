@@ -4,42 +4,55 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from firmwright.data.sources import DataSource
+from firmwright.recipe.lock import (
+    CORE_PACKAGES,
+    FORMAT_PACKAGES,
+    LOCK_VERSION,
+    PICTURE_PACKAGES,
+    QUANTIZATION_PACKAGES,
+    Lock,
+    find_package_versions,
+    name_files,
+)
 from firmwright.recipe.recipe import is_platform_file
-from firmwright.tasks import accuracy, artifacts, calibration, firmware, model, run
-from firmwright.toolchain import Build, find_compiler, make_host_build
 
-from . import emulators
-from .compilers import compiler_identity
-from .extensions import extension_files, library_files
+from .artifact import Artifact
+from .artifacts import ACCURACY, CALIBRATION, RUN
 from .freshness import file_digest
 from .job import Job
-from .rewriting import rewrite_files
+from .tools import Tool
 
-if TYPE_CHECKING:
-    from firmwright.recipe.lock import Lock
+SAMPLERS: tuple[tuple[str, Artifact[Any]], ...] = (
+    ("calibration", CALIBRATION),
+    ("evaluate", ACCURACY),
+    ("run", RUN),
+)
+"""The records of the stages that read samples, by what these are for."""
 
 
 def user_files(job: Job) -> list[Path]:
-    """Return every file of the user's that decides about the bundle, but the recipe."""
-    files = [*model.inputs(job), *rewrite_files(job), *extension_files(job), *job.device_files]
-    files += [*library_files(job), *firmware.inputs(job), *run.inputs(job)]
-    if is_platform_file(job.recipe.platform):
-        files.append(job.recipe.resolve(job.recipe.platform))
-    if job.has_stage("calibration"):
-        files += calibration.inputs(job)
-    if job.has_stage("accuracy"):
-        files += accuracy.inputs(job)
+    """Return every file of the user's that decides about the bundle, but the recipe.
+
+    A lock holds for several platforms, so it does not matter which stages this one goes through.
+    """
+    recipe = job.recipe
+    files = [recipe.resolve(recipe.platform)] if is_platform_file(recipe.platform) else []
+    for stage in job.stages.values():
+        files += () if stage.reads_all else stage.inputs(job)
     return list(dict.fromkeys(files))
 
 
-def sampling_stages(job: Job) -> list[str]:
-    """Return the stages that record the digests of samples which the recipe names."""
+def find_sampled(job: Job) -> dict[str, Artifact[Any]]:
+    """Return the records that hold digests of samples which the recipe names, by purpose."""
     own_run = job.recipe.run.inputs is not None
-    stages = ["calibration", "accuracy", *(["run"] if own_run else [])]
-    return [stage for stage in stages if job.has_stage(stage)]
+    return {
+        purpose: record
+        for purpose, record in SAMPLERS
+        if job.has_stage(record.stage) and (purpose != "run" or own_run)
+    }
 
 
 def reads_pictures(job: Job) -> bool:
@@ -52,14 +65,6 @@ def reads_pictures(job: Job) -> bool:
 
 def find_packages(job: Job) -> dict[str, str]:
     """Return the versions of the Python packages that decide about the bundle."""
-    from firmwright.recipe.lock import (
-        CORE_PACKAGES,
-        FORMAT_PACKAGES,
-        PICTURE_PACKAGES,
-        QUANTIZATION_PACKAGES,
-        find_package_versions,
-    )
-
     recipe = job.recipe
     names = {*CORE_PACKAGES, *FORMAT_PACKAGES[recipe.model.format]}
     names.update(QUANTIZATION_PACKAGES if recipe.quantize else ())
@@ -69,65 +74,36 @@ def find_packages(job: Job) -> dict[str, str]:
     return find_package_versions(names)
 
 
-def list_builds(job: Job) -> list[Build]:
-    """Return all that compiles: for a module, and for this machine where the C is evaluated."""
-    found = [job.build]
-    if job.loadable_build and job.has_stage("module"):
-        found.append(job.loadable_build)
-    if job.has_stage("accuracy"):
-        found.append(make_host_build(job.platform))
-    return found
+def list_tools(job: Job) -> list[Tool]:
+    """Return the tools of all stages that the job goes through."""
+    stages = (stage for stage in job.stages.values() if job.has_stage(stage.name))
+    return [tool for stage in stages for tool in stage.tools(job)]
 
 
-def tools_identity(job: Job) -> list[Any]:
+def stamp_tools(job: Job) -> list[Any]:
     """Return what tells the tools that decide from others, without starting one."""
-    compilers = [compiler_identity(build) for build in list_builds(job)]
-    return [
-        find_packages(job),
-        compilers,
-        emulators.emulator_identity(job),
-        artifacts.tidl_identity(job),
-    ]
+    return [find_packages(job), *([tool.name, tool.stamp()] for tool in list_tools(job))]
 
 
-def collect_tool_versions(job: Job) -> dict[str, str]:
+def collect_versions(job: Job) -> dict[str, str]:
     """Return the versions of all that decides about the bundle, by name, sorted."""
-    found = {
-        b.toolchain.name: find_compiler(b.toolchain, b.platform.architecture).version
-        for b in list_builds(job)
-    }
-    found |= find_packages(job) | emulators.emulator_versions(job) | artifacts.tidl_versions(job)
+    found = find_packages(job)
+    for tool in {tool.name: tool for tool in list_tools(job)}.values():
+        version = tool.version()
+        if version is not None:
+            found[tool.name] = version
     return dict(sorted(found.items()))
 
 
 def collect_fixed_inputs(job: Job) -> Lock:
     """Return what is known before anything is built: all but the samples."""
-    from firmwright.recipe.lock import LOCK_VERSION, Lock, name_files
-
     files = name_files(user_files(job), job.recipe.path.parent)
     digests = {name: file_digest(path) for name, path in sorted(files.items())}
-    return Lock(LOCK_VERSION, digests, {}, collect_tool_versions(job))
+    return Lock(LOCK_VERSION, digests, {}, collect_versions(job))
 
 
 def collect_inputs(job: Job) -> Lock:
     """Return also the digests of the samples, as the stages that read them recorded them."""
-    from firmwright.ir.records import read_record
-
-    samples = {}
-    stages = sampling_stages(job)
-    if "calibration" in stages:
-        from firmwright.quantize.calibration import CalibrationRecord
-
-        calibrated = read_record(job.folder("calibration") / "calibration.json", CalibrationRecord)
-        samples["calibration"] = calibrated.samples
-    if "accuracy" in stages:
-        from firmwright.verify.accuracy import AccuracyRecord
-
-        judged = read_record(job.folder("accuracy") / "accuracy.json", AccuracyRecord)
-        samples["evaluate"] = judged.samples
-    if "run" in stages:
-        from firmwright.verify.record import RunRecord
-
-        ran = read_record(job.folder("run") / "run.json", RunRecord)
-        samples["run"] = ran.inputs
+    records = {purpose: record.read(job) for purpose, record in find_sampled(job).items()}
+    samples = {p: r.inputs if p == "run" else r.samples for p, r in records.items()}
     return replace(collect_fixed_inputs(job), samples=samples)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from firmwright.recipe import Recipe
@@ -14,20 +13,14 @@ from firmwright.recipe.recipe import lock_path
 from firmwright.targets import Device, load_mix
 from firmwright.toolchain import Build, Platform
 
-from .compilers import collect_settings
+from .artifact import NETWORK_STAGE
 from .devices import device_files, load_custom_targets
+from .stage import Scope, Stage
+from .tools import collect_settings
 
 if TYPE_CHECKING:
     from firmwright.data.samples import DataFolders
 
-MODEL_STAGES = frozenset({"model", "calibration", "quantized"})
-"""Stages whose results do not depend on the platform."""
-SHARED_STAGES = frozenset({"partition", "kernels", "accuracy"})
-"""Stages whose results do not either, unless one of the devices does, or a batch is fitted to the
-platform's memory."""
-TARGET_STAGES = frozenset({"batch", "partition", "artifacts", "kernels", "plan", "sources",
-                           "objects", "firmware", "run", "stats"})  # fmt: skip
-"""What a network that is compiled for a second target goes through; the rest it shares."""
 COUNTING_EMULATORS = frozenset({"unicorn"})
 """Emulators that count instructions."""
 
@@ -36,14 +29,16 @@ COUNTING_EMULATORS = frozenset({"unicorn"})
 class Job:
     """One recipe to build, and where.
 
-    ``module`` builds what the last device's own core loads of the network, None where it has none.
-    ``origin`` is the job whose network this one compiles for a second target, to be compared.
+    ``pipeline`` are the stages of all jobs; devices add theirs. ``loadable_build`` builds what the
+    last device's own core loads of the network, None where it has none. ``origin`` is the job
+    whose network this one compiles for a second target, to be compared.
     """
 
     recipe: Recipe
     platform: Platform
     build: Build
     outdir: Path
+    pipeline: tuple[Stage, ...]
     loadable_build: Build | None = None
     origin: Job | None = None
 
@@ -52,22 +47,35 @@ class Job:
         """The stage that gives the network as it is compiled; its model is what judges."""
         return "quantized" if self.recipe.quantize else "model"
 
+    @cached_property
+    def stages(self) -> dict[str, Stage]:
+        """The stages that a recipe may need, by name: the pipeline's, and those of its devices."""
+        names = [name for device in self.mix for name in device.target.stages]
+        return {stage.name: stage for stage in (*self.pipeline, *map(resolve_name, names))}
+
     def folder(self, stage: str) -> Path:
         """Return a stage's result folder, below the platform's own where it depends on it."""
-        if self.origin and not self.makes_stage(stage):
-            return self.origin.folder(stage)
-        if self.is_shared(stage):
-            return self.outdir / stage
-        return self.outdir / self.platform.name / stage
+        name = self.network_stage if stage == NETWORK_STAGE else stage
+        if self.origin and self.stages[name].scope is Scope.MODEL:
+            return self.origin.folder(name)
+        return (self.outdir if self.is_shared(name) else self.outdir / self.platform.name) / name
 
     def has_stage(self, stage: str) -> bool:
         """Tell whether this recipe has work for a stage."""
-        condition = STAGE_CONDITIONS.get(stage)
-        return condition is None or bool(condition(self))
+        if stage == NETWORK_STAGE:
+            return True
+        return stage in self.stages and bool(self.stages[stage].applies(self))
 
     def makes_stage(self, stage: str) -> bool:
         """Tell whether a stage's results are this job's own, not those of its origin."""
-        return self.origin is None or stage in TARGET_STAGES
+        shared = self.origin is not None and self.stages[stage].scope is Scope.MODEL
+        return self.has_stage(stage) and not shared
+
+    def is_shared(self, stage: str) -> bool:
+        """Tell whether platforms share a stage's results."""
+        scope = self.stages[stage].scope
+        portable = scope is Scope.TARGET and self.recipe.batch is None and self.is_portable
+        return portable or scope is Scope.MODEL
 
     @cached_property
     def comparison_job(self) -> Job | None:
@@ -85,11 +93,6 @@ class Job:
         )
         outdir = self.outdir / "compared"
         return replace(self, recipe=recipe, outdir=outdir, loadable_build=None, origin=self)
-
-    def is_shared(self, stage: str) -> bool:
-        if stage in SHARED_STAGES:
-            return self.recipe.batch is None and self.is_portable
-        return stage in MODEL_STAGES
 
     @property
     def is_portable(self) -> bool:
@@ -130,30 +133,23 @@ class Job:
         return self.origin.cache if self.origin else self.outdir / ".cache"
 
     @property
+    def has_firmware(self) -> bool:
+        """Whether there is a firmware to run: other platforms' SDKs build the project."""
+        return bool(self.platform.emulators)
+
+    @property
+    def counts_instructions(self) -> bool:
+        return self.has_firmware and self.emulator in COUNTING_EMULATORS
+
+    @property
     def last_stage(self) -> str:
         """The stage whose result the user wants."""
-        if self.has_stage("bundle"):
-            return "bundle"
-        return "demo" if self.has_stage("demo") else "sources"
+        return next(name for name in ("bundle", "demo", "sources") if self.has_stage(name))
 
     @cached_property
     def model_path(self) -> Path | None:
         path = self.recipe.model.path
         return None if path is None else self.recipe.resolve(path)
-
-    @property
-    def box_pictures(self) -> dict[Path, Path]:
-        """Map the pictures with boxes that the last run drew to where they go beside the bundle.
-
-        They are those of the first inference, of a batch as many as the recipe wants.
-        """
-        drawn = self.folder("run").glob("boxes-*.png")
-        first = sorted(drawn, key=lambda p: (len(p.name), p.name))
-        size = self.recipe.batch.size if self.recipe.batch else 1
-        return {
-            picture: self.outdir / f"{self.bundle_name}-boxes{f'-{i}' if i else ''}.png"
-            for i, picture in enumerate(first[:size])
-        }
 
     @property
     def data_folders(self) -> DataFolders:
@@ -185,32 +181,6 @@ class Job:
         """Return everything of platform and toolchain that decides about objects and firmware."""
         return collect_settings(self.build)
 
-
-def has_firmware(job: Job) -> bool:
-    """Tell whether there is a firmware to run: other platforms' SDKs build the project."""
-    return bool(job.platform.emulators)
-
-
-def counts_instructions(job: Job) -> bool:
-    return has_firmware(job) and job.emulator in COUNTING_EMULATORS
-
-
-STAGE_CONDITIONS: Mapping[str, Callable[[Job], object]] = {
-    "batch": lambda job: job.recipe.batch,
-    "calibration": lambda job: job.recipe.quantize,
-    "quantized": lambda job: job.recipe.quantize,
-    "accuracy": lambda job: job.recipe.evaluate,
-    "artifacts": lambda job: any(device.name == "tidl" for device in job.recipe.target),
-    "module": lambda job: (
-        job.loadable_build and os.environ.get(job.loadable_build.toolchain.variable)
-    ),
-    "objects": has_firmware,
-    "firmware": has_firmware,
-    "run": has_firmware,
-    "stats": counts_instructions,
-    "comparison": lambda job: counts_instructions(job) and job.recipe.compare,
-    "mapping": lambda job: has_firmware(job) and job.recipe.compare and job.platform.timing,
-    "demo": lambda job: job.recipe.demo,
-    "bundle": has_firmware,
-}
-"""When a recipe has work for a stage; for those that are not listed, always."""
+    def note(self, text: str) -> None:
+        """Tell the user something about this build."""
+        print(f"   {self.recipe.name}: {text}")

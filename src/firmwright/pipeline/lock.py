@@ -5,28 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from doit import get_var
 from doit.exceptions import TaskFailed
 from doit.tools import config_changed
 
 from firmwright.errors import UserError
+from firmwright.recipe.lock import Lock, compare_locks, read_lock, write_lock
 from firmwright.recipe.recipe import lock_path
+from firmwright.toolchain import load_platform, platform_names, toolchain_names
 
+from .artifact import INDEX_FILE
 from .command_line import OVERRIDES
 from .inputs import (
     collect_fixed_inputs,
     collect_inputs,
-    sampling_stages,
-    tools_identity,
+    find_sampled,
+    stamp_tools,
     user_files,
 )
 from .job import Job
-from .stage import INDEX_FILE
-
-if TYPE_CHECKING:
-    from firmwright.recipe.lock import Lock
 
 MAX_LISTED = 20
 """Differences that a message lists."""
@@ -40,16 +39,12 @@ TASK_DOCS = {
 
 def list_alternatives() -> set[str]:
     """Return the names of toolchains and emulators: a lock may have others than a build uses."""
-    from firmwright.toolchain import load_platform, platform_names, toolchain_names
-
     emulators = (name for p in platform_names() for name in load_platform(p).emulators)
     return {*toolchain_names(), *emulators}
 
 
 def check_lock(job: Job, found: Lock) -> None:
     """Raise UserError where the recipe's lock has something else; nothing without a lock."""
-    from firmwright.recipe.lock import compare_locks, read_lock
-
     locked = read_lock(job.recipe.path)
     problems = compare_locks(locked, found, list_alternatives()) if locked else []
     if problems:
@@ -68,8 +63,6 @@ def lock_command(job: Job) -> str:
 
 def update_lock(job: Job) -> None:
     """Write the lock; it keeps the versions of other toolchains and emulators that it has."""
-    from firmwright.recipe.lock import read_lock, write_lock
-
     found = collect_inputs(job)
     before: dict[str, str] = {}
     with suppress(UserError):  # a damaged lock is replaced
@@ -90,8 +83,6 @@ def check_all(job: Job) -> None:
 
 def check_files(job: Job) -> None:
     """Compare what is known before anything is built."""
-    from firmwright.recipe.lock import read_lock
-
     locked = read_lock(job.recipe.path)
     assert locked is not None
     check_lock(job, replace(collect_fixed_inputs(job), samples=locked.samples))
@@ -107,12 +98,13 @@ def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
     for name, sentence in TASK_DOCS.items():
         yield {"basename": name, "name": None, "doc": sentence}
     for job in jobs:
-        read = [str(job.folder(stage) / INDEX_FILE) for stage in sampling_stages(job)]
+        sampled = find_sampled(job).values()
+        read = [str(job.folder(record.stage) / INDEX_FILE) for record in sampled]
         yield make_task(job, "lock", update_lock, read, False)
         yield make_task(job, "locked", check_all, read, False)
         if job.lock_files:
             files = [str(path) for path in (*user_files(job), *job.lock_files)]
-            unchanged = config_changed({"tools": tools_identity(job)})
+            unchanged = config_changed({"tools": stamp_tools(job)})
             yield make_task(job, "locked-files", check_files, files, unchanged)
 
 

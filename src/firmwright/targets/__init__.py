@@ -79,6 +79,8 @@ class Target(Protocol):
     is_portable: bool = False
     """Whether its regions and C are the same on every platform, which has to have nothing for it
     but a processor."""
+    stages: Sequence[str] = ()
+    """Stages that it adds to the pipeline, each "module:NAME" of a Stage."""
 
     @property
     def options(self) -> Mapping[str, OptionValues]:

@@ -38,7 +38,7 @@ class CustomTarget:
         self.options, self.is_fallback = target.options, target.is_fallback
         self.rewrites, self.packages = target.rewrites, target.packages
         self.is_portable, self.core = target.is_portable, target.core
-        self.machines = target.machines
+        self.machines, self.stages = target.machines, target.stages
 
     def prepare(self, module: tvm.IRModule, context: Context, /) -> tvm.IRModule:
         import tvm

@@ -1,0 +1,86 @@
+"""A file that one stage writes and others read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any, Generic, Protocol, TypeVar
+
+T = TypeVar("T")
+
+INDEX_FILE = "stage.json"
+"""Lists a stage's files with their digests; what later stages depend on."""
+
+NETWORK_STAGE = "network"
+"""Among an artifact's stages: whichever stage gives the network as it is compiled."""
+
+ARRAYS = "arrays"
+MODULE = "tvm:IRModule"
+PATH = "pathlib:Path"
+
+
+class Folders(Protocol):
+    """What knows where the results of stages are: a job."""
+
+    def folder(self, stage: str, /) -> Path: ...
+
+
+@dataclass(frozen=True)
+class Artifact(Generic[T]):
+    """A file that a stage writes into its folder.
+
+    ``kind`` says what is read from it: a record of the class that it names ("module:Class",
+    imported when one is read), ``ARRAYS`` by name (.npz), a Relax ``MODULE``, or, for what is
+    read in another way, the file's ``PATH`` (the stage's folder where ``file`` is empty).
+    """
+
+    stage: str
+    file: str
+    kind: str
+
+    def path(self, job: Folders) -> Path:
+        return job.folder(self.stage) / self.file
+
+    def read(self, job: Folders) -> T:
+        """Return what the stage wrote; UserError for a damaged file."""
+        result: T = read_file(self.path(job), self.kind)
+        return result
+
+    def pack(self, job: Folders, place: str = "") -> dict[str, Path]:
+        """Return its files, of a folder all, by their names below a place in the bundle."""
+        path = self.path(job)
+        if self.file:
+            return {f"{place}{self.file}": path}
+        found = sorted(p for p in path.rglob("*") if p.is_file() and p.name != INDEX_FILE)
+        return {f"{place}{p.relative_to(path).as_posix()}": p for p in found}
+
+    def write(self, folder: Path, value: T) -> None:
+        """Write the file into the folder of the stage that runs."""
+        write_file(folder / self.file, self.kind, value)
+
+
+def read_file(path: Path, kind: str) -> Any:
+    if kind == PATH:
+        return path
+    if kind == MODULE:
+        import tvm
+
+        return tvm.ir.load_json(path.read_text(encoding="utf-8"))
+    from firmwright.ir.records import read_arrays, read_record
+
+    return read_arrays(path) if kind == ARRAYS else read_record(path, resolve_name(kind))
+
+
+def write_file(path: Path, kind: str, value: Any) -> None:
+    if kind == MODULE:
+        import tvm
+
+        path.write_text(tvm.ir.save_json(value), encoding="utf-8")
+        return
+    from firmwright.ir.records import write_arrays, write_record
+
+    if kind == ARRAYS:
+        write_arrays(path, value)
+    else:
+        write_record(path, value)

@@ -1,0 +1,105 @@
+"""All that the stages hand on to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .artifact import ARRAYS, MODULE, NETWORK_STAGE, PATH, Artifact
+
+if TYPE_CHECKING:
+    import tvm
+    from numpy.typing import NDArray
+
+    from firmwright.ir.kernels import Kernels
+    from firmwright.ir.regions import Partition
+    from firmwright.ir.tensors import BatchLayout, ModelInterface
+    from firmwright.planning import Plan
+    from firmwright.planning.batch_size import BatchChoice
+    from firmwright.quantize.calibration import CalibrationRecord
+    from firmwright.quantize.record import QuantizationRecord
+    from firmwright.report.comparison import CycleComparison
+    from firmwright.report.detection import DetectionReport
+    from firmwright.report.mappings import CostComparison
+    from firmwright.report.timeline import Timeline
+    from firmwright.toolchain.image import FirmwareSize
+    from firmwright.verify.accuracy import AccuracyRecord
+    from firmwright.verify.record import RunRecord
+
+    Arrays = Mapping[str, NDArray[Any]]
+
+INTERFACE_CLASS = "firmwright.ir.tensors:ModelInterface"
+
+MODEL_INTERFACE: Artifact[ModelInterface] = Artifact("model", "model.json", INTERFACE_CLASS)
+MODEL_MODULE: Artifact[tvm.IRModule] = Artifact("model", "module.json", MODULE)
+
+CALIBRATION: Artifact[CalibrationRecord] = Artifact(
+    "calibration", "calibration.json", "firmwright.quantize.calibration:CalibrationRecord"
+)
+DISTRIBUTIONS: Artifact[Arrays] = Artifact("calibration", "distributions.npz", ARRAYS)
+PREPARED_MODEL: Artifact[Path] = Artifact("calibration", "prepared.onnx", PATH)
+"""The float network as ONNX, as it is quantized."""
+
+QUANTIZATION: Artifact[QuantizationRecord] = Artifact(
+    "quantized", "quantization.json", "firmwright.quantize.record:QuantizationRecord"
+)
+QUANTIZED_MODEL: Artifact[Path] = Artifact("quantized", "model.onnx", PATH)
+
+NETWORK_INTERFACE: Artifact[ModelInterface] = Artifact(NETWORK_STAGE, "model.json", INTERFACE_CLASS)
+NETWORK_MODULE: Artifact[tvm.IRModule] = Artifact(NETWORK_STAGE, "module.json", MODULE)
+
+BATCH: Artifact[BatchChoice] = Artifact(
+    "batch", "batch.json", "firmwright.planning.batch_size:BatchChoice"
+)
+
+PARTITION: Artifact[Partition] = Artifact(
+    "partition", "partition.json", "firmwright.ir.regions:Partition"
+)
+REGIONS: Artifact[tvm.IRModule] = Artifact("partition", "module.json", MODULE)
+"""The network with a function a region."""
+INTERFACE: Artifact[ModelInterface] = Artifact("partition", "interface.json", INTERFACE_CLASS)
+"""The inputs and outputs of the C function: whole batches, as they lie in memory."""
+BATCH_LAYOUT: Artifact[BatchLayout] = Artifact(
+    "partition", "batch.json", "firmwright.ir.tensors:BatchLayout"
+)
+"""Only where the recipe asks for a batch."""
+
+KERNELS: Artifact[Kernels] = Artifact("kernels", "kernels.json", "firmwright.ir.kernels:Kernels")
+WEIGHTS: Artifact[Arrays] = Artifact("kernels", "weights.npz", ARRAYS)
+
+ACCURACY: Artifact[AccuracyRecord] = Artifact(
+    "accuracy", "accuracy.json", "firmwright.verify.accuracy:AccuracyRecord"
+)
+
+PLAN: Artifact[Plan] = Artifact("plan", "plan.json", "firmwright.planning:Plan")
+
+PROJECT: Artifact[Path] = Artifact("sources", "", PATH)
+"""The C project's folder."""
+OBJECTS: Artifact[Path] = Artifact("objects", "", PATH)
+
+FIRMWARE: Artifact[Path] = Artifact("firmware", "firmware.elf", PATH)
+FIRMWARE_SIZE: Artifact[FirmwareSize] = Artifact(
+    "firmware", "memory.json", "firmwright.toolchain.image:FirmwareSize"
+)
+
+RUN: Artifact[RunRecord] = Artifact("run", "run.json", "firmwright.verify.record:RunRecord")
+RUN_OUTPUTS: Artifact[Arrays] = Artifact("run", "outputs.npz", ARRAYS)
+"""The outputs of firmware and reference: ``firmware_0`` …, ``reference_0`` …"""
+RUN_SAMPLE: Artifact[Arrays] = Artifact("run", "sample.npz", ARRAYS)
+"""What the firmware read first and what it wrote: ``input_0`` …, ``output_0`` …"""
+BOXES: Artifact[DetectionReport] = Artifact(
+    "run", "boxes.json", "firmwright.report.detection:DetectionReport"
+)
+"""Only where the recipe has a detection."""
+
+TIMELINE: Artifact[Timeline] = Artifact(
+    "stats", "stats.json", "firmwright.report.timeline:Timeline"
+)
+COMPARISON: Artifact[CycleComparison] = Artifact(
+    "comparison", "comparison.json", "firmwright.report.comparison:CycleComparison"
+)
+MAPPING: Artifact[CostComparison] = Artifact(
+    "mapping", "mapping.json", "firmwright.report.mappings:CostComparison"
+)
+DEMO: Artifact[Path] = Artifact("demo", "", PATH)

@@ -1,0 +1,171 @@
+"""A stage of a job as a doit task: a folder of results that is replaced as a whole."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+from doit.exceptions import TaskFailed
+
+import firmwright
+from firmwright import __version__
+from firmwright.errors import UserError
+from firmwright.recipe.lock import (
+    CORE_PACKAGES,
+    FORMAT_PACKAGES,
+    PICTURE_PACKAGES,
+    QUANTIZATION_PACKAGES,
+    find_package_versions,
+)
+from firmwright.targets import load_target, target_names
+
+from .artifact import INDEX_FILE
+from .freshness import InputWatch, Unchanged, file_digest
+from .job import Job
+from .stage import Stage
+
+PACKAGE = Path(firmwright.__file__).parent
+TASKS = PACKAGE / "tasks"
+"""In a checkout a link, which a search below the package does not follow."""
+TEMPLATES = PACKAGE / "templates"
+
+CODE_SUFFIXES = frozenset({".c", ".json", ".py", ".yaml"})
+"""Suffixes of the package's files that decide about results: rules are YAML, schemas JSON."""
+
+
+def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
+    """Yield the doit task of every stage of every job, each below a group of the stage's name."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for job in jobs:
+        for stage in job.stages.values():
+            group = {"basename": stage.name, "name": None, "doc": stage.sentence}
+            tasks = groups.setdefault(stage.name, [group])
+            if job.makes_stage(stage.name):
+                tasks.append(make_task(job, stage))
+    for tasks in groups.values():
+        yield from tasks
+
+
+def make_task(job: Job, stage: Stage) -> dict[str, Any]:
+    dependencies = [str(p) for p in (*list_results(job, stage), *stage.inputs(job))]
+    dependencies += [str(p) for p in find_templates(stage.templates(job))]
+    folder = job.folder(stage.name)
+    targets = [folder / INDEX_FILE, *stage.publish(job)]
+    return {
+        "basename": stage.name,
+        "name": job.task_name(stage.name).partition(":")[2],
+        "doc": stage.sentence,
+        "actions": [(execute, [job, stage, dependencies])],
+        "file_dep": dependencies,
+        "targets": [str(t) for t in targets],
+        "uptodate": [Unchanged(digest_configuration(job, stage), lambda: list_outputs(job, stage))],
+        "clean": [(remove_results, [[folder, partial_folder(folder), job.cache], targets])],
+        "verbosity": 2,
+    }
+
+
+def list_results(job: Job, stage: Stage) -> list[Path]:
+    """Return the indices of the stages whose results a stage reads."""
+    needs = [name for name in job.stages if name != stage.name] if stage.reads_all else stage.needs
+    jobs = [job, *([job.comparison_job] if stage.compares and job.comparison_job else [])]
+    return [j.folder(need) / INDEX_FILE for j in jobs for need in needs if j.has_stage(need)]
+
+
+def find_templates(patterns: Iterable[str]) -> list[Path]:
+    """Return firmwright's templates that patterns below their folder name."""
+    return sorted({path for pattern in patterns for path in TEMPLATES.glob(pattern)})
+
+
+def list_outputs(job: Job, stage: Stage) -> list[Path]:
+    return [*stage.publish(job), *(p for p in job.folder(stage.name).rglob("*") if p.is_file())]
+
+
+def digest_configuration(job: Job, stage: Stage) -> str:
+    """Return the digest of everything but files that decides about the results."""
+    decisive = {
+        "firmwright": __version__,
+        "packages": find_deciding_packages(),
+        "code": code_digest((PACKAGE, TASKS)),
+        "options": stage.options(job),
+        "tools": [[tool.name, tool.stamp()] for tool in stage.tools(job)],
+    }
+    text = json.dumps(decisive, sort_keys=True, default=list)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def execute(job: Job, stage: Stage, dependencies: list[str]) -> bool | TaskFailed:
+    """Run the stage beside the last good result, then put the new one in its place."""
+    folder = job.folder(stage.name)
+    unfinished = partial_folder(folder)
+    try:
+        watched = InputWatch(dependencies)
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        resolve_name(stage.run)(job, unfinished)
+        watched.check()
+        for target in stage.publish(job):
+            (unfinished / target.name).replace(target)
+        write_index(unfinished)
+        shutil.rmtree(folder, ignore_errors=True)
+        unfinished.rename(folder)
+    except UserError as error:
+        return TaskFailed(str(error))
+    except OSError as error:
+        return TaskFailed(f"{error.filename or folder}: {error.strerror or error}")
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return True
+
+
+def partial_folder(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.partial")
+
+
+def write_index(folder: Path) -> None:
+    paths = sorted(p for p in folder.rglob("*") if p.is_file())
+    listed = {p.relative_to(folder).as_posix(): file_digest(p) for p in paths}
+    (folder / INDEX_FILE).write_text(
+        json.dumps({"files": listed}, indent=1) + "\n", encoding="utf-8"
+    )
+
+
+def remove_results(folders: list[Path], targets: list[Path]) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+    for target in targets:
+        target.unlink(missing_ok=True)
+    for parent in sorted({f.parent for f in folders}, key=lambda p: len(p.parts), reverse=True):
+        with suppress(OSError):  # something else is still in there
+            parent.rmdir()
+
+
+@cache
+def find_deciding_packages() -> dict[str, str]:
+    """Return the versions of all packages that decide about any stage's results."""
+    of_targets = (load_target(name).packages for name in target_names())
+    groups = (
+        CORE_PACKAGES,
+        QUANTIZATION_PACKAGES,
+        PICTURE_PACKAGES,
+        *FORMAT_PACKAGES.values(),
+        *of_targets,
+    )
+    return find_package_versions({name for group in groups for name in group})
+
+
+@cache
+def code_digest(places: tuple[Path, ...]) -> str:
+    """Digest the code in folders, so that changing any of it runs every stage again."""
+    total = hashlib.sha256()
+    for place in places:
+        for source in sorted(p for p in place.rglob("*") if p.suffix in CODE_SUFFIXES):
+            total.update(source.relative_to(place).as_posix().encode() + b"\0")
+            total.update(source.read_bytes())
+    return total.hexdigest()

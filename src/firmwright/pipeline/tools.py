@@ -1,0 +1,89 @@
+"""Programs that decide about results: what tells one from another, and their versions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from shutil import which
+from typing import Any
+
+from firmwright.errors import UserError
+from firmwright.toolchain import Build, Platform, compiler_folder, find_compiler
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A program that a stage runs.
+
+    ``stamp()`` tells one installation from another without starting it. ``version()`` is what a
+    lock states; None where nothing is installed for it.
+    """
+
+    name: str
+    stamp: Callable[[], Any]
+    version: Callable[[], str | None]
+
+
+def collect_settings(build: Build) -> dict[str, Any]:
+    """Return everything of a platform and a toolchain that decides about what they build."""
+    toolchain = build.toolchain
+    return {
+        "toolchain": toolchain.name,
+        "settings": asdict(build.settings),
+        "flags": build.compile_flags,
+        "words": [toolchain.compile, toolchain.output, toolchain.strip],
+    }
+
+
+def compiler_tool(build: Build) -> Tool:
+    toolchain = build.toolchain
+    return Tool(
+        toolchain.name,
+        partial(stamp_compiler, build),
+        lambda: find_compiler(toolchain, build.platform.architecture).version,
+    )
+
+
+def stamp_compiler(build: Build) -> list[Any]:
+    toolchain = build.toolchain
+    if toolchain.python_module:
+        return [toolchain.python_module, version(toolchain.python_module)]
+    if toolchain.variable:
+        with suppress(UserError):  # incomplete: the stage that calls it says so
+            folder = compiler_folder(toolchain, build.platform.architecture)
+            return folder.identity if folder else []
+        return []
+    return stamp_program(toolchain.program)
+
+
+def emulator_tool(name: str, platform: Platform) -> Tool:
+    return Tool(
+        name, partial(stamp_emulator, name, platform), partial(read_version, name, platform)
+    )
+
+
+def stamp_emulator(name: str, platform: Platform) -> list[Any]:
+    if name == "unicorn":
+        return [version("unicorn")]
+    qemu = platform.qemu if name != "native" else None
+    return stamp_program(qemu.program) if qemu else []
+
+
+def read_version(name: str, platform: Platform) -> str | None:
+    """Return an emulator's version; None for ``native``: this machine runs the program."""
+    from firmwright.emulator import find_emulator_version
+
+    return find_emulator_version(name, platform)
+
+
+def stamp_program(name: str) -> list[Any]:
+    """Return a program's name, size (bytes) and time of change (ns); the name if it is missing."""
+    program = which(name)
+    if program is None:
+        return [name]
+    status = Path(program).stat()
+    return [name, status.st_size, status.st_mtime_ns]

@@ -1,0 +1,34 @@
+"""What the stages declare fits together."""
+
+from __future__ import annotations
+
+from pkgutil import resolve_name
+
+import pytest
+
+from firmwright.pipeline import artifacts
+from firmwright.pipeline.artifact import ARRAYS, NETWORK_STAGE, Artifact
+from firmwright.pipeline.stage import Stage
+from firmwright.targets import load_target, target_names
+from firmwright.tasks import PIPELINE
+
+DEVICE_STAGES = [resolve_name(s) for name in target_names() for s in load_target(name).stages]
+STAGES: list[Stage] = [*PIPELINE, *DEVICE_STAGES]
+WRITTEN = {artifact for stage in STAGES for artifact in stage.writes}
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
+def test_stage_runs_a_function_that_exists_and_reads_what_others_write(stage: Stage) -> None:
+    assert callable(resolve_name(stage.run))
+    assert all(artifact.stage == stage.name for artifact in stage.writes)
+    assert {a for a in stage.reads if a.stage != NETWORK_STAGE} <= WRITTEN
+
+
+@pytest.mark.parametrize("artifact", sorted(WRITTEN, key=lambda a: (a.stage, a.file)))
+def test_artifact_is_of_a_class_that_exists(artifact: Artifact[object]) -> None:
+    assert artifact.kind == ARRAYS or isinstance(resolve_name(artifact.kind), type)
+
+
+def test_all_artifacts_are_written_by_some_stage() -> None:
+    named = {a for a in vars(artifacts).values() if isinstance(a, Artifact)}
+    assert {a for a in named if a.stage != NETWORK_STAGE} <= WRITTEN
