@@ -89,15 +89,8 @@ def _translate(error: Any, written: GetSourceText) -> Iterator[Finding]:
         yield Finding((*pointer, error.instance), _format_error(error, schema), key=True)
     elif error.validator == "additionalProperties" and error.validator_value is False:
         yield from _find_unknown_keys(error, schema, pointer)
-    elif error.validator == "required":
-        for name in error.validator_value:
-            if name not in error.instance:
-                yield Finding(pointer, f"the key '{name}' is missing")
-    elif error.validator == "dependentRequired":
-        for name, needed in error.validator_value.items():
-            for other in needed if name in error.instance else ():
-                if other not in error.instance:
-                    yield Finding(pointer, f"the key '{other}' is missing; '{name}' needs it")
+    elif error.validator in {"required", "dependentRequired"}:
+        yield from (Finding(pointer, text) for text in _find_missing_keys(error))
     elif error.validator in {"anyOf", "oneOf"}:
         yield from _report_nearest_alternative(error, schema, pointer, written)
     elif error.validator == "type":
@@ -106,6 +99,18 @@ def _translate(error: Any, written: GetSourceText) -> Iterator[Finding]:
         yield Finding(pointer, _format_type_error(names, error.instance, written(pointer)))
     else:
         yield Finding(pointer, _format_error(error, schema))
+
+
+def _find_missing_keys(error: Any) -> Iterator[str]:
+    if error.validator == "required":
+        for name in error.validator_value:
+            if name not in error.instance:
+                yield f"the key '{name}' is missing"
+        return
+    for name, needed in error.validator_value.items():
+        for other in needed if name in error.instance else ():
+            if other not in error.instance:
+                yield f"the key '{other}' is missing; '{name}' needs it"
 
 
 def _format_error(error: Any, schema: Schema) -> str:

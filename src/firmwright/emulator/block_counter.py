@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 import importlib.resources
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 
-from firmwright.emulator.engine import Engine, add_native_block_hook, unicorn_function
-from firmwright.emulator.image import Firmware
+from firmwright.emulator.engine import add_native_block_hook, unicorn_function
+from firmwright.emulator.execution import Run
+from firmwright.emulator.machines.machine import Machine
 from firmwright.emulator.native_library import build_library
 
 
@@ -65,50 +65,35 @@ def load_library(scratch: Path) -> ctypes.CDLL:
 
 
 class BlockCounter:
-    """Counts executed instructions inside one function of ``firmware``, callees included."""
+    """Counts executed instructions inside one function of a run's firmware, callees included."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        firmware: Firmware,
-        function: int,
-        parts: Mapping[str, int],
-        budget: int,
-        *,
-        thumb: bool,
-        link_register: int,
-        stack_register: int,
-        scratch: Path,
-    ) -> None:
-        """Attach the hook; ``function`` is the counted function's address, without Thumb bit.
-
-        ``parts`` are addresses of functions that it calls, by name. ``budget`` is in instructions
-        since start-up; the engine is stopped soon after it.
-        """
-        self._firmware = firmware
-        start, code = firmware.code
+    def __init__(self, run: Run, machine: Machine) -> None:
+        """Attach the hook; the machine's engine is stopped soon after the run's budget."""
+        self._firmware = run.firmware
+        start, code = run.firmware.code
+        address_of = run.firmware.symbols.address_of
         # Attributes keep alive what the C side holds pointers to.
-        self._library = load_library(scratch)
+        self._library = load_library(run.scratch)
         self._blocks = (_Block * (len(code) // 2 + 1))()
-        self._names = tuple(parts)
-        self._parts = (_Part * len(parts))(*(_Part(0, address) for address in parts.values()))
+        self._names = run.parts
+        self._parts = (_Part * len(run.parts))(*(_Part(0, address_of(n)) for n in run.parts))
         self._counter = _Counter(
             read_register=unicorn_function("uc_reg_read"),
             stop=unicorn_function("uc_emu_stop"),
             code=code,
             blocks=self._blocks,
             parts=self._parts,
-            part_count=len(parts),
-            budget=budget,
+            part_count=len(run.parts),
+            budget=run.budget,
             code_start=start,
             code_end=start + len(code),
-            function=function,
-            thumb=thumb,
-            link_register=link_register,
-            stack_register=stack_register,
+            function=address_of(run.counted),
+            thumb=machine.thumb,
+            link_register=machine.link_register,
+            stack_register=machine.stack_register,
         )
         enter_block = ctypes.cast(self._library.enter_block, ctypes.c_void_p)
-        add_native_block_hook(engine, enter_block, self._counter)
+        add_native_block_hook(machine.engine, enter_block, self._counter)
 
     @property
     def over_budget(self) -> bool:

@@ -56,18 +56,7 @@ class _Session:
         self._machine = machine(run, self._console, self._stop)
         self._engine = self._machine.engine
         self._load()
-        address_of = self._firmware.symbols.address_of
-        self._counter = BlockCounter(
-            self._engine,
-            self._firmware,
-            address_of(run.counted),
-            {name: address_of(name) for name in run.parts},
-            run.budget,
-            thumb=self._machine.thumb,
-            link_register=self._machine.link_register,
-            stack_register=self._machine.stack_register,
-            scratch=run.scratch,
-        )
+        self._counter = BlockCounter(run, self._machine)
         self._machine.count_instructions = lambda: self._counter.executed_instructions
         self._engine.hook_add(uc.UC_HOOK_INTR, self._on_interrupt)
         self._engine.hook_add(uc.UC_HOOK_MEM_INVALID, self._on_invalid_access)

@@ -38,20 +38,8 @@ its results with both.
 def requantize(
     builder: RegionBuilder, source: QuantizedTensor, grid: OutputQuantParams, single: bool = False
 ) -> relax.Expr:
-    """Scale, add the zero point, clamp.
-
-    The quotient of the scales is in double precision, as in TFLite's kernels/kernel_util.cc
-    (PopulateConvolutionQuantizationParams) and kernels/quantize.cc, or in single precision, as
-    in kernels/activations.cc (ReluPrepare). The product of two scales in it is in single
-    precision for some (GetQuantizedConvolutionMultipler).
-    """
-    scale = source.scale
-    legacy = source.activation_dtype == "uint8" and source.operator not in SINGLE_ROUNDING_OPERATORS
-    if legacy or source.operator == BATCH_MATMUL:
-        scale = scale.astype("float32").astype("float64")
-    quotient = scale / np.float64(grid.scale)
-    if single:
-        quotient = (source.scale.astype("float32") / grid.scale).astype("float64")
+    """Scale, add the zero point, clamp. ``single``: the quotient of the scales is float32."""
+    quotient = find_quotient(source, grid, single)
     factors = to_fixed_point(quotient)
     largest = source.largest << int(factors.left_shift.max())
     sums = "int64" if dtype_of(source.data) == "int64" else "int32"
@@ -82,16 +70,41 @@ def requantize(
 
     if factors.shift.size == 1 and source.zero_point.size == 1:
         return builder.emit_te("requantize", compute, source.data)
+    tables = emit_tables(builder, factors)
+    return builder.emit_te(
+        "requantize", compute_channels, builder.subtract_zero_point(source), *tables
+    )
+
+
+def emit_tables(builder: RegionBuilder, factors: Multipliers) -> list[relax.Var]:
+    """Emit multipliers and right shifts by channel, and left shifts where there are any."""
     arrays: dict[str, npt.NDArray[Any]] = {
         "multipliers": factors.mantissa,
         "shifts": factors.right_shift,
     }
     if factors.left_shift.any():
         arrays["left_shifts"] = factors.left_shift
-    tables = [builder.emit_constant(name, array) for name, array in arrays.items()]
-    return builder.emit_te(
-        "requantize", compute_channels, builder.subtract_zero_point(source), *tables
-    )
+    return [builder.emit_constant(name, array) for name, array in arrays.items()]
+
+
+def find_quotient(
+    source: QuantizedTensor, grid: OutputQuantParams, single: bool
+) -> npt.NDArray[np.float64]:
+    """Divide the source's scales by the grid's.
+
+    In double precision, as in TFLite's kernels/kernel_util.cc
+    (PopulateConvolutionQuantizationParams) and kernels/quantize.cc, or in ``single`` precision,
+    as in kernels/activations.cc (ReluPrepare). The product of two scales in it is in single
+    precision for some (GetQuantizedConvolutionMultipler).
+    """
+    rounded = source.scale.astype("float32")
+    if single:
+        quotient: npt.NDArray[np.float64] = (rounded / grid.scale).astype("float64")
+        return quotient
+    legacy = source.activation_dtype == "uint8" and source.operator not in SINGLE_ROUNDING_OPERATORS
+    if legacy or source.operator == BATCH_MATMUL:
+        return rounded.astype("float64") / np.float64(grid.scale)
+    return source.scale / np.float64(grid.scale)
 
 
 def quantize_real(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,8 @@ from firmwright.ir.tensors import LARGEST_TENSOR
 from firmwright.models.graph_order import GraphNode, find_duplicates, order_problems
 from firmwright.models.onnx.node_checks import RULES as KNOWN_RULES
 from firmwright.models.onnx.node_checks import make_known_node
+
+T = TypeVar("T")
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
@@ -92,25 +94,26 @@ def tensor_problems(tensor: onnx.TensorProto) -> Iterator[str]:
 def value_problems(model: onnx.ModelProto) -> Iterator[str]:
     """Yield what is wrong with attributes, grids and sizes."""
     for node in model.graph.node:
-        for rule in NODE_RULES:
-            if found := rule(node):
-                yield f"{describe(node)}: {rule.__doc__}; found {found}"
+        yield from violations(NODE_RULES, node, node)
     values = infer_static_shapes(model)
     shapes = {label: shape for label, (shape, _) in values.items()}
     constants = {t.name: t for t in model.graph.initializer}
     for node in model.graph.node:
-        known = make_known_node(node, shapes, constants)
-        for known_rule in KNOWN_RULES:
-            if found := known_rule(known):
-                yield f"{describe(node)}: {known_rule.__doc__}; found {found}"
+        yield from violations(KNOWN_RULES, make_known_node(node, shapes, constants), node)
         if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
-            grid = make_qdq_node(node, constants, shapes)
-            for grid_rule in QDQ_RULES:
-                if found := grid_rule(grid):
-                    yield f"{describe(node)}: {grid_rule.__doc__}; found {found}"
+            yield from violations(QDQ_RULES, make_qdq_node(node, constants, shapes), node)
     for label, (shape, size) in values.items():
         if prod(shape) * size > LARGEST_TENSOR:
             yield f"'{label}': a tensor is smaller than 2 GiB; found {list(shape)}"
+
+
+def violations(
+    rules: Iterable[Callable[[T], object]], facts: T, node: onnx.NodeProto
+) -> Iterator[str]:
+    """Yield the rules that a node breaks, each with what the rule found."""
+    for rule in rules:
+        if found := rule(facts):
+            yield f"{describe(node)}: {rule.__doc__}; found {found}"
 
 
 def infer_static_shapes(model: onnx.ModelProto) -> dict[str, tuple[Shape, int]]:

@@ -86,29 +86,34 @@ def index_problems(model: Any) -> Iterator[str]:
     """Yield every number in the first subgraph that points at nothing; all else relies on them."""
     graph = model.Subgraphs(0)
     count = graph.TensorsLength()
-    codes = model.OperatorCodesLength()
-
-    def find_invalid(values: Any, optional: bool = False) -> Iterator[int]:
-        lowest = -1 if optional else 0
-        yield from (i for i in to_ints(values) if not lowest <= i < count)
-
     if not graph.OutputsLength():
         yield "the graph has no outputs: there is nothing to compute"
     for values, what in ((graph.InputsAsNumpy(), "input"), (graph.OutputsAsNumpy(), "output")):
-        for index in find_invalid(values):
+        for index in find_invalid(values, count):
             yield f"an {what} of the graph is tensor {index} of {count}"
     for twice in find_duplicates(to_ints(graph.InputsAsNumpy())):
         yield f"tensor {twice} is two inputs of the graph"
     for position in range(graph.OperatorsLength()):
         operator = graph.Operators(position)
-        if operator.OpcodeIndex() >= codes:
-            yield f"operator {position} is of kind {operator.OpcodeIndex()} of {codes}"
-        if not operator.OutputsLength():
-            yield f"operator {position} has no results"
-        for index in find_invalid(operator.InputsAsNumpy(), optional=True):
-            yield f"operator {position} reads tensor {index} of {count}"
-        for index in find_invalid(operator.OutputsAsNumpy()):
-            yield f"operator {position} writes tensor {index} of {count}"
+        for problem in operator_index_problems(operator, model.OperatorCodesLength(), count):
+            yield f"operator {position} {problem}"
+
+
+def operator_index_problems(operator: Any, codes: int, tensors: int) -> Iterator[str]:
+    """Yield what an operator's numbers point at beyond the model's operator codes and tensors."""
+    if operator.OpcodeIndex() >= codes:
+        yield f"is of kind {operator.OpcodeIndex()} of {codes}"
+    if not operator.OutputsLength():
+        yield "has no results"
+    for index in find_invalid(operator.InputsAsNumpy(), tensors, lowest=-1):
+        yield f"reads tensor {index} of {tensors}"
+    for index in find_invalid(operator.OutputsAsNumpy(), tensors):
+        yield f"writes tensor {index} of {tensors}"
+
+
+def find_invalid(values: Any, count: int, lowest: int = 0) -> Iterator[int]:
+    """Yield the indices of a vector that name none of ``count`` tensors; -1 is no tensor."""
+    return (i for i in to_ints(values) if not lowest <= i < count)
 
 
 @dataclass(frozen=True)
