@@ -9,10 +9,10 @@ from firmwright.pipeline.artifacts import (
     BATCH_LAYOUT,
     DEMO,
     INTERFACE,
-    KERNELS,
     MODEL_INTERFACE,
     NETWORK_INTERFACE,
     PARTITION,
+    PLAN,
     PROJECT,
     RUN_SAMPLE,
 )
@@ -51,15 +51,15 @@ def run(job: Job, folder: Path) -> None:
 
     Where no emulator runs the firmware, the outputs are those of the reference.
     """
-    from firmwright.ir.kernels import Kernels
     from firmwright.ir.records import read_arrays, read_record
     from firmwright.ir.regions import Partition
     from firmwright.ir.tensors import ModelInterface
-    from firmwright.planning.schedule import schedule
+    from firmwright.planning import Plan
     from firmwright.project.demo import write_demo
 
     partition = read_record(job.folder("partition") / "partition.json", Partition)
-    kernels = read_record(job.folder("kernels") / "kernels.json", Kernels)
+    views = {region.name for region in partition.regions if region.view}
+    plan = read_record(job.folder("plan") / "plan.json", Plan)
     sample = job.folder("run") / "sample.npz"
     assert job.recipe.demo is not None
     write_demo(
@@ -67,7 +67,7 @@ def run(job: Job, folder: Path) -> None:
         job.recipe.c_prefix,
         job.recipe.demo,
         read_record(job.folder("partition") / "interface.json", ModelInterface),
-        [region.name for region in schedule(partition, kernels).regions if not region.view],
+        [step.region for step in plan.schedule.steps if step.region not in views],
         read_arrays(sample) if job.has_stage("run") else make_reference_sample(job),
         folder,
     )
@@ -95,7 +95,7 @@ STAGE = Stage(
     run="firmwright.tasks.demo:run",
     reads=(
         *(MODEL_INTERFACE, NETWORK_INTERFACE, INTERFACE, BATCH_LAYOUT),
-        *(PARTITION, KERNELS, PROJECT, RUN_SAMPLE),
+        *(PARTITION, PLAN, PROJECT, RUN_SAMPLE),
     ),
     writes=(DEMO,),
     options=options,

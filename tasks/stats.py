@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from firmwright.pipeline.artifacts import KERNELS, PARTITION, RUN, TIMELINE
+from firmwright.pipeline.artifacts import KERNELS, PARTITION, PLAN, RUN, TIMELINE
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.stage import Stage
 
@@ -23,6 +23,7 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.ir.kernels import Kernels
     from firmwright.ir.records import read_record, write_record
     from firmwright.ir.regions import Partition
+    from firmwright.planning import Plan
     from firmwright.report.timeline import (
         HEADER,
         PARALLEL_JOBS_HEADER,
@@ -34,7 +35,8 @@ def run(job: Job, folder: Path) -> None:
     record = read_record(job.folder("run") / "run.json", RunRecord)
     partition = read_record(job.folder("partition") / "partition.json", Partition)
     kernels = read_record(job.folder("kernels") / "kernels.json", Kernels)
-    found = make_timeline(partition, kernels, record, f"{job.recipe.c_prefix}_run")
+    schedule = read_record(job.folder("plan") / "plan.json", Plan).schedule
+    found = make_timeline(schedule, partition, kernels, record, f"{job.recipe.c_prefix}_run")
     runs = "1 run" if record.samples == 1 else f"{record.samples} runs"
     header = HEADER.format(
         name=job.recipe.name, platform=job.platform.name, runs=runs, emulator=record.emulator
@@ -59,7 +61,7 @@ STAGE = Stage(
     name="stats",
     sentence="tell when each layer runs, in clock cycles",
     run="firmwright.tasks.stats:run",
-    reads=(PARTITION, KERNELS, RUN),
+    reads=(PARTITION, KERNELS, PLAN, RUN),
     writes=(TIMELINE,),
     options=options,
     applies=lambda job: job.counts_instructions,

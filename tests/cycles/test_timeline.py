@@ -10,6 +10,7 @@ import yaml
 from firmwright.errors import UserError
 from firmwright.ir.kernels import Cycles, Kernel, Kernels
 from firmwright.ir.regions import Partition, Region
+from firmwright.planning.schedule import schedule_regions
 from firmwright.recipe import Tolerance
 from firmwright.report.timeline import Timeline, make_timeline, write_timeline
 from firmwright.verify.compare import Agreement
@@ -20,7 +21,7 @@ MODELLED = Cycles(compute=700, transfer=200, stall=30)
 
 def region(name: str, device: str = "c", view: bool = False, macs: int = 0) -> Region:
     return Region(
-        name, device, "", name, (f"{name} in the model",), (name,), (), (), macs, view, ()
+        name, device, "", name, (f"{name} in the model",), (name,), ("x",), (), macs, view, ()
     )
 
 
@@ -32,6 +33,7 @@ PARTITION = Partition(
     (), (), (), (region("conv", "npu", macs=5), region("reshape", view=True), region("softmax"))
 )
 KERNELS = Kernels((kernel("conv", MODELLED), kernel("softmax")))
+SCHEDULE = schedule_regions(PARTITION, KERNELS)
 
 
 def counted(total: int | None, samples: int = 1, **by_region: int) -> RunRecord:
@@ -52,7 +54,7 @@ def counted(total: int | None, samples: int = 1, **by_region: int) -> RunRecord:
 
 
 def found(record: RunRecord) -> Timeline:
-    return make_timeline(PARTITION, KERNELS, record, "network_run")
+    return make_timeline(SCHEDULE, PARTITION, KERNELS, record, "network_run")
 
 
 def test_layers_follow_one_another_and_a_view_takes_no_time() -> None:

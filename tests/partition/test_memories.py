@@ -116,7 +116,7 @@ def test_a_memory_that_is_too_small_is_named_with_its_largest_buffers() -> None:
     memory = (Parameter("memory", "uint8", 48, "first_memory"),)
     kernels = Kernels((Kernel("first", (), (), (), memory, "", (), 0, ()),))
     plan = make_plan(part, kernels)
-    assert plan.memories == {"near": 112} and plan.arena_bytes == 0
+    assert plan.other_arenas == {"near": 112} and plan.arena_bytes == 0
     with pytest.raises(UserError) as raised:
         check_memory(Program(plan, part, kernels, ModelInterface("", "", (), (), ())), chip)
     assert "it needs 112 bytes of near, 64 are available" in str(raised.value)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from firmwright.planning.arena import (
     ALIGNMENT,
-    Lifetime,
+    Buffer,
     arena_bytes,
     lower_bound,
     place_buffers,
@@ -15,56 +15,56 @@ from firmwright.planning.arena import (
 
 
 @st.composite
-def lifetimes(draw: st.DrawFn) -> list[Lifetime]:
+def any_buffers(draw: st.DrawFn) -> list[Buffer]:
     count = draw(st.integers(0, 12))
     buffers = []
     for index in range(count):
         first = draw(st.integers(0, 10))
         last = draw(st.integers(first, 12))
-        buffers.append(Lifetime(f"b{index}", draw(st.integers(1, 5000)), first, last))
+        buffers.append(Buffer(f"b{index}", draw(st.integers(1, 5000)), first, last))
     return buffers
 
 
-@given(lifetimes())
-def test_no_two_that_live_together_overlap(buffers: list[Lifetime]) -> None:
+@given(any_buffers())
+def test_no_two_that_live_together_overlap(buffers: list[Buffer]) -> None:
     placed = place_buffers(buffers)
-    assert sorted(p.lifetime.name for p in placed) == sorted(b.name for b in buffers)
+    assert sorted(p.name for p in placed) == sorted(b.name for b in buffers)
     for i, one in enumerate(placed):
         assert one.offset % ALIGNMENT == 0
         assert one.end <= arena_bytes(placed)
         for other in placed[i + 1 :]:
-            if one.lifetime.overlaps(other.lifetime):
+            if one.is_alive_with(other):
                 assert one.end <= other.offset or other.end <= one.offset
 
 
-@given(lifetimes())
-def test_arena_lies_between_the_bounds(buffers: list[Lifetime]) -> None:
+@given(any_buffers())
+def test_arena_lies_between_the_bounds(buffers: list[Buffer]) -> None:
     total = sum(b.bytes + ALIGNMENT for b in buffers)
     assert lower_bound(buffers) <= arena_bytes(place_buffers(buffers)) <= total
 
 
-@given(lifetimes())
-def test_order_of_the_buffers_does_not_matter(buffers: list[Lifetime]) -> None:
+@given(any_buffers())
+def test_order_of_the_buffers_does_not_matter(buffers: list[Buffer]) -> None:
     assert place_buffers(buffers) == place_buffers(buffers[::-1])
 
 
 def test_chain_needs_its_two_largest_neighbours() -> None:
     sizes = [160, 320, 640, 480, 160]
-    chain = [Lifetime(f"t{i}", size, i, i + 1) for i, size in enumerate(sizes)]
+    chain = [Buffer(f"t{i}", size, i, i + 1) for i, size in enumerate(sizes)]
     assert arena_bytes(place_buffers(chain)) == lower_bound(chain) == 640 + 480
 
 
 def test_chain_with_a_bottleneck_needs_no_more() -> None:
     sizes = [128, 128, 128, 128, 8, 128, 128, 128, 128]
-    chain = [Lifetime(f"t{i}", size, i, i + 1) for i, size in enumerate(sizes)]
+    chain = [Buffer(f"t{i}", size, i, i + 1) for i, size in enumerate(sizes)]
     assert arena_bytes(place_buffers(chain)) == lower_bound(chain) == 256
 
 
 def test_residual_reuses_what_is_free() -> None:
     buffers = [
-        Lifetime("skip", 1024, 0, 3),
-        Lifetime("a", 2048, 1, 2),
-        Lifetime("b", 1024, 2, 3),
-        Lifetime("sum", 2048, 3, 4),
+        Buffer("skip", 1024, 0, 3),
+        Buffer("a", 2048, 1, 2),
+        Buffer("b", 1024, 2, 3),
+        Buffer("sum", 2048, 3, 4),
     ]
     assert arena_bytes(place_buffers(buffers)) == lower_bound(buffers) == 4096

@@ -11,6 +11,7 @@ from firmwright.ir.kernels import Kernel, Kernels, Parameter
 from firmwright.ir.regions import Partition
 from firmwright.ir.tensors import ModelInterface
 from firmwright.planning import MemoryUse, Plan, Program, check_memory, memory_uses
+from firmwright.planning.schedule import Schedule
 from firmwright.toolchain import load_platform
 
 RV32, DIANA = load_platform("rv32-bare"), load_platform("diana")
@@ -21,7 +22,7 @@ def program(weights: int) -> Program:
     constants = (Parameter("w", "int8", weights, "conv_weights"),)
     kernel = Kernel("conv", (), constants, (), (), "", (), 0, ())
     return Program(
-        plan=Plan(100_000, 100_000, (), {}, ()),
+        plan=Plan(Schedule((), ()), 100_000, 100_000, (), {}, ()),
         partition=Partition((), (), (), ()),
         kernels=Kernels((kernel,)),
         interface=ModelInterface("relax", "", (), (), ()),

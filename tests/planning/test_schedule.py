@@ -10,8 +10,8 @@ import pytest
 from firmwright.ir.kernels import Cycles, Kernel, Kernels, Parameter
 from firmwright.ir.regions import Partition, Region
 from firmwright.ir.tensors import Tensor
-from firmwright.planning.plan import Plan, find_view_roots, make_plan
-from firmwright.planning.schedule import Wait, schedule
+from firmwright.planning.plan import Plan, Slot, find_view_roots, make_plan
+from firmwright.planning.schedule import Wait, schedule_regions
 
 
 def region(name: str, inputs: tuple[str, ...], view: bool = False) -> Region:
@@ -44,15 +44,15 @@ NAMES = ("trunk", "first", "sort_first", "second", "sort_second", "join")
 
 
 def test_without_devices_beside_it_the_processor_takes_the_regions_in_their_order() -> None:
-    found = schedule(HEADS, Kernels(tuple(kernel(name) for name in NAMES)))
-    assert tuple(found.regions) == HEADS.regions
+    found = schedule_regions(HEADS, Kernels(tuple(kernel(name) for name in NAMES)))
+    assert [step.region for step in found.steps] == [region.name for region in HEADS.regions]
     assert not any(step.waits for step in found.steps) and found.last_waits == ()
 
 
 def test_a_device_has_its_next_job_before_the_processor_waits_for_another() -> None:
     beside = {"trunk": "a", "first": "a", "second": "a", "sort_first": "b", "sort_second": "b"}
-    found = schedule(HEADS, Kernels(tuple(kernel(n, beside.get(n, "")) for n in NAMES)))
-    assert [(s.region.name, [(w.function, w.pending) for w in s.waits]) for s in found.steps] == [
+    found = schedule_regions(HEADS, Kernels(tuple(kernel(n, beside.get(n, "")) for n in NAMES)))
+    assert [(s.region, [(w.function, w.pending) for w in s.waits]) for s in found.steps] == [
         ("trunk", []),
         ("first", []),
         ("second", []),
@@ -66,9 +66,9 @@ def test_a_device_has_its_next_job_before_the_processor_waits_for_another() -> N
 
 def test_what_only_the_network_returns_is_waited_for_at_the_end() -> None:
     part = network(("last_result",), region("last", ("image",)))
-    found = schedule(part, Kernels((kernel("last", "a"),)))
+    found = schedule_regions(part, Kernels((kernel("last", "a"),)))
     assert found.last_waits == (Wait("a", 0),)
-    assert found.steps[0].until == 1
+    assert found.steps[0].done_before == 1
 
 
 class Machine:
@@ -78,17 +78,15 @@ class Machine:
         self.partition, self.plan = partition, plan
         self.kernels = {k.region: k for k in kernels.kernels}
         self.bytes = {t.name: t.bytes for t in partition.tensors}
+        self.bytes.update((p.tensor, p.bytes) for k in kernels.kernels for p in k.scratch)
         self.roots = find_view_roots(partition)
         self.memory: dict[tuple[str, int], str] = {}
         self.queues: dict[str, list[Region]] = defaultdict(list)
-        self.buffers = {b.name: b for b in plan.buffers}
 
     def cells(self, name: str) -> list[tuple[str, int]]:
-        where = self.plan.locations[name]
-        buffer = self.buffers.get(where)
-        count = buffer.bytes if buffer else self.bytes[name]
-        start, kind = (buffer.offset, "arena") if buffer else (0, where)
-        return [(kind, start + i) for i in range(count)]
+        place = self.plan.locations[name]
+        start, kind = (place.offset, "arena") if isinstance(place, Slot) else (0, repr(place))
+        return [(kind, start + i) for i in range(self.bytes[name])]
 
     def write(self, name: str, token: str) -> None:
         self.memory.update(dict.fromkeys(self.cells(name), token))
@@ -138,17 +136,18 @@ def random_network(seed: int) -> tuple[Partition, Kernels]:
 @pytest.mark.parametrize("seed", range(150))
 def test_no_job_is_disturbed_between_its_start_and_its_wait(seed: int) -> None:
     partition, kernels = random_network(seed)
-    plan, found = make_plan(partition, kernels), schedule(partition, kernels)
-    assert {r.name for r in found.regions} == {r.name for r in partition.regions}
+    plan = make_plan(partition, kernels)
+    regions = {r.name: r for r in partition.regions}
+    assert {step.region for step in plan.schedule.steps} == regions.keys()
     machine = Machine(partition, kernels, plan)
     machine.write("image", "image")
-    for step in found.steps:
+    for step in plan.schedule.steps:
         machine.wait(step.waits)
-        if step.region.view:
+        if regions[step.region].view:
             continue
-        machine.start(step.region)
-        if not machine.kernels[step.region.name].wait_function:
+        machine.start(regions[step.region])
+        if not machine.kernels[step.region].wait_function:
             machine.wait((Wait("", 0),))
-    machine.wait(found.last_waits)
+    machine.wait(plan.schedule.last_waits)
     assert not any(machine.queues.values())
     assert all(machine.holds(name) for name in partition.outputs)

@@ -19,6 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 from firmwright.errors import UserError
 from firmwright.models.onnx.importer import import_model, run_reference
 from firmwright.models.tflite import importer as tflite
+from firmwright.planning.plan import Output
 from firmwright.toolchain.build import SANITIZERS
 
 from .firmware import Sample, lowered, random_samples, run_generated
@@ -156,7 +157,7 @@ def test_results_are_read_by_several_and_long_after(tmp_path: Path) -> None:
     steps = len(network.partition.regions)
     assert len(top.outputs) == 2
     assert lifetimes[top.outputs[0]] == (0, steps - 1)
-    assert network.plan.locations[top.outputs[1]] == "output:1"
+    assert network.plan.locations[top.outputs[1]] == Output(1)
     samples = [{"x": coarse([2, 40], "float32", s)} for s in range(3)]
     (values,) = run_generated(data, samples[:1], tmp_path, SANITIZERS, "onnx")
     expected = run_reference(data, samples[:1]).outputs[0]

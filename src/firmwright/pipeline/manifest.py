@@ -84,7 +84,7 @@ def make_memory_report(job: Job) -> MemoryReport:
         ram_bytes=linked.ram_bytes,
         arena_bytes=plan.arena_bytes,
         arena_lower_bound_bytes=plan.arena_lower_bound_bytes,
-        other_memories=plan.memories,
+        other_memories=plan.other_arenas,
         copied_bytes=partition.copied_bytes,
     )
 

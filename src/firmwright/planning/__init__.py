@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from firmwright.planning.plan import MemoryUse, Plan, Program, check_memory, make_plan, memory_uses
+from firmwright.planning.memory import MemoryUse, Program, check_memory, memory_uses
+from firmwright.planning.plan import Plan, make_plan
 
 __all__ = ["MemoryUse", "Plan", "Program", "check_memory", "make_plan", "memory_uses"]

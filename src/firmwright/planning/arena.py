@@ -3,38 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from firmwright.ir.regions import RAM
 
 ALIGNMENT = 16
 """Bytes; enough for any element type and for 128-bit vector loads."""
 
 
 @dataclass(frozen=True)
-class Lifetime:
-    """A buffer of ``bytes`` that is needed from step ``first`` to step ``last``, both included."""
+class Buffer:
+    """A tensor or scratch buffer, needed from step ``first`` to step ``last``, both included.
+
+    ``bytes`` is its size. ``offset`` is its place in the arena of its memory, in bytes; 0 until
+    it is placed.
+    """
 
     name: str
     bytes: int
     first: int
     last: int
-
-    def overlaps(self, other: Lifetime) -> bool:
-        return self.first <= other.last and other.first <= self.last
-
-
-@dataclass(frozen=True)
-class PlacedBuffer:
-    """A lifetime with its byte offset in the arena."""
-
-    lifetime: Lifetime
-    offset: int
+    memory: str = RAM
+    offset: int = 0
 
     @property
     def end(self) -> int:
-        return self.offset + self.lifetime.bytes
+        return self.offset + self.bytes
+
+    def is_alive_with(self, other: Buffer) -> bool:
+        return self.first <= other.last and other.first <= self.last
 
 
-ORDERS: tuple[Callable[[Lifetime], tuple[int, ...]], ...] = (
+ORDERS: tuple[Callable[[Buffer], tuple[int, ...]], ...] = (
     lambda b: (-b.bytes, b.first),
     lambda b: (-(b.last - b.first), -b.bytes, b.first),
     lambda b: (-b.bytes * (b.last - b.first + 1), b.first),
@@ -48,14 +48,14 @@ IMPROVEMENTS = 32
 """Placements tried from each order."""
 
 
-def place_buffers(buffers: Sequence[Lifetime]) -> list[PlacedBuffer]:
+def place_buffers(buffers: Sequence[Buffer]) -> list[Buffer]:
     """Place the buffers so that those alive together do not overlap; keep the arena small.
 
     Deterministic. Tries greedy best-fit in several orders, improves each, and stops at the
     lower bound.
     """
     floor = lower_bound(buffers)
-    best: list[PlacedBuffer] = []
+    best: list[Buffer] = []
     for order in sort_in_orders(buffers):
         placed = place_greedily(order)
         for _ in range(IMPROVEMENTS):
@@ -64,23 +64,23 @@ def place_buffers(buffers: Sequence[Lifetime]) -> list[PlacedBuffer]:
             if arena_bytes(best) == floor:
                 break
             # What ends highest is what was placed too late: it gets first choice.
-            highest = max(placed, key=lambda p: p.end).lifetime
-            order = [highest, *(b for b in order if b is not highest)]
+            highest = max(placed, key=lambda p: p.end)
+            order = [highest, *(b for b in order if b.name != highest.name)]
             placed = place_greedily(order)
-    return sorted(best, key=lambda p: (p.lifetime.first, p.offset, p.lifetime.name))
+    return sorted(best, key=lambda p: (p.first, p.offset, p.name))
 
 
-def sort_in_orders(buffers: Sequence[Lifetime]) -> list[list[Lifetime]]:
+def sort_in_orders(buffers: Sequence[Buffer]) -> list[list[Buffer]]:
     by_name = sorted(buffers, key=lambda b: b.name)
     return [sorted(by_name, key=order) for order in ORDERS]
 
 
-def place_greedily(buffers: Sequence[Lifetime]) -> list[PlacedBuffer]:
+def place_greedily(buffers: Sequence[Buffer]) -> list[Buffer]:
     """Put each buffer into the smallest gap that fits it, between those alive with it."""
-    placed: list[PlacedBuffer] = []
+    placed: list[Buffer] = []
     for buffer in buffers:
         neighbours = sorted(
-            (p for p in placed if p.lifetime.overlaps(buffer)), key=lambda p: (p.offset, p.end)
+            (p for p in placed if p.is_alive_with(buffer)), key=lambda p: (p.offset, p.end)
         )
         best_gap, best_offset, end = None, 0, 0
         for neighbour in neighbours:
@@ -88,7 +88,7 @@ def place_greedily(buffers: Sequence[Lifetime]) -> list[PlacedBuffer]:
             if gap >= buffer.bytes and (best_gap is None or gap < best_gap):
                 best_gap, best_offset = gap, end
             end = max(end, align(neighbour.end))
-        placed.append(PlacedBuffer(buffer, end if best_gap is None else best_offset))
+        placed.append(replace(buffer, offset=end if best_gap is None else best_offset))
     return placed
 
 
@@ -96,11 +96,11 @@ def align(offset: int) -> int:
     return -(-offset // ALIGNMENT) * ALIGNMENT
 
 
-def arena_bytes(placed: Sequence[PlacedBuffer]) -> int:
+def arena_bytes(placed: Sequence[Buffer]) -> int:
     return max((align(p.end) for p in placed), default=0)
 
 
-def lower_bound(buffers: Sequence[Lifetime]) -> int:
+def lower_bound(buffers: Sequence[Buffer]) -> int:
     """Return the most bytes alive at any one step: no placement can need less."""
     steps = sorted({b.first for b in buffers})
     return max(

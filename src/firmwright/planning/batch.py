@@ -12,7 +12,7 @@ from firmwright.ir.relax import main_bindings, static_shape
 from firmwright.ir.tensors import ELEMENT_BYTES, LARGEST_TENSOR, ModelInterface
 from firmwright.partition.outline import name_outputs
 from firmwright.planning.batch_axis import batch_module
-from firmwright.planning.plan import MemoryUse
+from firmwright.planning.memory import MemoryUse
 
 
 def largest_tensor(module: tvm.IRModule) -> MemoryUse:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from firmwright.errors import UserError
-from firmwright.planning.plan import MemoryUse
+from firmwright.planning.memory import MemoryUse
 
 
 @dataclass(frozen=True)

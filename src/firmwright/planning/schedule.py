@@ -1,13 +1,13 @@
-"""In which order regions run, and where the processor waits for devices that run beside it.
+"""The order in which regions run, and where the processor waits for devices that run beside it.
 
-A kernel that names a function in ``waits`` only starts a job; its device runs its jobs one after
-the other, in their order. Whoever reads what a job writes on another device, or on the processor,
-waits for it first. Without such kernels the order is the partition's.
+A kernel with a ``wait_function`` only starts a job. A device runs its jobs one after the other, in
+order. A region on another device, or on the processor, waits for a job before it reads the job's
+result. Without such kernels the order is the partition's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from firmwright.ir.kernels import Kernel, Kernels
@@ -25,15 +25,15 @@ class Wait:
 
 @dataclass(frozen=True)
 class ScheduleStep:
-    """A region's turn, and what is waited for before it.
+    """A region's turn, and the waits in front of it.
 
-    ``until`` is the number of the step, from 0, in front of which its job is known to be done; its
-    own successor's where nothing runs beside the processor.
+    ``done_before`` is the index of the first step that may rely on this one's results: the next
+    step, unless this one only starts a job.
     """
 
-    region: Region
+    region: str
     waits: tuple[Wait, ...]
-    until: int
+    done_before: int
 
 
 @dataclass(frozen=True)
@@ -43,51 +43,66 @@ class Schedule:
     steps: tuple[ScheduleStep, ...]
     last_waits: tuple[Wait, ...]
 
-    @property
-    def regions(self) -> list[Region]:
-        return [step.region for step in self.steps]
 
-
-def schedule(partition: Partition, kernels: Kernels) -> Schedule:
+def schedule_regions(partition: Partition, kernels: Kernels) -> Schedule:
     """Order the regions so that devices run beside each other, and say who waits for whom."""
-    waits = {k.region: k.wait_function for k in kernels.kernels if k.wait_function}
-    if not waits:
-        in_order = enumerate(partition.regions, 1)
-        return Schedule(tuple(ScheduleStep(region, (), after) for after, region in in_order), ())
-    regions = order_regions(partition, kernels)
-    reads = find_dependencies(partition)
-    queues: dict[str, list[int]] = {function: [] for function in sorted(waits.values())}
-    done = dict.fromkeys(queues, 0)
-    until: dict[int, int] = {}
-    number = {region.name: step for step, region in enumerate(regions)}
-
-    def waits_for(needed: Mapping[str, int], step: int) -> tuple[Wait, ...]:
-        """Wait until so many jobs of each queue are done."""
-        found = []
-        for function, jobs in needed.items():
-            if jobs > done[function]:
-                until.update(dict.fromkeys(queues[function][done[function] : jobs], step))
-                done[function] = jobs
-                found.append(Wait(function, len(queues[function]) - jobs))
-        return tuple(found)
-
-    waited = []
+    queues = JobQueues(kernels)
+    regions = order_regions(partition, kernels) if queues.started else partition.regions
+    dependencies = find_dependencies(partition)
+    waits = []
     for step, region in enumerate(regions):
-        own = waits.get(region.name)
+        reads = [] if region.view else dependencies[region.name]
+        waits.append(queues.wait(queues.find_needed(region.name, reads), step))
+        queues.start(region.name, step)
+    last_waits = queues.wait({q: len(jobs) for q, jobs in queues.started.items()}, len(regions))
+    steps = (
+        ScheduleStep(region.name, before, queues.done_before.get(step, step + 1))
+        for step, (region, before) in enumerate(zip(regions, waits, strict=True))
+    )
+    return Schedule(tuple(steps), last_waits)
+
+
+class JobQueues:
+    """Jobs beside the processor, in a queue for each function that waits for them.
+
+    ``started`` has the steps that start each queue's jobs. ``done_before`` has, for each of these
+    steps, the step in front of which its job was waited for.
+    """
+
+    def __init__(self, kernels: Kernels) -> None:
+        self.queue_of = {k.region: k.wait_function for k in kernels.kernels if k.wait_function}
+        self.started: dict[str, list[int]] = {queue: [] for queue in self.queue_of.values()}
+        self.done = dict.fromkeys(self.started, 0)
+        self.job_number: dict[str, int] = {}
+        self.done_before: dict[int, int] = {}
+
+    def start(self, region: str, step: int) -> None:
+        """Start a region's job, if it is one."""
+        if region in self.queue_of:
+            jobs = self.started[self.queue_of[region]]
+            jobs.append(step)
+            self.job_number[region] = len(jobs)
+
+    def find_needed(self, region: str, reads: Iterable[str]) -> dict[str, int]:
+        """Return how many jobs of other queues are done once a region may read these."""
+        own = self.queue_of.get(region)
         needed: dict[str, int] = {}
-        for name in () if region.view else reads[region.name]:
-            function = waits.get(name)
-            if function and function != own:
-                place = queues[function].index(number[name]) + 1
-                needed[function] = max(needed.get(function, 0), place)
-        waited.append(waits_for(dict(sorted(needed.items())), step))
-        if own:
-            queues[own].append(step)
-        else:
-            until[step] = step + 1
-    last = waits_for({function: len(jobs) for function, jobs in queues.items()}, len(regions))
-    steps = zip(regions, waited, (until[step] for step in range(len(regions))), strict=True)
-    return Schedule(tuple(ScheduleStep(*step) for step in steps), last)
+        for name in reads:
+            queue = self.queue_of.get(name)
+            if queue and queue != own:
+                needed[queue] = max(needed.get(queue, 0), self.job_number[name])
+        return needed
+
+    def wait(self, needed: Mapping[str, int], step: int) -> tuple[Wait, ...]:
+        """Wait in front of a step until so many jobs of each queue are done."""
+        waits = []
+        for queue, count in sorted(needed.items()):
+            jobs, done = self.started[queue], self.done[queue]
+            if count > done:
+                self.done_before.update(dict.fromkeys(jobs[done:count], step))
+                self.done[queue] = count
+                waits.append(Wait(queue, len(jobs) - count))
+        return tuple(waits)
 
 
 def find_dependencies(partition: Partition) -> dict[str, list[str]]:
@@ -106,43 +121,44 @@ def find_dependencies(partition: Partition) -> dict[str, list[str]]:
 def order_regions(partition: Partition, kernels: Kernels) -> list[Region]:
     """Order regions by list scheduling: always the one that can begin first is the next.
 
-    Of several, it is one that does not keep the processor busy, then the one with the longest way
+    Of several, it is one that does not keep the processor busy, then the one with the longest path
     to the end, then the first of the partition. A view goes in front of its first reader.
     """
     regions = {region.name: region for region in partition.regions if not region.view}
-    kernel_of = {kernel.region: kernel for kernel in kernels.kernels}
+    queue_of = {kernel.region: kernel.wait_function for kernel in kernels.kernels}
     tensors = {tensor.name: tensor for tensor in partition.tensors}
-    cost = {n: estimate_cycles(r, kernel_of[n], tensors) for n, r in regions.items()}
+    cost = {k.region: estimate_cycles(regions[k.region], k, tensors) for k in kernels.kernels}
     reads = find_dependencies(partition)
-    ways = longest_paths(regions, reads, cost)
-    place = {name: i for i, name in enumerate(regions)}
+    paths = longest_paths(regions, reads, cost)
     now, free, ends = 0, dict[str, int](), dict[str, int]()
 
-    def rank(name: str) -> tuple[int, bool, int, int]:
-        own = kernel_of[name].wait_function
-        others = [ends[r] for r in reads[name] if kernel_of[r].wait_function != own]
-        return (max([now, *others]), not own, -ways[name], place[name])
+    def begin(name: str) -> int:
+        return max([now, *(ends[r] for r in reads[name] if queue_of[r] != queue_of[name])])
+
+    def rank(name: str) -> tuple[int, bool, int]:
+        return begin(name), not queue_of[name], -paths[name]
 
     ordered: list[Region] = []
     waiting = list(regions)
     while waiting:
-        ready = [name for name in waiting if all(r in ends for r in reads[name])]
+        ready = [name for name in waiting if ends.keys() >= set(reads[name])]
         name = min(ready, key=rank)
-        begin, own = rank(name)[0], kernel_of[name].wait_function
-        ends[name] = max(begin, free.get(own, 0) if own else 0) + cost[name]
-        now = begin if own else ends[name]
-        if own:
-            free[own] = ends[name]
+        start, queue = begin(name), queue_of[name]
+        if queue:
+            now = start
+            ends[name] = free[queue] = max(start, free.get(queue, 0)) + cost[name]
+        else:
+            now = ends[name] = start + cost[name]
         waiting.remove(name)
         ordered.append(regions[name])
     return insert_views(ordered, partition)
 
 
 def estimate_cycles(region: Region, kernel: Kernel, tensors: Mapping[str, Tensor]) -> int:
-    """Return what a region takes by its device's model.
+    """Return what a region takes by its device's cost model.
 
-    A device without one is taken to need a cycle a multiplication, or a tensor's element. That is
-    only a guess, on which the order of regions depends and nothing else.
+    Without one, assume one cycle a multiply-accumulate, or an element where there are none. Only
+    the order of the regions depends on this guess.
     """
     if kernel.cycles is not None:
         return kernel.cycles.total

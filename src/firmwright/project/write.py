@@ -17,8 +17,8 @@ from firmwright.errors import UserError
 from firmwright.ir.kernels import C_TYPES, Kernel, Kernels, Parameter
 from firmwright.ir.regions import RAM, Partition, Region
 from firmwright.ir.tensors import BatchLayout, ModelInterface, Tensor
-from firmwright.planning.plan import Plan
-from firmwright.planning.schedule import Wait, schedule
+from firmwright.planning.plan import Input, Location, Output, Plan, Slot
+from firmwright.planning.schedule import Wait
 from firmwright.postprocess.detector import Detector
 from firmwright.project.inter_core_calls import PROCESSOR_ONLY, Cores
 from firmwright.project.libraries import (
@@ -202,11 +202,10 @@ def template_variables(network: Network, build: Build) -> dict[str, Any]:
         "inputs": inputs,
         "outputs": outputs,
         "steps": make_kernel_calls(network, inputs, outputs),
-        "last_waits": schedule(network.partition, network.kernels).last_waits,
         "weights": sorted(network.weights.items()),
         "c_types": C_TYPES,
         "arena_name": arena_name,
-        "location": lambda tensor: emit_location(network.plan, tensor, inputs, outputs),
+        "location": lambda location: emit_location(location, inputs, outputs),
         "platform": build.platform,
         "stack_bytes": build.platform.stack,
         "detector": network.detector,
@@ -251,15 +250,17 @@ def make_kernel_calls(
 ) -> list[KernelCall]:
     """Return one step a kernel, its arguments written out as C expressions."""
     kernels = {k.region: k for k in network.kernels.kernels}
+    regions = {r.name: r for r in network.partition.regions}
     tensors = {t.name: t for t in network.partition.tensors}
 
     def pointer(p: Parameter) -> str:
-        where = emit_location(network.plan, network.plan.locations[p.tensor], inputs, outputs)
-        return where if where.startswith(("inputs", "outputs")) else f"({p.c_type} *){where}"
+        location = network.plan.locations[p.tensor]
+        where = emit_location(location, inputs, outputs)
+        return f"({p.c_type} *){where}" if isinstance(location, Slot) else where
 
     result: list[KernelCall] = []
-    for number, turn in enumerate(schedule(network.partition, network.kernels).steps):
-        region = turn.region
+    for number, step in enumerate(network.plan.schedule.steps):
+        region = regions[step.region]
         if region.view:
             continue
         kernel = kernels[region.name]
@@ -273,7 +274,7 @@ def make_kernel_calls(
                 number=number,
                 region=region,
                 kernel=kernel,
-                waits=turn.waits,
+                waits=step.waits,
                 arguments=tuple(arguments),
                 inputs=tuple(tensors[n] for n in region.inputs),
                 outputs=tuple(tensors[n] for n in region.outputs),
@@ -284,15 +285,15 @@ def make_kernel_calls(
     return result
 
 
-def emit_location(plan: Plan, where: str, inputs: list[Port], outputs: list[Port]) -> str:
-    """Return the C expression for a location of the plan."""
-    kind, _, index = where.partition(":")
-    if kind == "input":
-        return f"inputs->{inputs[int(index)].member}"
-    if kind == "output":
-        return f"outputs->{outputs[int(index)].member}"
-    (buffer,) = (b for b in plan.buffers if b.name == where)
-    return f"&{arena_name(buffer.memory)}[{buffer.offset}]"
+def emit_location(location: Location, inputs: list[Port], outputs: list[Port]) -> str:
+    """Return the C expression for a location: of the caller's buffer, or of an arena's bytes."""
+    match location:
+        case Input(index):
+            return f"inputs->{inputs[index].member}"
+        case Output(index):
+            return f"outputs->{outputs[index].member}"
+        case Slot(memory, offset):
+            return f"&{arena_name(memory)}[{offset}]"
 
 
 def arena_name(memory: str) -> str:

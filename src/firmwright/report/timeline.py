@@ -14,7 +14,7 @@ import yaml
 from firmwright.errors import UserError
 from firmwright.ir.kernels import Cycles, Kernels
 from firmwright.ir.regions import Partition
-from firmwright.planning.schedule import Wait, schedule
+from firmwright.planning.schedule import Schedule, Wait
 from firmwright.verify.record import RunRecord
 
 HEADER = """\
@@ -79,7 +79,11 @@ class Timeline:
 
 
 def make_timeline(
-    partition: Partition, kernels: Kernels, record: RunRecord, run_function: str
+    schedule: Schedule,
+    partition: Partition,
+    kernels: Kernels,
+    record: RunRecord,
+    run_function: str,
 ) -> Timeline:
     """Return the timeline of one inference.
 
@@ -87,16 +91,16 @@ def make_timeline(
     """
     if record.instructions_total is None:
         raise UserError(f"{record.emulator} counts no instructions")
-    plan = schedule(partition, kernels)
-    steps = [step for step in plan.steps if not step.region.view]
-    executed = [record.instructions_by_region[step.region.name] for step in steps]
+    regions = {region.name: region for region in partition.regions}
+    steps = [step for step in schedule.steps if not regions[step.region].view]
+    executed = [record.instructions_by_region[step.region] for step in steps]
     executed.append(record.instructions_total - sum(executed))
     counted = compute_means(executed, record.samples)
     kernel_of = {kernel.region: kernel for kernel in kernels.kernels}
     clock = Clock()
     layers = []
     for step, instructions in zip(steps, counted, strict=False):
-        region, kernel = step.region, kernel_of[step.region.name]
+        region, kernel = regions[step.region], kernel_of[step.region]
         clock.wait(step.waits)
         start, end = clock.run(instructions, kernel.cycles, kernel.wait_function)
         layers.append(
@@ -112,7 +116,7 @@ def make_timeline(
                 counted=CountedCycles(instructions),
             )
         )
-    clock.wait(plan.last_waits)
+    clock.wait(schedule.last_waits)
     start, end = clock.run(counted[-1], None, "")
     last = LayerCycles(
         run_function, start, end - 1, "c", (), (), 0, None, CountedCycles(counted[-1])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from textwrap import indent
 
 from firmwright.ir.kernels import Kernel, Kernels, LoweredRegion, Parameter
 from firmwright.ir.regions import Partition, Region
-from firmwright.planning.plan import Plan, make_plan
+from firmwright.planning.plan import Input, Location, Output, Plan, Slot, make_plan
 
 SCRATCH_NAME = "memory"
 """Name of the parameter that holds what one layer hands to another."""
@@ -70,26 +70,25 @@ def make_parameters(
 
 def emit_block(layer: Region, kernel: Kernel, weights: Sequence[Parameter], plan: Plan) -> str:
     """Return a layer as a C block: its parameters as pointers, then its body."""
-    homes = {b.name: f"&{SCRATCH_NAME}[{b.offset}]" for b in plan.buffers}
     lines = [f"    /* {layer.anchor}: {', '.join(layer.sources).replace('*/', '* /')} */", "    {"]
-    lines += [emit_pointer(p, find_location(p, plan, homes), "const ") for p in kernel.inputs]
+    lines += [emit_pointer(p, plan.locations[p.tensor], "const ") for p in kernel.inputs]
     lines += [
         f"        const {own.c_type} *restrict {own.name} = {given.name};"
         for own, given in zip(kernel.weights, weights, strict=True)
     ]
     results = (*kernel.outputs, *kernel.scratch)
-    lines += [emit_pointer(p, find_location(p, plan, homes), "") for p in results]
+    lines += [emit_pointer(p, plan.locations[p.tensor]) for p in results]
     return "\n".join([*lines, indent(kernel.body, "    ").rstrip(), "    }"])
 
 
-def emit_pointer(parameter: Parameter, where: str, const: str) -> str:
+def emit_pointer(parameter: Parameter, location: Location, const: str = "") -> str:
+    """Define a pointer to a layer's tensor, in the scratch buffer or a parameter of the region."""
     kind = f"{const}{parameter.c_type} *"
-    cast = f"({kind})" if where.startswith("&") else ""
-    return f"        {kind}restrict {parameter.name} = {cast}{where};"
-
-
-def find_location(parameter: Parameter, plan: Plan, homes: Mapping[str, str]) -> str:
-    """Return where a layer's tensor lives: in the scratch buffer or in one of the region's own."""
-    where = plan.locations[parameter.tensor]
-    kind, _, index = where.partition(":")
-    return f"region_{kind}_{index}" if kind in ("input", "output") else homes[where]
+    match location:
+        case Input(index):
+            where = f"region_input_{index}"
+        case Output(index):
+            where = f"region_output_{index}"
+        case Slot(_, offset):
+            where = f"({kind})&{SCRATCH_NAME}[{offset}]"
+    return f"        {kind}restrict {parameter.name} = {where};"
