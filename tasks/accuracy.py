@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +22,9 @@ from firmwright.pipeline.artifacts import (
     QUANTIZATION,
     WEIGHTS,
 )
-from firmwright.pipeline.extensions import library_files
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.network import read_network
-from firmwright.pipeline.samples import read_real_samples, read_samples, sample_files
+from firmwright.pipeline.samples import read_real_samples, read_samples
 from firmwright.pipeline.stage import Scope, Stage
 from firmwright.pipeline.tools import compiler_tool
 from firmwright.recipe.quantization import EvaluateOptions
@@ -47,23 +45,12 @@ def evaluate_options(job: Job) -> EvaluateOptions:
 
 
 def options(job: Job) -> Any:
-    evaluate = evaluate_options(job)
-    canonical = job.recipe.to_canonical()
-    return {**asdict(evaluate), **canonical["evaluate"], "detection": canonical.get("detection")}
+    canonical = job.recipe.canonical
+    return {**canonical["evaluate"], "detection": canonical.get("detection")}
 
 
 def inputs(job: Job) -> list[Path]:
-    from firmwright.data.sources import module_file
-
-    evaluate = job.recipe.evaluate
-    if evaluate is None:
-        return []
-    files = sample_files(job, evaluate.inputs)
-    if evaluate.labels is not None:
-        files.append(job.recipe.resolve(evaluate.labels))
-    if evaluate.metric is not None:
-        files.append(module_file(evaluate.metric, job.recipe.path.parent))
-    return [*files, *job.class_files, *library_files(job)]
+    return job.recipe.list_files("evaluate", "postprocess", "libraries")
 
 
 def make_box_comparer(

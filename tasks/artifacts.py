@@ -40,7 +40,7 @@ ARTIFACTS: Artifact[Artifacts] = Artifact(
 
 def options(job: Job) -> Any:
     """Return the mix, and where samples come from."""
-    canonical = job.recipe.to_canonical()
+    canonical = job.recipe.canonical
     quantize = canonical.get("quantize") or {}
     return {
         "mix": mix_options(job),
@@ -79,7 +79,7 @@ def list_archive(job: Job) -> dict[str, Path]:
 
 def artifacts_name(job: Job, batch: int = 0) -> str:
     """Return the folder's name as TI composes it: ``resnet8_J721S2_target_tidl_noc7x``."""
-    from firmwright.recipe.recipe import is_platform_file
+    from firmwright.recipe.files import is_platform_file
     from firmwright.toolchain import load_platform
 
     recipe = job.recipe

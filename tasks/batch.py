@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from firmwright.pipeline.artifacts import BATCH, NETWORK_INTERFACE, NETWORK_MODULE
-from firmwright.pipeline.extensions import extend_mix, extension_files
+from firmwright.pipeline.extensions import extend_mix
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.rewriting import rewrite_files, rewrite_network, rewrite_options
+from firmwright.pipeline.rewriting import rewrite_network, rewrite_options
 from firmwright.pipeline.stage import Stage
 from firmwright.targets import Device
 
@@ -67,6 +67,6 @@ STAGE = Stage(
     reads=(NETWORK_MODULE, NETWORK_INTERFACE),
     writes=(BATCH,),
     options=options,
-    inputs=lambda job: [*rewrite_files(job), *extension_files(job), *job.device_files],
+    inputs=lambda job: [*job.recipe.list_files("transforms", "extensions"), *job.device_files],
     applies=lambda job: job.recipe.batch,
 )

@@ -16,7 +16,7 @@ from firmwright.pipeline.artifacts import (
     PREPARED_MODEL,
 )
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.samples import read_real_samples, sample_files
+from firmwright.pipeline.samples import read_real_samples
 from firmwright.pipeline.stage import Scope, Stage
 from firmwright.recipe.quantization import QuantizeOptions
 
@@ -43,7 +43,7 @@ def quantize_options(job: Job) -> QuantizeOptions:
 def options(job: Job) -> Any:
     quantize = quantize_options(job)
     return {
-        "inputs": job.recipe.to_canonical()["quantize"]["calibration"]["inputs"],
+        "inputs": job.recipe.canonical["quantize"]["calibration"]["inputs"],
         "samples": quantize.calibration.samples,
         "equalize": quantize.equalize,
         "restore": quantize.arithmetic == "shift",
@@ -52,8 +52,7 @@ def options(job: Job) -> Any:
 
 
 def inputs(job: Job) -> list[Path]:
-    quantize = job.recipe.quantize
-    return sample_files(job, quantize.calibration.inputs) if quantize else []
+    return job.recipe.list_files("quantize")
 
 
 def export_float_model(job: Job, interface: ModelInterface) -> FloatModel:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def options(job: Job) -> Any:
-    canonical = job.recipe.to_canonical()
+    canonical = job.recipe.canonical
     return {
         **{key: canonical[key] for key in ("name", "c_prefix", "demo")},
         "sample": None

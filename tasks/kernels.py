@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from firmwright.errors import UserError
 from firmwright.pipeline.artifacts import KERNELS, PARTITION, REGIONS, WEIGHTS
 from firmwright.pipeline.explain import explain_partition, find_unmet_demands
-from firmwright.pipeline.extensions import extend_mix, extension_files
+from firmwright.pipeline.extensions import extend_mix
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.stage import Scope, Stage
 
@@ -71,7 +71,7 @@ STAGE = Stage(
     reads=(PARTITION, REGIONS),
     writes=(KERNELS, WEIGHTS),
     options=options,
-    inputs=lambda job: [*extension_files(job), *job.device_files],
+    inputs=lambda job: [*job.recipe.list_files("extensions"), *job.device_files],
     templates=lambda job: [f"{device.name}/layers/*.j2" for device in job.recipe.target],
     scope=Scope.TARGET,
 )

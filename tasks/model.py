@@ -13,7 +13,7 @@ from firmwright.pipeline.stage import Scope, Stage
 
 def options(job: Job) -> Any:
     source = job.recipe.model
-    shapes = {i.name: i.shape for i in job.recipe.inputs}
+    shapes = {name: entry.shape for name, entry in job.recipe.inputs.items()}
     return {
         "url": source.url,
         "python": source.python,
@@ -24,16 +24,7 @@ def options(job: Job) -> Any:
 
 
 def inputs(job: Job) -> list[Path]:
-    from firmwright.custom.sources import source_files
-    from firmwright.models.onnx.external_data import external_files
-
-    source = job.recipe.model
-    if source.python is not None:
-        modules = source_files(source.python.partition(":")[0], job.recipe.path.parent)
-        return [*modules, *(job.recipe.resolve(file) for file in source.files)]
-    if job.model_path is None:
-        return []
-    return [job.model_path, *external_files(job.model_path)]
+    return job.recipe.list_files("model")
 
 
 def run(job: Job, folder: Path) -> None:
@@ -44,7 +35,7 @@ def run(job: Job, folder: Path) -> None:
     source = job.recipe.model
     data, shown_as = get_model_data(job)
     importer = format_of(shown_as, source.format)
-    shapes = {i.name: i.shape for i in job.recipe.inputs}
+    shapes = {name: entry.shape for name, entry in job.recipe.inputs.items()}
     module, interface = importer.load().import_model(data, shown_as, shapes)
 
     import tvm

@@ -17,7 +17,7 @@ from firmwright.pipeline.artifacts import (
     REGIONS,
 )
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.rewriting import rewrite_files, rewrite_network, rewrite_options
+from firmwright.pipeline.rewriting import rewrite_network, rewrite_options
 from firmwright.pipeline.stage import Scope, Stage
 
 
@@ -25,7 +25,7 @@ def mix_options(job: Job) -> Any:
     """Return what decides which device takes what, and how it lowers it."""
     recipe = job.recipe
     return {
-        "target": [[d.name, sorted(d.options)] for d in recipe.target],
+        "target": [[d.name, d.options] for d in recipe.target],
         "rounding": recipe.rounding,
         "fuse_layers": recipe.fuse_layers,
         "devices": recipe.devices,
@@ -66,6 +66,6 @@ STAGE = Stage(
     reads=(NETWORK_MODULE, NETWORK_INTERFACE, BATCH),
     writes=(PARTITION, REGIONS, INTERFACE, BATCH_LAYOUT),
     options=lambda job: {**mix_options(job), **rewrite_options(job)},
-    inputs=lambda job: [*rewrite_files(job), *job.device_files],
+    inputs=lambda job: [*job.recipe.list_files("transforms"), *job.device_files],
     scope=Scope.TARGET,
 )

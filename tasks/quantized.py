@@ -15,7 +15,7 @@ from firmwright.pipeline.artifacts import (
     QUANTIZED_MODEL,
 )
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.samples import read_real_samples, sample_files
+from firmwright.pipeline.samples import read_real_samples
 from firmwright.pipeline.stage import Scope, Stage
 
 from .calibration import quantize_options
@@ -30,9 +30,7 @@ def options(job: Job) -> Any:
 
 def inputs(job: Job) -> list[Path]:
     quantize = job.recipe.quantize
-    if quantize is None or not quantize.sees_samples:
-        return []
-    return sample_files(job, quantize.calibration.inputs)
+    return job.recipe.list_files("quantize") if quantize and quantize.sees_samples else []
 
 
 def run(job: Job, folder: Path) -> None:

@@ -24,13 +24,12 @@ from firmwright.pipeline.boxes import compare_boxes
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.run_samples import (
     canonical_run_inputs,
+    list_run_files,
     pack_first_sample,
     read_batch_layout,
     read_run_samples,
     run_model_reference,
-    select_run_inputs,
 )
-from firmwright.pipeline.samples import sample_files
 from firmwright.pipeline.stage import Stage
 from firmwright.pipeline.tools import emulator_tool
 
@@ -54,14 +53,14 @@ def options(job: Job) -> Any:
         "seed": spec.seed,
         "tolerance": [spec.tolerance.absolute, spec.tolerance.relative],
         "inputs": canonical_run_inputs(job),
-        "detection": job.recipe.to_canonical().get("detection"),
+        "detection": job.recipe.canonical.get("detection"),
         "c_prefix": job.recipe.c_prefix,
     }
 
 
 def inputs(job: Job) -> list[Path]:
     """Return the files of the samples and of the classes."""
-    return [*sample_files(job, select_run_inputs(job)), *job.class_files]
+    return [*list_run_files(job), *job.recipe.list_files("postprocess")]
 
 
 def run(job: Job, folder: Path) -> None:

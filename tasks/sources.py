@@ -16,7 +16,6 @@ from firmwright.pipeline.artifacts import (
     WEIGHTS,
 )
 from firmwright.pipeline.devices import template_folders
-from firmwright.pipeline.extensions import library_files
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.network import read_network
 from firmwright.pipeline.rewriting import cores_by_device
@@ -36,14 +35,14 @@ def options(job: Job) -> Any:
         "platform": asdict(job.platform),
         "build": job.build_settings,
         "module": asdict(job.loadable_build) if job.loadable_build else None,
-        "detection": recipe.to_canonical().get("detection"),
-        "demo": recipe.to_canonical().get("demo"),
-        "libraries": recipe.to_canonical().get("libraries"),
+        "detection": recipe.canonical.get("detection"),
+        "demo": recipe.canonical.get("demo"),
+        "libraries": recipe.canonical.get("libraries"),
     }
 
 
 def inputs(job: Job) -> list[Path]:
-    return [*job.device_files, *job.class_files, *library_files(job)]
+    return [*job.device_files, *job.recipe.list_files("postprocess", "libraries")]
 
 
 def templates(job: Job) -> list[str]:

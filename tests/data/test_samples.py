@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from firmwright.data import DataFile, DataSource, Preprocess, local_files
+from firmwright.data import DataFile, DataSource, Preprocess
 from firmwright.data.samples import Column, DataFolders, read_samples
+from firmwright.data.sources import list_files
 from firmwright.errors import UserError
 from firmwright.ir.tensors import Tensor
 
@@ -62,12 +63,12 @@ def test_pictures_of_an_installed_package(tmp_path: Path, monkeypatch: pytest.Mo
     (package / "__init__.py").write_text("raise RuntimeError('is not imported')")
     values = picture(package / "a.png")
     source = DataSource("pictures", (DataFile("*.png", package=package.name),), None, Preprocess())
-    assert local_files(source, tmp_path) == []
+    assert list_files(source.files[0], tmp_path) == []
     assert complaints(tmp_path, source) == [
         "*.png: the Python package 'gallery_of_tests' that holds it is not installed"
     ]
     monkeypatch.syspath_prepend(package.parent)
-    assert local_files(source, tmp_path) == [package / "a.png"]
+    assert list_files(source.files[0], tmp_path) == [package / "a.png"]
     expected = values.transpose(2, 0, 1)[None].astype("float32")
     np.testing.assert_array_equal(read(tmp_path, source).arrays[0], expected)
 
@@ -131,7 +132,8 @@ def test_folder_and_pattern_in_order_of_name(tmp_path: Path) -> None:
     assert [o.name for o in folder.origins] == ["a.png", "b.png"]
     pattern = files("pictures", "shots/*/*.png", "shots/b.*")
     assert [o.name for o in read(tmp_path, pattern).origins] == ["c.png", "b.png"]
-    assert [p.name for p in local_files(pattern, tmp_path)] == ["c.png", "b.png"]
+    listed = [p.name for file in pattern.files for p in list_files(file, tmp_path)]
+    assert listed == ["c.png", "b.png"]
     assert len(read(tmp_path, files("pictures", "shots"), count=1).arrays) == 1
 
 
@@ -197,9 +199,6 @@ def test_arrays_raw_tensors_and_functions_hold_the_same(tmp_path: Path) -> None:
         ["made:samples[0]", "made:samples[1]", "made:samples[2]"],
     ]
     assert len({o.sha256 for c in columns for o in c.origins}) == 3
-    assert local_files(DataSource("python", function="a.b:c"), tmp_path) == [
-        tmp_path / "a" / "b.py"
-    ]
 
 
 def test_everything_wrong_with_pictures_is_said_at_once(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import onnx
@@ -37,7 +38,7 @@ def options(**changes: Any) -> QuantizeOptions:
     calibration = {**data["calibration"], **changes.pop("calibration", {})}
     keep_float = {**data["keep_float"], **changes.pop("keep_float", {})}
     changed = {**data, **changes, "calibration": calibration, "keep_float": keep_float}
-    return QuantizeOptions.from_data(changed)
+    return msgspec.convert(changed, QuantizeOptions)
 
 
 def graph_of(nodes: list[onnx.NodeProto], constants: dict[str, Array], width: int) -> bytes:

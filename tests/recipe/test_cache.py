@@ -96,7 +96,8 @@ def test_mistakes_are_not_cached(recipe_file: Path, tmp_path: Path, catalogue: C
 def forge(recipe: Recipe, folder: Path, name: str) -> Path:
     """Write another recipe over the only cached one, so that a hit is told from a miss."""
     (file,) = stored(folder)
-    cache.write_cache(folder, file.stem, dataclasses.replace(recipe, name=name))
+    forged = dataclasses.replace(recipe, data={**recipe.data, "name": name})
+    cache.write_cache(folder, file.stem, forged)
     return file
 
 

@@ -21,6 +21,7 @@ from firmwright.recipe import (
     Tolerance,
     load_recipe,
 )
+from firmwright.recipe.recipe import read_recipe
 
 DIGEST = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 Load = Callable[..., Recipe]
@@ -59,7 +60,7 @@ def test_defaults(load: Load, tmp_path: Path) -> None:
         path=tmp_path / "small.yaml",
         name="small",
         model=ModelSource("net.onnx", None, None, "onnx"),
-        inputs=(),
+        inputs={},
         platform="rv32-bare",
         target=(DeviceSpec("c"),),
         rounding="onnx",
@@ -80,11 +81,11 @@ def test_everything_stated(load: Load, tmp_path: Path) -> None:
         path=tmp_path / "small.yaml",
         name="full",
         model=ModelSource("net.bin", None, DIGEST, "tflite"),
-        inputs=(InputShape("a", (3,)), InputShape("b", (1, 2))),
+        inputs={"a": InputShape((3,)), "b": InputShape((1, 2))},
         platform="host",
         target=(
-            DeviceSpec("soma_dory", (("layout_transform", "0"),)),
-            DeviceSpec("tidl", (("fast", "1"),)),
+            DeviceSpec("soma_dory", {"layout_transform": "0"}),
+            DeviceSpec("tidl", {"fast": "1"}),
             DeviceSpec("c"),
         ),
         rounding="tflite",
@@ -92,13 +93,13 @@ def test_everything_stated(load: Load, tmp_path: Path) -> None:
         c_prefix="tvmgen_default",
         cflags=("-O3",),
         batch=BatchRequest(4, True),
-        run=RunOptions((("a", npy("a")), ("b", npy("b"))), 2, 3, "native", Tolerance(1.0, 0.0)),
+        run=RunOptions({"a": npy("a"), "b": npy("b")}, 2, 3, "native", Tolerance(1.0, 0.0)),
     )
 
 
 def test_a_value_with_commas_in_a_list(load: Load) -> None:
     recipe = load("model: net.onnx\ntarget: ['c -mattr=+fp,+mul']")
-    assert recipe.target == (DeviceSpec("c", (("mattr", "+fp,+mul"),)),)
+    assert recipe.target == (DeviceSpec("c", {"mattr": "+fp,+mul"}),)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,7 @@ def test_overrides_replace_what_the_recipe_says(load: Load) -> None:
     text = "model: net.onnx\nplatform: no-such\ntarget: no-such\nrun: {samples: 2}"
     recipe = load(text, platform="host", target="tidl -a=1, c", samples="30")
     assert recipe.platform == "host"
-    assert recipe.target == (DeviceSpec("tidl", (("a", "1"),)), DeviceSpec("c"))
+    assert recipe.target == (DeviceSpec("tidl", {"a": "1"}), DeviceSpec("c"))
     assert recipe.run.samples == 30
     assert recipe.run.emulator == "native"
 
@@ -201,7 +202,7 @@ def test_a_list_of_an_option_is_its_entries(load: Load) -> None:
         load(f"model: net.onnx\ntarget: [{{device: tidl, options: {{a: {written}}}}}, c]\n")
         for written in ("[conv1, conv2]", "'conv1,conv2'")
     ]
-    assert recipes[0].target[0].options == (("a", "conv1,conv2"),)
+    assert recipes[0].target[0].options == {"a": "conv1,conv2"}
     assert recipes[0].sha256 == recipes[1].sha256
 
 
@@ -217,7 +218,7 @@ def test_canonical_form_has_no_absolute_path(load: Load, tmp_path: Path) -> None
         f"model: {tmp_path}/net.onnx\nplatform: {tmp_path}/mine.yaml\n"
         f"run: {{inputs: {{a: {tmp_path}/a.npy}}}}"
     )
-    text = json.dumps(recipe.to_canonical())
+    text = json.dumps(recipe.canonical)
     assert str(tmp_path) not in text
     assert "net.onnx" in text and "a.npy" in text and "mine.yaml" in text
 
@@ -237,4 +238,4 @@ def test_digest_covers_every_key(load: Load, change: str) -> None:
 
 def test_normal_form_gives_the_same_recipe(load: Load) -> None:
     recipe = load(FULL)
-    assert Recipe.from_dict(recipe.path, json.loads(json.dumps(recipe.to_dict()))) == recipe
+    assert read_recipe(recipe.path, json.loads(json.dumps(recipe.data))) == recipe

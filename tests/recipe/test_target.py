@@ -15,7 +15,7 @@ from firmwright.recipe import DeviceSpec, parse_target
         ("soma_dory,c", [DeviceSpec("soma_dory"), DeviceSpec("c")]),
         (
             " soma_dory  -layout_transform=0 --a-b=x=y ,\n c ",
-            [DeviceSpec("soma_dory", (("a-b", "x=y"), ("layout_transform", "0"))), DeviceSpec("c")],
+            [DeviceSpec("soma_dory", {"a-b": "x=y", "layout_transform": "0"}), DeviceSpec("c")],
         ),
     ],
 )

@@ -94,9 +94,7 @@ def test_labels_that_will_not_do(tmp_path: Path, text: str, message: str) -> Non
 
 def test_gate_counts_the_boxes() -> None:
     rates = {"reference": 100.0, "firmware": 100.0}
-    limits = BoxThresholds.from_data(
-        {"iou": 0.9, "recall": 1, "precision": 0.6, "mean_average_precision": 0.5}
-    )
+    limits = BoxThresholds(0.9, recall=1, precision=0.6, mean_average_precision=0.5)
     record = AccuracyRecord(
         samples=(),
         calibrated=0,

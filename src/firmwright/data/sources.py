@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from glob import glob
 from importlib.util import find_spec
-from pathlib import Path, PurePath, PurePosixPath
-from typing import Any
+from pathlib import Path, PurePosixPath
 
 from firmwright.errors import UserError
 
@@ -70,62 +68,6 @@ class DataSource:
     function: str | None = None
     preprocess: Preprocess | None = None
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> DataSource:
-        """Return the source that ``asdict`` wrote, or its JSON form."""
-        import msgspec
-
-        return msgspec.convert(dict(data), cls)
-
-
-def normalize_source(given: Any) -> dict[str, Any]:
-    """Return the one spelling of a source that the recipe's schema found valid."""
-    if isinstance(given, str):
-        given = {"arrays": given}
-    kind = next(k for k in KINDS if k in given)
-    stated = given[kind]
-    if kind == "python":
-        return asdict(DataSource(kind, function=stated))
-    listed = stated if isinstance(stated, list) else [stated]
-    files = tuple(normalize_file(entry) for entry in listed)
-    preprocess = None
-    if kind == "pictures":
-        preprocess = normalize_preprocess(given.get("preprocess", {}))
-    return asdict(DataSource(kind, files, None, preprocess))
-
-
-def normalize_file(entry: Any) -> DataFile:
-    """Return one entry of a list of files."""
-    if isinstance(entry, str):
-        return DataFile(entry)
-    if "package" in entry:
-        return DataFile(entry["path"], package=entry["package"])
-    return DataFile(**{**entry, "sha256": entry["sha256"].lower()})
-
-
-def normalize_preprocess(given: Mapping[str, Any]) -> Preprocess:
-    stated = dict(given)
-    for key in ("mean", "std"):
-        if key in stated:
-            values = stated[key] if isinstance(stated[key], list) else [stated[key]]
-            stated[key] = tuple(float(v) for v in values)
-    for key in ("resize", "crop"):
-        if isinstance(stated.get(key), list):
-            stated[key] = tuple(stated[key])
-    return Preprocess(**stated)
-
-
-def portable_source(source: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a source's normal form without absolute paths: of those only the name stays."""
-    files = [{**f, "path": portable_path(f["path"])} for f in source["files"]]
-    return {**source, "files": files}
-
-
-def portable_path(path: str | None) -> str | None:
-    if path is None:
-        return None
-    return PurePath(path).name if PurePath(path).is_absolute() else str(PurePosixPath(path))
-
 
 def list_files(file: DataFile, folder: Path) -> list[Path]:
     """Return the local files that an entry names, sorted; none where nothing fits.
@@ -168,13 +110,6 @@ def require_files(file: DataFile, folder: Path) -> list[Path]:
         reason = "the folder holds no files" if path.is_dir() else "no file matches this pattern"
         raise UserError(f"{path}: {reason}")
     return found
-
-
-def local_files(source: DataSource, folder: Path) -> list[Path]:
-    """Return the user's files that a source is read from, as far as there are any."""
-    if source.function is not None:
-        return [module_file(source.function, folder)]
-    return list(dict.fromkeys(p for file in source.files for p in list_files(file, folder)))
 
 
 def module_file(function: str, folder: Path) -> Path:

@@ -18,14 +18,16 @@ SUFFIXES = frozenset({".py", ".yaml", ".j2"})
 def load_custom_targets(recipe: Recipe) -> dict[str, Target]:
     """Import the devices that the recipe brings along."""
     folder = recipe.path.parent
-    return {name: load_custom_target(name, reference, folder) for name, reference in recipe.devices}
+    return {
+        name: load_custom_target(name, reference, folder)
+        for name, reference in recipe.devices.items()
+    }
 
 
 def find_installed_devices(recipe: Recipe) -> Iterator[tuple[str, Path]]:
     """Yield the devices of the mix that other packages have installed, with their modules."""
-    own = {name for name, _ in recipe.devices}
     for device in dict.fromkeys(d.name for d in (*recipe.target, *recipe.compare)):
-        if device not in own:
+        if device not in recipe.devices:
             module = Path(getfile(type(load_target(device))))
             if not module.is_relative_to(PACKAGE):
                 yield device, module
@@ -34,17 +36,14 @@ def find_installed_devices(recipe: Recipe) -> Iterator[tuple[str, Path]]:
 def template_folders(recipe: Recipe) -> dict[str, Path]:
     """Return the folder of templates of each device: ``templates`` beside its module."""
     folder = recipe.path.parent
-    own = {name: template_folder(reference, folder) for name, reference in recipe.devices}
+    own = {name: template_folder(reference, folder) for name, reference in recipe.devices.items()}
     installed = {n: module.parent / "templates" for n, module in find_installed_devices(recipe)}
     return own | installed
 
 
 def device_files(recipe: Recipe) -> list[Path]:
     """Return the files of the devices: modules of the recipe's folder, packages, templates."""
-    from firmwright.custom.sources import source_files
-
-    modules = [reference.partition(":")[0] for _, reference in recipe.devices]
-    files = {file for m in modules for file in source_files(m, recipe.path.parent)}
+    files = set(recipe.list_files("devices"))
     for _, module in find_installed_devices(recipe):
         whole = (module.parent / "__init__.py").is_file()
         found = module.parent.rglob("*") if whole else [module]

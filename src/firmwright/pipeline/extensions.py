@@ -13,15 +13,6 @@ from firmwright.targets import Device
 from .job import Job
 
 
-def extension_files(job: Job) -> list[Path]:
-    """Return the user's files that strategies come from."""
-    from firmwright.custom.sources import source_files
-
-    modules = [reference.partition(":")[0] for reference in job.recipe.extensions]
-    folder = job.recipe.path.parent
-    return sorted({file for module in modules for file in source_files(module, folder)})
-
-
 @contextmanager
 def extend_mix(job: Job) -> Iterator[tuple[Device, ...]]:
     """Give the devices of the mix with the user's strategies, whose code is loaded in the block."""
@@ -29,12 +20,6 @@ def extend_mix(job: Job) -> Iterator[tuple[Device, ...]]:
 
     with load_extensions(job.mix, job.recipe.extensions, job.recipe.path) as mix:
         yield mix
-
-
-def library_files(job: Job) -> list[Path]:
-    """Return the files of the recipe's libraries, which become part of the project."""
-    recipe = job.recipe
-    return [recipe.resolve(file) for library in recipe.libraries for file in library.files]
 
 
 def find_extra_archives(job: Job) -> list[Path]:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from firmwright.data.sources import DataSource
 from firmwright.recipe.lock import (
     CORE_PACKAGES,
     FORMAT_PACKAGES,
@@ -17,7 +16,6 @@ from firmwright.recipe.lock import (
     find_package_versions,
     name_files,
 )
-from firmwright.recipe.recipe import is_platform_file
 
 from .artifact import Artifact
 from .artifacts import ACCURACY, CALIBRATION, RUN
@@ -38,8 +36,7 @@ def user_files(job: Job) -> list[Path]:
 
     A lock holds for several platforms, so it does not matter which stages this one goes through.
     """
-    recipe = job.recipe
-    files = [recipe.resolve(recipe.platform)] if is_platform_file(recipe.platform) else []
+    files = job.recipe.list_files()
     for stage in job.stages.values():
         files += () if stage.reads_all else stage.inputs(job)
     return list(dict.fromkeys(files))
@@ -57,9 +54,9 @@ def find_sampled(job: Job) -> dict[str, Artifact[Any]]:
 
 def reads_pictures(job: Job) -> bool:
     recipe = job.recipe
-    holders = [recipe.run, recipe.evaluate, recipe.quantize and recipe.quantize.calibration]
-    named = [h.inputs for h in holders if h and isinstance(h.inputs, tuple)]
-    sources: list[DataSource] = [source for inputs in named for _, source in inputs]
+    calibration = recipe.quantize and recipe.quantize.calibration
+    named = [holder.inputs for holder in (recipe.run, recipe.evaluate, calibration) if holder]
+    sources = [s for inputs in named if isinstance(inputs, dict) for s in inputs.values()]
     return any(source.kind == "pictures" for source in sources)
 
 

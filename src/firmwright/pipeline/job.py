@@ -169,13 +169,6 @@ class Job:
         """Return the files of the devices that do not come with firmwright."""
         return device_files(self.recipe)
 
-    @property
-    def class_files(self) -> list[Path]:
-        """Return the user's file of class names, where the recipe names one."""
-        detection = self.recipe.detection
-        file = detection.classes.file if detection else None
-        return [] if file is None or file.path is None else [self.recipe.resolve(file.path)]
-
     @cached_property
     def build_settings(self) -> dict[str, Any]:
         """Return everything of platform and toolchain that decides about objects and firmware."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .extensions import library_files
 from .job import Job
 from .rewriting import cores_by_device
 
@@ -35,6 +34,6 @@ def read_network(job: Job, plan: Plan | None = None) -> Network:
         plan=plan or make_plan(partition, kernels),
         weights=read_arrays(job.folder("kernels") / "weights.npz"),
         cores=make_cores(cores_by_device(job)),
-        libraries=tuple(library_files(job)),
+        libraries=tuple(job.recipe.list_files("libraries")),
         batch=read_record(folder / "batch.json", BatchLayout) if job.has_stage("batch") else None,
     )

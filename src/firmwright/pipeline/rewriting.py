@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from firmwright.recipe import TransformOptions
@@ -35,15 +34,6 @@ def transform_options(job: Job) -> TransformOptions:
 def rewrite_options(job: Job) -> Any:
     """Return what decides how the network is rewritten."""
     return {"rewrites": sorted(select_rewrites(job)), "extra": transform_options(job).extra}
-
-
-def rewrite_files(job: Job) -> list[Path]:
-    """Return the user's files that rewrite the network."""
-    from firmwright.custom.sources import source_files
-
-    modules = [reference.partition(":")[0] for reference in transform_options(job).extra]
-    folder = job.recipe.path.parent
-    return sorted({file for module in modules for file in source_files(module, folder)})
 
 
 def rewrite_network(job: Job) -> tuple[tvm.IRModule, ModelInterface]:

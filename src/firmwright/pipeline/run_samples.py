@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from firmwright.recipe.quantization import Inputs
@@ -25,8 +26,14 @@ def select_run_inputs(job: Job) -> Inputs | None:
     return job.recipe.run.inputs
 
 
+def list_run_files(job: Job) -> list[Path]:
+    """Return the user's files that these samples are read from."""
+    own = job.recipe.run.inputs is not None
+    return job.recipe.list_files("run.inputs" if own else "evaluate.inputs")
+
+
 def canonical_run_inputs(job: Job) -> Any:
-    canonical = job.recipe.to_canonical()
+    canonical = job.recipe.canonical
     return canonical["run"]["inputs"] or canonical.get("evaluate", {}).get("inputs")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from firmwright.recipe.quantization import Inputs
@@ -15,26 +14,13 @@ if TYPE_CHECKING:
     from firmwright.ir.tensors import ModelInterface, Tensor
 
 
-def sample_files(job: Job, given: Inputs | None) -> list[Path]:
-    """Return the user's files that the samples are read from."""
-    from firmwright.data import local_files
-
-    if given is None:
-        return []
-    if isinstance(given, str):
-        return [job.recipe.resolve(given)]
-    folder = job.recipe.path.parent
-    return list(dict.fromkeys(p for _, source in given for p in local_files(source, folder)))
-
-
 def read_columns(
     job: Job, inputs: Sequence[Tensor], given: Inputs, count: int | None, least: int | None = None
 ) -> dict[str, Column]:
     """Return the first ``count`` samples, or all, by input; ``least`` of them will do."""
     from firmwright.verify.samples import read_recipe_columns
 
-    stated = given if isinstance(given, str) else dict(given)
-    return read_recipe_columns(inputs, stated, job.data_folders, count, least)
+    return read_recipe_columns(inputs, given, job.data_folders, count, least)
 
 
 def read_network_columns(

@@ -9,8 +9,8 @@ from firmwright.errors import UserError
 from firmwright.recipe.quantization import Inputs
 
 from .job import Job
-from .run_samples import select_run_inputs
-from .samples import read_network_columns, sample_files
+from .run_samples import list_run_files, select_run_inputs
+from .samples import read_network_columns
 
 if TYPE_CHECKING:
     from firmwright.data.samples import Sample
@@ -41,8 +41,8 @@ def calibration_inputs(job: Job) -> tuple[Inputs, int | None, str]:
 def calibration_files(job: Job) -> list[Path]:
     """Return the user's files that these samples are read from."""
     quantize = job.recipe.quantize
-    calibration = quantize.calibration.inputs if quantize else None
-    return sample_files(job, calibration or select_run_inputs(job))
+    own = quantize is not None and quantize.calibration.inputs is not None
+    return job.recipe.list_files("quantize") if own else list_run_files(job)
 
 
 def calibration_samples(job: Job, batch: int, frames: int, stated: bool) -> list[Sample]:

@@ -9,7 +9,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from firmwright.recipe.recipe import Recipe
+import msgspec
+
+from firmwright.recipe.recipe import Recipe, read_recipe
 
 
 def make_cache_key(*parts: Any) -> str:
@@ -23,14 +25,14 @@ def read_cache(folder: Path, key: str, path: Path) -> Recipe | None:
         digest, _, body = (folder / f"{key}.json").read_bytes().partition(b"\n")
         if digest.decode("ascii") != hashlib.sha256(body).hexdigest():
             return None
-        return Recipe.from_dict(path, json.loads(body))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return read_recipe(path, json.loads(body))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, msgspec.MsgspecError):
         return None
 
 
 def write_cache(folder: Path, key: str, recipe: Recipe) -> None:
     """Store a recipe: whole or not at all. A folder that cannot be written costs only time."""
-    body = json.dumps(recipe.to_dict(), sort_keys=True).encode("ascii")
+    body = json.dumps(recipe.data, sort_keys=True).encode("ascii")
     content = hashlib.sha256(body).hexdigest().encode("ascii") + b"\n" + body
     unfinished = folder / f".{key}.{os.getpid()}"
     with contextlib.suppress(OSError):

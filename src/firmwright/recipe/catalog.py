@@ -9,7 +9,7 @@ from typing import Any
 from firmwright.documents.schema_check import Finding, quote
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import did_you_mean
-from firmwright.recipe.recipe import is_platform_file
+from firmwright.recipe.files import is_platform_file
 from firmwright.recipe.target import read_target
 from firmwright.targets import DeviceSpec
 from firmwright.targets.device_options import OptionValues, accepts, format_values
@@ -109,7 +109,7 @@ def _find_device_errors(
             yield Finding(pointer, f"unknown device {quote(device.name)}{hint}")
             continue
         options = known[device.name].options
-        for option, value in device.options:
+        for option, value in device.options.items():
             if option not in options:
                 hint = did_you_mean(option, options) or "; it takes none"
                 message = f"the device {quote(device.name)} has no option {quote(option)}{hint}"

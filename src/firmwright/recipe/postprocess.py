@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
-from firmwright.data.sources import DataFile, normalize_file, portable_path
+from firmwright.data.sources import DataFile
 
 
 @dataclass(frozen=True)
@@ -60,62 +58,10 @@ class Detection:
     layout: str
     heads: tuple[Head, ...]
     box: BoxCode
-    objectness: Confidence | None
     class_scores: Confidence
     classes: Classes
     threshold: float
     iou: float
     per_class: bool
     candidates: int
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Detection:
-        """Return the detection that ``asdict`` wrote, or its JSON form."""
-        import msgspec
-
-        return msgspec.convert(dict(data), cls)
-
-
-def normalize_detection(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the one spelling of a detection that the recipe's schema found valid."""
-    stated = dict(given)
-    objectness = stated.pop("objectness", None)
-    return asdict(
-        Detection(
-            picture=tuple(stated.pop("picture")),
-            heads=tuple(normalize_head(head) for head in stated.pop("heads")),
-            box=BoxCode(**stated.pop("box")),
-            objectness=normalize_confidence(objectness) if objectness else None,
-            class_scores=normalize_confidence(stated.pop("class_scores")),
-            classes=normalize_classes(stated.pop("classes")),
-            threshold=float(stated.pop("threshold")),
-            iou=float(stated.pop("iou")),
-            **stated,
-        )
-    )
-
-
-def normalize_head(given: Mapping[str, Any]) -> Head:
-    anchors = tuple((float(width), float(height)) for width, height in given.get("anchors", ()))
-    return Head(given.get("output"), given.get("stride"), anchors)
-
-
-def normalize_confidence(given: Mapping[str, Any]) -> Confidence:
-    return Confidence(**{**given, "exponent": float(given["exponent"])})
-
-
-def normalize_classes(given: Any) -> Classes:
-    if isinstance(given, int):
-        return Classes(count=given)
-    if isinstance(given, list):
-        return Classes(names=tuple(given))
-    return Classes(file=normalize_file(given))
-
-
-def portable_detection(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the normal form without absolute paths."""
-    file = data["classes"]["file"]
-    if file is None:
-        return dict(data)
-    portable = {**file, "path": portable_path(file["path"])}
-    return {**data, "classes": {**data["classes"], "file": portable}}
+    objectness: Confidence | None = None

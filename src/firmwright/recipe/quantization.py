@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from firmwright.data.sources import DataSource
 from firmwright.documents.schema_check import Finding
 from firmwright.documents.yaml_text import Pointer
 
-Inputs = str | tuple[tuple[str, DataSource], ...]
-"""Where samples are, as in ``run.inputs``: one file, or (input name, source) pairs."""
+Inputs = str | dict[str, DataSource]
+"""Where samples are, as in ``run.inputs``: one file, or sources by input name, sorted."""
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,10 @@ class CalibrationOptions:
     The method ``model`` takes the ranges that a quantized model states: there are no ``inputs``.
     """
 
-    inputs: Inputs | None
-    samples: int | None
     method: str
     percentile: float
+    inputs: Inputs | None = None
+    samples: int | None = None
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class LayerTypes:
     """Integer types for the layers whose name matches a shell pattern; None keeps the default."""
 
     match: str
-    activations: str | None
-    weights: str | None
+    activations: str | None = None
+    weights: str | None = None
 
 
 @dataclass(frozen=True)
@@ -79,43 +79,15 @@ class QuantizeOptions:
         types += [t for entry in self.layers for t in (entry.activations, entry.weights) if t]
         return any(t.endswith("16") for t in types)
 
-    @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> QuantizeOptions:
-        """Return the options of a recipe's key ``quantize``, defaults filled in."""
-        calibration = data["calibration"]
-        return cls(
-            **{k: data[k] for k in ("scheme", "arithmetic", "activations", "weights")},
-            **{k: data[k] for k in ("per_channel", "symmetric", "equalize")},
-            **{k: data[k] for k in ("compensate_rounding", "bias_correction", "io")},
-            calibration=CalibrationOptions(
-                inputs=read_optional_inputs(calibration["inputs"]),
-                samples=calibration.get("samples"),
-                method=calibration["method"],
-                percentile=float(calibration["percentile"]),
-            ),
-            layers=tuple(
-                LayerTypes(entry["match"], entry.get("activations"), entry.get("weights"))
-                for entry in data["layers"]
-            ),
-            keep_float=KeepFloat(
-                tuple(data["keep_float"]["layers"]), tuple(data["keep_float"]["operators"])
-            ),
-        )
-
 
 @dataclass(frozen=True)
 class BoxThresholds:
     """Boxes are the same from an overlap of ``iou`` on; None is no limit."""
 
     iou: float
-    recall: float | None
-    precision: float | None
-    mean_average_precision: float | None
-
-    @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> BoxThresholds:
-        limits = {k: data.get(k) for k in ("recall", "precision", "mean_average_precision")}
-        return cls(float(data["iou"]), **{k: v and float(v) for k, v in limits.items()})
+    recall: float | None = None
+    precision: float | None = None
+    mean_average_precision: float | None = None
 
 
 @dataclass(frozen=True)
@@ -144,51 +116,10 @@ class EvaluateOptions:
     """
 
     inputs: Inputs
-    samples: int | None
-    labels: str | None
-    metric: str | None
     thresholds: Thresholds
-
-    @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> EvaluateOptions:
-        """Return the options of a recipe's key ``evaluate``."""
-        limits = data["thresholds"]
-        boxes = limits.get("boxes")
-        names = ("top1", "top1_loss", "snr", "cosine", "metric")
-        values = {n: None if limits.get(n) is None else float(limits[n]) for n in names}
-        return cls(
-            inputs=read_inputs(data["inputs"]),
-            samples=data.get("samples"),
-            labels=data.get("labels"),
-            metric=data.get("metric"),
-            thresholds=Thresholds(
-                **values, boxes=BoxThresholds.from_data(boxes) if boxes is not None else None
-            ),
-        )
-
-
-def read_optional_inputs(given: Any) -> Inputs | None:
-    return None if given is None else read_inputs(given)
-
-
-def read_inputs(given: Any) -> Inputs:
-    """Return what a recipe's normal form says of samples, with the inputs in order."""
-    if not isinstance(given, Mapping):
-        return str(given)
-    return tuple((name, DataSource.from_dict(source)) for name, source in sorted(given.items()))
-
-
-def to_data(options: QuantizeOptions | EvaluateOptions | None) -> dict[str, Any] | None:
-    """Return what ``from_data`` takes, or None."""
-    if options is None:
-        return None
-    data = asdict(options)
-    holder = data if isinstance(options, EvaluateOptions) else data["calibration"]
-    if isinstance(holder["inputs"], tuple):
-        stated = options if isinstance(options, EvaluateOptions) else options.calibration
-        assert stated.inputs is not None and not isinstance(stated.inputs, str)
-        holder["inputs"] = {name: asdict(source) for name, source in stated.inputs}
-    return data
+    samples: int | None = None
+    labels: str | None = None
+    metric: str | None = None
 
 
 def find_shift_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:

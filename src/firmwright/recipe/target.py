@@ -82,7 +82,7 @@ def _parse_device(text: str, pointer: Pointer, findings: list[Finding]) -> Devic
             )
         else:
             options[match[1]] = match[2]
-    return DeviceSpec(name, tuple(sorted(options.items())))
+    return DeviceSpec(name, dict(sorted(options.items())))
 
 
 def _device_of_mapping(entry: Any) -> DeviceSpec | None:
@@ -90,7 +90,7 @@ def _device_of_mapping(entry: Any) -> DeviceSpec | None:
         return None
     options = entry.get("options", {})
     pairs = options.items() if isinstance(options, Mapping) else ()
-    return DeviceSpec(entry["device"], tuple(sorted((k, _option_text(v)) for k, v in pairs)))
+    return DeviceSpec(entry["device"], {k: _option_text(v) for k, v in sorted(pairs)})
 
 
 def _option_text(value: Any) -> str:

@@ -9,6 +9,8 @@ from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, cast
 
+import msgspec
+
 if TYPE_CHECKING:
     import tvm
 
@@ -23,16 +25,15 @@ if TYPE_CHECKING:
 ENTRY_POINT_GROUP = "firmwright.targets"
 
 
-@dataclass(frozen=True)
-class DeviceSpec:
-    """One device of the target mix; options by name, values as text."""
+class DeviceSpec(msgspec.Struct, frozen=True):
+    """One device of the target mix; options by name, sorted, values as text."""
 
-    name: str
-    options: tuple[tuple[str, str], ...] = ()
+    name: str = msgspec.field(name="device")
+    options: dict[str, str] = {}
 
     def __str__(self) -> str:
         """Return the device in TVM's notation: ``npu -fast=1``."""
-        return " ".join([self.name, *(f"-{name}={value}" for name, value in self.options)])
+        return " ".join([self.name, *(f"-{name}={value}" for name, value in self.options.items())])
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ def load_mix(
     """Import the devices of a target string, in its order; ``own`` are those of the recipe."""
 
     def device(spec: DeviceSpec, rest: Device | None) -> Device:
-        context = Context(platform, rounding, dict(spec.options), fuse_layers, rest, batch)
+        context = Context(platform, rounding, spec.options, fuse_layers, rest, batch)
         return Device(own.get(spec.name) or load_target(spec.name), context)
 
     *offered, last = specs

@@ -1,0 +1,127 @@
+"""The user's files that a recipe names: the values that have one of FORMATS in its schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePath, PurePosixPath
+from stat import S_ISDIR
+from typing import Any
+
+from firmwright.custom.sources import source_files
+from firmwright.data.sources import WILDCARDS, DataFile, list_files, module_file
+from firmwright.documents.schema_check import Finding, Schema, quote
+from firmwright.documents.yaml_text import Pointer
+from firmwright.models.onnx.external_data import external_files
+from firmwright.recipe.schema import rewrite_data
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """How a value names files.
+
+    ``find_required`` gives the path, from the recipe's folder, of what has to be there when the
+    recipe is read; None for nothing. ``list_files`` gives the files that the build reads, those
+    that there are; a function is made of its module and of all that this imports in the folder.
+    """
+
+    find_required: Callable[[str], str | None] = lambda _: None
+    list_files: Callable[[Any, Path], list[Path]] = lambda name, folder: [folder / name]
+    is_path: bool = False
+    may_be_folder: bool = False
+
+
+@dataclass(frozen=True)
+class FileReference:
+    """A value that names files of the user's, and its place in the recipe."""
+
+    pointer: Pointer
+    value: Any
+    format: FileFormat
+
+    def list_files(self, folder: Path) -> list[Path]:
+        return self.format.list_files(self.value, folder)
+
+
+def is_platform_file(platform: str) -> bool:
+    """Tell the path of a user's own platform file from the name of a known platform."""
+    return "/" in platform or platform.endswith((".yaml", ".yml"))
+
+
+def _list_modules(function: str, folder: Path) -> list[Path]:
+    return source_files(function.partition(":")[0], folder)
+
+
+FORMATS = {
+    "user-file": FileFormat(str, is_path=True),
+    "user-files": FileFormat(
+        lambda name: None if any(c in name for c in WILDCARDS) else name,
+        lambda name, folder: list_files(DataFile(name), folder),
+        is_path=True,
+        may_be_folder=True,
+    ),
+    "package-files": FileFormat(
+        list_files=lambda stated, folder: list_files(DataFile(**stated), folder)
+    ),
+    "model-file": FileFormat(
+        str,
+        lambda name, folder: [folder / name, *external_files(folder / name)],
+        is_path=True,
+    ),
+    "platform": FileFormat(
+        lambda name: name if is_platform_file(name) else None,
+        lambda name, folder: [folder / name] if is_platform_file(name) else [],
+        is_path=True,
+    ),
+    "user-function": FileFormat(
+        lambda name: str(module_file(name, Path())) if ":" in name else None, _list_modules
+    ),
+    "python-function": FileFormat(list_files=_list_modules),
+}
+"""By the schema's ``format``. A ``user-function`` is in the recipe's folder, a
+``python-function`` may be in an installed package."""
+
+
+def find_references(data: Any) -> list[FileReference]:
+    """Return what names files in a recipe's data; values of the wrong type are passed over."""
+    found: list[FileReference] = []
+
+    def visit(pointer: Pointer, value: Any, schema: Schema) -> Any:
+        form = FORMATS.get(schema.get("format", ""))
+        if form and (isinstance(value, str) or schema["type"] == "object"):
+            found.append(FileReference(pointer, value, form))
+        return value
+
+    rewrite_data(data, visit)
+    return found
+
+
+def find_missing_files(data: Any, folder: Path) -> Iterator[Finding]:
+    """Yield the files that a recipe in ``folder`` names and that cannot be read."""
+    for reference in find_references(data):
+        name = reference.format.find_required(reference.value)
+        if name is None:
+            continue
+        file = folder / name
+        shown = quote(str(file))
+        try:
+            if S_ISDIR(file.stat().st_mode) and not reference.format.may_be_folder:
+                yield Finding(reference.pointer, f"expected a file, found the folder {shown}")
+        except FileNotFoundError:
+            advice = "a relative path starts at the recipe's folder"
+            yield Finding(reference.pointer, f"no such file: {shown}; {advice}")
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            yield Finding(reference.pointer, f"cannot be read: {shown}: {reason}")
+
+
+def make_portable(data: Any) -> Any:
+    """Return a recipe's data without absolute paths: of those only the file's name stays."""
+
+    def visit(_: Pointer, value: Any, schema: Schema) -> Any:
+        form = FORMATS.get(schema.get("format", ""))
+        if not (form and form.is_path and isinstance(value, str)):
+            return value
+        return PurePath(value).name if PurePath(value).is_absolute() else str(PurePosixPath(value))
+
+    return rewrite_data(data, visit)

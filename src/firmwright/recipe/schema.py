@@ -1,0 +1,69 @@
+"""The recipe's schema, and the walk over it and a recipe's data.
+
+Everything that goes through a recipe key by key is a visitor of this walk: which files it names,
+the form without absolute paths, the one spelling of each key.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from firmwright.documents.schema_check import Schema, resolve_reference
+from firmwright.documents.yaml_text import Pointer
+
+Visit = Callable[[Pointer, Any, Schema], Any]
+"""Takes the place of a value, the value and its schema; returns what takes the value's place."""
+
+_TYPES: Mapping[str, type | tuple[type, ...]] = {
+    "string": str,
+    "integer": int,
+    "number": (int, float),
+    "array": list,
+    "object": dict,
+}
+
+
+@cache
+def load_schema() -> Schema:
+    """Return the schema of a recipe."""
+    text = files("firmwright.recipes").joinpath("recipe.schema.json").read_text("utf-8")
+    schema: Schema = json.loads(text)
+    return schema
+
+
+def rewrite_data(data: Any, visit: Visit) -> Any:
+    """Return a recipe's data as ``visit`` changes it, inner values before those that hold them.
+
+    Mappings come back sorted. Data that breaks the schema is visited as far as it fits.
+    """
+    root = load_schema()
+
+    def rewrite(value: Any, schema: Schema, pointer: Pointer) -> Any:
+        schema = resolve_reference(schema, root)
+        forms = (resolve_reference(form, root) for form in schema.get("oneOf", ()))
+        form = next((form for form in forms if _fits(value, form)), None)
+        if form is not None:
+            value = rewrite(value, form, pointer)
+        if isinstance(value, dict):
+            parts, others = schema.get("properties", {}), schema.get("additionalProperties")
+            others = others if isinstance(others, Mapping) else {}
+            value = {
+                key: rewrite(part, parts.get(key, others), (*pointer, key))
+                for key, part in sorted(value.items(), key=lambda item: str(item[0]))
+            }
+        elif isinstance(value, list) and "items" in schema:
+            value = [rewrite(v, schema["items"], (*pointer, i)) for i, v in enumerate(value)]
+        return visit(pointer, value, schema)
+
+    return rewrite(data, root, ())
+
+
+def _fits(value: Any, form: Schema) -> bool:
+    """Tell whether a value has the type and the keys that one of its forms asks for."""
+    if "type" in form and not isinstance(value, _TYPES[form["type"]]):
+        return False
+    return all(isinstance(value, dict) and key in value for key in form.get("required", ()))
