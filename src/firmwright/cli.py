@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout
 
 from firmwright import __version__
+from firmwright.recipe.overrides import list_overrides
 
 COMMANDS = {
     "build": "build the bundle of each recipe",
@@ -20,16 +21,8 @@ COMMANDS = {
     "clean": "remove what was built",
     "forget": "forget what was built, so that everything runs again",
 }
-VARIABLES = {
-    "platform": "build for this platform instead of the recipe's",
-    "compile_for_device": "true, or false: build for the platform's host, by the platform's rules",
-    "target": "build for these devices instead of the recipe's, the preferred one first",
-    "toolchain": "compile with this toolchain",
-    "emulator": "run in this emulator",
-    "samples": "run this many samples",
-    "batch": "build for the largest batch up to this size that fits the memory",
-    "compare": "compare the cycles with those of this target mix",
-    "outdir": "build here instead of build/<recipe name>",
+VARIABLES = {name: override.help for name, override in list_overrides().items()} | {
+    "outdir": "build here instead of build/<recipe name>"
 }
 """The task file's variables: options here, and ``name=value`` as for doit."""
 

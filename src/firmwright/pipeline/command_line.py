@@ -10,6 +10,7 @@ from doit import doit_cmd, get_var
 
 from firmwright.errors import Diagnostic, DiagnosticError, UserError, did_you_mean
 from firmwright.recipe import Catalog, KnownDevice, Recipe, load_recipe
+from firmwright.recipe.overrides import list_overrides
 from firmwright.targets import load_target, target_names
 from firmwright.toolchain import (
     Build,
@@ -26,10 +27,8 @@ from .devices import load_custom_targets
 from .job import Job
 from .stage import Stage
 
-OVERRIDES = ("platform", "compile_for_device", "target", "toolchain", "emulator", "samples",
-             "batch", "compare")  # fmt: skip
-"""Keys of the recipe that a word of the command line replaces."""
-VARIABLES = ("recipe", "outdir", *OVERRIDES)
+VARIABLES = ("recipe", "outdir", *list_overrides())
+"""What a word of the command line, ``name=value``, may set."""
 
 
 def find_build_root() -> Path:
@@ -43,7 +42,6 @@ def load_jobs(pipeline: tuple[Stage, ...]) -> list[Job]:
     Raises DiagnosticError with the mistakes of all of them.
     """
     check_variables()
-    overrides = {k: str(get_var(k)) for k in OVERRIDES if get_var(k) is not None}
     root = prepare_build_root()
     paths = find_recipes()
     catalogue = make_catalog()
@@ -51,7 +49,7 @@ def load_jobs(pipeline: tuple[Stage, ...]) -> list[Job]:
     jobs: list[Job] = []
     for path in paths:
         try:
-            recipe = load_recipe(path, overrides, catalogue, cache=root / ".recipes")
+            recipe = load_recipe(path, read_overrides(), catalogue, cache=root / ".recipes")
             jobs.append(make_job(recipe, root, pipeline, several=len(paths) > 1))
         except DiagnosticError as error:
             found.extend(error.diagnostics)
@@ -70,6 +68,12 @@ def check_variables() -> None:
     for name, value in sorted(given.items()):
         if not value:
             raise UserError(f"{name}=: a value is missing")
+
+
+def read_overrides() -> dict[str, str]:
+    """Return the command line's words that replace what a recipe says, by name."""
+    given = {name: get_var(name) for name in list_overrides()}
+    return {name: str(value) for name, value in given.items() if value is not None}
 
 
 def find_recipes() -> list[Path]:

@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from doit import get_var
 from doit.exceptions import TaskFailed
 from doit.tools import config_changed
 
@@ -17,7 +16,7 @@ from firmwright.recipe.recipe import lock_path
 from firmwright.toolchain import load_platform, platform_names, toolchain_names
 
 from .artifact import INDEX_FILE
-from .command_line import OVERRIDES
+from .command_line import read_overrides
 from .inputs import (
     collect_fixed_inputs,
     collect_inputs,
@@ -57,7 +56,7 @@ def check_lock(job: Job, found: Lock) -> None:
 
 def lock_command(job: Job) -> str:
     """Return the command that locks what was asked for, also on the command line."""
-    overrides = [f"{name}={get_var(name)}" for name in OVERRIDES if get_var(name) is not None]
+    overrides = [f"{name}={value}" for name, value in read_overrides().items()]
     return " ".join(["firmwright lock", str(job.recipe.path), *overrides])
 
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from firmwright.documents.schema_check import Schema, resolve_reference
+from firmwright.recipe.overrides import list_overrides
+from firmwright.recipe.schema import load_schema
 
 _PAGE = """\
 <!-- Generated from recipes/recipe.schema.json by `python -m firmwright.recipe.docs`. -->
@@ -27,8 +29,7 @@ _PAGE = """\
 {example}```
 
 The first line gives an editor completion and checks, by `recipes/recipe.schema.json`.
-`platform=`, `compile_for_device=`, `target=`, `toolchain=`, `emulator=`, `samples=`, `batch=` and
-`compare=` on the command line replace what the recipe says.
+{overrides}
 Every mistake is reported with file, line and column, all of them at once.
 
 | key | type | default | meaning | example |
@@ -61,8 +62,15 @@ def render_page(schema: Schema) -> str:
     return _PAGE.format(
         description=schema["description"],
         example=yaml.safe_dump(schema["examples"][0], sort_keys=False),
+        overrides=_describe_overrides(),
         rows="\n".join(rows.values()),
     )
+
+
+def _describe_overrides() -> str:
+    *names, last = (f"`{name}=`" for name in list_overrides())
+    sentence = f"{', '.join(names)} and {last} on the command line replace what the recipe says."
+    return textwrap.fill(sentence, 100, break_on_hyphens=False)
 
 
 def _find_keys(schema: Schema, prefix: str, root: Schema, told: set[str]) -> Iterator[_Key]:
@@ -154,8 +162,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("page", nargs="?", type=Path, default=Path("docs/recipe.md"))
     options = parser.parse_args(arguments)
 
-    text = files("firmwright.recipes").joinpath("recipe.schema.json").read_text("utf-8")
-    page = render_page(json.loads(text))
+    page = render_page(load_schema())
     if not options.check:
         options.page.write_text(page, encoding="utf-8", newline="\n")
         return 0
