@@ -24,7 +24,7 @@ import onnxruntime
 from onnx import TensorProto, helper
 
 from firmwright.models.onnx import importer as onnx_model
-from tests.targets.firmware import run_generated
+from tests.networks.firmware import run_generated
 
 MIRROR = Path(os.environ.get("FIRMWRIGHT_MIRROR", "."))
 COUNT = 200

@@ -21,9 +21,9 @@ import numpy.typing as npt
 import yaml
 
 from firmwright.data.arrays import dequantize_array, quantize_array
+from tests.lowering.test_tflite_networks import real_inputs
 from tests.targets.soma_dory.reference import evaluated
 from tests.targets.soma_dory.shift_networks import shifted_network
-from tests.targets.test_tflite_networks import real_inputs
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = {"resnet8": 160, "kws": 200, "vww": 20, "ad": 200}

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from tests.targets.test_tflite_networks import COUNT, NETWORKS, mirrored, real_inputs, samples
+from tests.lowering.test_tflite_networks import COUNT, NETWORKS, mirrored, real_inputs, samples
 
 PLATFORMS = ("host", "rv32-bare", "cortex-m4-bare")
 HEADER = (

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from firmwright.quantize.samples import sample_digest
+from tests.lowering.test_tflite_networks import mirrored
 
-from ..targets.test_tflite_networks import mirrored
 from .conftest import EXAMPLE, HOST_STAGES, ROOT, Repository, copy_of, new_repository, ran
 from .test_detection import prepare
 from .test_mistakes import fail

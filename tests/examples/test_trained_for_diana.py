@@ -10,8 +10,7 @@ import tvm
 
 from firmwright.custom.code import load_custom_function
 from firmwright.models.relax import importer as relax
-
-from ..targets.test_tflite_networks import mirrored
+from tests.lowering.test_tflite_networks import mirrored
 
 FOLDER = Path(__file__).parents[2] / "examples/diana/trained"
 COUNT = 40

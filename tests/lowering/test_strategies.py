@@ -14,8 +14,7 @@ from firmwright.lowering.library_call import library_call
 from firmwright.lowering.region import lower_region
 from firmwright.lowering.schedule import apply_default_loops
 from firmwright.lowering.strategies import Strategy
-
-from .pooling import POOL, pooling
+from tests.networks.pooling import POOL, pooling
 
 
 def body(*strategies: Strategy, pool: int = 1) -> str:

@@ -22,8 +22,8 @@ from firmwright.quantize.graph import evaluate
 from firmwright.quantize.integer_io import add_quant_params, remove_float_io
 from firmwright.quantize.shift_arithmetic import make_shift_network, rewrite_to_shifts
 from firmwright.verify.samples import random_samples
+from tests.networks.firmware import run_generated
 
-from ..targets.firmware import run_generated
 from ..targets.soma_dory.reference import evaluated
 from .networks import Array, graph_of, options, ready, residual_network, samples
 

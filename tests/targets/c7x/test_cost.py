@@ -9,7 +9,7 @@ from tvm import relax
 
 from firmwright.ir.kernels import Cycles
 from firmwright.toolchain import load_platform
-from tests.targets.firmware import lowered
+from tests.networks.firmware import lowered
 
 from .graphs import Formula, network, numbers
 

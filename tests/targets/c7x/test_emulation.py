@@ -16,7 +16,7 @@ from firmwright.emulator.execution import EXIT_TRAP, Execution
 from firmwright.models.relax.importer import run_reference
 from firmwright.project.write import Network
 from firmwright.verify.protocol import decode_counts, decode_outputs
-from tests.targets.firmware import SANITIZED, executed, lowered
+from tests.networks.firmware import SANITIZED, executed, lowered
 from tests.targets.tidl import networks as tidl
 from tests.targets.tidl.test_regions import line
 

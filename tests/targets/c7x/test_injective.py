@@ -15,7 +15,7 @@ from tvm import relax
 
 from firmwright.models.relax.importer import run_reference
 from firmwright.targets.c7x.injective import BLOCK_BYTES, find_split
-from tests.targets.firmware import SANITIZED, lowered, run_generated
+from tests.networks.firmware import SANITIZED, lowered, run_generated
 
 from .graphs import Formula, network, numbers, samples
 

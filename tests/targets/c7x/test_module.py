@@ -25,7 +25,7 @@ from firmwright.toolchain import (
     make_loadable_build,
 )
 from firmwright.toolchain.module import LOADABLE_NAME
-from tests.targets.firmware import lowered
+from tests.networks.firmware import lowered
 from tests.toolchain.folders import fake_cgt7x_folder
 
 from .graphs import network, numbers, samples

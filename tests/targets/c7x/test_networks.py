@@ -12,8 +12,8 @@ from firmwright.recipe import parse_target
 from firmwright.targets import load_target
 from firmwright.targets.c7x import injective
 from firmwright.toolchain import load_platform, platform_names
-from tests.targets.firmware import SANITIZED, run_generated
-from tests.targets.qdq_operators import random_graph
+from tests.networks.firmware import SANITIZED, run_generated
+from tests.networks.qdq_operators import random_graph
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 

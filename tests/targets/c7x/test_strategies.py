@@ -12,7 +12,7 @@ import tvm
 from tvm import relax
 
 from firmwright.targets.c7x.strategies import is_exact_resize, is_subsampling
-from tests.targets.firmware import SANITIZED, lowered, run_generated
+from tests.networks.firmware import SANITIZED, lowered, run_generated
 
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 op = relax.op

@@ -16,7 +16,7 @@ from firmwright.models.relax.importer import run_reference
 from firmwright.project.write import Network
 from firmwright.targets.c7x.streams import merge_dimensions
 from firmwright.verify.protocol import decode_counts, decode_outputs
-from tests.targets.firmware import SANITIZED, executed, lowered
+from tests.networks.firmware import SANITIZED, executed, lowered
 
 from .graphs import Formula, network, numbers, samples
 from .test_emulation import replacing

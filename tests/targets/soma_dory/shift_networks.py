@@ -19,10 +19,10 @@ from firmwright.quantize.model_ranges import infer_distributions
 from firmwright.quantize.restore import restore_float
 from firmwright.quantize.shift_arithmetic import make_shift_network
 from firmwright.transforms import canonicalize
+from tests.lowering.test_tflite_networks import NETWORKS, mirrored, real_inputs
+from tests.networks.firmware import Sample
 
 from ...quantize.networks import options
-from ..firmware import Sample
-from ..test_tflite_networks import NETWORKS, mirrored, real_inputs
 
 OPTIONS = options(
     scheme="pow2", arithmetic="shift", per_channel=False, calibration={"method": "model"}

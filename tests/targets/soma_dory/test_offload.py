@@ -10,8 +10,8 @@ from firmwright.targets import load_mix
 from firmwright.targets.layout import TRANSFORM
 from firmwright.toolchain import load_platform
 from firmwright.transforms import canonicalize
+from tests.lowering.test_tflite_networks import NETWORKS
 
-from ..test_tflite_networks import NETWORKS
 from .shift_networks import shifted_network
 
 TRANSFORMS = {"ad": 2}

@@ -10,9 +10,9 @@ import pytest
 import tvm
 
 from firmwright.ir.relax import main_bindings, operator_name
+from tests.lowering.test_tflite_networks import NETWORKS
+from tests.networks.firmware import run_generated
 
-from ..firmware import run_generated
-from ..test_tflite_networks import NETWORKS
 from .reference import evaluated
 from .shift_networks import network_samples, shifted_network
 

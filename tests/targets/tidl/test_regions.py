@@ -16,9 +16,9 @@ from firmwright.models.relax.importer import run_reference
 from firmwright.models.tflite import importer as tflite
 from firmwright.targets.tidl import TIDL
 from firmwright.transforms.optional import apply_transforms
-from tests.targets.firmware import lowered, random_samples, run_generated
-from tests.targets.onnx_models import graph, node, value
-from tests.targets.test_tflite_networks import mirrored
+from tests.lowering.test_tflite_networks import mirrored
+from tests.networks.firmware import lowered, random_samples, run_generated
+from tests.networks.onnx_models import graph, node, value
 
 from .networks import names, network, placed, sentences, values
 

@@ -15,12 +15,11 @@ import pytest
 from firmwright.errors import UserError
 from firmwright.models.tflite import importer as tflite
 from firmwright.toolchain.build import SANITIZERS
-
-from .firmware import lowered, random_samples, run_generated
-from .test_bad_tflite import convolved_wide, sloped_wide
-from .test_tflite_kernels import assert_equal
-from .tflite_models import ModelBuilder, Quantization
-from .tflite_operators import (
+from tests.lowering.test_tflite_kernels import assert_equal
+from tests.models.test_bad_tflite import convolved_wide, sloped_wide
+from tests.networks.firmware import lowered, random_samples, run_generated
+from tests.networks.tflite_models import ModelBuilder, Quantization
+from tests.networks.tflite_operators import (
     ARITHMETIC,
     COMPUTED,
     MOVES,
@@ -30,7 +29,7 @@ from .tflite_operators import (
     scaled_grid,
     shaped,
 )
-from .tflite_weighted import CASES, OPTIONS, add_weighted, windows
+from tests.networks.tflite_weighted import CASES, OPTIONS, add_weighted, windows
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 

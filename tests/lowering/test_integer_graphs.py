@@ -11,8 +11,7 @@ import numpy.typing as npt
 from firmwright.builder import Graph, random_array
 from firmwright.models.relax.importer import run_reference
 from firmwright.models.relax.python_call import portable_json
-
-from .firmware import run_generated
+from tests.networks.firmware import run_generated
 
 Array = npt.NDArray[Any]
 

@@ -21,9 +21,8 @@ from firmwright.errors import UserError
 from firmwright.models.onnx import importer as onnx_importer
 from firmwright.models.relax import importer as relax_importer
 from firmwright.toolchain.build import SANITIZERS
-
-from .firmware import SANITIZED, lowered, run_generated
-from .onnx_models import graph, node, value
+from tests.networks.firmware import SANITIZED, lowered, run_generated
+from tests.networks.onnx_models import graph, node, value
 
 Array = npt.NDArray[Any]
 

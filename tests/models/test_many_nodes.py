@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from .firmware import assert_exact, lowered
-from .onnx_models import graph, node, value
+from tests.networks.firmware import assert_exact, lowered
+from tests.networks.onnx_models import graph, node, value
 
 
 def test_chain_of_thousands() -> None:

@@ -8,8 +8,7 @@ import pytest
 
 from firmwright.errors import DiagnosticError
 from firmwright.targets.custom_strategies import Extension, load_extensions
-
-from .pooling import MIX, pooling
+from tests.networks.pooling import MIX, pooling
 
 RECIPE = """\
 model: network.onnx

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from .firmware import run_generated
-from .qdq_graphs import Graph
-from .qdq_reference import Grid
+from tests.networks.firmware import run_generated
+from tests.networks.qdq_graphs import Graph
+from tests.networks.qdq_reference import Grid
 
 TERMS = 2048
 

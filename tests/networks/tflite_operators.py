@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from firmwright.models.tflite import importer as tflite
-
-from .tflite_models import ModelBuilder, Quantization
+from tests.networks.tflite_models import ModelBuilder, Quantization
 
 Shape = tuple[int, ...]
 

@@ -10,9 +10,8 @@ import pytest
 
 from firmwright.models import format_of
 from firmwright.verify.samples import random_samples
-
-from .firmware import run_generated
-from .test_tflite_networks import mirrored
+from tests.lowering.test_tflite_networks import mirrored
+from tests.networks.firmware import run_generated
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 

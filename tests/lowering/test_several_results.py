@@ -21,10 +21,9 @@ from firmwright.models.onnx.importer import import_model, run_reference
 from firmwright.models.tflite import importer as tflite
 from firmwright.planning.plan import Output
 from firmwright.toolchain.build import SANITIZERS
-
-from .firmware import Sample, lowered, random_samples, run_generated
-from .test_tflite_kernels import assert_equal
-from .tflite_models import ModelBuilder
+from tests.lowering.test_tflite_kernels import assert_equal
+from tests.networks.firmware import Sample, lowered, random_samples, run_generated
+from tests.networks.tflite_models import ModelBuilder
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from .firmware import assert_exact, lowered
-from .onnx_models import graph, node, value
-from .tflite_models import ModelBuilder, Quantization
+from tests.networks.firmware import assert_exact, lowered
+from tests.networks.onnx_models import graph, node, value
+from tests.networks.tflite_models import ModelBuilder, Quantization
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 

@@ -15,9 +15,8 @@ import pytest
 
 from firmwright.models.tflite import importer as tflite
 from firmwright.toolchain.build import SANITIZERS
-
-from .firmware import Outputs, lowered, random_samples, run_generated
-from .tflite_models import ModelBuilder, Quantization
+from tests.networks.firmware import Outputs, lowered, random_samples, run_generated
+from tests.networks.tflite_models import ModelBuilder, Quantization
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 

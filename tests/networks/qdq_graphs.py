@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from .qdq_reference import Array, Grid, Onnx, Tflite
+from tests.networks.qdq_reference import Array, Grid, Onnx, Tflite
 
 Arithmetic = Onnx | Tflite
 Sample = dict[str, Array]

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from .tflite_models import ModelBuilder, Quantization
-from .tflite_operators import SAME, VALID, Shape, random_grid
+from tests.networks.tflite_models import ModelBuilder, Quantization
+from tests.networks.tflite_operators import SAME, VALID, Shape, random_grid
 
 OPTIONS = {
     "CONV_2D": "Conv2DOptions",

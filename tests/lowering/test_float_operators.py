@@ -10,11 +10,10 @@ from onnx import TensorProto, helper
 
 from firmwright.project.write import write_project
 from firmwright.toolchain import Build, load_platform, load_toolchain
-
-from .firmware import lowered
-from .qdq_graphs import Graph
-from .qdq_reference import Array, Grid
-from .test_tflite_networks import NETWORKS, mirrored
+from tests.lowering.test_tflite_networks import NETWORKS, mirrored
+from tests.networks.firmware import lowered
+from tests.networks.qdq_graphs import Graph
+from tests.networks.qdq_reference import Array, Grid
 
 GRID = Grid("int8", np.float32(0.05), 3)
 

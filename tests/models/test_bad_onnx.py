@@ -13,9 +13,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from firmwright.errors import UserError
-
-from .firmware import SANITIZED, Sample, assert_exact, lowered, run_generated
-from .onnx_models import (
+from tests.networks.firmware import SANITIZED, Sample, assert_exact, lowered, run_generated
+from tests.networks.onnx_models import (
     FLOAT,
     INT32,
     chain,

@@ -14,8 +14,7 @@ import pytest
 
 from firmwright.errors import UserError
 from firmwright.models import FORMATS
-
-from .firmware import lowered, run_generated
+from tests.networks.firmware import lowered, run_generated
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch")
 # Defines the operators that quantized programs consist of.

@@ -12,8 +12,7 @@ import numpy.typing as npt
 import pytest
 
 from firmwright.models.tflite import importer as tflite
-
-from .firmware import Sample, lowered, random_samples, run_generated
+from tests.networks.firmware import Sample, lowered, random_samples, run_generated
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from firmwright.toolchain.build import SANITIZERS
-
-from .firmware import run_generated
-from .qdq_graphs import Arithmetic
-from .qdq_operators import random_graph
-from .qdq_reference import Onnx, Tflite
+from tests.networks.firmware import run_generated
+from tests.networks.qdq_graphs import Arithmetic
+from tests.networks.qdq_operators import random_graph
+from tests.networks.qdq_reference import Onnx, Tflite
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 

@@ -14,9 +14,8 @@ from ai_edge_litert import schema_py_generated as schema
 
 from firmwright.errors import UserError
 from firmwright.models.tflite import importer as tflite
-
-from .firmware import assert_exact, lowered
-from .tflite_models import ModelBuilder, Quantization
+from tests.networks.firmware import assert_exact, lowered
+from tests.networks.tflite_models import ModelBuilder, Quantization
 
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from .qdq_graphs import Arithmetic, Graph, Sample
-from .qdq_reference import F32, Array, Grid, Tflite, convolve, windows_of
+from tests.networks.qdq_graphs import Arithmetic, Graph, Sample
+from tests.networks.qdq_reference import F32, Array, Grid, Tflite, convolve, windows_of
 
 Option = TypeVar("Option")
 
