@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Generator
 from typing import Any
 
@@ -15,6 +16,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="count a skipped test as failed: for CI, which has every optional tool and model",
     )
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test that ``needs`` programs which are not installed."""
+    for marker in item.iter_markers("needs"):
+        for program in marker.args:
+            if shutil.which(program) is None:
+                pytest.skip(f"{program} is not installed")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -139,13 +139,9 @@ def test_project_builds_by_hand_to_the_same_firmware(
     assert by_hand == (unpacked / "firmware.elf").read_bytes()
 
 
+@pytest.mark.needs("qemu-system-riscv32", "qemu-system-arm")
 def test_qemu_runs_the_same_firmware(repository: Repository) -> None:
-    for platform, program in (
-        ("rv32-bare", "qemu-system-riscv32"),
-        ("cortex-m4-bare", "qemu-system-arm"),
-    ):
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed")
+    for platform in ("rv32-bare", "cortex-m4-bare"):
         assert "run" in repository.build(
             "recipe=digits.yaml", f"platform={platform}", "emulator=qemu"
         )
@@ -154,9 +150,8 @@ def test_qemu_runs_the_same_firmware(repository: Repository) -> None:
         assert manifest["run"]["differences"] == 0
 
 
+@pytest.mark.needs("qemu-aarch64")
 def test_the_program_for_aarch64_is_exact_in_qemus_user_mode(repository: Repository) -> None:
-    if shutil.which("qemu-aarch64") is None:
-        pytest.skip("qemu-aarch64 is not installed")
     repository.build("recipe=digits.yaml", "platform=aarch64-linux")
     manifest = repository.manifest("build/digits/digits-aarch64-linux.tar.gz")
     assert manifest["run"]["emulator"].startswith("qemu-user ")

@@ -136,9 +136,8 @@ def test_another_version_of_a_tool(changed: Repository) -> None:
     assert f"  onnx is {known}, locked is 1.0\n" in fail(changed, "recipe=digits.yaml")
 
 
+@pytest.mark.needs("gcc")
 def test_lock_keeps_other_toolchains(changed: Repository) -> None:
-    if shutil.which("gcc") is None:
-        pytest.skip("gcc is not installed")
     words = ("toolchain=gcc", "platform=host")
     text = fail(changed, "recipe=digits.yaml", *words)
     assert "`firmwright lock digits.yaml platform=host toolchain=gcc` writes the lock anew" in text
@@ -147,9 +146,8 @@ def test_lock_keeps_other_toolchains(changed: Repository) -> None:
     assert changed.build("recipe=digits.yaml") == ["locked-files", "bundle"]
 
 
+@pytest.mark.needs("qemu-system-riscv32")
 def test_the_emulator_is_locked_and_others_stand_beside_it(changed: Repository) -> None:
-    if shutil.which("qemu-system-riscv32") is None:
-        pytest.skip("QEMU is not installed")
     edited = content(changed)
     known = edited["versions"]["unicorn"]
     edited["versions"]["unicorn"] = "1.0"

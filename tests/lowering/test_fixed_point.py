@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 import subprocess
 from collections.abc import Iterator
 from fractions import Fraction
@@ -102,7 +101,7 @@ def arguments() -> Iterator[tuple[int, int, int, int]]:
         )
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+@pytest.mark.needs("gcc")
 def test_rounding_is_exact_and_defined(tmp_path: Path) -> None:
     header = files("firmwright.templates").joinpath("network", "fixed_point.h.j2")
     (tmp_path / "fixed_point.h").write_text(header.read_text(encoding="utf-8"))

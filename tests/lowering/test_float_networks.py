@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ from firmwright.verify.samples import random_samples
 from tests.lowering.test_tflite_networks import mirrored
 from tests.networks.firmware import run_generated
 
-pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+pytestmark = pytest.mark.needs("gcc")
 
 NETWORKS = (
     "pretrainedResnet_float.tflite",

@@ -6,7 +6,6 @@ gcc's sanitizers: undefined behaviour ends it.
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from tests.networks.qdq_graphs import Arithmetic
 from tests.networks.qdq_operators import random_graph
 from tests.networks.qdq_reference import Onnx, Tflite
 
-pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+pytestmark = pytest.mark.needs("gcc")
 
 
 @pytest.mark.parametrize("seed", range(5))

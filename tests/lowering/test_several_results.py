@@ -5,7 +5,6 @@ The generated C runs under gcc's sanitizers: undefined behaviour ends it.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from tests.lowering.test_tflite_kernels import assert_equal
 from tests.networks.firmware import Sample, lowered, random_samples, run_generated
 from tests.networks.tflite_models import ModelBuilder
 
-pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+pytestmark = pytest.mark.needs("gcc")
 
 FLOAT, INT64, INT8, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT8, TensorProto.BOOL
 Port = tuple[str, int, Sequence[int | str]]

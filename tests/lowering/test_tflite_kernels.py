@@ -6,7 +6,6 @@ covers them all. The generated C runs under gcc's sanitizers: undefined behaviou
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from firmwright.toolchain.build import SANITIZERS
 from tests.networks.firmware import Outputs, lowered, random_samples, run_generated
 from tests.networks.tflite_models import ModelBuilder, Quantization
 
-pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+pytestmark = pytest.mark.needs("gcc")
 
 NONE, RELU, RELU_N1_TO_1, RELU6 = 0, 1, 2, 3
 SAME, VALID = 0, 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from firmwright.models.tflite import importer as tflite
 from tests.networks.firmware import Sample, lowered, random_samples, run_generated
 
-pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+pytestmark = pytest.mark.needs("gcc")
 
 COUNT = 200
 

@@ -6,7 +6,6 @@ of a table, so that one compilation covers them; it runs under gcc's sanitizers.
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +30,7 @@ from tests.networks.tflite_operators import (
 )
 from tests.networks.tflite_weighted import CASES, OPTIONS, add_weighted, windows
 
-pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+pytestmark = pytest.mark.needs("gcc")
 
 NOT_TAKEN = {
     "int16": {"SPACE_TO_DEPTH", "DEPTH_TO_SPACE", "ARG_MAX", "ARG_MIN", "SUM", "PRELU",

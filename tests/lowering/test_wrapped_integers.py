@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.networks.firmware import assert_exact
 
-pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+pytestmark = pytest.mark.needs("gcc")
 
 
 def test_a_sum_of_int32_keeps_a_clamp_below_zero(tmp_path: Path) -> None:

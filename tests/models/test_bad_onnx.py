@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,8 +24,6 @@ from tests.networks.onnx_models import (
     value,
     window,
 )
-
-needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 
 
 def two_named_c() -> onnx.ModelProto:
@@ -290,7 +287,7 @@ def looks_odd() -> dict[str, onnx.ModelProto]:
     }  # fmt: skip
 
 
-@needs_gcc
+@pytest.mark.needs("gcc")
 @pytest.mark.parametrize("case", looks_odd())
 def test_odd_model_is_compiled_exactly(case: str, tmp_path: Path) -> None:
     assert_exact(looks_odd()[case].SerializeToString(), tmp_path)
@@ -309,7 +306,7 @@ def integers(kind: str, **attributes: str) -> bytes:
 LOWEST = -(2**31)
 
 
-@needs_gcc
+@pytest.mark.needs("gcc")
 @pytest.mark.parametrize(
     ("kind", "right", "expected"),
     [
@@ -328,14 +325,14 @@ def test_integers_wrap_around(
     assert found.tolist() == expected
 
 
-@needs_gcc
+@pytest.mark.needs("gcc")
 def test_shift_by_too_many_bits_leaves_nothing(tmp_path: Path) -> None:
     sample: Sample = {"x": np.full(4, 5, "uint32"), "c": np.array([0, 31, 32, 2**32 - 1], "uint32")}
     (found,) = assert_exact(integers("BitShift", direction="LEFT"), tmp_path, [sample])
     assert found[0].tolist() == [5, 2**31, 0, 0]
 
 
-@needs_gcc
+@pytest.mark.needs("gcc")
 def test_any_float_can_be_cast_to_an_integer(tmp_path: Path) -> None:
     nodes = [node("Cast", ["x"], ["y"], to=INT32)]
     model = graph(nodes, [value("x", [5])], [value("y", [5], INT32)])

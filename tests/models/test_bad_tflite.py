@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,6 @@ from firmwright.errors import UserError
 from firmwright.models.tflite import importer as tflite
 from tests.networks.firmware import assert_exact, lowered
 from tests.networks.tflite_models import ModelBuilder, Quantization
-
-needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 
 Edit = Callable[[ModelBuilder], Any]
 GRID = Quantization(0.1, 3)
@@ -319,7 +316,7 @@ LOOKS_ODD = {
 }
 
 
-@needs_gcc
+@pytest.mark.needs("gcc")
 @pytest.mark.parametrize("case", LOOKS_ODD)
 def test_odd_model_is_compiled_exactly(case: str, tmp_path: Path) -> None:
     assert_exact(LOOKS_ODD[case](), tmp_path)

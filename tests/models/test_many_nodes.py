@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -35,12 +34,12 @@ def pairwise_sum(count: int) -> bytes:
     return graph(nodes, [value("x", [4])], [value(level[0], [4])], factors).SerializeToString()
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+@pytest.mark.needs("gcc")
 def test_tree_of_sums(tmp_path: Path) -> None:
     assert_exact(pairwise_sum(256), tmp_path)
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+@pytest.mark.needs("gcc")
 def test_concatenation_of_hundreds_of_tensors(tmp_path: Path) -> None:
     inputs = [value(f"x{i}", [1]) for i in range(20)]
     parts = [f"x{(7 * i) % 20}" for i in range(300)]

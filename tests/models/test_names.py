@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ from tests.networks.firmware import assert_exact, lowered
 from tests.networks.onnx_models import graph, node, value
 from tests.networks.tflite_models import ModelBuilder, Quantization
 
-pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+pytestmark = pytest.mark.needs("gcc")
 
 NAMES = {
     "collide": ["a.b", "a_b", "a/b", "A_B"],

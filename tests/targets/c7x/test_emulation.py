@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from tests.targets.tidl.test_regions import line
 
 from .graphs import network, numbers, samples
 
-pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+pytestmark = pytest.mark.needs("gcc")
 op = relax.op
 
 SHAPE = (1, 8, 64, 64)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from math import prod
 from pathlib import Path
 
@@ -20,8 +19,6 @@ from tests.networks.firmware import SANITIZED, lowered, run_generated
 from .graphs import Formula, network, numbers, samples
 
 op = relax.op
-needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
-
 SHAPES: dict[tuple[int, ...], tuple[int, ...]] = {
     (1, 64, 56, 56): (1, 64, 1, 1),  # a constant for each channel, in blocks of one channel
     (1, 56, 56, 64): (64,),  # channels last
@@ -134,7 +131,7 @@ def test_local_memory_has_to_hold_two_blocks_of_everything() -> None:
     assert large.startswith("8 blocks of 16,384 bytes")
 
 
-@needs_gcc
+@pytest.mark.needs("gcc")
 def test_blocks_compute_what_the_reference_says(tmp_path: Path) -> None:
     data = network({s: (formula, numbers(1, *c)) for s, c in SHAPES.items()})
     given_samples = samples(list(SHAPES))
@@ -144,7 +141,7 @@ def test_blocks_compute_what_the_reference_says(tmp_path: Path) -> None:
             np.testing.assert_array_equal(array, expected)
 
 
-@needs_gcc
+@pytest.mark.needs("gcc")
 @settings(max_examples=2, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from firmwright.toolchain import load_platform, platform_names
 from tests.networks.firmware import SANITIZED, run_generated
 from tests.networks.qdq_operators import random_graph
 
-pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+pytestmark = pytest.mark.needs("gcc")
 
 
 @pytest.mark.parametrize("target", ["c7x", "tidl, c7x"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from tvm import relax
 from firmwright.targets.c7x.strategies import is_exact_resize, is_subsampling
 from tests.networks.firmware import SANITIZED, lowered, run_generated
 
-needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 op = relax.op
 
 SIZES = [((7, 5), (14, 20)), ((6, 6), (6, 24)), ((12, 20), (4, 10)), ((5, 9), (5, 9)),
@@ -60,7 +58,7 @@ def normal(data: bytes) -> list[dict[str, Any]]:
     ]
 
 
-@needs_gcc
+@pytest.mark.needs("gcc")
 @pytest.mark.parametrize(("layout", "sizes"), [("NCHW", SIZES), ("NHWC", SIZES[:2])])
 def test_a_resize_is_that_of_the_cpu(layout: str, sizes: Any, tmp_path: Path) -> None:
     data = resizes(sizes, layout)
@@ -91,7 +89,7 @@ def call_of(data: bytes) -> tvm.ir.Call:
     return tvm.ir.load_json(data.decode())["main"].body.blocks[0].bindings[0].value
 
 
-@needs_gcc
+@pytest.mark.needs("gcc")
 def test_a_pool_of_single_elements_is_that_of_the_cpu(tmp_path: Path) -> None:
     data = pool((2, 3, 9, 14), [2, 3], pool_size=[1, 1])
     samples = normal(data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from .graphs import Formula, network, numbers, samples
 from .test_emulation import replacing
 
 op = relax.op
-pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+pytestmark = pytest.mark.needs("gcc")
 
 SHAPES: dict[tuple[int, ...], tuple[int, ...]] = {
     (16,): (16,),  # a single vector

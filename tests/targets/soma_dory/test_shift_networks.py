@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ from .shift_networks import network_samples, shifted_network
 COUNT = 12
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+@pytest.mark.needs("gcc")
 @pytest.mark.parametrize("network", NETWORKS)
 def test_c_equals_numpy(network: str, tmp_path: Path) -> None:
     module, _, _ = shifted_network(network)

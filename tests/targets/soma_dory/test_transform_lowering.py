@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -56,7 +55,7 @@ def run_transform(shape: tuple[int, ...], array: Array, inward: bool, folder: Pa
     return np.frombuffer(ran.stdout, "int8")
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+@pytest.mark.needs("gcc")
 @pytest.mark.parametrize(
     "shape", [(2, 3, 5, 7), (1, 2, 3, 16), (1, 1, 2, 33), (1, 2, 3, 12), (3, 10), (2, 2)]
 )
