@@ -9,7 +9,7 @@ from pathlib import Path
 
 from firmwright.emulator.engine import add_native_block_hook, unicorn_function
 from firmwright.emulator.execution import Run
-from firmwright.emulator.machines.machine import Machine
+from firmwright.emulator.machine import Machine
 from firmwright.emulator.native_library import build_library
 
 

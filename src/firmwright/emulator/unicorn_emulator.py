@@ -9,10 +9,11 @@ from typing import Any
 from unicorn import unicorn_const as uc
 
 from firmwright.emulator.block_counter import BlockCounter
+from firmwright.emulator.boards import find_machines
 from firmwright.emulator.console import Console
 from firmwright.emulator.engine import UcError
 from firmwright.emulator.execution import Execution, Run
-from firmwright.emulator.machines import Machine, Stop, find_machines
+from firmwright.emulator.machine import Machine, Stop
 from firmwright.errors import UserError, did_you_mean
 
 _PAGE = 0x1000

@@ -14,7 +14,7 @@ from typing import Any
 
 from firmwright.emulator.engine import Engine
 from firmwright.emulator.execution import Run
-from firmwright.emulator.machines.machine import Stop
+from firmwright.emulator.machine import Stop
 from firmwright.emulator.native_library import build_library
 
 REGISTERS_ADDRESS = 0x1A400000

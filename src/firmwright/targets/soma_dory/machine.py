@@ -7,8 +7,8 @@ from typing import Any
 
 from firmwright.emulator.console import Console
 from firmwright.emulator.execution import Run
-from firmwright.emulator.machines.machine import Stop
-from firmwright.emulator.machines.qemu_virt_rv32 import QemuVirtRv32
+from firmwright.emulator.machine import Stop
+from firmwright.emulator.qemu_virt_rv32 import QemuVirtRv32
 from firmwright.targets.soma_dory.emulated_device import SomaDevice
 
 _CLOCK = 0x1A500000

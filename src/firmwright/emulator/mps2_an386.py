@@ -21,7 +21,7 @@ from unicorn.unicorn_const import UC_ARCH_ARM, UC_MODE_MCLASS, UC_MODE_THUMB
 from firmwright.emulator.console import Console
 from firmwright.emulator.engine import open_engine
 from firmwright.emulator.execution import Run
-from firmwright.emulator.machines.machine import Stop
+from firmwright.emulator.machine import Stop
 
 _PAGE = 0x1000
 
