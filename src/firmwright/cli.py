@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -25,10 +24,6 @@ VARIABLES = {name: override.help for name, override in list_overrides().items()}
     "outdir": "build here instead of build/<recipe name>"
 }
 """The task file's variables: options here, and ``name=value`` as for doit."""
-
-TASK_FILE = "firmwright.tasks.dodo"
-"""Imported by name: the tasks import firmwright, firmwright does not know them."""
-EXPLAIN = "firmwright.pipeline.explain"
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -84,18 +79,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     options = make_parser().parse_args(arguments)
     given = to_doit_arguments(options)
-    # The tasks read doit's variables while they are imported, so these come first.
+    # The task file reads doit's variables while it is imported, so these come first.
     DoitMain.process_args(DoitMain, given)
-    tasks = importlib.import_module(TASK_FILE)
-    doit = DoitMain(ModuleTaskLoader(tasks))
+    from firmwright.pipeline.explain import explain
+    from firmwright.tasks import dodo
+
+    doit = DoitMain(ModuleTaskLoader(dodo))
     if options.command == "explain":
-        given += [job.task_name("partition") for job in tasks.get_jobs()]
+        given += [job.task_name("partition") for job in dodo.get_jobs()]
         with redirect_stdout(sys.stderr):
             failed = doit.run(given)
-        explain = importlib.import_module(EXPLAIN).explain
-        return int(failed or explain(tasks.get_jobs(), options.json))
+        return int(failed or explain(dodo.get_jobs(), options.json))
     if options.command == "info":
-        given += [job.task_name(options.task) for job in tasks.get_jobs()]
+        given += [job.task_name(options.task) for job in dodo.get_jobs()]
     return doit.run(given) or 0
 
 
