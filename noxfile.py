@@ -40,4 +40,5 @@ def refresh(session: nox.Session) -> None:
     """Write generated pages, schemas and expected messages anew; `git diff` shows what changed."""
     session.run(sys.executable, "-m", "firmwright.recipe.docs")
     session.run(sys.executable, "-m", "firmwright.report.schemas")
+    session.run(sys.executable, "-m", "tests.quality.picture")
     session.run(sys.executable, "-m", "pytest", "tests/recipe/test_failing.py", "--refresh")

@@ -1,0 +1,112 @@
+"""The layers of the source, and what its packages import. A package imports only lower layers."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src" / "firmwright"
+
+LAYERS = (
+    ("cli",),
+    ("tasks",),
+    ("pipeline",),
+    ("report", "quantize"),
+    ("verify", "compile", "device"),
+    ("project", "targets.tidl"),
+    ("postprocess", "planning", "targets.soma_dory"),
+    ("recipe", "emulator", "partition", "targets.cpu", "targets.c7x"),
+    ("targets",),
+    ("models", "lowering"),
+    ("builder", "data", "toolchain", "transforms", "codegen"),
+    ("custom", "documents", "ir"),
+    ("errors",),
+)
+"""The packages of the source, the highest layer first. A new package needs a place here."""
+
+DATA = ("recipes", "templates", "toolchains")
+"""Folders that hold data."""
+
+Graph = Mapping[str, frozenset[str]]
+"""Modules or packages, each with those that it imports."""
+
+
+def find_modules() -> dict[str, Path]:
+    """Return the files of the source by module name, without the leading ``firmwright.``."""
+    modules = {}
+    for folder, _, names in os.walk(SOURCE, followlinks=True):
+        for path in (Path(folder, name) for name in names if name.endswith(".py")):
+            parts = path.relative_to(SOURCE).with_suffix("").parts
+            parts = parts[:-1] if parts[-1] == "__init__" else parts
+            if parts and parts[0] not in DATA:
+                modules[".".join(parts)] = path
+    return modules
+
+
+def find_names(path: Path) -> Iterator[str]:
+    """Yield the full names that a file imports, inside functions and for type checking too."""
+    package = ("firmwright", *path.relative_to(SOURCE).parent.parts)
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            base = (*base, node.module) if node.module else base
+            yield from (".".join((*base, alias.name)) for alias in node.names)
+
+
+def find_module(name: str, modules: Collection[str]) -> str:
+    """Return the module that a dotted name is or is defined in, "" if it is no module of ours."""
+    name = name.removeprefix("firmwright.")
+    while name and name not in modules:
+        name = name.rpartition(".")[0]
+    return name
+
+
+def read_imports() -> Graph:
+    """Return which modules each module imports; imports for type checking count as well."""
+    modules = find_modules()
+    return {
+        module: frozenset(
+            find_module(name, modules) for name in find_names(path) if name.startswith("firmwright")
+        )
+        - {module, ""}
+        for module, path in sorted(modules.items())
+    }
+
+
+def find_package(module: str) -> str:
+    """Return the package of a module. Each device is a package of its own."""
+    first, *rest = module.split(".")
+    is_device = first == "targets" and rest and (SOURCE / first / rest[0]).is_dir()
+    return f"{first}.{rest[0]}" if is_device else first
+
+
+def find_folder(module: str) -> str:
+    """Return the folder of a module: the module itself if it is a package or at the top."""
+    parent = module.rpartition(".")[0]
+    return parent if parent and not SOURCE.joinpath(*module.split(".")).is_dir() else module
+
+
+def group(imports: Graph, find_group: Callable[[str], str] = find_package) -> Graph:
+    """Return which packages, or other groups of modules, each of them imports."""
+    graph: dict[str, frozenset[str]] = {}
+    for module, others in imports.items():
+        name = find_group(module)
+        found = graph.get(name, frozenset()).union(map(find_group, others))
+        graph[name] = found - {name}
+    return graph
+
+
+def find_wrong_arrows(packages: Graph) -> list[str]:
+    """Return the imports that do not go from a layer to a lower one."""
+    layer = {package: number for number, row in enumerate(LAYERS) for package in row}
+    return [
+        f"{package} imports {other}"
+        for package, others in sorted(packages.items())
+        for other in sorted(others)
+        if layer[package] >= layer[other]
+    ]
