@@ -34,13 +34,13 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.compile import lower_regions, partition_network
     from firmwright.ir.records import write_record
     from firmwright.planning import MemoryUse, Program, check_memory, make_plan, memory_uses
-    from firmwright.planning.batch import batch_interface, largest_tensor
+    from firmwright.planning.batch import batch_network, largest_tensor
     from firmwright.planning.batch_size import choose_batch
 
     module, interface = rewrite_network(job)
 
     def uses(size: int, mix: Sequence[Device]) -> Sequence[MemoryUse]:
-        batched, ports, _ = batch_interface(interface, module, size)
+        batched, ports, _ = batch_network(module, interface, size)
         tensor = largest_tensor(batched)
         if not tensor.fits:
             return [tensor]

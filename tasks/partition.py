@@ -40,17 +40,15 @@ def run(job: Job, folder: Path) -> None:
 
     from firmwright.compile import partition_network
     from firmwright.ir.records import read_record, write_record
-    from firmwright.ir.tensors import BatchLayout
-    from firmwright.planning.batch import batch_interface
+    from firmwright.planning.batch import batch_network
     from firmwright.planning.batch_size import BatchChoice
 
     try:
         module, interface = rewrite_network(job)
         if job.has_stage("batch"):
             choice = read_record(job.folder("batch") / "batch.json", BatchChoice)
-            size = choice.actual_batch_size
-            module, interface, axes = batch_interface(interface, module, size)
-            write_record(folder / "batch.json", BatchLayout(size, axes))
+            module, interface, layout = batch_network(module, interface, choice.actual_batch_size)
+            write_record(folder / "batch.json", layout)
         module, interface, partition = partition_network(module, interface, job.mix)
     except UserError as error:
         raise UserError(f"{job.recipe.name}: {error}") from error

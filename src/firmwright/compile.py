@@ -14,11 +14,11 @@ import tvm
 from firmwright.errors import UserError
 from firmwright.ir.kernels import Kernels
 from firmwright.ir.regions import Partition
-from firmwright.ir.tensors import BatchLayout, ModelInterface
+from firmwright.ir.tensors import ModelInterface
 from firmwright.partition.layouts import add_storage
 from firmwright.partition.outline import partition_module
 from firmwright.planning import make_plan
-from firmwright.planning.batch import batch_interface
+from firmwright.planning.batch import batch_network
 from firmwright.project.inter_core_calls import make_cores
 from firmwright.project.write import Network
 from firmwright.targets import Device
@@ -41,8 +41,7 @@ def compile_network(
     module = prepare_module(module)
     layout = None
     if batch is not None:
-        module, interface, axes = batch_interface(interface, module, batch)
-        layout = BatchLayout(batch, axes)
+        module, interface, layout = batch_network(module, interface, batch)
     module, interface, partition = partition_network(module, interface, mix)
     kernels, weights = lower_regions(module, partition, mix)
     plan = make_plan(partition, kernels)

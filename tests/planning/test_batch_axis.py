@@ -15,7 +15,7 @@ from firmwright.errors import UserError
 from firmwright.ir.tensors import ModelInterface
 from firmwright.models.onnx.importer import import_model
 from firmwright.planning import MemoryUse
-from firmwright.planning.batch import batch_interface, largest_tensor
+from firmwright.planning.batch import batch_network, largest_tensor
 from firmwright.planning.batch_axis import batch_module
 from firmwright.transforms import canonicalize
 
@@ -201,14 +201,14 @@ def test_an_operator_that_mixes_samples_is_named(name: str) -> None:
 def test_an_operator_that_makes_an_output_is_named_as_in_the_model() -> None:
     module, interface = network_of([node("ReduceMean", "x", "y", axes=[0])], [1, 4])
     with pytest.raises(UserError, match=r"operator mean \('ReduceMean_y'\) reduces over the batch"):
-        batch_interface(interface, module, SIZE)
+        batch_network(module, interface, SIZE)
 
 
 def test_largest_tensor_of_a_batch() -> None:
     nodes = [node("Concat", "x x", "a", axis=1), node("ReduceMax", "a", "y", axes=[1])]
     module, interface = network_of(nodes, [1, 4])
     for size, fits in ((2**26 - 1, True), (2**26, False)):
-        batched, _, _ = batch_interface(interface, module, size)
+        batched, _, _ = batch_network(module, interface, size)
         assert largest_tensor(batched) == MemoryUse("largest tensor", size * 32, 2**31 - 1)
         assert largest_tensor(batched).fits == fits
 

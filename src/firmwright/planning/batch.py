@@ -9,7 +9,7 @@ import tvm
 from tvm import relax
 
 from firmwright.ir.relax import main_bindings, static_shape
-from firmwright.ir.tensors import ELEMENT_BYTES, LARGEST_TENSOR, ModelInterface
+from firmwright.ir.tensors import ELEMENT_BYTES, LARGEST_TENSOR, BatchLayout, ModelInterface
 from firmwright.partition.outline import name_outputs
 from firmwright.planning.batch_axis import batch_module
 from firmwright.planning.memory import MemoryUse
@@ -27,10 +27,10 @@ def largest_tensor(module: tvm.IRModule) -> MemoryUse:
     return MemoryUse("largest tensor", max(sizes, default=0), LARGEST_TENSOR)
 
 
-def batch_interface(
-    interface: ModelInterface, module: tvm.IRModule, size: int
-) -> tuple[tvm.IRModule, ModelInterface, tuple[int | None, ...]]:
-    """Return module and interface for ``size`` samples, and the batch axis of each output."""
+def batch_network(
+    module: tvm.IRModule, interface: ModelInterface, size: int
+) -> tuple[tvm.IRModule, ModelInterface, BatchLayout]:
+    """Return module and interface for ``size`` samples, and how they lie in the outputs."""
     module, axes = batch_module(name_outputs(module, interface), size)
     parameters = module["main"].params
     returned = module["main"].ret_ty
@@ -44,5 +44,5 @@ def batch_interface(
             inputs=tuple(replace(t, shape=static_shape(p)) for t, p in inputs),
             outputs=tuple(replace(t, shape=tuple(int(d) for d in k.shape)) for t, k in outputs),
         ),
-        axes,
+        BatchLayout(size, axes),
     )
