@@ -37,9 +37,11 @@ if TYPE_CHECKING:
     from firmwright.lowering.schedule import blocks as blocks
     from firmwright.partition.grouping import Group as Group
     from firmwright.partition.grouping import group_operators as group_operators
+    from firmwright.partition.merging import merge_acyclic as merge_acyclic
     from firmwright.partition.outline import find_dequantized as find_dequantized
     from firmwright.partition.outline import make_binding_kind as make_binding_kind
     from firmwright.partition.outline import read_graph as read_graph
+    from firmwright.planning.nested import lower_in_layers as lower_in_layers
     from firmwright.targets import Context as Context
     from firmwright.targets import Target as Target
     from firmwright.targets.custom_strategies import Extension as Extension
@@ -49,8 +51,6 @@ if TYPE_CHECKING:
     from firmwright.targets.rules import Rule as Rule
     from firmwright.targets.rules import find_violations as find_violations
     from firmwright.targets.rules import read_rules as read_rules
-    from firmwright.targets.tidl.merging import merge_acyclic as merge_acyclic
-    from firmwright.targets.tidl.nested import lower_in_layers as lower_in_layers
 
 HOMES = {
     "builder": "Graph random_array",
@@ -65,14 +65,14 @@ HOMES = {
     "lowering.region": "lower_region",
     "lowering.schedule": "apply_default_loops blocks",
     "partition.grouping": "Group group_operators",
+    "partition.merging": "merge_acyclic",
     "partition.outline": "find_dequantized make_binding_kind read_graph",
+    "planning.nested": "lower_in_layers",
     "targets": "Context Target",
     "targets.custom_strategies": "Extension",
     "targets.layout": "Layout",
     "targets.placement": "Composite Placement",
     "targets.rules": "Rule find_violations read_rules",
-    "targets.tidl.merging": "merge_acyclic",
-    "targets.tidl.nested": "lower_in_layers",
 }
 """The module below ``firmwright`` that defines each name."""
 

@@ -43,7 +43,7 @@ class TidlTarget(Target):
         return place_regions(module, context)
 
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
-        from firmwright.targets.tidl.nested import lower_in_layers
+        from firmwright.planning.nested import lower_in_layers
 
         # What TIDL itself would compute depends on its calibration.
         return lower_in_layers(region, module, context, STAND_IN)

@@ -15,6 +15,7 @@ from tvm import relax
 from firmwright.ir.operators import FusionKind, short_name
 from firmwright.ir.regions import RuleViolation
 from firmwright.partition.grouping import Group, group_operators
+from firmwright.partition.merging import merge_acyclic
 from firmwright.partition.outline import find_dequantized, make_binding_kind, read_graph
 from firmwright.targets import Context
 from firmwright.targets.placement import Composite, Placement
@@ -23,7 +24,6 @@ from firmwright.targets.tidl.facts import element_facts, kind_of, operator_facts
 from firmwright.targets.tidl.image_axes import make_fact_context
 from firmwright.targets.tidl.layers import CONVERSIONS, LayerGraph, computing_operators, names_of
 from firmwright.targets.tidl.lists import check_layer_name, check_layer_type, check_lists
-from firmwright.targets.tidl.merging import merge_acyclic
 from firmwright.targets.tidl.options import TidlOptions, read_options
 from firmwright.targets.tidl.pruning import prune
 from firmwright.targets.tidl.rules import tidl_rules

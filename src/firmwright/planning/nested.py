@@ -11,8 +11,8 @@ from firmwright.ir.relax import dtype_of, static_shape
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.lowering.region import lower_region
 from firmwright.partition.outline import partition_module
+from firmwright.planning.join_kernels import join_kernels
 from firmwright.targets import Context
-from firmwright.targets.tidl.join_kernels import join_kernels
 
 
 def lower_in_layers(

@@ -7,7 +7,7 @@ from graphlib import TopologicalSorter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firmwright.targets.tidl.merging import merge_acyclic
+from firmwright.partition.merging import merge_acyclic
 
 
 def test_a_line_is_one_region() -> None:
