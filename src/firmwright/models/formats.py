@@ -45,34 +45,40 @@ class Importer(Protocol):
 class Format:
     """One model format; ``module`` is imported only when such a model is built.
 
-    ``package`` is what it needs beside firmwright's own dependencies, and the name of the extra
-    that installs it.
+    ``packages`` read and judge such a model. One of them may be an ``extra``: firmwright installs
+    it only with the extra of its name.
     """
 
     name: str
     suffixes: tuple[str, ...]
     module: str
-    package: str | None = None
+    packages: tuple[str, ...] = ()
+    extra: str | None = None
 
     def load(self) -> Importer:
         """Import the module; UserError with the remedy where its package is not installed."""
         try:
             return cast(Importer, importlib.import_module(self.module))
         except ModuleNotFoundError as error:
-            if self.package is None or error.name != self.package:
+            if self.extra is None or error.name != self.extra:
                 raise
             raise UserError(
-                f"a model of the format '{self.name}' needs the package {self.package}: "
-                f"pip install 'firmwright[{self.package}]'"
+                f"a model of the format '{self.name}' needs the package {self.extra}: "
+                f"pip install 'firmwright[{self.extra}]'"
             ) from None
 
 
 FORMATS = {
     f.name: f
     for f in (
-        Format("onnx", (".onnx",), "firmwright.models.onnx.importer"),
-        Format("tflite", (".tflite", ".lite"), "firmwright.models.tflite.importer"),
-        Format("pt2", (".pt2",), "firmwright.models.pytorch.importer", "torch"),
+        Format("onnx", (".onnx",), "firmwright.models.onnx.importer", ("onnx", "onnxruntime")),
+        Format(
+            "tflite",
+            (".tflite", ".lite"),
+            "firmwright.models.tflite.importer",
+            ("ai-edge-litert", "tflite"),
+        ),
+        Format("pt2", (".pt2",), "firmwright.models.pytorch.importer", ("torch",), extra="torch"),
         Format("relax", (), "firmwright.models.relax.importer"),
     )
 }

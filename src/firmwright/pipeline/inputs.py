@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from firmwright.models.formats import FORMATS
 from firmwright.recipe.lock import (
     CORE_PACKAGES,
-    FORMAT_PACKAGES,
     LOCK_VERSION,
     PICTURE_PACKAGES,
     QUANTIZATION_PACKAGES,
@@ -63,7 +63,7 @@ def reads_pictures(job: Job) -> bool:
 def find_packages(job: Job) -> dict[str, str]:
     """Return the versions of the Python packages that decide about the bundle."""
     recipe = job.recipe
-    names = {*CORE_PACKAGES, *FORMAT_PACKAGES[recipe.model.format]}
+    names = {*CORE_PACKAGES, *FORMATS[recipe.model.format].packages}
     names.update(QUANTIZATION_PACKAGES if recipe.quantize else ())
     names.update(PICTURE_PACKAGES if reads_pictures(job) else ())
     for each in filter(None, (job, job.comparison_job)):

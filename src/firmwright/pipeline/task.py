@@ -17,9 +17,9 @@ from doit.exceptions import TaskFailed
 import firmwright
 from firmwright import __version__
 from firmwright.errors import UserError
+from firmwright.models.formats import FORMATS
 from firmwright.recipe.lock import (
     CORE_PACKAGES,
-    FORMAT_PACKAGES,
     PICTURE_PACKAGES,
     QUANTIZATION_PACKAGES,
     find_package_versions,
@@ -154,7 +154,7 @@ def find_deciding_packages() -> dict[str, str]:
         CORE_PACKAGES,
         QUANTIZATION_PACKAGES,
         PICTURE_PACKAGES,
-        *FORMAT_PACKAGES.values(),
+        *(form.packages for form in FORMATS.values()),
         *of_targets,
     )
     return find_package_versions({name for group in groups for name in group})

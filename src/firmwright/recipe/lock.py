@@ -21,13 +21,6 @@ LOCK_VERSION = 1
 
 CORE_PACKAGES = ("apache-tvm", "firmwright", "jinja2", "numpy")
 """Packages that compute or write what is in every bundle."""
-FORMAT_PACKAGES = {
-    "onnx": ("onnx", "onnxruntime"),
-    "tflite": ("ai-edge-litert", "tflite"),
-    "pt2": ("torch",),
-    "relax": (),
-}
-"""What reads and judges a model of each format."""
 QUANTIZATION_PACKAGES = ("onnx", "onnxruntime")
 PICTURE_PACKAGES = ("pillow",)
 
