@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from firmwright.documents.schema_check import Finding
 from firmwright.errors import UserError, did_you_mean
 from firmwright.toolchain.descriptions import DescriptionKind
-from firmwright.toolchain.timing import Timing, read_timing
+from firmwright.toolchain.timing import Timing
 
 
 def find_unknown_memories(data: Mapping[str, Any]) -> Iterator[Finding]:
@@ -94,28 +96,10 @@ def load_platform(name_or_path: str, relative_to: Path | None = None) -> Platfor
     A path is relative to ``relative_to``. Raises UserError for an unknown name and
     DiagnosticError, with file, line and column, for a file with mistakes.
     """
-    data = PLATFORMS.load(name_or_path, relative_to)
-    qemu = data.get("qemu")
-    return Platform(
-        name=data["name"],
-        description=data["description"],
-        architecture=data["architecture"],
-        board=data["board"],
-        toolchains=tuple(data["toolchains"]),
-        emulators=tuple(data["emulators"]),
-        memories={name: _read_memory(entry) for name, entry in data.get("memories", {}).items()},
-        stack=parse_size(data.get("stack", 0)),
-        code=parse_size(data.get("code", 0)),
-        accelerators={
-            device: _read_accelerator(device, entry)
-            for device, entry in data.get("accelerators", {}).items()
-        },
-        aliases=tuple(data.get("aliases", ())),
-        qemu=Qemu(qemu["program"], tuple(qemu.get("arguments", ()))) if qemu else None,
-        modules=data.get("modules", {}),
-        host=data.get("host"),
-        timing=read_timing(data["timing"]) if "timing" in data else None,
-    )
+    data = read_sizes(PLATFORMS.load(name_or_path, relative_to))
+    numbers = data.get("accelerators", {})
+    accelerators = {device: _find_numbers(device, entry) for device, entry in numbers.items()}
+    return msgspec.convert({**data, "accelerators": accelerators}, Platform)
 
 
 def to_host_platform(platform: Platform) -> Platform:
@@ -148,18 +132,18 @@ def parse_size(size: int | str) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
-def _read_accelerator(device: str, entry: str | Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an accelerator's numbers, sizes in bytes; a name is that of the platform it is of."""
-    if isinstance(entry, str):
-        other = load_platform(entry)
-        if device not in other.accelerators:
-            raise UserError(f"accelerators: platform '{entry}' has no {device}")
-        return other.accelerators[device]
-    sizes = {
-        k: parse_size(v) for k, v in entry.items() if isinstance(v, str) and _SIZE.fullmatch(v)
-    }
-    return {**entry, **sizes}
+def read_sizes(value: Any) -> Any:
+    """Return a description with every size in bytes."""
+    if isinstance(value, dict):
+        return {key: read_sizes(part) for key, part in value.items()}
+    return parse_size(value) if isinstance(value, str) and _SIZE.fullmatch(value) else value
 
 
-def _read_memory(entry: Mapping[str, Any]) -> Memory:
-    return Memory(origin=entry["origin"], size=parse_size(entry["size"]))
+def _find_numbers(device: str, entry: str | Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an accelerator's numbers; the name of a platform stands for the numbers there."""
+    if not isinstance(entry, str):
+        return entry
+    other = load_platform(entry)
+    if device not in other.accelerators:
+        raise UserError(f"accelerators: platform '{entry}' has no {device}")
+    return other.accelerators[device]

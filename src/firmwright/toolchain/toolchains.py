@@ -7,7 +7,8 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from firmwright.errors import UserError
 from firmwright.toolchain.descriptions import DescriptionKind
@@ -49,10 +50,10 @@ class Toolchain:
 
     name: str
     description: str
-    program: str
-    python_module: str
     packages: Mapping[str, tuple[str, ...]]
     versions: Mapping[str, tuple[str, ...]]
+    program: str = ""
+    python_module: str = ""
     variable: str = ""
     files: tuple[str, ...] = ()
     compile: tuple[str, ...] = ()
@@ -92,33 +93,7 @@ def load_toolchain(name_or_path: str, relative_to: Path | None = None) -> Toolch
     line and column, for a file with mistakes.
     """
     data = TOOLCHAINS.load(name_or_path, relative_to)
-    toolchain = Toolchain(
-        name=data["name"],
-        description=data["description"],
-        program=data["command"].get("program", ""),
-        python_module=data["command"].get("python_module", ""),
-        packages=_to_tuples(data["packages"]),
-        versions=_to_tuples(data["versions"]),
-        variable=data["command"].get("variable", ""),
-        files=tuple(data["command"].get("files", ())),
-        compile=tuple(data.get("compile", ())),
-        output=tuple(data.get("output", Toolchain.output)),
-        strip=tuple(data.get("strip", ())),
-        flags=tuple(data.get("flags", ())),
-        architectures={
-            name: _read_settings(entry) for name, entry in data["architectures"].items()
-        },
-    )
+    toolchain = msgspec.convert({**data, **data["command"]}, Toolchain)
     for name, settings in toolchain.architectures.items():
         check_hard_float_flags(settings.flags, f"toolchain '{toolchain.name}', {name}")
     return toolchain
-
-
-def _read_settings(entry: Mapping[str, Any]) -> ArchitectureSettings:
-    lists = _to_tuples({k: value for k, value in entry.items() if k not in ("libc", "since")})
-    libc, since = bool(entry.get("libc", True)), str(entry.get("since", ""))
-    return ArchitectureSettings(libc=libc, since=since, **lists)
-
-
-def _to_tuples(lists: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
-    return {key: tuple(value) for key, value in lists.items()}
