@@ -77,10 +77,10 @@ class Kernel:
     ``float_operators`` are those of them that have no integer form here. ``headers`` names
     those of the project that the body needs. ``cycles`` are those that the device's cost model
     gives, None where it has none. ``stand_in`` says of code that stands in for a closed tool's
-    result whose it is, and is '' otherwise. ``remark`` says what the device chose for its loops.
-    ``definitions`` is C in front of the function. ``waits`` names the function, of one of the
-    ``headers``, that waits for the device's jobs, if this one only starts a job; '' if it returns
-    when all is done. ``library_functions`` are those of the recipe's libraries that the body calls.
+    result whose it is, and is '' otherwise. ``note`` says what the device chose for its loops.
+    ``definitions`` is C in front of the function. If the function only starts a job, then
+    ``wait_function``, of one of the ``headers``, waits for the device's jobs; it is '' if all is
+    done on return. ``library_functions`` are those of the recipe's libraries that the body calls.
     """
 
     region: str
