@@ -11,6 +11,7 @@ from firmwright.ir.kernels import Kernel, Kernels, Parameter
 from firmwright.ir.regions import Partition
 from firmwright.ir.tensors import ModelInterface
 from firmwright.planning import MemoryUse, Plan, Program, check_memory, memory_uses
+from firmwright.planning.arena import Buffer
 from firmwright.planning.schedule import Schedule
 from firmwright.toolchain import load_platform
 
@@ -47,3 +48,12 @@ def test_weights_that_leave_no_room_are_named() -> None:
         check_memory(program(room + 1), DIANA)
     assert "it needs 512,001 bytes of RAM (100,000 arena, " in str(caught.value)
     assert f"{room + 1:,} bytes  weights of conv" in str(caught.value)
+
+
+def test_what_lies_in_another_memory_does_not_count_among_the_largest_in_ram() -> None:
+    full = program(DIANA.memories["ram"].size)
+    buffers = (Buffer("in_ram", 100_000, 0, 0), Buffer("in_near", 100_000, 0, 0, "near"))
+    with pytest.raises(UserError) as caught:
+        check_memory(replace(full, plan=replace(full.plan, buffers=buffers)), DIANA)
+    assert "working memory in_ram" in str(caught.value)
+    assert "in_near" not in str(caught.value)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from firmwright.errors import UserError
 from firmwright.ir.kernels import Kernels, Parameter
-from firmwright.ir.regions import Partition
+from firmwright.ir.regions import RAM, Partition
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.planning.plan import Plan
 from firmwright.toolchain import Platform
@@ -180,7 +180,7 @@ def list_consumers(program: Program, platform: Platform) -> Iterator[Consumer]:
         yield Consumer(platform.code, "code, as the platform allows for it")
         yield from (consumer for _, consumer in list_weights(program.kernels))
     producers = {name: r.name for r in program.partition.regions for name in r.outputs}
-    for buffer in program.plan.buffers:
+    for buffer in (b for b in program.plan.buffers if b.memory == RAM):
         made_by = producers.get(buffer.name)
         what = f"result of {made_by}" if made_by else f"working memory {buffer.name}"
         yield Consumer(buffer.bytes, f"{what}, alive from step {buffer.first} to {buffer.last}")
