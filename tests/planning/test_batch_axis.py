@@ -184,6 +184,10 @@ MIXED: dict[str, tuple[list[onnx.NodeProto], list[int], dict[str, Any], str]] = 
         [node("Add", "x k", "y")], [1, 4], {"k": floats(3, 4)},
         "spreads a tensor along the batch axis",
     ),
+    "a matrix for each of several": (
+        [node("MatMul", "x k", "y")], [1, 2, 4], {"k": floats(5, 4, 3)},
+        "spreads a tensor along the batch axis",
+    ),
     "read as channels": (
         [node("Transpose", "x", "t", perm=[1, 0, 2, 3]), node("Conv", "t w", "y")],
         [1, 1, 5, 5], {"w": floats(2, 1, 3, 3)}, "reads the batch axis as axis C of NCHW",

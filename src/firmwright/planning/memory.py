@@ -179,6 +179,11 @@ def list_consumers(program: Program, platform: Platform) -> Iterator[Consumer]:
     if platform.all_in_ram:
         yield Consumer(platform.code, "code, as the platform allows for it")
         yield from (consumer for _, consumer in list_weights(program.kernels))
+    yield from list_buffers(program)
+
+
+def list_buffers(program: Program) -> Iterator[Consumer]:
+    """Yield the buffers of the arena in RAM."""
     producers = {name: r.name for r in program.partition.regions for name in r.outputs}
     for buffer in (b for b in program.plan.buffers if b.memory == RAM):
         made_by = producers.get(buffer.name)
