@@ -29,7 +29,7 @@ def run(job: Job, folder: Path) -> None:
 
     from firmwright.ir.records import write_record
     from firmwright.report.archive import write_archive
-    from firmwright.report.manifest import BundledFile
+    from firmwright.report.manifest import BundledFile, to_content
 
     read = collect_inputs(job)
     check_lock(job, read)
@@ -42,7 +42,7 @@ def run(job: Job, folder: Path) -> None:
         BundledFile(name, len(data), hashlib.sha256(data).hexdigest())
         for name, data in sorted(contents.items())
     )
-    write_record(folder / "manifest.json", make_manifest(job, listed, read))
+    write_record(folder / "manifest.json", to_content(make_manifest(job, listed, read)))
     contents["manifest.json"] = (folder / "manifest.json").read_bytes()
     archive = folder / job.bundle.name
     write_archive(archive, job.bundle_name, contents)

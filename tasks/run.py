@@ -106,7 +106,7 @@ def run(job: Job, folder: Path) -> None:
             layers.functions[f]: n for f, n in execution.by_part.items() if f in layers.functions
         },
         tolerance=tolerance,
-        agreement=compare(interface.outputs, found, expected, tolerance),
+        **vars(compare(interface.outputs, found, expected, tolerance)),
         inputs=tuple(sample_digest(s) for s in alone) if data else (),
         counts=decode_counts(execution.console),
     )
@@ -177,7 +177,6 @@ def stack_outputs(side: str, results: Sequence[Sequence[NDArray[Any]]]) -> dict[
 
 
 def summary(job: Job, record: RunRecord) -> str:
-    agreement = record.agreement
     given, different = len(record.inputs), len(set(record.inputs))
     counted = (
         "not counted"
@@ -186,8 +185,8 @@ def summary(job: Job, record: RunRecord) -> str:
     )
     return (
         f"   {job.recipe.name} on {job.platform.name} ({record.emulator}): {counted}, "
-        f"{record.macs:,} MACs; {agreement.exact_samples} of {record.samples} samples exact, "
-        f"largest difference {agreement.max_difference:g} ({record.reference})"
+        f"{record.macs:,} MACs; {record.exact_samples} of {record.samples} samples exact, "
+        f"largest difference {record.max_difference:g} ({record.reference})"
         + (f"; {different} samples in turn fill the batches" if different < given else "")
         + "".join(f"; {name} {count:,}" for name, count in record.counts.items())
     )

@@ -65,7 +65,7 @@ def test_a_batch_on_the_command_line(repository: Repository) -> None:
     )
     assert (record["samples"], record["batch"]) == (2, 40)
     assert record["inputs"][64:] == record["inputs"][:16]
-    assert record["agreement"]["differences"] == 0
+    assert record["differences"] == 0
 
 
 @pytest.mark.parametrize("given", ["0", "-1", "99999999999", "many"])

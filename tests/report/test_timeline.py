@@ -13,7 +13,6 @@ from firmwright.ir.regions import Partition, Region
 from firmwright.planning.schedule import schedule_regions
 from firmwright.recipe import Tolerance
 from firmwright.report.timeline import Timeline, make_timeline, write_timeline
-from firmwright.verify.compare import Agreement
 from firmwright.verify.record import RunRecord
 
 MODELLED = Cycles(compute=700, transfer=200, stall=30)
@@ -49,7 +48,11 @@ def counted(total: int | None, samples: int = 1, **by_region: int) -> RunRecord:
         instructions_by_region=by_region,
         inputs=(),
         tolerance=Tolerance(0, 0),
-        agreement=Agreement(1, 0, 0, samples, 0.0),
+        values=1,
+        mismatches=0,
+        differences=0,
+        exact_samples=samples,
+        max_difference=0.0,
     )
 
 

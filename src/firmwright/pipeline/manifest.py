@@ -10,7 +10,7 @@ from .job import Job
 if TYPE_CHECKING:
     from firmwright.recipe.lock import Lock
     from firmwright.report.detection import DetectionReport
-    from firmwright.report.manifest import BundledFile, Manifest, MemoryReport, RunReport
+    from firmwright.report.manifest import BundledFile, Manifest, MemoryReport
 
 Record = TypeVar("Record")
 RECORDS = {"batch": "batch.json", "quantized": "quantization.json", "accuracy": "accuracy.json",
@@ -24,7 +24,7 @@ def record_path(job: Job, stage: str) -> Path:
 
 
 def read_stage_record(job: Job, stage: str, kind: type[Record]) -> Record | None:
-    """Return of a stage's record what ``kind`` has fields for; None without the stage."""
+    """Return a stage's record, with the fields of ``kind``; None without the stage."""
     from firmwright.ir.records import read_record
 
     return read_record(record_path(job, stage), kind) if job.has_stage(stage) else None
@@ -35,33 +35,36 @@ def make_manifest(job: Job, files: tuple[BundledFile, ...], read: Lock) -> Manif
     from firmwright.ir.kernels import Kernels
     from firmwright.ir.records import read_record
     from firmwright.ir.tensors import ModelInterface
+    from firmwright.planning.batch_size import BatchChoice
+    from firmwright.quantize.record import QuantizationRecord
     from firmwright.report import manifest as reports
     from firmwright.report.comparison import CycleComparison
     from firmwright.report.mappings import CostComparison
     from firmwright.report.timeline import Timeline
+    from firmwright.verify.accuracy import AccuracyRecord
+    from firmwright.verify.record import RunRecord
 
-    interface = read_record(job.folder("model") / "model.json", ModelInterface)
     kernels = read_record(job.folder("kernels") / "kernels.json", Kernels)
     return reports.Manifest(
         manifest_version=reports.MANIFEST_VERSION,
         name=job.recipe.name,
         platform=job.platform.name,
         target=", ".join(str(d) for d in job.recipe.target),
-        model=reports.ModelReport(interface.format, interface.sha256),
+        model=read_record(job.folder("model") / "model.json", ModelInterface),
         recipe=reports.Source(job.recipe.sha256),
         files=files,
         arithmetic=reports.Arithmetic(
             job.recipe.rounding, kernels.quantized_operators, kernels.float_operators
         ),
         memory=make_memory_report(job),
-        batch=read_stage_record(job, "batch", reports.BatchReport),
-        run=make_run_report(job),
-        inputs=reports.InputsReport(read.files, read.samples),
+        batch=read_stage_record(job, "batch", BatchChoice),
+        run=read_record(job.folder("run") / "run.json", RunRecord),
+        inputs=read,
         stand_ins={k.region: k.stand_in for k in kernels.kernels if k.stand_in},
         versions=read.versions,
         detection=read_detection_report(job),
-        quantization=read_stage_record(job, "quantized", reports.QuantizationReport),
-        accuracy=read_stage_record(job, "accuracy", reports.AccuracyReport),
+        quantization=read_stage_record(job, "quantized", QuantizationRecord),
+        accuracy=read_stage_record(job, "accuracy", AccuracyRecord),
         cycles=read_stage_record(job, "stats", Timeline),
         comparison=read_stage_record(job, "comparison", CycleComparison),
         mapping=read_stage_record(job, "mapping", CostComparison),
@@ -86,27 +89,6 @@ def make_memory_report(job: Job) -> MemoryReport:
         arena_lower_bound_bytes=plan.arena_lower_bound_bytes,
         other_memories=plan.other_arenas,
         copied_bytes=partition.copied_bytes,
-    )
-
-
-def make_run_report(job: Job) -> RunReport:
-    from firmwright.ir.records import read_record
-    from firmwright.report.manifest import RunReport
-    from firmwright.verify.record import RunRecord
-
-    record = read_record(job.folder("run") / "run.json", RunRecord)
-    return RunReport(
-        emulator=record.emulator,
-        reference=record.reference,
-        instructions=record.instructions,
-        macs=record.macs,
-        samples=record.samples,
-        mismatches=record.agreement.mismatches,
-        differences=record.agreement.differences,
-        values=record.agreement.elements,
-        max_difference=record.agreement.max_difference,
-        tolerance=record.tolerance,
-        counts=record.counts,
     )
 
 

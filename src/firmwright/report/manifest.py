@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
 
 from firmwright.ir.kernels import FloatOperator
-from firmwright.recipe import Tolerance
+from firmwright.ir.records import build_schema
+from firmwright.ir.tensors import ModelInterface
+from firmwright.planning.batch_size import BatchChoice
+from firmwright.quantize.record import QuantizationRecord
+from firmwright.recipe.lock import Lock
 from firmwright.report.comparison import CycleComparison
 from firmwright.report.detection import DetectionReport
 from firmwright.report.mappings import CostComparison
 from firmwright.report.timeline import Timeline
+from firmwright.verify.accuracy import AccuracyRecord
+from firmwright.verify.record import RunRecord
 
 MANIFEST_VERSION = 1
 
@@ -19,22 +30,6 @@ class Source:
     """A file or document by its digest."""
 
     sha256: str
-
-
-@dataclass(frozen=True)
-class ModelReport:
-    """The model file."""
-
-    format: str
-    sha256: str
-
-
-@dataclass(frozen=True)
-class InputsReport:
-    """What was read beside the recipe, as :class:`firmwright.recipe.lock.Lock` has it."""
-
-    files: dict[str, str]
-    samples: dict[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -76,95 +71,6 @@ class Arithmetic:
 
 
 @dataclass(frozen=True)
-class BatchReport:
-    """The batch that was wanted and the one that fits; bytes of RAM.
-
-    ``next_needs`` is what one sample more would need, null where no more were wanted.
-    """
-
-    desired_batch_size: int
-    actual_batch_size: int
-    memory: str
-    capacity: int
-    needs: int
-    next_needs: int | None
-
-
-@dataclass(frozen=True)
-class RunReport:
-    """How the firmware ran; see :class:`firmwright.verify.record.RunRecord`.
-
-    ``instructions`` and ``macs`` are of one inference, which takes a whole batch. ``mismatches``
-    are output values beyond ``tolerance``, ``differences`` those that differ at all, of
-    ``values``. ``counts`` are what emulated devices counted in all samples, by name.
-    """
-
-    emulator: str
-    reference: str
-    instructions: int | None
-    macs: int
-    samples: int
-    mismatches: int
-    differences: int
-    values: int
-    max_difference: float
-    tolerance: Tolerance
-    counts: dict[str, int]
-
-
-@dataclass(frozen=True)
-class QuantizationReport:
-    """How a float network was quantized: :class:`firmwright.quantize.record.QuantizationRecord`."""
-
-    engine: str
-    scheme: str
-    activations: str
-    weights: str
-    per_channel: bool
-    method: str
-
-
-@dataclass(frozen=True)
-class BoxRateReport:
-    """Boxes that a network found; see :class:`firmwright.verify.boxes.BoxRates`."""
-
-    found: int
-    recall: float
-    precision: float
-    mean_average_precision: float
-
-
-@dataclass(frozen=True)
-class BoxReport:
-    """Boxes of each network; see :class:`firmwright.verify.boxes.BoxAccuracy`."""
-
-    iou: float
-    right: int
-    networks: dict[str, BoxRateReport]
-
-
-@dataclass(frozen=True)
-class AccuracyReport:
-    """What the accuracy stage found, see :class:`firmwright.verify.accuracy.AccuracyRecord`.
-
-    Values are by network: ``float32``, ``quantized`` and ``firmware``, or, without `quantize`,
-    ``reference`` and ``firmware``. Of the samples that judged, the calibration saw ``calibrated``.
-    ``top1`` counts the classes of the labels (``labelled``) or of the first network, ``agreement``
-    the latter. ``reference`` names the runtime that evaluated the network as it is compiled,
-    ``firmware`` what compiled the C that was evaluated.
-    """
-
-    calibrated: int
-    labelled: bool
-    reference: str
-    firmware: str
-    top1: dict[str, float]
-    agreement: dict[str, float]
-    metric: dict[str, float] | None
-    boxes: BoxReport | None
-
-
-@dataclass(frozen=True)
 class RegionArtifacts:
     """What an accelerator's own tools are given of a region.
 
@@ -202,33 +108,73 @@ class ArtifactsReport:
 class Manifest:
     """The file ``manifest.json`` of a bundle.
 
-    ``recipe.sha256`` is the digest of the resolved recipe (defaults filled in, overrides
-    applied), so it does not change with a comment. ``versions`` are those of the tools that
-    decided about the bytes. ``detection`` lists the boxes of a recipe with `postprocess`.
-    ``cycles`` is None where the emulator counts no instructions, ``comparison`` also without
-    the recipe's `compare`; with it, ``mapping`` has modelled costs where the platform states its
-    `timing`. ``stand_ins`` has by region what its code stands in for, ``artifacts`` what an
-    accelerator's own tools are given; None for a target without such.
+    It has fewer fields of the stages' records than their descriptions tell of. ``recipe.sha256``
+    is the digest of the resolved recipe (defaults filled in, overrides applied): comments do not
+    change it. ``versions`` are those of the tools that decide about the bytes. ``detection`` lists
+    the boxes of a recipe with `postprocess`. ``cycles`` is null where the emulator counts no
+    instructions; ``comparison`` also without the recipe's `compare`. With `compare`, ``mapping``
+    has estimated costs where the platform states its `timing`. ``stand_ins`` tells, by region,
+    what its code stands in for. ``artifacts`` is what an accelerator's own tools are given, null
+    for a target without such tools.
     """
 
     manifest_version: int
     name: str
     platform: str
     target: str
-    model: ModelReport
+    model: ModelInterface
     recipe: Source
     files: tuple[BundledFile, ...]
     arithmetic: Arithmetic
     memory: MemoryReport
-    batch: BatchReport | None
-    run: RunReport
-    inputs: InputsReport
+    batch: BatchChoice | None
+    run: RunRecord
+    inputs: Lock
     versions: dict[str, str]
     detection: DetectionReport | None = None
-    quantization: QuantizationReport | None = None
-    accuracy: AccuracyReport | None = None
+    quantization: QuantizationRecord | None = None
+    accuracy: AccuracyRecord | None = None
     cycles: Timeline | None = None
     comparison: CycleComparison | None = None
     mapping: CostComparison | None = None
     stand_ins: dict[str, str] = field(default_factory=dict)
     artifacts: ArtifactsReport | None = None
+
+
+INCLUDED: Mapping[type, tuple[str, ...]] = {
+    ModelInterface: ("format", "sha256"),
+    Lock: ("files", "samples"),
+    RunRecord: (
+        "emulator", "reference", "instructions", "macs", "samples", "mismatches", "differences",
+        "values", "max_difference", "tolerance", "counts",
+    ),
+    QuantizationRecord: ("engine", "scheme", "activations", "weights", "per_channel", "method"),
+    AccuracyRecord: (
+        "calibrated", "labelled", "reference", "firmware", "top1", "agreement", "metric", "boxes",
+    ),
+}  # fmt: skip
+"""The fields that the manifest has of these records, in its order; of others it has them all."""
+
+
+def to_content(manifest: Manifest) -> dict[str, Any]:
+    """Return what ``manifest.json`` has: the included fields of each record."""
+    content: dict[str, Any] = msgspec.to_builtins(manifest)
+    for key, record in content.items():
+        names = INCLUDED.get(type(getattr(manifest, key)))
+        if names:
+            content[key] = {name: record[name] for name in names}
+    return content
+
+
+def build_manifest_schema() -> dict[str, Any]:
+    """Return the schema of ``manifest.json``, without the fields that it leaves out."""
+    schema = build_schema(Manifest)
+    definitions = schema["$defs"]
+    for kind, names in INCLUDED.items():
+        record = definitions[kind.__name__]
+        record["properties"] = {name: record["properties"][name] for name in names}
+        record["required"] = list(names)
+    while unused := [n for n in definitions if f'"#/$defs/{n}"' not in json.dumps(schema)]:
+        for name in unused:
+            del definitions[name]
+    return schema

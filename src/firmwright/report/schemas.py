@@ -15,7 +15,7 @@ import firmwright
 from firmwright.ir.records import build_schema
 from firmwright.recipe.lock import Lock
 from firmwright.report.explanation import Explanation
-from firmwright.report.manifest import Manifest
+from firmwright.report.manifest import build_manifest_schema
 
 PACKAGE = Path(firmwright.__file__).parent
 
@@ -25,7 +25,7 @@ def build_schemas() -> dict[Path, dict[str, Any]]:
     return {
         PACKAGE / "recipe" / "lock.schema.json": build_schema(Lock),
         PACKAGE / "report" / "explanation.schema.json": build_schema(Explanation),
-        PACKAGE / "report" / "manifest.schema.json": build_schema(Manifest),
+        PACKAGE / "report" / "manifest.schema.json": build_manifest_schema(),
     }
 
 

@@ -16,13 +16,13 @@ from firmwright.recipe import Tolerance
 
 @dataclass(frozen=True)
 class Agreement:
-    """Counts over all samples and outputs.
+    """How far outputs are from the reference's, over all samples and outputs.
 
-    ``mismatches`` are elements further off than the tolerance, ``differences`` those that differ
-    at all; ``exact_samples`` are samples without a difference.
+    Of the ``values``, ``mismatches`` count those that are further off than the tolerance, and
+    ``differences`` those that differ at all. ``exact_samples`` counts samples without a difference.
     """
 
-    elements: int
+    values: int
     mismatches: int
     differences: int
     exact_samples: int
@@ -44,7 +44,7 @@ def compare(
     outputs: Sequence[Tensor], found: Outputs, expected: Outputs, tolerance: Tolerance
 ) -> Agreement:
     """Compare every element; UserError naming the first one beyond the tolerance."""
-    elements = mismatches = differences = exact = 0
+    values = mismatches = differences = exact = 0
     largest, first = 0.0, ""
     for sample, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
         exact_sample = True
@@ -54,7 +54,7 @@ def compare(
             size = np.abs(b.astype("float64"))
             allowed = tolerance.absolute + tolerance.relative * np.where(np.isfinite(size), size, 0)
             wrong = apart > allowed
-            elements += a.size
+            values += a.size
             differences += int(np.count_nonzero(apart))
             mismatches += int(np.count_nonzero(wrong))
             exact_sample &= not apart.any()
@@ -70,6 +70,6 @@ def compare(
         raise UserError(
             f"the firmware's outputs differ from the reference beyond the recipe's tolerance "
             f"(absolute {tolerance.absolute:g}, relative {tolerance.relative:g}) in "
-            f"{mismatches} of {elements} values; the first:\n  {first}"
+            f"{mismatches} of {values} values; the first:\n  {first}"
         )
-    return Agreement(elements, mismatches, differences, exact, largest)
+    return Agreement(values, mismatches, differences, exact, largest)

@@ -9,9 +9,10 @@ from firmwright.verify.compare import Agreement
 
 
 @dataclass(frozen=True)
-class RunRecord:
-    """How the firmware ran; each of the ``samples`` is a batch of ``batch``.
+class RunRecord(Agreement):
+    """How the firmware ran, and how its outputs agree with the reference's.
 
+    Each of the ``samples`` is a batch of ``batch``, and takes one inference of ``macs``.
     ``instructions`` were counted inside the network's run function: ``instructions`` is the mean
     of one inference, rounded down, ``instructions_total`` the sum over all samples, by function
     in ``instructions_by_function``. ``instructions_by_region`` has those of a region's function
@@ -32,6 +33,5 @@ class RunRecord:
     instructions_by_function: dict[str, int]
     instructions_by_region: dict[str, int]
     tolerance: Tolerance
-    agreement: Agreement
     inputs: tuple[str, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
