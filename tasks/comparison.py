@@ -28,7 +28,7 @@ def format_mix(job: Job) -> str:
 def run(job: Job, folder: Path) -> None:
     """Write ``comparison.json``; UserError where the two run batches of different sizes."""
     from firmwright.ir.records import read_record, write_record
-    from firmwright.report.comparison import compare_timelines, format_table
+    from firmwright.report.comparison import compare_timelines, format_cycles
     from firmwright.report.timeline import Timeline
     from firmwright.verify.record import RunRecord
 
@@ -43,7 +43,7 @@ def run(job: Job, folder: Path) -> None:
     comparison = compare_timelines(own, format_mix(both[0]), other, format_mix(both[1]))
     write_record(folder / "comparison.json", comparison)
     print(f"   {job.recipe.name}: clock cycles with {comparison.target}")
-    print("\n".join(f"   {line}" for line in format_table(comparison).splitlines()))
+    print("\n".join(f"   {line}" for line in format_cycles(comparison).splitlines()))
 
 
 STAGE = Stage(

@@ -29,7 +29,7 @@ def options(job: Job) -> Any:
 def run(job: Job, folder: Path) -> None:
     """Write ``mapping.json``."""
     from firmwright.ir.records import write_record
-    from firmwright.report.mappings import ORIGIN, compare_costs, format_table
+    from firmwright.report.comparison import ORIGIN, compare_costs, format_costs
 
     assert job.platform.timing is not None
     other = get_comparison_job(job)
@@ -42,7 +42,7 @@ def run(job: Job, folder: Path) -> None:
     )
     write_record(folder / "mapping.json", found)
     print(f"   {job.recipe.name} on {job.platform.name}: {ORIGIN}")
-    print("\n".join(f"   {line}" for line in format_table(found).splitlines()))
+    print("\n".join(f"   {line}" for line in format_costs(found).splitlines()))
     if found.unverified:
         print(f"   assumed: {', '.join(found.unverified)}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from firmwright.ir.kernels import Cycles
-from firmwright.report.comparison import compare_timelines, format_table
+from firmwright.report.comparison import compare_timelines, format_cycles
 from firmwright.report.timeline import CountedCycles, LayerCycles, Timeline
 
 Layer = tuple[str, str, int, int]
@@ -55,7 +55,7 @@ def test_without_common_names_there_is_one_row() -> None:
 
 def test_the_table_ends_with_the_total() -> None:
     own = timeline(("a", "npu", 1000, 200), ("", "c", 0, 34))
-    lines = format_table(
+    lines = format_cycles(
         compare_timelines(own, "npu, c", timeline(("a", "c", 0, 9000)), "c")
     ).split("\n")
     assert lines[0].split() == ["layer", "cycles", "modelled", "counted", "with", "c", "speed-up"]

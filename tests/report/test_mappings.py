@@ -9,8 +9,8 @@ import pytest
 from firmwright.ir.kernels import Cycles, Kernel, Kernels, Parameter
 from firmwright.ir.regions import Partition, Region
 from firmwright.ir.tensors import Tensor
+from firmwright.report.comparison import compare_costs, format_costs
 from firmwright.report.estimates import Cost, LayerEstimate, estimate_layers
-from firmwright.report.mappings import compare_costs, format_table
 from firmwright.toolchain import load_platform, platform_names
 from firmwright.toolchain.timing import Throughput, Timing
 
@@ -97,7 +97,7 @@ def test_both_mappings_side_by_side() -> None:
     assert found.total.own == Cost(4, 4000, 24.2, 1000)
     assert found.total.other == Cost(2, 2000, 18.2, 500)
     assert found.origin == "modelled, not measured"
-    lines = [line.split() for line in format_table(found).splitlines()]
+    lines = [line.split() for line in format_costs(found).splitlines()]
     assert lines[1] == ["conv", "2", "2,000", "510.0", "0", "0", "10.0"]
     assert lines[-2] == ["call", "0", "0", "0.0", "2", "2,000", "500.0"]
     assert lines[-1] == ["total", "4", "4,000", "1,024.2", "2", "2,000", "518.2"]

@@ -38,8 +38,7 @@ def make_manifest(job: Job, files: tuple[BundledFile, ...], read: Lock) -> Manif
     from firmwright.planning.batch_size import BatchChoice
     from firmwright.quantize.record import QuantizationRecord
     from firmwright.report import manifest as reports
-    from firmwright.report.comparison import CycleComparison
-    from firmwright.report.mappings import CostComparison
+    from firmwright.report.comparison import CostComparison, CycleComparison
     from firmwright.report.timeline import Timeline
     from firmwright.verify.accuracy import AccuracyRecord
     from firmwright.verify.record import RunRecord

@@ -1,28 +1,41 @@
-"""The same network on two target mixes, layer by layer (file ``comparison/comparison.json``)."""
+"""The same network on two target mixes, layer by layer: counted cycles, and estimated costs.
+
+Files ``comparison/comparison.json`` and ``mapping/mapping.json``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol, TypeVar
 
+from firmwright.report.estimates import Cost, LayerEstimate, sum_costs
+from firmwright.report.table import align_columns
 from firmwright.report.timeline import LayerCycles, Timeline
 
+ORIGIN = "modelled, not measured"
+"""Where the numbers of a comparison of costs come from."""
+LONGEST_NAME = 32
+"""Characters of a layer's name on the terminal."""
 
-class HasSources(Protocol):
-    """Anything that says which operators of the model it computes."""
+
+class Layer(Protocol):
+    """A layer on a device; ``sources`` are the operators of the model that it computes."""
+
+    @property
+    def device(self) -> str: ...
 
     @property
     def sources(self) -> tuple[str, ...]: ...
 
 
-LayerT = TypeVar("LayerT", bound=HasSources)
+LayerT = TypeVar("LayerT", bound=Layer)
 
 
 @dataclass(frozen=True)
 class CycleCount:
-    """Cycles that a device's cost model gives, and instructions that the CPU executed."""
+    """Cycles that cost models of devices estimate, and instructions that the CPU executed."""
 
     modelled: int
     counted: int
@@ -34,7 +47,7 @@ class CycleCount:
 
 @dataclass(frozen=True)
 class CycleRow:
-    """The layers of both that compute the same operators of the model, named by ``sources``.
+    """The layers of both mixes that compute the same operators of the model, its ``sources``.
 
     ``devices`` are those of ``own``. ``speed_up`` is ``other`` over ``own``, in cycles, with
     three decimals.
@@ -57,32 +70,101 @@ class CycleComparison:
     total: CycleRow
 
 
+@dataclass(frozen=True)
+class CostRow:
+    """The layers of both mixes that compute the same operators of the model, its ``sources``.
+
+    ``devices`` are those of ``own``, ``other_devices`` those of ``other``.
+    """
+
+    sources: tuple[str, ...]
+    devices: tuple[str, ...]
+    other_devices: tuple[str, ...]
+    own: Cost
+    other: Cost
+
+
+@dataclass(frozen=True)
+class CostComparison:
+    """One inference on ``target`` (``own``) and on ``other_target`` (``other``), as estimated.
+
+    The last of the ``layers`` is the call of the run function. ``unverified`` names the numbers
+    of the platform that are assumed.
+    """
+
+    target: str
+    other_target: str
+    origin: str
+    unverified: tuple[str, ...]
+    layers: tuple[CostRow, ...]
+    total: CostRow
+
+
 def compare_timelines(
     own: Timeline, target: str, other: Timeline, other_target: str
 ) -> CycleComparison:
-    """Put the layers of two timelines of one network side by side.
+    """Compare the cycles of two timelines of one network.
 
-    Both execute the network's operators in an order of their own, in layers of their own: a row
-    is the shortest stretch of both timelines that holds the same operators. The last row is what
-    follows the last named operator.
+    The last row holds what follows the last named operator.
     """
-    rows = [make_row(*stretch) for stretch in align_layers(own.layers, other.layers)]
-    return CycleComparison(target, other_target, tuple(rows), make_row(own.layers, other.layers))
+    rows = tuple(make_cycle_row(*stretch) for stretch in align_layers(own.layers, other.layers))
+    return CycleComparison(target, other_target, rows, make_cycle_row(own.layers, other.layers))
+
+
+def compare_costs(
+    own: Sequence[LayerEstimate],
+    target: str,
+    other: Sequence[LayerEstimate],
+    other_target: str,
+    unverified: tuple[str, ...],
+) -> CostComparison:
+    """Compare the estimated costs of two mixes for one network."""
+    rows = tuple(make_cost_row(*stretch) for stretch in align_layers(own, other))
+    total = make_cost_row(own, other)
+    return CostComparison(target, other_target, ORIGIN, unverified, rows, total)
+
+
+def make_cycle_row(own: Sequence[LayerCycles], other: Sequence[LayerCycles]) -> CycleRow:
+    mine, theirs = count_cycles(own), count_cycles(other)
+    speed_up = round(theirs.cycles / max(mine.cycles, 1), 3)
+    return CycleRow(list_sources(own), list_devices(own), mine, theirs, speed_up)
+
+
+def make_cost_row(own: Sequence[LayerEstimate], other: Sequence[LayerEstimate]) -> CostRow:
+    mine, theirs = (sum_costs(layer.cost for layer in layers) for layers in (own, other))
+    return CostRow(list_sources(own), list_devices(own), list_devices(other), mine, theirs)
+
+
+def count_cycles(layers: Sequence[LayerCycles]) -> CycleCount:
+    modelled = sum(layer.modelled.total for layer in layers if layer.modelled)
+    return CycleCount(modelled, sum(layer.counted.cpu for layer in layers))
+
+
+def list_sources(layers: Sequence[Layer]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(source for layer in layers for source in layer.sources))
+
+
+def list_devices(layers: Sequence[Layer]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(layer.device for layer in layers))
 
 
 def align_layers(
     own: Sequence[LayerT], other: Sequence[LayerT]
 ) -> list[tuple[Sequence[LayerT], Sequence[LayerT]]]:
-    """Cut both sequences wherever the same operators have been executed in both."""
-    common = sources_of(own) & sources_of(other)
+    """Cut both sequences wherever both have executed the same operators.
+
+    The two may execute the network's operators in different orders and in different layers. So
+    each pair is the shortest stretch of both that holds the same operators.
+    """
+    common = {*list_sources(own)} & {*list_sources(other)}
     reached, others_reached = find_milestones(own, common), find_milestones(other, common)
     cuts = [(n, others_reached[done]) for done, n in reached.items() if done in others_reached]
     cuts = [(0, 0), *cuts, (len(own), len(other))]
     return [(own[a:b], other[x:y]) for (a, x), (b, y) in pairwise(cuts) if b > a or y > x]
 
 
-def find_milestones(layers: Sequence[HasSources], common: set[str]) -> dict[frozenset[str], int]:
-    """Map every set of operators that is executed at some time to the layers that it takes."""
+def find_milestones(layers: Sequence[Layer], common: set[str]) -> dict[frozenset[str], int]:
+    """Map each set of operators that is done at some time to the number of layers until then."""
     found: dict[frozenset[str], int] = {}
     done: frozenset[str] = frozenset()
     for count, layer in enumerate(layers, 1):
@@ -92,45 +174,46 @@ def find_milestones(layers: Sequence[HasSources], common: set[str]) -> dict[froz
     return found
 
 
-def sources_of(layers: Sequence[HasSources]) -> set[str]:
-    return {source for layer in layers for source in layer.sources}
+RowT = TypeVar("RowT", bound=CycleRow | CostRow)
 
 
-def make_row(own: Sequence[LayerCycles], other: Sequence[LayerCycles]) -> CycleRow:
-    mine, theirs = count_cycles(own), count_cycles(other)
-    return CycleRow(
-        sources=tuple(dict.fromkeys(source for layer in own for source in layer.sources)),
-        devices=tuple(dict.fromkeys(layer.device for layer in own)),
-        own=mine,
-        other=theirs,
-        speed_up=round(theirs.cycles / max(mine.cycles, 1), 3),
-    )
+def format_cycles(comparison: CycleComparison) -> str:
+    """Return the comparison of cycles as a table."""
+    head = ("cycles", "modelled", "counted", f"with {comparison.other_target}", "speed-up")
+
+    def format_row(row: CycleRow) -> list[str]:
+        numbers = (row.own.cycles, row.own.modelled, row.own.counted, row.other.cycles)
+        return [*(f"{number:,}" for number in numbers), f"{row.speed_up:.2f}"]
+
+    return format_rows(head, comparison.layers, comparison.total, "other", format_row)
 
 
-def count_cycles(layers: Sequence[LayerCycles]) -> CycleCount:
-    modelled = sum(layer.modelled.total for layer in layers if layer.modelled)
-    return CycleCount(modelled, sum(layer.counted.cpu for layer in layers))
+def format_costs(comparison: CostComparison) -> str:
+    """Return the comparison of costs as a table: each mix's crossings, bytes and microseconds."""
+    mixes = (comparison.target, comparison.other_target)
+    head = [title for mix in mixes for title in (f"{mix}: crossings", "bytes", "us")]
+
+    def format_row(row: CostRow) -> list[str]:
+        costs = (row.own, row.other)
+        cells = ((str(c.crossings), f"{c.bytes:,}", f"{c.microseconds:,.1f}") for c in costs)
+        return [cell for three in cells for cell in three]
+
+    return format_rows(head, comparison.layers, comparison.total, "call", format_row)
 
 
-def format_table(comparison: CycleComparison) -> str:
-    """Return the comparison as lines of text."""
-    rows = [(x.sources[0] if x.sources else "other", x) for x in comparison.layers]
-    lines = [
-        ("layer", "cycles", "modelled", "counted", f"with {comparison.other_target}", "speed-up"),
-        *(format_row(name, row) for name, row in (*rows, ("total", comparison.total))),
-    ]
-    return align_columns(lines)
+def format_rows(
+    head: Sequence[str],
+    rows: Sequence[RowT],
+    total: RowT,
+    unnamed: str,
+    format_row: Callable[[RowT], Sequence[str]],
+) -> str:
+    """Return a table of rows by their first operator, and the total.
 
-
-def align_columns(lines: Sequence[tuple[str, ...]]) -> str:
-    """Return a table as text: the first column to the left, numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(cell.rjust(w) if i else cell.ljust(w) for i, (cell, w) in enumerate(pairs))
-        for pairs in (list(zip(line, widths, strict=True)) for line in lines)
-    )
-
-
-def format_row(name: str, row: CycleRow) -> tuple[str, ...]:
-    own = (row.own.cycles, row.own.modelled, row.own.counted, row.other.cycles)
-    return (name[:32], *(f"{number:,}" for number in own), f"{row.speed_up:.2f}")
+    ``unnamed`` is the name of rows without an operator.
+    """
+    names = [*(row.sources[0] if row.sources else unnamed for row in rows), "total"]
+    lines = [["layer", *head]]
+    for name, row in zip(names, [*rows, total], strict=True):
+        lines.append([name[:LONGEST_NAME], *format_row(row)])
+    return "\n".join(align_columns(lines, "<" + ">" * len(head)))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from firmwright.ir.regions import COPY, Partition, RuleViolation
+from firmwright.report.table import align_columns
 
 LONGEST_NAME = 80
 """Characters of an operator's name on the terminal."""
@@ -118,9 +119,7 @@ def format_table(explanation: Explanation) -> str:
         shape = " x ".join(map(str, o.shape)) or "scalar"
         device = "no code" if o.view else o.device
         rows.append((o.kind, shape, f"{o.macs:,}", device, shorten_name(o.name)))
-    kinds, shapes, macs, devices, _ = (max(map(len, c)) for c in zip(*rows, strict=True))
-    form = f"{{:{kinds}}}  {{:{shapes}}}  {{:>{macs}}}  {{:{devices}}}  {{}}"
-    head, *lines = (form.format(*row) for row in rows)
+    head, *lines = align_columns(rows, "<<><<")
     told = [head]
     last = [*explanation.summary.macs_by_device][-1]
     for operator, line in zip(explanation.operators, lines, strict=True):

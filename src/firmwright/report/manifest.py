@@ -15,9 +15,8 @@ from firmwright.ir.tensors import ModelInterface
 from firmwright.planning.batch_size import BatchChoice
 from firmwright.quantize.record import QuantizationRecord
 from firmwright.recipe.lock import Lock
-from firmwright.report.comparison import CycleComparison
+from firmwright.report.comparison import CostComparison, CycleComparison
 from firmwright.report.detection import DetectionReport
-from firmwright.report.mappings import CostComparison
 from firmwright.report.timeline import Timeline
 from firmwright.verify.accuracy import AccuracyRecord
 from firmwright.verify.record import RunRecord
