@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from firmwright.data.samples import Sample
     from firmwright.ir.tensors import ModelInterface
     from firmwright.quantize.float_network import FloatReference
+    from firmwright.verify.accuracy import Evaluation
     from firmwright.verify.boxes import BoxComparer
-    from firmwright.verify.evaluation import Evaluation
 
 
 def evaluate_options(job: Job) -> EvaluateOptions:
@@ -58,8 +58,9 @@ def make_box_comparer(
 ) -> BoxComparer | None:
     """Return what compares boxes, for a recipe with a detection."""
     from firmwright.postprocess.classes import read_class_names
-    from firmwright.report.detection import AGREEMENT_IOU
-    from firmwright.verify.boxes import BoxComparer, fit_float_detector, read_box_labels
+    from firmwright.verify.boxes import BoxComparer, fit_float_detector
+    from firmwright.verify.detection import AGREEMENT_IOU
+    from firmwright.verify.labels import read_box_labels
 
     detection = job.recipe.detection
     if detection is None:
@@ -98,8 +99,7 @@ def run_networks(
     """Let every network see the samples; ``interface`` is of the one that is compiled."""
     from firmwright.models import FORMATS
     from firmwright.quantize.samples import sample_digest
-    from firmwright.verify.accuracy import dequantize_outputs
-    from firmwright.verify.evaluation import Evaluation
+    from firmwright.verify.accuracy import Evaluation, dequantize_outputs
     from firmwright.verify.host_run import run_on_host
 
     before = run_float_network(job, interface, samples)
@@ -128,8 +128,9 @@ def run(job: Job, folder: Path) -> None:
     from firmwright.custom.code import load_custom_function
     from firmwright.ir.records import read_record, write_record
     from firmwright.ir.tensors import ModelInterface
-    from firmwright.verify import accuracy_report
-    from firmwright.verify.evaluation import measure_accuracy, read_class_labels
+    from firmwright.report.accuracy import format_accuracy, format_failure
+    from firmwright.verify.accuracy import measure_accuracy
+    from firmwright.verify.labels import read_class_labels
 
     stated = evaluate_options(job)
     source = read_record(job.folder("model") / "model.json", ModelInterface)
@@ -154,16 +155,16 @@ def run(job: Job, folder: Path) -> None:
             metric = stack.enter_context(own)
         record = measure_accuracy(found, labels, metric, boxes, stated.thresholds)
     write_record(folder / "accuracy.json", record)
-    message = accuracy_report.failure_message(record)
+    message = format_failure(record)
     if message:
         raise UserError(message)
-    for line in accuracy_report.summary(record):
-        print(line)
+    for line in format_accuracy(record):
+        print(f"   {line}")
 
 
 STAGE = Stage(
     name="accuracy",
-    sentence="judge the network on the samples of `evaluate`",
+    sentence="compare networks on the samples of `evaluate`",
     run="firmwright.tasks.accuracy:run",
     reads=(
         *(MODEL_INTERFACE, CALIBRATION, PREPARED_MODEL, QUANTIZATION, NETWORK_INTERFACE),

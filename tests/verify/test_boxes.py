@@ -7,18 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from firmwright.data.arrays import OutputsByName
 from firmwright.errors import UserError
 from firmwright.postprocess.boxes import Box
 from firmwright.recipe.quantization import BoxThresholds, Thresholds
-from firmwright.verify import accuracy_report
-from firmwright.verify.accuracy import AccuracyRecord
-from firmwright.verify.boxes import (
-    BoxAccuracy,
-    BoxComparer,
-    BoxRates,
-    OutputsByName,
-    read_box_labels,
-)
+from firmwright.verify.boxes import BoxComparer
+from firmwright.verify.labels import read_box_labels
+from firmwright.verify.record import AccuracyRecord, BoxAccuracy, BoxRates
+from firmwright.verify.thresholds import find_missed_thresholds
 
 from ..postprocess.compiled import list_detector
 
@@ -58,7 +54,7 @@ def test_overlap_is_the_recipes() -> None:
     assert BoxComparer(DETECTOR, 0.4, None).compare(two).networks["firmware"].recall == 0
 
 
-def test_labels_judge_the_first_network_too(tmp_path: Path) -> None:
+def test_labels_are_the_reference_of_the_first_network_too(tmp_path: Path) -> None:
     path = tmp_path / "boxes.json"
     path.write_text('[[{"class": "cat", "box": [0, 0, 0.25, 0.5]},'
                     ' {"class": 2, "box": [0, 0, 1, 1]}], []]')  # fmt: skip
@@ -92,7 +88,7 @@ def test_labels_that_will_not_do(tmp_path: Path, text: str, message: str) -> Non
     assert message in str(raised.value)
 
 
-def test_gate_counts_the_boxes() -> None:
+def test_thresholds_count_the_boxes() -> None:
     rates = {"reference": 100.0, "firmware": 100.0}
     limits = BoxThresholds(0.9, recall=1, precision=0.6, mean_average_precision=0.5)
     record = AccuracyRecord(
@@ -116,7 +112,7 @@ def test_gate_counts_the_boxes() -> None:
         ),
         thresholds=Thresholds(boxes=limits),
     )
-    assert list(accuracy_report.failures(record)) == [
+    assert list(find_missed_thresholds(record)) == [
         "2 of 3 boxes are not among those of the firmware network (recall 0.333 at an overlap of "
         "0.9); thresholds.boxes.recall asks for 1",
         "1 of 2 boxes of the firmware network are not right (precision 0.500 at an overlap of "

@@ -14,6 +14,8 @@ from firmwright.errors import UserError
 from firmwright.ir.tensors import Tensor
 
 Array = npt.NDArray[Any]
+OutputsByName = dict[str, Array]
+"""Outputs of a network by name, as real numbers, with a leading sample axis."""
 
 
 def load_npy(path: Path) -> Array:

@@ -42,9 +42,9 @@ def run_float_reference(
             for sample in samples
         ]
     )
-    judge = FORMATS[interface.format].load()
-    verdict = judge.run_reference((stage / f"model.{interface.format}").read_bytes(), real)
-    return interface, replace(verdict, reference=f"the float network in {verdict.reference}")
+    runtime = FORMATS[interface.format].load()
+    outputs = runtime.run_reference((stage / f"model.{interface.format}").read_bytes(), real)
+    return interface, replace(outputs, reference=f"the float network in {outputs.reference}")
 
 
 def compare_boxes(
@@ -54,36 +54,36 @@ def compare_boxes(
     found: list[list[Box]],
     samples: Sequence[Sample],
     interface: ModelInterface,
-    verdict: ReferenceOutputs,
+    expected: ReferenceOutputs,
 ) -> None:
     """Compare the firmware's boxes with those of a reference's outputs; write and draw them.
 
-    ``interface`` describes the network that was compiled, ``verdict`` is its reference's. Of one
-    that was quantized here, the float network judges instead.
+    ``interface`` describes the network that was compiled, ``expected`` is its reference's. For
+    one that was quantized here, the float network is the reference instead.
     """
     from firmwright.ir.records import write_record
     from firmwright.postprocess.classes import read_class_names
     from firmwright.postprocess.detector import fit_detector
     from firmwright.postprocess.drawing import draw_boxes
     from firmwright.postprocess.reference import detect
-    from firmwright.report.detection import AGREEMENT_IOU, DetectionReport, match_samples
+    from firmwright.verify.detection import AGREEMENT_IOU, DetectionReport, match_samples
 
     detection = job.recipe.detection
     assert detection is not None
     if job.recipe.quantize is not None:
-        interface, verdict = run_float_reference(job, interface, samples)
+        interface, expected = run_float_reference(job, interface, samples)
     names = read_class_names(detection.classes, job.data_folders)
     detector = fit_detector(detection, len(names), interface.outputs)
     origins = [{name: c.origins[i] for name, c in data.items()} for i in range(len(found))]
-    judgements = match_samples(
-        verdict.reference,
+    matched = match_samples(
+        expected.reference,
         [", ".join(o.name for o in by.values()) or f"sample {i}" for i, by in enumerate(origins)],
         [{name: o.sha256 for name, o in by.items()} for by in origins],
         names,
         found,
-        [detect(detector, outputs) for outputs in verdict.outputs],
+        [detect(detector, outputs) for outputs in expected.outputs],
     )
-    report = DetectionReport(detection.threshold, AGREEMENT_IOU, verdict.reference, judgements)
+    report = DetectionReport(detection.threshold, AGREEMENT_IOU, expected.reference, matched)
     write_record(folder / "boxes.json", report)
     for i, by in enumerate(origins):
         for origin in by.values():
@@ -91,4 +91,4 @@ def compare_boxes(
                 target = folder / f"boxes-{i}.png"
                 draw_boxes(origin.picture, origin.preprocess, found[i], names, target)
     count = sum(map(len, found))
-    print(f"   {job.recipe.name}: {count} boxes, those of {verdict.reference}")
+    print(f"   {job.recipe.name}: {count} boxes, those of {expected.reference}")

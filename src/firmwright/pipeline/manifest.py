@@ -9,8 +9,8 @@ from .job import Job
 
 if TYPE_CHECKING:
     from firmwright.recipe.lock import Lock
-    from firmwright.report.detection import DetectionReport
     from firmwright.report.manifest import BundledFile, Manifest, MemoryReport
+    from firmwright.verify.detection import DetectionReport
 
 Record = TypeVar("Record")
 RECORDS = {"batch": "batch.json", "quantized": "quantization.json", "accuracy": "accuracy.json",
@@ -40,8 +40,7 @@ def make_manifest(job: Job, files: tuple[BundledFile, ...], read: Lock) -> Manif
     from firmwright.report import manifest as reports
     from firmwright.report.comparison import CostComparison, CycleComparison
     from firmwright.report.timeline import Timeline
-    from firmwright.verify.accuracy import AccuracyRecord
-    from firmwright.verify.record import RunRecord
+    from firmwright.verify.record import AccuracyRecord, RunRecord
 
     kernels = read_record(job.folder("kernels") / "kernels.json", Kernels)
     return reports.Manifest(
@@ -93,7 +92,7 @@ def make_memory_report(job: Job) -> MemoryReport:
 
 def read_detection_report(job: Job) -> DetectionReport | None:
     from firmwright.ir.records import read_record
-    from firmwright.report.detection import DetectionReport
+    from firmwright.verify.detection import DetectionReport
 
     if job.recipe.detection is None:
         return None

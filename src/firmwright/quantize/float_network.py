@@ -1,4 +1,4 @@
-"""The float network as the measure of what was made of it: outputs, and layer by layer."""
+"""The float network as the reference of the quantized one: outputs, and layer by layer."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
-from firmwright.data.arrays import dequantize_array, quantize_array
+from firmwright.data.arrays import OutputsByName, dequantize_array, quantize_array
+from firmwright.data.signals import SignalQuality, SignalStatistics
 from firmwright.ir.tensors import ModelInterface
 from firmwright.quantize.description import RESULT_SUFFIX
 from firmwright.quantize.graph import evaluate, float_tensors
+from firmwright.quantize.record import LayerAccuracy
 from firmwright.quantize.samples import Sample
-from firmwright.verify.accuracy import LayerAccuracy, SignalQuality, SignalStatistics
-from firmwright.verify.boxes import OutputsByName
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ def compare_layers(
 ) -> list[LayerAccuracy]:
     """Compare every tensor that both graphs compute.
 
-    ``interface`` and ``inputs`` are the quantized graph's. What rounding does to the inputs is
-    measured too: the first layers lose against that.
+    ``interface`` and ``inputs`` are the quantized graph's. The inputs are
+    compared as well: the first layers lose against them.
     """
     ports = {t.name: t for t in (*interface.inputs, *interface.outputs)}
     pairs = match_tensors(model, quantized)
@@ -86,7 +86,7 @@ def compare_layers(
             if pairs[name] in ports:
                 found_there = dequantize_array(found_there, ports[name])
             total.add(found_there, theirs[name])
-    signals = {name: total.signal for name, total in sums.items()}
+    signals = {name: total.quality for name, total in sums.items()}
     makers = {o: n for n in model.graph.node for o in n.output}
     return [
         LayerAccuracy(makers[name].name, name, signal, compute_snr_loss(name, signals, makers))

@@ -1,8 +1,10 @@
-"""What the quantization did (file ``quantized/quantization.json``)."""
+"""What quantization did to a network (file ``quantized/quantization.json``), and to its layers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from firmwright.data.signals import SignalQuality
 
 
 @dataclass(frozen=True)
@@ -33,3 +35,17 @@ class QuantizationRecord:
     tensors: tuple[TensorQuantParams, ...]
     kept_float: tuple[str, ...]
     notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LayerAccuracy:
+    """The result of a layer of the quantized network, beside the float network's.
+
+    ONNX Runtime evaluates both. ``lost`` is by how many dB the SNR is below the worst of the
+    layer's own inputs.
+    """
+
+    layer: str
+    tensor: str
+    signal: SignalQuality
+    lost: float | None

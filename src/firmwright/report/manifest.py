@@ -16,10 +16,9 @@ from firmwright.planning.batch_size import BatchChoice
 from firmwright.quantize.record import QuantizationRecord
 from firmwright.recipe.lock import Lock
 from firmwright.report.comparison import CostComparison, CycleComparison
-from firmwright.report.detection import DetectionReport
 from firmwright.report.timeline import Timeline
-from firmwright.verify.accuracy import AccuracyRecord
-from firmwright.verify.record import RunRecord
+from firmwright.verify.detection import DetectionReport
+from firmwright.verify.record import AccuracyRecord, RunRecord
 
 MANIFEST_VERSION = 1
 

@@ -1,116 +1,105 @@
-"""How accurate a network is: its outputs, classes and boxes beside those of another."""
+"""How accurate networks are: outputs, classes and boxes beside those of a reference network."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from math import inf, log10
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from firmwright.data.arrays import dequantize_array
+from firmwright.data.arrays import OutputsByName, dequantize_array
+from firmwright.data.signals import SignalQuality, SignalStatistics
+from firmwright.errors import UserError
 from firmwright.ir.tensors import ModelInterface
+from firmwright.quantize.record import LayerAccuracy
 from firmwright.recipe.quantization import Thresholds
-from firmwright.verify.boxes import BoxAccuracy, OutputsByName
+from firmwright.verify.boxes import BoxComparer
+from firmwright.verify.record import AccuracyRecord, OutputAccuracy, Rates
 
 Array = npt.NDArray[Any]
-Rates = dict[str, float]
-"""Percentages, or a metric's values, by network."""
-LEAST_RATIO = 1e-30
-"""-300 dB: of a tensor that was zero, or is not finite."""
+Metric = Callable[[OutputsByName, Array | None], float]
 
 
 @dataclass(frozen=True)
-class SignalQuality:
-    """A tensor beside the same one of another network.
+class Evaluation:
+    """Outputs of several networks on the same samples, and who evaluated them.
 
-    ``snr`` is 10 · log10 of that one's energy over that of the difference, in dB, over all
-    samples; None where there is no difference. ``cosine`` is the mean over samples.
-    """
-
-    snr: float | None
-    cosine: float
-
-
-@dataclass(frozen=True)
-class LayerAccuracy:
-    """The result of a layer of the quantized network, evaluated by ONNX Runtime.
-
-    ``lost`` is by how many dB its SNR is below the worst of the layer's own inputs.
-    """
-
-    layer: str
-    tensor: str
-    signal: SignalQuality
-    lost: float | None
-
-
-@dataclass(frozen=True)
-class OutputAccuracy:
-    """One output, of every network but the first."""
-
-    name: str
-    signals: dict[str, SignalQuality]
-
-
-@dataclass(frozen=True)
-class AccuracyRecord:
-    """The accuracy stage's result (file ``accuracy/accuracy.json``).
-
-    The first network is what the others are compared with. They are ``float32``, ``quantized`` and
-    ``firmware``; for a model that is compiled as it is, ``reference`` and ``firmware``.
-
-    ``samples`` are their digests, ``calibrated`` how many of them the calibration saw too.
-    ``top1`` counts the labels' classes, or, without labels, the first network's; ``agreement``
-    always the latter. ``reference`` names the runtime that defines what the firmware is to
-    compute, ``firmware`` what compiled the network's C for the machine that built it. ``layers``
-    is None where no float network is at hand. ``boxes`` are those of a recipe with a detection.
+    ``networks`` has their outputs as real numbers; the rest is as in :class:`AccuracyRecord`.
     """
 
     samples: tuple[str, ...]
     calibrated: int
-    labelled: bool
+    networks: Mapping[str, OutputsByName]
     reference: str
     firmware: str
-    outputs: tuple[OutputAccuracy, ...]
     layers: tuple[LayerAccuracy, ...] | None
-    top1: Rates
-    agreement: Rates
-    metric: Rates | None
-    boxes: BoxAccuracy | None
-    thresholds: Thresholds
 
 
-@dataclass
-class SignalStatistics:
-    """Sums over samples of one tensor beside its reference."""
+def measure_accuracy(
+    evaluated: Evaluation,
+    labels: Array | None,
+    metric: Metric | None,
+    boxes: BoxComparer | None,
+    thresholds: Thresholds,
+) -> AccuracyRecord:
+    """Compare the networks with the first of them, and their classes with the labels.
 
-    energy: float = 0.0
-    noise: float = 0.0
-    cosines: list[float] = field(default_factory=list)
+    Raises UserError for outputs that are not finite.
+    """
+    refuse_not_finite_outputs(evaluated.networks)
+    reference, *others = evaluated.networks
+    wanted = evaluated.networks[reference]
+    predicted = predict_classes(wanted)
+    right = predicted if labels is None else labels
+    signals = {name: compare_outputs(evaluated.networks[name], wanted) for name in others}
 
-    def add(self, found: Array, wanted: Array) -> None:
-        a, b = (v.astype("float64").reshape(-1) for v in (found, wanted))
-        if not (np.isfinite(a).all() and np.isfinite(b).all()):
-            self.noise = inf
-            self.cosines.append(0.0)
-            return
-        self.energy += float(b @ b)
-        self.noise += float((a - b) @ (a - b))
-        lengths = float(np.sqrt((a @ a) * (b @ b)))
-        self.cosines.append(float(a @ b) / lengths if lengths else float(not (a - b).any()))
+    def rates(value: Callable[[OutputsByName], float]) -> Rates:
+        return {name: value(outputs) for name, outputs in evaluated.networks.items()}
 
-    @property
-    def signal(self) -> SignalQuality:
-        """Rounded: the last digits differ between processors, and say nothing."""
-        cosine = round(float(np.mean(self.cosines)), 6)
-        if not self.noise:
-            return SignalQuality(None, cosine)
-        return SignalQuality(
-            round(10 * log10(max(self.energy / self.noise, LEAST_RATIO)), 3), cosine
-        )
+    return AccuracyRecord(
+        samples=evaluated.samples,
+        calibrated=evaluated.calibrated,
+        labelled=labels is not None,
+        reference=evaluated.reference,
+        firmware=evaluated.firmware,
+        outputs=tuple(
+            OutputAccuracy(output, {name: signals[name][output] for name in others})
+            for output in wanted
+        ),
+        layers=evaluated.layers,
+        top1=rates(lambda outputs: compute_rate(predict_classes(outputs), right)),
+        agreement=rates(lambda outputs: compute_rate(predict_classes(outputs), predicted)),
+        metric=None if metric is None else rates(lambda o: call_metric(metric, o, labels)),
+        boxes=None if boxes is None else boxes.compare(evaluated.networks),
+        thresholds=thresholds,
+    )
+
+
+def refuse_not_finite_outputs(networks: Mapping[str, OutputsByName]) -> None:
+    bad = [
+        f"  output '{output}' of the {network} network: sample {np.flatnonzero(wrong)[0]}"
+        + (f" and {np.count_nonzero(wrong) - 1} more" if np.count_nonzero(wrong) > 1 else "")
+        for network, outputs in networks.items()
+        for output, array in outputs.items()
+        if (wrong := ~np.isfinite(array).reshape(len(array), -1).all(axis=1)).any()
+    ]
+    if bad:
+        raise UserError("\n".join(["evaluate: samples whose outputs are NaN or infinite:", *bad]))
+
+
+def call_metric(metric: Metric, outputs: OutputsByName, labels: Array | None) -> float:
+    """Call the user's metric; UserError if it does not return a finite number."""
+    value = metric(outputs, labels)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise UserError(f"evaluate.metric: returned {value!r}; expected a number")
+    return number
 
 
 def dequantize_outputs(
@@ -124,9 +113,9 @@ def dequantize_outputs(
 
 
 def predict_classes(outputs: OutputsByName) -> npt.NDArray[np.int64]:
-    """Return the position of each sample's largest value in the first output.
+    """Return the index of each sample's largest value in the first output.
 
-    A single integer is the class itself: the network ends with the search for it.
+    A single integer is the class itself, of a network that ends with an argmax.
     """
     first = next(iter(outputs.values()))
     values = first.reshape(len(first), -1)
@@ -135,15 +124,17 @@ def predict_classes(outputs: OutputsByName) -> npt.NDArray[np.int64]:
     return found.astype("int64")
 
 
-def percentage(found: Array, right: Array) -> float:
+def compute_rate(found: Array, right: Array) -> float:
+    """Return how many classes are right, in percent."""
     return 100.0 * float(np.mean(found == right))
 
 
 def compare_outputs(found: OutputsByName, wanted: OutputsByName) -> dict[str, SignalQuality]:
+    """Return how near each output is to the reference network's, ``wanted``."""
     signals = {}
     for name, reference in wanted.items():
         total = SignalStatistics()
         for ours, theirs in zip(found[name], reference, strict=True):
             total.add(ours, theirs)
-        signals[name] = total.signal
+        signals[name] = total.quality
     return signals

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,22 +11,7 @@ import numpy.typing as npt
 from firmwright.errors import UserError
 from firmwright.ir.tensors import Tensor
 from firmwright.recipe import Tolerance
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """How far outputs are from the reference's, over all samples and outputs.
-
-    Of the ``values``, ``mismatches`` count those that are further off than the tolerance, and
-    ``differences`` those that differ at all. ``exact_samples`` counts samples without a difference.
-    """
-
-    values: int
-    mismatches: int
-    differences: int
-    exact_samples: int
-    max_difference: float
-
+from firmwright.verify.record import Agreement
 
 Outputs = Sequence[Sequence[npt.NDArray[Any]]]
 

@@ -1,11 +1,31 @@
-"""The run stage's result (file ``run/run.json``)."""
+"""What the stages run and accuracy record: ``run/run.json`` and ``accuracy/accuracy.json``."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from firmwright.data.signals import SignalQuality
+from firmwright.quantize.record import LayerAccuracy
 from firmwright.recipe import Tolerance
-from firmwright.verify.compare import Agreement
+from firmwright.recipe.quantization import Thresholds
+
+Rates = dict[str, float]
+"""Percentages, or a metric's values, by network."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far outputs are from the reference's, over all samples and outputs.
+
+    Of the ``values``, ``mismatches`` count those that are further off than the tolerance, and
+    ``differences`` those that differ at all. ``exact_samples`` counts samples without a difference.
+    """
+
+    values: int
+    mismatches: int
+    differences: int
+    exact_samples: int
+    max_difference: float
 
 
 @dataclass(frozen=True)
@@ -35,3 +55,61 @@ class RunRecord(Agreement):
     tolerance: Tolerance
     inputs: tuple[str, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class OutputAccuracy:
+    """One output of every network but the first, by network."""
+
+    name: str
+    signals: dict[str, SignalQuality]
+
+
+@dataclass(frozen=True)
+class BoxRates:
+    """``recall``: the part of the right boxes that a network found. ``precision``: of the boxes
+    that it found, the part that is right. All rates are 1 where there is nothing to count.
+    """
+
+    found: int
+    recall: float
+    precision: float
+    mean_average_precision: float
+
+
+@dataclass(frozen=True)
+class BoxAccuracy:
+    """Boxes are the same from an overlap of ``iou`` on; ``right`` counts those that are right."""
+
+    iou: float
+    right: int
+    networks: dict[str, BoxRates]
+
+
+@dataclass(frozen=True)
+class AccuracyRecord:
+    """How near networks are to a reference network, on the samples of `evaluate`.
+
+    The first network is the reference of the others. The networks are ``float32``, ``quantized``
+    and ``firmware``; for a model that is compiled as it is, ``reference`` and ``firmware``.
+
+    ``samples`` are the digests of the samples, ``calibrated`` how many of them the calibration saw
+    too. ``top1`` is the rate of the labels' classes or, without labels, of the first network's;
+    ``agreement`` always of the first network's. ``reference`` names the runtime that defines what
+    the firmware is to compute, ``firmware`` what compiled the network's C for the machine that
+    built it. ``layers`` is None where there is no float network. ``boxes`` are those of a recipe
+    with a detection.
+    """
+
+    samples: tuple[str, ...]
+    calibrated: int
+    labelled: bool
+    reference: str
+    firmware: str
+    outputs: tuple[OutputAccuracy, ...]
+    layers: tuple[LayerAccuracy, ...] | None
+    top1: Rates
+    agreement: Rates
+    metric: Rates | None
+    boxes: BoxAccuracy | None
+    thresholds: Thresholds

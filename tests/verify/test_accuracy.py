@@ -8,16 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from firmwright.data.signals import SignalQuality, SignalStatistics
 from firmwright.errors import UserError
+from firmwright.quantize.record import LayerAccuracy
 from firmwright.recipe.quantization import Thresholds
-from firmwright.verify import accuracy_report
-from firmwright.verify.accuracy import (
-    AccuracyRecord,
-    LayerAccuracy,
-    SignalQuality,
-    SignalStatistics,
-)
-from firmwright.verify.evaluation import Evaluation, Metric, measure_accuracy, read_class_labels
+from firmwright.report.accuracy import format_accuracy, format_failure
+from firmwright.verify.accuracy import Evaluation, Metric, measure_accuracy
+from firmwright.verify.labels import read_class_labels
+from firmwright.verify.record import AccuracyRecord
+from firmwright.verify.thresholds import find_missed_thresholds
 
 SCORES = np.array([[3, 0, 1], [0, 2, 1], [1, 0, 2], [0, 0, 5]], "float32")
 LABELS = np.array([0, 1, 2, 1])
@@ -33,7 +32,7 @@ def found(
     metric: Metric | None = None,
     limits: Thresholds = NO_LIMITS,
 ) -> AccuracyRecord:
-    """Judge networks beside the one that gives the scores."""
+    """Compare networks with the one that gives the scores."""
     first = "float32" if len(others) > 1 else "reference"
     networks = {name: {"y": scores} for name, scores in ((first, SCORES), *others)}
     layers = LAYERS if len(others) > 1 else None
@@ -67,9 +66,9 @@ def test_network_that_gives_the_class_itself() -> None:
 
 def test_equal_networks_pass_every_threshold_but_the_labels() -> None:
     passed = Thresholds(top1=75, top1_loss=0, snr=200, cosine=1)
-    assert accuracy_report.failure_message(found(("firmware", SCORES), limits=passed)) is None
+    assert format_failure(found(("firmware", SCORES), limits=passed)) is None
     missed = replace(passed, top1=75.1)
-    assert list(accuracy_report.failures(found(("firmware", SCORES), limits=missed))) == [
+    assert list(find_missed_thresholds(found(("firmware", SCORES), limits=missed))) == [
         "top-1 of the firmware network is 75.00 % (reference 75.00 %); thresholds.top1 asks for "
         "75.1"
     ]
@@ -78,7 +77,7 @@ def test_equal_networks_pass_every_threshold_but_the_labels() -> None:
 def test_every_threshold_that_is_missed_is_named() -> None:
     limits = Thresholds(top1=50, top1_loss=1, snr=10, cosine=0.9, metric=4)
     record = found(("firmware", SWAPPED), metric=lambda o, _: o["y"][0].max(), limits=limits)
-    assert accuracy_report.failure_message(record) == (
+    assert format_failure(record) == (
         "the network is less accurate than the recipe asks for:\n"
         "  top-1 of the firmware network is 25.00 % (reference 75.00 %); thresholds.top1 asks for "
         "50\n"
@@ -92,7 +91,7 @@ def test_every_threshold_that_is_missed_is_named() -> None:
 
 def test_worst_layers_are_named_where_there_is_a_float_network() -> None:
     record = found(("quantized", SWAPPED), ("firmware", SWAPPED), limits=Thresholds(top1_loss=0))
-    message = accuracy_report.failure_message(record)
+    message = format_failure(record)
     assert message is not None
     assert message.count("50.00 points below float") == 2
     worst = message.partition("the layers that lose most:\n")[2].splitlines()
@@ -100,17 +99,17 @@ def test_worst_layers_are_named_where_there_is_a_float_network() -> None:
 
 
 def test_table_has_a_column_for_each_network() -> None:
-    assert list(accuracy_report.summary(found(("firmware", SWAPPED)))) == [
-        "   accuracy on 4 samples       reference   firmware",
-        "   top-1, %                        75.00      25.00",
-        "   same class as reference, %     100.00      50.00",
-        "   SNR of output 'y': firmware 2.38 dB, cosine 0.57071",
+    assert format_accuracy(found(("firmware", SWAPPED))) == [
+        "accuracy on 4 samples       reference   firmware",
+        "top-1, %                        75.00      25.00",
+        "same class as reference, %     100.00      50.00",
+        "SNR of output 'y': firmware 2.38 dB, cosine 0.57071",
     ]
 
 
-def test_judges_that_calibrated_are_remarked() -> None:
-    lines = list(accuracy_report.summary(replace(found(("firmware", SWAPPED)), calibrated=3)))
-    assert lines[1] == "   3 of these samples calibrated too; others are better judges"
+def test_samples_that_calibrated_are_noted() -> None:
+    lines = format_accuracy(replace(found(("firmware", SWAPPED)), calibrated=3))
+    assert lines[1] == "the calibration saw 3 of these samples; use others"
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
@@ -131,7 +130,7 @@ def test_layer_that_is_not_finite_is_the_worst_there_can_be() -> None:
     total = SignalStatistics()
     total.add(np.array([1.0, -np.inf]), np.array([1.0, -3.0]))
     total.add(np.array([1.0, -3.0]), np.array([1.0, -3.0]))
-    assert total.signal == SignalQuality(-300, 0.5)
+    assert total.quality == SignalQuality(-300, 0.5)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,56 @@
+"""A tensor beside the same tensor of another network: signal-to-noise ratio and cosine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf, log10
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+LEAST_RATIO = 1e-30
+"""-300 dB: of a tensor that was zero, or is not finite."""
+
+
+@dataclass(frozen=True)
+class SignalQuality:
+    """How near a tensor is to its reference, over all samples.
+
+    ``snr`` is 10 · log10 of the reference's energy over that of the difference, in dB; None where
+    there is no difference. ``cosine`` is the mean over samples.
+    """
+
+    snr: float | None
+    cosine: float
+
+
+@dataclass
+class SignalStatistics:
+    """Sums over samples of one tensor beside its reference."""
+
+    energy: float = 0.0
+    noise: float = 0.0
+    cosines: list[float] = field(default_factory=list)
+
+    def add(self, found: Array, wanted: Array) -> None:
+        """Add one sample of the tensor; ``wanted`` is the reference's."""
+        a, b = (v.astype("float64").reshape(-1) for v in (found, wanted))
+        if not (np.isfinite(a).all() and np.isfinite(b).all()):
+            self.noise = inf
+            self.cosines.append(0.0)
+            return
+        self.energy += float(b @ b)
+        self.noise += float((a - b) @ (a - b))
+        lengths = float(np.sqrt((a @ a) * (b @ b)))
+        self.cosines.append(float(a @ b) / lengths if lengths else float(not (a - b).any()))
+
+    @property
+    def quality(self) -> SignalQuality:
+        """Rounded, because the last digits differ between processors."""
+        cosine = round(float(np.mean(self.cosines)), 6)
+        if not self.noise:
+            return SignalQuality(None, cosine)
+        ratio = max(self.energy / self.noise, LEAST_RATIO)
+        return SignalQuality(round(10 * log10(ratio), 3), cosine)

@@ -1,0 +1,103 @@
+"""The boxes of a run, beside those of the reference (file ``run/boxes.json``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from firmwright.errors import UserError
+from firmwright.postprocess.boxes import Box, compute_iou, match_boxes
+
+AGREEMENT_IOU = 0.9
+"""Intersection over union from which on a box counts as the reference's."""
+
+
+@dataclass(frozen=True)
+class FoundBox:
+    """A box of the firmware, and how near the reference's is; corners are parts of the picture.
+
+    ``reference_iou`` is the intersection over union with the reference's box, ``reference_score``
+    the score of that one.
+    """
+
+    class_name: str
+    class_index: int
+    score: float
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+    reference_score: float
+    reference_iou: float
+
+
+@dataclass(frozen=True)
+class SampleBoxes:
+    """One sample: its name, the SHA-256 of its data by input, and its boxes."""
+
+    sample: str
+    sha256: dict[str, str]
+    boxes: tuple[FoundBox, ...]
+
+
+@dataclass(frozen=True)
+class DetectionReport:
+    """All samples of a run. ``threshold`` is the lowest score of a box.
+
+    ``judge`` is the reference: the network in its reference runtime or, where the recipe quantizes
+    it, the float network.
+    """
+
+    threshold: float
+    agreement_iou: float
+    judge: str
+    samples: tuple[SampleBoxes, ...]
+
+
+def match_samples(
+    reference: str,
+    labels: Sequence[str],
+    digests: Sequence[dict[str, str]],
+    names: Sequence[str],
+    found: Sequence[Sequence[Box]],
+    expected: Sequence[Sequence[Box]],
+) -> tuple[SampleBoxes, ...]:
+    """Pair the boxes ``found`` by the firmware with those ``expected`` by the reference.
+
+    Samples have their ``labels`` and ``digests``, classes their ``names``. Raises UserError with
+    all boxes, of either side, that have no counterpart.
+    """
+    problems: list[str] = []
+    samples = []
+    for label, digest, ours, theirs in zip(labels, digests, found, expected, strict=True):
+        matches = match_boxes(ours, theirs, AGREEMENT_IOU)
+        for side, boxes in (("reference", matches.missing), ("firmware", matches.unexpected)):
+            problems += [f"{label}: only the {side} has {describe_box(b, names)}" for b in boxes]
+        pairs = sorted(matches.pairs, key=lambda pair: -pair[0].score)
+        samples.append(SampleBoxes(label, digest, tuple(make_box(*pair, names) for pair in pairs)))
+    if problems:
+        text = "\n".join(f"  {p}" for p in problems)
+        raise UserError(
+            f"the firmware's boxes are not those of the reference, {reference} (same class, "
+            f"intersection over union of {AGREEMENT_IOU} or more):\n{text}"
+        )
+    return tuple(samples)
+
+
+def make_box(found: Box, expected: Box, names: Sequence[str]) -> FoundBox:
+    return FoundBox(
+        class_name=names[found.class_index],
+        class_index=found.class_index,
+        score=found.score,
+        x0=found.x0,
+        y0=found.y0,
+        x1=found.x1,
+        y1=found.y1,
+        reference_score=expected.score,
+        reference_iou=compute_iou(found, expected),
+    )
+
+
+def describe_box(box: Box, names: Sequence[str]) -> str:
+    corners = ", ".join(f"{v:.4f}" for v in (box.x0, box.y0, box.x1, box.y1))
+    return f"'{names[box.class_index]}' with score {box.score:.4f} at [{corners}]"

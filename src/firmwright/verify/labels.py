@@ -1,0 +1,76 @@
+"""The labels of samples: the right classes, or the right boxes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from firmwright.data.arrays import load_npy
+from firmwright.errors import UserError, did_you_mean
+from firmwright.postprocess.boxes import Box
+
+
+class LabeledBox(msgspec.Struct, forbid_unknown_fields=True):
+    """An entry of a file of labels; corners are left, top, right, bottom as parts of the picture.
+
+    ``class_`` is a name or a number.
+    """
+
+    box: tuple[float, float, float, float]
+    class_: str | int = msgspec.field(name="class")
+
+
+def read_class_labels(path: Path, count: int, classes: int | None) -> npt.NDArray[np.int64]:
+    """Read the classes of the first ``count`` samples; UserError for labels that do not fit.
+
+    ``classes`` is how many there are; None where that is not known.
+    """
+    array = load_npy(path)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise UserError(
+            f"{path}: labels are whole numbers, one a sample; found {array.dtype} of shape "
+            f"{list(array.shape)}"
+        )
+    if len(array) < count:
+        raise UserError(f"{path}: {len(array)} labels for {count} samples")
+    labels = array[:count]
+    foreign = np.flatnonzero((labels < 0) | (labels >= (classes or math.inf)))
+    if classes is not None and len(foreign):
+        more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
+        raise UserError(
+            f"{path}: label {labels[foreign[0]]} of sample {foreign[0]}{more}: the network's first "
+            f"output has {classes} classes, counted from 0"
+        )
+    return labels.astype("int64")
+
+
+def read_box_labels(path: Path, names: Sequence[str], count: int) -> list[list[Box]]:
+    """Read a list of boxes for each of the first ``count`` samples; UserError for what is wrong."""
+    try:
+        labels = msgspec.json.decode(path.read_bytes(), type=list[list[LabeledBox]])
+    except (OSError, msgspec.DecodeError) as error:
+        raise UserError(
+            f"{path}: not a list of boxes for each sample, such as "
+            f'[[{{"class": "{names[0]}", "box": [0.1, 0.2, 0.5, 0.9]}}]]: {error}'
+        ) from None
+    if len(labels) < count:
+        raise UserError(f"{path}: boxes of {len(labels)} samples for {count} samples")
+    return [[to_box(box, names, path) for box in sample] for sample in labels[:count]]
+
+
+def to_box(given: LabeledBox, names: Sequence[str], path: Path) -> Box:
+    x0, y0, x1, y1 = given.box
+    if not (x0 < x1 and y0 < y1):
+        raise UserError(f"{path}: the box {list(given.box)} has no area; expected x0, y0, x1, y1")
+    if isinstance(given.class_, int):
+        if not 0 <= given.class_ < len(names):
+            raise UserError(f"{path}: class {given.class_}; there are {len(names)}, from 0 on")
+        return Box(x0, y0, x1, y1, 1.0, given.class_)
+    if given.class_ not in names:
+        raise UserError(f"{path}: no class '{given.class_}'{did_you_mean(given.class_, names)}")
+    return Box(x0, y0, x1, y1, 1.0, names.index(given.class_))

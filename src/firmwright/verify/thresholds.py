@@ -1,0 +1,95 @@
+"""Which of the recipe's thresholds networks miss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from firmwright.verify.record import AccuracyRecord
+
+ROUNDING = 1e-9
+"""How far floating-point arithmetic may move a percentage."""
+
+
+def name_reference(record: AccuracyRecord) -> str:
+    """Return what to call the network that the others are compared with."""
+    first = next(iter(record.top1))
+    return "float" if first == "float32" else first
+
+
+def find_missed_thresholds(record: AccuracyRecord) -> Iterator[str]:
+    """Yield a sentence for each threshold that a network misses; the first network has none."""
+    _, *networks = record.top1
+    for name in networks:
+        yield from check_rates(record, name)
+        yield from check_boxes(record, name)
+        yield from check_outputs(record, name)
+
+
+def check_rates(record: AccuracyRecord, name: str) -> Iterator[str]:
+    limits, reference = record.thresholds, name_reference(record)
+    first, *_ = record.top1.values()
+    rate = record.top1[name]
+    if limits.top1 is not None and rate < limits.top1 - ROUNDING:
+        yield (
+            f"top-1 of the {name} network is {rate:.2f} % ({reference} {first:.2f} %); "
+            f"thresholds.top1 asks for {limits.top1:g}"
+        )
+    if limits.top1_loss is not None and first - rate > limits.top1_loss + ROUNDING:
+        yield (
+            f"top-1 of the {name} network is {rate:.2f} %, {first - rate:.2f} points below "
+            f"{reference} ({first:.2f} %); thresholds.top1_loss allows {limits.top1_loss:g}"
+        )
+    if limits.metric is not None and record.metric is not None:
+        first, *_ = record.metric.values()
+        value = record.metric[name]
+        if value < limits.metric:
+            yield (
+                f"metric of the {name} network is {value:g} ({reference} {first:g}); "
+                f"thresholds.metric asks for {limits.metric:g}"
+            )
+
+
+def check_boxes(record: AccuracyRecord, name: str) -> Iterator[str]:
+    limits, boxes = record.thresholds.boxes, record.boxes
+    if limits is None or boxes is None:
+        return
+    rates = boxes.networks[name]
+    missed = round((1 - rates.recall) * boxes.right)
+    if limits.recall is not None and rates.recall < limits.recall:
+        yield (
+            f"{missed} of {boxes.right} boxes are not among those of the {name} network (recall "
+            f"{rates.recall:.3f} at an overlap of {boxes.iou:g}); thresholds.boxes.recall asks "
+            f"for {limits.recall:g}"
+        )
+    extra = round((1 - rates.precision) * rates.found)
+    if limits.precision is not None and rates.precision < limits.precision:
+        yield (
+            f"{extra} of {rates.found} boxes of the {name} network are not right (precision "
+            f"{rates.precision:.3f} at an overlap of {boxes.iou:g}); thresholds.boxes.precision "
+            f"asks for {limits.precision:g}"
+        )
+    first, *_ = boxes.networks.values()
+    least, found = limits.mean_average_precision, rates.mean_average_precision
+    if least is not None and found < least:
+        yield (
+            f"mean average precision of the {name} network is {found:.3f} "
+            f"({name_reference(record)} {first.mean_average_precision:.3f}) "
+            f"at an overlap of {boxes.iou:g}; thresholds.boxes.mean_average_precision asks for "
+            f"{least:g}"
+        )
+
+
+def check_outputs(record: AccuracyRecord, name: str) -> Iterator[str]:
+    limits = record.thresholds
+    for output in record.outputs:
+        signal = output.signals[name]
+        if limits.snr is not None and signal.snr is not None and signal.snr < limits.snr:
+            yield (
+                f"SNR of the {name} output '{output.name}' is {signal.snr:.2f} dB; "
+                f"thresholds.snr asks for {limits.snr:g}"
+            )
+        if limits.cosine is not None and signal.cosine < limits.cosine:
+            yield (
+                f"cosine of the {name} output '{output.name}' is {signal.cosine:.5f}; "
+                f"thresholds.cosine asks for {limits.cosine:g}"
+            )
