@@ -19,13 +19,11 @@ if TYPE_CHECKING:
     from firmwright.planning.batch_size import BatchChoice
     from firmwright.quantize.calibration import CalibrationRecord
     from firmwright.quantize.record import QuantizationRecord
-    from firmwright.report.comparison import CycleComparison
-    from firmwright.report.detection import DetectionReport
-    from firmwright.report.mappings import CostComparison
+    from firmwright.report.comparison import CostComparison, CycleComparison
     from firmwright.report.timeline import Timeline
     from firmwright.toolchain.image import FirmwareSize
-    from firmwright.verify.accuracy import AccuracyRecord
-    from firmwright.verify.record import RunRecord
+    from firmwright.verify.detection import DetectionReport
+    from firmwright.verify.record import AccuracyRecord, RunRecord
 
     Arrays = Mapping[str, NDArray[Any]]
 
@@ -69,7 +67,7 @@ KERNELS: Artifact[Kernels] = Artifact("kernels", "kernels.json", "firmwright.ir.
 WEIGHTS: Artifact[Arrays] = Artifact("kernels", "weights.npz", ARRAYS)
 
 ACCURACY: Artifact[AccuracyRecord] = Artifact(
-    "accuracy", "accuracy.json", "firmwright.verify.accuracy:AccuracyRecord"
+    "accuracy", "accuracy.json", "firmwright.verify.record:AccuracyRecord"
 )
 
 PLAN: Artifact[Plan] = Artifact("plan", "plan.json", "firmwright.planning:Plan")
@@ -89,7 +87,7 @@ RUN_OUTPUTS: Artifact[Arrays] = Artifact("run", "outputs.npz", ARRAYS)
 RUN_SAMPLE: Artifact[Arrays] = Artifact("run", "sample.npz", ARRAYS)
 """What the firmware read first and what it wrote: ``input_0`` …, ``output_0`` …"""
 BOXES: Artifact[DetectionReport] = Artifact(
-    "run", "boxes.json", "firmwright.report.detection:DetectionReport"
+    "run", "boxes.json", "firmwright.verify.detection:DetectionReport"
 )
 """Only where the recipe has a detection."""
 
@@ -100,6 +98,6 @@ COMPARISON: Artifact[CycleComparison] = Artifact(
     "comparison", "comparison.json", "firmwright.report.comparison:CycleComparison"
 )
 MAPPING: Artifact[CostComparison] = Artifact(
-    "mapping", "mapping.json", "firmwright.report.mappings:CostComparison"
+    "mapping", "mapping.json", "firmwright.report.comparison:CostComparison"
 )
 DEMO: Artifact[Path] = Artifact("demo", "", PATH)

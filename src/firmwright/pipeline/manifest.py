@@ -1,99 +1,89 @@
-"""The manifest of a bundle: what the stages recorded, as a bundle tells it."""
+"""The manifest of a bundle, from what the stages recorded."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from .artifact import Artifact
+from .artifacts import (
+    ACCURACY,
+    BATCH,
+    BOXES,
+    COMPARISON,
+    FIRMWARE_SIZE,
+    KERNELS,
+    MAPPING,
+    MODEL_INTERFACE,
+    PARTITION,
+    PLAN,
+    QUANTIZATION,
+    RUN,
+    TIMELINE,
+)
 from .job import Job
 
 if TYPE_CHECKING:
     from firmwright.recipe.lock import Lock
     from firmwright.report.manifest import BundledFile, Manifest, MemoryReport
-    from firmwright.verify.detection import DetectionReport
 
-Record = TypeVar("Record")
-RECORDS = {"batch": "batch.json", "quantized": "quantization.json", "accuracy": "accuracy.json",
-           "stats": "stats.json", "comparison": "comparison.json", "mapping": "mapping.json",
-           "artifacts": "artifacts.json"}  # fmt: skip
-"""Files of the stages that not every recipe has."""
-
-
-def record_path(job: Job, stage: str) -> Path:
-    return job.folder(stage) / RECORDS[stage]
-
-
-def read_stage_record(job: Job, stage: str, kind: type[Record]) -> Record | None:
-    """Return a stage's record, with the fields of ``kind``; None without the stage."""
-    from firmwright.ir.records import read_record
-
-    return read_record(record_path(job, stage), kind) if job.has_stage(stage) else None
+T = TypeVar("T")
 
 
 def make_manifest(job: Job, files: tuple[BundledFile, ...], read: Lock) -> Manifest:
-    """Gather what the earlier stages recorded."""
-    from firmwright.ir.kernels import Kernels
-    from firmwright.ir.records import read_record
-    from firmwright.ir.tensors import ModelInterface
-    from firmwright.planning.batch_size import BatchChoice
-    from firmwright.quantize.record import QuantizationRecord
-    from firmwright.report import manifest as reports
-    from firmwright.report.comparison import CostComparison, CycleComparison
-    from firmwright.report.timeline import Timeline
-    from firmwright.verify.record import AccuracyRecord, RunRecord
+    """Return the manifest of an archive with these files; ``read`` is what the build read."""
+    from firmwright.report.manifest import (
+        MANIFEST_VERSION,
+        Arithmetic,
+        ArtifactsReport,
+        Manifest,
+        Source,
+    )
 
-    kernels = read_record(job.folder("kernels") / "kernels.json", Kernels)
-    return reports.Manifest(
-        manifest_version=reports.MANIFEST_VERSION,
+    kernels = KERNELS.read(job)
+    artifacts: Artifact[ArtifactsReport] = Artifact(
+        "artifacts", "artifacts.json", "firmwright.report.manifest:ArtifactsReport"
+    )
+    return Manifest(
+        manifest_version=MANIFEST_VERSION,
         name=job.recipe.name,
         platform=job.platform.name,
         target=", ".join(str(d) for d in job.recipe.target),
-        model=read_record(job.folder("model") / "model.json", ModelInterface),
-        recipe=reports.Source(job.recipe.sha256),
+        model=MODEL_INTERFACE.read(job),
+        recipe=Source(job.recipe.sha256),
         files=files,
-        arithmetic=reports.Arithmetic(
+        arithmetic=Arithmetic(
             job.recipe.rounding, kernels.quantized_operators, kernels.float_operators
         ),
         memory=make_memory_report(job),
-        batch=read_stage_record(job, "batch", BatchChoice),
-        run=read_record(job.folder("run") / "run.json", RunRecord),
+        batch=read_optional(job, BATCH),
+        run=RUN.read(job),
         inputs=read,
         stand_ins={k.region: k.stand_in for k in kernels.kernels if k.stand_in},
         versions=read.versions,
-        detection=read_detection_report(job),
-        quantization=read_stage_record(job, "quantized", QuantizationRecord),
-        accuracy=read_stage_record(job, "accuracy", AccuracyRecord),
-        cycles=read_stage_record(job, "stats", Timeline),
-        comparison=read_stage_record(job, "comparison", CycleComparison),
-        mapping=read_stage_record(job, "mapping", CostComparison),
-        artifacts=read_stage_record(job, "artifacts", reports.ArtifactsReport),
+        detection=BOXES.read(job) if job.recipe.detection else None,
+        quantization=read_optional(job, QUANTIZATION),
+        accuracy=read_optional(job, ACCURACY),
+        cycles=read_optional(job, TIMELINE),
+        comparison=read_optional(job, COMPARISON),
+        mapping=read_optional(job, MAPPING),
+        artifacts=read_optional(job, artifacts),
     )
 
 
-def make_memory_report(job: Job) -> MemoryReport:
-    from firmwright.ir.records import read_record
-    from firmwright.ir.regions import Partition
-    from firmwright.planning import Plan
-    from firmwright.report.manifest import MemoryReport
-    from firmwright.toolchain.image import FirmwareSize
+def read_optional(job: Job, artifact: Artifact[T]) -> T | None:
+    """Return what a stage recorded; None without the stage."""
+    return artifact.read(job) if job.has_stage(artifact.stage) else None
 
-    linked = read_record(job.folder("firmware") / "memory.json", FirmwareSize)
-    plan = read_record(job.folder("plan") / "plan.json", Plan)
-    partition = read_record(job.folder("partition") / "partition.json", Partition)
+
+def make_memory_report(job: Job) -> MemoryReport:
+    from firmwright.report.manifest import MemoryReport
+
+    linked, plan = FIRMWARE_SIZE.read(job), PLAN.read(job)
     return MemoryReport(
         flash_bytes=linked.flash_bytes,
         ram_bytes=linked.ram_bytes,
         arena_bytes=plan.arena_bytes,
         arena_lower_bound_bytes=plan.arena_lower_bound_bytes,
         other_memories=plan.other_arenas,
-        copied_bytes=partition.copied_bytes,
+        copied_bytes=PARTITION.read(job).copied_bytes,
     )
-
-
-def read_detection_report(job: Job) -> DetectionReport | None:
-    from firmwright.ir.records import read_record
-    from firmwright.verify.detection import DetectionReport
-
-    if job.recipe.detection is None:
-        return None
-    return read_record(job.folder("run") / "boxes.json", DetectionReport)
