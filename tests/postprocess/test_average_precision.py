@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from firmwright.postprocess.average_precision import mean_average_precision
+from firmwright.postprocess.average_precision import compute_mean_average_precision
 from firmwright.postprocess.boxes import Box
 
 
@@ -34,24 +34,24 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_one_class(name: str) -> None:
     found, expected = CASES[name]
-    assert mean_average_precision(found, LABELS, 0.5) == pytest.approx(expected, abs=1e-12)
+    assert compute_mean_average_precision(found, LABELS, 0.5) == pytest.approx(expected, abs=1e-12)
 
 
 def test_mean_over_the_classes_that_are_expected() -> None:
     labels = [[box(0, class_index=1), box(1, class_index=4)]]
     found = [[box(0, 0.9, 1), box(3, 0.8, 2)]]  # class 2 is expected nowhere, class 4 not found
-    assert mean_average_precision(found, labels, 0.5) == 1 / 2
+    assert compute_mean_average_precision(found, labels, 0.5) == 1 / 2
 
 
 @pytest.mark.parametrize("found", [[[]], [[box(0)]]])
 def test_nothing_expected(found: Sequence[Sequence[Box]]) -> None:
-    assert mean_average_precision(found, [[]], 0.5) == 1
+    assert compute_mean_average_precision(found, [[]], 0.5) == 1
 
 
 @pytest.mark.parametrize(("iou", "expected"), [(0.6, 1), (0.7, 0)])
 def test_overlap_that_counts(iou: float, expected: float) -> None:
     found = [[box(0.2, 0.9)]]  # overlap 0.8 of 1.2
-    assert mean_average_precision(found, [[box(0)]], iou) == expected
+    assert compute_mean_average_precision(found, [[box(0)]], iou) == expected
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -64,4 +64,4 @@ def test_a_box_takes_what_it_overlaps_most_and_the_next_what_is_left(
 ) -> None:
     labels = [[box(0), box(0.4)][::order]]
     found = [[box(0.1, 0.9), box(second, 0.8)]]  # the first overlaps both, by 0.82 and 0.54
-    assert mean_average_precision(found, labels, 0.5) == expected
+    assert compute_mean_average_precision(found, labels, 0.5) == expected

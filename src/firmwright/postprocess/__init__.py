@@ -1,3 +1,3 @@
-"""What is made of a network's outputs: C for the firmware, numpy to judge it, pictures to see."""
+"""Boxes from a network's outputs: what the C needs, a reference in numpy, and drawing."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Boxes, how much they overlap, and whether two detections are the same."""
+"""Boxes, how much they overlap, and which of two detections are the same."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def compute_iou(a: Box, b: Box) -> float:
 
 @dataclass(frozen=True)
 class BoxMatches:
-    """Pairs of (found, expected) boxes of one class, and what is left of either side."""
+    """Pairs of (found, expected) boxes of one class, and the boxes without a counterpart."""
 
     pairs: tuple[tuple[Box, Box], ...]
     missing: tuple[Box, ...]
@@ -39,9 +39,9 @@ class BoxMatches:
 
 
 def match_boxes(found: Sequence[Box], expected: Sequence[Box], iou: float) -> BoxMatches:
-    """Pair every expected box with the found one of its class that overlaps it most.
+    """Pair each expected box, in order, with the found one of its class that overlaps it most.
 
-    In order of the expected boxes; each found box is given once, from an overlap of ``iou`` on.
+    Only boxes with an intersection over union of at least ``iou`` match, each at most once.
     """
     left = list(found)
     pairs, missing = [], []

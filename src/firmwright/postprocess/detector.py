@@ -1,4 +1,4 @@
-"""A recipe's detection, fitted to the outputs that the network has."""
+"""A recipe's detection, fitted to the network's outputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from firmwright.recipe.postprocess import Detection, Head
 
 @dataclass(frozen=True)
 class Encoding:
-    """What a rule for boxes needs: the cell's place in a grid, the anchors' sizes."""
+    """What an encoding of boxes needs: the cell's place in a grid, sizes of anchors."""
 
     grid: bool
     anchors: bool
@@ -58,7 +58,7 @@ class CellGrid:
 
 @dataclass(frozen=True)
 class Detector:
-    """All that C and reference are made from; the reference's ``outputs`` are of one sample."""
+    """What the C and the reference compute from; the reference's ``outputs`` are of one sample."""
 
     detection: Detection
     classes: int
@@ -67,18 +67,19 @@ class Detector:
 
     @property
     def box_channels(self) -> int:
-        return box_channels(self.detection)
+        return count_box_channels(self.detection)
 
 
-def box_channels(detection: Detection) -> int:
+def count_box_channels(detection: Detection) -> int:
     return 4 * detection.box.bins if detection.box.encoding == "distributions" else 4
 
 
 @dataclass(frozen=True)
 class SamplePart:
-    """What an output has of one sample: a tensor, and how far apart its elements lie.
+    """One sample's part of an output.
 
-    ``steps`` are those of its axes, ``sample_step`` is from one sample to the next; in elements.
+    ``steps`` are those of the tensor's axes, ``sample_step`` is from one sample to the next, in
+    elements.
     """
 
     tensor: Tensor
@@ -86,8 +87,11 @@ class SamplePart:
     sample_step: int
 
 
-def sample_part(tensor: Tensor, size: int, axis: int | None) -> SamplePart:
-    """Divide an output that holds ``size`` samples along ``axis``; None: all share it."""
+def get_sample_part(tensor: Tensor, size: int, axis: int | None) -> SamplePart:
+    """Return one sample's part of an output that holds ``size`` samples along ``axis``.
+
+    All samples share an output without such an axis (None).
+    """
     shape = list(tensor.shape)
     steps = tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
     if axis is None:
@@ -102,10 +106,10 @@ def fit_detector(
     outputs: tuple[Tensor, ...],
     batch: BatchLayout | None = None,
 ) -> Detector:
-    """Find the grids in the outputs; one UserError with everything that does not fit."""
+    """Find the grids in the outputs; UserError with everything that does not fit."""
     layout = batch or BatchLayout(1, (None,) * len(outputs))
     parts = [
-        sample_part(tensor, layout.size, axis)
+        get_sample_part(tensor, layout.size, axis)
         for tensor, axis in zip(outputs, layout.output_axes, strict=True)
     ]
     problems = find_overlapping_channels(detection, classes)
@@ -132,7 +136,7 @@ def fit_detector(
 
 def find_overlapping_channels(detection: Detection, classes: int) -> list[str]:
     parts = [
-        (detection.box.channel, box_channels(detection), "box"),
+        (detection.box.channel, count_box_channels(detection), "box"),
         (detection.class_scores.channel, classes, "class_scores"),
     ]
     if detection.objectness:
@@ -173,7 +177,7 @@ def fit_head(
     if "A" in sizes and sizes["A"] != len(boxes):
         raise UserError(f"output '{tensor.name}' has {sizes['A']} anchors, the recipe {len(boxes)}")
     last = max(
-        detection.box.channel + box_channels(detection),
+        detection.box.channel + count_box_channels(detection),
         detection.class_scores.channel + classes,
         detection.objectness.channel + 1 if detection.objectness else 0,
     )
@@ -278,7 +282,7 @@ def compute_grid_size(
 def find_unread_cells(
     detection: Detection, outputs: Sequence[Tensor], taken: dict[int, int]
 ) -> list[str]:
-    """Say where heads leave cells of a list unread: a forgotten head, or a wrong picture size."""
+    """Tell where heads leave cells of a list unread: a head is missing, or a size is wrong."""
     if "L" not in detection.layout:
         return []
     problems = []

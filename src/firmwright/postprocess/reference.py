@@ -1,7 +1,7 @@
-"""Detection in numpy, to judge the firmware's C: written from docs/detection.md, not from it.
+"""Detection in numpy, the reference of the firmware's C; written from docs/detection.md, not the C.
 
-Single precision, as the C has it. Both drop what is not finite and boxes without area; equal
-scores keep the order of the cells: by head, anchor, row, column.
+It computes in single precision, as the C does. Both drop boxes that are not finite or have no
+area. Boxes of equal score keep the order of their cells: by head, anchor, row, column.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def dequantize(values: npt.NDArray[Any], tensor: Tensor) -> Floats:
 
 
 def view_cells(grid: CellGrid, values: Floats) -> Floats:
-    """Return (channel, anchor, row, column): a view of the output by the grid's steps."""
+    """Return a view of the output as (channel, anchor, row, column), by the grid's steps."""
     item = values.itemsize
-    channels = 1 + (values.size - 1 - last_cell(grid)) // grid.channel_step
+    channels = 1 + (values.size - 1 - find_last_cell(grid)) // grid.channel_step
     shape = (channels, len(grid.anchors), grid.rows, grid.columns)
     steps = (grid.channel_step, grid.anchor_step, grid.row_step, grid.column_step)
     return np.lib.stride_tricks.as_strided(
@@ -58,8 +58,8 @@ def view_cells(grid: CellGrid, values: Floats) -> Floats:
     )
 
 
-def last_cell(grid: CellGrid) -> int:
-    """Return the element of channel 0 of the last cell."""
+def find_last_cell(grid: CellGrid) -> int:
+    """Return the index of channel 0 of the last cell."""
     anchors, rows, columns = len(grid.anchors) - 1, grid.rows - 1, grid.columns - 1
     return (
         grid.first + anchors * grid.anchor_step + rows * grid.row_step + columns * grid.column_step
@@ -69,7 +69,7 @@ def last_cell(grid: CellGrid) -> int:
 def find_candidates(
     detector: Detector, grid: CellGrid, output: npt.NDArray[Any]
 ) -> tuple[Floats, Floats, npt.NDArray[np.int64]]:
-    """Return corners (n, 4), scores and classes of a grid's boxes from the threshold on."""
+    """Return corners (n, 4), scores (n) and classes (n) of boxes that reach the threshold."""
     detection = detector.detection
     cells = view_cells(grid, dequantize(output, detector.outputs[grid.output]))
     first = detection.class_scores.channel
@@ -122,17 +122,17 @@ def decode_corners(detector: Detector, grid: CellGrid, cells: Floats) -> tuple[F
     if box.encoding == "corners":
         return tuple(t[i] / picture[i % 2] for i in range(4))
     if box.encoding == "centre-size":
-        centre = t[0] / picture[0], t[1] / picture[1]
+        center = t[0] / picture[0], t[1] / picture[1]
         extent = t[2] / picture[0], t[3] / picture[1]
     else:
         shift, stretch = CENTER_FUNCTIONS[box.encoding], SIZE_FUNCTIONS[box.encoding]
-        centre = (column + shift(t[0])) / size[0], (row + shift(t[1])) / size[1]
+        center = (column + shift(t[0])) / size[0], (row + shift(t[1])) / size[1]
         extent = (
             stretch(t[2], anchors[:, 0], size[0]),
             stretch(t[3], anchors[:, 1], size[1]),
         )
     half = extent[0] * np.float32(0.5), extent[1] * np.float32(0.5)
-    return centre[0] - half[0], centre[1] - half[1], centre[0] + half[0], centre[1] + half[1]
+    return center[0] - half[0], center[1] - half[1], center[0] + half[0], center[1] + half[1]
 
 
 def compute_expected_bins(t: Floats) -> Floats:
@@ -149,7 +149,7 @@ CENTER_FUNCTIONS: dict[str, Callable[[Floats], Floats]] = {
     "sigmoid-square": lambda t: np.float32(2) * sigmoid(t) - np.float32(0.5),
     "offset-exp": lambda t: t,
 }
-"""The centre's distance from the cell's upper left corner, in cells."""
+"""The center's distance from the cell's upper left corner, in cells."""
 
 SIZE_FUNCTIONS: dict[str, Callable[[Floats, Floats, np.float32], Floats]] = {
     "tanh-sigmoid": lambda t, _anchor, _cells: sigmoid(t),
@@ -157,13 +157,13 @@ SIZE_FUNCTIONS: dict[str, Callable[[Floats, Floats, np.float32], Floats]] = {
     "sigmoid-square": lambda t, anchor, _cells: anchor * (np.float32(2) * sigmoid(t)) ** 2,
     "offset-exp": lambda t, _anchor, cells: np.divide(np.exp(t), cells, dtype=np.float32),
 }
-"""Width or height as a part of the picture's, from the value, the anchor and the grid's cells."""
+"""Width or height as a part of the picture's, of (value, anchor, cells of the grid)."""
 
 
 def suppress_non_maxima(
     corners: Floats, classes: npt.NDArray[np.int64], detector: Detector
 ) -> list[int]:
-    """Return the boxes that stay, of boxes in order of score: greedy suppression."""
+    """Return the indices of boxes to keep, of boxes in order of score: greedy suppression."""
     kept: list[int] = []
     limit = np.float32(detector.detection.iou)
     for i in range(len(corners)):

@@ -1,1 +1,1 @@
-"""What a build tells: manifest, archive, cycles by layer, placements, boxes."""
+"""What a build reports: manifest, archive, cycles and costs by layer, placements, tables."""

@@ -1,4 +1,4 @@
-"""A tar archive that is the same whenever its files are."""
+"""A reproducible tar archive: the same files give the same bytes."""
 
 from __future__ import annotations
 

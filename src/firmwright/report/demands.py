@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from firmwright.ir.regions import COPY
-from firmwright.report.explanation import Explanation, OperatorPlacement, percentage
+from firmwright.report.explanation import Explanation, OperatorPlacement, compute_mac_share
 
 
 def check_offload(
@@ -14,28 +14,29 @@ def check_offload(
     require_offload: float | None,
     ends_on_processor: bool = True,
 ) -> list[str]:
-    """Return what is wrong, one text a demand, naming the operators and the rules they break.
+    """Return a text for each demand that is not met, with the operators and rules they break.
 
-    A mix of one device is not asked: nothing falls back there. Nor does anything in a mix that
-    does not end with the processor's own device, but with an accelerator that runs C.
+    ``require_offload`` is in percent of the network's multiply-accumulates. A mix of one device
+    meets every demand. Nothing falls back to the processor in a mix that ends with an accelerator,
+    one that runs C.
     """
     *offered, last = explanation.summary.macs_by_device
-    found: list[str] = []
+    problems: list[str] = []
     if not offered:
-        return found
+        return problems
     if ends_on_processor and not allow_fallback:
         fallen = list_operators(explanation, last, lambda o: not o.view and o.kind != COPY)
         if fallen:
-            found.append(f"allow_fallback: false, but on {last} are\n" + "\n".join(fallen))
+            problems.append(f"allow_fallback: false, but on {last} are\n" + "\n".join(fallen))
     if require_offload is not None:
-        share = 100.0 - percentage(explanation.summary, last)
+        share = 100.0 - compute_mac_share(explanation.summary, last)
         if explanation.summary.macs and share < require_offload:
             heavy = list_operators(explanation, last, lambda o: o.macs > 0)
-            found.append(
+            problems.append(
                 f"require_offload: {require_offload:g} %, but {share:.1f} % of MACs are on "
                 f"{', '.join(offered)}; on {last} are\n" + "\n".join(heavy)
             )
-    return found
+    return problems
 
 
 def list_operators(

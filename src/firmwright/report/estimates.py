@@ -1,10 +1,10 @@
-"""What an inference costs by the platform's numbers alone: time, and what passes between cores.
+"""Estimate the time of an inference, and the bytes that pass between cores.
 
-Nothing here is measured. A layer takes as long as its multiply-accumulates, or as moving its
-inputs, weights and outputs once, whichever is longer; what a device of its own says of its cycles
-goes first. A layer on another core than the run function's is called: control crosses over and
-back, and with it pass the layer's inputs and outputs. A run function that is not on the processor
-is called by it, with the network's inputs and outputs.
+The platform states the speed of its devices; nothing is measured. A layer takes as long as its
+multiply-accumulates, or as moving its inputs, weights and outputs once, whichever is longer. Where
+a device's cost model gives cycles, these count instead. A layer on another core than the run
+function's is called: control crosses over and back, together with the layer's inputs and outputs.
+The processor calls a run function on another core in the same way.
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ US_DECIMALS = 3
 
 @dataclass(frozen=True)
 class Cost:
-    """``crossings`` of control from core to core, the ``bytes`` of the tensors that go with them,
-    and microseconds: of the layers' own work, and of calls."""
+    """An estimated cost.
+
+    ``crossings`` counts how often control passes from core to core, ``bytes`` are those of the
+    tensors that pass with it. Microseconds are of the layers' own work and of the calls.
+    """
 
     crossings: int
     bytes: int
@@ -39,7 +42,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class LayerEstimate:
-    """A region and its cost. ``sources`` are its operators' names in the model."""
+    """A region and its estimated cost; ``sources`` names its operators in the model."""
 
     name: str
     device: str
@@ -54,9 +57,9 @@ def estimate_layers(
     cores: Mapping[str, str],
     run_function: str,
 ) -> tuple[LayerEstimate, ...]:
-    """Return the cost of one inference by region, in order of execution, then that of its call.
+    """Estimate the cost of each region, in order of execution, and of calling the run function.
 
-    ``cores`` has the core of each device of the mix, '' for the processor's; the last device runs
+    ``cores`` has the core of each device of the mix, '' for the processor's. The last device runs
     the run function. Raises UserError for a device whose speed the platform does not state.
     """
     tensors = {tensor.name: tensor for tensor in partition.tensors}
@@ -85,7 +88,7 @@ def make_cost(called: bool, ports: Iterable[Tensor], work: float, timing: Timing
 def estimate_work_us(
     region: Region, ports: Iterable[Tensor], kernel: Kernel, engine: Throughput
 ) -> float:
-    """Return the microseconds that a region's own work takes."""
+    """Estimate the microseconds of a region's own work."""
     if kernel.cycles:
         cycles = float(kernel.cycles.total)
     else:

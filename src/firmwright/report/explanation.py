@@ -15,10 +15,10 @@ LONGEST_NAME = 80
 
 @dataclass(frozen=True)
 class OperatorPlacement:
-    """One operator, with what runs together with it; ``shape`` is that of its first result.
+    """An operator, with those that run together with it; ``shape`` is that of its first result.
 
-    ``name`` is the source model's. ``refusals`` are those of the devices that were asked before
-    ``device``. A ``view`` only renames the elements of its input: nothing runs.
+    ``name`` is the source model's. ``refusals`` are the rules that it breaks of devices before
+    ``device`` in the mix. A ``view`` only gives its input another shape: nothing runs.
     """
 
     name: str
@@ -35,9 +35,9 @@ class OperatorPlacement:
 class Summary:
     """Multiply-accumulates of one inference, in total and by device.
 
-    ``boundaries`` are the tensors that one device writes and another reads, inputs and outputs
-    of the network being those of the last device. ``copied_bytes`` are those that pass from one
-    memory to another, because no memory is reached by all who use a tensor.
+    ``boundaries`` counts the tensors that one device writes and another reads; inputs and outputs
+    of the network count as the last device's. ``copied_bytes`` pass from one memory to another,
+    because not all devices that use a tensor reach the same memory.
     """
 
     macs: int
@@ -56,7 +56,7 @@ class Explanation:
 
 
 def explain(partition: Partition, devices: Sequence[str]) -> Explanation:
-    """Explain a partition for the devices of a mix, in its order."""
+    """Explain a partition; ``devices`` are those of the mix, in its order."""
     shapes = {tensor.name: tensor.shape for tensor in partition.tensors}
     operators = tuple(
         OperatorPlacement(
@@ -110,9 +110,9 @@ def count_boundaries(partition: Partition, last: str) -> int:
 
 
 def format_table(explanation: Explanation) -> str:
-    """Return the explanation for a terminal: a line an operator, its refusals below it.
+    """Return a table with a line for each operator, and below it the rules that it breaks.
 
-    Why a device took something is told where it is told for the first time.
+    A device's reason to take operators is told once.
     """
     rows = [("kind", "shape", "MACs", "device", "operator")]
     for o in explanation.operators:
@@ -120,27 +120,27 @@ def format_table(explanation: Explanation) -> str:
         device = "no code" if o.view else o.device
         rows.append((o.kind, shape, f"{o.macs:,}", device, shorten_name(o.name)))
     head, *lines = align_columns(rows, "<<><<")
-    told = [head]
+    shown = [head]
     last = [*explanation.summary.macs_by_device][-1]
     for operator, line in zip(explanation.operators, lines, strict=True):
-        told.append(line)
+        shown.append(line)
         why = f"    {operator.device}: {operator.reason}"
-        if (operator.device != last or operator.kind == COPY) and why not in told:
-            told.append(why)
+        if (operator.device != last or operator.kind == COPY) and why not in shown:
+            shown.append(why)
         if not operator.view:
-            told += [f"    {r.device}: {r.rule}: {r.sentence}" for r in operator.refusals]
-    return "\n".join([*told, format_summary(explanation.summary)])
+            shown += [f"    {r.device}: {r.rule}: {r.sentence}" for r in operator.refusals]
+    return "\n".join([*shown, format_summary(explanation.summary)])
 
 
 def shorten_name(name: str) -> str:
-    """Return what fits a line of the names of a region's operators."""
+    """Cut the names of a region's operators to what fits a line."""
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 2]} …"
 
 
 def format_summary(summary: Summary) -> str:
-    """Say e.g. ``92.4 % of MACs on npu, 3 boundaries, 7 operators on c``."""
+    """Return e.g. ``92.4 % of MACs on npu, 3 boundaries, 7 operators on c``."""
     *offered, last = summary.macs_by_device
-    shares = [f"{percentage(summary, d):.1f} % of MACs on {d}" for d in offered or [last]]
+    shares = [f"{compute_mac_share(summary, d):.1f} % of MACs on {d}" for d in offered or [last]]
     counted = (
         format_count(summary.boundaries, "boundary", "boundaries"),
         f"{format_count(summary.operators_by_device[last], 'operator', 'operators')} on {last}",
@@ -153,6 +153,6 @@ def format_count(count: int, one: str, several: str) -> str:
     return f"{count} {one if count == 1 else several}"
 
 
-def percentage(summary: Summary, device: str) -> float:
-    """Return how many of the network's multiply-accumulates a device has, in per cent."""
+def compute_mac_share(summary: Summary, device: str) -> float:
+    """Return a device's part of the network's multiply-accumulates, in percent."""
     return 100 * summary.macs_by_device[device] / summary.macs if summary.macs else 0.0

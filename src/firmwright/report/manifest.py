@@ -1,4 +1,4 @@
-"""What a bundle says of itself; ``manifest.schema.json`` is its published schema."""
+"""The file ``manifest.json`` of a bundle; ``manifest.schema.json`` is its published schema."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class BundledFile:
 
 @dataclass(frozen=True)
 class MemoryReport:
-    """Bytes, as linked. ``arena_lower_bound_bytes`` is what no placement could go below.
+    """Bytes, as linked. No placement needs less than ``arena_lower_bound_bytes``.
 
-    ``other_memories`` has the arenas that are not in the processor's; ``copied_bytes`` are those
-    that one inference copies from memory to memory.
+    ``other_memories`` has the arenas outside the processor's memory. ``copied_bytes`` is what one
+    inference copies from memory to memory.
     """
 
     flash_bytes: int
@@ -59,8 +59,8 @@ class MemoryReport:
 class Arithmetic:
     """How quantized values are computed.
 
-    ``quantized_operators`` counts the operators on values that were dequantized;
-    ``float_operators`` are those of them that run in float32, all others run on integers.
+    ``quantized_operators`` counts the operators on dequantized values. ``float_operators`` are
+    those of them that run in float32; all others run on integers.
     """
 
     rounding: str

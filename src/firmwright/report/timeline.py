@@ -40,13 +40,12 @@ class CountedCycles:
 
 @dataclass(frozen=True)
 class LayerCycles:
-    """One region's share of the time; both ends are inclusive.
+    """When a region runs; both ends are inclusive.
 
-    Of a region that only starts a job beside the processor, they are the job's: ``counted`` comes
-    before it.
-
-    ``sources`` are its operators' names in the model, ``operators`` their kinds. ``modelled`` is
-    None on a device without a cost model, such as the CPU.
+    For a region that only starts a job beside the processor, they are the job's; ``counted`` comes
+    before it. ``sources`` names its operators in the model, ``operators`` their kinds.
+    ``modelled`` has the cycles of the device's cost model, None for a device without one, such as
+    the CPU.
     """
 
     name: str
@@ -68,8 +67,8 @@ class LayerCycles:
 class Timeline:
     """The layers of one inference, in order of execution; the last entry is the run function.
 
-    ``cycles`` are all of them: the sum of those ``modelled`` and those ``counted``, less those in
-    which devices run beside each other.
+    ``cycles`` is the sum of the ``modelled`` and ``counted`` ones, less those in which devices run
+    beside each other.
     """
 
     cycles: int
@@ -129,7 +128,7 @@ def make_timeline(
 class Clock:
     """The processor's time, and when the jobs beside it end, by the function that waits for them.
 
-    A device begins with a job when it has been started and the one before is done.
+    A device begins a job when the processor has started it and the job before is done.
     """
 
     now: int = 0
@@ -140,7 +139,10 @@ class Clock:
             self.now = max(self.now, self.ends[wait.function][-1 - wait.pending])
 
     def run(self, instructions: int, modelled: Cycles | None, beside: str) -> tuple[int, int]:
-        """Take a layer's turn; return when it begins and when it is over, or its job is."""
+        """Run a layer; return when it, or its job, begins and ends.
+
+        ``beside`` is the function that waits for its job, '' for a layer on the processor.
+        """
         took = modelled.total if modelled else 0
         before, self.now = self.now, self.now + instructions
         if not beside:
@@ -152,7 +154,7 @@ class Clock:
 
 
 def compute_means(totals: Sequence[int], samples: int) -> list[int]:
-    """Divide totals by the number of samples, rounded so that they add up to the whole's mean."""
+    """Divide totals by the number of samples, rounded so that the means add up."""
     sums = (total // samples for total in accumulate(totals, initial=0))
     return [after - before for before, after in pairwise(sums)]
 

@@ -1,1 +1,1 @@
-"""Run networks on samples and compare them: firmware and reference, and those of `evaluate`."""
+"""Run networks on samples and compare them with a reference."""

@@ -1,4 +1,4 @@
-"""Samples of a batch: joined for the firmware, judged one by one by the reference."""
+"""Batches of samples: the firmware takes them joined, the reference one by one."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from firmwright.verify.samples import Sample
+from firmwright.data.samples import Sample
 
 Outputs = list[list[npt.NDArray[Any]]]
 
 
 def join_samples(samples: Sequence[Sample], size: int) -> list[Sample]:
-    """Join every ``size`` samples along the first axis of each input."""
+    """Join each ``size`` samples along the first axis of each input."""
     return [
         {name: join_arrays([s[name] for s in group], 0) for name in group[0]}
         for group in chunk(samples, size)
@@ -22,9 +22,9 @@ def join_samples(samples: Sequence[Sample], size: int) -> list[Sample]:
 
 
 def join_outputs(outputs: Outputs, size: int, axes: Sequence[int | None]) -> Outputs:
-    """Join the outputs of every ``size`` samples along each output's batch axis.
+    """Join the outputs of each ``size`` samples along each output's batch axis.
 
-    An output without one is the same for all samples.
+    An output without a batch axis (None) is the same for all samples.
     """
     return [
         [
@@ -38,7 +38,7 @@ def join_outputs(outputs: Outputs, size: int, axes: Sequence[int | None]) -> Out
 def split_outputs(
     outputs: Outputs, size: int, axes: Sequence[int | None]
 ) -> list[list[npt.NDArray[Any]]]:
-    """Return the outputs of each sample: what :func:`join_outputs` joined."""
+    """Return the outputs of each sample: the inverse of :func:`join_outputs`."""
     samples = []
     for batch in outputs:
         parts = [
@@ -50,7 +50,7 @@ def split_outputs(
 
 
 def join_arrays(arrays: Sequence[npt.NDArray[Any]], axis: int) -> npt.NDArray[Any]:
-    """Join arrays; a single one may have no axis at all."""
+    """Join arrays along an axis; a single array may have no axis at all."""
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis)
 
 

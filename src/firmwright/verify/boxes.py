@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from firmwright.data.arrays import OutputsByName
 from firmwright.ir.tensors import ModelInterface
-from firmwright.postprocess.average_precision import mean_average_precision
+from firmwright.postprocess.average_precision import compute_mean_average_precision
 from firmwright.postprocess.boxes import Box, match_boxes
 from firmwright.postprocess.detector import Detector, fit_detector
 from firmwright.postprocess.reference import detect
@@ -17,14 +17,18 @@ from firmwright.verify.record import BoxAccuracy, BoxRates
 
 @dataclass(frozen=True)
 class BoxComparer:
-    """``labels`` are the right boxes of each sample; without them, those of the first network."""
+    """Compares the boxes of networks with the right ones.
+
+    ``labels`` are the right boxes of each sample; None: those of the first network. Boxes are the
+    same from an intersection over union of ``iou`` on.
+    """
 
     detector: Detector
     iou: float
     labels: Sequence[Sequence[Box]] | None
 
     def compare(self, networks: Mapping[str, OutputsByName]) -> BoxAccuracy:
-        """Compare networks by name: real outputs with a sample axis."""
+        """Compare the boxes in the outputs of each network."""
         found = {name: self.detect_boxes(outputs) for name, outputs in networks.items()}
         right = next(iter(found.values())) if self.labels is None else self.labels
         rates = {name: self.compute_rates(boxes, right) for name, boxes in found.items()}
@@ -46,12 +50,12 @@ class BoxComparer:
             found=ours,
             recall=pairs / theirs if theirs else 1.0,
             precision=pairs / ours if ours else 1.0,
-            mean_average_precision=mean_average_precision(found, right, self.iou),
+            mean_average_precision=compute_mean_average_precision(found, right, self.iou),
         )
 
 
 def fit_float_detector(detection: Detection, classes: int, interface: ModelInterface) -> Detector:
-    """Fit a detection to a network's outputs as real numbers."""
+    """Fit a detection to a network's outputs, taken as real numbers."""
     outputs = tuple(
         replace(t, dtype="float32", scale=None, zero_point=None) for t in interface.outputs
     )

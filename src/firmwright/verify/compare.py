@@ -1,4 +1,4 @@
-"""How far the firmware's outputs are from the reference's."""
+"""Compare the firmware's outputs with the reference's, element by element."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from firmwright.ir.tensors import Tensor
 from firmwright.recipe import Tolerance
 from firmwright.verify.record import Agreement
 
-Outputs = Sequence[Sequence[npt.NDArray[Any]]]
+Array = npt.NDArray[Any]
+Outputs = Sequence[Sequence[Array]]
+"""Every output of every sample."""
 
 
-def distance(found: npt.NDArray[Any], expected: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Return |found - expected|; equal infinities and NaNs are at distance 0."""
+def compute_distance(found: Array, expected: Array) -> npt.NDArray[np.float64]:
+    """Return abs(found - expected), 0 for equal infinities and for two NaNs."""
     with np.errstate(invalid="ignore"):
         apart = np.abs(found.astype("float64") - expected.astype("float64"))
     same = (found == expected) | (np.isnan(found) & np.isnan(expected))
@@ -27,14 +29,14 @@ def distance(found: npt.NDArray[Any], expected: npt.NDArray[Any]) -> npt.NDArray
 def compare(
     outputs: Sequence[Tensor], found: Outputs, expected: Outputs, tolerance: Tolerance
 ) -> Agreement:
-    """Compare every element; UserError naming the first one beyond the tolerance."""
+    """Compare every element; UserError with the first one that is beyond the tolerance."""
     values = mismatches = differences = exact = 0
     largest, first = 0.0, ""
     for sample, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
         exact_sample = True
         for tensor, a, b in zip(outputs, ours, theirs, strict=True):
             b = b.reshape(a.shape)
-            apart = distance(a, b)
+            apart = compute_distance(a, b)
             size = np.abs(b.astype("float64"))
             allowed = tolerance.absolute + tolerance.relative * np.where(np.isfinite(size), size, 0)
             wrong = apart > allowed

@@ -1,7 +1,7 @@
-"""The network's C on this machine: the same sources as the firmware's, many samples in no time.
+"""Compile the firmware's C for this machine and run it: many samples in little time.
 
-Integer arithmetic in C is exact, so the host computes the integers that the target computes;
-what a network computes in float32 may differ in the last digits between two C libraries.
+Integer arithmetic in C is exact, so this machine computes the same integers as the target. Results
+in float32 may differ in the last digits between two C libraries.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from firmwright.data.samples import Sample
 from firmwright.emulator import run_firmware
 from firmwright.ir.tensors import BatchLayout
 from firmwright.project.libraries import ARCHIVE_SUFFIXES
@@ -26,7 +27,6 @@ from firmwright.toolchain import (
 from firmwright.toolchain.libraries import check_machine
 from firmwright.verify.batches import join_samples, split_outputs
 from firmwright.verify.protocol import decode_outputs, encode_samples
-from firmwright.verify.samples import Sample
 
 MAX_INSTRUCTIONS = 10**13
 """Instructions before the program counts as hung."""

@@ -16,9 +16,9 @@ from firmwright.postprocess.boxes import Box
 
 
 class LabeledBox(msgspec.Struct, forbid_unknown_fields=True):
-    """An entry of a file of labels; corners are left, top, right, bottom as parts of the picture.
+    """An entry of a file of labels.
 
-    ``class_`` is a name or a number.
+    ``box`` is left, top, right, bottom, as parts of the picture; ``class_`` a name or a number.
     """
 
     box: tuple[float, float, float, float]
@@ -26,9 +26,10 @@ class LabeledBox(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_class_labels(path: Path, count: int, classes: int | None) -> npt.NDArray[np.int64]:
-    """Read the classes of the first ``count`` samples; UserError for labels that do not fit.
+    """Read the classes of the first ``count`` samples from an ``.npy``.
 
-    ``classes`` is how many there are; None where that is not known.
+    ``classes`` is the number of classes, None where it is not known. Raises UserError for labels
+    that do not fit.
     """
     array = load_npy(path)
     if array.ndim != 1 or array.dtype.kind not in "iu":
@@ -50,7 +51,7 @@ def read_class_labels(path: Path, count: int, classes: int | None) -> npt.NDArra
 
 
 def read_box_labels(path: Path, names: Sequence[str], count: int) -> list[list[Box]]:
-    """Read a list of boxes for each of the first ``count`` samples; UserError for what is wrong."""
+    """Read the boxes of each of the first ``count`` samples from JSON; UserError for bad ones."""
     try:
         labels = msgspec.json.decode(path.read_bytes(), type=list[list[LabeledBox]])
     except (OSError, msgspec.DecodeError) as error:

@@ -1,4 +1,4 @@
-"""What passes over the firmware's console; templates/application/main.c.j2 is the other side."""
+"""Samples and outputs on the firmware's console; templates/application/main.c.j2 answers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from firmwright.data.samples import Sample
 from firmwright.errors import UserError
 from firmwright.ir.storage import from_storage, to_storage
 from firmwright.ir.tensors import Tensor
 from firmwright.postprocess.boxes import Box
-from firmwright.verify.samples import Sample
 
 
 def encode_samples(inputs: Sequence[Tensor], samples: Sequence[Sample]) -> bytes:
@@ -29,7 +29,10 @@ def encode_samples(inputs: Sequence[Tensor], samples: Sequence[Sample]) -> bytes
 def decode_outputs(
     console: bytes, outputs: Sequence[Tensor], samples: int, exit_code: int
 ) -> list[list[npt.NDArray[Any]]]:
-    """Return every output of every sample; UserError unless the run ended well and whole."""
+    """Return every output of every sample.
+
+    Raises UserError for a run that failed, and for outputs that are missing or too short.
+    """
     lines = console.decode("ascii", "replace").splitlines()
     if exit_code != 0 or lines[-1:] != [f"@done {samples}"]:
         tail = "\n".join(f"  {line}" for line in lines[-5:])
@@ -55,20 +58,21 @@ def decode_outputs(
 
 
 def decode_counts(console: bytes) -> dict[str, int]:
-    """Return what emulated devices counted in all samples together, by name, sorted."""
+    """Return the counts of emulated devices over all samples, by name, sorted."""
     lines = console.decode("ascii", "replace").splitlines()
     counted = [line.split(" ") for line in lines if line.startswith("@count ")]
     return dict(sorted((name, int(number)) for _, name, number in counted))
 
 
 BOX_STRUCT = struct.Struct("<5fi")
-"""The struct of templates/postprocess/detection.h.j2, little-endian."""
+"""A box as templates/postprocess/detection.h.j2 declares it, little-endian."""
 
 
 def decode_boxes(console: bytes, outputs: int, samples: int, batch: int) -> list[list[Box]]:
-    """Return the boxes of every picture, ``batch`` of them in each of the samples.
+    """Return the boxes of every picture; each sample holds ``batch`` pictures.
 
-    They follow the ``outputs`` as ``batch`` more. UserError for boxes that are missing.
+    Behind a sample's ``outputs``, each picture has one more output, its boxes. Raises UserError
+    for boxes that are missing.
     """
     found: dict[int, list[Box]] = {}
     for line in console.decode("ascii", "replace").splitlines():

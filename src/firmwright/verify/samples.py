@@ -13,15 +13,6 @@ from firmwright.data.samples import Column, DataFolders, Sample, read_samples
 from firmwright.errors import UserError
 from firmwright.ir.tensors import Tensor
 
-__all__ = [
-    "Sample",
-    "random_samples",
-    "read_recipe_columns",
-    "repeat_samples",
-    "requantize_columns",
-    "to_samples",
-]
-
 
 def random_samples(inputs: Sequence[Tensor], count: int, seed: int) -> list[Sample]:
     """Draw integers over their whole range, floats from [0, 1); the same for the same seed."""
@@ -49,9 +40,9 @@ def read_recipe_columns(
 ) -> dict[str, Column]:
     """Read the first ``count`` samples (None: all of them) that a recipe names, by input.
 
-    Where it has fewer, ``least`` of them will do.
-    ``given`` is one ``.npz`` with an array an input, one ``.npy`` for a network with one input,
-    or a source for each input. Raises UserError with everything that is wrong.
+    Where the recipe has fewer samples, ``least`` of them are enough. ``given`` is one ``.npz``
+    with an array for each input, one ``.npy`` for a network with one input, or a source for each
+    input. Raises UserError with everything that is wrong.
     """
     if isinstance(given, str):
         if not given.endswith(".npz") and len(inputs) > 1:
@@ -63,7 +54,7 @@ def read_recipe_columns(
 
 
 def repeat_samples(columns: Mapping[str, Column], count: int) -> dict[str, Column]:
-    """Return ``count`` samples: where there are fewer, they come again from the first on."""
+    """Return ``count`` samples; where there are fewer, repeat them from the first on."""
     held = min(count, *(len(c.arrays) for c in columns.values()))
     turns = [i % held for i in range(count)]
     return {
@@ -80,7 +71,7 @@ def to_samples(columns: Mapping[str, Column], count: int) -> list[Sample]:
 def requantize_columns(
     columns: Mapping[str, Column], before: Sequence[Tensor], after: Sequence[Tensor]
 ) -> dict[str, Column]:
-    """Return the data of inputs, read as ``before`` describes them, as ``after`` does."""
+    """Convert the data of inputs from the tensors ``before`` to the tensors ``after``."""
     result = dict(columns)
     for old, new in zip(before, after, strict=True):
         if old != new:
