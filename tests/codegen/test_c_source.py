@@ -51,11 +51,11 @@ def test_names_and_indentation_are_those_of_written_code() -> None:
         "  int32_t conv2d_nhwc_intermediate_ptr[1];\n"
         "  for (int32_t yy = 0; yy < 25; ++yy) {\n"
         "    conv2d_nhwc_intermediate_ptr[0] = 0;\n"
-        "    float v_ = FLOAT_BITS_3d4ccccd();\n"
+        "    float v_ = FLOAT_LITERAL_0();\n"
         "    float v__1 = v_;\n"
         "  }"
     )
-    assert clean_up_c(printed).splitlines() == [
+    assert clean_up_c(printed, ["0.05f"]).splitlines() == [
         "    int32_t conv2d_nhwc;",
         "    for (int32_t yy = 0; yy < 25; ++yy) {",
         "        conv2d_nhwc = 0;",

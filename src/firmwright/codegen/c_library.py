@@ -17,7 +17,7 @@ MATH_FUNCTIONS = frozenset(
 )
 """The functions of C99's <math.h> (7.12); each has a second one for float, its name with an f."""
 
-MATH_MACROS = frozenset({"isfinite", "isinf", "isnan", "signbit"})
+MATH_MACROS = frozenset({"INFINITY", "NAN", "isfinite", "isinf", "isnan", "signbit"})
 
 FUNCTION_DEFINITION = re.compile(r"^static inline \w+ (\w+)\(", re.MULTILINE)
 

@@ -18,14 +18,21 @@ import tvm
 from tvm import tirx
 from tvm.s_tir import transform as schedulable
 from tvm.tirx import transform as lowered
-from tvm_ffi import structural_map
+from tvm_ffi import structural_map, structural_walk
 
-from firmwright.codegen.library_calls import emit_library_calls, mark_library_calls
+from firmwright.codegen.library_calls import (
+    emit_library_calls,
+    is_library_call,
+    mark_library_calls,
+)
 from firmwright.ir.kernels import LibraryFunction
 from firmwright.ir.tensors import ELEMENT_BYTES
 
 MAX_LOCAL_BYTES = 64
 """Bytes of a temporary that may live on the stack; larger ones are scratch in the arena."""
+
+LITERAL_MARKER = "FLOAT_LITERAL_"
+NON_FINITE_MACROS = frozenset({"INFINITY", "NAN"})
 
 FLATTENING_PASSES = (
     schedulable.CanonicalizeLoop(),
@@ -57,16 +64,17 @@ LOWERING_PASSES = (
 
 @dataclass(frozen=True)
 class CFunction:
-    """A function's body in C, and the names it uses.
+    """A function's body in C, and what it uses.
 
-    ``parameters`` are the buffers' pointer names in order; ``scratch`` are (name, dtype,
-    elements) of temporaries that the caller provides; ``functions`` are those of C's library and
-    of the project's headers that the body calls, ``library_functions`` those of the user's.
+    ``unused`` are the parameters that it does not; ``scratch`` are (name, dtype, elements) of
+    temporaries that the caller provides; ``functions`` are those of C's library and of the
+    project's headers that the body calls, and its macros for infinity and NaN;
+    ``library_functions`` are those of the user's.
     """
 
-    parameters: tuple[str, ...]
-    scratch: tuple[tuple[str, str, int], ...]
     body: str
+    unused: tuple[str, ...]
+    scratch: tuple[tuple[str, str, int], ...]
     functions: tuple[str, ...]
     library_functions: tuple[LibraryFunction, ...]
 
@@ -81,23 +89,27 @@ def lower_to_c(function: tirx.PrimFunc, names: Sequence[str]) -> CFunction:
             module = step(module)
     function = module["kernel"]
 
-    body, scratch = lift_temporaries(function.body)
+    body, scratch = lift_temporaries(lower_intrinsics(function.body))
+    used = find_variables(body)
     pointers, declarations = [], []
     for buffer, name in zip(function.params, names, strict=True):
         pointer = tirx.Var(name, tirx.buffer_data_pointer_type(buffer))
         pointers.append(pointer)
         declarations.append(tirx.DeclBuffer(buffer, data=pointer))
     pointers += [pointer for pointer, _, _ in scratch]
+    functions = find_called_functions(body)
     body, calls = mark_library_calls(body)
-    body = tirx.SeqStmt([*declarations, mark_float_constants(lower_intrinsics(body))])
-    plain = tirx.PrimFunc(pointers, body).with_attr({**attributes, "calling_conv": 0})
+    body, literals = mark_float_constants(body)
+    plain = tirx.PrimFunc(pointers, tirx.SeqStmt([*declarations, body]))
+    plain = plain.with_attr({**attributes, "calling_conv": 0})
     printed = tvm.get_global_func("target.build.c")(tvm.IRModule({"kernel": plain}), target)
-    text = clean_up_c(extract_body(printed.inspect_source()))
+    text = clean_up_c(extract_body(printed.inspect_source()), literals)
+    macros = {literal.strip("(-)") for literal in literals} & NON_FINITE_MACROS
     return CFunction(
-        parameters=tuple(names),
-        scratch=tuple((str(p.name), dtype, elements) for p, dtype, elements in scratch),
         body=emit_library_calls(text, calls),
-        functions=find_called_functions(text),
+        unused=tuple(n for b, n in zip(function.params, names, strict=True) if b not in used),
+        scratch=tuple((str(p.name), dtype, elements) for p, dtype, elements in scratch),
+        functions=tuple(sorted(functions | macros)),
         library_functions=tuple(dict.fromkeys(call.signature for call in calls)),
     )
 
@@ -142,7 +154,7 @@ def lower_intrinsics(body: tirx.Stmt) -> tirx.Stmt:
 
     def resolve(call: tvm.ir.Call) -> tirx.Expr:
         name = str(call.op.name).removeprefix("tirx.") if isinstance(call.op, tvm.ir.Op) else ""
-        if name in RUNTIME_INTRINSICS:
+        if name in RUNTIME_INTRINSICS and not is_library_call(call):
             raise ValueError(
                 f"it calls '{call.args[0].value}' of TVM's runtime, which no firmware has"
             )
@@ -154,15 +166,34 @@ def lower_intrinsics(body: tirx.Stmt) -> tirx.Stmt:
     return structural_map(body, (tvm.ir.Call, resolve))
 
 
-def mark_float_constants(body: tirx.Stmt) -> tirx.Stmt:
-    """Put a call in each float constant's place whose name carries the exact bits."""
+def find_variables(body: tirx.Stmt) -> set[tvm.ir.Var]:
+    found: set[tvm.ir.Var] = set()
+    structural_walk(body, (tvm.ir.Var, found.add))
+    return found
+
+
+def find_called_functions(body: tirx.Stmt) -> set[str]:
+    """Return the C functions that are called; what else TIR calls are C's operators."""
+    found: set[str] = set()
+
+    def see(call: tvm.ir.Call) -> None:
+        if str(call.op.name) in ("tirx.call_extern", "tirx.call_pure_extern"):
+            found.add(str(call.args[0].value))
+
+    structural_walk(body, (tvm.ir.Call, see))
+    return found
+
+
+def mark_float_constants(body: tirx.Stmt) -> tuple[tirx.Stmt, list[str]]:
+    """Put calls of a numbered name in the place of float constants; beside them, these in C."""
+    literals: list[str] = []
 
     def mark(constant: tirx.FloatImm) -> tirx.Expr:
         dtype = str(constant.ty.dtype)
-        bits = np.array(constant.value, dtype).tobytes()[::-1].hex()
-        return tirx.call_pure_extern(dtype, f"FLOAT_BITS_{bits}")
+        literals.append(format_c_float(np.array(constant.value, dtype).tobytes()[::-1].hex()))
+        return tirx.call_pure_extern(dtype, f"{LITERAL_MARKER}{len(literals) - 1}")
 
-    return structural_map(body, (tirx.FloatImm, mark))
+    return structural_map(body, (tirx.FloatImm, mark)), literals
 
 
 def format_c_float(bits: str) -> str:
@@ -201,9 +232,12 @@ REPLACEMENTS = (
 """What TVM prints, and what a reader gets instead: names, macros in front of loops, addresses."""
 
 
-def clean_up_c(body: str) -> str:
-    """Give the printed body the look of written code, without touching what it computes."""
-    body = re.sub(r"\bFLOAT_BITS_([0-9a-f]+)\(\)", lambda m: format_c_float(m[1]), body)
+def clean_up_c(body: str, literals: Sequence[str]) -> str:
+    """Give the printed body the look of written code, without touching what it computes.
+
+    ``literals`` are what stands for its marked constants.
+    """
+    body = re.sub(rf"\b{LITERAL_MARKER}(\d+)\(\)", lambda m: literals[int(m[1])], body)
     for name in sorted(set(re.findall(r"^\s*\w+ (\w+)\[1\];$", body, re.MULTILINE))):
         if re.search(rf"\b{name}\b(?!\[)", body):  # an array of one, handed to a function
             continue
@@ -234,8 +268,3 @@ def drop_needless_parentheses(line: str) -> str:
         if whole_index or whole_value or (doubled and not re.search(r"\w\($", before)):
             needless |= {start, end}
     return "".join(c for i, c in enumerate(line) if i not in needless)
-
-
-def find_called_functions(body: str) -> tuple[str, ...]:
-    keywords = {"if", "for", "while", "switch", "return", "sizeof"}
-    return tuple(sorted(set(re.findall(r"\b([a-z_]\w*)\s*\(", body)) - keywords))

@@ -100,10 +100,6 @@ class Kernel:
     wait_function: str = ""
     library_functions: tuple[LibraryFunction, ...] = ()
 
-    @property
-    def code(self) -> str:
-        return self.definitions + self.body
-
 
 @dataclass(frozen=True)
 class LoweredRegion:

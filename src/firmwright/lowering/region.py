@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Sequence
 from math import prod
@@ -127,7 +126,7 @@ def build_kernel(
         scratch=tuple(
             Parameter(n, dtype, size, f"{name}_{n}") for n, dtype, size in result.scratch
         ),
-        body=mark_unused((*inputs, *weights), declare_pointers(scheduled) + result.body),
+        body=mark_unused((*inputs, *weights), result) + declare_pointers(scheduled) + result.body,
         functions=find_called_functions(result, scheduled),
         quantized_operators=use.quantized_operators,
         float_operators=use.float_operators,
@@ -195,10 +194,9 @@ def start_at_infinity(function: tirx.PrimFunc) -> tirx.PrimFunc:
     return function.with_body(structural_map(function.body, (SBlock, start)))
 
 
-def mark_unused(read: Sequence[Parameter], body: str) -> str:
+def mark_unused(read: Sequence[Parameter], result: CFunction) -> str:
     """Tell the compiler of parameters that a region with a constant result does not read."""
-    unused = [p.name for p in read if not re.search(rf"\b{p.name}\b", body)]
-    return "".join(f"    (void){name};\n" for name in unused) + body
+    return "".join(f"    (void){p.name};\n" for p in read if p.name in result.unused)
 
 
 def number_names(stem: str, count: int) -> list[str]:

@@ -25,6 +25,7 @@ from firmwright.targets.c7x.cost import Core, estimate_cycles
 from firmwright.targets.c7x.streams import use_streams
 from firmwright.targets.c7x.transfers import (
     DMA_LOOP,
+    FUNCTIONS,
     HEADER,
     LOCAL_SCOPE,
     VECTOR_BYTES,
@@ -59,9 +60,8 @@ def schedule_for_c7x(function: tirx.PrimFunc, core: Core) -> ScheduledRegion:
     refusal = explain_no_blocks(found, split, moved, core.local_memory)
     if split is None or refusal:
         why_not, said = make_vectors(schedule, found, 0), f"No blocks: {refusal}."
-        made = ScheduledRegion(
-            mark_vector_loops(flatten_prim_func(schedule.mod["main"])), headers=(HEADER,)
-        )
+        flat = mark_vector_loops(flatten_prim_func(schedule.mod["main"]))
+        made = ScheduledRegion(flat, functions=FUNCTIONS, headers=(HEADER,))
     else:
         make_blocks(schedule, found, split, moved)
         why_not, said = make_vectors(schedule, found, 1), describe_blocks(found, split)

@@ -25,7 +25,8 @@ VECTOR_LOOP = "fw_vector"
 """Annotation of a loop: the steps of one that is a vector, 0 of the one over vectors."""
 LANE = "lane"
 """Name of the variable of a loop that is a vector."""
-FUNCTIONS = frozenset({"fw_dma_start", "fw_dma_wait"})
+VECTOR_MACRO = "FW_VECTOR_LOOP"
+FUNCTIONS = frozenset({"fw_dma_start", "fw_dma_wait", VECTOR_MACRO})
 HEADER = "fw_c7x.h"
 VECTOR_BYTES = 64
 """Bytes that the innermost loop makes; a core with shorter vectors takes several of them."""
@@ -198,6 +199,6 @@ def mark_vector_loops(function: tirx.PrimFunc) -> tirx.PrimFunc:
         variable = tirx.Var(LANE if steps else "vector", loop.loop_var.ty)
         body = substitute(loop.body, loop.loop_var, variable)
         plain = tirx.For(variable, loop.min, loop.extent, loop.kind, body)
-        return tirx.SeqStmt([make_call_stmt("FW_VECTOR_LOOP", steps), plain]) if steps else plain
+        return tirx.SeqStmt([make_call_stmt(VECTOR_MACRO, steps), plain]) if steps else plain
 
     return function.with_body(structural_map(function.body, (tirx.For, add_hint)))
