@@ -21,7 +21,9 @@ def region(name: str, inputs: tuple[str, ...], view: bool = False) -> Region:
 def kernel(name: str, waits: str = "", cycles: int = 10, scratch: int = 0) -> Kernel:
     memory = (Parameter("memory", "uint8", scratch, f"{name}_memory"),) if scratch else ()
     modelled = Cycles(cycles, 0, 0)
-    return Kernel(name, (), (), (), memory, "", (), 0, (), cycles=modelled, wait_function=waits)
+    return Kernel(
+        name, (), (), (), memory, "", (), 0, (), cycles=modelled, wait_function=waits or None
+    )
 
 
 def network(outputs: tuple[str, ...], *regions: Region, bytes_each: int = 16) -> Partition:
@@ -100,7 +102,7 @@ class Machine:
     def start(self, region: Region) -> None:
         for name in self.written(region):
             self.write(name, "half done")
-        self.queues[self.kernels[region.name].wait_function].append(region)
+        self.queues[self.kernels[region.name].wait_function or ""].append(region)
 
     def finish(self, region: Region) -> None:
         assert all(self.holds(name) for name in region.inputs), region.name

@@ -74,13 +74,13 @@ class Kernel:
 
     ``body`` is C99 between the braces. Weights are arrays of ``kernels/weights.npz``.
     ``quantized_operators`` counts the operators on values that were dequantized;
-    ``float_operators`` are those of them that have no integer form here. ``headers`` names
-    those of the project that the body needs. ``cycles`` are those that the device's cost model
-    gives, None where it has none. ``stand_in`` says of code that stands in for a closed tool's
-    result whose it is, and is '' otherwise. ``note`` says what the device chose for its loops.
-    ``definitions`` is C in front of the function. If the function only starts a job, then
-    ``wait_function``, of one of the ``headers``, waits for the device's jobs; it is '' if all is
-    done on return. ``library_functions`` are those of the recipe's libraries that the body calls.
+    ``float_operators`` are those of them that have no integer form here. ``functions`` are the
+    functions and macros of C's library and of the project's headers that the body uses,
+    ``library_functions`` those of the recipe's libraries; ``headers`` names more headers of the
+    project that it needs. ``cycles`` are those that the device's cost model gives. ``stand_in``
+    says of code that stands in for a closed tool's result whose it is, ``note`` what the device
+    chose for its loops. ``definitions`` is C in front of the function. A function that only
+    starts a job has a ``wait_function``, declared by one of the ``headers``, that waits for it.
     """
 
     region: str
@@ -94,10 +94,10 @@ class Kernel:
     float_operators: tuple[FloatOperator, ...]
     headers: tuple[str, ...] = ()
     cycles: Cycles | None = None
-    stand_in: str = ""
-    note: str = ""
-    definitions: str = ""
-    wait_function: str = ""
+    stand_in: str | None = None
+    note: str | None = None
+    definitions: str | None = None
+    wait_function: str | None = None
     library_functions: tuple[LibraryFunction, ...] = ()
 
 

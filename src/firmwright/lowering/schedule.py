@@ -33,7 +33,7 @@ class ScheduledRegion:
     """A region's loops, and what the C around them needs.
 
     Behind the region's own parameters the function takes ``pointers``. ``functions`` are those of
-    the ``headers`` that it calls. ``remark`` says what was chosen and why, for the C file;
+    the ``headers`` that it calls. ``note`` says what was chosen and why, for the C file;
     ``cycles`` are those that the device's cost model gives.
     """
 
@@ -41,7 +41,7 @@ class ScheduledRegion:
     pointers: tuple[Pointer, ...] = ()
     functions: frozenset[str] = frozenset()
     headers: tuple[str, ...] = ()
-    note: str = ""
+    note: str | None = None
     cycles: Cycles | None = None
 
 

@@ -14,7 +14,7 @@ SCRATCH_NAME = "memory"
 
 
 def join_kernels(
-    region: Region, layers: Partition, lowered: Sequence[LoweredRegion], stand_in: str
+    region: Region, layers: Partition, lowered: Sequence[LoweredRegion], stand_in: str | None
 ) -> LoweredRegion:
     """Return a kernel that runs the ``lowered`` layers, in order, as one region.
 

@@ -16,7 +16,7 @@ from firmwright.targets import Context
 
 
 def lower_in_layers(
-    region: Region, module: tvm.IRModule, context: Context, stand_in: str = ""
+    region: Region, module: tvm.IRModule, context: Context, stand_in: str | None = None
 ) -> LoweredRegion:
     """Cut the region into layers as for the device that takes the rest, and join their C.
 

@@ -138,10 +138,12 @@ class Clock:
         for wait in waits:
             self.now = max(self.now, self.ends[wait.function][-1 - wait.pending])
 
-    def run(self, instructions: int, modelled: Cycles | None, beside: str) -> tuple[int, int]:
+    def run(
+        self, instructions: int, modelled: Cycles | None, beside: str | None
+    ) -> tuple[int, int]:
         """Run a layer; return when it, or its job, begins and ends.
 
-        ``beside`` is the function that waits for its job, '' for a layer on the processor.
+        ``beside`` is the function that waits for its job, None for a layer on the processor.
         """
         took = modelled.total if modelled else 0
         before, self.now = self.now, self.now + instructions
