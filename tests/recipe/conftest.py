@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from firmwright.recipe import Catalog, KnownDevice
+from firmwright.recipe import Catalog, KnownDevice, KnownPlatform
 from firmwright.targets.device_options import NumberRange
 
 
 @pytest.fixture(scope="session")
 def catalogue() -> Catalog:
     return Catalog(
-        platforms=("host", "rv32-bare", "cortex-m4-bare"),
+        platforms={
+            "host": KnownPlatform(("zig", "gcc", "clang"), ("native",)),
+            "rv32-bare": KnownPlatform(("zig", "riscv64-unknown-elf-gcc"), ("unicorn", "qemu")),
+            "cortex-m4-bare": KnownPlatform(
+                ("zig", "arm-none-eabi-gcc"), ("unicorn", "qemu"), aliases=("M4",), host="host"
+            ),
+        },
         toolchains=("zig", "gcc", "clang", "riscv64-unknown-elf-gcc", "arm-none-eabi-gcc"),
         devices={
             "c": KnownDevice({"a": (), "mattr": ()}, is_fallback=True),
@@ -26,16 +32,4 @@ def catalogue() -> Catalog:
                 is_fallback=False,
             ),
         },
-        platform_toolchains={
-            "host": ("zig", "gcc", "clang"),
-            "rv32-bare": ("zig", "riscv64-unknown-elf-gcc"),
-            "cortex-m4-bare": ("zig", "arm-none-eabi-gcc"),
-        },
-        platform_emulators={
-            "host": ("native",),
-            "rv32-bare": ("unicorn", "qemu"),
-            "cortex-m4-bare": ("unicorn", "qemu"),
-        },
-        platform_aliases={"M4": "cortex-m4-bare"},
-        platform_hosts={"cortex-m4-bare": "host"},
     )

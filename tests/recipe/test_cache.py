@@ -15,9 +15,9 @@ from firmwright.recipe import Catalog, Recipe, cache, load_recipe
 SCRIPT = """
 import sys
 from pathlib import Path
-from firmwright.recipe import Catalog, KnownDevice, load_recipe
+from firmwright.recipe import Catalog, KnownDevice, KnownPlatform, load_recipe
 devices = {"c": KnownDevice({}, is_fallback=True)}
-catalogue = Catalog(("host",), ("zig",), devices, {"host": ("zig",)}, {"host": ("native",)})
+catalogue = Catalog({"host": KnownPlatform(("zig",), ("native",))}, ("zig",), devices)
 recipe = load_recipe(Path(sys.argv[1]), {"platform": "host"}, catalogue, Path(sys.argv[2]))
 print(recipe.sha256, *sorted({"yaml", "jsonschema", "tvm"} & set(sys.modules)))
 """
@@ -68,7 +68,8 @@ def test_every_input_of_the_check_counts(
     with pytest.raises(DiagnosticError, match="unknown device 'c'"):
         load_recipe(other_name, {}, without_c, folder)
 
-    other_first = dataclasses.replace(catalogue, platform_emulators={"rv32-bare": ("qemu",)})
+    board = dataclasses.replace(catalogue.platforms["rv32-bare"], emulators=("qemu",))
+    other_first = dataclasses.replace(catalogue, platforms={"rv32-bare": board})
     assert load_recipe(other_name, {}, other_first, folder).run.emulator == "qemu"
 
     other_name.write_text("model: net.onnx\nname: changed\n")

@@ -9,7 +9,7 @@ import pytest
 import tvm
 
 from firmwright.errors import DiagnosticError, UserError
-from firmwright.recipe import Catalog, KnownDevice, load_recipe
+from firmwright.recipe import Catalog, KnownDevice, KnownPlatform, load_recipe
 from firmwright.targets import Context
 from firmwright.targets.custom import load_custom_target
 from firmwright.toolchain import load_platform
@@ -33,7 +33,7 @@ class NPU(Target):
         return 1 / 0
 """
 HELPER = "from firmwright.targets.placement import Placement\n\nplacement = Placement\n"
-CATALOGUE = Catalog((), (), {"c": KnownDevice({}, is_fallback=True)}, {}, {})
+CATALOGUE = Catalog({}, (), {"c": KnownDevice({}, is_fallback=True)})
 CONTEXT = Context(load_platform("host"), "onnx", {})
 RECIPE = """\
 model: model.onnx
@@ -123,7 +123,7 @@ def test_the_recipe_is_told_where_its_device_is_wrong(
     npu: str, line: str, write: Callable[[str], Path]
 ) -> None:
     folder = write(npu)
-    catalogue = Catalog(("host",), (), CATALOGUE.devices, {"host": ()}, {"host": ()})
+    catalogue = Catalog({"host": KnownPlatform((), ())}, (), CATALOGUE.devices)
     with pytest.raises(DiagnosticError) as raised:
         load_recipe(folder / "own.yaml", {}, catalogue)
     (found,) = str(raised.value).replace(f"{folder}/", "").splitlines()
@@ -135,7 +135,7 @@ def test_a_changed_device_is_noticed_though_the_recipe_was_checked_before(
 ) -> None:
     folder = write(NPU)
     (folder / "own.yaml").write_text(RECIPE.replace("=2", "=1"), "utf-8")
-    catalogue = Catalog(("host",), (), CATALOGUE.devices, {"host": ()}, {"host": ()})
+    catalogue = Catalog({"host": KnownPlatform((), ())}, (), CATALOGUE.devices)
     cache = tmp_path / "cache"
     load_recipe(folder / "own.yaml", {}, catalogue, cache)
     write(NPU.replace('"fast"', '"quick"'))

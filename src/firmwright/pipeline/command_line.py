@@ -9,7 +9,7 @@ from pathlib import Path
 from doit import doit_cmd, get_var
 
 from firmwright.errors import Diagnostic, DiagnosticError, UserError, did_you_mean
-from firmwright.recipe import Catalog, KnownDevice, Recipe, load_recipe
+from firmwright.recipe import Catalog, KnownDevice, KnownPlatform, Recipe, load_recipe
 from firmwright.recipe.overrides import list_overrides
 from firmwright.targets import load_target, target_names
 from firmwright.toolchain import (
@@ -103,13 +103,12 @@ def make_catalog() -> Catalog:
     platforms = {name: load_platform(name) for name in platform_names()}
     targets = {name: load_target(name) for name in target_names()}
     return Catalog(
-        platforms=tuple(platforms),
-        toolchains=toolchain_names(),
-        devices={n: KnownDevice(t.options, t.is_fallback) for n, t in targets.items()},
-        platform_toolchains={n: p.toolchains for n, p in platforms.items()},
-        platform_emulators={n: p.emulators for n, p in platforms.items()},
-        platform_aliases={a: n for n, p in platforms.items() for a in p.aliases},
-        platform_hosts={n: p.host for n, p in platforms.items() if p.host},
+        {
+            name: KnownPlatform(p.toolchains, p.emulators, p.aliases, p.host)
+            for name, p in platforms.items()
+        },
+        toolchain_names(),
+        {name: KnownDevice(dict(t.options), t.is_fallback) for name, t in targets.items()},
     )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from firmwright.recipe.catalog import Catalog, KnownDevice
-from firmwright.recipe.libraries import Library
+from firmwright.recipe.catalog import Catalog, KnownDevice, KnownPlatform
 from firmwright.recipe.load import load_recipe
 from firmwright.recipe.recipe import (
     BatchRequest,
     DemoOptions,
     InputShape,
+    Library,
     ModelSource,
     Recipe,
     RunOptions,
@@ -25,6 +25,7 @@ __all__ = [
     "DeviceSpec",
     "InputShape",
     "KnownDevice",
+    "KnownPlatform",
     "Library",
     "ModelSource",
     "Recipe",

@@ -14,9 +14,10 @@ import msgspec
 from firmwright.recipe.recipe import Recipe, read_recipe
 
 
-def make_cache_key(*parts: Any) -> str:
-    """Return a digest of plain data on which a checked recipe depends."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("ascii")).hexdigest()
+def make_cache_key(decisive: Any) -> str:
+    """Return a digest of everything that a checked recipe depends on."""
+    plain = msgspec.to_builtins(decisive)
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode("ascii")).hexdigest()
 
 
 def read_cache(folder: Path, key: str, path: Path) -> Recipe | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from firmwright.documents.schema_check import Finding, quote
@@ -17,51 +17,46 @@ from firmwright.targets.device_options import OptionValues, accepts, format_valu
 
 @dataclass(frozen=True)
 class KnownDevice:
-    """A device's options; a ``general`` one takes whatever operator it is given."""
+    """A device's options; a fallback takes whatever operator it is given."""
 
     options: Mapping[str, OptionValues]
     is_fallback: bool
 
 
 @dataclass(frozen=True)
-class Catalog:
-    """What is installed, by name; by platform, the toolchains and emulators, default first.
+class KnownPlatform:
+    """A platform's toolchains and emulators, the default first, and its other names.
 
-    ``platform_aliases`` has by other names of platforms their own, ``platform_hosts`` by platform
-    the one that stands in for it.
+    ``host`` is the platform that stands in for it, None where none does.
     """
 
-    platforms: Collection[str]
+    toolchains: tuple[str, ...]
+    emulators: tuple[str, ...]
+    aliases: tuple[str, ...] = ()
+    host: str | None = None
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """What is installed, by name."""
+
+    platforms: Mapping[str, KnownPlatform]
     toolchains: Collection[str]
     devices: Mapping[str, KnownDevice]
-    platform_toolchains: Mapping[str, tuple[str, ...]]
-    platform_emulators: Mapping[str, tuple[str, ...]]
-    platform_aliases: Mapping[str, str] = field(default_factory=dict)
-    platform_hosts: Mapping[str, str] = field(default_factory=dict)
 
     def resolve_platform(self, name: str) -> str:
         """Return the platform's own name for an alias of it; any other is itself."""
-        return self.platform_aliases.get(name, name)
+        return next((n for n, p in self.platforms.items() if name in p.aliases), name)
 
-    def find_build_platform(self, platform: str, for_device: bool) -> str:
-        """Return the platform whose toolchains and emulators serve: itself or its host."""
-        return platform if for_device else self.platform_hosts.get(platform, platform)
+    def find_build_platform(self, name: str, for_device: bool) -> tuple[str, KnownPlatform | None]:
+        """Return the platform whose toolchains and emulators serve: itself or its host.
 
-    def to_data(self) -> list[Any]:
-        """Return everything that may change what a recipe means, as plain data."""
-        return [
-            sorted(self.platforms),
-            sorted(self.toolchains),
-            sorted((n, options_to_data(d.options), d.is_fallback) for n, d in self.devices.items()),
-            sorted((name, list(values)) for name, values in self.platform_toolchains.items()),
-            sorted((name, list(values)) for name, values in self.platform_emulators.items()),
-            sorted(self.platform_aliases.items()),
-            sorted(self.platform_hosts.items()),
-        ]
-
-
-def options_to_data(options: Mapping[str, OptionValues]) -> list[list[str]]:
-    return sorted([name, format_values(values)] for name, values in options.items())
+        None stands for a platform that is not known, such as a file of the user's.
+        """
+        platform = self.platforms.get(name)
+        if platform and platform.host and not for_device:
+            return platform.host, self.platforms.get(platform.host)
+        return name, platform
 
 
 def find_name_errors(data: Mapping[str, Any], catalogue: Catalog) -> Iterator[Finding]:
@@ -69,17 +64,10 @@ def find_name_errors(data: Mapping[str, Any], catalogue: Catalog) -> Iterator[Fi
 
     What is of the wrong type is passed over: the schema has reported it.
     """
-    platform = data.get("platform")
-    platform = catalogue.resolve_platform(platform) if isinstance(platform, str) else ""
-    if platform and not is_platform_file(platform) and platform not in catalogue.platforms:
-        hint = did_you_mean(platform, [*catalogue.platforms, *catalogue.platform_aliases])
-        yield Finding(("platform",), f"unknown platform {quote(platform)}{hint}")
-    elif data.get("compile_for_device") is False:
-        if platform in catalogue.platforms and platform not in catalogue.platform_hosts:
-            having = ", ".join(sorted(catalogue.platform_hosts))
-            message = f"the platform {quote(platform)} has no host to be built for instead"
-            yield Finding(("compile_for_device",), f"{message}; platforms that have one: {having}")
-        platform = catalogue.find_build_platform(platform, False)
+    stated = data.get("platform")
+    name = catalogue.resolve_platform(stated) if isinstance(stated, str) else ""
+    for_device = data.get("compile_for_device") is not False
+    yield from _find_platform_errors(name, for_device, catalogue.platforms)
 
     for key in ("target", "compare"):
         devices, mistakes = read_target(data.get(key), key)
@@ -88,16 +76,29 @@ def find_name_errors(data: Mapping[str, Any], catalogue: Catalog) -> Iterator[Fi
         if not mistakes and all(device.name in catalogue.devices for _, device in devices):
             yield from _find_order_errors(devices, catalogue.devices)
 
-    listed = catalogue.platform_toolchains.get(platform)
-    yield from _find_choice_errors(
-        data.get("toolchain"), ("toolchain",), catalogue.toolchains, platform, listed
-    )
+    name, platform = catalogue.find_build_platform(name, for_device)
+    listed = platform.toolchains if platform else None
+    toolchain = data.get("toolchain")
+    yield from _find_choice_errors(toolchain, ("toolchain",), catalogue.toolchains, name, listed)
 
     run = data.get("run")
     emulator = run.get("emulator") if isinstance(run, Mapping) else None
-    known = {name for names in catalogue.platform_emulators.values() for name in names}
-    listed = catalogue.platform_emulators.get(platform)
-    yield from _find_choice_errors(emulator, ("run", "emulator"), known, platform, listed)
+    known = {emulator for entry in catalogue.platforms.values() for emulator in entry.emulators}
+    listed = platform.emulators if platform else None
+    yield from _find_choice_errors(emulator, ("run", "emulator"), known, name, listed)
+
+
+def _find_platform_errors(
+    name: str, for_device: bool, platforms: Mapping[str, KnownPlatform]
+) -> Iterator[Finding]:
+    if name and not is_platform_file(name) and name not in platforms:
+        aliases = [alias for entry in platforms.values() for alias in entry.aliases]
+        hint = did_you_mean(name, [*platforms, *aliases])
+        yield Finding(("platform",), f"unknown platform {quote(name)}{hint}")
+    elif not for_device and name in platforms and platforms[name].host is None:
+        having = ", ".join(sorted(n for n, entry in platforms.items() if entry.host))
+        message = f"the platform {quote(name)} has no host to be built for instead"
+        yield Finding(("compile_for_device",), f"{message}; platforms that have one: {having}")
 
 
 def _find_device_errors(
@@ -125,15 +126,15 @@ def _find_order_errors(
 ) -> Iterator[Finding]:
     """A mix ends with a device that takes what is left, so that nothing is left behind it."""
     for place, (pointer, device) in enumerate(devices, 1):
-        last, general = place == len(devices), known[device.name].is_fallback
-        if last and not general:
-            general_ones = [name for name, entry in sorted(known.items()) if entry.is_fallback]
+        last, fallback = place == len(devices), known[device.name].is_fallback
+        if last and not fallback:
+            fallbacks = [name for name, entry in sorted(known.items()) if entry.is_fallback]
             yield Finding(
                 pointer,
                 f"the device {quote(device.name)} does not run every operator; end the mix with "
-                f"one that does: {', '.join(general_ones)}",
+                f"one that does: {', '.join(fallbacks)}",
             )
-        if general and not last:
+        if fallback and not last:
             message = f"the device {quote(device.name)} takes every operator, so it goes last"
             yield Finding(pointer, message)
 

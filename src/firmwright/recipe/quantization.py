@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from firmwright.data.sources import DataSource
-from firmwright.documents.schema_check import Finding
-from firmwright.documents.yaml_text import Pointer
 
 Inputs = str | dict[str, DataSource]
 """Where samples are, as in ``run.inputs``: one file, or sources by input name, sorted."""
@@ -120,53 +116,3 @@ class EvaluateOptions:
     samples: int | None = None
     labels: str | None = None
     metric: str | None = None
-
-
-def find_shift_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:
-    """Shift arithmetic is one shift a layer, between int8 tensors on grids of powers of two."""
-    if quantize.get("arithmetic") != "shift":
-        return
-    if quantize.get("scheme", "affine") == "affine":
-        message = "`shift` needs scales that are powers of two; add `scheme: pow2`"
-        yield Finding(("quantize", "arithmetic"), message)
-    if quantize.get("per_channel") is True:
-        message = "`arithmetic: shift` has one shift a layer, so one scale for all its weights"
-        yield Finding(("quantize", "per_channel"), message)
-    layers = quantize.get("layers")
-    listed = enumerate(layers if isinstance(layers, list) else ())
-    places: list[tuple[Pointer, Any]] = [(("quantize",), quantize)]
-    places += [(("quantize", "layers", index), entry) for index, entry in listed]
-    for pointer, entry in places:
-        for key in ("activations", "weights") if isinstance(entry, dict) else ():
-            if entry.get(key, "int8") != "int8":
-                yield Finding((*pointer, key), "`arithmetic: shift` is for int8 alone")
-
-
-def find_calibration_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:
-    """A calibration has samples, or a quantized model's own ranges, with which not all can go."""
-    calibration = quantize.get("calibration")
-    if not isinstance(calibration, dict):
-        return
-    place = ("quantize", "calibration")
-    if "percentile" in calibration and calibration.get("method") != "percentile":
-        message = "only the method of that name reads it; add `method: percentile`"
-        yield Finding((*place, "percentile"), message)
-    if calibration.get("method") != "model":
-        if "inputs" not in calibration:
-            yield Finding(place, "the key 'inputs' is missing: samples that show what values occur")
-        return
-    if "inputs" in calibration:
-        message = "`method: model` takes the model's own ranges, no samples"
-        yield Finding((*place, "inputs"), message)
-    if quantize.get("arithmetic") != "shift":
-        message = "`model` goes with `arithmetic: shift`, which takes a quantized model"
-        yield Finding((*place, "method"), message)
-    needs = "needs samples, which `calibration.method: model` has not"
-    reasons = {
-        "equalize": "moves the ranges that `calibration.method: model` takes",
-        "compensate_rounding": needs,
-        "bias_correction": needs,
-    }
-    for key, reason in reasons.items():
-        if quantize.get(key) is True:
-            yield Finding(("quantize", key), reason)

@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from firmwright.recipe.files import FileReference, find_references, make_portable
-from firmwright.recipe.libraries import Library
 from firmwright.recipe.postprocess import Detection
 from firmwright.recipe.quantization import EvaluateOptions, Inputs, QuantizeOptions
 from firmwright.recipe.spelling import normalize_data
@@ -95,6 +94,16 @@ class DemoOptions:
     profile: str
     compare: bool
     indefinite: bool
+
+
+@dataclass(frozen=True)
+class Library:
+    """C code of the user's: ``sources`` with their ``includes``, or an ``archive``; file paths."""
+
+    name: str
+    sources: tuple[str, ...] = ()
+    includes: tuple[str, ...] = ()
+    archive: str | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,167 @@
+"""Rules between the keys of a recipe, which a schema cannot state.
+
+Parts of the wrong type are passed over: the schema has reported them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from firmwright.documents.schema_check import Finding, find_errors, quote
+from firmwright.documents.yaml_text import Pointer
+from firmwright.models.formats import UNSUPPORTED_SUFFIXES
+from firmwright.recipe.catalog import Catalog, find_name_errors
+from firmwright.recipe.defaults import (
+    FORMATS_BY_SUFFIX,
+    complete_model,
+    find_default_rounding,
+    get_suffix,
+)
+from firmwright.recipe.devices import load_custom_devices
+from firmwright.recipe.files import find_missing_files, find_references
+from firmwright.recipe.schema import load_schema
+
+
+def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) -> Iterator[Finding]:
+    """Yield what the schema cannot know; parts of the wrong type are passed over."""
+    own, mistakes = load_custom_devices(data.get("devices"), path.parent, catalogue.devices)
+    yield from mistakes
+    devices = {**catalogue.devices, **own}
+    # Of a device that cannot be had nothing can be said where the target names it.
+    unknown = {*(data.get("devices") or ())} - {*own}
+    named = {**data, "target": None, "compare": None} if unknown else data
+    yield from find_name_errors(named, replace(catalogue, devices=devices))
+    yield from find_missing_files(data, path.parent)
+    yield from find_format_errors(data.get("model"))
+    yield from find_evaluate_errors(data)
+    yield from find_rounding_errors(data)
+    yield from find_transform_errors(data.get("transforms"))
+    yield from find_duplicate_names(data)
+    quantize = data.get("quantize")
+    if isinstance(quantize, dict):
+        yield from find_shift_errors(quantize)
+        yield from find_calibration_errors(quantize)
+    if "name" not in data and any(find_errors(path.stem, load_schema()["properties"]["name"])):
+        yield Finding(
+            ("name",), f"the file's name {quote(path.stem)} is not fit for one; add the key 'name'"
+        )
+
+
+def find_format_errors(model: Any) -> Iterator[Finding]:
+    source = complete_model(model)
+    file = source["path"] or source["url"]
+    if isinstance(file, str) and source["format"] is None:
+        suffix = get_suffix(file)
+        if suffix in UNSUPPORTED_SUFFIXES:
+            yield Finding(("model",), UNSUPPORTED_SUFFIXES[suffix])
+            return
+        suffixes = ", ".join(sorted(FORMATS_BY_SUFFIX))
+        message = f"no format can be told from the suffix {quote(suffix)}; expected {suffixes}"
+        yield Finding(("model",), f"{message}, or a key 'format'")
+
+
+def find_evaluate_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield labels and thresholds of what the recipe neither computes nor measures."""
+    labels = get_value(data, ("evaluate", "labels"))
+    boxes = {
+        ("evaluate", "labels"): isinstance(labels, str) and labels.endswith(".json"),
+        ("evaluate", "thresholds", "boxes"): get_value(data, ("evaluate", "thresholds", "boxes")),
+    }
+    if not get_value(data, ("postprocess", "detection")):
+        for pointer, present in boxes.items():
+            if present:
+                yield Finding(pointer, "boxes are found by `postprocess.detection`; add that key")
+    metric = ("evaluate", "thresholds", "metric")
+    if get_value(data, metric) is not None and not get_value(data, ("evaluate", "metric")):
+        yield Finding(metric, "there is no metric to hold to it; add `evaluate.metric`")
+
+
+def find_rounding_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
+    """A TFLite model states its arithmetic to the bit, so it is rounded in no other way."""
+    if find_default_rounding(data) == "tflite" and data.get("rounding") == "onnx":
+        message = "a TFLite model defines its own rounding; leave the key out, or state tflite"
+        yield Finding(("rounding",), message)
+
+
+def find_transform_errors(transforms: Any) -> Iterator[Finding]:
+    on, off = get_value(transforms, ("with",)), get_value(transforms, ("without",))
+    if not (isinstance(on, list) and isinstance(off, list)):
+        return
+    for index, name in enumerate(off):
+        if name in on:
+            pointer = ("transforms", "without", index)
+            yield Finding(pointer, f"{quote(str(name))} is switched on and off")
+
+
+def find_duplicate_names(data: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield the libraries that share a name, and their files that do: they go into one folder."""
+    libraries = data.get("libraries")
+    listed = enumerate(libraries if isinstance(libraries, list) else ())
+    named = [(("libraries", i, "name"), e.get("name")) for i, e in listed if isinstance(e, dict)]
+    references = [r for r in find_references(data) if r.pointer[0] == "libraries"]
+    files = [(r.pointer, Path(r.value).name) for r in references]
+    for what, found in (("libraries", named), ("files of libraries", files)):
+        names = [name for _, name in found]
+        for index, (pointer, name) in enumerate(found):
+            if isinstance(name, str) and name in names[:index]:
+                yield Finding(pointer, f"two {what} are named {quote(name)}")
+
+
+def find_shift_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:
+    """Shift arithmetic is one shift a layer, between int8 tensors on grids of powers of two."""
+    if quantize.get("arithmetic") != "shift":
+        return
+    if quantize.get("scheme", "affine") == "affine":
+        message = "`shift` needs scales that are powers of two; add `scheme: pow2`"
+        yield Finding(("quantize", "arithmetic"), message)
+    if quantize.get("per_channel") is True:
+        message = "`arithmetic: shift` has one shift a layer, so one scale for all its weights"
+        yield Finding(("quantize", "per_channel"), message)
+    layers = quantize.get("layers")
+    listed = enumerate(layers if isinstance(layers, list) else ())
+    places: list[tuple[Pointer, Any]] = [(("quantize",), quantize)]
+    places += [(("quantize", "layers", index), entry) for index, entry in listed]
+    for pointer, entry in places:
+        for key in ("activations", "weights") if isinstance(entry, dict) else ():
+            if entry.get(key, "int8") != "int8":
+                yield Finding((*pointer, key), "`arithmetic: shift` is for int8 alone")
+
+
+def find_calibration_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:
+    """A calibration has samples, or a quantized model's own ranges, with which not all can go."""
+    calibration = quantize.get("calibration")
+    if not isinstance(calibration, dict):
+        return
+    place = ("quantize", "calibration")
+    if "percentile" in calibration and calibration.get("method") != "percentile":
+        message = "only the method of that name reads it; add `method: percentile`"
+        yield Finding((*place, "percentile"), message)
+    if calibration.get("method") != "model":
+        if "inputs" not in calibration:
+            yield Finding(place, "the key 'inputs' is missing: samples that show what values occur")
+        return
+    if "inputs" in calibration:
+        message = "`method: model` takes the model's own ranges, no samples"
+        yield Finding((*place, "inputs"), message)
+    if quantize.get("arithmetic") != "shift":
+        message = "`model` goes with `arithmetic: shift`, which takes a quantized model"
+        yield Finding((*place, "method"), message)
+    needs = "needs samples, which `calibration.method: model` has not"
+    reasons = {
+        "equalize": "moves the ranges that `calibration.method: model` takes",
+        "compensate_rounding": needs,
+        "bias_correction": needs,
+    }
+    for key, reason in reasons.items():
+        if quantize.get(key) is True:
+            yield Finding(("quantize", key), reason)
+
+
+def get_value(data: Any, pointer: Pointer) -> Any:
+    """Return the value at a place, or None where there is no such place."""
+    for key in pointer:
+        data = data.get(key) if isinstance(data, dict) else None
+    return data

@@ -1,0 +1,67 @@
+"""Values of a recipe that follow from other keys, from its file's name and from the catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from firmwright.models.formats import FORMATS
+from firmwright.recipe.catalog import Catalog
+
+FORMATS_BY_SUFFIX = {suffix: f.name for f in FORMATS.values() for suffix in f.suffixes}
+
+
+def complete_data(data: Mapping[str, Any], path: Path, catalogue: Catalog) -> dict[str, Any]:
+    """Return valid data with the values that follow from other keys, the file and the catalogue."""
+    platform = catalogue.resolve_platform(data["platform"])
+    _, built = catalogue.find_build_platform(platform, data["compile_for_device"])
+    toolchains, emulators = (built.toolchains, built.emulators) if built else ((), ())
+    complete: dict[str, Any] = {
+        "name": path.stem,
+        "rounding": find_default_rounding(data),
+        "toolchain": next(iter(toolchains), None),
+        "require_offload": None,
+        "batch": None,
+        **data,
+        "platform": platform,
+        "model": {"files": [], **complete_model(data["model"])},
+        "run": {"inputs": None, "emulator": next(iter(emulators), None), **data["run"]},
+    }
+    if "quantize" in data:
+        complete["quantize"] = complete_quantization(data["quantize"])
+    return complete
+
+
+def complete_quantization(quantize: Mapping[str, Any]) -> dict[str, Any]:
+    method = "mse" if quantize["scheme"] == "pow2" else "minmax"
+    calibration = quantize["calibration"]
+    return {
+        "per_channel": quantize["arithmetic"] != "shift",
+        "bias_correction": "inputs" in calibration,
+        **quantize,
+        "calibration": {"method": method, "percentile": 99.99, **calibration},
+    }
+
+
+def complete_model(model: Any) -> dict[str, Any]:
+    given = model if isinstance(model, dict) else {"path": model}
+    source = dict.fromkeys(("path", "url", "python", "sha256", "format")) | given
+    file = source["path"] or source["url"]
+    if source["format"] is None and isinstance(file, str):
+        source["format"] = FORMATS_BY_SUFFIX.get(get_suffix(file))
+    elif source["python"]:
+        source["format"] = "relax"
+    return source
+
+
+def get_suffix(file: str) -> str:
+    if file.startswith(("http://", "https://")):
+        file = file.partition("#")[0].partition("?")[0]
+    return PurePosixPath(file).suffix.lower()
+
+
+def find_default_rounding(data: Mapping[str, Any]) -> str:
+    """Return the model's own rounding; what firmwright quantizes is a QDQ ONNX graph."""
+    quantized_tflite = complete_model(data.get("model"))["format"] == "tflite"
+    return "tflite" if quantized_tflite and "quantize" not in data else "onnx"
