@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Sequence
-from contextlib import ExitStack
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from firmwright.errors import UserError
 from firmwright.pipeline.artifacts import (
     ACCURACY,
     BATCH_LAYOUT,
@@ -20,28 +15,13 @@ from firmwright.pipeline.artifacts import (
     PARTITION,
     PREPARED_MODEL,
     QUANTIZATION,
+    QUANTIZED_MODEL,
     WEIGHTS,
 )
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.network import read_network
-from firmwright.pipeline.samples import read_real_samples, read_samples
 from firmwright.pipeline.stage import Scope, Stage
 from firmwright.pipeline.tools import compiler_tool
-from firmwright.recipe.quantization import EvaluateOptions
 from firmwright.toolchain import make_host_build
-
-if TYPE_CHECKING:
-    from firmwright.data.samples import Sample
-    from firmwright.ir.tensors import ModelInterface
-    from firmwright.quantize.float_network import FloatReference
-    from firmwright.verify.accuracy import Evaluation
-    from firmwright.verify.boxes import BoxComparer
-
-
-def evaluate_options(job: Job) -> EvaluateOptions:
-    options = job.recipe.evaluate
-    assert options is not None  # the stage is left out of other recipes
-    return options
 
 
 def options(job: Job) -> Any:
@@ -49,130 +29,17 @@ def options(job: Job) -> Any:
     return {**canonical["evaluate"], "detection": canonical.get("detection")}
 
 
-def inputs(job: Job) -> list[Path]:
-    return job.recipe.list_files("evaluate", "postprocess", "libraries")
-
-
-def make_box_comparer(
-    job: Job, interface: ModelInterface, labels: Path | None, count: int
-) -> BoxComparer | None:
-    """Return what compares boxes, for a recipe with a detection."""
-    from firmwright.postprocess.classes import read_class_names
-    from firmwright.verify.boxes import BoxComparer, fit_float_detector
-    from firmwright.verify.detection import AGREEMENT_IOU
-    from firmwright.verify.labels import read_box_labels
-
-    detection = job.recipe.detection
-    if detection is None:
-        return None
-    names = read_class_names(detection.classes, job.data_folders)
-    limits = evaluate_options(job).thresholds.boxes
-    right = None
-    if labels is not None and labels.suffix == ".json":
-        right = read_box_labels(labels, names, count)
-    detector = fit_float_detector(detection, len(names), interface)
-    return BoxComparer(detector, limits.iou if limits else AGREEMENT_IOU, right)
-
-
-def run_float_network(
-    job: Job, interface: ModelInterface, samples: Sequence[Sample]
-) -> FloatReference | None:
-    """Return what the network before its quantization made of samples, where there is one."""
-    import onnx
-
-    from firmwright.ir.records import read_record
-    from firmwright.quantize.float_network import compare_with_float
-    from firmwright.quantize.record import QuantizationRecord
-
-    if job.recipe.quantize is None:
-        return None
-    prepared = onnx.load(job.folder("calibration") / "prepared.onnx")
-    stage = job.folder("quantized")
-    calibrated = read_record(stage / "quantization.json", QuantizationRecord).samples
-    quantized = onnx.load(stage / "model.onnx")
-    return compare_with_float(prepared, quantized, interface, samples, calibrated)
-
-
-def run_networks(
-    job: Job, interface: ModelInterface, samples: Sequence[Sample], scratch: Path
-) -> Evaluation:
-    """Let every network see the samples; ``interface`` is of the one that is compiled."""
-    from firmwright.models import FORMATS
-    from firmwright.quantize.samples import sample_digest
-    from firmwright.verify.accuracy import Evaluation, dequantize_outputs
-    from firmwright.verify.host_run import run_on_host
-
-    before = run_float_network(job, interface, samples)
-    given = before.inputs if before else samples
-    definition = (job.folder(job.network_stage) / f"model.{interface.format}").read_bytes()
-    verdict = FORMATS[interface.format].load().run_reference(definition, given)
-    compiled = read_network(job)
-    compiler, results = run_on_host(compiled, job.platform, given, scratch, job.cache)
-    digests = tuple(sample_digest(s) for s in samples)
-    return Evaluation(
-        samples=digests,
-        calibrated=len(before.calibrated.intersection(digests)) if before else 0,
-        networks={
-            **({"float32": before.outputs} if before else {}),
-            "quantized" if before else "reference": dequantize_outputs(interface, verdict.outputs),
-            "firmware": dequantize_outputs(interface, results),
-        },
-        reference=verdict.reference,
-        firmware=f"C compiled for this machine by {compiler}",
-        layers=before.layers if before else None,
-    )
-
-
-def run(job: Job, folder: Path) -> None:
-    """Write ``accuracy.json``; UserError naming the thresholds that are not met."""
-    from firmwright.custom.code import load_custom_function
-    from firmwright.ir.records import read_record, write_record
-    from firmwright.ir.tensors import ModelInterface
-    from firmwright.report.accuracy import format_accuracy, format_failure
-    from firmwright.verify.accuracy import measure_accuracy
-    from firmwright.verify.labels import read_class_labels
-
-    stated = evaluate_options(job)
-    source = read_record(job.folder("model") / "model.json", ModelInterface)
-    interface = read_record(job.folder(job.network_stage) / "model.json", ModelInterface)
-    # The float network takes real numbers; a model that is compiled as it is, what it takes.
-    read = read_real_samples if job.recipe.quantize else read_samples
-    samples = read(job, source.inputs, stated.inputs, stated.samples)
-    file = None if stated.labels is None else job.recipe.resolve(stated.labels)
-    # What labels mean to a metric, or how many classes a single output tells, is not known here.
-    scores = interface.outputs[0].elements
-    classes = scores if scores > 1 and not stated.metric else None
-    listed = file if file and file.suffix == ".npy" else None
-    labels = read_class_labels(listed, len(samples), classes) if listed else None
-    boxes = make_box_comparer(job, interface, file, len(samples))
-    scratch = folder / "host"
-    found = run_networks(job, interface, samples, scratch)
-    shutil.rmtree(scratch)
-    with ExitStack() as stack:
-        metric = None
-        if stated.metric is not None:
-            own = load_custom_function(stated.metric, job.recipe.path.parent)
-            metric = stack.enter_context(own)
-        record = measure_accuracy(found, labels, metric, boxes, stated.thresholds)
-    write_record(folder / "accuracy.json", record)
-    message = format_failure(record)
-    if message:
-        raise UserError(message)
-    for line in format_accuracy(record):
-        print(f"   {line}")
-
-
 STAGE = Stage(
     name="accuracy",
     sentence="compare networks on the samples of `evaluate`",
-    run="firmwright.tasks.accuracy:run",
+    run="firmwright.steps.accuracy:run",
     reads=(
-        *(MODEL_INTERFACE, CALIBRATION, PREPARED_MODEL, QUANTIZATION, NETWORK_INTERFACE),
-        *(PARTITION, INTERFACE, BATCH_LAYOUT, KERNELS, WEIGHTS),
+        *(MODEL_INTERFACE, CALIBRATION, PREPARED_MODEL, QUANTIZATION),
+        *(QUANTIZED_MODEL, NETWORK_INTERFACE, PARTITION, INTERFACE, BATCH_LAYOUT, KERNELS, WEIGHTS),
     ),
     writes=(ACCURACY,),
     options=options,
-    inputs=inputs,
+    inputs=lambda job: job.recipe.list_files("evaluate", "postprocess", "libraries"),
     tools=lambda job: [compiler_tool(make_host_build(job.platform))],
     applies=lambda job: job.recipe.evaluate and not job.origin,
     scope=Scope.TARGET,

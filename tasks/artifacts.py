@@ -19,13 +19,12 @@ from firmwright.pipeline.artifacts import (
     REGIONS,
 )
 from firmwright.pipeline.job import Job
+from firmwright.pipeline.options import mix_options
 from firmwright.pipeline.run_samples import canonical_run_inputs
 from firmwright.pipeline.stage import Stage
 from firmwright.pipeline.tidl_samples import FRAMES, calibration_files, calibration_samples
 from firmwright.pipeline.tools import Tool
 from firmwright.toolchain import Platform
-
-from .partition import mix_options
 
 if TYPE_CHECKING:
     from firmwright.targets.tidl.artifacts import TidlNetwork

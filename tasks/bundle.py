@@ -2,96 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
-from firmwright.pipeline.inputs import collect_inputs, user_files
-from firmwright.pipeline.job import Job
-from firmwright.pipeline.lock import check_lock
-from firmwright.pipeline.manifest import make_manifest
+from firmwright.pipeline.inputs import user_files
 from firmwright.pipeline.stage import Stage
-
-
-def options(job: Job) -> Any:
-    return job.recipe.sha256
-
-
-def inputs(job: Job) -> list[Path]:
-    return [*user_files(job), *job.lock_files]
-
-
-def run(job: Job, folder: Path) -> None:
-    """Write ``manifest.json``, the archive, and the pictures of the first inference with boxes.
-
-    Raises UserError where the build read something else than the recipe's lock says.
-    """
-    import hashlib
-
-    from firmwright.ir.records import write_record
-    from firmwright.report.archive import write_archive
-    from firmwright.report.manifest import BundledFile, to_content
-
-    read = collect_inputs(job)
-    check_lock(job, read)
-    for stale in job.outdir.glob(f"{job.bundle_name}-boxes*.png"):
-        stale.unlink()
-    for drawn, published in find_box_pictures(job).items():
-        (folder / published.name).write_bytes(drawn.read_bytes())
-    contents = collect_files(job)
-    listed = tuple(
-        BundledFile(name, len(data), hashlib.sha256(data).hexdigest())
-        for name, data in sorted(contents.items())
-    )
-    write_record(folder / "manifest.json", to_content(make_manifest(job, listed, read)))
-    contents["manifest.json"] = (folder / "manifest.json").read_bytes()
-    archive = folder / job.bundle.name
-    write_archive(archive, job.bundle_name, contents)
-    report_skipped_stages(job)
-    print(f"   {job.bundle}: {archive.stat().st_size:,} bytes, {len(contents)} files")
-
-
-def report_skipped_stages(job: Job) -> None:
-    """Say which stages the recipe asks for that this platform or machine cannot run."""
-    if job.recipe.compare and not job.has_stage("comparison") and not job.has_stage("mapping"):
-        print(
-            f"   {job.recipe.name}: nothing to compare: {job.emulator} counts no instructions, and "
-            f"{job.platform.name} states no `timing`"
-        )
-    if job.loadable_build and not job.has_stage("module"):
-        makefile = job.folder("sources") / job.recipe.target[-1].name / "Makefile"
-        print(
-            f"   {job.recipe.name}: {job.loadable_build.toolchain.variable} is not set: no module "
-            f"for the chip was built; {makefile} does"
-        )
-
-
-def collect_files(job: Job) -> dict[str, bytes]:
-    """Return the archive's files by name: what the stages want in it."""
-    stages = (stage for stage in job.stages.values() if job.has_stage(stage.name))
-    return {name: path.read_bytes() for s in stages for name, path in s.archive(job).items()}
-
-
-def find_box_pictures(job: Job) -> dict[Path, Path]:
-    """Map the pictures with boxes that the last run drew to where they go beside the bundle.
-
-    They are those of the first inference, of a batch as many as the recipe wants.
-    """
-    drawn = job.folder("run").glob("boxes-*.png")
-    first = sorted(drawn, key=lambda p: (len(p.name), p.name))
-    size = job.recipe.batch.size if job.recipe.batch else 1
-    return {
-        picture: job.outdir / f"{job.bundle_name}-boxes{f'-{i}' if i else ''}.png"
-        for i, picture in enumerate(first[:size])
-    }
-
 
 STAGE = Stage(
     name="bundle",
     sentence="pack firmware, sources and manifest",
-    run="firmwright.tasks.bundle:run",
+    run="firmwright.steps.bundle:run",
     reads_all=True,
-    options=options,
-    inputs=inputs,
+    options=lambda job: job.recipe.sha256,
+    inputs=lambda job: [*user_files(job), *job.lock_files],
     applies=lambda job: job.has_firmware and not job.origin,
-    publish=lambda job: [job.bundle, *find_box_pictures(job).values()],
+    publish=lambda job: [job.bundle, *job.box_pictures.values()],
 )

@@ -62,8 +62,7 @@ def task_stages() -> Iterator[dict[str, Any]]:
     One creator for all, for doit refuses one of the name task_run: `doit run` is a command.
     The task is there all the same: `doit run run:digits-rv32-bare`.
     """
-    others = [job.comparison_job for job in get_jobs() if job.comparison_job]
-    yield from make_tasks([*get_jobs(), *others])
+    yield from make_tasks([each for job in get_jobs() for each in job.all_jobs])
 
 
 def stop_on_interrupt(_signal: int, _frame: FrameType | None) -> None:

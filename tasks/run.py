@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from firmwright.pipeline.artifacts import (
     BATCH_LAYOUT,
@@ -20,29 +17,10 @@ from firmwright.pipeline.artifacts import (
     RUN_OUTPUTS,
     RUN_SAMPLE,
 )
-from firmwright.pipeline.boxes import compare_boxes
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.run_samples import (
-    canonical_run_inputs,
-    list_run_files,
-    pack_first_sample,
-    read_batch_layout,
-    read_run_samples,
-    run_model_reference,
-)
+from firmwright.pipeline.run_samples import canonical_run_inputs, list_sample_files
 from firmwright.pipeline.stage import Stage
 from firmwright.pipeline.tools import emulator_tool
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from firmwright.data.samples import Sample
-    from firmwright.emulator import Execution
-    from firmwright.ir.tensors import ModelInterface
-    from firmwright.verify.record import RunRecord
-
-MAX_INSTRUCTIONS = 400_000_000_000
-"""Instructions before a firmware counts as hung: some minutes in the emulator."""
 
 
 def options(job: Job) -> Any:
@@ -58,151 +36,17 @@ def options(job: Job) -> Any:
     }
 
 
-def inputs(job: Job) -> list[Path]:
-    """Return the files of the samples and of the classes."""
-    return [*list_run_files(job), *job.recipe.list_files("postprocess")]
-
-
-def run(job: Job, folder: Path) -> None:
-    """Write ``run.json``, the outputs of firmware and reference (``outputs.npz``), and the
-    firmware's first sample (``sample.npz``).
-
-    With a detection also ``boxes.json``, and ``boxes-<number>.png`` of every picture, also of
-    those that share a batch.
-    """
-    from firmwright.ir.records import read_record, write_arrays, write_record
-    from firmwright.ir.tensors import ModelInterface
-    from firmwright.quantize.samples import sample_digest
-    from firmwright.verify.batches import join_outputs, join_samples
-    from firmwright.verify.compare import compare
-    from firmwright.verify.protocol import decode_boxes, decode_counts, decode_outputs
-    from firmwright.verify.record import RunRecord
-
-    single = read_record(job.folder(job.network_stage) / "model.json", ModelInterface)
-    interface = read_record(job.folder("partition") / "interface.json", ModelInterface)
-    layout = read_batch_layout(job, interface)
-    data, alone = read_run_samples(job, single, job.recipe.run.samples * layout.size)
-    chosen = join_samples(alone, layout.size)
-    layers = find_counted_functions(job)
-    execution = execute_firmware(job, interface, chosen, layers)
-    found = decode_outputs(execution.console, interface.outputs, len(chosen), execution.exit_code)
-    write_arrays(folder / "sample.npz", pack_first_sample(interface, chosen[0], found[0]))
-    verdict = run_model_reference(job, interface, alone)
-    expected = join_outputs(verdict.outputs, layout.size, layout.output_axes)
-    arrays = stack_outputs("firmware", found) | stack_outputs("reference", expected)
-    write_arrays(folder / "outputs.npz", arrays)
-    tolerance = job.recipe.run.tolerance
-    total = count_processor_instructions(execution, layers)
-    record = RunRecord(
-        emulator=execution.emulator,
-        reference=verdict.reference,
-        samples=len(chosen),
-        batch=layout.size,
-        macs=layers.macs,
-        instructions=None if total is None else total // len(chosen),
-        instructions_total=total,
-        instructions_by_function=dict(sorted(execution.by_symbol.items())),
-        instructions_by_region={
-            layers.functions[f]: n for f, n in execution.by_part.items() if f in layers.functions
-        },
-        tolerance=tolerance,
-        **vars(compare(interface.outputs, found, expected, tolerance)),
-        inputs=tuple(sample_digest(s) for s in alone) if data else (),
-        counts=decode_counts(execution.console),
-    )
-    write_record(folder / "run.json", record)
-    print(summary(job, record))
-    if job.recipe.detection is not None:
-        boxes = decode_boxes(execution.console, len(interface.outputs), len(chosen), layout.size)
-        compare_boxes(job, folder, data, boxes, alone, single, verdict)
-
-
-@dataclass(frozen=True)
-class CountedFunctions:
-    """The C functions whose instructions are counted by themselves.
-
-    ``functions`` are those of regions, by their names in C; ``waits`` wait for the jobs of other
-    devices. ``macs`` are the multiply-accumulates of one inference.
-    """
-
-    functions: Mapping[str, str]
-    waits: tuple[str, ...]
-    macs: int
-
-
-def find_counted_functions(job: Job) -> CountedFunctions:
-    from firmwright.ir.kernels import Kernels
-    from firmwright.ir.records import read_record
-    from firmwright.ir.regions import Partition
-
-    partition = read_record(job.folder("partition") / "partition.json", Partition)
-    kernels = read_record(job.folder("kernels") / "kernels.json", Kernels)
-    functions = {f"{job.recipe.c_prefix}_{r.name}": r.name for r in partition.regions if not r.view}
-    waits = sorted({k.wait_function for k in kernels.kernels if k.wait_function})
-    return CountedFunctions(functions, tuple(waits), partition.macs)
-
-
-def execute_firmware(
-    job: Job, interface: ModelInterface, batches: Sequence[Sample], layers: CountedFunctions
-) -> Execution:
-    """Run the firmware on samples as it takes them, whole batches."""
-    from firmwright.emulator import run_firmware
-    from firmwright.verify.protocol import encode_samples
-
-    return run_firmware(
-        job.folder("firmware") / "firmware.elf",
-        job.platform,
-        job.emulator,
-        encode_samples(interface.inputs, batches),
-        f"{job.recipe.c_prefix}_run",
-        job.cache,
-        MAX_INSTRUCTIONS,
-        (*layers.functions, *layers.waits),
-    )
-
-
-def count_processor_instructions(execution: Execution, layers: CountedFunctions) -> int | None:
-    """Return what the processor executed: not what an emulated device does in a wait."""
-    if execution.instructions is None:
-        return None
-    return execution.instructions - sum(execution.by_part[function] for function in layers.waits)
-
-
-def stack_outputs(side: str, results: Sequence[Sequence[NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-    """Return each output of all runs, the first axis, as one array: ``<side>_0`` …"""
-    import numpy as np
-
-    outputs = zip(*results, strict=True)
-    return {f"{side}_{i}": np.stack(arrays) for i, arrays in enumerate(outputs)}
-
-
-def summary(job: Job, record: RunRecord) -> str:
-    given, different = len(record.inputs), len(set(record.inputs))
-    counted = (
-        "not counted"
-        if record.instructions is None
-        else f"{record.instructions:,} instructions an inference"
-    )
-    return (
-        f"   {job.recipe.name} on {job.platform.name} ({record.emulator}): {counted}, "
-        f"{record.macs:,} MACs; {record.exact_samples} of {record.samples} samples exact, "
-        f"largest difference {record.max_difference:g} ({record.reference})"
-        + (f"; {different} samples in turn fill the batches" if different < given else "")
-        + "".join(f"; {name} {count:,}" for name, count in record.counts.items())
-    )
-
-
 STAGE = Stage(
     name="run",
     sentence="run the firmware and compare it with the reference",
-    run="firmwright.tasks.run:run",
+    run="firmwright.steps.run:run",
     reads=(
         *(MODEL_INTERFACE, NETWORK_INTERFACE, INTERFACE, BATCH_LAYOUT),
         *(PARTITION, KERNELS, FIRMWARE),
     ),
     writes=(RUN, RUN_SAMPLE, RUN_OUTPUTS, BOXES),
     options=options,
-    inputs=inputs,
+    inputs=list_sample_files,
     templates=lambda job: [f"{device}/**/*.j2" for device in job.platform.accelerators],
     tools=lambda job: [emulator_tool(job.emulator, job.platform)],
     applies=lambda job: job.has_firmware,

@@ -12,7 +12,7 @@ SOURCE = ROOT / "src" / "firmwright"
 
 LAYERS = (
     ("cli",),
-    ("tasks",),
+    ("steps", "tasks"),
     ("pipeline",),
     ("report",),
     ("verify", "compile"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from firmwright.verify.detection import DetectionReport
     from firmwright.verify.record import AccuracyRecord, RunRecord
 
-    Arrays = Mapping[str, NDArray[Any]]
+    Arrays = dict[str, NDArray[Any]]
 
 INTERFACE_CLASS = "firmwright.ir.tensors:ModelInterface"
 

@@ -91,4 +91,4 @@ def compare_boxes(
                 target = folder / f"boxes-{i}.png"
                 draw_boxes(origin.picture, origin.preprocess, found[i], names, target)
     count = sum(map(len, found))
-    print(f"   {job.recipe.name}: {count} boxes, those of {expected.reference}")
+    job.note(f"{count} boxes, those of {expected.reference}")

@@ -61,7 +61,7 @@ def find_matching_archives(job: Job, like: Path) -> list[Path]:
         try:
             check_machine(archive, like)
         except UserError as error:
-            print(f"   {job.recipe.name}: {EXTRA_LIBRARIES_VARIABLE}: not linked here: {error}")
+            job.note(f"{EXTRA_LIBRARIES_VARIABLE}: not linked here: {error}")
         else:
             found.append(archive)
     return found

@@ -66,7 +66,7 @@ def find_packages(job: Job) -> dict[str, str]:
     names = {*CORE_PACKAGES, *FORMATS[recipe.model.format].packages}
     names.update(QUANTIZATION_PACKAGES if recipe.quantize else ())
     names.update(PICTURE_PACKAGES if reads_pictures(job) else ())
-    for each in filter(None, (job, job.comparison_job)):
+    for each in job.all_jobs:
         names.update(name for device in each.mix for name in device.target.packages)
     return find_package_versions(names)
 

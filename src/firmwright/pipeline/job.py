@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from pkgutil import resolve_name
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from firmwright.recipe import Recipe
@@ -77,11 +78,14 @@ class Job:
         portable = scope is Scope.TARGET and self.recipe.batch is None and self.is_portable
         return portable or scope is Scope.MODEL
 
+    @property
+    def all_jobs(self) -> tuple[Job, ...]:
+        """This job, and the one that it is compared with."""
+        return (self, self.comparison_job) if self.recipe.compare else (self,)
+
     @cached_property
-    def comparison_job(self) -> Job | None:
+    def comparison_job(self) -> Job:
         """The job that compiles the same network for the recipe's ``compare``."""
-        if not self.recipe.compare:
-            return None
         recipe = replace(
             self.recipe,
             name=f"{self.recipe.name}-compared",
@@ -114,6 +118,11 @@ class Job:
     @property
     def emulator(self) -> str:
         return self.recipe.run.emulator or self.platform.emulators[0]
+
+    @property
+    def target(self) -> str:
+        """The target mix as one text."""
+        return ", ".join(str(device) for device in self.recipe.target)
 
     @property
     def stats_file(self) -> str:
@@ -152,6 +161,20 @@ class Job:
         return None if path is None else self.recipe.resolve(path)
 
     @property
+    def box_pictures(self) -> dict[Path, Path]:
+        """Map the pictures with boxes that the last run drew to where they go beside the bundle.
+
+        They are those of the first inference, of a batch as many as the recipe wants.
+        """
+        drawn = self.folder("run").glob("boxes-*.png")
+        first = sorted(drawn, key=lambda p: (len(p.name), p.name))
+        size = self.recipe.batch.size if self.recipe.batch else 1
+        return {
+            picture: self.outdir / f"{self.bundle_name}-boxes{f'-{i}' if i else ''}.png"
+            for i, picture in enumerate(first[:size])
+        }
+
+    @property
     def data_folders(self) -> DataFolders:
         """Where the recipe's data files are, and where fetched ones are kept."""
         from firmwright.data.samples import DataFolders
@@ -174,6 +197,7 @@ class Job:
         """Return everything of platform and toolchain that decides about objects and firmware."""
         return collect_settings(self.build)
 
-    def note(self, text: str) -> None:
-        """Tell the user something about this build."""
-        print(f"   {self.recipe.name}: {text}")
+    def note(self, text: str, on_platform: bool = False) -> None:
+        """Tell the user something about the network, or about it on this platform."""
+        name = f"{self.recipe.name} on {self.platform.name}" if on_platform else self.recipe.name
+        print(indent(f"{name}: {text}", "   "))

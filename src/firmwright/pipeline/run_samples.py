@@ -32,6 +32,11 @@ def list_run_files(job: Job) -> list[Path]:
     return job.recipe.list_files("run.inputs" if own else "evaluate.inputs")
 
 
+def list_sample_files(job: Job) -> list[Path]:
+    """Return the user's files that these samples are read from, and those of the classes."""
+    return [*list_run_files(job), *job.recipe.list_files("postprocess")]
+
+
 def canonical_run_inputs(job: Job) -> Any:
     canonical = job.recipe.canonical
     return canonical["run"]["inputs"] or canonical.get("evaluate", {}).get("inputs")

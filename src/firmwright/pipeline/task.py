@@ -74,7 +74,7 @@ def make_task(job: Job, stage: Stage) -> dict[str, Any]:
 def list_results(job: Job, stage: Stage) -> list[Path]:
     """Return the indices of the stages whose results a stage reads."""
     needs = [name for name in job.stages if name != stage.name] if stage.reads_all else stage.needs
-    jobs = [job, *([job.comparison_job] if stage.compares and job.comparison_job else [])]
+    jobs = job.all_jobs if stage.compares else (job,)
     return [j.folder(need) / INDEX_FILE for j in jobs for need in needs if j.has_stage(need)]
 
 

@@ -1,0 +1,46 @@
+"""What of a recipe and a platform decides about several stages."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+from .job import Job
+
+T = TypeVar("T")
+
+
+def require(part: T | None) -> T:
+    """Return a part of the recipe, or of the platform, that the stage does not apply without."""
+    assert part is not None
+    return part
+
+
+def mix_options(job: Job) -> Any:
+    """Return what decides which device takes what, and how it lowers it."""
+    recipe = job.recipe
+    return {
+        "target": [[d.name, d.options] for d in recipe.target],
+        "rounding": recipe.rounding,
+        "fuse_layers": recipe.fuse_layers,
+        "devices": recipe.devices,
+        "wanted_batch": recipe.batch.size if recipe.batch else None,
+        "platform": None if job.is_portable else asdict(job.platform),
+    }
+
+
+def memory_options(job: Job) -> Any:
+    """Return what decides whether a network fits the platform's memory."""
+    platform = job.platform
+    ram = platform.memories.get("ram")
+    return {
+        "ram": ram.size if ram else None,
+        "stack": platform.stack,
+        "code": platform.code if platform.all_in_ram else None,
+        "boxes": max_boxes(job),
+    }
+
+
+def max_boxes(job: Job) -> int:
+    """Return how many boxes the program has room for."""
+    return job.recipe.detection.candidates if job.recipe.detection else 0

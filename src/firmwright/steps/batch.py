@@ -1,0 +1,41 @@
+"""batch: how many samples at once fit the platform's memory; only for recipes that ask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from firmwright.compile import lower_regions, partition_network
+from firmwright.pipeline.artifacts import BATCH
+from firmwright.pipeline.extensions import extend_mix
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.options import max_boxes, require
+from firmwright.pipeline.rewriting import rewrite_network
+from firmwright.planning import MemoryUse, Program, check_memory, make_plan, memory_uses
+from firmwright.planning.batch import batch_network, largest_tensor
+from firmwright.planning.batch_size import choose_batch
+from firmwright.targets import Device
+
+
+def run(job: Job, folder: Path) -> None:
+    """Write ``batch.json``; UserError where one sample does not fit, or samples are mixed."""
+    module, interface = rewrite_network(job)
+
+    def uses(size: int, mix: Sequence[Device]) -> Sequence[MemoryUse]:
+        batched, ports, _ = batch_network(module, interface, size)
+        tensor = largest_tensor(batched)
+        if not tensor.fits:
+            return [tensor]
+        outlined, ports, partition = partition_network(batched, ports, mix)
+        kernels, _ = lower_regions(outlined, partition, mix)
+        plan = make_plan(partition, kernels)
+        program = Program(plan, partition, kernels, ports, max_boxes(job))
+        if size == 1:
+            check_memory(program, job.platform)
+        return [*memory_uses(program, job.platform), tensor]
+
+    wanted = require(job.recipe.batch)
+    with extend_mix(job) as mix:
+        choice = choose_batch(wanted.size, wanted.require, lambda size: uses(size, mix))
+    BATCH.write(folder, choice)
+    job.note(str(choice), on_platform=True)

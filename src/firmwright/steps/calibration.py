@@ -1,0 +1,88 @@
+"""calibration: how far the values of each tensor of a float network reach on real samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from firmwright.compile import prepare_module
+from firmwright.errors import UserError
+from firmwright.ir.tensors import ModelInterface, Tensor
+from firmwright.models.onnx.export import INT16_OPSET, PER_CHANNEL_OPSET, export_onnx
+from firmwright.pipeline.artifacts import (
+    CALIBRATION,
+    DISTRIBUTIONS,
+    MODEL_INTERFACE,
+    MODEL_MODULE,
+    PREPARED_MODEL,
+)
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.options import require
+from firmwright.pipeline.samples import read_real_samples
+from firmwright.quantize.calibration import CalibrationRecord, calibrate, pack_distributions
+from firmwright.quantize.equalization import equalize_layers
+from firmwright.quantize.graph import prepare
+from firmwright.quantize.model_ranges import infer_distributions
+from firmwright.quantize.ranges import Interval
+from firmwright.quantize.restore import is_quantized, restore_float
+from firmwright.quantize.samples import sample_digest
+
+
+@dataclass(frozen=True)
+class FloatModel:
+    """The network as ONNX, and the ranges by tensor that it stated if it was quantized before."""
+
+    data: bytes
+    inputs: Sequence[Tensor]
+    ranges: Mapping[str, Interval] | None
+
+
+def export_float_model(job: Job, interface: ModelInterface) -> FloatModel:
+    """Return the model as ONNX: the file itself, or what was imported from another format.
+
+    A quantized model is made a float one first.
+    """
+    module = MODEL_MODULE.read(job)
+    again = require(job.recipe.quantize).arithmetic == "shift" and is_quantized(module)
+    if interface.format == "onnx" and not again:
+        return FloatModel((job.folder("model") / "model.onnx").read_bytes(), interface.inputs, None)
+    module = prepare_module(module, {"FoldBatchNorm"})
+    if not again:
+        return FloatModel(export_onnx(module, interface), interface.inputs, None)
+    found = restore_float(module, interface)
+    return FloatModel(
+        export_onnx(found.module, found.interface), found.interface.inputs, found.ranges
+    )
+
+
+def run(job: Job, folder: Path) -> None:
+    """Write ``prepared.onnx``, ``calibration.json`` and ``distributions.npz``."""
+    quantize = require(job.recipe.quantize)
+    interface = MODEL_INTERFACE.read(job)
+    network = export_float_model(job, interface)
+    opset = INT16_OPSET if quantize.sixteen_bit else PER_CHANNEL_OPSET
+    model = prepare(network.data, network.inputs, opset)
+    if quantize.equalize:
+        model = equalize_layers(model)
+    calibration = quantize.calibration
+    samples = []
+    if calibration.inputs is None:
+        if network.ranges is None:
+            raise UserError(
+                "quantize: calibration.method: model: the model is not quantized, so it states no "
+                "ranges; give samples (`calibration: {inputs: …}`)"
+            )
+        found = infer_distributions(model, network.ranges)
+    else:
+        given = calibration.inputs, calibration.samples
+        samples = read_real_samples(job, interface.inputs, *given)
+        found = calibrate(model, samples)
+    if len(samples) == 1:
+        job.note("calibration: a single sample: what it does not show is clamped")
+    if network.ranges is not None:
+        job.note("calibration: the model is quantized; its weights are put on other grids")
+    (folder / PREPARED_MODEL.file).write_bytes(model.SerializeToString(deterministic=True))
+    DISTRIBUTIONS.write(folder, pack_distributions(found))
+    digests = tuple(sample_digest(s) for s in samples)
+    CALIBRATION.write(folder, CalibrationRecord(digests, tuple(sorted(found))))

@@ -1,0 +1,55 @@
+"""demo: an application that shows one inference, built by the C project's Makefile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from firmwright.pipeline.artifacts import (
+    INTERFACE,
+    NETWORK_INTERFACE,
+    PARTITION,
+    PLAN,
+    RUN_SAMPLE,
+)
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.options import require
+from firmwright.pipeline.run_samples import (
+    pack_first_sample,
+    read_batch_layout,
+    read_run_samples,
+    run_model_reference,
+)
+from firmwright.project.demo import write_demo
+from firmwright.verify.batches import join_outputs, join_samples
+
+
+def run(job: Job, folder: Path) -> None:
+    """Write the application's C files, its data those of the run's first sample.
+
+    Where no emulator runs the firmware, the outputs are those of the reference.
+    """
+    views = {region.name for region in PARTITION.read(job).regions if region.view}
+    write_demo(
+        job.recipe.name,
+        job.recipe.c_prefix,
+        require(job.recipe.demo),
+        INTERFACE.read(job),
+        [step.region for step in PLAN.read(job).schedule.steps if step.region not in views],
+        RUN_SAMPLE.read(job) if job.has_stage("run") else make_reference_sample(job),
+        folder,
+    )
+
+
+def make_reference_sample(job: Job) -> dict[str, NDArray[Any]]:
+    """Return the inputs of one inference and what the model's reference makes of them."""
+    single = NETWORK_INTERFACE.read(job)
+    interface = INTERFACE.read(job)
+    layout = read_batch_layout(job, interface)
+    _, alone = read_run_samples(job, single, layout.size)
+    verdict = run_model_reference(job, interface, alone)
+    (outputs,) = join_outputs(verdict.outputs, layout.size, layout.output_axes)
+    (chosen,) = join_samples(alone, layout.size)
+    return pack_first_sample(interface, chosen, outputs)

@@ -1,0 +1,27 @@
+"""firmware: the objects linked, and the images that a programmer flashes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from firmwright.pipeline.artifacts import FIRMWARE, FIRMWARE_SIZE, OBJECTS, PROJECT
+from firmwright.pipeline.extensions import explain_link_errors, find_link_archives
+from firmwright.pipeline.job import Job
+from firmwright.toolchain import find_compiler, link_firmware
+from firmwright.toolchain.image import measure_firmware, write_bin, write_hex
+
+
+def run(job: Job, folder: Path) -> None:
+    """Write ``firmware.elf``, ``.bin``, ``.hex``, ``.map`` and ``memory.json``."""
+    compiler = find_compiler(job.build.toolchain, job.platform.architecture)
+    objects = sorted(OBJECTS.read(job).glob("*.o"))
+    elf = folder / FIRMWARE.file
+    archives = find_link_archives(job, objects[0])
+    with explain_link_errors(job, objects, archives):
+        linked = [*objects, *archives]
+        link_firmware(job.build, compiler, PROJECT.read(job), linked, elf, job.cache)
+    write_bin(elf, folder / "firmware.bin")
+    write_hex(elf, folder / "firmware.hex")
+    FIRMWARE_SIZE.write(folder, measure_firmware(elf, job.platform.all_in_ram))
+    for left_over in folder.glob("*.o"):
+        left_over.unlink()

@@ -1,0 +1,45 @@
+"""kernels: every region as a C function and its constants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from firmwright.compile import lower_regions
+from firmwright.errors import UserError
+from firmwright.ir.kernels import Kernels
+from firmwright.pipeline.artifacts import KERNELS, PARTITION, REGIONS, WEIGHTS
+from firmwright.pipeline.explain import explain_partition, find_unmet_demands
+from firmwright.pipeline.extensions import extend_mix
+from firmwright.pipeline.job import Job
+
+MAX_LISTED = 12
+"""Operators that are named on the terminal; the manifest has all."""
+
+
+def run(job: Job, folder: Path) -> None:
+    """Write ``kernels.json`` and ``weights.npz``."""
+    if wrong := find_unmet_demands(job, explain_partition(job)):
+        raise UserError(wrong)
+    with extend_mix(job) as mix:
+        kernels, weights = lower_regions(REGIONS.read(job), PARTITION.read(job), mix)
+    WEIGHTS.write(folder, weights)
+    KERNELS.write(folder, kernels)
+    for stand_in in sorted({k.stand_in for k in kernels.kernels if k.stand_in}):
+        regions = [k.region for k in kernels.kernels if k.stand_in == stand_in]
+        job.note(f"{', '.join(regions)}: a stand-in for {stand_in}")
+    if kernels.float_operators:
+        job.note(summarize(kernels))
+
+
+def summarize(kernels: Kernels) -> str:
+    """Say which operators on quantized values run in float32."""
+    floats = [str(operator) for operator in kernels.float_operators]
+    more = (
+        f" and {len(floats) - MAX_LISTED} more: see the manifest"
+        if len(floats) > MAX_LISTED
+        else ""
+    )
+    return (
+        f"{len(floats)} of {kernels.quantized_operators} quantized operators run in float32: "
+        f"{', '.join(floats[:MAX_LISTED])}{more}"
+    )

@@ -1,0 +1,37 @@
+"""mapping: what the recipe's target and another one are modelled to cost; nothing is measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from firmwright.pipeline.artifacts import KERNELS, MAPPING, PARTITION
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.options import require
+from firmwright.report.comparison import ORIGIN, compare_costs, format_costs
+from firmwright.report.estimates import LayerEstimate, estimate_layers
+
+
+def run(job: Job, folder: Path) -> None:
+    """Write ``mapping.json``."""
+    other = job.comparison_job
+    found = compare_costs(
+        estimate_job_layers(job),
+        job.target,
+        estimate_job_layers(other),
+        other.target,
+        require(job.platform.timing).unverified,
+    )
+    MAPPING.write(folder, found)
+    assumed = f"\nassumed: {', '.join(found.unverified)}" if found.unverified else ""
+    job.note(f"{ORIGIN}\n{format_costs(found)}{assumed}", on_platform=True)
+
+
+def estimate_job_layers(job: Job) -> tuple[LayerEstimate, ...]:
+    """Return what each layer of a job's mix is modelled to cost, and the call of the network."""
+    return estimate_layers(
+        PARTITION.read(job),
+        KERNELS.read(job),
+        require(job.platform.timing),
+        {device.name: device.target.core for device in job.mix},
+        f"{job.recipe.c_prefix}_run",
+    )

@@ -1,0 +1,28 @@
+"""partition: the module, cut into regions, each on one device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from firmwright.compile import partition_network
+from firmwright.errors import UserError
+from firmwright.pipeline.artifacts import BATCH, BATCH_LAYOUT, INTERFACE, PARTITION, REGIONS
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.rewriting import rewrite_network
+from firmwright.planning.batch import batch_network
+
+
+def run(job: Job, folder: Path) -> None:
+    """Write ``partition.json``, ``interface.json`` and ``module.json`` (a function a region)."""
+    try:
+        module, interface = rewrite_network(job)
+        if job.has_stage("batch"):
+            size = BATCH.read(job).actual_batch_size
+            module, interface, layout = batch_network(module, interface, size)
+            BATCH_LAYOUT.write(folder, layout)
+        module, interface, partition = partition_network(module, interface, job.mix)
+    except UserError as error:
+        raise UserError(f"{job.recipe.name}: {error}") from error
+    REGIONS.write(folder, module)
+    PARTITION.write(folder, partition)
+    INTERFACE.write(folder, interface)

@@ -1,0 +1,59 @@
+"""quantized: the float network as a QDQ graph on integer grids, imported to Relax."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import tvm
+
+from firmwright.models.onnx import importer
+from firmwright.pipeline.artifacts import (
+    CALIBRATION,
+    DISTRIBUTIONS,
+    MODEL_INTERFACE,
+    NETWORK_INTERFACE,
+    NETWORK_MODULE,
+    PREPARED_MODEL,
+    QUANTIZATION,
+    QUANTIZED_MODEL,
+)
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.options import require
+from firmwright.pipeline.samples import read_real_samples
+from firmwright.quantize.calibration import unpack_distributions
+from firmwright.quantize.description import describe_quantization
+from firmwright.quantize.engine import quantize
+from firmwright.quantize.integer_io import add_quant_params, remove_float_io
+from firmwright.quantize.shift_arithmetic import make_shift_network
+
+
+def run(job: Job, folder: Path) -> None:
+    """Write ``model.onnx`` (QDQ), ``model.json``, ``module.json`` and ``quantization.json``.
+
+    In shift arithmetic also ``model.relax``, which then is the network's definition.
+    """
+    wanted = require(job.recipe.quantize)
+    source = MODEL_INTERFACE.read(job)
+    calibration = CALIBRATION.read(job)
+    distributions = unpack_distributions(calibration.tensors, DISTRIBUTIONS.read(job))
+    model = onnx.load(PREPARED_MODEL.read(job))
+    samples = []
+    if wanted.sees_samples:
+        given = wanted.calibration
+        assert given.inputs is not None
+        samples = read_real_samples(job, source.inputs, given.inputs, given.samples)
+    model = quantize(model, distributions, wanted, samples)
+    record = describe_quantization(model, distributions, calibration, wanted)
+    grids = remove_float_io(model) if wanted.io == "integer" else {}
+    data = model.SerializeToString(deterministic=True)
+    module, interface = importer.import_model(data, "the quantized model", {})
+    (folder / QUANTIZED_MODEL.file).write_bytes(data)
+    if wanted.arithmetic == "shift":
+        module, interface = make_shift_network(module, interface)
+        (folder / "model.relax").write_text(tvm.ir.save_json(module), encoding="utf-8")
+    NETWORK_MODULE.write(folder, module)
+    NETWORK_INTERFACE.write(folder, add_quant_params(interface, grids))
+    QUANTIZATION.write(folder, record)
+    for note in record.notes:
+        job.note(f"quantize: {note}")

@@ -1,0 +1,152 @@
+"""run: the firmware in the emulator, judged by the model's own reference runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firmwright.data.samples import Sample
+from firmwright.emulator import Execution, run_firmware
+from firmwright.ir.tensors import ModelInterface
+from firmwright.pipeline.artifacts import (
+    INTERFACE,
+    KERNELS,
+    NETWORK_INTERFACE,
+    PARTITION,
+    RUN,
+    RUN_OUTPUTS,
+    RUN_SAMPLE,
+)
+from firmwright.pipeline.boxes import compare_boxes
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.run_samples import (
+    pack_first_sample,
+    read_batch_layout,
+    read_run_samples,
+    run_model_reference,
+)
+from firmwright.quantize.samples import sample_digest
+from firmwright.verify.batches import join_outputs, join_samples
+from firmwright.verify.compare import compare
+from firmwright.verify.protocol import decode_boxes, decode_counts, decode_outputs, encode_samples
+from firmwright.verify.record import RunRecord
+
+MAX_INSTRUCTIONS = 400_000_000_000
+"""Instructions before a firmware counts as hung: some minutes in the emulator."""
+
+
+def run(job: Job, folder: Path) -> None:
+    """Write ``run.json``, the outputs of firmware and reference (``outputs.npz``), and the
+    firmware's first sample (``sample.npz``).
+
+    With a detection also ``boxes.json``, and ``boxes-<number>.png`` of every picture, also of
+    those that share a batch.
+    """
+    single = NETWORK_INTERFACE.read(job)
+    interface = INTERFACE.read(job)
+    layout = read_batch_layout(job, interface)
+    data, alone = read_run_samples(job, single, job.recipe.run.samples * layout.size)
+    chosen = join_samples(alone, layout.size)
+    layers = find_counted_functions(job)
+    execution = execute_firmware(job, interface, chosen, layers)
+    found = decode_outputs(execution.console, interface.outputs, len(chosen), execution.exit_code)
+    RUN_SAMPLE.write(folder, pack_first_sample(interface, chosen[0], found[0]))
+    verdict = run_model_reference(job, interface, alone)
+    expected = join_outputs(verdict.outputs, layout.size, layout.output_axes)
+    arrays = stack_outputs("firmware", found) | stack_outputs("reference", expected)
+    RUN_OUTPUTS.write(folder, arrays)
+    tolerance = job.recipe.run.tolerance
+    total = count_processor_instructions(execution, layers)
+    record = RunRecord(
+        emulator=execution.emulator,
+        reference=verdict.reference,
+        samples=len(chosen),
+        batch=layout.size,
+        macs=layers.macs,
+        instructions=None if total is None else total // len(chosen),
+        instructions_total=total,
+        instructions_by_function=dict(sorted(execution.by_symbol.items())),
+        instructions_by_region={
+            layers.functions[f]: n for f, n in execution.by_part.items() if f in layers.functions
+        },
+        tolerance=tolerance,
+        **vars(compare(interface.outputs, found, expected, tolerance)),
+        inputs=tuple(sample_digest(s) for s in alone) if data else (),
+        counts=decode_counts(execution.console),
+    )
+    RUN.write(folder, record)
+    job.note(summarize(record), on_platform=True)
+    if job.recipe.detection is not None:
+        boxes = decode_boxes(execution.console, len(interface.outputs), len(chosen), layout.size)
+        compare_boxes(job, folder, data, boxes, alone, single, verdict)
+
+
+@dataclass(frozen=True)
+class CountedFunctions:
+    """The C functions whose instructions are counted by themselves.
+
+    ``functions`` are those of regions, by their names in C; ``waits`` wait for the jobs of other
+    devices. ``macs`` are the multiply-accumulates of one inference.
+    """
+
+    functions: Mapping[str, str]
+    waits: tuple[str, ...]
+    macs: int
+
+
+def find_counted_functions(job: Job) -> CountedFunctions:
+    partition = PARTITION.read(job)
+    kernels = KERNELS.read(job)
+    functions = {f"{job.recipe.c_prefix}_{r.name}": r.name for r in partition.regions if not r.view}
+    waits = sorted({k.wait_function for k in kernels.kernels if k.wait_function})
+    return CountedFunctions(functions, tuple(waits), partition.macs)
+
+
+def execute_firmware(
+    job: Job, interface: ModelInterface, batches: Sequence[Sample], layers: CountedFunctions
+) -> Execution:
+    """Run the firmware on samples as it takes them, whole batches."""
+    return run_firmware(
+        job.folder("firmware") / "firmware.elf",
+        job.platform,
+        job.emulator,
+        encode_samples(interface.inputs, batches),
+        f"{job.recipe.c_prefix}_run",
+        job.cache,
+        MAX_INSTRUCTIONS,
+        (*layers.functions, *layers.waits),
+    )
+
+
+def count_processor_instructions(execution: Execution, layers: CountedFunctions) -> int | None:
+    """Return what the processor executed: not what an emulated device does in a wait."""
+    if execution.instructions is None:
+        return None
+    return execution.instructions - sum(execution.by_part[function] for function in layers.waits)
+
+
+def stack_outputs(side: str, results: Sequence[Sequence[NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    """Return each output of all runs, the first axis, as one array: ``<side>_0`` …"""
+    outputs = zip(*results, strict=True)
+    return {f"{side}_{i}": np.stack(arrays) for i, arrays in enumerate(outputs)}
+
+
+def summarize(record: RunRecord) -> str:
+    given, different = len(record.inputs), len(set(record.inputs))
+    counted = (
+        "not counted"
+        if record.instructions is None
+        else f"{record.instructions:,} instructions an inference"
+    )
+    return (
+        f"{counted} ({record.emulator}), {record.macs:,} MACs; "
+        f"{record.exact_samples} of {record.samples} samples exact, "
+        f"largest difference {record.max_difference:g} ({record.reference})"
+        + (f"; {different} samples in turn fill the batches" if different < given else "")
+        + "".join(f"; {name} {count:,}" for name, count in record.counts.items())
+    )

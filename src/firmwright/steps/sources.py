@@ -1,0 +1,40 @@
+"""sources: the generated C project."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from firmwright.ir.tensors import BatchLayout, ModelInterface
+from firmwright.pipeline.artifacts import PLAN, PROJECT
+from firmwright.pipeline.devices import template_folders
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.network import read_network
+from firmwright.postprocess.classes import read_class_names
+from firmwright.postprocess.detector import Detector, fit_detector
+from firmwright.project.module import write_loadable
+from firmwright.project.write import write_project
+
+
+def make_detector(
+    job: Job, interface: ModelInterface, batch: BatchLayout | None
+) -> Detector | None:
+    """Fit the recipe's detection to the network's outputs."""
+    detection = job.recipe.detection
+    if detection is None:
+        return None
+    classes = len(read_class_names(detection.classes, job.data_folders))
+    return fit_detector(detection, classes, interface.outputs, batch)
+
+
+def run(job: Job, folder: Path) -> None:
+    """Write the project: C sources, headers, linker script, Makefile."""
+    network = read_network(job, PLAN.read(job))
+    detector = make_detector(job, network.interface, network.batch)
+    network = replace(network, detector=detector, demo=job.recipe.demo)
+    own_templates = tuple(template_folders(job.recipe).values())
+    variables = write_project(network, job.build, folder, own_templates)
+    if job.loadable_build:
+        write_loadable(variables, job.loadable_build, job.recipe.target[-1].name, folder)
+    if not job.has_firmware:
+        job.note(f"{job.platform.name} has no emulator; {PROJECT.path(job)}/Makefile builds it")
