@@ -110,6 +110,11 @@ def test_rounding_is_the_models_own_unless_stated(load: Load, model: str, roundi
     assert load(f"model: {model}\nrounding: tflite").rounding == "tflite"
 
 
+def test_description(load: Load) -> None:
+    assert load("model: net.onnx").description is None
+    assert load("model: net.onnx\ndescription: A doorbell.").description == "A doorbell."
+
+
 def test_model_by_url(load: Load) -> None:
     address = "https://models.example/net.tflite?raw=1"
     recipe = load(f"model: {{url: '{address}', sha256: {DIGEST}}}")
@@ -230,6 +235,7 @@ def test_canonical_form_has_no_absolute_path(load: Load, tmp_path: Path) -> None
         *("c_prefix: other", "cflags: [-O3]", "inputs: {a: {shape: [1]}}", "run: {samples: 2}"),
         *("run: {seed: 1}", "run: {emulator: qemu}", "run: {tolerance: {relative: 0.5}}"),
         *("run: {inputs: a.npy}", "target: c -a=1", "rounding: tflite"),
+        "description: A doorbell.",
     ],
 )
 def test_digest_covers_every_key(load: Load, change: str) -> None:

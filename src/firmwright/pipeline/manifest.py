@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
+
 from .artifact import Artifact
 from .artifacts import (
     ACCURACY,
@@ -49,7 +51,7 @@ def make_manifest(job: Job, files: tuple[BundledFile, ...], read: Lock) -> Manif
         platform=job.platform.name,
         target=", ".join(str(d) for d in job.recipe.target),
         model=MODEL_INTERFACE.read(job),
-        recipe=Source(job.recipe.sha256),
+        recipe=Source(job.recipe.sha256, job.recipe.description or msgspec.UNSET),
         files=files,
         arithmetic=Arithmetic(
             job.recipe.rounding, kernels.quantized_operators, kernels.float_operators

@@ -143,6 +143,7 @@ class Recipe:
     extensions: tuple[str, ...] = ()
     """The user's own strategies: a ``module:function`` each."""
     libraries: tuple[Library, ...] = ()
+    description: str | None = None
     data: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """What the file says, complete, in the form of its schema."""
 

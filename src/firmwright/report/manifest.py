@@ -25,9 +25,10 @@ MANIFEST_VERSION = 1
 
 @dataclass(frozen=True)
 class Source:
-    """A file or document by its digest."""
+    """The recipe: its digest, and its description if it has one."""
 
     sha256: str
+    description: str | msgspec.UnsetType = msgspec.UNSET
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,15 @@
+"""What the manifest leaves out."""
+
+from __future__ import annotations
+
+import msgspec
+
+from firmwright.report.manifest import Source
+
+
+def test_a_recipe_without_description_has_none_in_the_manifest() -> None:
+    assert msgspec.to_builtins(Source("0")) == {"sha256": "0"}
+    assert msgspec.to_builtins(Source("0", "A doorbell.")) == {
+        "sha256": "0",
+        "description": "A doorbell.",
+    }
