@@ -76,8 +76,8 @@ def test_a_device_imports_what_lies_beside_it_whenever_it_is_asked(
             "class NPU:\n    name = reason = 'npu'\n",
             "npu:NPU",
             "npu.py:1:1: npu:NPU makes a NPU, which is no device: it has no core, is_fallback, "
-            "is_portable, layout, lower, options, packages, place, prepare, rewrites; derive it "
-            "from firmwright.targets.Target",
+            "is_portable, layout, lower, machines, options, packages, place, prepare, rewrites, "
+            "stages; derive it from firmwright.targets.Target",
         ),
         (
             NPU.replace("def lower", "def lowered"),
