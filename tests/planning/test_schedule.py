@@ -10,7 +10,7 @@ import pytest
 from firmwright.ir.kernels import Cycles, Kernel, Kernels, Parameter
 from firmwright.ir.regions import Partition, Region
 from firmwright.ir.tensors import Tensor
-from firmwright.planning.plan import Plan, Slot, find_view_roots, make_plan
+from firmwright.planning.plan import Plan, Slot, make_plan
 from firmwright.planning.schedule import Wait, schedule_regions
 
 
@@ -81,7 +81,7 @@ class Machine:
         self.kernels = {k.region: k for k in kernels.kernels}
         self.bytes = {t.name: t.bytes for t in partition.tensors}
         self.bytes.update((p.tensor, p.bytes) for k in kernels.kernels for p in k.scratch)
-        self.roots = find_view_roots(partition)
+        self.roots = partition.view_roots
         self.memory: dict[tuple[str, int], str] = {}
         self.queues: dict[str, list[Region]] = defaultdict(list)
 

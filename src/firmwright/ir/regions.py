@@ -87,6 +87,16 @@ class Partition:
     memories: dict[str, str] = field(default_factory=dict)
 
     @property
+    def view_roots(self) -> dict[str, str]:
+        """The tensor whose bytes each tensor shows: itself, or the source of a view."""
+        roots = {tensor.name: tensor.name for tensor in self.tensors}
+        for region in self.regions:
+            if region.view:
+                (shown,) = region.outputs
+                roots[shown] = roots[region.inputs[0]]
+        return roots
+
+    @property
     def macs(self) -> int:
         return sum(region.macs for region in self.regions)
 

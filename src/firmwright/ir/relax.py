@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -152,6 +152,21 @@ def read_variables(value: relax.Expr) -> list[relax.Var]:
     if isinstance(value, relax.TupleGetItem):
         return read_variables(value.tuple_value)
     return []
+
+
+def read_all_variables(bindings: Iterable[relax.VarBinding]) -> list[relax.Var]:
+    """Return the variables that bindings read, in their order, with repetitions."""
+    return [variable for b in bindings for variable in read_variables(b.value)]
+
+
+def set_functions(module: tvm.IRModule, functions: Mapping[str, relax.Function]) -> tvm.IRModule:
+    """Return the module with these functions, by name, added or in place of those it has."""
+    variables = {v.name_hint: v for v in module.functions}
+    new = {
+        variables.get(name) or tvm.ir.GlobalVar(name): function.with_attr("global_symbol", name)
+        for name, function in functions.items()
+    }
+    return tvm.IRModule({**dict(module.functions.items()), **new})
 
 
 def find_outputs(

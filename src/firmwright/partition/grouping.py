@@ -15,7 +15,13 @@ from dataclasses import dataclass, field
 from tvm import relax
 
 from firmwright.ir.operators import CHEAP, FusionKind
-from firmwright.ir.relax import dtype_of, operator_name, read_variables, static_shape
+from firmwright.ir.relax import (
+    dtype_of,
+    operator_name,
+    read_all_variables,
+    read_variables,
+    static_shape,
+)
 from firmwright.ir.tensors import ELEMENT_BYTES
 from firmwright.targets.placement import Composite
 
@@ -63,16 +69,8 @@ def group_operators(
     ``bindings`` are operators, constants that are outputs, and items of an operator's results.
     The composites that a device has ``taken`` are groups of their own.
     """
-    uses = Counter(v for b in bindings for v in read_variables(b.value))
-    uses.update(outputs)
-    kept = set(outputs)
-    group_of = {
-        variable: group
-        for device, composites in taken.items()
-        for composite in composites
-        for group in [Group(alone=True, device=device, composite=composite)]
-        for variable in composite.variables
-    }
+    readers = Counter([*read_all_variables(bindings), *outputs])
+    group_of = open_composites(taken)
     for binding in bindings:
         if binding.var in group_of:
             group_of[binding.var].bindings.append(binding)
@@ -81,25 +79,36 @@ def group_operators(
             group_of[binding.var] = group_of[binding.value.tuple_value]
             group_of[binding.var].items.append(binding)
             continue
-        producers = [
-            group_of[v]
-            for v in dict.fromkeys(read_variables(binding.value))
-            if v in group_of and uses[v] == 1 and v not in kept
-        ]
-        own = kind(binding)
-        group = Group(
-            anchored=own in (FusionKind.ANCHOR, FusionKind.ALONE), alone=own is FusionKind.ALONE
-        )
-        for producer in reversed(producers):
-            fits = len(group.bindings) + len(producer.bindings) < LARGEST_GROUP
-            if fits and may_merge(group, producer, binding, own):
-                group.bindings = producer.bindings + group.bindings
-                group.anchored = group.anchored or producer.anchored
-        group.bindings.append(binding)
-        for member in group.bindings:
-            group_of[member.var] = group
-    find_results(bindings, kept, group_of)
+        read = dict.fromkeys(read_variables(binding.value))
+        producers = [group_of[v] for v in read if v in group_of and readers[v] == 1]
+        group = start_group(binding, kind(binding), producers)
+        group_of.update((member.var, group) for member in group.bindings)
+    find_results(bindings, set(outputs), group_of)
     return sort_groups(bindings, group_of)
+
+
+def open_composites(taken: Mapping[str, Sequence[Composite]]) -> dict[relax.Var, Group]:
+    """Return a group for each composite, by the variables of its operators."""
+    group_of = {}
+    for device, composites in taken.items():
+        for composite in composites:
+            group = Group(alone=True, device=device, composite=composite)
+            group_of.update(dict.fromkeys(composite.variables, group))
+    return group_of
+
+
+def start_group(binding: relax.VarBinding, kind: FusionKind, producers: Sequence[Group]) -> Group:
+    """Return a group that ends with a binding and takes in those producers that it may."""
+    group = Group(
+        anchored=kind in (FusionKind.ANCHOR, FusionKind.ALONE), alone=kind is FusionKind.ALONE
+    )
+    for producer in reversed(producers):
+        fits = len(group.bindings) + len(producer.bindings) < LARGEST_GROUP
+        if fits and may_merge(group, producer, binding, kind):
+            group.bindings = producer.bindings + group.bindings
+            group.anchored = group.anchored or producer.anchored
+    group.bindings.append(binding)
+    return group
 
 
 def find_results(

@@ -10,7 +10,7 @@ or none, and the choice of every region's side at the least total cost is a mini
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 import tvm
@@ -18,6 +18,7 @@ from tvm import relax
 
 from firmwright.errors import UserError
 from firmwright.ir.regions import Partition, Region, make_move_region
+from firmwright.ir.relax import set_functions
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.partition.min_cut import UNCUTTABLE, Node, find_source_side
 from firmwright.targets.layout import TRANSFORM, Layout
@@ -38,26 +39,28 @@ def insert_transforms(
     native = {r.name for r in partition.regions if r.device == device}
     if not native:
         return module, partition
-    carried = {
-        r.name: function
-        for r in partition.regions
-        if r.name not in native
-        and (function := layout.convert_function(module[r.name])) is not None
-    }
-    new: dict[str, relax.Function] = {}
+    others = (r.name for r in partition.regions if r.name not in native)
+    flexible = convert_functions(module, others, layout)
     if layout.allows_transforms:
-        inside = choose_layout_regions(partition, native, carried, layout)
+        inside = choose_layout_regions(partition, native, flexible, layout)
         insertion = TransformInserter(partition, inside, device, layout)
         for region in partition.regions:
             insertion.add(region)
-        partition, new = insertion.build_partition(), insertion.functions
+        partition, functions = insertion.build_partition(), insertion.functions
     else:
-        partition, inside = spread_layout(partition, native, carried, layout)
-    functions = {v.name_hint: f for v, f in module.functions.items()}
-    new.update({name: carried[name] for name in sorted(inside - native)})
-    for name, function in new.items():
-        functions[name] = function.with_attr("global_symbol", name)
-    return tvm.IRModule({tvm.ir.GlobalVar(name): f for name, f in functions.items()}), partition
+        inside = find_connected(partition, native)
+        refuse_inflexible(partition, inside - {*native, *flexible})
+        partition, functions = spread_layout(partition, inside, layout), {}
+    functions |= {name: flexible[name] for name in sorted(inside - native)}
+    return set_functions(module, functions), partition
+
+
+def convert_functions(
+    module: tvm.IRModule, names: Iterable[str], layout: Layout
+) -> dict[str, relax.Function]:
+    """Return the functions that can be in the layout, rewritten for it."""
+    converted = {name: layout.convert_function(module[name]) for name in names}
+    return {name: function for name, function in converted.items() if function is not None}
 
 
 def add_storage(interface: ModelInterface, partition: Partition) -> ModelInterface:
@@ -73,29 +76,40 @@ def add_storage(interface: ModelInterface, partition: Partition) -> ModelInterfa
     return replace(interface, inputs=inputs, outputs=outputs)
 
 
-def spread_layout(
-    partition: Partition, native: Collection[str], carried: Collection[str], layout: Layout
-) -> tuple[Partition, set[str]]:
-    """Put all that is connected with native regions in the layout; return those regions too."""
+def find_connected(partition: Partition, native: Collection[str]) -> set[str]:
+    """Return the names of all regions that tensors connect with native ones, those among them."""
     inside = set(native)
-    reached = {n for r in partition.regions if r.name in native for n in (*r.inputs, *r.outputs)}
-    before = -1
-    while len(reached) > before:
-        before = len(reached)
-        for region in partition.regions:
-            touched = {*region.inputs, *region.outputs}
-            if not touched.isdisjoint(reached):
-                inside.add(region.name)
-                reached |= touched
-    plain = [r for r in partition.regions if r.name in inside - {*native, *carried}]
-    if plain:
+    before = 0
+    while len(inside) > before:
+        before = len(inside)
+        reached = list_tensors(partition, inside)
+        inside.update(
+            r.name for r in partition.regions if not reached.isdisjoint((*r.inputs, *r.outputs))
+        )
+    return inside
+
+
+def list_tensors(partition: Partition, regions: Collection[str]) -> set[str]:
+    """Return the tensors that these regions read or write."""
+    return {n for r in partition.regions if r.name in regions for n in (*r.inputs, *r.outputs)}
+
+
+def refuse_inflexible(partition: Partition, names: Collection[str]) -> None:
+    """Raise UserError for regions that need plain tensors, where there are any."""
+    if names:
+        plain = [r for r in partition.regions if r.name in names]
         lines = [f"  {r.anchor} ('{', '.join(r.sources) or r.name}') on {r.device}" for r in plain]
         raise UserError(
             "layout transforms are off, but these operators need plain tensors and are connected "
             "with an accelerator that has a layout of its own:\n" + "\n".join(lines)
         )
+
+
+def spread_layout(partition: Partition, inside: Collection[str], layout: Layout) -> Partition:
+    """Put all tensors of these regions in the layout."""
+    reached = list_tensors(partition, inside)
     tensors = tuple(to_layout(t, layout) if t.name in reached else t for t in partition.tensors)
-    return replace(partition, tensors=tensors), inside
+    return replace(partition, tensors=tensors)
 
 
 def choose_layout_regions(
@@ -106,16 +120,12 @@ def choose_layout_regions(
     Those of ``native`` regions are, those of ``flexible`` ones may be.
     """
     edges: list[tuple[Node, Node, int]] = []
-    touching: dict[str, list[str]] = defaultdict(list)
-    for name in (*partition.inputs, *partition.outputs):
-        touching[name].append(PLAIN)
     for region in partition.regions:
         if region.name in native:
             edges.append((DEVICE, region.name, UNCUTTABLE))
         elif region.name not in flexible:
             edges.append((region.name, PLAIN, UNCUTTABLE))
-        for name in (*region.inputs, *region.outputs):
-            touching[name].append(region.name)
+    touching = find_touching(partition)
     moved = {t.name: to_layout(t, layout).bytes for t in partition.tensors}
     one_more = sum(moved.values()) + 1
     for name, count in moved.items():
@@ -126,6 +136,17 @@ def choose_layout_regions(
             edges += [(node, entry, UNCUTTABLE), (end, node, UNCUTTABLE)]
     side = find_source_side(edges, DEVICE, PLAIN)
     return {r.name for r in partition.regions if r.name in side}
+
+
+def find_touching(partition: Partition) -> dict[str, list[str]]:
+    """Return for each tensor the regions that read or write it, and the program's plain side."""
+    touching: dict[str, list[str]] = defaultdict(list)
+    for name in (*partition.inputs, *partition.outputs):
+        touching[name].append(PLAIN)
+    for region in partition.regions:
+        for name in (*region.inputs, *region.outputs):
+            touching[name].append(region.name)
+    return touching
 
 
 def to_layout(tensor: Tensor, layout: Layout) -> Tensor:

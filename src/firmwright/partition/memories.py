@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import tvm
 from tvm import relax
 
 from firmwright.ir.regions import COPY, RAM, Partition, Region, make_move_region
+from firmwright.ir.relax import set_functions
 from firmwright.ir.tensors import Tensor
 from firmwright.targets import Device
 
@@ -35,35 +37,28 @@ def assign_memories(
     for region in partition.regions:
         copying.add(region)
     partition = copying.build_partition()
-    functions = {v.name_hint: f for v, f in module.functions.items()}
-    for name, function in copying.functions.items():
-        functions[name] = function.with_attr("global_symbol", name)
-    return tvm.IRModule({tvm.ir.GlobalVar(name): f for name, f in functions.items()}), partition
+    return set_functions(module, copying.functions), partition
 
 
 def choose_memories(partition: Partition, reach: ReachableMemories) -> dict[str, str]:
     """Return the memory of every tensor; a view is where the tensor is that it shows."""
-    root = {name: name for name in partition.inputs}
-    writer: dict[str, str] = {}
-    readers: dict[str, list[str]] = defaultdict(list)
+    roots = partition.view_roots
+    readers: dict[str, set[str]] = defaultdict(set)
     for region in partition.regions:
-        for name in region.outputs:
-            root[name] = root[region.inputs[0]] if region.view else name
-            writer.setdefault(root[name], region.device)
         for name in () if region.view else region.inputs:
-            readers[root[name]].append(region.device)
+            readers[roots[name]].add(region.device)
     every = list(dict.fromkeys([RAM, *(m for memories in reach.values() for m in memories)]))
-    found = dict.fromkeys(partition.inputs, RAM)
-    for name, device in writer.items():
-        if name in found:
-            continue
 
-        def copies(memory: str, name: str = name) -> int:
-            away = {d for d in readers[name] if memory not in reach.get(d, every)}
-            return len(away) + (name in partition.outputs and memory != RAM)
+    def count_copies(name: str, memory: str) -> int:
+        away = [d for d in readers[name] if memory not in reach.get(d, every)]
+        return len(away) + (name in partition.outputs and memory != RAM)
 
-        found[name] = min(reach.get(device, every), key=copies)
-    return {name: found[shown] for name, shown in root.items()}
+    chosen = dict.fromkeys(partition.inputs, RAM)
+    for region in partition.regions:
+        for name in () if region.view else region.outputs:
+            reached = reach.get(region.device, every)
+            chosen[name] = min(reached, key=partial(count_copies, name))
+    return {name: chosen[root] for name, root in roots.items()}
 
 
 class CopyInserter:

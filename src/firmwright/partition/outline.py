@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import tvm
 from tvm import relax
@@ -23,8 +23,10 @@ from firmwright.ir.relax import (
     find_outputs,
     main_bindings,
     operator_name,
+    read_all_variables,
     read_variables,
     rename_variables,
+    set_functions,
     static_shape,
 )
 from firmwright.ir.tensors import ModelInterface, Tensor, is_source_name
@@ -71,24 +73,23 @@ def build_regions(
 ) -> tuple[tvm.IRModule, Partition]:
     """Return a function a region, and the regions; ``macs`` are those of the model's operators."""
     choices = ask_devices(module, mix)
-    main = module["main"]
+    parameters = list(module["main"].params)
     bindings, outputs = read_graph(module)
     refuse_uncompilable(bindings, interface)
     dequantized = find_dequantized(bindings)
     kind = make_binding_kind(module, dequantized, mix[-1].context.fuse_layers)
     groups = group_operators(bindings, outputs, kind, choices.taken)
+    names = name_tensors(parameters, groups)
     named_outputs = dict(zip(outputs, output_names(interface), strict=True))
-    names = {p: f"input_{i}" for i, p in enumerate(main.params)}
-    tensors = [make_tensor(names[p], p) for p in main.params]
-    functions = {v: f for v, f in module.functions.items() if isinstance(f, tvm.tirx.PrimFunc)}
-    regions = []
+
+    def names_of(variables: Iterable[relax.Var]) -> tuple[str, ...]:
+        return tuple(names[v] for v in variables)
+
+    functions, regions = {}, []
     for index, group in enumerate(groups):
         name = region_name(index, group)
-        names.update(zip(group.results, result_names(name, len(group.results)), strict=True))
-        function, inputs = outline(group)
+        functions[name], inputs = outline(group)
         device = choices.device_of(group.device)
-        functions[tvm.ir.GlobalVar(name)] = function.with_attr("global_symbol", name)
-        tensors += [make_tensor(names[v], v) for v in group.results]
         regions.append(
             Region(
                 name=name,
@@ -97,21 +98,37 @@ def build_regions(
                 anchor=name_anchor(group),
                 sources=source_names(group, named_outputs),
                 operators=tuple(short_name(b.value) for b in group.bindings),
-                inputs=tuple(names[v] for v in inputs),
-                outputs=tuple(names[v] for v in group.results),
+                inputs=names_of(inputs),
+                outputs=names_of(group.results),
                 macs=sum(macs.get(b.var, 0) for b in group.bindings),
                 view=is_view(group, outputs),
-                dequantized=tuple(names[v] for v in inputs if v in dequantized),
+                dequantized=names_of(v for v in inputs if v in dequantized),
                 refusals=choices.find_refusals(group.bindings, find_anchor(group), device),
             )
         )
     partition = Partition(
-        inputs=tuple(names[p] for p in main.params),
-        outputs=tuple(names[v] for v in outputs),
-        tensors=tuple(tensors),
+        inputs=names_of(parameters),
+        outputs=names_of(outputs),
+        tensors=tuple(make_tensor(name, v) for v, name in names.items()),
         regions=tuple(regions),
     )
-    return tvm.IRModule(functions), partition
+    return set_functions(keep_tir(module), functions), partition
+
+
+def keep_tir(module: tvm.IRModule) -> tvm.IRModule:
+    """Return the module with its TIR functions alone."""
+    functions = module.functions.items()
+    return tvm.IRModule({v: f for v, f in functions if isinstance(f, tvm.tirx.PrimFunc)})
+
+
+def name_tensors(parameters: Sequence[relax.Var], groups: Sequence[Group]) -> dict[relax.Var, str]:
+    """Name the inputs of the network and the results of the groups, in order of execution."""
+    names = {p: f"input_{i}" for i, p in enumerate(parameters)}
+    for index, group in enumerate(groups):
+        stem, results = f"{region_name(index, group)}_result", group.results
+        numbers = [""] if len(results) == 1 else [f"_{i}" for i in range(len(results))]
+        names.update((v, f"{stem}{number}") for v, number in zip(results, numbers, strict=True))
+    return names
 
 
 def output_names(interface: ModelInterface) -> list[str]:
@@ -185,29 +202,21 @@ def outline(group: Group) -> tuple[relax.Function, list[relax.Var]]:
     The function returns the tuple of the group's results.
     """
     bindings = [*group.bindings, *group.items]
-    inside = {b.var for b in bindings}
-    outside = [
-        v
-        for v in dict.fromkeys(v for b in bindings for v in read_variables(b.value))
-        if v not in inside
-    ]
+    read = dict.fromkeys(read_all_variables(bindings))
+    computed = {b.var for b in bindings}
+    outside = [v for v in read if v not in computed]
     # A dataflow block hands out plain variables only.
-    handed_out = {v: relax.Var(v.name, v.ty) for v in group.results}
-    read_inside = {v for b in bindings for v in read_variables(b.value)}
-    renamed = [
-        b if b.var in read_inside else relax.VarBinding(handed_out.get(b.var, b.var), b.value)
-        for b in bindings
-    ]
-    renamed += [relax.VarBinding(new, v) for v, new in handed_out.items() if v in read_inside]
-    returned = relax.Tuple(list(handed_out.values()))
-    block = relax.DataflowBlock(renamed)
+    plain = {v: relax.Var(v.name, v.ty) for v in group.results}
+    renames = {v: new for v, new in plain.items() if v not in read}
+    block = relax.DataflowBlock(
+        [
+            *(relax.VarBinding(renames.get(b.var, b.var), b.value) for b in bindings),
+            *(relax.VarBinding(new, v) for v, new in plain.items() if v in read),
+        ]
+    )
+    returned = relax.Tuple(list(plain.values()))
     function = relax.Function(outside, relax.SeqExpr([block], returned), returned.ty)
     return relax.utils.copy_with_new_vars(function), outside
-
-
-def result_names(region: str, count: int) -> list[str]:
-    stem = f"{region}_result"
-    return [stem] if count == 1 else [f"{stem}_{i}" for i in range(count)]
 
 
 def make_tensor(name: str, variable: relax.Var) -> Tensor:

@@ -24,12 +24,9 @@ def refuse_uncompilable(bindings: list[relax.VarBinding], interface: ModelInterf
         what = operator_name(binding.value) and find_problem(binding)
         if not what:
             continue
-        kind = short_name(binding.value)
-        named = [str(b.var.name) for b in (binding, *find_items(binding, bindings))]
-        named = [name for name in named if is_source_name(name)][:1]
-        named = named or [o.name for o in interface.operators if is_same_kind(o.kind, kind)]
-        source = "', '".join(named)
-        lines.append(f"  {kind} ('{source}') {what}" if source else f"  {kind} {what}")
+        sources = "', '".join(find_sources(binding, bindings, interface))
+        named = f" ('{sources}')" if sources else ""
+        lines.append(f"  {short_name(binding.value)}{named} {what}")
     if lines:
         raise UserError("\n".join(["operators that cannot be compiled:", *lines]))
 
@@ -41,19 +38,33 @@ def find_items(
     return [b for b in items if b.value.tuple_value.same_as(binding.var)]
 
 
+def find_sources(
+    binding: relax.VarBinding, bindings: list[relax.VarBinding], interface: ModelInterface
+) -> list[str]:
+    """Return an operator's name in the model, else the names of all operators of its kind."""
+    names = [str(b.var.name) for b in (binding, *find_items(binding, bindings))]
+    own = [name for name in names if is_source_name(name)]
+    kind = short_name(binding.value)
+    return own[:1] or [o.name for o in interface.operators if is_same_kind(o.kind, kind)]
+
+
 def find_problem(binding: relax.VarBinding) -> str:
     """Say what is wrong with an operator's results: '' for nothing."""
     kind = binding.var.ty
-    for result in list(kind.fields) if isinstance(kind, relax.TupleType) else [kind]:
-        if not isinstance(result, relax.TensorType):
-            return "has a result that is not a tensor"
-        if result.shape is None or not all(isinstance(d, tvm.tirx.IntImm) for d in result.shape):
-            return "has a result whose shape only run time tells; firmware needs fixed shapes"
-        if str(result.dtype) not in ELEMENT_BYTES:
-            return f"computes {result.dtype}"
-        shape = [int(d) for d in result.shape]
-        if min(shape, default=1) < 1:
-            return f"computes {shape}: a tensor has elements"
-        if Tensor("", tuple(shape), str(result.dtype)).bytes > LARGEST_TENSOR:
-            return f"computes {shape}: a tensor is smaller than 2 GiB"
+    results = list(kind.fields) if isinstance(kind, relax.TupleType) else [kind]
+    return next(filter(None, map(find_result_problem, results)), "")
+
+
+def find_result_problem(result: tvm.ir.Type) -> str:
+    if not isinstance(result, relax.TensorType):
+        return "has a result that is not a tensor"
+    if result.shape is None or not all(isinstance(d, tvm.tirx.IntImm) for d in result.shape):
+        return "has a result whose shape only run time tells; firmware needs fixed shapes"
+    if str(result.dtype) not in ELEMENT_BYTES:
+        return f"computes {result.dtype}"
+    shape = [int(d) for d in result.shape]
+    if min(shape, default=1) < 1:
+        return f"computes {shape}: a tensor has elements"
+    if Tensor("", tuple(shape), str(result.dtype)).bytes > LARGEST_TENSOR:
+        return f"computes {shape}: a tensor is smaller than 2 GiB"
     return ""

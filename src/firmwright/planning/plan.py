@@ -59,7 +59,7 @@ def make_plan(partition: Partition, kernels: Kernels) -> Plan:
     Inputs and outputs of the network lie in the caller's buffers, all else in arenas.
     """
     schedule = schedule_regions(partition, kernels)
-    roots = find_view_roots(partition)
+    roots = partition.view_roots
     ports = locate_ports(partition, roots)
     results = [b for b in list_results(partition, schedule, roots) if b.name not in ports]
     arenas = place_in_memories([*results, *list_scratch(partition, kernels, schedule)])
@@ -81,16 +81,6 @@ def place_in_memories(buffers: Sequence[Buffer]) -> dict[str, list[Buffer]]:
     """Return the buffers of each memory with their offsets, sorted by its name; of RAM always."""
     memories = sorted({RAM, *(b.memory for b in buffers)})
     return {m: place_buffers([b for b in buffers if b.memory == m]) for m in memories}
-
-
-def find_view_roots(partition: Partition) -> dict[str, str]:
-    """Map every tensor to the one whose bytes it shows: itself, or the source of a view."""
-    roots = {t.name: t.name for t in partition.tensors}
-    for region in partition.regions:
-        if region.view:
-            (shown,) = region.outputs
-            roots[shown] = roots[region.inputs[0]]
-    return roots
 
 
 def locate_ports(partition: Partition, roots: Mapping[str, str]) -> dict[str, Location]:

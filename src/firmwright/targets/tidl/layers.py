@@ -10,7 +10,7 @@ from functools import cached_property
 from tvm import relax
 
 from firmwright.ir.operators import count_macs, short_name
-from firmwright.ir.relax import read_variables
+from firmwright.ir.relax import read_all_variables
 from firmwright.ir.tensors import is_source_name
 from firmwright.partition.grouping import Group
 
@@ -67,7 +67,7 @@ class LayerGraph:
 
 
 def find_reads(group: Group) -> list[relax.Var]:
-    return [v for b in group.bindings for v in read_variables(b.value)]
+    return read_all_variables(group.bindings)
 
 
 def computing_operators(group: Group) -> list[relax.VarBinding]:
