@@ -29,7 +29,7 @@ def options(job: Job) -> Any:
         "build": job.build_settings,
         "module": asdict(job.loadable_build) if job.loadable_build else None,
         "detection": recipe.canonical.get("detection"),
-        "demo": recipe.canonical.get("demo"),
+        "demo": asdict(recipe.demo) if recipe.demo else None,
         "libraries": recipe.canonical.get("libraries"),
     }
 

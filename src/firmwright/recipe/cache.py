@@ -1,4 +1,4 @@
-"""Recipes that were found valid before, so that a build with nothing to do validates nothing."""
+"""Valid recipes by content, so that a build with nothing to do validates nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def make_cache_key(decisive: Any) -> str:
 
 
 def read_cache(folder: Path, key: str, path: Path) -> Recipe | None:
-    """Return the recipe stored under ``key``, or None if there is none, or none that is whole."""
+    """Return the recipe stored under ``key``, or None if it is missing or damaged."""
     try:
         digest, _, body = (folder / f"{key}.json").read_bytes().partition(b"\n")
         if digest.decode("ascii") != hashlib.sha256(body).hexdigest():

@@ -62,7 +62,7 @@ class Catalog:
 def find_name_errors(data: Mapping[str, Any], catalogue: Catalog) -> Iterator[Finding]:
     """Yield the names in ``data`` that do not exist, or that the platform does not list.
 
-    What is of the wrong type is passed over: the schema has reported it.
+    Values of the wrong type are skipped: the schema has reported them.
     """
     stated = data.get("platform")
     name = catalogue.resolve_platform(stated) if isinstance(stated, str) else ""

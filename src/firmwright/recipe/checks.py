@@ -1,6 +1,6 @@
 """Rules between the keys of a recipe, which a schema cannot state.
 
-Parts of the wrong type are passed over: the schema has reported them.
+Values of the wrong type are skipped: the schema has reported them.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from firmwright.recipe.schema import load_schema
 
 
 def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) -> Iterator[Finding]:
-    """Yield what the schema cannot know; parts of the wrong type are passed over."""
+    """Yield every mistake that the schema cannot find."""
     own, mistakes = load_custom_devices(data.get("devices"), path.parent, catalogue.devices)
     yield from mistakes
     devices = {**catalogue.devices, **own}
-    # Of a device that cannot be had nothing can be said where the target names it.
+    # Where a custom device cannot be imported, its options cannot be checked.
     unknown = {*(data.get("devices") or ())} - {*own}
     named = {**data, "target": None, "compare": None} if unknown else data
     yield from find_name_errors(named, replace(catalogue, devices=devices))

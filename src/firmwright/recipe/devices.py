@@ -1,4 +1,4 @@
-"""Devices of the user's own: the key ``devices`` of a recipe."""
+"""Custom devices: the key ``devices`` of a recipe."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from firmwright.targets.custom import load_custom_target
 def load_custom_devices(
     devices: Any, folder: Path, installed: Collection[str]
 ) -> tuple[dict[str, KnownDevice], list[Finding]]:
-    """Import the devices of a recipe in ``folder``; return them by name, and what is wrong.
+    """Import the devices of a recipe in ``folder``; return them by name, and the mistakes.
 
-    What is of the wrong type, and a file that is missing, is passed over: others report it.
+    Values of the wrong type and missing files are skipped: other checks report them.
     """
     found: dict[str, KnownDevice] = {}
     mistakes: list[Finding] = []

@@ -73,19 +73,19 @@ def _describe_overrides() -> str:
     return textwrap.fill(sentence, 100, break_on_hyphens=False)
 
 
-def _find_keys(schema: Schema, prefix: str, root: Schema, told: set[str]) -> Iterator[_Key]:
+def _find_keys(schema: Schema, prefix: str, root: Schema, described: set[str]) -> Iterator[_Key]:
     """Yield every key that a value of ``schema`` may hold, outer ones first.
 
-    A definition of the schema is opened once; ``told`` holds the references that were.
+    A definition of the schema is described once; ``described`` holds the references that were.
     """
     referred = list(_resolve_forms(schema, root))
     forms = [
         form
         for reference, form in referred
-        if reference not in told
+        if reference not in described
         and ("properties" in form or "items" in form or _has_other_keys(form))
     ]
-    told.update(reference for reference, _ in referred if reference)
+    described.update(reference for reference, _ in referred if reference)
     names: dict[str, Schema] = {}
     for form in forms:
         for name, part in form.get("properties", {}).items():
@@ -93,12 +93,12 @@ def _find_keys(schema: Schema, prefix: str, root: Schema, told: set[str]) -> Ite
     for name, part in names.items():
         required = all(name in form.get("required", ()) for form in forms)
         yield _Key(prefix + name, resolve_reference(part, root), required)
-        yield from _find_keys(part, f"{prefix}{name}.", root, told)
+        yield from _find_keys(part, f"{prefix}{name}.", root, described)
     for form in forms:
         if _has_other_keys(form):
-            yield from _find_keys(form["additionalProperties"], f"{prefix}<name>.", root, told)
+            yield from _find_keys(form["additionalProperties"], f"{prefix}<name>.", root, described)
         if "items" in form:
-            yield from _find_keys(form["items"], prefix.removesuffix(".") + "[].", root, told)
+            yield from _find_keys(form["items"], prefix.removesuffix(".") + "[].", root, described)
 
 
 def _resolve_forms(schema: Schema, root: Schema) -> Iterator[tuple[str, Schema]]:

@@ -1,4 +1,4 @@
-"""The user's files that a recipe names: the values that have one of FORMATS in its schema."""
+"""The user's files that a recipe names: the values that have one of FILE_FORMATS in its schema."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class FileReference:
 
 
 def is_platform_file(platform: str) -> bool:
-    """Tell the path of a user's own platform file from the name of a known platform."""
+    """Tell the path of a custom platform's file from the name of a known platform."""
     return "/" in platform or platform.endswith((".yaml", ".yml"))
 
 
@@ -52,7 +52,7 @@ def _list_modules(function: str, folder: Path) -> list[Path]:
     return source_files(function.partition(":")[0], folder)
 
 
-FORMATS = {
+FILE_FORMATS = {
     "user-file": FileFormat(str, is_path=True),
     "user-files": FileFormat(
         lambda name: None if any(c in name for c in WILDCARDS) else name,
@@ -87,7 +87,7 @@ def find_references(data: Any) -> list[FileReference]:
     found: list[FileReference] = []
 
     def visit(pointer: Pointer, value: Any, schema: Schema) -> Any:
-        form = FORMATS.get(schema.get("format", ""))
+        form = FILE_FORMATS.get(schema.get("format", ""))
         if form and (isinstance(value, str) or schema["type"] == "object"):
             found.append(FileReference(pointer, value, form))
         return value
@@ -119,7 +119,7 @@ def make_portable(data: Any) -> Any:
     """Return a recipe's data without absolute paths: of those only the file's name stays."""
 
     def visit(_: Pointer, value: Any, schema: Schema) -> Any:
-        form = FORMATS.get(schema.get("format", ""))
+        form = FILE_FORMATS.get(schema.get("format", ""))
         if not (form and form.is_path and isinstance(value, str)):
             return value
         return PurePath(value).name if PurePath(value).is_absolute() else str(PurePosixPath(value))

@@ -27,16 +27,16 @@ def load_recipe(
 ) -> Recipe:
     """Read, check and complete a recipe.
 
-    ``overrides`` replace what the file says: texts by the names of ``list_overrides``. ``cache`` is
-    a folder in which valid recipes are remembered by content. Raises DiagnosticError with all
-    mistakes: of YAML, schema and names, and files that are missing.
+    ``overrides`` are texts that replace what the file says, by the names of ``list_overrides``.
+    ``cache`` is a folder that keeps valid recipes, by content. Raises DiagnosticError with all
+    mistakes: in YAML, schema, names and rules, and missing files.
     """
     content = read_bytes(path, str(path))
     decisive = (__version__, load_schema(), path.stem, content.hex(), overrides, catalogue)
     key = make_cache_key(decisive)
     if cache:
         known = read_cache(cache, key, path)
-        # What a device of the user's own takes may have changed without the recipe.
+        # The options of a custom device may have changed without the recipe.
         if known and not known.devices and not any(find_missing_files(known.data, path.parent)):
             return known
     recipe = _check_recipe(path, content, overrides, catalogue)

@@ -62,7 +62,7 @@ class BatchRequest:
 
 
 class TransformOptions(msgspec.Struct, frozen=True):
-    """Rewrites by name, switched on and off, and the user's own as ``module:function``."""
+    """Rewrites by name, switched on and off, and custom ones as ``module:function``."""
 
     switched_on: tuple[str, ...] = msgspec.field(name="with", default=())
     switched_off: tuple[str, ...] = msgspec.field(name="without", default=())
@@ -74,7 +74,7 @@ class RunOptions:
     """The run that proves the firmware.
 
     ``inputs`` is one file, or sources by input name, or None for random data.
-    ``emulator`` is None where only the user's own platform file can tell the first one.
+    ``emulator`` is None for a custom platform, whose file names the first one.
     """
 
     inputs: Inputs | None
@@ -108,9 +108,9 @@ class Library:
 
 @dataclass(frozen=True)
 class Recipe:
-    """One recipe; ``path`` is its file as the user gave it, other paths are as it states them.
+    """One recipe; ``path`` is its file as the user gave it, other paths are as the file has them.
 
-    ``toolchain`` is None where only the user's own platform file can tell the first one.
+    ``toolchain`` is None for a custom platform, whose file names the first one.
     """
 
     path: Path
@@ -137,11 +137,11 @@ class Recipe:
     evaluate: EvaluateOptions | None = None
     compare: tuple[DeviceSpec, ...] = ()
     devices: Mapping[str, str] = field(default_factory=dict)
-    """Devices of the user's own by name, each as ``module:function``."""
+    """Custom devices by name, each as ``module:function``."""
     transforms: TransformOptions | None = None
     demo: DemoOptions | None = None
     extensions: tuple[str, ...] = ()
-    """The user's own strategies: a ``module:function`` each."""
+    """Custom strategies: a ``module:function`` each."""
     libraries: tuple[Library, ...] = ()
     description: str | None = None
     data: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)

@@ -58,4 +58,4 @@ _SPELLINGS: Mapping[str, Callable[[Any], Any]] = {
     "source": _normalize_source,
     "target": _normalize_target,
 }
-"""By the schema's ``format``, what the types of a recipe hold instead of what is written."""
+"""By the schema's ``format``: how a written value becomes the one that a ``Recipe`` holds."""

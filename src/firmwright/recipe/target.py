@@ -29,17 +29,18 @@ def parse_target(text: str) -> tuple[DeviceSpec, ...]:
 def read_target(
     value: Any, key: str = "target"
 ) -> tuple[list[tuple[Pointer, DeviceSpec]], list[Finding]]:
-    """Return the devices of a mix, the value of ``key``, with their pointers, and its mistakes.
+    """Return the devices of a mix with their pointers, and its mistakes.
 
-    What is of the wrong type is passed over: the schema has reported it.
+    The mix is the value of ``key``. Entries of the wrong type are skipped: the schema has reported
+    them.
     """
     devices: list[tuple[Pointer, DeviceSpec]] = []
     findings: list[Finding] = []
-    for pointer, entry in _entries(value, key):
+    for pointer, entry in _list_entries(value, key):
         if isinstance(entry, str):
             device = _parse_device(entry, pointer, findings)
         else:
-            device = _device_of_mapping(entry)
+            device = _read_mapping(entry)
         if device is None:
             continue
         if any(device.name == earlier.name for _, earlier in devices):
@@ -48,7 +49,7 @@ def read_target(
     return devices, findings
 
 
-def _entries(value: Any, key: str) -> Iterator[tuple[Pointer, Any]]:
+def _list_entries(value: Any, key: str) -> Iterator[tuple[Pointer, Any]]:
     if isinstance(value, str):
         for part in value.split(","):
             yield (key,), part
@@ -85,15 +86,15 @@ def _parse_device(text: str, pointer: Pointer, findings: list[Finding]) -> Devic
     return DeviceSpec(name, dict(sorted(options.items())))
 
 
-def _device_of_mapping(entry: Any) -> DeviceSpec | None:
+def _read_mapping(entry: Any) -> DeviceSpec | None:
     if not isinstance(entry, Mapping) or not isinstance(entry.get("device"), str):
         return None
     options = entry.get("options", {})
     pairs = options.items() if isinstance(options, Mapping) else ()
-    return DeviceSpec(entry["device"], {k: _option_text(v) for k, v in sorted(pairs)})
+    return DeviceSpec(entry["device"], {k: _format_option(v) for k, v in sorted(pairs)})
 
 
-def _option_text(value: Any) -> str:
+def _format_option(value: Any) -> str:
     # One spelling for `-fast=1` and `fast: true`, because the recipe's digest covers it.
     if isinstance(value, list):
         return ",".join(str(entry) for entry in value)
