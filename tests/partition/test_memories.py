@@ -61,13 +61,13 @@ CHAIN = (
 
 def test_without_a_word_of_the_platform_all_is_in_the_processors_memory() -> None:
     found = placed(Platform("chip", "", "", "", (), ()), ("third_result",), *CHAIN)
-    assert (found.regions, found.memories) == (CHAIN, {})
+    assert (found.regions, found.tensor_memories) == (CHAIN, {})
 
 
 def test_a_memory_that_both_reach_passes_a_tensor_on() -> None:
     found = placed(platform(a=["far", "near"], b=["near"]), ("third_result",), *CHAIN)
     assert copies(found) == ["image_to_far"]
-    assert found.memories == {
+    assert found.tensor_memories == {
         "image_to_far_result": "far",
         "first_result": "near",
         "flat_result": "near",

@@ -77,14 +77,14 @@ def make_move_region(
 class Partition:
     """Regions in execution order over named tensors; every tensor is written once.
 
-    ``memories`` names the memories of those tensors that are not in RAM.
+    ``tensor_memories`` has the memories of the tensors that are not in RAM.
     """
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     tensors: tuple[Tensor, ...]
     regions: tuple[Region, ...]
-    memories: dict[str, str] = field(default_factory=dict)
+    tensor_memories: dict[str, str] = field(default_factory=dict)
 
     @property
     def view_roots(self) -> dict[str, str]:

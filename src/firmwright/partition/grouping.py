@@ -1,9 +1,9 @@
-"""Which operators run together: one anchor, what is cheap before it, what is elementwise after it.
+"""Group operators that run together: an anchor, cheap ones before it, elementwise ones after it.
 
 An *anchor* is an operator that reads each input element more than once (a convolution, a
-pooling, a softmax). Every group is a tree whose root is what it hands out, so groups can never
-form a cycle. An operator with several results is such a root: nothing joins behind it.
-Tensors between groups are the narrow ones: a dequantize opens a group, a quantize closes one.
+pooling, a softmax). Every group is a tree and returns its root only, so groups never form a
+cycle. An operator with several results is always a root: nothing joins behind it. The tensors
+between groups are narrow: a dequantize opens a group, a quantize closes one.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from firmwright.ir.tensors import ELEMENT_BYTES
 from firmwright.targets.placement import Composite
 
 LARGEST_GROUP = 64
-"""Operators: TVM walks a fused function's expressions by recursion and schedules its blocks in
-quadratic time, so that a region of thousands would end in a stack overflow after minutes."""
+"""Operators. TVM recurses over a fused function and schedules its blocks in quadratic time: a
+region of thousands would overflow the stack after minutes."""
 
 
 @dataclass
 class Group:
-    """Bindings that run as one function; ``items`` take the last one's several results apart.
+    """Bindings that run as one function; ``items`` select from the last one's several results.
 
-    ``device`` is the one that took them as a ``composite``; ``read_outside`` are then the results.
+    Of a ``composite``, ``device`` is the one that took it, and ``read_outside`` are the results.
     """
 
     bindings: list[relax.VarBinding] = field(default_factory=list)

@@ -1,10 +1,10 @@
-"""Where tensors change between the plain layout and a device's own: as rarely as can be.
+"""Insert the fewest transforms between the plain layout and a device's own.
 
-Regions of a device with a layout of its own read and write that layout, and the network's inputs
-and outputs are plain. A region of another device may not care: it then computes on whichever of
-the two costs least over the whole graph. A tensor is in one layout where it is made; if any
-reader needs the other, one transform serves all of these readers. So a tensor costs one transform
-or none, and the choice of every region's side at the least total cost is a minimum cut.
+Regions of a device with a layout of its own read and write that layout. The network's inputs and
+outputs are plain. Some regions of other devices can use either layout; they use the one that costs
+least over the whole graph. Its writer decides a tensor's layout. If readers need the other one,
+one transform serves them all. So a tensor costs one transform or none, and the choice of least
+total cost is a minimum cut.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ DEVICE, PLAIN = "the device's layout", "the plain layout"
 def insert_transforms(
     module: tvm.IRModule, partition: Partition, device: str, layout: Layout
 ) -> tuple[tvm.IRModule, Partition]:
-    """Put the fewest transforms between the regions of ``device`` and the others.
+    """Insert the fewest transforms between the regions of ``device`` and the others.
 
-    Of the ways with as few, it is the one that moves the fewest bytes. The functions of regions
-    that carry the layout have its shapes; those of the device's own regions keep the plain ones.
-    Where the layout allows no ``transforms``, all that is connected with a region of the device
-    is in its layout, inputs and outputs of the network too; UserError where a region cannot.
+    Where several ways need as few, take the one that moves the fewest bytes. Functions of other
+    regions in the layout have its shapes; those of the device's own regions keep the plain ones.
+    Where the layout allows no transforms, all tensors that are connected with a region of the
+    device are in its layout, also inputs and outputs of the network. Raises UserError where a
+    region cannot use it.
     """
     native = {r.name for r in partition.regions if r.device == device}
     if not native:
@@ -154,7 +155,7 @@ def to_layout(tensor: Tensor, layout: Layout) -> Tensor:
 
 
 class TransformInserter:
-    """The partition with transforms, region by region; ``functions`` are the transforms'."""
+    """Builds the partition with transforms, region by region; ``functions`` are those of them."""
 
     def __init__(
         self, partition: Partition, inside: Collection[str], device: str, layout: Layout
@@ -168,9 +169,9 @@ class TransformInserter:
         self.functions: dict[str, relax.Function] = {}
 
     def add(self, region: Region) -> None:
-        """Append a region, and the transforms in front of it that its inputs want.
+        """Append a region, and in front of it the transforms that its inputs need.
 
-        An output of the network becomes plain at once, so that nothing is kept for it.
+        An output of the network becomes plain at once, so that no buffer is kept for it.
         """
         inside = region.name in self.inside
         inputs = tuple(self.ensure_layout(name, inside) for name in region.inputs)

@@ -1,9 +1,9 @@
-"""Which memory every tensor lies in, where devices do not reach all of them.
+"""Choose a memory for every tensor, where devices do not reach all memories.
 
-A platform says of an accelerator which ``memories`` it reaches; without that, it reaches what the
-processor does. The processor reaches all of them, and its own is ``ram``, where the network's
-inputs and outputs are. A tensor lies where its writer reaches it and most of its readers do. For
-the others it is copied, by the device that takes the rest of the network, once for each memory.
+A platform lists the ``memories`` that an accelerator reaches. The processor, and an accelerator
+without a list, reach all of them. The inputs and outputs of the network are in ``ram``. A tensor
+lies in a memory that its writer and most of its readers reach. For the other readers the fallback
+device copies it, once for each memory.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from firmwright.ir.tensors import Tensor
 from firmwright.targets import Device
 
 ReachableMemories = Mapping[str, Sequence[str]]
-"""The memories that a device reaches, by its name, in the order of preference; all without one."""
+"""The memories that each device reaches, the preferred first; a device without any reaches all."""
 
 
 def assign_memories(
     module: tvm.IRModule, partition: Partition, mix: Sequence[Device]
 ) -> tuple[tvm.IRModule, Partition]:
-    """Give tensors their memories, and put copies in front of regions that do not reach theirs."""
+    """Choose the tensors' memories, and insert a copy where a region does not reach its input."""
     numbers = {d.name: d.context.platform.accelerators.get(d.name, {}) for d in mix}
     reach = {name: tuple(n["memories"]) for name, n in numbers.items() if "memories" in n}
     if not reach:
@@ -41,7 +41,7 @@ def assign_memories(
 
 
 def choose_memories(partition: Partition, reach: ReachableMemories) -> dict[str, str]:
-    """Return the memory of every tensor; a view is where the tensor is that it shows."""
+    """Return the memory of every tensor; a view is where its source is."""
     roots = partition.view_roots
     readers: dict[str, set[str]] = defaultdict(set)
     for region in partition.regions:
@@ -62,16 +62,16 @@ def choose_memories(partition: Partition, reach: ReachableMemories) -> dict[str,
 
 
 class CopyInserter:
-    """The partition with copies, region by region; ``functions`` are the copies'."""
+    """Builds the partition with copies, region by region; ``functions`` are those of the copies."""
 
     def __init__(
         self,
         partition: Partition,
         memory_of: Mapping[str, str],
         reach: ReachableMemories,
-        copier: str,
+        fallback: str,
     ) -> None:
-        self.before, self.reach, self.copier = partition, reach, copier
+        self.before, self.reach, self.fallback = partition, reach, fallback
         self.memory_of = dict(memory_of)
         self.tensors = {tensor.name: tensor for tensor in partition.tensors}
         self.copies: dict[tuple[str, str], str] = {}
@@ -79,7 +79,7 @@ class CopyInserter:
         self.functions: dict[str, relax.Function] = {}
 
     def add(self, region: Region) -> None:
-        """Append a region, and in front of it the copies of what it does not reach."""
+        """Append a region, and in front of it copies of the inputs that it does not reach."""
         reached = None if region.view else self.reach.get(region.device)
         if reached:
             inputs = tuple(
@@ -91,7 +91,7 @@ class CopyInserter:
         self.regions.append(region)
 
     def ensure_memory(self, name: str, memories: Sequence[str], reader: str) -> str:
-        """Return a tensor in one of the memories: itself, a copy that there is, or a new one."""
+        """Return a tensor in one of the memories: itself, an earlier copy, or a new one."""
         if self.memory_of[name] in memories:
             return name
         made = [self.copies[name, m] for m in memories if (name, m) in self.copies]
@@ -108,12 +108,12 @@ class CopyInserter:
         self.functions[region] = make_copy_function(tensor)
         reason = f"{reader} does not reach {source}: {tensor.bytes:,} bytes to {memory}"
         self.regions.append(
-            make_move_region(region, self.copier, reason, COPY, read=name, result=result.name)
+            make_move_region(region, self.fallback, reason, COPY, read=name, result=result.name)
         )
         return result.name
 
     def build_partition(self) -> Partition:
-        """Return the partition, its outputs copied to where the program wants them."""
+        """Return the partition; network outputs elsewhere are copied to RAM."""
         outputs = tuple(
             self.ensure_memory(name, (RAM,), "the program") for name in self.before.outputs
         )
@@ -123,12 +123,12 @@ class CopyInserter:
             outputs=outputs,
             tensors=tuple(self.tensors.values()),
             regions=tuple(self.regions),
-            memories=dict(sorted(elsewhere.items())),
+            tensor_memories=dict(sorted(elsewhere.items())),
         )
 
 
 def make_copy_function(tensor: Tensor) -> relax.Function:
-    """Return the function from a tensor to itself, elsewhere; one loop is enough for all axes."""
+    """Return the function that copies a tensor; its axes are one, so that one loop is enough."""
     shape = (tensor.elements,)
     read = relax.Var("read", relax.TensorType(shape, tensor.dtype))
     builder = relax.BlockBuilder()

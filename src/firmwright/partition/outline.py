@@ -1,4 +1,4 @@
-"""Groups become functions of their own, and ``main`` a list of regions over tensors."""
+"""Make each group a function of its own, and ``main`` a list of regions over tensors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from firmwright.targets.placement import ask_devices
 EPILOGUE_OPERATORS = frozenset(
     f"relax.{name}" for name in ("quantize", "dequantize", "right_shift", "clip", "astype")
 )
-"""Operators that go with another one, which a region is named after."""
+"""Operators that a region is not named after, where it has others."""
 
 
 def partition_module(
@@ -48,7 +48,7 @@ def partition_module(
 ) -> tuple[tvm.IRModule, Partition]:
     """Put every operator of ``main`` into a region on the first device of the mix that takes it.
 
-    The last device takes the rest. Returns a module with one Relax function a region (and the
+    The last device is the fallback. Returns a module with one Relax function a region (and the
     TIR functions that they call), and the graph over them.
     """
     module = name_outputs(module, interface)

@@ -121,7 +121,7 @@ def list_results(
         for name in {roots[n] for n in (*region.inputs, *region.outputs)}:
             last[name] = max(last.get(name, 0), step.done_before - 1)
     for name, start in first.items():
-        memory = partition.memories.get(name, RAM)
+        memory = partition.tensor_memories.get(name, RAM)
         yield Buffer(name, tensors[name].bytes, start, last[name], memory)
 
 
