@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from . import (
     accuracy,
-    artifacts,
     batch,
     bundle,
     calibration,
@@ -25,7 +24,7 @@ from . import (
 )
 
 MODULES = (
-    model, calibration, quantized, batch, partition, artifacts, kernels, accuracy, plan, sources,
+    model, calibration, quantized, batch, partition, kernels, accuracy, plan, sources,
     module, objects, firmware, run, stats, comparison, mapping, demo, bundle,
 )  # fmt: skip
 PIPELINE = tuple(module.STAGE for module in MODULES)

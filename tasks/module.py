@@ -11,8 +11,7 @@ from firmwright.pipeline.extensions import find_extra_archives, find_matching_ar
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.stage import Stage
 from firmwright.pipeline.tools import collect_settings, compiler_tool
-
-from .artifacts import ARTIFACTS
+from firmwright.targets.tidl.stages import RECORD
 
 
 def options(job: Job) -> Any:
@@ -60,7 +59,7 @@ def run(job: Job, folder: Path) -> None:
 
 def list_archive(job: Job) -> dict[str, Path]:
     """Return the module of the device's own core and its map, where TI's users look for them."""
-    made = ARTIFACTS.read(job) if job.has_stage("artifacts") else None
+    made = RECORD.read(job) if job.has_stage("artifacts") else None
     place = f"artifacts/{made.folder}/tempDir" if made else "module"
     found = [p for p in job.folder("module").iterdir() if p.suffix in (".out", ".map")]
     return {f"{place}/{path.name}": path for path in found}

@@ -51,8 +51,13 @@ class Job:
     @cached_property
     def stages(self) -> dict[str, Stage]:
         """The stages that a recipe may need, by name: the pipeline's, and those of its devices."""
-        names = [name for device in self.mix for name in device.target.stages]
-        return {stage.name: stage for stage in (*self.pipeline, *map(resolve_name, names))}
+        stages = list(self.pipeline)
+        for name in (name for device in self.mix for name in device.target.stages):
+            own: Stage = resolve_name(name)
+            # Right behind what it reads, so that its mistakes are told early.
+            last = max(i for i, stage in enumerate(stages) if stage.name in own.needs)
+            stages.insert(last + 1, own)
+        return {stage.name: stage for stage in stages}
 
     def folder(self, stage: str) -> Path:
         """Return a stage's result folder, below the platform's own where it depends on it."""

@@ -28,6 +28,7 @@ class TidlTarget(Target):
     name = "tidl"
     core = "c7x"
     packages = ("onnx",)
+    stages = ("firmwright.targets.tidl.stages:ARTIFACTS",)
     reason = "TIDL takes every operator of it"
     options = MappingProxyType({option.name: option.values for option in OPTIONS})
     rewrites = (

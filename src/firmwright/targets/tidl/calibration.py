@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from firmwright.errors import UserError
+from firmwright.pipeline.artifacts import NETWORK_INTERFACE
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.run_samples import list_run_files, select_run_inputs
+from firmwright.pipeline.samples import read_network_columns
 from firmwright.recipe.quantization import Inputs
-
-from .job import Job
-from .run_samples import list_run_files, select_run_inputs
-from .samples import read_network_columns
 
 if TYPE_CHECKING:
     from firmwright.data.samples import Sample
@@ -51,15 +51,12 @@ def calibration_samples(job: Job, batch: int, frames: int, stated: bool) -> list
     There are ``frames`` of them, or fewer where the recipe did not state their number. Raises
     UserError, naming the recipe's key, for data that does not fit or is too little.
     """
-    from firmwright.ir.records import read_record
-    from firmwright.ir.tensors import ModelInterface
     from firmwright.verify.batches import join_samples
     from firmwright.verify.samples import to_samples
 
     given, limit, key = calibration_inputs(job)
-    interface = read_record(job.folder(job.network_stage) / "model.json", ModelInterface)
     try:
-        columns = read_network_columns(job, interface, given, limit)
+        columns = read_network_columns(job, NETWORK_INTERFACE.read(job), given, limit)
     except UserError as error:
         raise UserError(f"target: tidl: {key}.inputs, to calibrate with: {error}") from error
     held = min(len(c.arrays) for c in columns.values())

@@ -1,0 +1,103 @@
+"""Write what TI's tools need of the regions that TIDL takes, and let the tools import them."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+from firmwright.errors import UserError
+from firmwright.pipeline.artifact import INDEX_FILE
+from firmwright.pipeline.artifacts import BATCH_LAYOUT, MODEL_INTERFACE, PARTITION, REGIONS
+from firmwright.pipeline.job import Job
+from firmwright.quantize.samples import sample_digest
+from firmwright.targets.tidl.artifacts import (
+    TEMP_FOLDER,
+    TidlNetwork,
+    list_bundle_files,
+    write_artifacts,
+)
+from firmwright.targets.tidl.calibration import FRAMES, calibration_samples
+from firmwright.targets.tidl.import_config import find_unmapped_options
+from firmwright.targets.tidl.names import RegionFiles
+from firmwright.targets.tidl.options import read_options
+from firmwright.targets.tidl.record import Artifacts
+from firmwright.targets.tidl.stages import RECORD, artifacts_name
+from firmwright.targets.tidl.tools import TOOLS_VARIABLE, find_tools, run_import
+from firmwright.toolchain.tool_folder import ToolFolder
+
+
+def run(job: Job, folder: Path) -> None:
+    """Write ``artifacts.json`` and the folder of artifacts."""
+    refuse_foreign_files(job.folder("artifacts"))
+    tools = find_tools(job.platform)
+    size = BATCH_LAYOUT.read(job).size if job.has_stage("batch") else 0
+    network = read_regions(job, size or 1)
+    name = artifacts_name(job, size)
+    temporary = folder / name / TEMP_FOLDER
+    temporary.mkdir(parents=True)
+    regions = write_artifacts(network, temporary)
+    version = import_regions(job, tools, temporary, len(regions)) if tools else None
+    record = Artifacts(
+        folder=name,
+        files=list_bundle_files(regions, imported=tools is not None),
+        model=MODEL_INTERFACE.read(job).sha256,
+        frames=len(network.samples),
+        samples=tuple(sample_digest(s) for s in network.samples),
+        tools=version,
+        regions=tuple(regions),
+    )
+    RECORD.write(folder, record)
+    job.note(format_summary(record))
+    for option in find_unmapped_options(network.options):
+        job.note(f"TI's import tool is not told {option}")
+
+
+def refuse_foreign_files(folder: Path) -> None:
+    """Raise UserError for files in the stage's folder that the build did not write.
+
+    Users run TI's tools in this folder, and copy from it what they deploy.
+    """
+    index = folder / INDEX_FILE
+    listed: dict[str, str] = {}
+    with suppress(OSError, ValueError):  # no index, or a damaged one, lists nothing
+        listed = json.loads(index.read_text(encoding="utf-8"))["files"]
+    found = (p for p in folder.rglob("*") if p.is_file() and p != index)
+    names = sorted(p.relative_to(folder).as_posix() for p in found)
+    strange = [name for name in names if name not in listed]
+    if strange:
+        raise UserError(
+            f"{folder}: holds files that the build did not write: {', '.join(strange)}; move them "
+            "elsewhere, for this stage replaces the folder"
+        )
+
+
+def read_regions(job: Job, batch: int) -> TidlNetwork:
+    """Read the regions, and the samples for them, ``batch`` to an inference."""
+    (device,) = (d for d in job.mix if d.name == "tidl")
+    options = read_options(device.context)
+    partition = PARTITION.read(job)
+    offloads = any(region.device == "tidl" for region in partition.regions)
+    frames = options.number(FRAMES)
+    stated = FRAMES in device.context.options
+    samples = calibration_samples(job, batch, frames, stated) if offloads else []
+    return TidlNetwork(REGIONS.read(job), partition, samples, options)
+
+
+def import_regions(job: Job, tools: ToolFolder, folder: Path, regions: int) -> str:
+    """Let TI's tools import every region; return their version. Their logs stay in the cache."""
+    logs = job.cache / "tidl_import"
+    files = [RegionFiles(number) for number in range(regions)]
+    versions = [run_import(tools, folder, f, logs / f"{f.stem}.log") for f in files]
+    return " and ".join(dict.fromkeys(versions))
+
+
+def format_summary(record: Artifacts) -> str:
+    """Say what was written, and whether TI's tools were there."""
+    count = f"{len(record.regions)} region{'s' if len(record.regions) != 1 else ''}"
+    done = (
+        f"imported by TI's tools {record.tools}"
+        if record.tools is not None
+        else f"not imported: {TOOLS_VARIABLE} is not set"
+    )
+    return f"{record.folder}: {count} for TIDL, {done}"

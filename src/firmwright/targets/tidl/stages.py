@@ -1,0 +1,102 @@
+"""The stage that TIDL adds to the pipeline: what TI's tools are given of each region."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from firmwright.errors import UserError
+from firmwright.pipeline.artifact import Artifact
+from firmwright.pipeline.artifacts import (
+    BATCH,
+    BATCH_LAYOUT,
+    MODEL_INTERFACE,
+    NETWORK_INTERFACE,
+    PARTITION,
+    REGIONS,
+)
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.options import mix_options
+from firmwright.pipeline.run_samples import canonical_run_inputs
+from firmwright.pipeline.stage import Stage
+from firmwright.pipeline.tools import Tool
+from firmwright.recipe.files import is_platform_file
+from firmwright.targets.tidl.calibration import calibration_files
+from firmwright.targets.tidl.tools import find_tools
+from firmwright.toolchain import Platform, load_platform
+
+if TYPE_CHECKING:
+    from firmwright.targets.tidl.record import Artifacts
+
+RECORD: Artifact[Artifacts] = Artifact(
+    "artifacts", "artifacts.json", "firmwright.targets.tidl.record:Artifacts"
+)
+
+
+def options(job: Job) -> Any:
+    """Return the mix, and where samples come from."""
+    canonical = job.recipe.canonical
+    quantize = canonical.get("quantize") or {}
+    return {
+        "mix": mix_options(job),
+        "name": artifacts_name(job),
+        "calibration": quantize.get("calibration"),
+        "inputs": canonical_run_inputs(job),
+    }
+
+
+def artifacts_name(job: Job, batch: int = 0) -> str:
+    """Return the folder's name as TI composes it: ``resnet8_J721S2_target_tidl_noc7x``."""
+    recipe = job.recipe
+    platform = job.platform
+    if not is_platform_file(recipe.platform):
+        platform = load_platform(recipe.platform)
+    name = platform.aliases[0] if platform.aliases else platform.name
+    built_for = "target" if recipe.compile_for_device and platform.name != "host" else "host"
+    devices = [device.name for device in recipe.target]
+    c7x = "c7x" if "c7x" in devices else "noc7x"
+    size = f"_bs{batch}" if batch else ""
+    return f"{recipe.name}_{name}_{built_for}_tidl_{c7x}{size}"
+
+
+def stamp_tools(platform: Platform) -> list[Any]:
+    """Return what tells one installation of TI's tools from another, or from none."""
+    try:
+        tools = find_tools(platform)
+    except UserError as error:  # which the stage raises again
+        return [str(error)]
+    return tools.identity if tools else []
+
+
+def read_tools_version(platform: Platform) -> str | None:
+    """Return the digest of TI's tools, which tell their version only when they run."""
+    tools = find_tools(platform)
+    return f"sha256 {tools.digest}" if tools else None
+
+
+def list_tools(job: Job) -> list[Tool]:
+    platform = job.platform
+    stamp, version = partial(stamp_tools, platform), partial(read_tools_version, platform)
+    return [Tool("TIDL tools", stamp, version)]
+
+
+def list_archive(job: Job) -> dict[str, Path]:
+    """Return the record, and what TI's tools are given of the regions or made of them."""
+    record = RECORD.read(job)
+    folder = job.folder("artifacts") / record.folder
+    files = {f"artifacts/{record.folder}/{name}": folder / name for name in record.files}
+    return RECORD.pack(job) | files
+
+
+ARTIFACTS = Stage(
+    name="artifacts",
+    sentence="write what TI's tools need of each region",
+    run="firmwright.targets.tidl.build_artifacts:run",
+    reads=(MODEL_INTERFACE, NETWORK_INTERFACE, BATCH, PARTITION, REGIONS, BATCH_LAYOUT),
+    writes=(RECORD,),
+    options=options,
+    inputs=calibration_files,
+    tools=list_tools,
+    archive=list_archive,
+)
