@@ -13,7 +13,6 @@ from . import (
     kernels,
     mapping,
     model,
-    module,
     objects,
     partition,
     plan,
@@ -25,6 +24,6 @@ from . import (
 
 MODULES = (
     model, calibration, quantized, batch, partition, kernels, accuracy, plan, sources,
-    module, objects, firmware, run, stats, comparison, mapping, demo, bundle,
+    objects, firmware, run, stats, comparison, mapping, demo, bundle,
 )  # fmt: skip
-PIPELINE = tuple(module.STAGE for module in MODULES)
+PIPELINE = tuple(stage.STAGE for stage in MODULES)

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from firmwright.pipeline.artifacts import COMPARISON, RUN, TIMELINE
+from firmwright.pipeline.artifacts import COMPARISON, MAPPING, RUN, TIMELINE
+from firmwright.pipeline.job import Job
 from firmwright.pipeline.stage import Stage
+
+
+def explain_absence(job: Job) -> str:
+    if not job.recipe.compare or job.has_stage(MAPPING.stage):
+        return ""
+    return (
+        f"nothing to compare: {job.emulator} counts no instructions, and {job.platform.name} "
+        "states no `timing`"
+    )
+
 
 STAGE = Stage(
     name="comparison",
@@ -14,5 +25,6 @@ STAGE = Stage(
     writes=(COMPARISON,),
     options=lambda job: [job.recipe.name, *(each.target for each in job.all_jobs)],
     applies=lambda job: job.counts_instructions and job.recipe.compare,
+    explain_absence=explain_absence,
     archive=COMPARISON.pack,
 )

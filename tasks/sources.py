@@ -17,6 +17,7 @@ from firmwright.pipeline.artifacts import (
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.rewriting import cores_by_device
 from firmwright.pipeline.stage import Stage
+from firmwright.toolchain import load_toolchain
 
 
 def options(job: Job) -> Any:
@@ -27,7 +28,7 @@ def options(job: Job) -> Any:
         "cores": cores_by_device(job),
         "platform": asdict(job.platform),
         "build": job.build_settings,
-        "module": asdict(job.loadable_build) if job.loadable_build else None,
+        "loadables": [asdict(load_toolchain(name)) for name in job.platform.modules.values()],
         "detection": recipe.canonical.get("detection"),
         "demo": asdict(recipe.demo) if recipe.demo else None,
         "libraries": recipe.canonical.get("libraries"),

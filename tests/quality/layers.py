@@ -12,13 +12,14 @@ SOURCE = ROOT / "src" / "firmwright"
 
 LAYERS = (
     ("cli",),
-    ("steps", "tasks"),
+    ("steps", "tasks", "targets.c7x"),
+    ("targets.tidl",),
     ("pipeline",),
     ("report",),
     ("verify", "compile"),
-    ("project", "device", "targets.tidl"),
+    ("project", "device"),
     ("postprocess", "quantize", "planning", "targets.soma_dory"),
-    ("recipe", "emulator", "partition", "targets.cpu", "targets.c7x"),
+    ("recipe", "emulator", "partition", "targets.cpu"),
     ("targets",),
     ("models", "lowering"),
     ("builder", "data", "toolchain", "transforms", "codegen"),

@@ -94,14 +94,14 @@ def test_a_link_lacks_what_its_message_names(library: Path, user: Path) -> None:
     assert find_failed_symbols(UserError("undefined symbol: halved"), [user], [library]) == []
 
 
-def test_a_module_has_every_function_of_the_user_s_that_the_network_calls(
+def test_a_loadable_has_every_function_of_the_user_s_that_the_network_calls(
     library: Path, user: Path
 ) -> None:
-    check_definitions(["half", "middle"], [user], [library])
-    check_definitions([], [Path("no object is read")], [])
-    message = "calls 'midle', which nothing in the module defines; did you mean 'middle'?"
+    check_definitions(["half", "middle"], [user], [library], "MORE")
+    check_definitions([], [Path("no object is read")], [], "MORE")
+    message = "calls 'midle', which nothing in the loadable defines; did you mean 'middle'?"
     with pytest.raises(UserError, match=re.escape(message)):
-        check_definitions(["half", "midle"], [user], [library])
+        check_definitions(["half", "midle"], [user], [library], "MORE")
 
 
 def test_an_archive_for_another_machine_is_refused(library: Path, user: Path) -> None:
@@ -130,8 +130,8 @@ def test_what_is_no_archive_of_objects_is_refused(
         read_archive(path)
 
 
-def test_the_environment_names_archives_as_ti_s_users_write_them(
+def test_the_environment_names_archives_as_words_of_a_linker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("CGT7X_EXT_LIBS", "-l one.lib -l '/a b/two.lib' -lthree.lib")
-    assert read_extra_archives() == [Path("one.lib"), Path("/a b/two.lib"), Path("three.lib")]
+    monkeypatch.setenv("MORE", "-l one.lib -l '/a b/two.lib' -lthree.lib")
+    assert read_extra_archives("MORE") == [Path("one.lib"), Path("/a b/two.lib"), Path("three.lib")]

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 TEMPLATE_SUFFIX = ".j2"
 LINE_LENGTH = 96
-BYTES_PER_LINE = 16
 
 
 def template_folder() -> Traversable:
@@ -61,7 +60,6 @@ def make_environment(own: tuple[Path, ...] = ()) -> jinja2.Environment:
     env.filters["shape"] = lambda shape: "x".join(str(d) for d in shape) or "scalar"
     env.filters["comment"] = escape_comment
     env.filters["values"] = format_c_values
-    env.filters["byte_lines"] = format_byte_directives
     env.filters["c_float"] = lambda number: format_c_value(np.float32(number))
     env.filters["wrapped"] = wrap_comment
     return env
@@ -87,13 +85,6 @@ def format_c_values(array: npt.NDArray[Any]) -> str:
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-def format_byte_directives(array: npt.NDArray[Any]) -> str:
-    """Write an array's bytes, as they lie in memory, as directives of TI's assembler."""
-    data = array.astype(array.dtype.newbyteorder("<")).tobytes()
-    rows = (data[i : i + BYTES_PER_LINE] for i in range(0, len(data), BYTES_PER_LINE))
-    return "\n".join(f"        .byte   {', '.join(map(str, row))}" for row in rows)
 
 
 def format_c_value(value: np.generic) -> str:

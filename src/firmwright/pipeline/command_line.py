@@ -17,7 +17,6 @@ from firmwright.toolchain import (
     Platform,
     load_platform,
     load_toolchain,
-    make_loadable_build,
     platform_names,
     to_host_platform,
     toolchain_names,
@@ -120,9 +119,8 @@ def make_job(recipe: Recipe, root: Path, pipeline: tuple[Stage, ...], several: b
     toolchain = load_toolchain(recipe.toolchain or platform.toolchains[0])
     build = Build(toolchain, platform, recipe.cflags)
     alone = get_var("outdir") is not None and not several
-    module = make_loadable_build(platform, recipe.target[-1].name)
     outdir = root if alone else root / recipe.name
-    return Job(recipe, platform, build, outdir, pipeline, module)
+    return Job(recipe, platform, build, outdir, pipeline)
 
 
 def refuse_missing_devices(recipe: Recipe, platform: Platform) -> None:

@@ -22,13 +22,12 @@ def extend_mix(job: Job) -> Iterator[tuple[Device, ...]]:
         yield mix
 
 
-def find_extra_archives(job: Job) -> list[Path]:
-    """Return the archives that the environment adds for a network with regions on a C7x."""
-    if all(device.name != "c7x" for device in job.recipe.target):
-        return []
+def find_extra_archives(job: Job) -> dict[Path, str]:
+    """Return the archives that the environment adds for devices, with the variable of each."""
     from firmwright.toolchain.libraries import read_extra_archives
 
-    return read_extra_archives()
+    variables = {device.target.libraries_variable for device in job.mix} - {""}
+    return {file: name for name in sorted(variables) for file in read_extra_archives(name)}
 
 
 def find_link_archives(job: Job, like: Path) -> list[Path]:
@@ -51,17 +50,16 @@ def find_link_archives(job: Job, like: Path) -> list[Path]:
 def find_matching_archives(job: Job, like: Path) -> list[Path]:
     """Return those of the environment's archives that are for the machine of an object file.
 
-    What is left out is told: the processor's and the C7x's archives stand in one variable.
+    What is left out is told: archives for the processor and for other cores stand in one variable.
     """
     from firmwright.toolchain.libraries import check_machine
-    from firmwright.toolchain.module import EXTRA_LIBRARIES_VARIABLE
 
     found = []
-    for archive in find_extra_archives(job):
+    for archive, variable in find_extra_archives(job).items():
         try:
             check_machine(archive, like)
         except UserError as error:
-            job.note(f"{EXTRA_LIBRARIES_VARIABLE}: not linked here: {error}")
+            job.note(f"{variable}: not linked here: {error}")
         else:
             found.append(archive)
     return found

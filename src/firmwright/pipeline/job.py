@@ -30,9 +30,8 @@ COUNTING_EMULATORS = frozenset({"unicorn"})
 class Job:
     """One recipe to build, and where.
 
-    ``pipeline`` are the stages of all jobs; devices add theirs. ``loadable_build`` builds what the
-    last device's own core loads of the network, None where it has none. ``origin`` is the job
-    whose network this one compiles for a second target, to be compared.
+    ``pipeline`` are the stages of all jobs; devices add theirs. ``origin`` is the job whose network
+    this one compiles for a second target, to be compared.
     """
 
     recipe: Recipe
@@ -40,7 +39,6 @@ class Job:
     build: Build
     outdir: Path
     pipeline: tuple[Stage, ...]
-    loadable_build: Build | None = None
     origin: Job | None = None
 
     @property
@@ -101,7 +99,7 @@ class Job:
             demo=None,
         )
         outdir = self.outdir / "compared"
-        return replace(self, recipe=recipe, outdir=outdir, loadable_build=None, origin=self)
+        return replace(self, recipe=recipe, outdir=outdir, origin=self)
 
     @property
     def is_portable(self) -> bool:

@@ -37,7 +37,8 @@ class Stage:
     incomplete. A stage that ``compares`` reads the results of the job that it compares with as
     well, one that ``reads_all`` those of every other stage.
 
-    A recipe that asks nothing of a stage, so that it does not apply, does without. ``archive``
+    A recipe that asks nothing of a stage, so that it does not apply, does without; where one asks
+    and the platform or machine cannot run the stage, ``explain_absence`` says why. ``archive``
     gives files for the bundle by their names in it; ``publish`` those that move out of the
     stage's folder to places of their own.
     """
@@ -56,6 +57,7 @@ class Stage:
     compares: bool = False
     reads_all: bool = False
     archive: Callable[[Job], Mapping[str, Path]] = lambda _: {}
+    explain_absence: Callable[[Job], str] = lambda _: ""
     publish: Callable[[Job], Sequence[Path]] = lambda _: ()
 
     @property

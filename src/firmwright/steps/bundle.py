@@ -34,23 +34,10 @@ def run(job: Job, folder: Path) -> None:
     contents["manifest.json"] = (folder / "manifest.json").read_bytes()
     archive = folder / job.bundle.name
     write_archive(archive, job.bundle_name, contents)
-    report_skipped_stages(job)
+    for stage in job.stages.values():
+        if not job.has_stage(stage.name) and (reason := stage.explain_absence(job)):
+            job.note(reason)
     job.note(f"{job.bundle}: {archive.stat().st_size:,} bytes, {len(contents)} files")
-
-
-def report_skipped_stages(job: Job) -> None:
-    """Say which stages the recipe asks for that this platform or machine cannot run."""
-    if job.recipe.compare and not job.has_stage("comparison") and not job.has_stage("mapping"):
-        job.note(
-            f"nothing to compare: {job.emulator} counts no instructions, and "
-            f"{job.platform.name} states no `timing`"
-        )
-    if job.loadable_build and not job.has_stage("module"):
-        makefile = job.folder("sources") / job.recipe.target[-1].name / "Makefile"
-        job.note(
-            f"{job.loadable_build.toolchain.variable} is not set: no module "
-            f"for the chip was built; {makefile} does"
-        )
 
 
 def collect_files(job: Job) -> dict[str, bytes]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from firmwright.pipeline.freshness import file_digest
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.tools import stamp_compiler
 from firmwright.toolchain import compile_object, find_compiler
+from firmwright.toolchain.build import compile_each
 
 
 @dataclass(frozen=True)
@@ -69,9 +68,5 @@ def run(job: Job, folder: Path) -> None:
             compile_object(job.build, compiler, project / name, target, job.cache)
         return CompiledObject(keys[name], file_digest(target))
 
-    pool = ThreadPoolExecutor(os.cpu_count())
-    try:
-        compiled = list(pool.map(compile_one, keys))
-    finally:
-        pool.shutdown(cancel_futures=True)  # after a failure or ctrl-C nothing more is started
+    compiled = compile_each(compile_one, keys)
     write_record(folder / "objects.json", Objects(dict(zip(keys, compiled, strict=True))))

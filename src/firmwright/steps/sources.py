@@ -12,7 +12,6 @@ from firmwright.pipeline.job import Job
 from firmwright.pipeline.network import read_network
 from firmwright.postprocess.classes import read_class_names
 from firmwright.postprocess.detector import Detector, fit_detector
-from firmwright.project.module import write_loadable
 from firmwright.project.write import write_project
 
 
@@ -34,7 +33,7 @@ def run(job: Job, folder: Path) -> None:
     network = replace(network, detector=detector, demo=job.recipe.demo)
     own_templates = tuple(template_folders(job.recipe).values())
     variables = write_project(network, job.build, folder, own_templates)
-    if job.loadable_build:
-        write_loadable(variables, job.loadable_build, job.recipe.target[-1].name, folder)
+    for device in job.mix:
+        device.extend_project(folder, variables)
     if not job.has_firmware:
         job.note(f"{job.platform.name} has no emulator; {PROJECT.path(job)}/Makefile builds it")

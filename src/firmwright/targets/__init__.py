@@ -6,8 +6,9 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
 
@@ -83,6 +84,11 @@ class Target(Protocol):
     stages: Sequence[str] = ()
     """Stages that it adds to the pipeline, each "module:NAME" of a Stage."""
 
+    libraries_variable: str = ""
+    """The environment variable that names archives to link to a network with this device, as in
+    ``-l one.lib -l /path/two.lib``; those for the machine of a core are linked to what runs there.
+    """
+
     @property
     def options(self) -> Mapping[str, OptionValues]:
         """What the target string may set for this device, and the values that it takes."""
@@ -114,6 +120,15 @@ class Target(Protocol):
         ``module`` holds the region's function, and the TIR functions that it may call.
         """
 
+    def extend_project(
+        self, _project: Path, _variables: Mapping[str, Any], _context: Context, /
+    ) -> None:
+        """Add files of the device's own to a generated project, which is written.
+
+        ``variables`` are those of the project's templates.
+        """
+        return
+
 
 @dataclass(frozen=True)
 class Device:
@@ -128,6 +143,9 @@ class Device:
 
     def lower(self, region: Region, module: tvm.IRModule) -> LoweredRegion:
         return self.target.lower(region, module, self.context)
+
+    def extend_project(self, project: Path, variables: Mapping[str, Any]) -> None:
+        self.target.extend_project(project, variables, self.context)
 
 
 def load_mix(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from firmwright.targets.layout import Layout
     from firmwright.targets.placement import Placement
 
-TARGET_MEMBERS = sorted({*Target.__annotations__, "options", "prepare", "place", "layout", "lower"})
+TARGET_MEMBERS = sorted({*Target.__annotations__, "options", "prepare", "place", "layout", "lower",
+                          "extend_project"})  # fmt: skip
 """What a target has."""
 
 
@@ -39,6 +40,7 @@ class CustomTarget:
         self.rewrites, self.packages = target.rewrites, target.packages
         self.is_portable, self.core = target.is_portable, target.core
         self.machines, self.stages = target.machines, target.stages
+        self.libraries_variable = target.libraries_variable
 
     def prepare(self, module: tvm.IRModule, context: Context, /) -> tvm.IRModule:
         import tvm
@@ -62,6 +64,11 @@ class CustomTarget:
             self._target.lower, (LoweredRegion,), region, module, context
         )
         return found
+
+    def extend_project(
+        self, project: Path, variables: Mapping[str, Any], context: Context, /
+    ) -> None:
+        self._call(self._target.extend_project, (type(None),), project, variables, context)
 
     def _call(self, method: Callable[..., Any], kinds: tuple[type, ...], *given: Any) -> Any:
         with IMPORT_LOCK, prepend_import_path(self._folder):

@@ -9,7 +9,6 @@ from __future__ import annotations
 from firmwright.toolchain.build import Build, compile_object, link_firmware, make_host_build
 from firmwright.toolchain.compilers import Compiler, compiler_folder, find_compiler
 from firmwright.toolchain.makefile import makefile_variables
-from firmwright.toolchain.module import compile_loadable, link_loadable, make_loadable_build
 from firmwright.toolchain.platforms import (
     Memory,
     Platform,
@@ -33,16 +32,13 @@ __all__ = [
     "Platform",
     "Qemu",
     "Toolchain",
-    "compile_loadable",
     "compile_object",
     "compiler_folder",
     "find_compiler",
     "link_firmware",
-    "link_loadable",
     "load_platform",
     "load_toolchain",
     "make_host_build",
-    "make_loadable_build",
     "makefile_variables",
     "platform_names",
     "to_host_platform",

@@ -11,15 +11,19 @@ import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from firmwright.errors import UserError
 from firmwright.toolchain.compilers import Compiler, run_compiler
 from firmwright.toolchain.float_abi import check_float_abi
 from firmwright.toolchain.platforms import Platform, load_platform
 from firmwright.toolchain.toolchains import ArchitectureSettings, Toolchain, load_toolchain
+
+T = TypeVar("T")
 
 LINKER_SCRIPT = "link.ld"
 RUNTIME_OBJECT = "compiler_rt.o"
@@ -126,6 +130,15 @@ def compile_source(
     output.parent.mkdir(parents=True, exist_ok=True)
     command = compile_command(build, compiler, source, relative_path(output, project))
     run_tool(command, project, cache, f"{source}: the compiler refused it")
+
+
+def compile_each(compile_one: Callable[[str], T], sources: Iterable[str]) -> list[T]:
+    """Return what a function makes of every source, in their order; it is called in threads."""
+    pool = ThreadPoolExecutor(os.cpu_count())
+    try:
+        return list(pool.map(compile_one, sources))
+    finally:
+        pool.shutdown(cancel_futures=True)  # after a failure or ctrl-C nothing more is started
 
 
 def link_firmware(

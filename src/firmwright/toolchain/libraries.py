@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from firmwright.errors import UserError
-from firmwright.toolchain.module import EXTRA_LIBRARIES_VARIABLE
 from firmwright.toolchain.object_files import (
     MissingSymbol,
     find_missing_symbols,
@@ -20,9 +19,9 @@ from firmwright.toolchain.object_files import (
 )
 
 
-def read_extra_archives() -> list[Path]:
+def read_extra_archives(variable: str) -> list[Path]:
     """Return the files that the environment names, as in ``-l one.lib -l /path/two.lib``."""
-    words = shlex.split(os.environ.get(EXTRA_LIBRARIES_VARIABLE, ""))
+    words = shlex.split(os.environ.get(variable, ""))
     return [Path(word.removeprefix("-l")) for word in words if word != "-l"]
 
 
@@ -51,11 +50,12 @@ def find_failed_symbols(
 
 
 def check_definitions(
-    functions: Sequence[str], objects: Sequence[Path], archives: Sequence[Path]
+    functions: Sequence[str], objects: Sequence[Path], archives: Sequence[Path], variable: str
 ) -> None:
     """Raise UserError for a function that no object and no archive defines.
 
-    For a module: its linker leaves what is missing to the loader, on the board.
+    For a loadable: its linker leaves what is missing to the loader, on the board. Archives may be
+    added by a ``variable`` of the environment.
     """
     if not functions:
         return
@@ -65,7 +65,7 @@ def check_definitions(
     for function in functions:
         if function not in defined:
             raise UserError(
-                f"the network calls '{function}', which nothing in the module defines"
+                f"the network calls '{function}', which nothing in the loadable defines"
                 f"{suggest_symbol(function, defined)}; give its source in `libraries`, or an "
-                f"archive for the module in {EXTRA_LIBRARIES_VARIABLE}"
+                f"archive for the loadable in {variable}"
             )

@@ -5,7 +5,9 @@ A mix that ends with it runs as a whole on the C7x; the Arm cores make one call 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from firmwright.targets import Context, Target
 
@@ -24,6 +26,8 @@ class C7xTarget(Target):
     core = "c7x"
     reason = "the C7x runs everything that C runs"
     is_fallback = True
+    stages = ("firmwright.targets.c7x.stages:LOADABLE",)
+    libraries_variable = "CGT7X_EXT_LIBS"
 
     def place(self, _module: tvm.IRModule, _context: Context, /) -> Placement:
         from firmwright.targets.placement import Placement
@@ -34,6 +38,17 @@ class C7xTarget(Target):
         from firmwright.targets.c7x.lowering import lower_for_c7x
 
         return lower_for_c7x(region, module, context)
+
+    def extend_project(
+        self, project: Path, variables: Mapping[str, Any], context: Context, /
+    ) -> None:
+        """Add the folder of the loadable on a platform that names a compiler for it."""
+        from firmwright.targets.c7x.loadable import make_loadable_build
+        from firmwright.targets.c7x.loadable_files import write_loadable
+
+        build = make_loadable_build(context.platform)
+        if build is not None:
+            write_loadable(variables, build, project)
 
 
 C7X = C7xTarget()

@@ -34,7 +34,7 @@ def built_without(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     repository.write("digits.yaml", RECIPE)
     done = repository.doit("build", "recipe=digits.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "CGT7X_ROOT is not set: no module for the chip was built" in done.stdout
+    assert "CGT7X_ROOT is not set: no loadable for the chip was built" in done.stdout
     return repository
 
 
@@ -45,14 +45,14 @@ def chips(built_without: Repository, tmp_path: Path) -> Repository:
     return Repository(folder, dict(built_without.environment))
 
 
-def test_the_module_is_one_stage_more_and_part_of_the_bundle(
+def test_the_loadable_is_one_stage_more_and_part_of_the_bundle(
     chips: Repository, tmp_path: Path
 ) -> None:
     assert "cl7x" not in chips.manifest("build/digits/digits-am62a.tar.gz")["versions"]
     cgt = fake_cgt7x_folder(tmp_path / "ti-cgt-c7000")
     chips.environment["CGT7X_ROOT"] = str(cgt)
-    assert chips.build("recipe=digits.yaml") == ["module", "bundle"]
-    module = chips.folder / "build/digits/am62a/module/c7x_deploy_tvm.out"
+    assert chips.build("recipe=digits.yaml") == ["loadable", "bundle"]
+    loadable = chips.folder / "build/digits/am62a/loadable/c7x_deploy_tvm.out"
     manifest = chips.manifest("build/digits/digits-am62a.tar.gz")
     assert manifest["versions"]["cl7x"].startswith("cl7x 4.1.0, sha256 ")
     packed = {file["path"] for file in manifest["files"]}
@@ -64,11 +64,11 @@ def test_the_module_is_one_stage_more_and_part_of_the_bundle(
     assert locked.returncode == 0, locked.stdout + locked.stderr
     versions = json.loads((chips.folder / "digits.lock").read_text())["versions"]
     assert {k: versions[k] for k in TOOLS} == {k: manifest["versions"][k] for k in TOOLS}
-    check_make(chips, cgt, module, tmp_path)
+    check_make(chips, cgt, loadable, tmp_path)
 
 
-def check_make(chips: Repository, cgt: Path, module: Path, folder: Path) -> None:
-    """The project's own Makefile gives the same module by the same calls."""
+def check_make(chips: Repository, cgt: Path, loadable: Path, folder: Path) -> None:
+    """The project's own Makefile gives the same loadable by the same calls."""
     make = shutil.which("make")
     if make is None:
         pytest.skip("make is not installed")
@@ -77,10 +77,10 @@ def check_make(chips: Repository, cgt: Path, module: Path, folder: Path) -> None
     shutil.copytree(chips.folder / "build/digits/am62a/sources", folder / "by hand")
     command = [make, "-C", str(folder / "by hand" / "c7x")]
     subprocess.run(command, env=chips.environment, check=True, capture_output=True)
-    shorter = [[word.replace("../../.module.partial/", "") for word in c["arguments"]]
+    shorter = [[word.replace("../../.loadable.partial/", "") for word in c["arguments"]]
                for c in by_stage if "--compiler_revision" not in c["arguments"]]  # fmt: skip
     assert sorted(c["arguments"] for c in calls(cgt)) == sorted(shorter)
-    assert (folder / "by hand/c7x/c7x_deploy_tvm.out").read_bytes() == module.read_bytes()
+    assert (folder / "by hand/c7x/c7x_deploy_tvm.out").read_bytes() == loadable.read_bytes()
 
 
 def archive(folder: Path, name: str, compiler: str, number: int) -> Path:
@@ -98,7 +98,7 @@ def test_more_libraries_are_linked_and_watched(chips: Repository, tmp_path: Path
     archive(chips.folder, "arm.a", "aarch64-linux-gnu-gcc", 1)
     words = {"CGT7X_ROOT": str(cgt), "CGT7X_EXT_LIBS": "-l mine.lib -l arm.a"}
     chips.environment |= words
-    done = chips.doit("run", "recipe=digits.yaml", "module:digits-am62a")
+    done = chips.doit("run", "recipe=digits.yaml", "loadable:digits-am62a")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "CGT7X_EXT_LIBS: not linked here: arm.a(more.o) is for" in done.stdout
     link = [call["arguments"] for call in calls(cgt)][-2]
@@ -106,14 +106,14 @@ def test_more_libraries_are_linked_and_watched(chips: Repository, tmp_path: Path
     assert link[-len(words_of_libraries) - 1].endswith(".obj")
     assert link[-len(words_of_libraries) :] == words_of_libraries
     archive(chips.folder, "mine.lib", "gcc", 2)
-    again = chips.doit("run", "recipe=digits.yaml", "module:digits-am62a")
-    assert ran(again.stdout) == ["module"]
+    again = chips.doit("run", "recipe=digits.yaml", "loadable:digits-am62a")
+    assert ran(again.stdout) == ["loadable"]
 
 
 def test_tools_that_are_half_installed_stop_the_build(chips: Repository, tmp_path: Path) -> None:
     cgt = fake_cgt7x_folder(tmp_path / "ti-cgt-c7000")
     (cgt / "bin" / "strip7x").unlink()
     chips.environment["CGT7X_ROOT"] = str(cgt)
-    half = chips.doit("run", "recipe=digits.yaml", "module:digits-am62a")
+    half = chips.doit("run", "recipe=digits.yaml", "loadable:digits-am62a")
     assert half.returncode == 1
     assert f"CGT7X_ROOT={cgt} has no file bin/strip7x" in half.stdout + half.stderr

@@ -1,4 +1,4 @@
-"""A module for the C7x: what TI's tools are called with, and when they are refused.
+"""A loadable for the C7x: what TI's tools are called with, and when they are refused.
 
 The tools are closed. What is called here records its calls and compiles with this machine's GCC.
 """
@@ -8,25 +8,22 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from firmwright.errors import UserError
 from firmwright.pipeline.tools import stamp_compiler
-from firmwright.toolchain import (
+from firmwright.targets.c7x.loadable import (
+    LOADABLE_NAME,
     compile_loadable,
-    find_compiler,
     link_loadable,
-    load_platform,
     make_loadable_build,
-    to_host_platform,
 )
-from firmwright.toolchain.module import LOADABLE_NAME, loadable_makefile_variables
-
-from .folders import calls, fake_cgt7x_folder
-from .projects import render
+from firmwright.targets.c7x.loadable_files import loadable_makefile_variables
+from firmwright.toolchain import find_compiler, load_platform, to_host_platform
+from tests.toolchain.folders import calls, fake_cgt7x_folder
+from tests.toolchain.projects import render
 
 SILICON = {"j721e": 7100, "j721s2": 7120, "j784s4": 7120, "am62a": 7504, "am67a": 7524}
 PASSED_ON = {
@@ -77,15 +74,15 @@ def test_the_tools_are_called_as_tis_own_builds_call_them(
     platform: str, cgt: Path, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("C7X_C_OPTION", "-g")  # a user's settings reach no build
-    build = make_loadable_build(load_platform(platform), "c7x")
+    build = make_loadable_build(load_platform(platform))
     assert build is not None
     compiler = find_compiler(build.toolchain, build.platform.architecture)
-    output = tmp_path / "module" / LOADABLE_NAME
+    output = tmp_path / "loadable" / LOADABLE_NAME
     libraries = ["-l", "mine.lib"]
     objects = compile_loadable(build, compiler, project, SOURCES, tmp_path, output.parent)
     link_loadable(build, compiler, project, objects, libraries, tmp_path, output)
     version, *compilations, link, strip = calls(cgt)
-    silicon, up = SILICON[platform], "../../module/"
+    silicon, up = SILICON[platform], "../../loadable/"
     assert version["arguments"] == ["--compiler_revision"]
     assert sorted(str(c["arguments"]) for c in compilations) == sorted(
         str(compiled(cgt, silicon, f"{up}{Path(source).stem}.obj", source)) for source in SOURCES
@@ -103,7 +100,7 @@ def test_the_makefile_calls_them_alike(cgt: Path, project: Path) -> None:
     make = shutil.which("make")
     if make is None:
         pytest.skip("make is not installed")
-    build = make_loadable_build(load_platform("am62a"), "c7x")
+    build = make_loadable_build(load_platform("am62a"))
     assert build is not None
     makefile = {**loadable_makefile_variables(build, SOURCES), "script": "link.cmd"}
     (project / "Makefile").write_text(render("c7x/loadable/Makefile.j2", **makefile))
@@ -130,7 +127,7 @@ def test_a_compiler_older_than_the_chip_is_refused(
 ) -> None:
     cgt = fake_cgt7x_folder(tmp_path / "ti-cgt-c7000", version)
     monkeypatch.setenv("CGT7X_ROOT", str(cgt))
-    build = make_loadable_build(load_platform(platform), "c7x")
+    build = make_loadable_build(load_platform(platform))
     assert build is not None
     with pytest.raises(UserError) as caught:
         find_compiler(build.toolchain, build.platform.architecture)
@@ -144,7 +141,7 @@ def test_a_compiler_older_than_the_chip_is_refused(
 @pytest.mark.parametrize("missing", ["bin/strip7x", "lib/rts7504_le.lib"])
 def test_what_is_half_installed_is_named(missing: str, cgt: Path) -> None:
     (cgt / missing).unlink()
-    build = make_loadable_build(load_platform("am62a"), "c7x")
+    build = make_loadable_build(load_platform("am62a"))
     assert build is not None
     with pytest.raises(UserError, match=f"^CGT7X_ROOT={cgt} has no file {missing}; set CGT7X_ROOT"):
         find_compiler(build.toolchain, build.platform.architecture)
@@ -153,31 +150,22 @@ def test_what_is_half_installed_is_named(missing: str, cgt: Path) -> None:
 @pytest.mark.usefixtures("cgt")
 def test_a_refusal_of_the_compiler_is_shown(project: Path, tmp_path: Path) -> None:
     (project.parent / "network.c").write_text("int network(void) { return nothing; }\n")
-    build = make_loadable_build(load_platform("am62a"), "c7x")
+    build = make_loadable_build(load_platform("am62a"))
     assert build is not None
     compiler = find_compiler(build.toolchain, build.platform.architecture)
     with pytest.raises(UserError, match=r"^../network.c: the compiler refused it:[^$]*command: "):
         compile_loadable(build, compiler, project, SOURCES, tmp_path, tmp_path)
 
 
-def test_only_a_chip_has_modules() -> None:
+def test_only_a_chip_has_a_loadable() -> None:
     for platform in (load_platform("host"), to_host_platform(load_platform("am62a"))):
-        assert make_loadable_build(platform, "c7x") is None
-    assert make_loadable_build(load_platform("am62a"), "c") is None
-
-
-def test_a_platform_that_does_not_say_which_silicon_it_has_is_refused() -> None:
-    platform = replace(load_platform("am62a"), modules={"dsp": "cl7x"})
-    with pytest.raises(
-        UserError, match="'am62a': modules: `accelerators: dsp` states no `silicon`"
-    ):
-        make_loadable_build(platform, "dsp")
+        assert make_loadable_build(platform) is None
 
 
 def test_a_build_knows_one_installation_from_another(
     cgt: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build = make_loadable_build(load_platform("am62a"), "c7x")
+    build = make_loadable_build(load_platform("am62a"))
     assert build is not None
     first = stamp_compiler(build)
     assert [entry[0] for entry in first] == ["bin/cl7x", "bin/strip7x", "lib/rts7504_le.lib"]

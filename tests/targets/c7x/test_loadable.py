@@ -1,4 +1,4 @@
-"""The module of a C7x computes what the reference does: its own C, and its weights in assembly.
+"""The loadable of a C7x computes what the reference does: its own C, and its weights in assembly.
 
 TI's compiler is closed. What is called here is this machine's GCC, behind TI's command line.
 """
@@ -13,18 +13,15 @@ import pytest
 from tvm import relax
 
 from firmwright.models.relax.importer import run_reference
-from firmwright.project.module import loadable_sources, write_loadable
 from firmwright.project.write import write_project
-from firmwright.toolchain import (
-    Build,
+from firmwright.targets.c7x.loadable import (
+    LOADABLE_NAME,
     compile_loadable,
-    find_compiler,
     link_loadable,
-    load_platform,
-    load_toolchain,
     make_loadable_build,
 )
-from firmwright.toolchain.module import LOADABLE_NAME
+from firmwright.targets.c7x.loadable_files import loadable_sources, write_loadable
+from firmwright.toolchain import Build, find_compiler, load_platform, load_toolchain
 from tests.networks.firmware import lowered
 from tests.toolchain.folders import fake_cgt7x_folder
 
@@ -41,21 +38,21 @@ class Pointer(ctypes.Structure):
     _fields_ = (("first", ctypes.c_void_p),)
 
 
-def built_module(platform_name: str, folder: Path) -> ctypes.CDLL:
-    """Write the network's project for a chip, and build and load the module in it."""
+def build_module(platform_name: str, folder: Path) -> ctypes.CDLL:
+    """Write the network's project for a chip, and build and load the loadable in it."""
     platform = load_platform(platform_name)
     made = lowered(SUM, "relax", target="c7x", platform=platform_name)
     project = folder / "sources"
     variables = write_project(made, Build(load_toolchain("zig"), platform), project)
-    build = make_loadable_build(platform, "c7x")
+    build = make_loadable_build(platform)
     assert build is not None
-    write_loadable(variables, build, "c7x", project)
-    sources = loadable_sources(project, platform.board, "c7x")
+    write_loadable(variables, build, project)
+    sources = loadable_sources(project, platform.board)
     assert sources == [
         *("fw_c7x.c", "weights.asm", "../c7x_module.c", "../network.c", "../region_000_add.c"),
     ]
     compiler = find_compiler(build.toolchain, build.platform.architecture)
-    output = folder / "module" / LOADABLE_NAME
+    output = folder / "loadable" / LOADABLE_NAME
     in_c7x = (build, compiler, project / "c7x")
     objects = compile_loadable(*in_c7x, sources, folder / "cache", output.parent)
     link_loadable(*in_c7x, objects, (), folder / "cache", output)
@@ -67,7 +64,7 @@ def test_it_is_exact_and_is_created_once(
     platform: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CGT7X_ROOT", str(fake_cgt7x_folder(tmp_path / "ti-cgt-c7000")))
-    module = built_module(platform, tmp_path)
+    module = build_module(platform, tmp_path)
     given = samples([SHAPE])
     assert module.network_delete() == -1
     assert [module.network_create(), module.network_create()] == [0, -1]
@@ -86,4 +83,4 @@ def test_it_refuses_a_firmware_that_lends_too_little(
     monkeypatch.setenv("CGT7X_ROOT", str(cgt))
     firmware = cgt / "firmware.c"
     firmware.write_text(firmware.read_text().replace("sizeof l2", "1024"))
-    assert built_module("am62a", tmp_path).network_create() == -1
+    assert build_module("am62a", tmp_path).network_create() == -1

@@ -1,0 +1,99 @@
+"""The loadable's folder in a generated project: its own C, weights, linker script, Makefile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any
+
+import numpy.typing as npt
+
+from firmwright.codegen.templates import TEMPLATE_SUFFIX, make_environment, render, template_folder
+from firmwright.project.write import (
+    DETECTION_TEMPLATES,
+    PROGRAM_TEMPLATES,
+    list_templates,
+    output_name,
+    write_file,
+)
+from firmwright.targets.c7x import C7X
+from firmwright.targets.c7x.loadable import LOADABLE_NAME, object_name, strip_command
+from firmwright.toolchain import Build
+from firmwright.toolchain.build import compile_command, link_command
+from firmwright.toolchain.compilers import Compiler
+from firmwright.toolchain.makefile import wrap_words
+
+LINK_SCRIPT = "link.cmd"
+BYTES_PER_LINE = 16
+
+
+def write_loadable(variables: Mapping[str, Any], build: Build, project: Path) -> None:
+    """Write the loadable's files into a project that is written.
+
+    ``variables`` are those of the project's templates, ``build`` is the loadable's own.
+    """
+    env = make_environment()
+    folder = project / C7X.name
+    variables = {**variables, "byte_lines": format_byte_directives}
+    for template in loadable_templates(build):
+        write_file(folder / output_name(template), render(env, template, variables))
+    sources = loadable_sources(project, build.platform.board)
+    makefile = {**loadable_makefile_variables(build, sources), "script": LINK_SCRIPT}
+    template = f"{C7X.name}/loadable/Makefile{TEMPLATE_SUFFIX}"
+    write_file(folder / "Makefile", render(env, template, makefile))
+
+
+def loadable_templates(build: Build) -> list[str]:
+    """Return the templates of the loadable's own files, but the Makefile."""
+    names = (LINK_SCRIPT, "weights.asm")
+    common = [f"{C7X.name}/loadable/{name}{TEMPLATE_SUFFIX}" for name in names]
+    return [*common, *list_templates(f"{C7X.name}/{build.toolchain.name}")]
+
+
+def loadable_sources(project: Path, board: str) -> list[str]:
+    """Return what the loadable is compiled from, by its path from the loadable's folder.
+
+    Of the project's own sources those that are not the processor's: the program around the network,
+    the weights in C, the boxes, the caller of the loadable, and what is there for the board.
+    """
+    folders = sorted(folder.name for folder in template_folder().iterdir())
+    others = [f"{name}/{board}" for name in folders]
+    others += [f"{C7X.name}/call/{part}" for part in (board, "processor")]
+    templates = [template for folder in others for template in list_templates(folder)]
+    left_out = {output_name(t) for t in (*PROGRAM_TEMPLATES, *DETECTION_TEMPLATES, *templates)}
+    shared = sorted(p.name for p in project.glob("*.c") if p.name not in left_out)
+    own = sorted(p.name for p in (project / C7X.name).iterdir() if p.suffix in (".asm", ".c"))
+    return [*own, *(f"../{name}" for name in shared)]
+
+
+def format_byte_directives(array: npt.NDArray[Any]) -> str:
+    """Write an array's bytes, as they lie in memory, as directives of TI's assembler."""
+    data = array.astype(array.dtype.newbyteorder("<")).tobytes()
+    rows = (data[i : i + BYTES_PER_LINE] for i in range(0, len(data), BYTES_PER_LINE))
+    return "\n".join(f"        .byte   {', '.join(map(str, row))}" for row in rows)
+
+
+def loadable_makefile_variables(build: Build, sources: Sequence[str]) -> dict[str, object]:
+    """Return the variables of ``templates/c7x/loadable/Makefile.j2``."""
+    toolchain = build.toolchain
+    folder = f"$({toolchain.variable})"
+    compiler = Compiler((f"{folder}/{toolchain.program}",), "", folder=folder)
+    objects = [object_name(source) for source in sources]
+    compiled = compile_command(build, compiler, "$<", "$@")
+    linked = link_command(
+        build, compiler, ["$(OBJECTS)", f"$({C7X.libraries_variable})"], LOADABLE_NAME
+    )
+    return {
+        "toolchain": toolchain.name,
+        "variable": toolchain.variable,
+        "program": toolchain.program,
+        "platform": build.platform.name,
+        "architecture": build.platform.architecture,
+        "more_libraries": C7X.libraries_variable,
+        "module": LOADABLE_NAME,
+        "map": PurePath(LOADABLE_NAME).with_suffix(".map"),
+        "compile": wrap_words(compiled),
+        "link": wrap_words(linked),
+        "strip": " ".join(strip_command(build, folder, LOADABLE_NAME)),
+        "objects": wrap_words(objects),
+    }
