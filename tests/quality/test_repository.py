@@ -91,3 +91,17 @@ def test_readme_has_the_two_lines() -> None:
         "doit build recipe=recipes/digits.yaml",
         "python -m pytest",
     ]
+
+
+def test_general_code_names_no_device() -> None:
+    """All of a device is in its two folders; a board belongs to the platform that names it."""
+    names = re.compile("tidl|c7x|soma|diana", re.IGNORECASE)
+    general = re.compile("(src|tasks|templates)/")
+    owned = re.compile("(src/firmwright/targets|templates)/(tidl|c7x|soma_dory)/|templates/boards/")
+    found = []
+    for path in tracked():
+        name = path.relative_to(ROOT).as_posix()
+        if general.match(name) and not owned.match(name):
+            lines = [name, *path.read_text(encoding="utf-8").splitlines()]
+            found += [f"{name}: {line}" for line in lines if names.search(line)]
+    assert not found
