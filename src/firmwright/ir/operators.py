@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from enum import Enum
-from math import prod
+from math import inf, prod
 
 import tvm
 from tvm import relax
 
-from firmwright.ir.relax import operator_name, static_shape
+from firmwright.ir.relax import Constant, constant_array, operator_name, static_shape
 
 
 class FusionKind(Enum):
@@ -22,29 +22,40 @@ class FusionKind(Enum):
     ALONE = "its loops write a result in several places, so that nothing can be fused with them"
 
 
-ELEMENTWISE = frozenset(
-    f"relax.{name}"
-    for name in (
-        "abs acos acosh add asin asinh astype atan atanh bitwise_and bitwise_not bitwise_or "
-        "bitwise_xor ceil clip cos cosh dequantize divide equal erf exp floor floor_divide "
-        "floor_mod greater greater_equal isfinite isinf isnan left_shift less less_equal log "
-        "logical_and logical_not logical_or logical_xor maximum minimum mod multiply negative "
-        "nn.gelu nn.gelu_tanh nn.leakyrelu nn.prelu nn.relu nn.relu6 nn.silu nn.softplus "
-        "not_equal power quantize right_shift round rsqrt sigmoid sign sin sinh sqrt square "
-        "subtract tan tanh where"
-    ).split()
+def relax_names(names: str) -> frozenset[str]:
+    """Return Relax's names of operators, ``relax.nn.relu`` of ``nn.relu``."""
+    return frozenset(f"relax.{name}" for name in names.split())
+
+
+ELEMENTWISE = relax_names(
+    "abs acos acosh add asin asinh astype atan atanh bitwise_and bitwise_not bitwise_or "
+    "bitwise_xor ceil clip cos cosh dequantize divide equal erf exp floor floor_divide "
+    "floor_mod greater greater_equal isfinite isinf isnan left_shift less less_equal log "
+    "logical_and logical_not logical_or logical_xor maximum minimum mod multiply negative "
+    "nn.gelu nn.gelu_tanh nn.leakyrelu nn.prelu nn.relu nn.relu6 nn.silu nn.softplus "
+    "not_equal power quantize right_shift round rsqrt sigmoid sign sin sinh sqrt square "
+    "subtract tan tanh where"
 )
 
-LAYOUT = frozenset(
-    f"relax.{name}"
-    for name in (
-        "broadcast_to concat expand_dims flatten flip layout_transform nn.pad permute_dims "
-        "repeat reshape squeeze strided_slice take tile"
-    ).split()
-)
-
-RESHAPES = frozenset(f"relax.{n}" for n in ("reshape", "expand_dims", "squeeze", "flatten"))
+RESHAPES = relax_names("reshape expand_dims squeeze flatten")
 """Layout operators that leave the bytes in their order."""
+
+PERMUTATIONS = RESHAPES | {"relax.permute_dims"}
+"""Layout operators whose result has each element of the operand once."""
+
+LAYOUT = PERMUTATIONS | relax_names(
+    "broadcast_to concat flip layout_transform nn.pad repeat strided_slice take tile"
+)
+
+VALUE_PRESERVING = LAYOUT | relax_names(
+    "image.resize2d maximum minimum nn.max_pool1d nn.max_pool2d nn.max_pool3d where"
+)
+"""Operators each element of whose result is one of an operand's; a resize only to the nearest."""
+
+SCALE_COMMUTING = (LAYOUT - relax_names("concat layout_transform nn.pad")) | relax_names(
+    "max min nn.max_pool2d"
+)
+"""Operators of one tensor that may come before or after a multiplication by a positive number."""
 
 TIR_PATTERNS = {
     0: FusionKind.ELEMENTWISE,
@@ -54,10 +65,10 @@ TIR_PATTERNS = {
 }
 """TVM's operator patterns elementwise, broadcast, injective, opaque."""
 
-ALONE = frozenset({"relax.scatter_elements", "relax.scatter_nd"})
+ALONE = relax_names("scatter_elements scatter_nd")
 """Operators that TVM lowers to opaque loops."""
 
-CHEAP = LAYOUT | {"relax.astype", "relax.dequantize"}
+CHEAP = LAYOUT | relax_names("astype dequantize")
 """Operators that may be evaluated again for each use inside a reduction."""
 
 
@@ -75,6 +86,22 @@ def count_macs(call: tvm.ir.Call) -> int:
     if name == "relax.matmul":
         return prod(static_shape(call)) * static_shape(call.args[0])[-1]
     return 0
+
+
+def read_clip_bounds(value: relax.Expr) -> tuple[float, float] | None:
+    """Return the range to which an operator clips its first operand, None if it does more."""
+    name = operator_name(value)
+    if name == "relax.clip" and all(hasattr(a, "value") for a in value.args[1:]):
+        low, high = (float(a.value) for a in value.args[1:])
+        return low, high
+    if name in ("relax.nn.relu", "relax.nn.relu6"):
+        return 0.0, 6.0 if name.endswith("6") else inf
+    if name in ("relax.maximum", "relax.minimum") and isinstance(value.args[1], Constant):
+        limit = constant_array(value.args[1])
+        if limit.size == 1 and static_shape(value) == static_shape(value.args[0]):
+            number = float(limit.item())
+            return (number, inf) if name == "relax.maximum" else (-inf, number)
+    return None
 
 
 def make_kind_lookup(module: tvm.IRModule) -> Callable[[relax.Expr], FusionKind]:

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from tvm import relax
 
 from firmwright.ir.kernels import FloatOperator
-from firmwright.ir.operators import short_name
+from firmwright.ir.operators import relax_names, short_name
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import operator_name, read_variables
 from firmwright.ir.tensors import is_source_name
 from firmwright.lowering.kernels.quantized_tensor import QuantizedTensor, Value
 
-CONVERSIONS = frozenset({"relax.quantize", "relax.dequantize"})
+CONVERSIONS = relax_names("quantize dequantize")
 
 
 @dataclass(frozen=True)

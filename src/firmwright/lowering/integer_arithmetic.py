@@ -18,6 +18,7 @@ import tvm
 from tvm import relax, te
 
 from firmwright.codegen.names import c_identifier
+from firmwright.ir.operators import SCALE_COMMUTING
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import Constant, dtype_of, operator_name, static_shape
 from firmwright.lowering.float_use import ArithmeticUse, FloatUseTracker
@@ -34,12 +35,6 @@ from firmwright.lowering.kernels.quantized_tensor import (
     smallest_integer,
 )
 from firmwright.lowering.kernels.rounding import Rounding
-
-COMMUTING_OPERATORS = frozenset(
-    f"relax.{n}"
-    for n in ("reshape", "permute_dims", "expand_dims", "squeeze", "flatten", "strided_slice",
-              "nn.max_pool2d", "max", "min", "take", "flip", "tile", "repeat", "broadcast_to")
-)  # fmt: skip
 
 CONVOLUTION_ATTRIBUTES = (
     "strides", "padding", "output_padding", "dilation", "groups", "data_layout", "kernel_layout",
@@ -104,7 +99,7 @@ class IntegerRewriter:
             "relax.concat": self.concat,
         }.get(
             operator_name(call),
-            self.commute if operator_name(call) in COMMUTING_OPERATORS else None,
+            self.commute if operator_name(call) in SCALE_COMMUTING else None,
         )
         if handler is None:
             result: Value | None = self.rounding.lower_to_integers(self.builder, call)

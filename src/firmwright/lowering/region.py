@@ -43,7 +43,7 @@ DEFAULT_CONSTANT_NAMES = {
 }
 """The name in C of a constant that has none, by dtype and whether it has several long axes."""
 
-SELECTIONS = (
+SELECTION_STRATEGIES = (
     Strategy("relax.topk", topk),
     Strategy("relax.sort", sort),
     Strategy("relax.argsort", argsort),
@@ -87,7 +87,7 @@ def lower_with_tvm(
 ) -> LoweredRegion:
     """Lower a region; where TVM cannot, what it raises."""
     module, use = use_integer_arithmetic(region, module, ROUNDINGS[rounding])
-    legalization = Legalization((*strategies, *SELECTIONS))
+    legalization = Legalization((*strategies, *SELECTION_STRATEGIES))
     module = legalization.apply(module)
     refuse_unlowered(module[region.name])
     module, constants = lift_constants(module, region.name)

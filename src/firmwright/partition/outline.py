@@ -15,6 +15,7 @@ from firmwright.ir.operators import (
     FusionKind,
     count_macs,
     make_kind_lookup,
+    relax_names,
     short_name,
 )
 from firmwright.ir.regions import Partition, Region
@@ -37,9 +38,7 @@ from firmwright.partition.uncompilable import refuse_uncompilable
 from firmwright.targets import Device
 from firmwright.targets.placement import ask_devices
 
-EPILOGUE_OPERATORS = frozenset(
-    f"relax.{name}" for name in ("quantize", "dequantize", "right_shift", "clip", "astype")
-)
+EPILOGUE_OPERATORS = relax_names("quantize dequantize right_shift clip astype")
 """Operators that a region is not named after, where it has others."""
 
 

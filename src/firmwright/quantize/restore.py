@@ -17,7 +17,7 @@ import tvm
 from tvm import relax
 
 from firmwright.errors import UserError
-from firmwright.ir.operators import short_name
+from firmwright.ir.operators import relax_names, short_name
 from firmwright.ir.relax import (
     Constant,
     constant_array,
@@ -30,11 +30,10 @@ from firmwright.ir.tensors import ModelInterface, Tensor, is_source_name
 from firmwright.quantize.ranges import Interval
 
 Array = npt.NDArray[Any]
-NON_NEGATIVE_OPERATORS = ("relax.nn.relu", "relax.nn.softmax", "relax.sigmoid")
-SIGN_PRESERVING_OPERATORS = (
-    "relax.nn.avg_pool2d", "relax.nn.max_pool2d", "relax.nn.adaptive_avg_pool2d", "relax.mean",
-    "relax.reshape", "relax.permute_dims", "relax.dequantize", "relax.clip",
-)  # fmt: skip
+NON_NEGATIVE_OPERATORS = relax_names("nn.relu nn.softmax sigmoid")
+SIGN_PRESERVING_OPERATORS = relax_names(
+    "nn.avg_pool2d nn.max_pool2d nn.adaptive_avg_pool2d mean reshape permute_dims dequantize clip"
+)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import tvm
 from tvm import relax
 
+from firmwright.ir.operators import PERMUTATIONS
 from firmwright.ir.relax import (
     Constant,
     constant_array,
@@ -21,17 +22,13 @@ from firmwright.ir.relax import (
     static_shape,
 )
 
-LAYOUT_OPERATORS = frozenset(
-    {"relax.reshape", "relax.permute_dims", "relax.expand_dims", "relax.squeeze", "relax.flatten"}
-)
-
 
 def fold_layout_of_constants(module: tvm.IRModule) -> tvm.IRModule:
     """Evaluate layout operators and casts on constants, also through a dequantize."""
 
     def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
         name = operator_name(call)
-        if name not in LAYOUT_OPERATORS | {"relax.astype"}:
+        if name not in PERMUTATIONS | {"relax.astype"}:
             return call
         source = definition(builder, call.args[0])
         if isinstance(source, Constant):
@@ -39,7 +36,7 @@ def fold_layout_of_constants(module: tvm.IRModule) -> tvm.IRModule:
             if name == "relax.astype":
                 return relax.const(array.astype(dtype_of(call)), dtype_of(call))
             return relax.const(apply_layout(array, call), dtype_of(source))
-        if name in LAYOUT_OPERATORS and operator_name(source) == "relax.dequantize":
+        if name in PERMUTATIONS and operator_name(source) == "relax.dequantize":
             folded = fold_through_dequantize(source, call)
             return call if folded is None else folded
         return call

@@ -6,6 +6,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from firmwright.ir.operators import PERMUTATIONS, relax_names
 from firmwright.ir.relax import (
     Constant,
     constant_array,
@@ -15,9 +16,8 @@ from firmwright.ir.relax import (
     operator_name,
     rewrite_calls,
 )
-from firmwright.transforms.layout_of_constants import LAYOUT_OPERATORS
 
-SELECTING_OPERATORS = LAYOUT_OPERATORS | {"relax.strided_slice", "relax.nn.max_pool2d"}
+SELECTING_OPERATORS = PERMUTATIONS | relax_names("strided_slice nn.max_pool2d")
 """Operators whose result elements are elements of their input (the grid's order is kept)."""
 
 

@@ -11,6 +11,7 @@ from collections import Counter
 import tvm
 from tvm import relax
 
+from firmwright.ir.operators import relax_names
 from firmwright.ir.relax import (
     Constant,
     constant_array,
@@ -22,12 +23,8 @@ from firmwright.ir.relax import (
     static_shape,
 )
 
-ELEMENTWISE = frozenset(
-    f"relax.{name}"
-    for name in (
-        "add clip divide maximum minimum multiply nn.leakyrelu nn.relu nn.relu6 sigmoid subtract "
-        "tanh"
-    ).split()
+ACTIVATIONS = relax_names(
+    "add clip divide maximum minimum multiply nn.leakyrelu nn.relu nn.relu6 sigmoid subtract tanh"
 )
 """What networks have between a convolution and its quantize."""
 
@@ -74,7 +71,7 @@ def find_elementwise_chain(
         source = definition(builder, value)
         if is_subsampling(source):
             return steps, source
-        if operator_name(source) not in ELEMENTWISE:
+        if operator_name(source) not in ACTIVATIONS:
             break
         computed = [i for i, a in enumerate(source.args) if not is_constant(builder, a)]
         if len(computed) != 1:

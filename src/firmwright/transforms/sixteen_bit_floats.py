@@ -12,9 +12,9 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from firmwright.ir.operators import PERMUTATIONS
 from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name, rewrite_calls
 from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
-from firmwright.transforms.layout_of_constants import LAYOUT_OPERATORS
 
 CALLS_OF_FUNCTIONS = frozenset({"relax.call_tir"})
 """Calls whose types are fixed by what they call."""
@@ -25,7 +25,7 @@ def compute_in_float32(module: tvm.IRModule) -> tvm.IRModule:
 
     def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
         name = operator_name(call)
-        if name in LAYOUT_OPERATORS | CALLS_OF_FUNCTIONS or not uses_16bit_floats(call):
+        if name in PERMUTATIONS | CALLS_OF_FUNCTIONS or not uses_16bit_floats(call):
             return call
         if name == "relax.astype":
             return cast_via_float32(builder, call)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy.typing as npt
 import tvm
 from tvm import relax
 
+from firmwright.ir.operators import relax_names
 from firmwright.ir.relax import (
     Constant,
     constant_array,
@@ -22,26 +22,11 @@ from firmwright.ir.relax import (
 
 Arrays = list[npt.NDArray[Any]]
 
-NUMPY_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "relax.add": np.add,
-    "relax.subtract": np.subtract,
-    "relax.multiply": np.multiply,
-    "relax.floor_divide": np.floor_divide,
-    "relax.maximum": np.maximum,
-    "relax.minimum": np.minimum,
-    "relax.equal": np.equal,
-    "relax.not_equal": np.not_equal,
-    "relax.less": np.less,
-    "relax.less_equal": np.less_equal,
-    "relax.greater": np.greater,
-    "relax.greater_equal": np.greater_equal,
-    "relax.logical_and": np.logical_and,
-    "relax.logical_or": np.logical_or,
-    "relax.logical_not": np.logical_not,
-    "relax.isnan": np.isnan,
-    "relax.where": np.where,
-}
-"""Elementwise operators that exporters and importers use on shapes and limits."""
+NUMPY_FUNCTIONS = relax_names(
+    "add subtract multiply floor_divide maximum minimum equal not_equal less less_equal greater "
+    "greater_equal logical_and logical_or logical_not isnan where"
+)
+"""What exporters and importers compute shapes and limits with; numpy has the same names."""
 
 
 def fold_static_shapes(module: tvm.IRModule) -> tvm.IRModule:
@@ -98,7 +83,7 @@ def constant_arguments(builder: relax.BlockBuilder, call: tvm.ir.Call) -> Arrays
 def evaluate(call: tvm.ir.Call, arrays: Arrays) -> npt.NDArray[Any] | None:
     name = operator_name(call)
     if name in NUMPY_FUNCTIONS:
-        return np.asarray(NUMPY_FUNCTIONS[name](*arrays))
+        return np.asarray(getattr(np, name.removeprefix("relax."))(*arrays))
     if name == "relax.take":
         axis = None if call.attrs.axis is None else int(call.attrs.axis)
         return np.asarray(np.take(arrays[0], arrays[1], axis=axis, mode="wrap"))

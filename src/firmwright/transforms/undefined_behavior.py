@@ -11,6 +11,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from firmwright.ir.operators import relax_names
 from firmwright.ir.relax import (
     Constant,
     constant_array,
@@ -23,9 +24,9 @@ from firmwright.ir.relax import (
 UNSIGNED = {"int32": "uint32", "int64": "uint64", "uint16": "uint32"}
 """Types to compute in: theirs overflow (in C, uint16 is computed as int), and unsigned wraps."""
 
-WRAPPING_OPERATORS = ("relax.add", "relax.subtract", "relax.multiply")
-DIVISION_OPERATORS = ("relax.divide", "relax.floor_divide", "relax.mod", "relax.floor_mod")
-SHIFT_OPERATORS = ("relax.left_shift", "relax.right_shift")
+WRAPPING_OPERATORS = relax_names("add subtract multiply")
+DIVISION_OPERATORS = relax_names("divide floor_divide mod floor_mod")
+SHIFT_OPERATORS = relax_names("left_shift right_shift")
 
 
 def remove_undefined_behavior(module: tvm.IRModule) -> tvm.IRModule:

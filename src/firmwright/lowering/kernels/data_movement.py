@@ -10,6 +10,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from firmwright.ir.operators import VALUE_PRESERVING
 from firmwright.ir.relax import dtype_of, operator_name
 from firmwright.lowering.kernels.builder import RegionBuilder
 from firmwright.lowering.kernels.quantized_tensor import (
@@ -21,15 +22,6 @@ from firmwright.lowering.kernels.quantized_tensor import (
 )
 from firmwright.lowering.kernels.rounding import Rounding
 from firmwright.lowering.kernels.tables import constant_values, to_storage_array
-
-DATA_MOVEMENT_OPERATORS = frozenset(
-    f"relax.{name}"
-    for name in (
-        "broadcast_to concat expand_dims flatten flip image.resize2d layout_transform maximum "
-        "minimum nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.pad permute_dims repeat reshape "
-        "squeeze strided_slice take tile where"
-    ).split()
-)
 
 
 def quantize_before_moving(
@@ -54,7 +46,7 @@ def is_data_movement(call: tvm.ir.Call) -> bool:
     name = operator_name(call)
     if name == "relax.image.resize2d":
         return str(call.attrs.method) == "nearest_neighbor"
-    return name in DATA_MOVEMENT_OPERATORS and dtype_of(call) == "float32"
+    return name in VALUE_PRESERVING and dtype_of(call) == "float32"
 
 
 def quantize_argument(

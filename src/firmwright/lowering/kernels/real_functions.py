@@ -37,24 +37,28 @@ def softplus(x: Real, beta: float, threshold: float) -> Real:
     return np.where(beta * x > threshold, x, np.log1p(np.exp(beta * x)) / beta)
 
 
+NUMPY_NAMES = (
+    "abs acos acosh add asin asinh atan atanh ceil clip cos cosh divide equal exp floor greater "
+    "greater_equal isfinite isinf isnan less less_equal log logical_and logical_not logical_or "
+    "maximum minimum multiply negative not_equal power sign sin sinh sqrt square subtract tan tanh "
+    "where"
+)
+"""Operators that numpy calls alike."""
+
 FUNCTIONS: dict[str, Callable[..., npt.NDArray[Any]]] = {
-    "abs": np.abs, "acos": np.arccos, "acosh": np.arccosh, "add": np.add, "asin": np.arcsin,
-    "asinh": np.arcsinh, "atan": np.arctan, "atanh": np.arctanh, "ceil": np.ceil, "cos": np.cos,
-    "cosh": np.cosh, "divide": np.divide, "equal": np.equal, "erf": np.vectorize(erf),
-    "exp": np.exp, "floor": np.floor, "greater": np.greater, "greater_equal": np.greater_equal,
-    "isfinite": np.isfinite, "isinf": np.isinf, "isnan": np.isnan, "less": np.less,
-    "less_equal": np.less_equal, "log": np.log, "logical_and": np.logical_and,
-    "logical_not": np.logical_not, "logical_or": np.logical_or, "maximum": np.maximum,
-    "minimum": np.minimum, "multiply": np.multiply, "negative": np.negative, "nn.gelu": gelu,
-    "nn.gelu_tanh": gelu_tanh, "nn.relu": lambda x: np.maximum(x, 0.0),
+    **{name: getattr(np, name) for name in NUMPY_NAMES.split()},
+    "astype": lambda x: x,
+    "erf": np.vectorize(erf),
+    "nn.gelu": gelu,
+    "nn.gelu_tanh": gelu_tanh,
     "nn.prelu": lambda x, slope: np.where(x > 0.0, x, x * slope),
-    "nn.relu6": lambda x: np.clip(x, 0.0, 6.0), "nn.silu": lambda x: x * sigmoid(x),
-    "not_equal": np.not_equal, "power": np.power, "round": np.rint,
+    "nn.relu": lambda x: np.maximum(x, 0.0),
+    "nn.relu6": lambda x: np.clip(x, 0.0, 6.0),
+    "nn.silu": lambda x: x * sigmoid(x),
+    "round": np.rint,
     "rsqrt": lambda x: 1.0 / np.sqrt(x),
-    "sigmoid": sigmoid, "sign": np.sign, "sin": np.sin, "sinh": np.sinh, "sqrt": np.sqrt,
-    "square": np.square, "subtract": np.subtract, "tan": np.tan, "tanh": np.tanh,
-    "where": np.where, "astype": lambda x: x, "clip": np.clip,
-}  # fmt: skip
+    "sigmoid": sigmoid,
+}
 """Operators without attributes that matter, by their name in Relax."""
 
 FUNCTIONS_WITH_ATTRIBUTES: dict[str, Callable[..., Real]] = {

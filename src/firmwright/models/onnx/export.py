@@ -19,7 +19,7 @@ from onnx import helper, numpy_helper
 from tvm import relax
 
 from firmwright.errors import UserError
-from firmwright.ir.operators import short_name
+from firmwright.ir.operators import RESHAPES, short_name
 from firmwright.ir.relax import (
     Constant,
     constant_array,
@@ -34,9 +34,7 @@ from firmwright.ir.tensors import ModelInterface, Tensor, is_source_name
 OPSET = 17
 TO_CHANNELS_FIRST = (0, 3, 1, 2)
 TO_CHANNELS_LAST = (0, 2, 3, 1)
-RESHAPE_OPERATORS = frozenset(
-    f"relax.{n}" for n in ("reshape", "flatten", "squeeze", "expand_dims", "nn.batch_flatten")
-)
+RESHAPE_OPERATORS = RESHAPES | {"relax.nn.batch_flatten"}
 ELEMENTWISE = {
     "relax.nn.relu": "Relu", "relax.sigmoid": "Sigmoid", "relax.tanh": "Tanh", "relax.exp": "Exp",
     "relax.sqrt": "Sqrt", "relax.abs": "Abs", "relax.negative": "Neg", "relax.erf": "Erf",

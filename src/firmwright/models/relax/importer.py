@@ -17,14 +17,12 @@ import tvm
 from tvm import relax
 
 from firmwright.errors import UserError, did_you_mean, first_line
+from firmwright.ir.operators import relax_names
 from firmwright.ir.relax import main_bindings, operator_name
 from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface, Operator, Tensor, is_source_name
 from firmwright.models.formats import ReferenceOutputs
 
-RUN_TIME_CALLS = frozenset(
-    f"relax.{n}"
-    for n in ("call_dps_packed", "call_pure_packed", "call_py_func", "call_tir_inplace")
-)
+RUN_TIME_CALLS = relax_names("call_dps_packed call_pure_packed call_py_func call_tir_inplace")
 """Operators whose meaning is a function of TVM's runtime, which the firmware does not have."""
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from tvm import relax
 
+from firmwright.ir.operators import read_clip_bounds
 from firmwright.ir.relax import (
     Constant,
     constant_array,
@@ -262,22 +263,6 @@ def is_cast(value: relax.Expr, dtype: str) -> bool:
 
 def intersect(outer: tuple[float, float], inner: tuple[float, float]) -> tuple[float, float]:
     return max(outer[0], inner[0]), min(outer[1], inner[1])
-
-
-def read_clip_bounds(value: relax.Expr) -> tuple[float, float] | None:
-    """Return the range to which an operator clips a tensor, None if it does something else."""
-    name = operator_name(value)
-    if name == "relax.clip" and all(hasattr(a, "value") for a in value.args[1:]):
-        low, high = (float(a.value) for a in value.args[1:])
-        return low, high
-    if name == "relax.nn.relu":
-        return 0.0, math.inf
-    if name in ("relax.maximum", "relax.minimum") and isinstance(value.args[1], Constant):
-        limit = constant_array(value.args[1])
-        if limit.size == 1:
-            number = float(np.asarray(limit).reshape(-1)[0])
-            return (number, math.inf) if name == "relax.maximum" else (-math.inf, number)
-    return None
 
 
 def read_layer(function: relax.Function) -> Layer:

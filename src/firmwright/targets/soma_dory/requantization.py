@@ -14,6 +14,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from firmwright.ir.operators import read_clip_bounds
 from firmwright.ir.relax import (
     Constant,
     constant_array,
@@ -26,7 +27,6 @@ from firmwright.targets.soma_dory.matching import (
     INT8_RANGE,
     UNBOUNDED,
     intersect,
-    read_clip_bounds,
     read_scalar,
 )
 

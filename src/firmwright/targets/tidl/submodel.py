@@ -34,12 +34,9 @@ from firmwright.partition.outline import make_tensor
 
 Array = npt.NDArray[Any]
 MORE_ELEMENTWISE = {
-    "relax.acos": "Acos", "relax.asin": "Asin", "relax.asinh": "Asinh", "relax.atan": "Atan",
-    "relax.cos": "Cos", "relax.cosh": "Cosh", "relax.sin": "Sin", "relax.sinh": "Sinh",
-    "relax.tan": "Tan",
-}  # fmt: skip
-REDUCTIONS = {"relax.max": "ReduceMax", "relax.min": "ReduceMin", "relax.sum": "ReduceSum",
-              "relax.mean": "ReduceMean"}  # fmt: skip
+    f"relax.{name}": name.title() for name in "acos asin asinh atan cos cosh sin sinh tan".split()
+}
+REDUCTIONS = {f"relax.{name}": f"Reduce{name.title()}" for name in "max min sum mean".split()}
 ARG_REDUCTIONS = {"relax.argmax": "ArgMax", "relax.argmin": "ArgMin"}
 RESIZE_ROUNDING = {"round": "round_prefer_floor", "floor": "floor", "ceil": "ceil"}
 
