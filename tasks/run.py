@@ -1,4 +1,4 @@
-"""run: the firmware in the emulator, judged by the model's own reference runtime."""
+"""run: the firmware in the emulator, compared with the model in its reference runtime."""
 
 from __future__ import annotations
 

@@ -84,8 +84,8 @@ def main() -> None:
         name = onnx_model.import_model(data, network.file, {})[1].inputs[0].name
         samples = [{name: array} for array in network.samples()]
         quantized = any(n.op_type == "QuantizeLinear" for n in model.graph.node)
-        verdict = onnx_model.run_reference(data, samples)
-        judges = {verdict.reference: [outputs[0] for outputs in verdict.outputs]}
+        reference = onnx_model.run_reference(data, samples)
+        judges = {reference.runtime: [outputs[0] for outputs in reference.outputs]}
         if quantized:
             judges["onnxruntime, default optimizations"] = optimized(data, samples)
         for rounding in ("onnx", "tflite") if quantized else ("onnx",):

@@ -1,4 +1,4 @@
-"""A recipe with a detection: boxes in the firmware, judged, drawn, listed in the manifest."""
+"""A recipe with a detection: boxes in the firmware, compared, drawn, listed in the manifest."""
 
 from __future__ import annotations
 

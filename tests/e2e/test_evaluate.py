@@ -30,9 +30,9 @@ evaluate: {inputs: pictures.npy, labels: labels.npy, thresholds: {top1: 80, snr:
 
 
 @pytest.fixture(scope="session")
-def judged(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     """A built repository; for tests that only read."""
-    repository = new_repository(tmp_path_factory.mktemp("judged"))
+    repository = new_repository(tmp_path_factory.mktemp("evaluated"))
     labels = np.load(EXAMPLE / "inputs.npz")["labels"]
     np.save(repository.folder / "labels.npy", labels)
     repository.write("r.yaml", DIGITS)
@@ -41,21 +41,21 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     return repository
 
 
-def test_bundle_tells_how_good_the_model_and_its_c_are(judged: Repository) -> None:
-    manifest = judged.manifest("build/r/r-host.tar.gz")
+def test_bundle_tells_how_good_the_model_and_its_c_are(evaluated: Repository) -> None:
+    manifest = evaluated.manifest("build/r/r-host.tar.gz")
     accuracy = manifest["accuracy"]
     assert manifest["quantization"] is None
     assert len(set(manifest["inputs"]["samples"]["evaluate"])) == 64
     assert accuracy["reference"].startswith("onnxruntime ")
     assert accuracy["top1"]["reference"] == accuracy["top1"]["firmware"] > 95
     assert accuracy["agreement"] == {"reference": 100, "firmware": 100}
-    assert record_of(judged)["layers"] is None
+    assert record_of(evaluated)["layers"] is None
 
 
 def test_gate_fails_where_the_model_itself_is_not_good_enough(
-    judged: Repository, tmp_path: Path
+    evaluated: Repository, tmp_path: Path
 ) -> None:
-    changed = copy_of(judged, tmp_path)
+    changed = copy_of(evaluated, tmp_path)
     bundle = (changed.folder / "build/r/r-host.tar.gz").read_bytes()
     labels = np.load(changed.folder / "labels.npy")
     labels[:8] = (labels[:8] + 1) % 10
@@ -97,8 +97,8 @@ def test_boxes_of_a_float_detector(tmp_path: Path) -> None:
     repository = new_repository(tmp_path)
     prepare(repository, "tanh-sigmoid")
     text = (repository.folder / "boxes.yaml").read_text()
-    gate = "evaluate: {inputs: x.npy, thresholds: {boxes: {recall: 1, precision: 1}}}\n"
-    rates = accuracy_of(repository, text + gate, "boxes")["boxes"]["networks"]
+    limits = "evaluate: {inputs: x.npy, thresholds: {boxes: {recall: 1, precision: 1}}}\n"
+    rates = accuracy_of(repository, text + limits, "boxes")["boxes"]["networks"]
     assert rates["firmware"] == rates["reference"]
     assert rates["reference"]["found"] > 10
     assert rates["firmware"]["recall"] == rates["firmware"]["precision"] == 1
@@ -114,7 +114,7 @@ def with_pictures(folder: Path) -> Repository:
 
 
 def accuracy_of(repository: Repository, recipe: str, name: str = "r") -> dict[str, Any]:
-    """Run the recipe's stages up to the gate; return what it found."""
+    """Run the recipe's stages up to accuracy; return what it found."""
     repository.write(f"{name}.yaml", recipe)
     done = repository.doit("accuracy", f"recipe={name}.yaml")
     assert done.returncode == 0, done.stdout + done.stderr

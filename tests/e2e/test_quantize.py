@@ -1,4 +1,4 @@
-"""A float network with `quantize:`: built, judged, cached, and refused where it must be."""
+"""A float network with `quantize:`: built, compared, cached, and refused where it must be."""
 
 from __future__ import annotations
 

@@ -52,9 +52,9 @@ def model(
 def check(data: bytes, samples: list[Sample], folder: Path) -> list[list[npt.NDArray[Any]]]:
     """Compare generated C and ONNX Runtime: types, shapes and bits of every output."""
     found = run_generated(data, samples, folder, SANITIZERS, "onnx")
-    verdict = run_reference(data, samples)
-    assert verdict.reference.startswith("onnxruntime")
-    for mine, theirs in zip(found, verdict.outputs, strict=True):
+    reference = run_reference(data, samples)
+    assert reference.runtime.startswith("onnxruntime")
+    for mine, theirs in zip(found, reference.outputs, strict=True):
         for a, b in zip(mine, theirs, strict=True):
             assert (a.dtype, a.shape) == (b.dtype, b.shape)
             assert a.tobytes() == b.tobytes()

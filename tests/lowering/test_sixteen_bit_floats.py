@@ -191,9 +191,9 @@ def test_basic_arithmetic_is_that_of_numpy_bit_for_bit(tmp_path: Path) -> None:
 def test_onnx_runtime_judges_float16(tmp_path: Path) -> None:
     sample = {"x": np.random.default_rng(6).normal(0, 1, (1, 2, 4, 4)).astype("float16")}
     ((ours,),) = run_generated(network("float16"), [sample], tmp_path)
-    verdict = onnx_importer.run_reference(network("float16"), [sample])
-    assert verdict.reference.startswith("onnxruntime")
-    np.testing.assert_allclose(ours, verdict.outputs[0][0], rtol=2**-9)
+    reference = onnx_importer.run_reference(network("float16"), [sample])
+    assert reference.runtime.startswith("onnxruntime")
+    np.testing.assert_allclose(ours, reference.outputs[0][0], rtol=2**-9)
 
 
 def test_tensors_take_two_bytes_an_element() -> None:

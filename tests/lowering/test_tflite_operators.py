@@ -199,7 +199,7 @@ def test_float_operators_with_weights(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("dtype", "points"), [("int8", (5, -7)), ("int16", (0, 0))])
 def test_sums_are_saturated(tmp_path: Path, dtype: str, points: tuple[int, int]) -> None:
-    """LiteRT 2.3.0's reference kernel gets such sums wrong: numpy is the judge."""
+    """LiteRT 2.3.0's reference kernel gets such sums wrong: numpy is the reference."""
     builder = ModelBuilder()
     source = builder.input((50, 4), dtype, Quantization(0.5, points[0]))
     axes = builder.constant(np.array([1], "int32"))
@@ -207,12 +207,12 @@ def test_sums_are_saturated(tmp_path: Path, dtype: str, points: tuple[int, int])
     builder.operator("SUM", [source, axes], [output], "ReducerOptions", version=1)
     data = builder.build()
     inputs = random_samples(data, 4, 0)
-    verdict = tflite.run_reference(data, inputs)
-    assert "optimized" in verdict.reference
+    reference = tflite.run_reference(data, inputs)
+    assert "optimized" in reference.runtime
     results = run_generated(data, inputs, tmp_path)
     limits = np.iinfo(dtype)
-    for sample, (found,), (judged,) in zip(inputs, results, verdict.outputs, strict=True):
-        assert np.abs(found.astype("int32") - judged).max() <= 1
+    for sample, (found,), (expected,) in zip(inputs, results, reference.outputs, strict=True):
+        assert np.abs(found.astype("int32") - expected).max() <= 1
         halves = (sample["t0"].astype("int64") - points[0]).sum(axis=1)
         nearest = (halves + 1) >> 1  # ties up, as a factor of exactly 1/2 is rounded
         np.testing.assert_array_equal(found, np.clip(nearest + points[1], limits.min, limits.max))

@@ -207,9 +207,9 @@ def test_graph_that_onnx_runtime_refuses_is_judged_by_onnx_itself() -> None:
     )
     opsets = [helper.make_opsetid("", 17)]
     data = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
-    verdict = run_reference(data, [{"x": np.array([3, -4], "int32")}])
-    assert verdict.reference.startswith("onnx ")
-    assert verdict.outputs[0][0].tolist() == [3, -4]
+    reference = run_reference(data, [{"x": np.array([3, -4], "int32")}])
+    assert reference.runtime.startswith("onnx ")
+    assert reference.outputs[0][0].tolist() == [3, -4]
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_any_names_of_inputs_nodes_and_outputs(case: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", ["main", "*/ int x;", "\\", "lv1", "x" * 5000])
 def test_two_nodes_of_one_name_and_a_weight_of_the_same(name: str, tmp_path: Path) -> None:
     nodes = [node("Relu", ["x"], ["a"], name=name), node("Gemm", ["a", name], ["y"], name=name)]
-    # Powers of two: products are exact, whether or not the judge's processor fuses them with sums.
+    # Powers of two: products are exact, whether or not a processor fuses them with sums.
     weight = np.array([[1, 2], [4, 8]], "float32")
     model = graph(nodes, [value("x", [1, 2])], [value("y", [1, 2])], {name: weight})
     assert_exact(model.SerializeToString(), tmp_path)

@@ -67,9 +67,9 @@ def test_module_of_the_recipes_folder(write: Write) -> None:
     assert [(t.name, t.shape, t.dtype) for t in interface.inputs] == [("x", (1, 4), "float32")]
     assert [t.name for t in interface.outputs] == ["z"]
     assert [(o.name, o.kind) for o in interface.operators] == [("y", "relu"), ("z", "add")]
-    verdict = run_reference(data, [{"x": np.array([[-1, 0, 1, 2]], "float32")}])
-    assert verdict.outputs[0][0].tolist() == [[1, 1, 2, 3]]
-    assert "Relax virtual machine" in verdict.reference
+    reference = run_reference(data, [{"x": np.array([[-1, 0, 1, 2]], "float32")}])
+    assert reference.outputs[0][0].tolist() == [[1, 1, 2, 3]]
+    assert "Relax virtual machine" in reference.runtime
 
 
 def test_dotted_module_with_relative_and_late_imports(write: Write) -> None:

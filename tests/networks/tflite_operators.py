@@ -268,8 +268,8 @@ def add_case(builder: ModelBuilder, case: Case, dtype: str, random: np.random.Ge
 
 def shaped(builder: ModelBuilder) -> bytes:
     """Return the model with its outputs of the shapes that LiteRT infers."""
-    judge = tflite.make_interpreter(builder.build())
-    judge.allocate_tensors()
-    for index, detail in zip(builder.graph.outputs, judge.get_output_details(), strict=True):
+    interpreter = tflite.make_interpreter(builder.build())
+    interpreter.allocate_tensors()
+    for index, detail in zip(builder.graph.outputs, interpreter.get_output_details(), strict=True):
         builder.graph.tensors[index].shape = [int(d) for d in detail["shape"]]
     return builder.build()

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReferenceOutputs:
-    """What a reference runtime, named with its version, answers: outputs by sample."""
+    """The outputs of each sample, from a reference ``runtime``, which is named with its version."""
 
-    reference: str
+    runtime: str
     outputs: list[list[np.ndarray[Any, Any]]]
 
 
@@ -45,8 +45,8 @@ class Importer(Protocol):
 class Format:
     """One model format; ``module`` is imported only when such a model is built.
 
-    ``packages`` read and judge such a model. One of them may be an ``extra``: firmwright installs
-    it only with the extra of its name.
+    ``packages`` read and evaluate such a model. One of them may be an ``extra``: firmwright
+    installs it only with the extra of its name.
     """
 
     name: str

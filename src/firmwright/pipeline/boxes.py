@@ -44,7 +44,7 @@ def run_float_reference(
     )
     runtime = FORMATS[interface.format].load()
     outputs = runtime.run_reference((stage / f"model.{interface.format}").read_bytes(), real)
-    return interface, replace(outputs, reference=f"the float network in {outputs.reference}")
+    return interface, replace(outputs, runtime=f"the float network in {outputs.runtime}")
 
 
 def compare_boxes(
@@ -76,14 +76,14 @@ def compare_boxes(
     detector = fit_detector(detection, len(names), interface.outputs)
     origins = [{name: c.origins[i] for name, c in data.items()} for i in range(len(found))]
     matched = match_samples(
-        expected.reference,
+        expected.runtime,
         [", ".join(o.name for o in by.values()) or f"sample {i}" for i, by in enumerate(origins)],
         [{name: o.sha256 for name, o in by.items()} for by in origins],
         names,
         found,
         [detect(detector, outputs) for outputs in expected.outputs],
     )
-    report = DetectionReport(detection.threshold, AGREEMENT_IOU, expected.reference, matched)
+    report = DetectionReport(detection.threshold, AGREEMENT_IOU, expected.runtime, matched)
     write_record(folder / "boxes.json", report)
     for i, by in enumerate(origins):
         for origin in by.values():
@@ -91,4 +91,4 @@ def compare_boxes(
                 target = folder / f"boxes-{i}.png"
                 draw_boxes(origin.picture, origin.preprocess, found[i], names, target)
     count = sum(map(len, found))
-    job.note(f"{count} boxes, those of {expected.reference}")
+    job.note(f"{count} boxes, those of {expected.runtime}")

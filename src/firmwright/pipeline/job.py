@@ -43,7 +43,7 @@ class Job:
 
     @property
     def network_stage(self) -> str:
-        """The stage that gives the network as it is compiled; its model is what judges."""
+        """The stage that gives the network as it is compiled; its model is the reference."""
         return "quantized" if self.recipe.quantize else "model"
 
     @cached_property

@@ -105,7 +105,7 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class EvaluateOptions:
-    """The samples that judge the network.
+    """The samples on which networks are compared.
 
     ``labels`` is an ``.npy`` of class numbers, or a ``.json`` of boxes; ``metric`` is
     ``module:function`` of a module beside the recipe.

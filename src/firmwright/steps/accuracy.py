@@ -68,11 +68,11 @@ def run_float_network(
 def run_networks(
     job: Job, interface: ModelInterface, samples: Sequence[Sample], scratch: Path
 ) -> Evaluation:
-    """Let every network see the samples; ``interface`` is of the one that is compiled."""
+    """Run every network on the samples; ``interface`` is of the one that is compiled."""
     before = run_float_network(job, interface, samples)
     given = before.inputs if before else samples
     definition = (job.folder(job.network_stage) / f"model.{interface.format}").read_bytes()
-    verdict = FORMATS[interface.format].load().run_reference(definition, given)
+    reference = FORMATS[interface.format].load().run_reference(definition, given)
     compiled = read_network(job)
     compiler, results = run_on_host(compiled, job.platform, given, scratch, job.cache)
     digests = tuple(sample_digest(s) for s in samples)
@@ -81,10 +81,12 @@ def run_networks(
         calibrated=len(before.calibrated.intersection(digests)) if before else 0,
         networks={
             **({"float32": before.outputs} if before else {}),
-            "quantized" if before else "reference": dequantize_outputs(interface, verdict.outputs),
+            "quantized" if before else "reference": dequantize_outputs(
+                interface, reference.outputs
+            ),
             "firmware": dequantize_outputs(interface, results),
         },
-        reference=verdict.reference,
+        reference=reference.runtime,
         firmware=f"C compiled for this machine by {compiler}",
         layers=before.layers if before else None,
     )

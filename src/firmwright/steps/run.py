@@ -1,4 +1,4 @@
-"""run: the firmware in the emulator, judged by the model's own reference runtime."""
+"""run: the firmware in the emulator, compared with the model in its reference runtime."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ def run(job: Job, folder: Path) -> None:
     execution = execute_firmware(job, interface, chosen, layers)
     found = decode_outputs(execution.console, interface.outputs, len(chosen), execution.exit_code)
     RUN_SAMPLE.write(folder, pack_first_sample(interface, chosen[0], found[0]))
-    verdict = run_model_reference(job, interface, alone)
-    expected = join_outputs(verdict.outputs, layout.size, layout.output_axes)
+    reference = run_model_reference(job, interface, alone)
+    expected = join_outputs(reference.outputs, layout.size, layout.output_axes)
     arrays = stack_outputs("firmware", found) | stack_outputs("reference", expected)
     RUN_OUTPUTS.write(folder, arrays)
     tolerance = job.recipe.run.tolerance
     total = count_processor_instructions(execution, layers)
     record = RunRecord(
         emulator=execution.emulator,
-        reference=verdict.reference,
+        reference=reference.runtime,
         samples=len(chosen),
         batch=layout.size,
         macs=layers.macs,
@@ -83,7 +83,7 @@ def run(job: Job, folder: Path) -> None:
     job.note(summarize(record), on_platform=True)
     if job.recipe.detection is not None:
         boxes = decode_boxes(execution.console, len(interface.outputs), len(chosen), layout.size)
-        compare_boxes(job, folder, data, boxes, alone, single, verdict)
+        compare_boxes(job, folder, data, boxes, alone, single, reference)
 
 
 @dataclass(frozen=True)

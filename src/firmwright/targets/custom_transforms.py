@@ -17,8 +17,8 @@ from firmwright.models.relax.importer import check_calls, check_functions
 def apply_user_transform(reference: str, folder: Path, module: tvm.IRModule) -> tvm.IRModule:
     """Call ``module:function`` of the recipe's folder with a Relax module; return its result.
 
-    The result has to take and return tensors of the same shapes and types. What it computes is
-    judged with everything else, by the run. Raises UserError, with the user's file and line, for
+    The result has to take and return tensors of the same shapes and types. The run compares
+    what it computes with the reference. Raises UserError, with the user's file and line, for
     what the function raises and for a result that does not fit.
     """
     with load_custom_function(reference, folder) as transform:

@@ -1,4 +1,4 @@
-"""ONNX models: float and QDQ graphs, imported by TVM, judged by ONNX Runtime."""
+"""ONNX models: float and QDQ graphs, imported by TVM; ONNX Runtime is the reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PyTorch programs as ``torch.export.save`` writes them (.pt2), imported by TVM, judged by torch.
+"""PyTorch programs as ``torch.export.save`` writes them (.pt2), imported by TVM.
 
 No pickle of the file is executed: its tensors are read with ``force_weights_only``, and a file with
 pickled objects or compiled code in it is refused. (torch itself still advises against programs of

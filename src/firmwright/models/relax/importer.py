@@ -2,8 +2,8 @@
 
 The format has no runtime of its own, so the reference is TVM's Relax virtual machine on the host,
 on the module as the user returned it. It shares with the generated C what TVM's operators mean,
-which is the model's definition; it shares none of this project's rewrites, integer arithmetic,
-schedules, planning and C, which are what the comparison is to judge.
+which is the model's definition. It shares none of what the comparison tests: this project's
+rewrites, integer arithmetic, schedules, planning and C.
 """
 
 from __future__ import annotations

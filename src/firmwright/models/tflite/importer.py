@@ -1,4 +1,4 @@
-"""TFLite models, imported by TVM, judged by LiteRT's reference kernels."""
+"""TFLite models, imported by TVM; LiteRT's reference kernels are the reference."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def check_outputs(module: tvm.IRModule, outputs: Sequence[Tensor], name: str) ->
 
 
 def check_file(data: bytes, name: str) -> None:
-    """Let LiteRT's verifier judge the bytes: TVM's reader trusts every offset in them."""
+    """Let LiteRT verify the bytes, because TVM's reader trusts every offset in them."""
     if data[4:8] != b"TFL3":
         raise UserError(f"{name}: not a TFLite model (no 'TFL3' mark at byte 4)")
     try:
@@ -176,18 +176,18 @@ def evaluate(
     data: bytes, inputs: Sequence[Sequence[np.ndarray[Any, Any]]]
 ) -> list[list[np.ndarray[Any, Any]]]:
     kernels = "BUILTIN_WITHOUT_DEFAULT_DELEGATES" if has_integer_sum(data) else "BUILTIN_REF"
-    judge = make_interpreter(data, kernels)
-    details = judge.get_input_details()
+    interpreter = make_interpreter(data, kernels)
+    details = interpreter.get_input_details()
     results = []
     try:
         for detail, array in zip(details, inputs[0], strict=True):
-            judge.resize_tensor_input(detail["index"], array.shape)
-        judge.allocate_tensors()
+            interpreter.resize_tensor_input(detail["index"], array.shape)
+        interpreter.allocate_tensors()
         for sample in inputs:
             for detail, array in zip(details, sample, strict=True):
-                judge.set_tensor(detail["index"], array)
-            judge.invoke()
-            found = [judge.get_tensor(d["index"]) for d in judge.get_output_details()]
+                interpreter.set_tensor(detail["index"], array)
+            interpreter.invoke()
+            found = [interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()]
             results.append([array.copy() for array in found])
     except (RuntimeError, ValueError) as error:
         raise UserError(

@@ -34,11 +34,11 @@ def place_regions(module: tvm.IRModule, context: Context) -> Placement:
     options = read_options(context)
     bindings, outputs = read_graph(module)
     chip = {**context.platform.accelerators["tidl"], "wanted_batch": context.batch}
-    judge = OperatorChecker(options, chip, bindings)
-    groups = group_operators(bindings, outputs, make_kind(module, bindings, judge), {})
+    checker = OperatorChecker(options, chip, bindings)
+    groups = group_operators(bindings, outputs, make_kind(module, bindings, checker), {})
     check_lists(options, bindings, groups)
     layers = LayerGraph(groups, outputs)
-    broken = {number: judge.check_layer(group) for number, group in enumerate(layers.groups)}
+    broken = {number: checker.check_layer(group) for number, group in enumerate(layers.groups)}
     taken = {number for number, found in broken.items() if not found}
     regions = merge_acyclic(range(len(layers.groups)), layers.reads, taken)
     kept, pruned = prune(regions, layers, options)
@@ -62,7 +62,7 @@ def place_regions(module: tvm.IRModule, context: Context) -> Placement:
 
 
 def make_kind(
-    module: tvm.IRModule, bindings: Sequence[relax.VarBinding], judge: OperatorChecker
+    module: tvm.IRModule, bindings: Sequence[relax.VarBinding], checker: OperatorChecker
 ) -> Callable[[relax.VarBinding], FusionKind]:
     """Return what tells the grouping an operator's kind: one that is refused stands alone.
 
@@ -73,7 +73,7 @@ def make_kind(
 
     def of_binding(binding: relax.VarBinding) -> FusionKind:
         splits = binding.var not in dequantized and short_name(binding.value) not in CONVERSIONS
-        return FusionKind.ALONE if splits and judge.check_operator(binding) else kind(binding)
+        return FusionKind.ALONE if splits and checker.check_operator(binding) else kind(binding)
 
     return of_binding
 
