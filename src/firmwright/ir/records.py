@@ -7,6 +7,7 @@ dataclass, and reading checks every value's type against it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,7 +28,22 @@ def write_record(path: Path, record: object) -> None:
 
 
 def encode_record(record: object) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
+    """Return a dataclass, or plain data, as indented JSON."""
+    return msgspec.json.format(msgspec.json.encode(to_plain(record)), indent=1) + b"\n"
+
+
+def to_plain(record: object) -> Any:
+    """Return a dataclass as dictionaries, with every field that is set.
+
+    msgspec alone would leave out the defaults of a dataclass that it has decoded.
+    """
+    if is_dataclass(record) and not isinstance(record, type):
+        return asdict(record, dict_factory=drop_unset)
+    return record
+
+
+def drop_unset(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: value for name, value in fields if value is not msgspec.UNSET}
 
 
 def read_record(path: Path, kind: type[Record]) -> Record:

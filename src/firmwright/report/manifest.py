@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from firmwright.ir.kernels import FloatOperator
-from firmwright.ir.records import build_schema
+from firmwright.ir.records import build_schema, to_plain
 from firmwright.ir.tensors import ModelInterface
 from firmwright.planning.batch_size import BatchChoice
 from firmwright.quantize.record import QuantizationRecord
@@ -157,7 +157,7 @@ INCLUDED: Mapping[type, tuple[str, ...]] = {
 
 def to_content(manifest: Manifest) -> dict[str, Any]:
     """Return what ``manifest.json`` has: the included fields of each record."""
-    content: dict[str, Any] = msgspec.to_builtins(manifest)
+    content: dict[str, Any] = to_plain(manifest)
     for key, record in content.items():
         names = INCLUDED.get(type(getattr(manifest, key)))
         if names:
