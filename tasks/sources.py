@@ -43,7 +43,10 @@ def templates(job: Job) -> list[str]:
     if job.recipe.detection:
         used.append("postprocess")
     owners = {part for pair in cores_by_device(job).items() for part in pair if part}
-    return [*(f"{folder}/*.j2" for folder in used), *(f"{owner}/**/*.j2" for owner in owners)]
+    return [
+        *(f"{folder}/*.j2" for folder in used),
+        *(f"{owner}/**/*.j2" for owner in sorted(owners)),
+    ]
 
 
 STAGE = Stage(

@@ -53,8 +53,8 @@ class Job:
         for name in (name for device in self.mix for name in device.target.stages):
             own: Stage = resolve_name(name)
             # Right behind what it reads, so that its mistakes are told early.
-            last = max(i for i, stage in enumerate(stages) if stage.name in own.needs)
-            stages.insert(last + 1, own)
+            places = [i + 1 for i, stage in enumerate(stages) if stage.name in own.needs]
+            stages.insert(max(places, default=0), own)
         return {stage.name: stage for stage in stages}
 
     def folder(self, stage: str) -> Path:

@@ -76,14 +76,12 @@ class Target(Protocol):
     """The core that its regions run on, '' for the processor. The last device's runs the network;
     what runs elsewhere is called from there."""
     machines: Mapping[str, str] = MappingProxyType({})
-    """Machines that it brings along for the emulator, as ``module:class`` by board; only those of
-    an installed device count."""
+    """Machines that it adds to the emulator, as "module:Class" by board; installed devices only."""
     is_portable: bool = False
     """Whether its regions and C are the same on every platform, which has to have nothing for it
     but a processor."""
     stages: Sequence[str] = ()
-    """Stages that it adds to the pipeline, each "module:NAME" of a Stage."""
-
+    """Stages that it adds to the pipeline, as "module:NAME"; installed devices only."""
     libraries_variable: str = ""
     """The environment variable that names archives to link to a network with this device, as in
     ``-l one.lib -l /path/two.lib``; those for the machine of a core are linked to what runs there.

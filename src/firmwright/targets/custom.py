@@ -90,7 +90,7 @@ def load_custom_target(name: str, reference: str, folder: Path) -> CustomTarget:
     """Import the device ``module:function`` of a recipe's ``folder`` that is called ``name``.
 
     Raises UserError, with the user's file and line, for what cannot be imported or called, for
-    something that is no target, and for one that has another name.
+    something that is no target, and for one that has another name, or adds stages or machines.
     """
     with IMPORT_LOCK, prepend_import_path(folder):
         make = import_function(reference, folder)
@@ -106,6 +106,8 @@ def load_custom_target(name: str, reference: str, folder: Path) -> CustomTarget:
         raise UserError(
             f"{place}: the device's name is '{target.name}', the recipe calls it '{name}'"
         )
+    if target.stages or target.machines:
+        raise UserError(f"{place}: only an installed device adds stages and machines ({reference})")
     return CustomTarget(target, reference, folder)
 
 
