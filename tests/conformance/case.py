@@ -84,17 +84,18 @@ def cases() -> dict[str, Case]:
     """Return all node tests by name; an expanded one belongs to its function's operator."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = {c.name: c for c in collect_testcases(None) if c.model is not None}
+        found = {c.name: c for c in collect_testcases(None)}
+    models = {c.name: c.model for c in found.values() if c.model is not None}
 
     def case(name: str) -> Case:
-        source = found[name]
-        about = found.get(name.split("_expanded")[0], source).model
+        source, model = found[name], models[name]
+        about = models.get(name.split("_expanded")[0], model)
         node = about.graph.node[0]
         opset = next(o.version for o in about.opset_import if o.domain == node.domain)
-        data = tuple((list(i), list(o)) for i, o in source.data_sets)
-        return Case(name, node, opset, source.model, data, source.rtol, source.atol)
+        data = tuple((list(i), list(o)) for i, o in source.data_sets or ())
+        return Case(name, node, opset, model, data, source.rtol, source.atol)
 
-    return {name: case(name) for name in sorted(found)}
+    return {name: case(name) for name in sorted(models)}
 
 
 def judge(name: str) -> Outcome:
@@ -134,7 +135,7 @@ def shape_inputs(case: Case) -> list[str]:
     node = case.node
     schema = onnx.defs.get_schema(node.op_type, case.opset, node.domain)
     results = {o.type_str for o in schema.outputs}
-    parameters = [*schema.inputs, *schema.inputs[-1:] * len(node.input)]
+    parameters = [*schema.inputs, *list(schema.inputs[-1:]) * len(node.input)]
     types = dict(zip(node.input, (p.type_str for p in parameters), strict=False))
     names = dict(zip(node.input, (p.name for p in parameters), strict=False))
     found = []

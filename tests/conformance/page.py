@@ -9,15 +9,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import onnx
-from case import Outcome
-from reasons import sentence
+
+from tests.conformance.case import Outcome
+from tests.conformance.reasons import sentence
 
 EVALUATED = Path(__file__).with_name("evaluated_by_tvm.txt")
 
 INTRODUCTION = """\
 # ONNX conformance
 
-Written by `python tests/conformance/run.py`; CI fails where it is stale.
+Written by `python -m tests.conformance.run`; CI fails where it is stale.
 
 The backend node tests of ONNX {version} are {count} models of one operator each (or of the
 function that defines it, "expanded"), with inputs, expected outputs and a tolerance. Each goes
@@ -38,7 +39,7 @@ BY_REASON = """
 ## Why cases are refused
 
 The reason of each case is in [conformance_refused.csv](conformance_refused.csv);
-`python tests/conformance/run.py CASE` prints all of it.
+`python -m tests.conformance.run CASE` prints all of it.
 """
 
 

@@ -1,6 +1,6 @@
 """List, in evaluated_by_tvm.txt, the refused cases that TVM alone imports and evaluates right.
 
-    python tests/conformance/plain_tvm.py
+    python -m tests.conformance.plain_tvm
 
 It reads docs/conformance_refused.csv. It is run by hand, after TVM or the list of refused cases
 has changed; the page says why each of the cases stays refused.
@@ -16,11 +16,18 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from case import Case, Outcome, array, cases, compare_output, shape_inputs, with_constants
+from tests.conformance.case import (
+    Case,
+    Outcome,
+    array,
+    cases,
+    compare_output,
+    shape_inputs,
+    with_constants,
+)
 
 LIST = Path(__file__).with_name("evaluated_by_tvm.txt")
+PROGRAM = "tests.conformance.plain_tvm"
 REFUSED = Path(__file__).parents[2] / "docs/conformance_refused.csv"
 
 
@@ -67,17 +74,17 @@ def flat(result: Any) -> list[np.ndarray[Any, Any]]:
 
 
 def main() -> None:
-    from pool import judge_all
+    from tests.conformance.pool import judge_all
 
     with REFUSED.open(encoding="utf-8", newline="") as file:
         names = [row["case"] for row in csv.DictReader(file)]
-    right = [o.case for o in judge_all(names, Path(__file__)) if o.verdict == "passed"]
+    right = [o.case for o in judge_all(names, PROGRAM) if o.verdict == "passed"]
     LIST.write_text("".join(f"{name}\n" for name in right), encoding="utf-8", newline="\n")
 
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["--worker"]:
-        from case import serve
+        from tests.conformance.case import serve
 
         serve(judge)
     else:

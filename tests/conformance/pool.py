@@ -11,15 +11,16 @@ import threading
 from collections.abc import Iterable
 from pathlib import Path
 
-from case import Outcome, cases
+from tests.conformance.case import Outcome, cases
 
 WORKERS = 2
 CASE_SECONDS = 120
-PROGRAM = Path(__file__).with_name("case.py")
+PROGRAM = "tests.conformance.case"
+ROOT = Path(__file__).parents[2]
 
 
-def judge_all(names: Iterable[str], program: Path = PROGRAM) -> list[Outcome]:
-    """Return the outcomes of these cases, in the order of their names, as ``program`` judges."""
+def judge_all(names: Iterable[str], program: str = PROGRAM) -> list[Outcome]:
+    """Return the outcomes of these cases, in order of name, as the module ``program`` judges."""
     waiting: queue.Queue[str] = queue.Queue()
     for name in names:
         waiting.put(name)
@@ -49,9 +50,10 @@ def judge_all(names: Iterable[str], program: Path = PROGRAM) -> list[Outcome]:
     return [outcomes[name] for name in sorted(outcomes)]
 
 
-def start(program: Path) -> subprocess.Popen[str]:
+def start(program: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, program, "--worker"],
+        [sys.executable, "-m", program, "--worker"],
+        cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from case import Outcome
+from tests.conformance.case import Outcome
 
 SENTENCES = (
     (r"is object, which", "It works on strings."),

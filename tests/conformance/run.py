@@ -1,8 +1,8 @@
 """Write docs/conformance.md, check it, or judge single cases.
 
-python tests/conformance/run.py                 write the page
-python tests/conformance/run.py --check         exit 1, with a diff, where it is stale
-python tests/conformance/run.py test_abs ...    say what becomes of these cases, and why
+python -m tests.conformance.run                 write the page
+python -m tests.conformance.run --check         exit 1, with a diff, where it is stale
+python -m tests.conformance.run test_abs ...    say what becomes of these cases, and why
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ import difflib
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from case import cases
-from page import render
-from pool import judge_all
+from tests.conformance.case import cases
+from tests.conformance.page import render
+from tests.conformance.pool import judge_all
 
 ROOT = Path(__file__).parents[2]
 FILES = {
@@ -52,7 +50,7 @@ def main(arguments: list[str]) -> int:
     for outcome in wrong:
         print(f"wrong: {outcome.case}: {outcome.reason}", file=sys.stderr)
     if stale:
-        print("stale: run `python tests/conformance/run.py`", file=sys.stderr)
+        print("stale: run `python -m tests.conformance.run`", file=sys.stderr)
     return 1 if stale or wrong else 0
 
 
