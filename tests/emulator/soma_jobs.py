@@ -55,7 +55,7 @@ class Window:
 
 def requantized(sums: Array, shift: int, relu: bool) -> Array:
     wrapped = sums.astype(np.int64).astype(np.int32)
-    return np.clip(wrapped >> shift, 0 if relu else -128, 127).astype(np.int8)
+    return np.asarray(np.clip(wrapped >> shift, 0 if relu else -128, 127), np.int8)
 
 
 def convolved(x: Array, weights: Array, bias: Array, window: Window, depthwise: bool) -> Array:

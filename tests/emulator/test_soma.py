@@ -130,17 +130,18 @@ def dense(seed: int) -> Trial:
 
 def addition(seed: int) -> Trial:
     random = np.random.default_rng(seed)
-    shape = tuple(int(n) for n in random.integers(1, 20, 3))
+    channels, height, width = (int(n) for n in random.integers(1, 20, 3))
+    shape = (channels, height, width)
     shift, relu = int(random.choice([0, 1, 31])), bool(random.integers(0, 2))
     left, right = integers(random, *shape), integers(random, *shape)
-    pitch = rounded(shape[2])
-    answer = shape[0] * shape[1] * pitch
+    pitch = rounded(width)
+    answer = channels * height * pitch
     console = store_at(0, image_bytes(left, 0)) + store_at(WEIGHTS, image_bytes(right, 0))
-    console += b"l" + copy(0, *shape[:2], pitch, pitch) + words(0)
-    console += b"l" + copy(64_000, *shape[:2], pitch, pitch) + words(WEIGHTS)
+    console += b"l" + copy(0, channels, height, pitch, pitch) + words(0)
+    console += b"l" + copy(64_000, channels, height, pitch, pitch) + words(WEIGHTS)
     console += b"a" + layer(shape, (0, 0, 0), POINT, shift=shift, relu=relu)
     console += words(0, 64_000, 0)  # in place
-    console += b"s" + copy(0, *shape[:2], pitch, pitch) + words(0) + b"o" + words(0, answer)
+    console += b"s" + copy(0, channels, height, pitch, pitch) + words(0) + b"o" + words(0, answer)
     sums = left.astype(np.int64) + right
     return Trial(
         console, answer, lambda data: image_of(data, shape), requantized(sums, shift, relu)

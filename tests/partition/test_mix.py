@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-
 import numpy as np
 import pytest
 import tvm
@@ -19,7 +16,7 @@ from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
 from firmwright.report.demands import check_offload
 from firmwright.report.explanation import Explanation, explain, format_summary, format_table
-from firmwright.targets import Context, Device, load_mix
+from firmwright.targets import Context, Device, Target, load_mix
 from firmwright.targets.placement import Composite, Placement
 from firmwright.toolchain import load_platform
 from firmwright.transforms import canonicalize
@@ -91,19 +88,14 @@ def test_the_explanation_counts_macs_boundaries_and_operators() -> None:
     assert "soma_dory: strides: its strides are [1, 2]; they may be" in format_table(explanation)
 
 
-@dataclass(frozen=True)
-class PoolingTarget:
+class PoolingTarget(Target):
     """A device that only has poolings of some sizes."""
 
-    most: int
-    name: str = "pooler"
-    reason: str = "it pools"
-    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    general: bool = False
-    portable: bool = True
+    name = "pooler"
+    reason = "it pools"
 
-    def prepare(self, module: tvm.IRModule, _context: Context, /) -> tvm.IRModule:
-        return module
+    def __init__(self, most: int) -> None:
+        self.most = most
 
     def place(self, module: tvm.IRModule, _context: Context, /) -> Placement:
         poolings = [
@@ -115,9 +107,6 @@ class PoolingTarget:
             tuple(Composite("max_pool2d", (b.var,)) for b in fits),
             {b.var: too_large for b in poolings if b not in fits},
         )
-
-    def layout(self, _context: Context, /) -> None:
-        return None
 
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
         raise NotImplementedError

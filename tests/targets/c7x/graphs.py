@@ -31,7 +31,7 @@ def network(outputs: Mapping[tuple[int, ...], tuple[Formula, Array]]) -> bytes:
                 for x, (formula, constant) in zip(inputs, outputs.values(), strict=True)
             ]
         builder.emit_func_output(made)
-    return tvm.ir.save_json(builder.get()).encode()
+    return str(tvm.ir.save_json(builder.get())).encode()
 
 
 def samples(shapes: list[tuple[int, ...]], count: int = 2) -> list[dict[str, Array]]:

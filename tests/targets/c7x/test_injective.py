@@ -39,7 +39,7 @@ def formula(x: relax.Expr, constant: relax.Expr) -> relax.Expr:
 
 
 def remarks(data: bytes, target: str = "c7x") -> list[str]:
-    return [k.note for k in lowered(data, "relax", target=target).kernels.kernels]
+    return [k.note or "" for k in lowered(data, "relax", target=target).kernels.kernels]
 
 
 @given(
@@ -127,6 +127,7 @@ def test_local_memory_has_to_hold_two_blocks_of_everything() -> None:
         lowered(data, "relax", target="c7x", platform=name).kernels.kernels[0].note
         for name in ("am62a", "j721e")
     )
+    assert small is not None and large is not None
     assert "may take 262,144 bytes of 229,376 in local memory" in small
     assert large.startswith("8 blocks of 16,384 bytes")
 

@@ -44,7 +44,7 @@ def resizes(sizes: list[tuple[tuple[int, int], tuple[int, int]]], layout: str) -
                 for method, rounding in METHODS
             ]
         builder.emit_func_output(made)
-    return tvm.ir.save_json(builder.get()).encode()
+    return str(tvm.ir.save_json(builder.get())).encode()
 
 
 def normal(data: bytes) -> list[dict[str, Any]]:
@@ -82,7 +82,7 @@ def pool(shape: tuple[int, ...], strides: list[int], **options: Any) -> bytes:
         with builder.dataflow():
             made = builder.emit_output(op.nn.max_pool2d(x, strides=strides, **options))
         builder.emit_func_output(made)
-    return tvm.ir.save_json(builder.get()).encode()
+    return str(tvm.ir.save_json(builder.get())).encode()
 
 
 def call_of(data: bytes) -> tvm.ir.Call:

@@ -76,7 +76,7 @@ def of_bytes(shape: tuple[int, ...], formula: Callable[[relax.Expr], relax.Expr]
         with builder.dataflow():
             result = builder.emit_output(builder.normalize(formula(x)))
         builder.emit_func_output(result)
-    return tvm.ir.save_json(builder.get()).encode()
+    return str(tvm.ir.save_json(builder.get())).encode()
 
 
 def test_bytes_come_by_64(tmp_path: Path) -> None:
@@ -110,6 +110,7 @@ def sum_of_four(x: relax.Expr, constant: relax.Expr) -> relax.Expr:
 )
 def test_who_gets_no_stream_is_said(data: bytes, said: str) -> None:
     (kernel,) = lowered(data, "relax", target="c7x").kernels.kernels
+    assert kernel.note is not None
     assert f"one vector. Streams deliver {said}" in kernel.note
 
 

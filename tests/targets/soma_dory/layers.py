@@ -80,7 +80,7 @@ def computed(layer: Layer, *inputs: Array) -> Array:
         sums = wide[0] @ layer.weights.T.astype("int64") + layer.bias
     else:
         sums = convolved(layer, wide[0], layer.weights) + layer.bias.reshape(-1, 1, 1)
-    return np.clip(sums >> layer.shift, 0 if layer.relu else -128, 127).astype("int8")
+    return np.asarray(np.clip(sums >> layer.shift, 0 if layer.relu else -128, 127), "int8")
 
 
 def convolved(layer: Layer, x: Array, weights: Array) -> Array:
@@ -90,7 +90,7 @@ def convolved(layer: Layer, x: Array, weights: Array) -> Array:
     windows = windows[:, :, :: layer.strides[0], :: layer.strides[1]]
     how = "nchwij,cij->nchw" if layer.kind is LayerKind.DEPTHWISE_CONV2D else "nchwij,ocij->nohw"
     kernels = weights[:, 0] if layer.kind is LayerKind.DEPTHWISE_CONV2D else weights
-    return np.einsum(how, windows, kernels.astype("int64"))
+    return np.asarray(np.einsum(how, windows, kernels.astype("int64")))
 
 
 @st.composite
@@ -106,10 +106,11 @@ def any_layer(draw: st.DrawFn, side: int = 40) -> Layer:
         return add(image, batch, seed)
     kernel = draw(st.tuples(KERNELS, KERNELS))
     need = [max(0, kernel[axis] - image[1 + axis]) for axis in (0, 1)]
-    before = [draw(st.integers(need[axis] // 2, kernel[axis] - 1)) for axis in (0, 1)]
-    after = [
-        draw(st.integers(max(0, need[axis] - before[axis]), kernel[axis] - 1)) for axis in (0, 1)
-    ]
+    top, left = (draw(st.integers(need[axis] // 2, kernel[axis] - 1)) for axis in (0, 1))
+    bottom, right = (
+        draw(st.integers(max(0, need[axis] - before), kernel[axis] - 1))
+        for axis, before in enumerate((top, left))
+    )
     outputs = depth if kind is LayerKind.DEPTHWISE_CONV2D else channels
     return conv2d(image, outputs, kernel, draw(st.sampled_from([1, 2])),
-                  (*before, *after), kind, batch, seed)  # fmt: skip
+                  (top, left, bottom, right), kind, batch, seed)  # fmt: skip

@@ -14,6 +14,7 @@ import tvm
 from tvm import relax
 
 Array = npt.NDArray[Any]
+INT8 = np.dtype("int8")
 
 
 def evaluated(module: tvm.IRModule, inputs: Mapping[str, Array]) -> list[Array]:
@@ -49,7 +50,7 @@ def in_int32(sums: Array) -> Array:
 
 def convolution(attributes: Any, x: Array, weights: Array) -> Array:
     """Convolve (1, C, H, W) int8 with (O, C / groups, height, width) int8."""
-    assert (x.dtype, weights.dtype, len(x)) == (np.int8, np.int8, 1)
+    assert (x.dtype, weights.dtype, len(x)) == (INT8, INT8, 1)
     top, left, bottom, right = (int(p) for p in attributes.padding)
     padded = np.pad(x[0].astype("int64"), [(0, 0), (top, bottom), (left, right)])
     down, across = (int(s) for s in attributes.strides)
@@ -69,7 +70,7 @@ def convolution(attributes: Any, x: Array, weights: Array) -> Array:
 
 
 def product(_: Any, x: Array, weights: Array) -> Array:
-    assert (x.dtype, weights.dtype) == (np.int8, np.int8)
+    assert (x.dtype, weights.dtype) == (INT8, INT8)
     return in_int32(x.astype("int64") @ weights.astype("int64"))
 
 
@@ -91,7 +92,7 @@ def softmax(attributes: Any, x: Array) -> Array:
 
 def quantized(attributes: Any, x: Array, scale: Array, zero_point: Array) -> Array:
     kind = np.iinfo(str(attributes.out_dtype))
-    return np.clip(np.rint(x / scale) + zero_point, kind.min, kind.max).astype(kind.dtype)
+    return np.asarray(np.clip(np.rint(x / scale) + zero_point, kind.min, kind.max), kind.dtype)
 
 
 def cast(attributes: Any, x: Array) -> Array:

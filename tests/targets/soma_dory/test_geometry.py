@@ -58,8 +58,8 @@ def sums(of: Layer, images: Array) -> Array:
     windows = np.lib.stride_tricks.sliding_window_view(padded, of.kernel, (2, 3))
     windows = windows[:, :, :: of.strides[0], :: of.strides[1]]
     if of.kind is LayerKind.DEPTHWISE_CONV2D:
-        return np.einsum("nchwij,cij->nchw", windows, of.weights[:, 0].astype("int64"))
-    return np.einsum("nchwij,ocij->nohw", windows, of.weights.astype("int64"))
+        return np.asarray(np.einsum("nchwij,cij->nchw", windows, of.weights[:, 0].astype("int64")))
+    return np.asarray(np.einsum("nchwij,ocij->nohw", windows, of.weights.astype("int64")))
 
 
 def images_of(of: Layer) -> Array:

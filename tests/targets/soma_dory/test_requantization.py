@@ -136,7 +136,7 @@ def quantized_onnx() -> bytes:
         [numpy_helper.from_array(v, n) for n, v in constants.items()],
     )
     opset = helper.make_opsetid("", 17)
-    return helper.make_model(graph, opset_imports=[opset], ir_version=8).SerializeToString()
+    return bytes(helper.make_model(graph, opset_imports=[opset], ir_version=8).SerializeToString())
 
 
 @pytest.mark.parametrize(("option", "devices"), [("1", {"soma_dory"}), ("0", {"c"})])

@@ -60,15 +60,16 @@ def layers_of(module: tvm.IRModule) -> dict[relax.Var, Layer]:
         if operator_name(binding.value) != "relax.nn.conv2d":
             continue
         call, weights = binding.value, constant_array(binding.value.args[1])
-        batch, *image = static_shape(call.args[0])
-        results = static_shape(call)[1:]
+        batch, inputs, in_height, in_width = static_shape(call.args[0])
+        _, outputs, out_height, out_width = static_shape(call)
         depthwise = int(call.attrs.groups) > 1
         top, left, bottom, right = (int(p) for p in call.attrs.padding)
         down, across = (int(s) for s in call.attrs.strides)
         found[binding.var] = Layer(
             LayerKind.DEPTHWISE_CONV2D if depthwise else LayerKind.CONV2D,
-            batch, *image, *results, weights.shape[2:], (down, across),
-            (top, left, bottom, right), 6, False, weights, np.zeros(results[0], "int32"),
+            batch, inputs, in_height, in_width, outputs, out_height, out_width,
+            (weights.shape[2], weights.shape[3]), (down, across),
+            (top, left, bottom, right), 6, False, weights, np.zeros(outputs, "int32"),
         )  # fmt: skip
     return found
 

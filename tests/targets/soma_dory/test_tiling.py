@@ -84,6 +84,7 @@ def test_no_tile_is_faster_than_the_one_found(layer: Layer, accelerator: Acceler
 def test_dorys_tile_is_never_faster(layer: Layer, accelerator: Accelerator) -> None:
     theirs = dory_tile(layer, accelerator)
     assume(theirs is not None)  # and whether it fits with blocks of 16 channels it does not ask
+    assert theirs is not None
     # A tile of channels begins with a block of weights; of depthwise channels one has four.
     whole = theirs.channels == layer.out_channels
     assume(whole or layer.kind is not LayerKind.DEPTHWISE_CONV2D or theirs.channels % 4 == 0)

@@ -58,7 +58,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TidlNetwork
 def frames_of(folder: Path, region: Any) -> list[list[np.ndarray[Any, Any]]]:
     """Read a region's calibration tensors: frame after frame, in each the inputs."""
     data = (folder / f"calib_raw_data{region.number}.bin").read_bytes()
-    frames = []
+    frames: list[list[np.ndarray[Any, Any]]] = []
     while data:
         frames.append([])
         for tensor in region.inputs:

@@ -43,7 +43,9 @@ def test_every_default_is_a_value_and_documented(option: Option) -> None:
 
 def test_presets_set_options_that_exist_to_values_they_take() -> None:
     table = {option.name: option for option in OPTIONS}
-    assert set(PRESETS) == set(table["preset"].values)
+    presets = table["preset"].values
+    assert isinstance(presets, tuple)
+    assert set(PRESETS) == set(presets)
     for defaults in (d for preset in PRESETS.values() for d in preset):
         for name, value in defaults.values.items():
             assert accepts(table[name].values, written(value))
@@ -148,7 +150,7 @@ WIDE_WEIGHTS: dict[str, Any] = {
     ],
 )
 def test_16_bits_have_to_be_asked_for(
-    results: str, weights: str, options: dict[str, str], rule: str
+    results: str, weights: str, options: dict[str, Any], rule: str
 ) -> None:
     placement = placed(quantized_convolution(results, weights), **options)
     assert set(sentences(placement)) == ({rule} if rule else set())
@@ -175,7 +177,7 @@ def test_16_bits_have_to_be_asked_for(
     ],
 )
 def test_lists_of_16_bits_agree_with_how_the_network_is_quantized(
-    options: dict[str, str], message: str
+    options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UserError, match=message):
         placed(quantized_convolution("int8", "int8", relax.op.sigmoid), **options)

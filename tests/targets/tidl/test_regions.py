@@ -151,7 +151,7 @@ def test_the_users_lists_decide() -> None:
         ),
     ],
 )
-def test_options_that_make_no_sense(options: dict[str, str], message: str) -> None:
+def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         placed(network(line), **options)
 
@@ -180,7 +180,7 @@ def named_model() -> bytes:
     ]
     shape = [1, 2, 4, 4]
     made = graph(nodes, [value("x", shape)], [value("c", shape)], {"w": weights})
-    return made.SerializeToString()
+    return bytes(made.SerializeToString())
 
 
 def test_an_outputs_layer_goes_by_the_models_name() -> None:

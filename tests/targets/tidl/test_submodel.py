@@ -13,7 +13,7 @@ from tvm import relax
 
 from firmwright.errors import UserError
 from firmwright.quantize.graph import session_options
-from firmwright.targets.tidl.placing import tidl_rules
+from firmwright.targets.tidl.rules import tidl_rules
 from firmwright.targets.tidl.submodel import SubModel, export_sub_model
 
 from .networks import network, region_of, values, vm_outputs
