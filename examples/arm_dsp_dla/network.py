@@ -6,6 +6,8 @@ The weights are random, with a seed: what it finds means nothing, where it runs 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import tvm
 from tvm import relax
@@ -132,7 +134,7 @@ def covered_by_better(
     return op.astype(op.max(op.multiply(covers, better), axis=0), "bool")
 
 
-def of_two(operator, values: relax.Expr) -> relax.Expr:
+def of_two(operator: Callable[..., relax.Expr], values: relax.Expr) -> relax.Expr:
     """Return ``operator`` of every two values along the last axis, which becomes two axes."""
     return operator(op.expand_dims(values, -1), op.expand_dims(values, -2))
 

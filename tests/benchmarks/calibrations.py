@@ -90,7 +90,7 @@ def log_probabilities(
     scores = np.stack(outputs).astype("float64")
     if ends_in_softmax:
         scores = np.log(np.maximum(scores, SMALLEST))
-    return scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
+    return np.asarray(scores - np.log(np.exp(scores).sum(axis=1, keepdims=True)))
 
 
 def row(network: Network, scheme: str, chosen: QuantizeOptions) -> str:

@@ -47,7 +47,7 @@ def main() -> None:
         sample, outputs = np.load(run / "sample.npz"), np.load(run / "outputs.npz")
         inputs = {port.name: sample[f"input_{i}"] for i, port in enumerate(model.graph.input)}
         cells: list[object] = [f"{folder.parent.name} {folder.name}"]
-        exact = ReferenceEvaluator(model).run(None, inputs)
+        exact = [np.asarray(value) for value in ReferenceEvaluator(model).run(None, inputs)]
         cells.append(sum(array.size for array in exact))
         for side in ("firmware", "reference"):
             off = [np.abs(outputs[f"{side}_{i}"][0].astype("int64") - array)

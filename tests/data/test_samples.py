@@ -78,7 +78,8 @@ def test_colour_mean_std_and_layout(tmp_path: Path) -> None:
     how = {"colour": "BGR", "mean": (1.0, 2.0, 3.0), "std": (255.0, 2.0, 4.0), "layout": "NHWC"}
     tensor = Tensor("x", (1, 2, 4, 3), "float32")
     (array,) = read(tmp_path, files("pictures", "a.png", **how), tensor).arrays
-    expected = (values[:, :, ::-1] - np.float32([1, 2, 3])) / np.float32([255, 2, 4])
+    mean, std = np.array([1, 2, 3], "float32"), np.array([255, 2, 4], "float32")
+    expected = (values[:, :, ::-1] - mean) / std
     np.testing.assert_array_equal(array[0], expected)
 
 

@@ -34,7 +34,7 @@ def conv(x: Array, weights: Array, bias: Array, act: bool, shift_bits: int) -> A
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
     total = np.einsum("nchwij,ocij->nohw", windows, weights.astype("int64"))
     shifted = (total + bias.reshape(-1, 1, 1)) >> shift_bits
-    return np.clip(shifted, 0 if act else -128, 127).astype("int8")
+    return np.asarray(np.clip(shifted, 0 if act else -128, 127), "int8")
 
 
 def one_conv(x: Array) -> Array:
@@ -55,7 +55,7 @@ def two_convs_with_strides(x: Array) -> Array:
 def two_convs_with_residual(x: Array) -> Array:
     y = conv(x, random_array((16, 32, 3, 3), seed=1), np.ones(16, "int32"), True, 4)
     y = conv(y, random_array((32, 16, 3, 3), seed=2), np.ones(32, "int32"), False, 4)
-    return np.clip(x.astype("int32") + y, -128, 127).astype("int8")
+    return np.asarray(np.clip(x.astype("int32") + y, -128, 127), "int8")
 
 
 NETWORKS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import onnx
@@ -13,7 +14,9 @@ from .conftest import ROOT, Repository
 FLOAT = TensorProto.FLOAT
 
 
-def save(path: Path, nodes: list[onnx.NodeProto], shape: list[int | str], out: list[int]) -> None:
+def save(
+    path: Path, nodes: list[onnx.NodeProto], shape: Sequence[int | str], out: list[int]
+) -> None:
     graph = helper.make_graph(
         nodes,
         "g",

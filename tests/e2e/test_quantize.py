@@ -55,7 +55,8 @@ def evaluated(data: bytes, given: list[dict[str, np.ndarray]]) -> list[np.ndarra
     from onnx.reference import ReferenceEvaluator
 
     network = ReferenceEvaluator(onnx.load_model_from_string(data))
-    return [np.asarray(network.run(None, s)[0])[0] for s in given]
+    results = [network.run(None, s) for s in given]
+    return [np.asarray(y)[0] for (y,) in results]
 
 
 @pytest.fixture(scope="session")
@@ -353,7 +354,7 @@ def test_constant_tensors_and_outliers_are_remarked_and_built(tmp_path: Path) ->
     dead = np.zeros((4, 3, 1, 1), "float32")
     constants = {
         "w": dead,
-        "b": np.float32([-1, -2, -3, -4]),
+        "b": np.array([-1, -2, -3, -4], "float32"),
         "v": np.ones((5, 3, 8, 8), "float32"),
     }
     nodes = [

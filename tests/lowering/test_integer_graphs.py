@@ -17,7 +17,7 @@ Array = npt.NDArray[Any]
 
 
 def int8(x: Array, shift_bits: int) -> Array:
-    return np.clip(x >> shift_bits, -128, 127).astype("int8")
+    return np.asarray(np.clip(x >> shift_bits, -128, 127), "int8")
 
 
 def convolved(x: Array, weights: Array, pads: tuple[int, int], strides: tuple[int, int]) -> Array:
@@ -25,7 +25,7 @@ def convolved(x: Array, weights: Array, pads: tuple[int, int], strides: tuple[in
     padded = np.pad(x.astype("int64"), ((0, 0), (0, 0), (pads[0],) * 2, (pads[1],) * 2))
     windows = np.lib.stride_tricks.sliding_window_view(padded, weights.shape[2:], (2, 3))
     chosen = windows[:, :, :: strides[0], :: strides[1]]
-    return np.einsum("nchwij,ocij->nohw", chosen, weights.astype("int64"))
+    return np.asarray(np.einsum("nchwij,ocij->nohw", chosen, weights.astype("int64")))
 
 
 def test_every_layer_equals_numpy(tmp_path: Path) -> None:

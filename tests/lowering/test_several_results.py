@@ -33,8 +33,8 @@ node = helper.make_node
 
 def model(
     nodes: list[onnx.NodeProto],
-    inputs: list[Port],
-    outputs: list[Port],
+    inputs: Sequence[Port],
+    outputs: Sequence[Port],
     constants: Mapping[str, npt.NDArray[Any]] | None = None,
     opset: int = 17,
 ) -> bytes:
@@ -46,7 +46,7 @@ def model(
         [numpy_helper.from_array(v, n) for n, v in (constants or {}).items()],
     )
     opsets = [helper.make_opsetid("", opset)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString())
 
 
 def check(data: bytes, samples: list[Sample], folder: Path) -> list[list[npt.NDArray[Any]]]:
@@ -64,7 +64,7 @@ def check(data: bytes, samples: list[Sample], folder: Path) -> list[list[npt.NDA
 def coarse(shape: Sequence[int], dtype: str, seed: int) -> npt.NDArray[Any]:
     """Random values of which many are equal, both zeros among them."""
     values = np.random.default_rng(seed).integers(-4, 5, shape)
-    return (values * np.array(0.5 if dtype == "float32" else 1, dtype)).astype(dtype)
+    return np.asarray((values * np.array(0.5 if dtype == "float32" else 1, dtype)), dtype)
 
 
 @pytest.mark.parametrize("largest", [0, 1])

@@ -148,10 +148,10 @@ def test_networks_agree_with_onnx_to_a_step_of_their_type(name: str, tmp_path: P
     found = run_generated(network(name), samples, tmp_path, SANITIZED)
     model = onnx.load_model_from_string(in_float32(network(name)))
     for sample, (ours,) in zip(samples, found, strict=True):
-        ran = ReferenceEvaluator(model).run(None, {"x": sample["x"].astype("float32")})
+        (expected,) = ReferenceEvaluator(model).run(None, {"x": sample["x"].astype("float32")})
         assert ours.dtype == TYPES[name]
         step = 2.0 ** (-10 if name == "float16" else -7)
-        np.testing.assert_allclose(ours.astype("float32"), np.asarray(ran[0]), rtol=4 * step)
+        np.testing.assert_allclose(ours.astype("float32"), np.asarray(expected), rtol=4 * step)
 
 
 def in_float32(data: bytes) -> bytes:

@@ -20,7 +20,7 @@ def test_sum_beyond_32_bits(rounding: str, channels: int, tmp_path: Path) -> Non
     graph = Graph()
     _, real = graph.input((1, TERMS), Grid("int16", np.float32(2.0**-10), 0))
     stored = np.random.default_rng(0).integers(100, 128, (TERMS, channels)).astype("int8")
-    scales = np.full(channels, 2.0**-12, "float32") if channels > 1 else np.float32(2.0**-12)
+    scales = np.full(channels if channels > 1 else (), 2.0**-12, "float32")
     product = graph.node("MatMul", [real, graph.weights(stored, scales, 0, 1)])
     graph.output(product, Grid("int16", np.float32(2.0**-3), 0), lambda *_: stored)
     given = np.random.default_rng(1).integers(30_000, 32_768, (1, TERMS)).astype("int16")

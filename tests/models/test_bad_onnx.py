@@ -48,7 +48,7 @@ def big(shape: list[int]) -> onnx.ModelProto:
     return graph([node("Relu", ["x"], ["y"])], [value("x", shape)], [value("y", shape)])
 
 
-def grown(kind: str, inputs: list[str], **constants: np.ndarray) -> onnx.ModelProto:  # type: ignore[type-arg]
+def grown(kind: str, inputs: list[str], **constants: np.ndarray) -> onnx.ModelProto:
     nodes = [
         node(kind, inputs, ["r"]),
         node("ReduceMax", ["r"], ["m"]),
@@ -300,7 +300,7 @@ def integers(kind: str, **attributes: str) -> bytes:
         [value("x", [4], of_type), value("c", [4], of_type)],
         [value("y", [4], of_type)],
     )
-    return model.SerializeToString()
+    return bytes(model.SerializeToString())
 
 
 LOWEST = -(2**31)

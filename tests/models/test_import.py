@@ -24,7 +24,7 @@ FLOAT = TensorProto.FLOAT
 MIX = load_mix(parse_target("c"), load_platform("host"), "onnx")
 
 
-def model(nodes: list[onnx.NodeProto], constants: dict[str, np.ndarray], out: list[int]) -> bytes:  # type: ignore[type-arg]
+def model(nodes: list[onnx.NodeProto], constants: dict[str, np.ndarray], out: list[int]) -> bytes:
     graph = helper.make_graph(
         nodes,
         "g",
@@ -33,7 +33,7 @@ def model(nodes: list[onnx.NodeProto], constants: dict[str, np.ndarray], out: li
         [numpy_helper.from_array(v, n) for n, v in constants.items()],
     )
     opsets = [helper.make_opsetid("", 17)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString())
 
 
 def regions(data: bytes) -> list[tuple[str, ...]]:

@@ -31,7 +31,8 @@ def pairwise_sum(count: int) -> bytes:
         pairs = list(zip(level[::2], level[1::2], strict=True))
         level = [f"s{depth}_{i}" for i in range(len(pairs))]
         nodes += [node("Add", list(p), [n]) for p, n in zip(pairs, level, strict=True)]
-    return graph(nodes, [value("x", [4])], [value(level[0], [4])], factors).SerializeToString()
+    made = graph(nodes, [value("x", [4])], [value(level[0], [4])], factors)
+    return bytes(made.SerializeToString())
 
 
 @pytest.mark.needs("gcc")

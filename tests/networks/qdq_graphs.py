@@ -72,7 +72,7 @@ class Graph:
         graph = helper.make_graph(self.nodes, "g", self.inputs, self.outputs, self.constants)
         opset = [helper.make_opsetid("", 21)]
         model = helper.make_model(graph, opset_imports=opset, ir_version=10)
-        return onnx.shape_inference.infer_shapes(model, strict_mode=True).SerializeToString()
+        return bytes(onnx.shape_inference.infer_shapes(model, strict_mode=True).SerializeToString())
 
     def samples(self, count: int, seed: int) -> list[Sample]:
         """Return random inputs that use the whole range of their types."""

@@ -60,11 +60,9 @@ def random_weights(draw: Draw, shape: tuple[int, ...], outer: int) -> tuple[Arra
     random = draw.random
     stored = random.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, shape, dtype, endpoint=True)
     per_channel = draw.truth()
-    scales = (
-        F32(10 ** random.uniform(-4, -1, outer)) if per_channel else F32(0.01) * np.ones((), F32)
-    )
+    scales = 10 ** random.uniform(-4, -1, outer) if per_channel else np.array(0.01)
     zero_point = draw.among([0, 0, 3]) if dtype == "int8" else 128
-    return stored, scales, zero_point, int(np.prod(shape)) // outer
+    return stored, scales.astype(F32), zero_point, int(np.prod(shape)) // outer
 
 
 def sum_grid(draw: Draw, source: Grid, scales: Array, terms: int) -> Grid:
@@ -316,7 +314,7 @@ def largest_of_window(graph: Graph, reals: list[str]) -> tuple[str, Callable[...
     options = {"kernel_shape": [2, 3], "strides": [2, 1], "pads": [1, 1, 0, 1]}
 
     def function(a: Array) -> Array:
-        return windows_of(a, np.iinfo(a.dtype).min, options).max(axis=-1)
+        return np.asarray(windows_of(a, np.iinfo(a.dtype).min, options).max(axis=-1))
 
     return graph.node("MaxPool", reals, **options), function
 

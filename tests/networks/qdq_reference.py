@@ -43,7 +43,7 @@ class Grid:
         low, high = self.limits
         shifted = whole.astype("float64") + self.zero_point
         shifted = np.clip(shifted, low if floor is None else floor, high)
-        return shifted.astype(self.dtype)
+        return np.asarray(shifted, self.dtype)
 
 
 class Onnx:
@@ -93,7 +93,8 @@ class Tflite:
     name = "tflite"
 
     def nearest(self, x: Array) -> Array:
-        return np.vectorize(lambda v: math.copysign(math.floor(abs(float(v)) + 0.5), v))(x)
+        away = np.vectorize(lambda v: math.copysign(math.floor(abs(float(v)) + 0.5), v))
+        return np.asarray(away(x))
 
     def of_real(self, real: Array, grid: Grid) -> Array:
         return grid.store(self.nearest(real.astype(F32) / grid.scale))
@@ -188,12 +189,12 @@ def scaled_twice(x: int, mantissa: int, shift: int) -> int:
     nudge = 2**30 if product >= 0 else 1 - 2**30
     high = abs(product + nudge) // 2**31 * (1 if product + nudge >= 0 else -1)
     divisor = 2 ** max(-shift, 0)
-    return (2 * abs(high) + divisor) // (2 * divisor) * (1 if high >= 0 else -1)
+    return int((2 * abs(high) + divisor) // (2 * divisor) * (1 if high >= 0 else -1))
 
 
 def scaled_once(x: int, mantissa: int, shift: int) -> int:
     """To nearest, halves up."""
-    return (x * mantissa + 2 ** (30 - shift)) // 2 ** (31 - shift)
+    return int((x * mantissa + 2 ** (30 - shift)) // 2 ** (31 - shift))
 
 
 def convolve(data: Array, weights: Array, options: dict[str, Any]) -> Array:

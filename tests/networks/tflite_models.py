@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import flatbuffers  # type: ignore[import-untyped]
+import flatbuffers
 import numpy as np
 import numpy.typing as npt
 from ai_edge_litert import schema_py_generated as schema

@@ -51,6 +51,9 @@ def resize(kind: str, size: list[int], align: bool, half: bool) -> Case:
     return Case(kind, ((1, 5, 4, 3),), options, values, (np.array(size, "int32"),))
 
 
+SAMPLING = ((False, False), (True, False), (False, True))
+"""Of a resize: whether corners are aligned, whether centers are at halves."""
+
 PICTURE = ((2, 5, 4, 3),)
 PAIR = ((2, 5, 4, 3), (2, 5, 4, 3))
 BROADCAST = ((2, 5, 4, 3), (1, 1, 1, 3))
@@ -110,7 +113,7 @@ MOVES = (
     strided([0, 1], [0, 3], [1, 1], ellipsisMask=1),
     strided([0, 0, 1], [1, 0, 2], [1, 1, 1], newAxisMask=2),
     *(resize("RESIZE_NEAREST_NEIGHBOR", size, align, half)
-      for size in ([10, 8], [7, 9], [3, 2]) for align, half in ((0, 0), (1, 0), (0, 1))),
+      for size in ([10, 8], [7, 9], [3, 2]) for align, half in SAMPLING),
 )  # fmt: skip
 """Operators that only move elements, or take the larger of two."""
 
@@ -140,13 +143,13 @@ ARITHMETIC = (
       for shapes, x, y in (
           (((2, 5, 7), (2, 7, 4)), False, False), (((2, 5, 7), (2, 4, 7)), False, True))),
     *(resize("RESIZE_BILINEAR", size, align, half)
-      for size in ([10, 8], [7, 9], [3, 2]) for align, half in ((0, 0), (1, 0), (0, 1))),
+      for size in ([10, 8], [7, 9], [3, 2]) for align, half in SAMPLING),
 )  # fmt: skip
 """Operators that compute on 16-bit activations too."""
 
 COMPUTED = (
     *(resize("RESIZE_BILINEAR", size, align, half)
-      for size in ([10, 8], [7, 9], [3, 2]) for align, half in ((0, 0), (1, 0), (0, 1))),
+      for size in ([10, 8], [7, 9], [3, 2]) for align, half in SAMPLING),
     *(Case("PRELU", ((2, 5, 4, 3),), "", {}, (), grids="slopes") for _ in range(6)),
     *(Case("LEAKY_RELU", ((1, 300),), "LeakyReluOptions", {"alpha": a}, grids="free")
       for a in (0.1, 0.3, 0.01, 0.9, 1.5, -0.5)),

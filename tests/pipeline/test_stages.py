@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pkgutil import resolve_name
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from firmwright.tasks import PIPELINE
 DEVICE_STAGES = [resolve_name(s) for name in target_names() for s in load_target(name).stages]
 STAGES: list[Stage] = [*PIPELINE, *DEVICE_STAGES]
 WRITTEN = {artifact for stage in STAGES for artifact in stage.writes}
+ORDERED = sorted(WRITTEN, key=lambda artifact: (artifact.stage, artifact.file))
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
@@ -24,8 +26,8 @@ def test_stage_runs_a_function_that_exists_and_reads_what_others_write(stage: St
     assert {a for a in stage.reads if a.stage != NETWORK_STAGE} <= WRITTEN
 
 
-@pytest.mark.parametrize("artifact", sorted(WRITTEN, key=lambda a: (a.stage, a.file)))
-def test_artifact_is_of_a_class_that_exists(artifact: Artifact[object]) -> None:
+@pytest.mark.parametrize("artifact", ORDERED)
+def test_artifact_is_of_a_class_that_exists(artifact: Artifact[Any]) -> None:
     assert artifact.kind == ARRAYS or isinstance(resolve_name(artifact.kind), type)
 
 

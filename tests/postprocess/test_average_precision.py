@@ -17,7 +17,7 @@ def box(place: float, score: float = 1.0, class_index: int = 0) -> Box:
 
 LABELS = [[box(0), box(1)], [box(2)]]
 
-CASES = {
+CASES: dict[str, tuple[list[list[Box]], float]] = {
     "all in front of what is wrong": ([[box(0, 0.9), box(1, 0.8), box(5, 0.6)], [box(2, 0.7)]], 1),
     # Right, wrong, right, wrong; the third is not found: precision 1 / 1 and 2 / 3.
     "one missing": ([[box(0, 0.9), box(5, 0.8)], [box(2, 0.7), box(6, 0.6)]], (1 + 2 / 3) / 3),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ def output(*rows: list[float]) -> np.ndarray:
 
 
 def both(
-    compiled: CompiledDetector, rows: np.ndarray, candidates: int = 256, **changes: object
+    compiled: CompiledDetector, rows: np.ndarray, candidates: int = 256, **changes: Any
 ) -> list[Box]:
     (found,) = compiled.detect([[rows]], candidates)
     assert found == detect(list_detector(candidates, **changes), [rows])
@@ -104,7 +105,7 @@ def test_what_is_not_finite_is_no_box(compiled: CompiledDetector, bad: float) ->
 
 
 def test_an_infinite_class_is_none_though_its_sigmoid_is_one(tmp_path: Path) -> None:
-    change = {"class_scores": Confidence(5, "sigmoid")}
+    change: dict[str, Any] = {"class_scores": Confidence(5, "sigmoid")}
     program = CompiledDetector(list_detector(**change), tmp_path)
     assert both(program, output(row(0, 0, 8, 8, 1, INF, 0, 0), *[NAN_CELL] * 5), **change) == []
     assert len(both(program, output(row(0, 0, 8, 8, 1, 99, 0, 0), *[NAN_CELL] * 5), **change)) == 1

@@ -61,14 +61,14 @@ def residual_network(seed: int = 0) -> bytes:
 
     def weight(*shape: int) -> Array:
         fan_in = int(np.prod(shape[1:]))
-        return (make.normal(0, 1, shape) / np.sqrt(fan_in)).astype("float32")
+        return np.asarray((make.normal(0, 1, shape) / np.sqrt(fan_in)), "float32")
 
     constants = {
         "stem_w": weight(8, 3, 3, 3), "stem_b": weight(8, 4),
         "dw_w": weight(8, 1, 3, 3), "dw_b": weight(8, 4),
         "pw_w": weight(8, 8, 1, 1),
-        "scale": np.float32(make.uniform(0.5, 1.5, 8)), "shift": weight(8, 4)[:, 0],
-        "mean": weight(8, 4)[:, 0], "variance": np.float32(make.uniform(0.5, 2, 8)),
+        "scale": make.uniform(0.5, 1.5, 8).astype("float32"), "shift": weight(8, 4)[:, 0],
+        "mean": weight(8, 4)[:, 0], "variance": make.uniform(0.5, 2, 8).astype("float32"),
         "low": np.array(0, "float32"), "high": np.array(6, "float32"),
         "dense_w": weight(5, 8), "dense_b": weight(5, 4)[:, 0],
     }  # fmt: skip

@@ -35,7 +35,8 @@ def uneven_network(seed: int = 3) -> bytes:
 
 def reach(model: onnx.ModelProto, name: str, axis: int) -> np.ndarray:
     array = next(onnx.numpy_helper.to_array(i) for i in model.graph.initializer if i.name == name)
-    return np.abs(np.moveaxis(array, axis, 0)).reshape(array.shape[axis], -1).max(axis=1)
+    rows = np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
+    return np.asarray(np.abs(rows).max(axis=1))
 
 
 def test_results_stay_and_ranges_meet() -> None:

@@ -127,7 +127,7 @@ def test_a_softmax_stays_between_dequantize_and_quantize() -> None:
 def dense(
     weights: Array,
     exponents: tuple[int, int, int] = (-4, -4, -4),
-    scale: float | Array | None = None,
+    scale: float | list[float] | None = None,
 ) -> tvm.IRModule:
     """Return x (1, inputs) times weights (inputs, outputs); exponents are of x, weights, result."""
     x = relax.Var("x", relax.TensorType((1, len(weights)), "int8"))

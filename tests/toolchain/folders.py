@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,6 +81,6 @@ def fake_cgt7x_folder(folder: Path, version: str = "4.1.0.LTS") -> Path:
     return folder
 
 
-def calls(folder: Path) -> list[dict[str, object]]:
+def calls(folder: Path) -> list[dict[str, Any]]:
     """Return how the tools of a fake folder were called, in order."""
     return [json.loads(line) for line in (folder / "calls").read_text().splitlines()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import gcd
 from pathlib import Path
 from typing import Any
@@ -46,10 +47,12 @@ def evaluated(module: tvm.IRModule) -> np.ndarray[Any, Any]:
     (x,) = module["main"].params
     generator = np.random.default_rng(1)
     shape = tuple(int(d) for d in x.ty.shape)
-    given = generator.integers(-128, 128, shape)
-    if "float" in str(x.ty.dtype):
-        given = generator.normal(0, 4, shape)
-    sample = {str(x.name): given.astype(str(x.ty.dtype))}
+    dtype = str(x.ty.dtype)
+    if "float" in dtype:
+        given = generator.normal(0, 4, shape).astype(dtype)
+    else:
+        given = generator.integers(-128, 128, shape).astype(dtype)
+    sample = {str(x.name): given}
     ((output,),) = run_reference(tvm.ir.save_json(module).encode(), [sample]).outputs
     return output
 
@@ -86,7 +89,7 @@ IDENTITIES: dict[str, list[Build]] = {
     "RemoveIdentityReshape": [lambda x: relax.op.reshape(x, (1, 4, 9, 8))],
     "RemoveTrainingOperators": [lambda x: relax.TupleGetItem(relax.op.nn.dropout(x, 0.5), 0)],
     "RemoveIdentityResize": [
-        lambda x, method=method, mode=mode: resize(x, (9, 8), method, mode)
+        partial(resize, size=(9, 8), method=method, mode=mode)
         for method in ("nearest_neighbor", "linear")
         for mode in ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
     ],

@@ -16,7 +16,7 @@ OUTPUT = Tensor("scores", (1, 4), "float32")
 EXACT = Tolerance(0.0, 0.0)
 
 
-def row(*values: float) -> list[list[np.ndarray]]:  # type: ignore[type-arg]
+def row(*values: float) -> list[list[np.ndarray]]:
     return [[np.array([values], "float32")]]
 
 
