@@ -103,13 +103,13 @@ def multiply(
 
 
 def squared_difference(
-    builder: RegionBuilder, operator: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
     """Scale both terms to twice the larger scale with 7 bits of headroom, square, scale.
 
     Source: tensorflow/lite/kernels/squared_difference.cc.
     """
-    difference = builder.find_call(operator.args[0], "relax.subtract")
+    difference = builder.find_call(call.args[0], "relax.subtract")
     operands = None if difference is None else find_operands(builder, difference, 8)
     if operands is None:
         return None
@@ -138,7 +138,7 @@ def squared_difference(
                 grid,
             )
 
-        return te.compute(static_shape(operator), element, name="squared_difference")
+        return te.compute(static_shape(call), element, name="squared_difference")
 
     return builder.emit_te("squared_difference", compute, *(o.data for o in operands))
 

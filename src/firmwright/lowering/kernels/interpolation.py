@@ -70,22 +70,20 @@ def logistic_table() -> npt.NDArray[np.uint16]:
 
 
 def logistic(
-    builder: RegionBuilder, operator: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
     """Source: tensorflow/lite/kernels/internal/reference/integer_ops/logistic.h."""
-    return look_up_logistic(builder, operator, grid, "fixed_logistic", 9, (0,))
+    return look_up_logistic(builder, call, grid, "fixed_logistic", 9, (0,))
 
 
-def tanh(
-    builder: RegionBuilder, operator: tvm.ir.Call, grid: OutputQuantParams
-) -> relax.Expr | None:
+def tanh(builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams) -> relax.Expr | None:
     """Source: tensorflow/lite/kernels/internal/reference/integer_ops/tanh.h."""
-    return look_up_logistic(builder, operator, grid, "fixed_tanh", 8, (0, 1))
+    return look_up_logistic(builder, call, grid, "fixed_tanh", 8, (0, 1))
 
 
 def look_up_logistic(
     builder: RegionBuilder,
-    operator: tvm.ir.Call,
+    call: tvm.ir.Call,
     grid: OutputQuantParams,
     function: str,
     bits: int,
@@ -95,7 +93,7 @@ def look_up_logistic(
 
     Scales that are powers of two are exact where they shift left by one of ``whole_shifts``.
     """
-    source = builder.find_integers(operator.args[0], 16)
+    source = builder.find_integers(call.args[0], 16)
     if source is None or (grid.dtype, grid.scale, grid.zero_point) != ("int16", Q15, 0):
         return None
     multiplier, shift = argument_factor(float(source.scale[0]), whole_shifts)
@@ -138,12 +136,12 @@ def interpolate(x: Integer, table: te.Tensor) -> Integer:
 
 def lower_by_interpolation(
     builder: RegionBuilder,
-    operator: tvm.ir.Call,
+    call: tvm.ir.Call,
     grid: OutputQuantParams,
     function: Callable[[float], float],
 ) -> relax.Expr | None:
     """Look a function of a 16-bit tensor up in an interpolation table of its own."""
-    source = builder.find_integers(operator.args[0], 16)
+    source = builder.find_integers(call.args[0], 16)
     if source is None or grid.dtype != "int16" or grid.zero_point != 0:
         return None
     scales = float(source.scale[0]), float(grid.scale)

@@ -29,7 +29,7 @@ from firmwright.lowering.kernels.windows import sum_windows, windows_of
 
 
 def average_pool(
-    builder: RegionBuilder, operator: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
     """Average each window, in any layout.
 
@@ -37,14 +37,14 @@ def average_pool(
     (tensorflow/lite/kernels/internal/reference/integer_ops/pooling.h). TFLite has no other case;
     here the centred sum is then scaled by what its MEAN would scale it.
     """
-    source = builder.value(operator.args[0])
-    windows = windows_of(operator)
+    source = builder.value(call.args[0])
+    windows = windows_of(call)
     if not isinstance(source, QuantizedTensor) or not source.is_per_tensor:
         return None
     places = prod(w.size for w in windows)
     if not windows or source.largest * places >= INT32_LIMIT:
         return None
-    shape = static_shape(operator)
+    shape = static_shape(call)
 
     def count(indices: tuple[Any, ...]) -> Integer:
         return prod((w.count(indices[w.axis]) for w in windows), start=1)
@@ -86,7 +86,7 @@ def average_pool(
 
 
 def reduce_mean(
-    builder: RegionBuilder, operator: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
     """Sum centred integers, then scale by the quotient of the scales divided by the count.
 
@@ -94,39 +94,37 @@ def reduce_mean(
     Source: LiteRT's kernels/reduce.cc and internal/reference/integer_ops/mean.h; which of TFLite's
     several versions LiteRT 2.3.0 runs was found by comparing all of them with its results.
     """
-    axes = [int(a) for a in operator.attrs.axis]
-    return lower_reduction(
-        builder, operator, grid, prod(static_shape(operator.args[0])[a] for a in axes)
-    )
+    axes = [int(a) for a in call.attrs.axis]
+    return lower_reduction(builder, call, grid, prod(static_shape(call.args[0])[a] for a in axes))
 
 
 def reduce_sum(
-    builder: RegionBuilder, operator: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
     """Sum centred integers, then scale by the quotient of the scales.
 
     (LiteRT 2.3.0's reference kernel takes int8 for uint8, its others do not; this does not.)
     """
-    return lower_reduction(builder, operator, grid, 1)
+    return lower_reduction(builder, call, grid, 1)
 
 
 def lower_reduction(
-    builder: RegionBuilder, operator: tvm.ir.Call, grid: OutputQuantParams, divisor: int
+    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams, divisor: int
 ) -> relax.Expr | None:
     """Return the sum over the operator's axes, divided, on the grid."""
-    source = builder.value(operator.args[0])
+    source = builder.value(call.args[0])
     if not isinstance(source, QuantizedTensor) or not source.is_per_tensor:
         return None
     shape = static_shape(source.data)
-    axes = sorted({int(a) % len(shape) for a in operator.attrs.axis})
+    axes = sorted({int(a) % len(shape) for a in call.attrs.axis})
     largest = source.largest * prod(shape[a] for a in axes)
     if largest >= INT32_LIMIT:
         return None
     factors = divide_multiplier(to_fixed_point(source.scale / np.float64(grid.scale)), divisor)
-    zero_point, keep = int(source.zero_point[0]), bool(operator.attrs.keepdims)
+    zero_point, keep = int(source.zero_point[0]), bool(call.attrs.keepdims)
 
     def compute(data: te.Tensor) -> te.Tensor:
-        extents = static_shape(operator)
+        extents = static_shape(call)
         sums = sum_axes(data, extents, axes, keep, zero_point)
         shifted = largest << int(factors.left_shift[0])
 
@@ -135,7 +133,7 @@ def lower_reduction(
 
         return te.compute(extents, element, name="reduced")
 
-    return builder.emit_te(operator_name(operator).removeprefix("relax."), compute, source.data)
+    return builder.emit_te(operator_name(call).removeprefix("relax."), compute, source.data)
 
 
 def divide_multiplier(factors: Multipliers, count: int) -> Multipliers:

@@ -26,14 +26,14 @@ SUM_TYPES = {"int8": ("int32", "fixed_average"), "int16": ("int64", "fixed_avera
 
 
 def resize_bilinear(
-    builder: RegionBuilder, operator: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
     """Weigh the four neighbours in integers, with 20 fraction bits in all.
 
     Source: tensorflow/lite/kernels/internal/reference/resize_bilinear.h, ResizeBilinearInteger.
     The kernel is that of int8 and int16; the one of uint8 computes in float32.
     """
-    source, attributes = builder.value(operator.args[0]), operator.attrs
+    source, attributes = builder.value(call.args[0]), call.attrs
     mode = str(attributes.coordinate_transformation_mode)
     if not isinstance(source, QuantizedTensor) or not has_quant_params(source, grid):
         return None
@@ -45,7 +45,7 @@ def resize_bilinear(
     layout = str(attributes.layout)
     axes = layout.index("H"), layout.index("W")
     lengths = [static_shape(source.data)[a] for a in axes]
-    extents = [static_shape(operator)[a] for a in axes]
+    extents = [static_shape(call)[a] for a in axes]
     places = [ResizeAxis(n, m, mode) for n, m in zip(lengths, extents, strict=True)]
 
     def compute(data: te.Tensor) -> te.Tensor:
@@ -62,7 +62,7 @@ def resize_bilinear(
                     total += data(*where).astype(sums) * weight
             return clamp(call_fixed_point(average, total, ONE * ONE), grid)
 
-        return te.compute(static_shape(operator), element, name="resized")
+        return te.compute(static_shape(call), element, name="resized")
 
     return builder.emit_te("resize_bilinear", compute, source.data)
 

@@ -52,18 +52,18 @@ ONE_THIRD = 715827883
 
 
 def softmax(
-    builder: RegionBuilder, operator: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
     """Softmax over one axis.
 
     TFLite allows one grid only: scale 1/256 from the type's smallest integer up. For any other,
     the quotient is taken with 16 bits and then scaled.
     """
-    source = builder.find_integers(operator.args[0], 8)
+    source = builder.find_integers(call.args[0], 8)
     if source is None:
-        return softmax_int16(builder, operator, grid)
-    shape = static_shape(operator)
-    axis = int(operator.attrs.axis) % len(shape)
+        return softmax_int16(builder, call, grid)
+    shape = static_shape(call)
+    axis = int(call.attrs.axis) % len(shape)
     if shape[axis] > MAX_CLASSES:
         return None
     table = builder.emit_constant("exponentials", make_exp_table(float(source.scale[0])))

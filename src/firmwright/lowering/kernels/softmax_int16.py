@@ -37,12 +37,12 @@ MAX_DISTANCE = 10.0
 
 
 def softmax_int16(
-    builder: RegionBuilder, operator: tvm.ir.Call, grid: OutputQuantParams
+    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
 ) -> relax.Expr | None:
     """Softmax over the last axis."""
-    source = builder.find_integers(operator.args[0], 16)
-    shape = static_shape(operator)
-    if source is None or int(operator.attrs.axis) not in (-1, len(shape) - 1):
+    source = builder.find_integers(call.args[0], 16)
+    shape = static_shape(call)
+    if source is None or int(call.attrs.axis) not in (-1, len(shape) - 1):
         return None
     if (grid.dtype, grid.scale, grid.zero_point) != ("int16", Q15, 0):
         return None

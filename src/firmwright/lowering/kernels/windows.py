@@ -59,17 +59,17 @@ class Windows:
         )
 
 
-def windows_of(operator: tvm.ir.Call) -> list[Windows]:
+def windows_of(call: tvm.ir.Call) -> list[Windows]:
     """Return a pooling's windows along each spatial axis; none where they are out of the common.
 
     That is a packed layout, or dilation where some windows have fewer places than others.
     """
-    attributes: Any = operator.attrs
+    attributes: Any = call.attrs
     layout = str(attributes.layout)
     if not layout.isupper() or str(attributes.out_layout) not in ("", layout):
         return []
     axes = [a for a, letter in enumerate(layout) if letter not in "NC"]
-    data, result = static_shape(operator.args[0]), static_shape(operator)
+    data, result = static_shape(call.args[0]), static_shape(call)
     padding = [int(n) for n in attributes.padding]
     windows = [
         Windows(
