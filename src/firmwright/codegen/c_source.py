@@ -148,6 +148,9 @@ MATH_INTRINSICS = frozenset(
 RUNTIME_INTRINSICS = frozenset({"tvm_call_packed", "tvm_call_cpacked"})
 """Intrinsics that call a function of TVM's runtime by its name."""
 
+EXTERN_CALLS = frozenset({"tirx.call_extern", "tirx.call_pure_extern"})
+"""Intrinsics that call a C function by its name."""
+
 
 def lower_intrinsics(body: tirx.Stmt) -> tirx.Stmt:
     """Turn the intrinsics that are left into calls of C's library; ValueError where none fits."""
@@ -177,7 +180,7 @@ def find_called_functions(body: tirx.Stmt) -> set[str]:
     found: set[str] = set()
 
     def see(call: tvm.ir.Call) -> None:
-        if str(call.op.name) in ("tirx.call_extern", "tirx.call_pure_extern"):
+        if isinstance(call.op, tvm.ir.Op) and call.op.name in EXTERN_CALLS:
             found.add(str(call.args[0].value))
 
     structural_walk(body, (tvm.ir.Call, see))
