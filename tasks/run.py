@@ -18,7 +18,7 @@ from firmwright.pipeline.artifacts import (
     RUN_SAMPLE,
 )
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.run_samples import canonical_run_inputs, list_sample_files
+from firmwright.pipeline.options import canonical_run_inputs, list_sample_files
 from firmwright.pipeline.stage import Stage
 from firmwright.pipeline.tools import emulator_tool
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout
 
 from firmwright import __version__
+from firmwright.pipeline.command_line import run_tasks, set_variables
 from firmwright.recipe.overrides import list_overrides
 
 COMMANDS = {
@@ -74,25 +75,21 @@ def to_doit_arguments(options: argparse.Namespace) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code: 0 done, 1 a stage failed, 2 wrong usage."""
-    from doit.cmd_base import ModuleTaskLoader
-    from doit.doit_cmd import DoitMain
-
     options = make_parser().parse_args(arguments)
     given = to_doit_arguments(options)
-    # The task file reads doit's variables while it is imported, so these come first.
-    DoitMain.process_args(DoitMain, given)
-    from firmwright.pipeline.explain import explain
-    from firmwright.tasks import dodo
+    set_variables(given)
+    from firmwright.tasks import dodo  # it reads the variables while it is imported
 
-    doit = DoitMain(ModuleTaskLoader(dodo))
     if options.command == "explain":
+        from firmwright.pipeline.explain import print_explanations
+
         given += [job.task_name("partition") for job in dodo.get_jobs()]
         with redirect_stdout(sys.stderr):
-            failed = doit.run(given)
-        return int(failed or explain(dodo.get_jobs(), options.json))
+            failed = run_tasks(dodo, given)
+        return failed or print_explanations(dodo.get_jobs(), options.json)
     if options.command == "info":
         given += [job.task_name(options.task) for job in dodo.get_jobs()]
-    return doit.run(given) or 0
+    return run_tasks(dodo, given)
 
 
 if __name__ == "__main__":

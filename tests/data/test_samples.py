@@ -11,8 +11,9 @@ import pytest
 from PIL import Image
 
 from firmwright.data import DataFile, DataSource, Preprocess
-from firmwright.data.samples import Column, DataFolders, read_samples
-from firmwright.data.sources import list_files
+from firmwright.data.reading import read_columns
+from firmwright.data.samples import Column
+from firmwright.data.sources import DataFolders, list_files
 from firmwright.errors import UserError
 from firmwright.ir.tensors import Tensor
 
@@ -22,7 +23,7 @@ INPUT = Tensor("x", (1, 3, 2, 4), "float32")
 def read(
     folder: Path, source: DataSource, tensor: Tensor = INPUT, count: int | None = None
 ) -> Column:
-    columns = read_samples([tensor], {"x": source}, DataFolders(folder, folder / "cache"), count)
+    columns = read_columns([tensor], {"x": source}, DataFolders(folder, folder / "cache"), count)
     return columns["x"]
 
 
@@ -291,7 +292,7 @@ def test_inputs_and_sources_must_match(tmp_path: Path) -> None:
     inputs = [Tensor("a", (1,), "float32"), Tensor("image", (1,), "float32")]
     sources = {"a": files("arrays", "a.npy"), "imag": files("arrays", "a.npy")}
     with pytest.raises(UserError) as raised:
-        read_samples(inputs, sources, DataFolders(tmp_path, tmp_path), 3)
+        read_columns(inputs, sources, DataFolders(tmp_path, tmp_path), 3)
     assert str(raised.value).splitlines() == [
         "no data for the network's input 'image'; did you mean 'imag'?",
         "the network has no input 'imag'; did you mean 'image'?",
@@ -305,4 +306,4 @@ def test_all_samples_need_the_same_number_for_each_input(tmp_path: Path) -> None
     inputs = [Tensor(n, (1,), "float32") for n in "ab"]
     sources = {n: files("arrays", f"{n}.npy") for n in "ab"}
     with pytest.raises(UserError, match="different numbers of samples: 2 for 'a', 3 for 'b'"):
-        read_samples(inputs, sources, DataFolders(tmp_path, tmp_path), None)
+        read_columns(inputs, sources, DataFolders(tmp_path, tmp_path), None)

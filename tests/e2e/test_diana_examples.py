@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pytest
 
 from firmwright.builder import random_array
+from firmwright.data.samples import random_samples
 from firmwright.ir.tensors import Tensor
-from firmwright.verify.samples import random_samples
 
 from .conftest import HOST_STAGES, Repository, repository_of_example
 

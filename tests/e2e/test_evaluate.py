@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from firmwright.quantize.samples import sample_digest
+from firmwright.data.samples import sample_digest
 from tests.lowering.test_tflite_networks import mirrored
 
 from .conftest import EXAMPLE, HOST_STAGES, ROOT, Repository, copy_of, new_repository, ran

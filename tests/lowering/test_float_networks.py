@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from firmwright.data.samples import random_samples
 from firmwright.models import format_of
-from firmwright.verify.samples import random_samples
 from tests.lowering.test_tflite_networks import mirrored
 from tests.networks.firmware import run_generated
 

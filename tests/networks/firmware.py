@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from firmwright.compile import compile_network
+from firmwright.data.samples import random_samples as draw_samples
 from firmwright.emulator import run_firmware
 from firmwright.emulator.execution import Execution
 from firmwright.models import FORMATS
@@ -25,7 +26,6 @@ from firmwright.toolchain import (
     load_platform,
     load_toolchain,
 )
-from firmwright.verify import samples as verify
 from firmwright.verify.protocol import decode_outputs, encode_samples
 
 Sample = dict[str, npt.NDArray[Any]]
@@ -86,7 +86,7 @@ def assert_exact(data: bytes, folder: Path, samples: list[Sample] | None = None)
     importer = FORMATS[format_of(data)].load()
     if samples is None:
         interface = importer.import_model(data, "test model", {})[1]
-        samples = [dict(s) for s in verify.random_samples(interface.inputs, 2, 1)]
+        samples = [dict(s) for s in draw_samples(interface.inputs, 2, 1)]
     found = run_generated(data, samples, folder, SANITIZED)
     expected = importer.run_reference(data, samples).outputs
     for ours, theirs in zip(found, expected, strict=True):

@@ -12,6 +12,7 @@ import tvm
 from onnx import helper
 from tvm import relax
 
+from firmwright.data.samples import random_samples
 from firmwright.errors import UserError
 from firmwright.ir.relax import main_bindings, operator_name
 from firmwright.ir.tensors import ModelInterface
@@ -21,7 +22,6 @@ from firmwright.quantize.engine import quantize
 from firmwright.quantize.graph import evaluate
 from firmwright.quantize.integer_io import add_quant_params, remove_float_io
 from firmwright.quantize.shift_arithmetic import make_shift_network, rewrite_to_shifts
-from firmwright.verify.samples import random_samples
 from tests.networks.firmware import run_generated
 
 from ..targets.soma_dory.reference import evaluated

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from firmwright.data.samples import random_samples
 from firmwright.errors import UserError
 from firmwright.ir.tensors import Tensor
 from firmwright.recipe import Tolerance
 from firmwright.verify.compare import compare
 from firmwright.verify.protocol import decode_outputs, encode_samples
-from firmwright.verify.samples import random_samples
 
 OUTPUT = Tensor("scores", (1, 4), "float32")
 EXACT = Tolerance(0.0, 0.0)

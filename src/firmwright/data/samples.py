@@ -1,20 +1,17 @@
-"""Samples of a network's inputs from the sources that a recipe states."""
+"""Samples of a network's inputs: real ones with their origins, or seeded random ones."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from firmwright.custom.code import load_custom_function
-from firmwright.data.arrays import Array, check_array, load_npy, load_npz, load_raw
-from firmwright.data.fetch import fetch_file
-from firmwright.data.pictures import read_picture
-from firmwright.data.sources import DataSource, Preprocess, require_files
-from firmwright.errors import UserError, did_you_mean
+from firmwright.data.arrays import Array, dequantize_array, quantize_array
+from firmwright.data.sources import Preprocess
+from firmwright.errors import UserError
 from firmwright.ir.tensors import Tensor
 
 Sample = Mapping[str, Array]
@@ -42,147 +39,49 @@ class Column:
     origins: list[Origin]
 
 
-@dataclass(frozen=True)
-class DataFolders:
-    """The recipe's folder, where relative paths start, and one to keep fetched files in."""
+def random_samples(inputs: Sequence[Tensor], count: int, seed: int) -> list[Sample]:
+    """Draw integers over their whole range, floats from [0, 1); the same for the same seed."""
+    columns = {}
+    for index, tensor in enumerate(inputs):
+        generator = np.random.default_rng([seed, index])
+        shape = (count, *tensor.shape)
+        if tensor.dtype == "bool":
+            columns[tensor.name] = generator.integers(0, 2, shape).astype(bool)
+        elif "float" in tensor.dtype:
+            columns[tensor.name] = generator.random(shape).astype(tensor.dtype)
+        else:
+            limits = np.iinfo(tensor.dtype)
+            drawn = generator.integers(limits.min, limits.max, shape, tensor.dtype, endpoint=True)
+            columns[tensor.name] = drawn
+    return [{n: np.asarray(column[i]) for n, column in columns.items()} for i in range(count)]
 
-    folder: Path
-    cache: Path
+
+def repeat_samples(columns: Mapping[str, Column], count: int) -> dict[str, Column]:
+    """Return ``count`` samples; where there are fewer, repeat them from the first on."""
+    held = min(count, *(len(c.arrays) for c in columns.values()))
+    turns = [i % held for i in range(count)]
+    return {
+        name: Column([c.arrays[i] for i in turns], [c.origins[i] for i in turns])
+        for name, c in columns.items()
+    }
 
 
-def read_samples(
-    inputs: Sequence[Tensor],
-    sources: Mapping[str, DataSource],
-    place: DataFolders,
-    count: int | None,
-    least: int | None = None,
+def to_samples(columns: Mapping[str, Column], count: int) -> list[Sample]:
+    """Return the arrays of ``columns`` by sample."""
+    return [{name: column.arrays[i] for name, column in columns.items()} for i in range(count)]
+
+
+def requantize_columns(
+    columns: Mapping[str, Column], before: Sequence[Tensor], after: Sequence[Tensor]
 ) -> dict[str, Column]:
-    """Read the first ``count`` samples (None: all of them) of every input; ``least`` will do.
-
-    Raises one UserError with all that is wrong: inputs without a source and sources without an
-    input, files that cannot be read, data of another shape or type, NaN, too few samples.
-    """
-    problems = find_unmatched_inputs(inputs, sources)
-    columns: dict[str, Column] = {}
-    for tensor in inputs:
-        if tensor.name in sources:
-            source = sources[tensor.name]
-            columns[tensor.name] = read_column(tensor, source, place, count, least, problems)
-    if not problems and count is None and len({len(c.arrays) for c in columns.values()}) > 1:
-        told = ", ".join(f"{len(c.arrays)} for '{name}'" for name, c in columns.items())
-        problems.append(f"the inputs have different numbers of samples: {told}")
-    if problems:
-        raise UserError("\n".join(problems))
-    return columns
-
-
-def find_unmatched_inputs(inputs: Sequence[Tensor], sources: Mapping[str, DataSource]) -> list[str]:
-    names = [t.name for t in inputs]
-    missing = [
-        f"no data for the network's input '{n}'{did_you_mean(n, sources)}"
-        for n in names
-        if n not in sources
-    ]
-    unknown = [
-        f"the network has no input '{n}'{did_you_mean(n, names)}"
-        for n in sorted(sources)
-        if n not in names
-    ]
-    return missing + unknown
-
-
-def read_column(
-    tensor: Tensor,
-    source: DataSource,
-    place: DataFolders,
-    count: int | None,
-    least: int | None,
-    problems: list[str],
-) -> Column:
-    """Read one input's data; what is wrong goes to ``problems``."""
-    wanted = count if least is None else least
-    column = Column([], [])
-    before = len(problems)
-    for read in make_readers(tensor, source, place, problems):
-        if count is not None and len(column.arrays) + len(problems) - before >= count:
-            break
-        try:
-            found, origin = read()
-            samples = check_array(found, tensor, origin.name)
-        except UserError as error:
-            problems.append(str(error))
-            continue
-        for i, array in enumerate(samples):
-            name = origin.name if len(samples) == 1 else f"{origin.name}[{i}]"
-            column.arrays.append(np.asarray(array))  # also a sample of a scalar is an array
-            column.origins.append(
-                Origin(Path(name).name, digest(array), origin.picture, source.preprocess)
-            )
-    held = len(column.arrays)
-    if wanted is not None and held < wanted and len(problems) == before:
-        problems.append(f"{describe(source)}: holds {held} samples, the recipe asks for {wanted}")
-    return Column(column.arrays[:count], column.origins[:count])
-
-
-Reader = Callable[[], tuple[Array, Origin]]
-
-
-def make_readers(
-    tensor: Tensor, source: DataSource, place: DataFolders, problems: list[str]
-) -> Iterator[Reader]:
-    """Yield a function for every file that reads it: (samples, *shape), and where from."""
-    if source.function is not None:
-        yield lambda: (call_function(source.function or "", place.folder), make_origin(source))
-        return
-    for path, label in files_of(source, place, problems):
-        yield lambda path=path, label=label: (  # type: ignore[misc]
-            read_file(path, label, tensor, source),
-            Origin(label, "", path if source.kind == "pictures" else None),
-        )
-
-
-def make_origin(source: DataSource) -> Origin:
-    return Origin(source.function or "", "")
-
-
-def files_of(
-    source: DataSource, place: DataFolders, problems: list[str]
-) -> Iterator[tuple[Path, str]]:
-    """Yield every file of a source and what to call it."""
-    for file in source.files:
-        try:
-            if file.path is None:
-                yield fetch_file(file, place.cache), file.display_name
-            else:
-                yield from ((path, str(path)) for path in require_files(file, place.folder))
-        except UserError as error:
-            problems.append(str(error))
-
-
-def read_file(path: Path, label: str, tensor: Tensor, source: DataSource) -> Array:
-    if source.kind == "pictures":
-        result: Array = read_picture(path, source.preprocess or Preprocess(), tensor, label)
-        return result
-    if source.kind == "raw":
-        return load_raw(path, tensor)
-    if Path(label).suffix == ".npz":  # a fetched file is kept without its name
-        return load_npz(path, [tensor.name])[tensor.name]
-    return load_npy(path)
-
-
-def call_function(reference: str, folder: Path) -> Array:
-    """Call ``module:function``; UserError where that fails, or gives something else than data."""
-    with load_custom_function(reference, folder) as function:
-        result = function()
-    if not isinstance(result, np.ndarray):
-        raise UserError(f"{reference}: returned {type(result).__name__}, not a numpy array")
+    """Convert the data of inputs from the tensors ``before`` to the tensors ``after``."""
+    result = dict(columns)
+    for old, new in zip(before, after, strict=True):
+        if old != new:
+            real = [dequantize_array(array, old) for array in columns[old.name].arrays]
+            arrays = real if new.scale is None else [quantize_array(array, new) for array in real]
+            result[old.name] = replace(columns[old.name], arrays=arrays)
     return result
-
-
-def describe(source: DataSource) -> str:
-    if source.function is not None:
-        return source.function
-    return ", ".join(f.path or f.display_name for f in source.files)
 
 
 def digest(array: Array) -> str:
@@ -190,3 +89,25 @@ def digest(array: Array) -> str:
     little = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<")))
     header = f"{array.dtype.name} {list(array.shape)}\n".encode()
     return hashlib.sha256(header + little.tobytes()).hexdigest()
+
+
+def sample_digest(sample: Sample) -> str:
+    """Return the SHA-256 over name, type, shape and bytes (little-endian) of each input."""
+    total = hashlib.sha256()
+    for name, array in sorted(sample.items()):
+        total.update(f"{name}\0{array.dtype}\0{list(array.shape)}\0".encode())
+        total.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
+    return total.hexdigest()
+
+
+def refuse_not_finite(samples: Sequence[Sample], columns: Mapping[str, Column]) -> None:
+    """Raise UserError that lists every sample with an infinity, by where it comes from."""
+    bad = [
+        f"  {columns[name].origins[index].name}: {int(np.count_nonzero(~np.isfinite(array)))} of "
+        f"{array.size} values (sample {index}, input '{name}')"
+        for index, sample in enumerate(samples)
+        for name, array in sorted(sample.items())
+        if array.dtype.kind == "f" and not np.isfinite(array).all()
+    ]
+    if bad:
+        raise UserError("\n".join(["samples with values that are NaN or infinite:", *bad]))

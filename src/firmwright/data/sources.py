@@ -116,3 +116,11 @@ def module_file(function: str, folder: Path) -> Path:
     """Return the file of ``module:function``: ``a.b:f`` is ``a/b.py`` in the recipe's folder."""
     module = function.partition(":")[0]
     return folder / Path(*module.split(".")).with_suffix(".py")
+
+
+@dataclass(frozen=True)
+class DataFolders:
+    """The recipe's folder, where relative paths start, and one to keep fetched files in."""
+
+    folder: Path
+    cache: Path

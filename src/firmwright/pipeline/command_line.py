@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
 from doit import doit_cmd, get_var
+from doit.cmd_base import ModuleTaskLoader
+from doit.doit_cmd import DoitMain
 
 from firmwright.errors import Diagnostic, DiagnosticError, UserError, did_you_mean
 from firmwright.recipe import Catalog, KnownDevice, KnownPlatform, Recipe, load_recipe
@@ -58,6 +62,16 @@ def load_jobs(pipeline: tuple[Stage, ...]) -> list[Job]:
         raise DiagnosticError(found)
     refuse_shared_folders(jobs)
     return jobs
+
+
+def set_variables(arguments: Sequence[str]) -> None:
+    """Let doit's ``get_var`` find the ``name=value`` words of a command line."""
+    DoitMain.process_args(DoitMain, arguments)
+
+
+def run_tasks(task_file: ModuleType, arguments: Sequence[str]) -> int:
+    """Run doit's command on the tasks of a module; return its exit code."""
+    return DoitMain(ModuleTaskLoader(task_file)).run(arguments) or 0
 
 
 def check_variables() -> None:

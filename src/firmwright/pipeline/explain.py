@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+import msgspec
+
+from firmwright.report.demands import check_offload
+from firmwright.report.explanation import Explanation, explain, format_table
+
+from .artifacts import PARTITION
 from .job import Job
 
-if TYPE_CHECKING:
-    from firmwright.report.explanation import Explanation
 
-
-def explain(jobs: Sequence[Job], as_json: bool) -> int:
+def print_explanations(jobs: Sequence[Job], as_json: bool) -> int:
     """Print where the operators run; return 1 where that is not what a recipe demands."""
-    import msgspec
-
-    from firmwright.report.explanation import format_table
-
     if as_json and len(jobs) > 1:
         print("--json takes one recipe", file=sys.stderr)
         return 2
@@ -27,7 +25,7 @@ def explain(jobs: Sequence[Job], as_json: bool) -> int:
         if as_json:
             print(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
         else:
-            print(f"{job.recipe.name} on {job.platform.name}\n{format_table(found)}")
+            print(f"{job.title}\n{format_table(found)}")
         wrong.append(find_unmet_demands(job, found))
     if any(wrong):
         print("\n".join(filter(None, wrong)), file=sys.stderr)
@@ -36,18 +34,11 @@ def explain(jobs: Sequence[Job], as_json: bool) -> int:
 
 def explain_partition(job: Job) -> Explanation:
     """Explain the partition that was made."""
-    from firmwright.ir.records import read_record
-    from firmwright.ir.regions import Partition
-    from firmwright.report.explanation import explain
-
-    partition = read_record(job.folder("partition") / "partition.json", Partition)
-    return explain(partition, [device.name for device in job.recipe.target])
+    return explain(PARTITION.read(job), [device.name for device in job.recipe.target])
 
 
 def find_unmet_demands(job: Job, found: Explanation) -> str:
     """Say what of ``allow_fallback`` and ``require_offload`` is not met; '' where all is."""
-    from firmwright.report.demands import check_offload
-
     recipe = job.recipe
     ends_on_processor = job.mix[-1].target.is_portable
     wrong = check_offload(found, recipe.allow_fallback, recipe.require_offload, ends_on_processor)

@@ -20,7 +20,7 @@ from .stage import Scope, Stage
 from .tools import collect_settings
 
 if TYPE_CHECKING:
-    from firmwright.data.samples import DataFolders
+    from firmwright.data.sources import DataFolders
 
 COUNTING_EMULATORS = frozenset({"unicorn"})
 """Emulators that count instructions."""
@@ -123,6 +123,10 @@ class Job:
         return self.recipe.run.emulator or self.platform.emulators[0]
 
     @property
+    def title(self) -> str:
+        return f"{self.recipe.name} on {self.platform.name}"
+
+    @property
     def target(self) -> str:
         """The target mix as one text."""
         return ", ".join(str(device) for device in self.recipe.target)
@@ -180,7 +184,7 @@ class Job:
     @property
     def data_folders(self) -> DataFolders:
         """Where the recipe's data files are, and where fetched ones are kept."""
-        from firmwright.data.samples import DataFolders
+        from firmwright.data.sources import DataFolders
 
         return DataFolders(self.recipe.path.parent, self.cache)
 
@@ -202,5 +206,4 @@ class Job:
 
     def note(self, text: str, on_platform: bool = False) -> None:
         """Tell the user something about the network, or about it on this platform."""
-        name = f"{self.recipe.name} on {self.platform.name}" if on_platform else self.recipe.name
-        print(indent(f"{name}: {text}", "   "))
+        print(indent(f"{self.title if on_platform else self.recipe.name}: {text}", "   "))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, TypeVar
+
+from firmwright.recipe.quantization import Inputs
 
 from .job import Job
 
@@ -44,3 +47,26 @@ def memory_options(job: Job) -> Any:
 def max_boxes(job: Job) -> int:
     """Return how many boxes the program has room for."""
     return job.recipe.detection.candidates if job.recipe.detection else 0
+
+
+def select_run_inputs(job: Job) -> Inputs | None:
+    """Return where the run's samples are: the evaluation's, if the recipe names no others."""
+    if job.recipe.run.inputs is None and job.recipe.evaluate is not None:
+        return job.recipe.evaluate.inputs
+    return job.recipe.run.inputs
+
+
+def canonical_run_inputs(job: Job) -> Any:
+    canonical = job.recipe.canonical
+    return canonical["run"]["inputs"] or canonical.get("evaluate", {}).get("inputs")
+
+
+def list_run_files(job: Job) -> list[Path]:
+    """Return the user's files that the run's samples are read from."""
+    own = job.recipe.run.inputs is not None
+    return job.recipe.list_files("run.inputs" if own else "evaluate.inputs")
+
+
+def list_sample_files(job: Job) -> list[Path]:
+    """Return the user's files of the run's samples, and of the classes."""
+    return [*list_run_files(job), *job.recipe.list_files("postprocess")]

@@ -1,26 +1,53 @@
-"""Samples that a recipe names, for the stages that read some."""
+"""The samples that a recipe names, and what the model's own runtime makes of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
+from numpy.typing import NDArray
+
+from firmwright.data.arrays import dequantize_array
+from firmwright.data.reading import read_columns
+from firmwright.data.samples import (
+    Column,
+    Sample,
+    random_samples,
+    refuse_not_finite,
+    repeat_samples,
+    requantize_columns,
+    to_samples,
+)
+from firmwright.ir.tensors import BatchLayout, ModelInterface, Tensor
+from firmwright.models import FORMATS
+from firmwright.models.formats import ReferenceOutputs
 from firmwright.recipe.quantization import Inputs
 
+from .artifact import NETWORK_STAGE
+from .artifacts import BATCH_LAYOUT, MODEL_INTERFACE
 from .job import Job
-
-if TYPE_CHECKING:
-    from firmwright.data.samples import Column, Sample
-    from firmwright.ir.tensors import ModelInterface, Tensor
+from .options import select_run_inputs
 
 
-def read_columns(
-    job: Job, inputs: Sequence[Tensor], given: Inputs, count: int | None, least: int | None = None
-) -> dict[str, Column]:
-    """Return the first ``count`` samples, or all, by input; ``least`` of them will do."""
-    from firmwright.verify.samples import read_recipe_columns
+def read_samples(
+    job: Job, inputs: Sequence[Tensor], given: Inputs, count: int | None
+) -> list[Sample]:
+    """Return the first ``count`` samples, or all; UserError for any that is not fit."""
+    columns = read_columns(inputs, given, job.data_folders, count)
+    samples = to_samples(columns, min(len(c.arrays) for c in columns.values()))
+    refuse_not_finite(samples, columns)
+    return samples
 
-    return read_recipe_columns(inputs, given, job.data_folders, count, least)
+
+def read_real_samples(
+    job: Job, inputs: Sequence[Tensor], given: Inputs, count: int | None
+) -> list[Sample]:
+    """Return samples as real numbers, also those for a quantized model's inputs of integers."""
+    tensors = {t.name: t for t in inputs}
+    return [
+        {name: dequantize_array(array, tensors[name]) for name, array in sample.items()}
+        for sample in read_samples(job, inputs, given, count)
+    ]
 
 
 def read_network_columns(
@@ -31,38 +58,53 @@ def read_network_columns(
     The recipe's integers are what its model takes. If that was quantized to other grids, they are
     put on those.
     """
-    from firmwright.ir.records import read_record
-    from firmwright.ir.tensors import ModelInterface
-    from firmwright.verify.samples import requantize_columns
-
-    source = read_record(job.folder("model") / "model.json", ModelInterface)
+    source = MODEL_INTERFACE.read(job)
     if all(t.scale is None for t in source.inputs):
-        return read_columns(job, interface.inputs, given, count, least)
-    found = read_columns(job, source.inputs, given, count, least)
+        return read_columns(interface.inputs, given, job.data_folders, count, least)
+    found = read_columns(source.inputs, given, job.data_folders, count, least)
     return requantize_columns(found, source.inputs, interface.inputs)
 
 
-def read_samples(
-    job: Job, inputs: Sequence[Tensor], given: Inputs, count: int | None
-) -> list[Sample]:
-    """Return the first ``count`` samples, or all; UserError for any that is not fit."""
-    from firmwright.quantize.samples import refuse_not_finite
-    from firmwright.verify.samples import to_samples
+def read_run_columns(job: Job, interface: ModelInterface, count: int) -> dict[str, Column]:
+    """Return ``count`` samples for a batch of 1 from the recipe's data; nothing where it has none.
 
-    columns = read_columns(job, inputs, given, count)
-    samples = to_samples(columns, min(len(c.arrays) for c in columns.values()))
-    refuse_not_finite(samples, columns)
-    return samples
+    One for each batch has to be there; where they do not fill the batches, they come in turn.
+    """
+    given = select_run_inputs(job)
+    if given is None:
+        return {}
+    found = read_network_columns(job, interface, given, count, job.recipe.run.samples)
+    return repeat_samples(found, count)
 
 
-def read_real_samples(
-    job: Job, inputs: Sequence[Tensor], given: Inputs, count: int | None
-) -> list[Sample]:
-    """Return samples as real numbers, also those for a quantized model's inputs of integers."""
-    from firmwright.data.arrays import dequantize_array
+def read_run_samples(
+    job: Job, single: ModelInterface, count: int
+) -> tuple[dict[str, Column], list[Sample]]:
+    """Return ``count`` samples for a batch of 1, and the recipe's data if they are of it."""
+    data = read_run_columns(job, single, count)
+    if data:
+        return data, to_samples(data, count)
+    return data, random_samples(single.inputs, count, job.recipe.run.seed)
 
-    tensors = {t.name: t for t in inputs}
-    return [
-        {name: dequantize_array(array, tensors[name]) for name, array in sample.items()}
-        for sample in read_samples(job, inputs, given, count)
-    ]
+
+def read_batch_layout(job: Job, interface: ModelInterface) -> BatchLayout:
+    """Return how many samples an inference takes, and along which axis each output holds them."""
+    if job.has_stage("batch"):
+        return BATCH_LAYOUT.read(job)
+    return BatchLayout(1, tuple(0 for _ in interface.outputs))
+
+
+def run_reference(
+    job: Job, interface: ModelInterface, samples: Sequence[Sample], stage: str = NETWORK_STAGE
+) -> ReferenceOutputs:
+    """Return what the model's own runtime makes of samples: of the network as it is compiled."""
+    model = job.folder(stage) / f"model.{interface.format}"
+    return FORMATS[interface.format].load().run_reference(model.read_bytes(), samples)
+
+
+def pack_first_sample(
+    interface: ModelInterface, sample: Sample, outputs: Sequence[NDArray[Any]]
+) -> dict[str, NDArray[Any]]:
+    """Return what the firmware read first and what it wrote: ``input_0`` …, ``output_0`` …"""
+    inputs = {f"input_{i}": sample[t.name] for i, t in enumerate(interface.inputs)}
+    return inputs | {f"output_{i}": array for i, array in enumerate(outputs)}

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
+from firmwright.data.samples import Sample
 from firmwright.quantize.graph import evaluate
 from firmwright.quantize.layers import LayerChoice
-from firmwright.quantize.samples import Sample
 
 BIAS_OPERATORS = ("Conv", "ConvTranspose", "Gemm")
 MAX_SAMPLES = 64

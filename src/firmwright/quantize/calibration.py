@@ -17,9 +17,9 @@ import numpy.typing as npt
 import onnx
 from onnxruntime.quantization.calibrate import HistogramCollector
 
+from firmwright.data.samples import Sample
 from firmwright.errors import UserError
 from firmwright.quantize.graph import evaluate, float_tensors
-from firmwright.quantize.samples import Sample
 
 Array = npt.NDArray[Any]
 BINS = 2048

@@ -15,6 +15,7 @@ from onnxruntime.quantization.onnx_model import ONNXModel
 from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
 from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 
+from firmwright.data.samples import Sample
 from firmwright.quantize.activations import find_fused_outputs, simplify_activations
 from firmwright.quantize.bias_correction import correct_biases
 from firmwright.quantize.calibration import Distribution
@@ -26,7 +27,6 @@ from firmwright.quantize.quant_params import (
     mean_squared_error,
 )
 from firmwright.quantize.ranges import Interval, choose_interval
-from firmwright.quantize.samples import Sample
 from firmwright.quantize.shift_scales import AVERAGES, coarsen_scales
 from firmwright.quantize.weight_rounding import round_weights
 from firmwright.quantize.weights import choose_weight_params, find_weights

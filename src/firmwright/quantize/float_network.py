@@ -9,12 +9,12 @@ import numpy as np
 import onnx
 
 from firmwright.data.arrays import OutputsByName, dequantize_array, quantize_array
+from firmwright.data.samples import Sample
 from firmwright.data.signals import SignalQuality, SignalStatistics
 from firmwright.ir.tensors import ModelInterface
 from firmwright.quantize.description import RESULT_SUFFIX
 from firmwright.quantize.graph import evaluate, float_tensors
 from firmwright.quantize.record import LayerAccuracy
-from firmwright.quantize.samples import Sample
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ import onnx
 import onnxruntime
 from onnx import TensorProto
 
+from firmwright.data.samples import Sample
 from firmwright.errors import UserError, first_line
 from firmwright.ir.tensors import Tensor
 from firmwright.models.onnx import importer
 from firmwright.models.onnx.export import refuse_quantized
-from firmwright.quantize.samples import Sample
 
 Array = npt.NDArray[Any]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import onnx
 
 from firmwright.custom.code import load_custom_function
-from firmwright.data.samples import Sample
+from firmwright.data.samples import Sample, sample_digest
 from firmwright.errors import UserError
 from firmwright.ir.tensors import ModelInterface
 from firmwright.models import FORMATS
@@ -23,13 +23,12 @@ from firmwright.pipeline.artifacts import (
     QUANTIZED_MODEL,
 )
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.network import read_network
 from firmwright.pipeline.options import require
 from firmwright.pipeline.samples import read_real_samples, read_samples
 from firmwright.postprocess.classes import read_class_names
 from firmwright.quantize.float_network import FloatReference, compare_with_float
-from firmwright.quantize.samples import sample_digest
 from firmwright.report.accuracy import format_accuracy, format_failure
+from firmwright.steps.network import read_network
 from firmwright.verify.accuracy import Evaluation, dequantize_outputs, measure_accuracy
 from firmwright.verify.boxes import BoxComparer, fit_float_detector
 from firmwright.verify.detection import AGREEMENT_IOU

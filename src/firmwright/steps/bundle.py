@@ -9,9 +9,10 @@ from firmwright.ir.records import write_record
 from firmwright.pipeline.inputs import collect_inputs
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.lock import check_lock
-from firmwright.pipeline.manifest import make_manifest
 from firmwright.report.archive import write_archive
 from firmwright.report.manifest import BundledFile, to_content
+
+from .manifest import make_manifest
 
 
 def run(job: Job, folder: Path) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from firmwright.compile import prepare_module
+from firmwright.data.samples import sample_digest
 from firmwright.errors import UserError
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.models.onnx.export import INT16_OPSET, PER_CHANNEL_OPSET, export_onnx
@@ -26,7 +27,6 @@ from firmwright.quantize.graph import prepare
 from firmwright.quantize.model_ranges import infer_distributions
 from firmwright.quantize.ranges import Interval
 from firmwright.quantize.restore import is_quantized, restore_float
-from firmwright.quantize.samples import sample_digest
 
 
 @dataclass(frozen=True)

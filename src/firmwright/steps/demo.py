@@ -16,11 +16,11 @@ from firmwright.pipeline.artifacts import (
 )
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import require
-from firmwright.pipeline.run_samples import (
+from firmwright.pipeline.samples import (
     pack_first_sample,
     read_batch_layout,
     read_run_samples,
-    run_model_reference,
+    run_reference,
 )
 from firmwright.project.demo import write_demo
 from firmwright.verify.batches import join_outputs, join_samples
@@ -49,7 +49,7 @@ def make_reference_sample(job: Job) -> dict[str, NDArray[Any]]:
     interface = INTERFACE.read(job)
     layout = read_batch_layout(job, interface)
     _, alone = read_run_samples(job, single, layout.size)
-    reference = run_model_reference(job, interface, alone)
+    reference = run_reference(job, interface, alone)
     (outputs,) = join_outputs(reference.outputs, layout.size, layout.output_axes)
     (chosen,) = join_samples(alone, layout.size)
     return pack_first_sample(interface, chosen, outputs)

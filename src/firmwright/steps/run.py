@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from firmwright.data.samples import Sample
+from firmwright.data.samples import Sample, sample_digest
 from firmwright.emulator import Execution, run_firmware
 from firmwright.ir.tensors import ModelInterface
 from firmwright.pipeline.artifacts import (
@@ -22,15 +22,14 @@ from firmwright.pipeline.artifacts import (
     RUN_OUTPUTS,
     RUN_SAMPLE,
 )
-from firmwright.pipeline.boxes import compare_boxes
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.run_samples import (
+from firmwright.pipeline.samples import (
     pack_first_sample,
     read_batch_layout,
     read_run_samples,
-    run_model_reference,
+    run_reference,
 )
-from firmwright.quantize.samples import sample_digest
+from firmwright.steps.boxes import compare_boxes
 from firmwright.verify.batches import join_outputs, join_samples
 from firmwright.verify.compare import compare
 from firmwright.verify.protocol import decode_boxes, decode_counts, decode_outputs, encode_samples
@@ -56,7 +55,7 @@ def run(job: Job, folder: Path) -> None:
     execution = execute_firmware(job, interface, chosen, layers)
     found = decode_outputs(execution.console, interface.outputs, len(chosen), execution.exit_code)
     RUN_SAMPLE.write(folder, pack_first_sample(interface, chosen[0], found[0]))
-    reference = run_model_reference(job, interface, alone)
+    reference = run_reference(job, interface, alone)
     expected = join_outputs(reference.outputs, layout.size, layout.output_axes)
     arrays = stack_outputs("firmware", found) | stack_outputs("reference", expected)
     RUN_OUTPUTS.write(folder, arrays)

@@ -9,10 +9,10 @@ from firmwright.ir.tensors import BatchLayout, ModelInterface
 from firmwright.pipeline.artifacts import PLAN, PROJECT
 from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.network import read_network
 from firmwright.postprocess.classes import read_class_names
 from firmwright.postprocess.detector import Detector, fit_detector
 from firmwright.project.write import write_project
+from firmwright.steps.network import read_network
 
 
 def make_detector(

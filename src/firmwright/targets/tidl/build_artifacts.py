@@ -6,11 +6,11 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
+from firmwright.data.samples import sample_digest
 from firmwright.errors import UserError
 from firmwright.pipeline.artifact import INDEX_FILE
 from firmwright.pipeline.artifacts import BATCH_LAYOUT, MODEL_INTERFACE, PARTITION, REGIONS
 from firmwright.pipeline.job import Job
-from firmwright.quantize.samples import sample_digest
 from firmwright.targets.tidl.artifacts import (
     TEMP_FOLDER,
     TidlNetwork,

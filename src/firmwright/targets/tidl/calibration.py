@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-
+from firmwright.data.samples import Sample, to_samples
 from firmwright.errors import UserError
 from firmwright.pipeline.artifacts import NETWORK_INTERFACE
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.run_samples import list_run_files, select_run_inputs
+from firmwright.pipeline.options import select_run_inputs
 from firmwright.pipeline.samples import read_network_columns
 from firmwright.recipe.quantization import Inputs
-
-if TYPE_CHECKING:
-    from firmwright.data.samples import Sample
+from firmwright.verify.batches import join_samples
 
 FRAMES = "advanced_options:calibration_frames"
 """The option of ``tidl`` that says how many there are."""
@@ -38,22 +34,12 @@ def calibration_inputs(job: Job) -> tuple[Inputs, int | None, str]:
     return given, None, "run" if job.recipe.run.inputs is not None else "evaluate"
 
 
-def calibration_files(job: Job) -> list[Path]:
-    """Return the user's files that these samples are read from."""
-    quantize = job.recipe.quantize
-    own = quantize is not None and quantize.calibration.inputs is not None
-    return job.recipe.list_files("quantize") if own else list_run_files(job)
-
-
 def calibration_samples(job: Job, batch: int, frames: int, stated: bool) -> list[Sample]:
     """Return the frames that TIDL calibrates with, of ``batch`` samples each.
 
     There are ``frames`` of them, or fewer where the recipe did not state their number. Raises
     UserError, naming the recipe's key, for data that does not fit or is too little.
     """
-    from firmwright.verify.batches import join_samples
-    from firmwright.verify.samples import to_samples
-
     given, limit, key = calibration_inputs(job)
     try:
         columns = read_network_columns(job, NETWORK_INTERFACE.read(job), given, limit)

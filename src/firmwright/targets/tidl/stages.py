@@ -17,12 +17,10 @@ from firmwright.pipeline.artifacts import (
     REGIONS,
 )
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import mix_options
-from firmwright.pipeline.run_samples import canonical_run_inputs
+from firmwright.pipeline.options import canonical_run_inputs, list_run_files, mix_options
 from firmwright.pipeline.stage import Stage
 from firmwright.pipeline.tools import Tool
 from firmwright.recipe.files import is_platform_file
-from firmwright.targets.tidl.calibration import calibration_files
 from firmwright.targets.tidl.tools import find_tools
 from firmwright.toolchain import Platform, load_platform
 
@@ -44,6 +42,13 @@ def options(job: Job) -> Any:
         "calibration": quantize.get("calibration"),
         "inputs": canonical_run_inputs(job),
     }
+
+
+def calibration_files(job: Job) -> list[Path]:
+    """Return the user's files that it calibrates with."""
+    quantize = job.recipe.quantize
+    own = quantize is not None and quantize.calibration.inputs is not None
+    return job.recipe.list_files("quantize") if own else list_run_files(job)
 
 
 def artifacts_name(job: Job, batch: int = 0) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import msgspec
 
-from .artifact import Artifact
-from .artifacts import (
+from firmwright.pipeline.artifact import Artifact
+from firmwright.pipeline.artifacts import (
     ACCURACY,
     BATCH,
     BOXES,
@@ -22,25 +22,23 @@ from .artifacts import (
     RUN,
     TIMELINE,
 )
-from .job import Job
-
-if TYPE_CHECKING:
-    from firmwright.recipe.lock import Lock
-    from firmwright.report.manifest import BundledFile, Manifest, MemoryReport
+from firmwright.pipeline.job import Job
+from firmwright.recipe.lock import Lock
+from firmwright.report.manifest import (
+    MANIFEST_VERSION,
+    Arithmetic,
+    ArtifactsReport,
+    BundledFile,
+    Manifest,
+    MemoryReport,
+    Source,
+)
 
 T = TypeVar("T")
 
 
 def make_manifest(job: Job, files: tuple[BundledFile, ...], read: Lock) -> Manifest:
     """Return the manifest of an archive with these files; ``read`` is what the build read."""
-    from firmwright.report.manifest import (
-        MANIFEST_VERSION,
-        Arithmetic,
-        ArtifactsReport,
-        Manifest,
-        Source,
-    )
-
     kernels = KERNELS.read(job)
     artifacts: Artifact[ArtifactsReport] = Artifact(
         "artifacts", "artifacts.json", "firmwright.report.manifest:ArtifactsReport"
@@ -49,7 +47,7 @@ def make_manifest(job: Job, files: tuple[BundledFile, ...], read: Lock) -> Manif
         manifest_version=MANIFEST_VERSION,
         name=job.recipe.name,
         platform=job.platform.name,
-        target=", ".join(str(d) for d in job.recipe.target),
+        target=job.target,
         model=MODEL_INTERFACE.read(job),
         recipe=Source(job.recipe.sha256, job.recipe.description or msgspec.UNSET),
         files=files,
@@ -78,8 +76,6 @@ def read_optional(job: Job, artifact: Artifact[T]) -> T | None:
 
 
 def make_memory_report(job: Job) -> MemoryReport:
-    from firmwright.report.manifest import MemoryReport
-
     linked, plan = FIRMWARE_SIZE.read(job), PLAN.read(job)
     return MemoryReport(
         flash_bytes=linked.flash_bytes,

@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from .job import Job
-from .run_samples import read_run_columns
-
-if TYPE_CHECKING:
-    from firmwright.data.samples import Column, Sample
-    from firmwright.ir.tensors import ModelInterface
-    from firmwright.models.formats import ReferenceOutputs
-    from firmwright.postprocess.boxes import Box
+from firmwright.data.arrays import dequantize_array
+from firmwright.data.samples import Column, Sample, to_samples
+from firmwright.ir.tensors import ModelInterface
+from firmwright.models.formats import ReferenceOutputs
+from firmwright.pipeline.artifacts import BOXES, MODEL_INTERFACE
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.options import require
+from firmwright.pipeline.samples import read_run_columns, run_reference
+from firmwright.postprocess.boxes import Box
+from firmwright.postprocess.classes import read_class_names
+from firmwright.postprocess.detector import fit_detector
+from firmwright.postprocess.drawing import draw_boxes
+from firmwright.postprocess.reference import detect
+from firmwright.verify.detection import AGREEMENT_IOU, DetectionReport, match_samples
 
 
 def run_float_reference(
@@ -24,14 +29,7 @@ def run_float_reference(
 
     It sees the recipe's data as real numbers, and random integers by their input's scale.
     """
-    from firmwright.data.arrays import dequantize_array
-    from firmwright.ir.records import read_record
-    from firmwright.ir.tensors import ModelInterface
-    from firmwright.models import FORMATS
-    from firmwright.verify.samples import to_samples
-
-    stage = job.folder("model")
-    interface = read_record(stage / "model.json", ModelInterface)
+    interface = MODEL_INTERFACE.read(job)
     data = read_run_columns(job, interface, len(samples))
     tensors = {t.name: t for t in quantized.inputs}
     real = (
@@ -42,8 +40,7 @@ def run_float_reference(
             for sample in samples
         ]
     )
-    runtime = FORMATS[interface.format].load()
-    outputs = runtime.run_reference((stage / f"model.{interface.format}").read_bytes(), real)
+    outputs = run_reference(job, interface, real, MODEL_INTERFACE.stage)
     return interface, replace(outputs, runtime=f"the float network in {outputs.runtime}")
 
 
@@ -61,15 +58,7 @@ def compare_boxes(
     ``interface`` describes the network that was compiled, ``expected`` is its reference's. For
     one that was quantized here, the float network is the reference instead.
     """
-    from firmwright.ir.records import write_record
-    from firmwright.postprocess.classes import read_class_names
-    from firmwright.postprocess.detector import fit_detector
-    from firmwright.postprocess.drawing import draw_boxes
-    from firmwright.postprocess.reference import detect
-    from firmwright.verify.detection import AGREEMENT_IOU, DetectionReport, match_samples
-
-    detection = job.recipe.detection
-    assert detection is not None
+    detection = require(job.recipe.detection)
     if job.recipe.quantize is not None:
         interface, expected = run_float_reference(job, interface, samples)
     names = read_class_names(detection.classes, job.data_folders)
@@ -84,7 +73,7 @@ def compare_boxes(
         [detect(detector, outputs) for outputs in expected.outputs],
     )
     report = DetectionReport(detection.threshold, AGREEMENT_IOU, expected.runtime, matched)
-    write_record(folder / "boxes.json", report)
+    BOXES.write(folder, report)
     for i, by in enumerate(origins):
         for origin in by.values():
             if origin.picture and origin.preprocess:
