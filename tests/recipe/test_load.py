@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from firmwright.data import DataFile, DataSource
@@ -240,6 +241,16 @@ def test_canonical_form_has_no_absolute_path(load: Load, tmp_path: Path) -> None
 )
 def test_digest_covers_every_key(load: Load, change: str) -> None:
     assert load("model: net.onnx").sha256 != load(f"model: net.onnx\n{change}").sha256
+
+
+def test_records_of_a_recipe_hold_what_it_leaves_out(load: Load) -> None:
+    recipe = load("model: net.onnx\nevaluate: {inputs: a.npy, thresholds: {boxes: {}}}"
+                  "\npostprocess: {detection: {picture: [1, 1], box: {encoding: corners},"
+                  " class_scores: {channel: 4}, classes: 1}}")  # fmt: skip
+    thresholds = msgspec.to_builtins(recipe.evaluate)["thresholds"]
+    assert thresholds["top1"] is None
+    assert thresholds["boxes"]["recall"] is None
+    assert msgspec.to_builtins(recipe.detection)["heads"][0]["stride"] is None
 
 
 def test_normal_form_gives_the_same_recipe(load: Load) -> None:

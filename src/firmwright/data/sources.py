@@ -13,7 +13,7 @@ WILDCARDS = "*?["
 KINDS = ("arrays", "raw", "pictures", "python")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class DataFile:
     """One file, a folder's files, or those that match a pattern: by ``path``.
 
@@ -35,7 +35,7 @@ class DataFile:
         return self.name or url_name or f"sha256:{(self.sha256 or '')[:16]}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Preprocess:
     """What turns a picture into an input; in this order.
 
@@ -54,7 +54,7 @@ class Preprocess:
     layout: str = "NCHW"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class DataSource:
     """The data of one input; ``kind`` is one of KINDS.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from firmwright.data.sources import DataFile
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Head:
     """One grid of cells: an output (None: the network's only one), or a part of one.
 
@@ -20,7 +20,7 @@ class Head:
     anchors: tuple[tuple[float, float], ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Confidence:
     """A factor of the score: activation(value at ``channel``) to the power of ``exponent``."""
 
@@ -29,7 +29,7 @@ class Confidence:
     exponent: float = 1.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class BoxCode:
     """How a box is written: ``encoding`` names a rule of docs/detection.md.
 
@@ -41,7 +41,7 @@ class BoxCode:
     bins: int = 16
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Classes:
     """The classes: ``names`` as listed, or one a line in ``file``, or just ``count`` of them."""
 
@@ -50,7 +50,7 @@ class Classes:
     count: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Detection:
     """How outputs become boxes; ``picture`` is the (width, height) of the network's input."""
 

@@ -10,7 +10,7 @@ Inputs = str | dict[str, DataSource]
 """Where samples are, as in ``run.inputs``: one file, or sources by input name, sorted."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CalibrationOptions:
     """The samples that show what values each tensor takes, and how its range is chosen.
 
@@ -24,7 +24,7 @@ class CalibrationOptions:
     samples: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LayerTypes:
     """Integer types for the layers whose name matches a shell pattern; None keeps the default."""
 
@@ -33,7 +33,7 @@ class LayerTypes:
     weights: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class KeepFloat:
     """What stays float32: layers by shell patterns of their names, operators by their type."""
 
@@ -41,7 +41,7 @@ class KeepFloat:
     operators: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class QuantizeOptions:
     """Static post-training quantization; ``scheme`` is ``affine`` or ``pow2``.
 
@@ -76,7 +76,7 @@ class QuantizeOptions:
         return any(t.endswith("16") for t in types)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class BoxThresholds:
     """Boxes are the same from an overlap of ``iou`` on; None is no limit."""
 
@@ -86,7 +86,7 @@ class BoxThresholds:
     mean_average_precision: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Thresholds:
     """What fails the build; None is no limit.
 
@@ -103,7 +103,7 @@ class Thresholds:
     boxes: BoxThresholds | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class EvaluateOptions:
     """The samples on which networks are compared.
 

@@ -1,4 +1,8 @@
-"""A checked recipe, every default filled in, one spelling for each thing."""
+"""A checked recipe, every default filled in, one spelling for each thing.
+
+The classes that stages write into their records have slots. Without slots, msgspec leaves out the
+default values of an object that it has read.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ from firmwright.recipe.spelling import normalize_data
 from firmwright.targets import DeviceSpec
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ModelSource:
     """Where the model comes from: one of ``path``, ``url`` and ``python``, the others are None.
 
@@ -35,14 +39,14 @@ class ModelSource:
     files: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class InputShape:
     """Elements along each axis of an input that the model leaves open."""
 
     shape: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Tolerance:
     """Allowed difference from the reference: absolute + relative * abs(reference).
 
@@ -53,7 +57,7 @@ class Tolerance:
     relative: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class BatchRequest:
     """Samples at once: the largest number up to ``size`` that fits, or with ``require`` all."""
 
@@ -69,7 +73,7 @@ class TransformOptions(msgspec.Struct, frozen=True):
     extra: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RunOptions:
     """The run that proves the firmware.
 
@@ -84,7 +88,7 @@ class RunOptions:
     tolerance: Tolerance
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class DemoOptions:
     """The demo application: what it measures (``profile``), checks, and whether it ever ends.
 
@@ -96,7 +100,7 @@ class DemoOptions:
     indefinite: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Library:
     """C code of the user's: ``sources`` with their ``includes``, or an ``archive``; file paths."""
 
