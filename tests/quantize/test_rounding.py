@@ -9,11 +9,11 @@ import onnx
 import pytest
 from onnx import helper
 
+from firmwright.ir.quant_params import QuantParams
 from firmwright.quantize.calibration import calibrate
 from firmwright.quantize.engine import quantize
 from firmwright.quantize.graph import evaluate
 from firmwright.quantize.im2col import im2col, rows_to_weights, weights_to_rows
-from firmwright.quantize.quant_params import QuantParams
 from firmwright.quantize.weight_rounding import round_weights, round_with_compensation
 
 from .networks import Array, graph_of, options, ready, residual_network, samples

@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from firmwright.ir.quant_params import QuantParams
 from firmwright.quantize.layers import choose_layers
-from firmwright.quantize.quant_params import QuantParams
 from firmwright.quantize.shift_scales import coarsen_scales
 from firmwright.quantize.weights import find_weights
 

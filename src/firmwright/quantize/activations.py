@@ -13,8 +13,8 @@ from math import inf
 import numpy as np
 import onnx
 
+from firmwright.ir.quant_params import QuantParams
 from firmwright.quantize.integer_io import read_quant_params
-from firmwright.quantize.quant_params import QuantParams
 
 ACTIVATIONS = ("Relu", "Clip")
 

@@ -16,12 +16,12 @@ from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
 from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 
 from firmwright.data.samples import Sample
+from firmwright.ir.quant_params import QuantParams
 from firmwright.quantize.activations import find_fused_outputs, simplify_activations
 from firmwright.quantize.bias_correction import correct_biases
 from firmwright.quantize.calibration import Distribution
 from firmwright.quantize.layers import LayerChoice, choose_layers
 from firmwright.quantize.quant_params import (
-    QuantParams,
     choose_affine_params,
     choose_pow2_params,
     mean_squared_error,

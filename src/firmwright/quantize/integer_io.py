@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import onnx
 
+from firmwright.ir.quant_params import QuantParams
 from firmwright.ir.tensors import ModelInterface, Tensor
-from firmwright.quantize.quant_params import QuantParams
 
 DATA_MOVEMENT_OPERATORS = ("Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze")
 

@@ -1,18 +1,16 @@
-"""The integers that stand for a tensor's real numbers: scale · (integer - zero point).
+"""Choose quantization parameters for an interval of real numbers.
 
-Affine grids fit the interval; those of powers of two have zero point 0 and a scale that is a
-shift, so that an accelerator needs no multiplier to change from one to the other.
+Affine parameters fit the interval. Powers of two have zero point 0 and a scale that is a shift:
+an accelerator needs no multiplier to change from one to another.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil, log2
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from firmwright.ir.quant_params import QuantParams
 from firmwright.quantize.calibration import Distribution
 from firmwright.quantize.ranges import Interval
 
@@ -20,30 +18,6 @@ SMALLEST_SCALE = 2.0**-100
 """Below this an interval counts as constant: products of two such scales leave float32."""
 FINER_SCALES = 3
 """How many powers of two finer than the interval asks for are tried."""
-
-
-@dataclass(frozen=True)
-class QuantParams:
-    """``dtype`` names the integers; ``scale`` is a float32 number."""
-
-    dtype: str
-    scale: float
-    zero_point: int
-
-    @property
-    def numpy_dtype(self) -> np.dtype[Any]:
-        return np.dtype(self.dtype)
-
-    @property
-    def limits(self) -> tuple[int, int]:
-        info = np.iinfo(self.dtype)
-        return int(info.min), int(info.max)
-
-    def fake_quantize(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return the real numbers that the grid keeps of ``values``: round half to even, clamp."""
-        steps = np.rint(values / self.scale) + self.zero_point
-        kept: npt.NDArray[np.float64] = np.clip(steps, *self.limits) - self.zero_point
-        return kept * self.scale
 
 
 def choose_affine_params(interval: Interval, dtype: str, symmetric: bool) -> QuantParams:

@@ -18,10 +18,10 @@ from tvm import relax
 
 from firmwright.errors import UserError
 from firmwright.ir.operators import relax_names, short_name
+from firmwright.ir.quant_params import QuantParams, read_quant_params
 from firmwright.ir.relax import (
     Constant,
     constant_array,
-    dtype_of,
     main_bindings,
     operator_name,
     static_shape,
@@ -47,19 +47,15 @@ class RestoredNetwork:
 
 @dataclass(frozen=True)
 class QuantRange:
-    """A tensor's scale and zero point, and the least and largest integer that occur."""
+    """A tensor's parameters, and the least and largest integer that occur."""
 
-    scale: float
-    zero_point: int
+    params: QuantParams
     low: int
     high: int
 
     @property
     def interval(self) -> Interval:
-        return Interval(self.to_real(self.low), self.to_real(self.high))
-
-    def to_real(self, integer: int) -> float:
-        return self.scale * (integer - self.zero_point)
+        return Interval(self.params.dequantize(self.low), self.params.dequantize(self.high))
 
 
 def is_quantized(module: tvm.IRModule) -> bool:
@@ -146,9 +142,8 @@ class Restorer:
                 f"quantize: the model does not say what the integers of '{tensor.name}' stand for; "
                 "start from the float model, or from one with float32 inputs and outputs"
             )
-        limits = np.iinfo(tensor.dtype)
-        grid = QuantRange(tensor.scale, tensor.zero_point or 0, int(limits.min), int(limits.max))
-        self.ranges[tensor.name] = grid.interval
+        params = QuantParams(tensor.dtype, tensor.scale, tensor.zero_point or 0)
+        self.ranges[tensor.name] = QuantRange(params, *params.limits).interval
         return replace(tensor, dtype="float32", scale=None, zero_point=None)
 
     def convert_argument(self, value: relax.Expr) -> relax.Expr:
@@ -173,27 +168,25 @@ class Restorer:
         return self.builder.emit(call, self.names.get(binding.var, str(binding.var.name)))
 
     def read_quant_range(self, binding: relax.VarBinding) -> QuantRange:
-        """Return the grid of a quantize, its integers limited by a fused activation."""
-        scale, zero_point = (constant_array(a).reshape(-1)[0] for a in binding.value.args[1:3])
-        limits = np.iinfo(dtype_of(binding.var))
-        low, high = int(limits.min), int(limits.max)
+        """Return what a quantize writes, its integers limited by a fused activation."""
+        params = read_quant_params(binding.value)
+        low, high = params.limits
         if binding.var in self.clips:
             stated = [int(a.value) for a in self.clips[binding.var].value.args[1:]]
             low, high = max(low, stated[0]), min(high, stated[1])
-        return QuantRange(float(scale), int(zero_point), low, high)
+        return QuantRange(params, low, high)
 
     def adds_limits(self, binding: relax.VarBinding) -> bool:
         return self.find_limits(binding) != (None, None)
 
     def find_limits(self, binding: relax.VarBinding) -> tuple[float | None, float | None]:
         """Return what a quantized tensor's clamping adds to the network; None for nothing."""
-        grid, kind = self.read_quant_range(binding), np.iinfo(dtype_of(binding.var))
+        found = self.read_quant_range(binding)
+        (least, largest), interval = found.params.limits, found.interval
         low = None
-        if grid.low > kind.min or (
-            grid.to_real(grid.low) == 0 and self.may_be_negative(binding.value.args[0])
-        ):
-            low = grid.to_real(grid.low)
-        return low, grid.to_real(grid.high) if grid.high < kind.max else None
+        if found.low > least or (interval.low == 0 and self.may_be_negative(binding.value.args[0])):
+            low = interval.low
+        return low, interval.high if found.high < largest else None
 
     def may_be_negative(self, value: relax.Expr) -> bool:
         """Tell whether a result may be negative, as far as operators and grids tell.
@@ -206,8 +199,8 @@ class Restorer:
         if operator_name(call) in SIGN_PRESERVING_OPERATORS:
             return self.may_be_negative(call.args[0])
         if operator_name(call) == "relax.quantize":
-            zero_point = constant_array(call.args[2]).reshape(-1)[0]
-            return bool(zero_point > np.iinfo(dtype_of(value)).min)
+            params = read_quant_params(call)
+            return params.zero_point > params.limits[0]
         return operator_name(call) not in NON_NEGATIVE_OPERATORS
 
     def emit_limits(self, binding: relax.VarBinding) -> relax.Expr:

@@ -15,8 +15,8 @@ from onnxruntime.quantization.operators.direct_q8 import QDQDirect8BitOp
 from onnxruntime.quantization.operators.maxpool import QDQMaxPool
 from onnxruntime.quantization.registry import QDQRegistry
 
+from firmwright.ir.quant_params import QuantParams
 from firmwright.quantize.activations import ACTIVATIONS
-from firmwright.quantize.quant_params import QuantParams
 from firmwright.quantize.weights import Weight, choose_weight_params
 
 AVERAGES = ("AveragePool",)

@@ -19,9 +19,9 @@ import numpy.typing as npt
 import onnx
 
 from firmwright.data.samples import Sample
+from firmwright.ir.quant_params import QuantParams
 from firmwright.quantize.graph import evaluate
 from firmwright.quantize.im2col import im2col, rows_to_weights, weights_to_rows
-from firmwright.quantize.quant_params import QuantParams
 from firmwright.quantize.weights import channel_axis
 
 Array = npt.NDArray[Any]

@@ -10,13 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
+from firmwright.ir.quant_params import QuantParams
 from firmwright.quantize.layers import LayerChoice
-from firmwright.quantize.quant_params import (
-    FINER_SCALES,
-    QuantParams,
-    next_power_of_two,
-    to_float32,
-)
+from firmwright.quantize.quant_params import FINER_SCALES, next_power_of_two, to_float32
 
 BIAS_STEPS = 2.0**30
 """A bias is an int32 number of steps input scale · weight scale; twice this is its limit."""

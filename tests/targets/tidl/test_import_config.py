@@ -7,10 +7,11 @@ import pytest
 from tvm import relax
 
 from firmwright.errors import UserError
+from firmwright.ir.quant_params import QuantParams
 from firmwright.ir.tensors import Tensor
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
-from firmwright.targets.tidl.boundary import TensorQuantParams, boundary_quant_params
+from firmwright.targets.tidl.boundary import FLOAT, boundary_quant_params
 from firmwright.targets.tidl.import_config import (
     RegionImport,
     find_unmapped_options,
@@ -38,7 +39,7 @@ def told(region: RegionImport, text: str = "") -> dict[str, str]:
 def region(dtype: str = "float32", prequantized: bool = False) -> RegionImport:
     inputs = (Tensor("tidl_3_i0", (2, 8, 6, 4), dtype), Tensor("tidl_3_i1", (9, 7), dtype))
     outputs = (Tensor("tidl_3_o0", (2, 5), dtype),)
-    grids = (TensorQuantParams(0.25, 3), TensorQuantParams(0.5, -1), TensorQuantParams(2.0, 0))
+    grids = tuple(QuantParams("int8", s, z) for s, z in ((0.25, 3), (0.5, -1), (2.0, 0)))
     return RegionImport(RegionFiles(3), inputs, outputs, grids, 8, prequantized)
 
 
@@ -55,7 +56,7 @@ def moved(builder: relax.BlockBuilder, x: relax.Var) -> list[relax.Expr]:
 
 def test_the_grids_of_a_boundary_are_those_of_its_quantize_and_dequantize() -> None:
     found = boundary_quant_params(region_of(network(moved, dtype="int8")))
-    assert found == [TensorQuantParams(0.5, 7), TensorQuantParams(0.25, -128), TensorQuantParams()]
+    assert found == [QuantParams("int8", 0.5, 7), QuantParams("int8", 0.25, -128), FLOAT]
 
 
 def test_tensors_are_described_in_their_order() -> None:

@@ -1,29 +1,24 @@
-"""The grids of the integers that a region reads and hands over."""
+"""The quantization parameters of the tensors that a region reads and returns."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import tvm
 from tvm import relax
 
 from firmwright.ir.operators import LAYOUT
-from firmwright.ir.relax import constant_array, main_bindings, operator_name, read_variables
+from firmwright.ir.quant_params import QuantParams, read_quant_params
+from firmwright.ir.relax import main_bindings, operator_name, read_variables
+
+FLOAT = QuantParams("float32", 1.0, 0)
+"""Of a tensor that is not quantized: a number stands for itself."""
 
 
-@dataclass(frozen=True)
-class TensorQuantParams:
-    """A real number is ``scale`` times (integer - ``zero_point``); a float is itself."""
+def boundary_quant_params(function: relax.Function) -> list[QuantParams]:
+    """Return the parameters of a region's inputs, then of its outputs.
 
-    scale: float = 1.0
-    zero_point: int = 0
-
-
-def boundary_quant_params(function: relax.Function) -> list[TensorQuantParams]:
-    """Return the grids of a region's inputs, then of its outputs.
-
-    An input has that of the dequantize that reads it, an output that of the quantize that makes
+    An input has those of the dequantize that reads it, an output those of the quantize that makes
     it, also where elements are moved in between.
     """
     bindings = bindings_of(function)
@@ -38,8 +33,8 @@ def bindings_of(function: relax.Function) -> list[relax.VarBinding]:
     return main_bindings(tvm.IRModule({"main": function}))
 
 
-def find_input_params(tensor: relax.Var, bindings: Sequence[relax.VarBinding]) -> TensorQuantParams:
-    """Return the grid by which a tensor's first reader that is a dequantize takes it."""
+def find_input_params(tensor: relax.Var, bindings: Sequence[relax.VarBinding]) -> QuantParams:
+    """Return the parameters of the first dequantize that reads a tensor."""
     same = {tensor}
     for binding in bindings:
         if same.isdisjoint(read_variables(binding.value)):
@@ -49,24 +44,12 @@ def find_input_params(tensor: relax.Var, bindings: Sequence[relax.VarBinding]) -
             return read_quant_params(binding.value)
         if name in LAYOUT:
             same.add(binding.var)
-    return TensorQuantParams()
+    return FLOAT
 
 
-def find_output_params(
-    tensor: relax.Var, makers: Mapping[relax.Var, relax.Expr]
-) -> TensorQuantParams:
-    """Return the grid of the quantize that a tensor comes from."""
+def find_output_params(tensor: relax.Var, makers: Mapping[relax.Var, relax.Expr]) -> QuantParams:
+    """Return the parameters of the quantize that a tensor comes from."""
     value = makers.get(tensor)
     while operator_name(value) in LAYOUT:
         value = makers.get(read_variables(value)[0])
-    return (
-        read_quant_params(value)
-        if operator_name(value) == "relax.quantize"
-        else TensorQuantParams()
-    )
-
-
-def read_quant_params(call: tvm.ir.Call) -> TensorQuantParams:
-    """Return the one grid of a quantize or dequantize of activations."""
-    scale, zero_point = (constant_array(a).reshape(-1)[0] for a in call.args[1:3])
-    return TensorQuantParams(float(scale), int(zero_point))
+    return read_quant_params(value) if operator_name(value) == "relax.quantize" else FLOAT

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from firmwright.errors import UserError
+from firmwright.ir.quant_params import QuantParams
 from firmwright.ir.tensors import Tensor
-from firmwright.targets.tidl.boundary import TensorQuantParams
 from firmwright.targets.tidl.names import RegionFiles
 from firmwright.targets.tidl.option_table import OPTIONS, Value
 from firmwright.targets.tidl.options import TidlOptions
@@ -68,7 +68,7 @@ class RegionImport:
     files: RegionFiles
     inputs: Sequence[Tensor]
     outputs: Sequence[Tensor]
-    quant_params: Sequence[TensorQuantParams]
+    quant_params: Sequence[QuantParams]
     bits: int
     prequantized: bool
 
@@ -140,7 +140,7 @@ def format_names(listed: Iterable[str]) -> str:
 
 
 def format_tensors(
-    side: str, tensors: Sequence[Tensor], grids: Sequence[TensorQuantParams]
+    side: str, tensors: Sequence[Tensor], grids: Sequence[QuantParams]
 ) -> Mapping[str, str]:
     """Return what inputs (``in``) and outputs (``out``) have alike, a number a tensor."""
     return {
