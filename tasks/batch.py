@@ -6,8 +6,7 @@ from typing import Any
 
 from firmwright.pipeline.artifacts import BATCH, NETWORK_INTERFACE, NETWORK_MODULE
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import memory_options, mix_options, require
-from firmwright.pipeline.rewriting import rewrite_options
+from firmwright.pipeline.options import memory_options, mix_options, require, rewrite_options
 from firmwright.pipeline.stage import Stage
 
 

@@ -11,8 +11,7 @@ from firmwright.pipeline.artifacts import (
     PARTITION,
     REGIONS,
 )
-from firmwright.pipeline.options import mix_options
-from firmwright.pipeline.rewriting import rewrite_options
+from firmwright.pipeline.options import mix_options, rewrite_options
 from firmwright.pipeline.stage import Scope, Stage
 
 STAGE = Stage(

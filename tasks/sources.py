@@ -15,7 +15,6 @@ from firmwright.pipeline.artifacts import (
     WEIGHTS,
 )
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.rewriting import cores_by_device
 from firmwright.pipeline.stage import Stage
 from firmwright.toolchain import load_toolchain
 
@@ -25,7 +24,7 @@ def options(job: Job) -> Any:
     return {
         "name": recipe.name,
         "c_prefix": recipe.c_prefix,
-        "cores": cores_by_device(job),
+        "cores": job.cores,
         "platform": asdict(job.platform),
         "build": job.build_settings,
         "loadables": [asdict(load_toolchain(name)) for name in job.platform.modules.values()],
@@ -42,7 +41,7 @@ def templates(job: Job) -> list[str]:
         used.append("freestanding")
     if job.recipe.detection:
         used.append("postprocess")
-    owners = {part for pair in cores_by_device(job).items() for part in pair if part}
+    owners = {part for pair in job.cores.items() for part in pair if part}
     return [
         *(f"{folder}/*.j2" for folder in used),
         *(f"{owner}/**/*.j2" for owner in sorted(owners)),

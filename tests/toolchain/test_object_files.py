@@ -14,7 +14,6 @@ from firmwright.toolchain.libraries import (
     check_definitions,
     check_machine,
     find_failed_symbols,
-    read_extra_archives,
 )
 from firmwright.toolchain.object_files import (
     find_missing_symbols,
@@ -128,10 +127,3 @@ def test_what_is_no_archive_of_objects_is_refused(
     path.write_bytes(content)
     with pytest.raises(UserError, match=message):
         read_archive(path)
-
-
-def test_the_environment_names_archives_as_words_of_a_linker(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("MORE", "-l one.lib -l '/a b/two.lib' -lthree.lib")
-    assert read_extra_archives("MORE") == [Path("one.lib"), Path("/a b/two.lib"), Path("three.lib")]

@@ -7,8 +7,9 @@ from functools import cached_property
 from pathlib import Path
 from pkgutil import resolve_name
 from textwrap import indent
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from firmwright.data.sources import DataFolders
 from firmwright.recipe import Recipe
 from firmwright.recipe.recipe import lock_path
 from firmwright.targets import Device, load_mix
@@ -18,9 +19,6 @@ from .artifact import NETWORK_STAGE
 from .devices import device_files, load_custom_targets
 from .stage import Scope, Stage
 from .tools import collect_settings
-
-if TYPE_CHECKING:
-    from firmwright.data.sources import DataFolders
 
 COUNTING_EMULATORS = frozenset({"unicorn"})
 """Emulators that count instructions."""
@@ -114,6 +112,11 @@ class Job:
         fused = recipe.fuse_layers
         return load_mix(recipe.target, self.platform, recipe.rounding, fused, own, batch)
 
+    @property
+    def cores(self) -> dict[str, str]:
+        """The core of each device of the mix, in its order."""
+        return {device.name: device.target.core for device in self.mix}
+
     def task_name(self, stage: str) -> str:
         """Return the name of a stage's task; doit remembers each platform's by itself."""
         return f"{stage}:{self.recipe.name if self.is_shared(stage) else self.bundle_name}"
@@ -162,11 +165,6 @@ class Job:
         """The stage whose result the user wants."""
         return next(name for name in ("bundle", "demo", "sources") if self.has_stage(name))
 
-    @cached_property
-    def model_path(self) -> Path | None:
-        path = self.recipe.model.path
-        return None if path is None else self.recipe.resolve(path)
-
     @property
     def box_pictures(self) -> dict[Path, Path]:
         """Map the pictures with boxes that the last run drew to where they go beside the bundle.
@@ -184,8 +182,6 @@ class Job:
     @property
     def data_folders(self) -> DataFolders:
         """Where the recipe's data files are, and where fetched ones are kept."""
-        from firmwright.data.sources import DataFolders
-
         return DataFolders(self.recipe.path.parent, self.cache)
 
     @property

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
+from firmwright.recipe import TransformOptions
 from firmwright.recipe.quantization import Inputs
 
 from .job import Job
@@ -30,6 +33,22 @@ def mix_options(job: Job) -> Any:
         "wanted_batch": recipe.batch.size if recipe.batch else None,
         "platform": None if job.is_portable else asdict(job.platform),
     }
+
+
+def transform_options(job: Job) -> TransformOptions:
+    return job.recipe.transforms or TransformOptions()
+
+
+def select_rewrites(job: Job) -> frozenset[str]:
+    """Return the names of the optional rewrites that run."""
+    options = transform_options(job)
+    asked = {name for device in job.mix for name in device.target.rewrites}
+    return frozenset(asked.union(options.switched_on).difference(options.switched_off))
+
+
+def rewrite_options(job: Job) -> Any:
+    """Return what decides how the network is rewritten."""
+    return {"rewrites": sorted(select_rewrites(job)), "extra": transform_options(job).extra}
 
 
 def memory_options(job: Job) -> Any:
@@ -70,3 +89,15 @@ def list_run_files(job: Job) -> list[Path]:
 def list_sample_files(job: Job) -> list[Path]:
     """Return the user's files of the run's samples, and of the classes."""
     return [*list_run_files(job), *job.recipe.list_files("postprocess")]
+
+
+def find_extra_archives(job: Job) -> dict[Path, str]:
+    """Return the archives that the environment adds for devices, with the variable of each."""
+    variables = {device.target.libraries_variable for device in job.mix} - {""}
+    return {file: name for name in sorted(variables) for file in read_extra_archives(name)}
+
+
+def read_extra_archives(variable: str) -> list[Path]:
+    """Return the files that the environment names, as in ``-l one.lib -l /path/two.lib``."""
+    words = shlex.split(os.environ.get(variable, ""))
+    return [Path(word.removeprefix("-l")) for word in words if word != "-l"]

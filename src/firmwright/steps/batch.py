@@ -7,14 +7,15 @@ from pathlib import Path
 
 from firmwright.compile import lower_regions, partition_network
 from firmwright.pipeline.artifacts import BATCH
-from firmwright.pipeline.extensions import extend_mix
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import max_boxes, require
-from firmwright.pipeline.rewriting import rewrite_network
 from firmwright.planning import MemoryUse, Program, check_memory, make_plan, memory_uses
 from firmwright.planning.batch import batch_network, largest_tensor
 from firmwright.planning.batch_size import choose_batch
 from firmwright.targets import Device
+from firmwright.targets.custom_strategies import load_extensions
+
+from .network import rewrite_network
 
 
 def run(job: Job, folder: Path) -> None:
@@ -35,7 +36,7 @@ def run(job: Job, folder: Path) -> None:
         return [*memory_uses(program, job.platform), tensor]
 
     wanted = require(job.recipe.batch)
-    with extend_mix(job) as mix:
+    with load_extensions(job.mix, job.recipe.extensions, job.recipe.path) as mix:
         choice = choose_batch(wanted.size, wanted.require, lambda size: uses(size, mix))
     BATCH.write(folder, choice)
     job.note(str(choice), on_platform=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from firmwright.pipeline.artifacts import FIRMWARE, FIRMWARE_SIZE, OBJECTS, PROJECT
-from firmwright.pipeline.extensions import explain_link_errors, find_link_archives
 from firmwright.pipeline.job import Job
+from firmwright.pipeline.linking import explain_link_errors, find_link_archives
 from firmwright.toolchain import find_compiler, link_firmware
 from firmwright.toolchain.image import measure_firmware, write_bin, write_hex
 

@@ -9,8 +9,8 @@ from firmwright.errors import UserError
 from firmwright.ir.kernels import Kernels
 from firmwright.pipeline.artifacts import KERNELS, PARTITION, REGIONS, WEIGHTS
 from firmwright.pipeline.explain import explain_partition, find_unmet_demands
-from firmwright.pipeline.extensions import extend_mix
 from firmwright.pipeline.job import Job
+from firmwright.targets.custom_strategies import load_extensions
 
 MAX_LISTED = 12
 """Operators that are named on the terminal; the manifest has all."""
@@ -20,7 +20,7 @@ def run(job: Job, folder: Path) -> None:
     """Write ``kernels.json`` and ``weights.npz``."""
     if wrong := find_unmet_demands(job, explain_partition(job)):
         raise UserError(wrong)
-    with extend_mix(job) as mix:
+    with load_extensions(job.mix, job.recipe.extensions, job.recipe.path) as mix:
         kernels, weights = lower_regions(REGIONS.read(job), PARTITION.read(job), mix)
     WEIGHTS.write(folder, weights)
     KERNELS.write(folder, kernels)

@@ -32,6 +32,6 @@ def estimate_job_layers(job: Job) -> tuple[LayerEstimate, ...]:
         PARTITION.read(job),
         KERNELS.read(job),
         require(job.platform.timing),
-        {device.name: device.target.core for device in job.mix},
+        job.cores,
         f"{job.recipe.c_prefix}_run",
     )

@@ -31,9 +31,9 @@ def get_model_data(job: Job) -> tuple[bytes, str]:
     if source.python is not None:
         files = job.recipe.list_files("model")
         return call_model(source.python, job.recipe.path.parent, files), source.python
-    if job.model_path is not None:
-        shown_as = str(job.model_path)
-        data = read_model(job.model_path, shown_as, source.sha256)
-        return embed_external_data(data, job.model_path, shown_as), shown_as
+    if source.path is not None:
+        path = job.recipe.resolve(source.path)
+        data = read_model(path, str(path), source.sha256)
+        return embed_external_data(data, path, str(path)), str(path)
     url = source.url or ""
     return fetch_model(url, source.sha256 or ""), PurePosixPath(urlsplit(url).path).name

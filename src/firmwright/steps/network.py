@@ -1,13 +1,36 @@
-"""The compiled network, read from the results of its stages."""
+"""The network in memory, read from the results of stages."""
 
 from __future__ import annotations
 
-from firmwright.pipeline.artifacts import BATCH_LAYOUT, INTERFACE, KERNELS, PARTITION, WEIGHTS
+from functools import partial
+
+import tvm
+
+from firmwright.compile import prepare_module
+from firmwright.ir.tensors import ModelInterface
+from firmwright.pipeline.artifacts import (
+    BATCH_LAYOUT,
+    INTERFACE,
+    KERNELS,
+    NETWORK_INTERFACE,
+    NETWORK_MODULE,
+    PARTITION,
+    WEIGHTS,
+)
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.rewriting import cores_by_device
+from firmwright.pipeline.options import select_rewrites, transform_options
 from firmwright.planning import Plan, make_plan
 from firmwright.project.inter_core_calls import make_cores
 from firmwright.project.write import Network
+from firmwright.targets.custom_transforms import apply_user_transform
+
+
+def rewrite_network(job: Job) -> tuple[tvm.IRModule, ModelInterface]:
+    """Read the network that is compiled, and apply every rewrite: optional, custom, canonical."""
+    folder = job.recipe.path.parent
+    custom = [partial(apply_user_transform, r, folder) for r in transform_options(job).extra]
+    module = prepare_module(NETWORK_MODULE.read(job), select_rewrites(job), custom)
+    return module, NETWORK_INTERFACE.read(job)
 
 
 def read_network(job: Job, plan: Plan | None = None) -> Network:
@@ -21,7 +44,7 @@ def read_network(job: Job, plan: Plan | None = None) -> Network:
         kernels=kernels,
         plan=plan or make_plan(partition, kernels),
         weights=WEIGHTS.read(job),
-        cores=make_cores(cores_by_device(job)),
+        cores=make_cores(job.cores),
         libraries=tuple(job.recipe.list_files("libraries")),
         batch=BATCH_LAYOUT.read(job) if job.has_stage("batch") else None,
     )

@@ -8,8 +8,9 @@ from firmwright.compile import partition_network
 from firmwright.errors import UserError
 from firmwright.pipeline.artifacts import BATCH, BATCH_LAYOUT, INTERFACE, PARTITION, REGIONS
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.rewriting import rewrite_network
 from firmwright.planning.batch import batch_network
+
+from .network import rewrite_network
 
 
 def run(job: Job, folder: Path) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,12 +15,6 @@ from firmwright.toolchain.object_files import (
     select_linked_objects,
     suggest_symbol,
 )
-
-
-def read_extra_archives(variable: str) -> list[Path]:
-    """Return the files that the environment names, as in ``-l one.lib -l /path/two.lib``."""
-    words = shlex.split(os.environ.get(variable, ""))
-    return [Path(word.removeprefix("-l")) for word in words if word != "-l"]
 
 
 def check_machine(archive: Path, like: Path) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from firmwright.pipeline.artifacts import KERNELS, PROJECT
-from firmwright.pipeline.extensions import find_matching_archives
 from firmwright.pipeline.job import Job
+from firmwright.pipeline.linking import find_matching_archives
 from firmwright.project.libraries import collect_library_functions
 from firmwright.targets.c7x import C7X
 from firmwright.targets.c7x.loadable import LOADABLE_NAME, compile_loadable, link_loadable

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from firmwright.pipeline.artifacts import KERNELS, PROJECT
-from firmwright.pipeline.extensions import find_extra_archives
 from firmwright.pipeline.job import Job
+from firmwright.pipeline.options import find_extra_archives
 from firmwright.pipeline.stage import Stage
 from firmwright.pipeline.tools import collect_settings, compiler_tool
 from firmwright.targets.c7x import C7X

@@ -1,4 +1,4 @@
-"""What the user adds to the compiler: strategies of their own, and the libraries they call."""
+"""The archives that are linked, and who needs what a link lacks."""
 
 from __future__ import annotations
 
@@ -6,28 +6,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from firmwright.documents.document import make_diagnostic_in
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import DiagnosticError, UserError
-from firmwright.targets import Device
+from firmwright.toolchain.libraries import check_machine, find_failed_symbols
 
+from .artifacts import PROJECT
 from .job import Job
-
-
-@contextmanager
-def extend_mix(job: Job) -> Iterator[tuple[Device, ...]]:
-    """Give the devices of the mix with the user's strategies, whose code is loaded in the block."""
-    from firmwright.targets.custom_strategies import load_extensions
-
-    with load_extensions(job.mix, job.recipe.extensions, job.recipe.path) as mix:
-        yield mix
-
-
-def find_extra_archives(job: Job) -> dict[Path, str]:
-    """Return the archives that the environment adds for devices, with the variable of each."""
-    from firmwright.toolchain.libraries import read_extra_archives
-
-    variables = {device.target.libraries_variable for device in job.mix} - {""}
-    return {file: name for name in sorted(variables) for file in read_extra_archives(name)}
+from .options import find_extra_archives
 
 
 def find_link_archives(job: Job, like: Path) -> list[Path]:
@@ -35,9 +21,7 @@ def find_link_archives(job: Job, like: Path) -> list[Path]:
 
     Raises DiagnosticError, at its place in the recipe, for one that is for another machine.
     """
-    from firmwright.toolchain.libraries import check_machine
-
-    project, found = job.folder("sources"), []
+    project, found = PROJECT.path(job), []
     for index, library in enumerate(job.recipe.libraries):
         if library.archive is not None:
             archive = project / Path(library.archive).name
@@ -52,8 +36,6 @@ def find_matching_archives(job: Job, like: Path) -> list[Path]:
 
     What is left out is told: archives for the processor and for other cores stand in one variable.
     """
-    from firmwright.toolchain.libraries import check_machine
-
     found = []
     for archive, variable in find_extra_archives(job).items():
         try:
@@ -70,9 +52,6 @@ def explain_link_errors(
     job: Job, objects: Sequence[Path], archives: Sequence[Path]
 ) -> Iterator[None]:
     """Say who needs the symbols that a link fails for; a strategy calls what it likes."""
-    from firmwright.documents.document import make_diagnostic_in
-    from firmwright.toolchain.libraries import find_failed_symbols
-
     try:
         yield
     except UserError as error:
@@ -97,8 +76,6 @@ def find_library(job: Job, name: str) -> Pointer:
 @contextmanager
 def locate_errors(job: Job, pointer: Pointer) -> Iterator[None]:
     """Give a mistake its place in the recipe."""
-    from firmwright.documents.document import make_diagnostic_in
-
     try:
         yield
     except UserError as error:
