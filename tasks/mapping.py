@@ -1,4 +1,4 @@
-"""mapping: what the recipe's target and another one are modelled to cost; nothing is measured."""
+"""mapping: the estimated costs of the recipe's target and of another one; nothing is measured."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def options(job: Job) -> Any:
 
 STAGE = Stage(
     name="mapping",
-    sentence="model what the target and another one cost",
+    sentence="estimate what the target and another one cost",
     run="firmwright.steps.mapping:run",
     reads=(PARTITION, KERNELS, RUN),
     compares=True,

@@ -49,7 +49,7 @@ class FloatOperator:
 
 @dataclass(frozen=True)
 class Cycles:
-    """A region's modelled clock cycles on its device: computing, moving data, waiting."""
+    """A region's estimated clock cycles on its device: computing, moving data, waiting."""
 
     compute: int
     transfer: int

@@ -73,8 +73,8 @@ class Arithmetic:
 class RegionArtifacts:
     """What an accelerator's own tools are given of a region.
 
-    ``bits`` are those of its integers, ``calibration_sha256`` digests the tensors that it reads
-    for all samples of the calibration. ``prequantized`` regions state their grids themselves.
+    ``bits`` are those of its integers. ``calibration_sha256`` digests the tensors that it reads
+    for all samples of the calibration. A ``prequantized`` region has its quantization parameters.
     """
 
     number: int
@@ -87,11 +87,11 @@ class RegionArtifacts:
 
 @dataclass(frozen=True)
 class ArtifactsReport:
-    """What the archive's ``artifacts/<folder>`` was made from and by, as its name does not say.
+    """What the files in the archive's ``artifacts/<folder>`` were made from, and by which tools.
 
-    ``model`` is the model file's digest, ``samples`` are those of the ``frames`` that the tools
-    calibrate with, ``tools`` their version, null where none were there. ``files`` are relative to
-    the folder.
+    ``model`` is the digest of the model file, ``samples`` are the digests of the ``frames`` that
+    the tools calibrate with. ``tools`` is their version, null where they were not installed.
+    ``files`` are relative to the folder.
     """
 
     folder: str

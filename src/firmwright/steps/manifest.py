@@ -36,13 +36,15 @@ from firmwright.report.manifest import (
 
 T = TypeVar("T")
 
+ARTIFACTS: Artifact[ArtifactsReport] = Artifact(
+    "artifacts", "artifacts.json", "firmwright.report.manifest:ArtifactsReport"
+)
+"""What the manifest has of the record of a device that brings this stage."""
+
 
 def make_manifest(job: Job, files: tuple[BundledFile, ...], read: Lock) -> Manifest:
     """Return the manifest of an archive with these files; ``read`` is what the build read."""
     kernels = KERNELS.read(job)
-    artifacts: Artifact[ArtifactsReport] = Artifact(
-        "artifacts", "artifacts.json", "firmwright.report.manifest:ArtifactsReport"
-    )
     return Manifest(
         manifest_version=MANIFEST_VERSION,
         name=job.recipe.name,
@@ -66,7 +68,7 @@ def make_manifest(job: Job, files: tuple[BundledFile, ...], read: Lock) -> Manif
         cycles=read_optional(job, TIMELINE),
         comparison=read_optional(job, COMPARISON),
         mapping=read_optional(job, MAPPING),
-        artifacts=read_optional(job, artifacts),
+        artifacts=read_optional(job, ARTIFACTS),
     )
 
 

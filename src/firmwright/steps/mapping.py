@@ -1,4 +1,4 @@
-"""mapping: what the recipe's target and another one are modelled to cost; nothing is measured."""
+"""mapping: the estimated costs of the recipe's target and of another one; nothing is measured."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run(job: Job, folder: Path) -> None:
 
 
 def estimate_job_layers(job: Job) -> tuple[LayerEstimate, ...]:
-    """Return what each layer of a job's mix is modelled to cost, and the call of the network."""
+    """Estimate the cost of each layer of a job's mix, and of calling the network."""
     return estimate_layers(
         PARTITION.read(job),
         KERNELS.read(job),

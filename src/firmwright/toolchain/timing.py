@@ -1,4 +1,4 @@
-"""What a platform's modelled times are made of: its ``timing``."""
+"""The numbers from which times on a platform are estimated: its ``timing``."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class SampleCycles:
 
 
 def estimate_cycles(layer: Layer, tile: Tile, accelerator: Accelerator) -> Cycles:
-    """Return the modelled cycles of the whole batch; ``transfer`` is what nothing hides."""
+    """Return the estimated cycles of the whole batch; ``transfer`` is what nothing hides."""
     parts = estimate_sample(layer, tile, accelerator)
     transfer = parts.weights + parts.data_movement
     if accelerator.double_buffering:

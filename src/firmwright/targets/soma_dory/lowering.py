@@ -18,7 +18,7 @@ from firmwright.targets.soma_dory.weights import pack_weights
 
 
 def lower_layer(region: Region, layer: Layer, accelerator: Accelerator) -> LoweredRegion:
-    """Return the region's function, its packed weights, and its modelled cycles.
+    """Return the region's function, its packed weights, and its estimated cycles.
 
     Inputs and outputs are int8 in device layout. Raises UserError where no tiling is possible.
     """

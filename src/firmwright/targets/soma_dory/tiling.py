@@ -1,4 +1,4 @@
-"""The tiles of a layer that take the fewest modelled cycles, found by OR-tools' CP-SAT.
+"""The tiles of a layer that take the fewest estimated cycles, found by OR-tools' CP-SAT.
 
 The objective is the cost model's own number (``cost.py``), taken apart: a tile of rows and
 columns and a tile of channels each contribute terms that depend on one of the two alone, so that
@@ -92,7 +92,7 @@ class ChannelTile:
 
 
 def find_best_tiling(layer: Layer, accelerator: Accelerator) -> Tiling:
-    """Return the tiling with the fewest modelled cycles.
+    """Return the tiling with the fewest estimated cycles.
 
     Raises UserError where no tile fits, or OR-tools is not installed.
     """
