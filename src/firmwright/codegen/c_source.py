@@ -188,15 +188,19 @@ def find_called_functions(body: tirx.Stmt) -> set[str]:
 
 
 def mark_float_constants(body: tirx.Stmt) -> tuple[tirx.Stmt, list[str]]:
-    """Put calls of a numbered name in the place of float constants; beside them, these in C."""
-    literals: list[str] = []
+    """Put calls of a numbered name in the place of float constants; beside them, these in C.
+
+    Equal constants have one number: TVM's printer keeps what prints alike in one variable.
+    """
+    numbers: dict[str, int] = {}
 
     def mark(constant: tirx.FloatImm) -> tirx.Expr:
         dtype = str(constant.ty.dtype)
-        literals.append(format_c_float(np.array(constant.value, dtype).tobytes()[::-1].hex()))
-        return tirx.call_pure_extern(dtype, f"{LITERAL_MARKER}{len(literals) - 1}")
+        literal = format_c_float(np.array(constant.value, dtype).tobytes()[::-1].hex())
+        number = numbers.setdefault(literal, len(numbers))
+        return tirx.call_pure_extern(dtype, f"{LITERAL_MARKER}{number}")
 
-    return structural_map(body, (tirx.FloatImm, mark)), literals
+    return structural_map(body, (tirx.FloatImm, mark)), list(numbers)
 
 
 def format_c_float(bits: str) -> str:
