@@ -20,7 +20,7 @@ LONGEST_NAME = 32
 """Characters of a layer's name on the terminal."""
 
 
-class Layer(Protocol):
+class ComparedLayer(Protocol):
     """A layer on a device; ``sources`` are the operators of the model that it computes."""
 
     @property
@@ -30,7 +30,7 @@ class Layer(Protocol):
     def sources(self) -> tuple[str, ...]: ...
 
 
-LayerT = TypeVar("LayerT", bound=Layer)
+LayerT = TypeVar("LayerT", bound=ComparedLayer)
 
 
 @dataclass(frozen=True)
@@ -140,11 +140,11 @@ def count_cycles(layers: Sequence[LayerCycles]) -> CycleCount:
     return CycleCount(modelled, sum(layer.counted.cpu for layer in layers))
 
 
-def list_sources(layers: Sequence[Layer]) -> tuple[str, ...]:
+def list_sources(layers: Sequence[ComparedLayer]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(source for layer in layers for source in layer.sources))
 
 
-def list_devices(layers: Sequence[Layer]) -> tuple[str, ...]:
+def list_devices(layers: Sequence[ComparedLayer]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(layer.device for layer in layers))
 
 
@@ -163,7 +163,7 @@ def align_layers(
     return [(own[a:b], other[x:y]) for (a, x), (b, y) in pairwise(cuts) if b > a or y > x]
 
 
-def find_milestones(layers: Sequence[Layer], common: set[str]) -> dict[frozenset[str], int]:
+def find_milestones(layers: Sequence[ComparedLayer], common: set[str]) -> dict[frozenset[str], int]:
     """Map each set of operators that is done at some time to the number of layers until then."""
     found: dict[frozenset[str], int] = {}
     done: frozenset[str] = frozenset()

@@ -22,7 +22,7 @@ OPERATORS = frozenset(
 
 
 @dataclass(frozen=True)
-class Input:
+class ReadTensor:
     """A buffer that is read; ``follows`` tells for each axis of the output whether its index
     moves along. ``place`` is where it stands among the block's reads.
     """
@@ -43,7 +43,7 @@ class ElementwiseNest:
     block: SBlockRV
     extents: tuple[int, ...]
     dtype: str
-    inputs: tuple[Input, ...]
+    inputs: tuple[ReadTensor, ...]
     reads_table: bool
     calls: tuple[str, ...]
 
@@ -69,7 +69,7 @@ def match_elementwise(schedule: Schedule) -> ElementwiseNest | str:
         follows = find_followed_axes(read, variables)
         if follows is not None:
             shape = tuple(int(d) for d in read.source.shape)
-            inputs.append(Input(place, shape, str(read.source.dtype), follows))
+            inputs.append(ReadTensor(place, shape, str(read.source.dtype), follows))
         elif len(read.source.shape) == 1:
             tables = True
         else:

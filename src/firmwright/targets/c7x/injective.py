@@ -20,7 +20,7 @@ from tvm.s_tir import Schedule
 from firmwright.codegen.c_source import flatten_prim_func
 from firmwright.ir.tensors import ELEMENT_BYTES
 from firmwright.lowering.schedule import ScheduledRegion, blocks, count_iterations, schedule_region
-from firmwright.targets.c7x.accesses import ElementwiseNest, Input, match_elementwise
+from firmwright.targets.c7x.accesses import ElementwiseNest, ReadTensor, match_elementwise
 from firmwright.targets.c7x.cost import Core, estimate_cycles
 from firmwright.targets.c7x.streams import use_streams
 from firmwright.targets.c7x.transfers import (
@@ -92,7 +92,7 @@ def find_split(extents: tuple[int, ...], element_bytes: int) -> BlockSplit | Non
     return None
 
 
-def select_block_inputs(found: ElementwiseNest, split: BlockSplit | None) -> tuple[Input, ...]:
+def select_block_inputs(found: ElementwiseNest, split: BlockSplit | None) -> tuple[ReadTensor, ...]:
     """Return what comes block by block: inputs of several axes that differ from one to the next."""
     if split is None:
         return ()
@@ -101,7 +101,10 @@ def select_block_inputs(found: ElementwiseNest, split: BlockSplit | None) -> tup
 
 
 def explain_no_blocks(
-    found: ElementwiseNest, split: BlockSplit | None, moved: tuple[Input, ...], local_memory: int
+    found: ElementwiseNest,
+    split: BlockSplit | None,
+    moved: tuple[ReadTensor, ...],
+    local_memory: int,
 ) -> str:
     """Say why there are no blocks, '' where there are."""
     if split is None:
@@ -127,7 +130,7 @@ def describe_blocks(found: ElementwiseNest, split: BlockSplit) -> str:
 
 
 def make_blocks(
-    schedule: Schedule, found: ElementwiseNest, split: BlockSplit, moved: tuple[Input, ...]
+    schedule: Schedule, found: ElementwiseNest, split: BlockSplit, moved: tuple[ReadTensor, ...]
 ) -> None:
     """Cut the loops, and copy what a block reads and writes where the DMA will."""
     reads = [

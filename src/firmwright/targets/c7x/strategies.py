@@ -45,7 +45,7 @@ def subsample(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
 
 
 @dataclass(frozen=True)
-class ResizeAxis:
+class AxisInterpolation:
     """``length`` elements become ``extent``; ``scale`` is their quotient."""
 
     length: int
@@ -101,11 +101,13 @@ class ResizeAxis:
         return [(self.clamp(before), one - share), (self.clamp(before + 1), share)]
 
 
-def read_resize_axes(call: tvm.ir.Call) -> tuple[ResizeAxis, ResizeAxis]:
+def read_resize_axes(call: tvm.ir.Call) -> tuple[AxisInterpolation, AxisInterpolation]:
     """Return the rows and the columns."""
     layout = str(call.attrs.layout)
     before, after = static_shape(call.args[0]), static_shape(call)
-    rows, columns = (ResizeAxis(before[layout.index(a)], after[layout.index(a)]) for a in "HW")
+    rows, columns = (
+        AxisInterpolation(before[layout.index(a)], after[layout.index(a)]) for a in "HW"
+    )
     return rows, columns
 
 
