@@ -1,12 +1,20 @@
-"""What all tests share: on CI nothing may be skipped."""
+"""What all tests share: which are slow, what they need, and that CI skips nothing."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+TESTS = Path(__file__).parent
+SLOW_FOLDERS = frozenset(
+    ("conformance", "e2e", "emulator", "examples", "lowering", "postprocess", "quantize",
+     "targets", "toolchain", "transforms")
+)  # fmt: skip
+"""Their tests build firmware or compile many networks."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -16,6 +24,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="count a skipped test as failed: for CI, which has every optional tool and model",
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow what lies in such a folder, and what needs a compiler or an emulator."""
+    for item in items:
+        folder = item.path.relative_to(TESTS).parts[0]
+        if folder in SLOW_FOLDERS or item.get_closest_marker("needs"):
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
