@@ -183,7 +183,7 @@ def test_operators_that_the_importer_brings_as_tir_join_regions_too() -> None:
 
 def test_gather_never_reads_outside_its_tensor() -> None:
     from firmwright.ir.relax import main_bindings, operator_name
-    from firmwright.transforms.clamp_take_indices import clamp_take_indices
+    from firmwright.transforms.undefined_behavior import clamp_take_indices
 
     data = model(
         [helper.make_node("Gather", ["x", "i"], ["y"], axis=1)],

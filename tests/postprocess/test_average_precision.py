@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from firmwright.postprocess.average_precision import compute_mean_average_precision
-from firmwright.postprocess.boxes import Box
+from firmwright.postprocess.boxes import Box, compute_mean_average_precision
 
 
 def box(place: float, score: float = 1.0, class_index: int = 0) -> Box:

@@ -13,8 +13,12 @@ from firmwright.quantize.calibration import (
     unpack_distributions,
 )
 from firmwright.quantize.graph import evaluate, float_tensors
-from firmwright.quantize.quant_params import choose_affine_params, mean_squared_error
-from firmwright.quantize.ranges import Interval, choose_interval
+from firmwright.quantize.quant_params import (
+    Interval,
+    choose_affine_params,
+    choose_interval,
+    mean_squared_error,
+)
 
 from .networks import options, ready, residual_network, samples
 

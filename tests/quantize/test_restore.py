@@ -13,8 +13,12 @@ from firmwright.quantize.calibration import calibrate
 from firmwright.quantize.engine import quantize
 from firmwright.quantize.graph import evaluate, prepare
 from firmwright.quantize.integer_io import add_quant_params, remove_float_io
-from firmwright.quantize.model_ranges import infer_distributions
-from firmwright.quantize.restore import RestoredNetwork, is_quantized, restore_float
+from firmwright.quantize.restore import (
+    RestoredNetwork,
+    infer_distributions,
+    is_quantized,
+    restore_float,
+)
 from firmwright.transforms import canonicalize
 
 from .networks import Array, options, ready, residual_network, samples

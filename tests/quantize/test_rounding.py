@@ -13,8 +13,13 @@ from firmwright.ir.quant_params import QuantParams
 from firmwright.quantize.calibration import calibrate
 from firmwright.quantize.engine import quantize
 from firmwright.quantize.graph import evaluate
-from firmwright.quantize.im2col import im2col, rows_to_weights, weights_to_rows
-from firmwright.quantize.weight_rounding import round_weights, round_with_compensation
+from firmwright.quantize.weight_rounding import (
+    im2col,
+    round_weights,
+    round_with_compensation,
+    rows_to_weights,
+    weights_to_rows,
+)
 
 from .networks import Array, graph_of, options, ready, residual_network, samples
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from statistics import fmean
 
 
 @dataclass(frozen=True)
@@ -54,3 +56,46 @@ def match_boxes(found: Sequence[Box], expected: Sequence[Box], iou: float) -> Bo
         left.remove(best)
         pairs.append((best, box))
     return BoxMatches(tuple(pairs), tuple(missing), tuple(left))
+
+
+Samples = Sequence[Sequence[Box]]
+"""The boxes of each sample."""
+
+
+def compute_mean_average_precision(found: Samples, expected: Samples, iou: float) -> float:
+    """Return the mean of the average precision over the expected classes, 0 to 1.
+
+    A found box is right if it overlaps an expected box of its class that no box of a higher score
+    has taken, by an intersection over union of at least ``iou``. Of several it takes the one that
+    it overlaps most, as COCO's evaluation does (pycocotools). 1 where no box is expected.
+    """
+    classes = sorted({box.class_index for boxes in expected for box in boxes})
+    if not classes:
+        return 1.0
+    return fmean(
+        compute_average_precision(select_class(found, index), select_class(expected, index), iou)
+        for index in classes
+    )
+
+
+def select_class(samples: Samples, index: int) -> Samples:
+    return [[box for box in boxes if box.class_index == index] for boxes in samples]
+
+
+def compute_average_precision(found: Samples, expected: Samples, iou: float) -> float:
+    """Return the area under precision over recall for boxes of one class.
+
+    The precision at a recall is the best at this or any higher recall. Boxes of equal score keep
+    their order and that of the samples. The area is computed at all points, as in VOC since 2010
+    (Everingham, Winn: The PASCAL Visual Object Classes Challenge 2010 Development Kit, 3.4.1).
+    """
+    ranked = [(box, sample) for sample, boxes in enumerate(found) for box in boxes]
+    ranked.sort(key=lambda entry: -entry[0].score)
+    left = [list(boxes) for boxes in expected]
+    precisions: list[float] = []
+    for rank, (box, sample) in enumerate(ranked, start=1):
+        same = [other for other in left[sample] if compute_iou(box, other) >= iou]
+        if same:
+            left[sample].remove(max(same, key=lambda other: compute_iou(box, other)))
+            precisions.append((len(precisions) + 1) / rank)
+    return sum(accumulate(reversed(precisions), max)) / sum(map(len, expected))

@@ -22,11 +22,12 @@ from firmwright.quantize.bias_correction import correct_biases
 from firmwright.quantize.calibration import Distribution
 from firmwright.quantize.layers import LayerChoice, choose_layers
 from firmwright.quantize.quant_params import (
+    Interval,
     choose_affine_params,
+    choose_interval,
     choose_pow2_params,
     mean_squared_error,
 )
-from firmwright.quantize.ranges import Interval, choose_interval
 from firmwright.quantize.shift_scales import AVERAGES, coarsen_scales
 from firmwright.quantize.weight_rounding import round_weights
 from firmwright.quantize.weights import choose_weight_params, find_weights

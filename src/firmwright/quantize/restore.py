@@ -8,11 +8,13 @@ are tighter than the integer type. Zero points are gone with the integers.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import onnx
 import tvm
 from tvm import relax
 
@@ -27,7 +29,10 @@ from firmwright.ir.relax import (
     static_shape,
 )
 from firmwright.ir.tensors import ModelInterface, Tensor, is_source_name
-from firmwright.quantize.ranges import Interval
+from firmwright.quantize.calibration import Distribution
+from firmwright.quantize.graph import float_tensors
+from firmwright.quantize.quant_params import Interval
+from firmwright.quantize.shift_scales import SAME_SCALE_OPERATORS
 
 Array = npt.NDArray[Any]
 NON_NEGATIVE_OPERATORS = relax_names("nn.relu nn.softmax sigmoid")
@@ -234,3 +239,44 @@ def dequantize_constant(call: tvm.ir.Call) -> Array:
     ]
     real: Array = (array.astype("float64") - along[1]) * along[0].astype("float64")
     return real.reshape(static_shape(call)).astype("float32")
+
+
+SOFTMAX_RANGE = Interval(0.0, 1.0)
+
+
+def infer_distributions(
+    model: onnx.ModelProto, ranges: Mapping[str, Interval]
+) -> dict[str, Distribution]:
+    """Return limits, with empty histograms, for every float tensor of the restored network.
+
+    They are the calibration where there are no samples.
+
+    A tensor that the model has no grid for takes that of what it is moved to or from. Raises
+    UserError naming tensors of which nothing is known.
+    """
+    tensors = float_tensors(model)
+    known = {name: ranges[name] for name in tensors if name in ranges}
+    moves = [
+        (n.input[0], n.output[0]) for n in model.graph.node if n.op_type in SAME_SCALE_OPERATORS
+    ]
+    for before, after in moves:
+        if before in known:
+            known.setdefault(after, known[before])
+    for before, after in reversed(moves):
+        if after in known:
+            known.setdefault(before, known[after])
+    for node in model.graph.node:
+        if node.op_type == "Softmax":
+            known.setdefault(node.output[0], SOFTMAX_RANGE)
+    missing = sorted(set(tensors) - set(known))
+    if missing:
+        raise UserError(
+            "quantize: calibration.method: model: the model states no range for "
+            f"{', '.join(missing)}; give samples (`calibration: {{inputs: …}}`)"
+        )
+    return {name: to_distribution(interval) for name, interval in known.items()}
+
+
+def to_distribution(interval: Interval) -> Distribution:
+    edges = np.array([interval.low, interval.high])
+    return Distribution(interval.low, interval.high, np.zeros(1, "int64"), edges)

@@ -24,9 +24,8 @@ from firmwright.pipeline.samples import read_real_samples
 from firmwright.quantize.calibration import CalibrationRecord, calibrate, pack_distributions
 from firmwright.quantize.equalization import equalize_layers
 from firmwright.quantize.graph import prepare
-from firmwright.quantize.model_ranges import infer_distributions
-from firmwright.quantize.ranges import Interval
-from firmwright.quantize.restore import is_quantized, restore_float
+from firmwright.quantize.quant_params import Interval
+from firmwright.quantize.restore import infer_distributions, is_quantized, restore_float
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from firmwright.ir.relax import (
     rewrite_bindings,
     rewrite_calls,
 )
-from firmwright.transforms.quantize_before_subsampling import quantize_before_subsampling
+from firmwright.transforms.layout_on_integers import quantize_before_subsampling
 
 CONV2D = "relax.nn.conv2d"
 

@@ -1,4 +1,4 @@
-"""Operators that give back what they are given: a device must not be asked to run them."""
+"""Operators that give back what they are given, and a clip that is written as two operators."""
 
 from __future__ import annotations
 
@@ -101,3 +101,31 @@ remove_copy = make_remover("relax.astype", keeps_type)
 remove_identity_reshape = make_remover("relax.reshape", keeps_shape)
 remove_identity_resize = make_remover("relax.image.resize2d", keeps_size)
 remove_identity_clip = make_remover("relax.clip", clips_nothing)
+
+
+def convert_max_min_to_clip(module: tvm.IRModule) -> tvm.IRModule:
+    """Replace min(max(x, low), high) by clip(x, low, high), for scalars with low <= high.
+
+    With low > high the former is high everywhere, the latter low.
+    """
+
+    def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+        inner, high = match_scalar_operand(builder, call, "relax.minimum")
+        data, low = match_scalar_operand(builder, definition(builder, inner), "relax.maximum")
+        if low is None or high is None or low > high:
+            return call
+        return relax.op.clip(data, low, high)
+
+    return rewrite_calls(module, rewrite)
+
+
+def match_scalar_operand(
+    builder: relax.BlockBuilder, value: relax.Expr, name: str
+) -> tuple[relax.Expr, float | None]:
+    """Return the operand and the constant of an operator ``name`` of both, else None for it."""
+    if operator_name(value) == name:
+        for data, limit in (value.args, reversed(value.args)):
+            limit = definition(builder, limit)
+            if isinstance(limit, Constant) and constant_array(limit).shape == ():
+                return data, constant_array(limit).item()
+    return value, None

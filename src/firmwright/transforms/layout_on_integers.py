@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import tvm
 from tvm import relax
@@ -10,11 +12,13 @@ from firmwright.ir.operators import PERMUTATIONS, relax_names
 from firmwright.ir.relax import (
     Constant,
     constant_array,
+    count_readers,
     definition,
     dtype_of,
     emit_with_name,
     operator_name,
     rewrite_calls,
+    static_shape,
 )
 
 SELECTING_OPERATORS = PERMUTATIONS | relax_names("strided_slice nn.max_pool2d")
@@ -59,3 +63,90 @@ def has_same_quant_params(dequantize: tvm.ir.Call, quantize: tvm.ir.Call) -> boo
         if ours.size != 1 or theirs.size != 1 or np.float64(ours.item()) != theirs.item():
             return False
     return True
+
+
+ACTIVATIONS = relax_names(
+    "add clip divide maximum minimum multiply nn.leakyrelu nn.relu nn.relu6 sigmoid subtract tanh"
+)
+"""What networks have between a convolution and its quantize."""
+
+ElementwiseCall = tuple[relax.Var, tvm.ir.Call, int]
+"""An elementwise operator, the variable it is bound to, and the place of its argument."""
+
+
+def quantize_before_subsampling(module: tvm.IRModule) -> tvm.IRModule:
+    """Rewrite quantize(f(pick(x))) to pick(quantize(f(x))) for elementwise functions f.
+
+    Exact: each element that is picked is computed as before. Nothing but the quantize may read
+    what is between. ConvertConvStride puts such a 1x1 max-pool behind a convolution, which would
+    hand on floats if it stood between the convolution and its quantize.
+    """
+    uses = count_readers(module)
+
+    def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+        if operator_name(call) != "relax.quantize" or not is_per_tensor(call):
+            return call
+        steps, pick = find_elementwise_chain(builder, call.args[0], uses)
+        if pick is None or not all(is_uniform_per_channel(step, pick) for step in steps):
+            return call
+        value = pick.args[0]
+        for variable, step, place in reversed(steps):
+            arguments = [value if i == place else a for i, a in enumerate(step.args)]
+            moved = tvm.ir.Call(step.op, arguments, step.attrs)
+            value = emit_with_name(builder, moved, str(variable.name))
+        quantized = builder.emit(tvm.ir.Call(call.op, [value, *call.args[1:]], call.attrs))
+        return tvm.ir.Call(pick.op, [quantized], pick.attrs)
+
+    return rewrite_calls(module, rewrite)
+
+
+def is_per_tensor(quantize: tvm.ir.Call) -> bool:
+    """Tell a quantize that is the same for every element."""
+    return all(isinstance(a, Constant) and constant_array(a).size == 1 for a in quantize.args[1:])
+
+
+def find_elementwise_chain(
+    builder: relax.BlockBuilder, value: relax.Expr, uses: Counter[relax.Var]
+) -> tuple[list[ElementwiseCall], tvm.ir.Call | None]:
+    """Go back from a value over elementwise operators of one tensor; return the pick in front."""
+    steps: list[ElementwiseCall] = []
+    while isinstance(value, relax.Var) and uses[value] == 1:
+        source = definition(builder, value)
+        if is_subsampling(source):
+            return steps, source
+        if operator_name(source) not in ACTIVATIONS:
+            break
+        computed = [i for i, a in enumerate(source.args) if not is_constant(builder, a)]
+        if len(computed) != 1:
+            break
+        steps.append((value, source, computed[0]))
+        value = source.args[computed[0]]
+    return steps, None
+
+
+def is_subsampling(value: relax.Expr) -> bool:
+    """Tell a max-pool whose windows are single elements of its input."""
+    if operator_name(value) != "relax.nn.max_pool2d":
+        return False
+    attrs = value.attrs
+    return [int(k) for k in attrs.pool_size] == [1, 1] and not any(int(p) for p in attrs.padding)
+
+
+def is_constant(builder: relax.BlockBuilder, value: relax.Expr) -> bool:
+    """Tell what does not depend on the network's inputs: a constant, also a dequantized one."""
+    source = definition(builder, value)
+    if isinstance(source, tvm.ir.Call):
+        return all(is_constant(builder, a) for a in source.args)
+    return not isinstance(source, relax.Var)
+
+
+def is_uniform_per_channel(step: ElementwiseCall, pick: tvm.ir.Call) -> bool:
+    """Tell whether a step's constants are the same for all elements of a channel."""
+    _, call, place = step
+    layout = str(pick.attrs.layout)
+    constants = [a for i, a in enumerate(call.args) if i != place]
+    shapes = [static_shape(a) for a in constants if isinstance(a, relax.Var | Constant)]
+    lengths = [dict(zip(reversed(layout), reversed(shape), strict=False)) for shape in shapes]
+    return all(len(shape) <= len(layout) for shape in shapes) and all(
+        length.get(axis, 1) == 1 for length in lengths for axis in "HW"
+    )

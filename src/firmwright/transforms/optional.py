@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 import tvm
 from tvm import relax
 
-from firmwright.transforms import clip_of_limits, convolutions, identities
+from firmwright.transforms import convolutions, identities
 from firmwright.transforms.layout_of_constants import fold_layout_of_constants
 from firmwright.transforms.registry import Transform
 from firmwright.transforms.static_shapes import fold_static_shapes
@@ -45,7 +45,7 @@ OPTIONAL = (
     Transform(
         "ConvertMaxMinToClip",
         "a maximum and a minimum with scalars are one clip",
-        clip_of_limits.convert_max_min_to_clip,
+        identities.convert_max_min_to_clip,
     ),
     Transform(
         "RemoveIdentityResize", "no resize keeps the size", identities.remove_identity_resize

@@ -6,15 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from firmwright.transforms.clamp_take_indices import clamp_take_indices
-from firmwright.transforms.concat_tree import concat_in_trees
 from firmwright.transforms.duplicate_dequantize import duplicate_dequantize
 from firmwright.transforms.layout_of_constants import fold_layout_of_constants
 from firmwright.transforms.layout_on_integers import keep_layout_on_integers
-from firmwright.transforms.single_result import separate_results, split_to_slices
+from firmwright.transforms.single_result import concat_in_trees, separate_results, split_to_slices
 from firmwright.transforms.sixteen_bit_floats import compute_in_float32
 from firmwright.transforms.static_shapes import fold_static_shapes
-from firmwright.transforms.undefined_behavior import remove_undefined_behavior
+from firmwright.transforms.undefined_behavior import clamp_take_indices, remove_undefined_behavior
 
 if TYPE_CHECKING:
     import tvm

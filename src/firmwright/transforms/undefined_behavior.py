@@ -119,3 +119,15 @@ def saturate_cast(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     saturated = builder.emit(relax.op.clip(value, low, high))
     cast = relax.op.astype(saturated, through)
     return cast if through == target else relax.op.astype(builder.emit(cast), target)
+
+
+def clamp_take_indices(module: tvm.IRModule) -> tvm.IRModule:
+    """Clamp the indices of every ``relax.take``: the importers' ``take`` trusts them."""
+
+    def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+        if operator_name(call) != "relax.take" or str(call.attrs.mode) != "fast":
+            return call
+        axis = None if call.attrs.axis is None else int(call.attrs.axis)
+        return builder.normalize(relax.op.take(call.args[0], call.args[1], axis, "clip"))
+
+    return rewrite_calls(module, rewrite)

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from firmwright.data.arrays import OutputsByName
 from firmwright.ir.tensors import ModelInterface
-from firmwright.postprocess.average_precision import compute_mean_average_precision
-from firmwright.postprocess.boxes import Box, match_boxes
+from firmwright.postprocess.boxes import Box, compute_mean_average_precision, match_boxes
 from firmwright.postprocess.detector import Detector, fit_detector
 from firmwright.postprocess.reference import detect
 from firmwright.recipe.postprocess import Detection

@@ -15,8 +15,7 @@ from firmwright.models.tflite import importer as tflite
 from firmwright.quantize.engine import quantize
 from firmwright.quantize.graph import prepare
 from firmwright.quantize.integer_io import add_quant_params, remove_float_io
-from firmwright.quantize.model_ranges import infer_distributions
-from firmwright.quantize.restore import restore_float
+from firmwright.quantize.restore import infer_distributions, restore_float
 from firmwright.quantize.shift_arithmetic import make_shift_network
 from firmwright.transforms import canonicalize
 from tests.lowering.test_tflite_networks import NETWORKS, mirrored, real_inputs
