@@ -15,17 +15,10 @@ from types import FrameType
 from typing import Any
 
 from firmwright.errors import UserError
-from firmwright.pipeline import lock
-from firmwright.pipeline.command_line import (
-    find_build_root,
-    load_jobs,
-    prepare_build_root,
-    print_error,
-)
+from firmwright.pipeline import command_line, lock
 from firmwright.pipeline.freshness import ContentChecker
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.reporter import StageReporter
-from firmwright.pipeline.task import make_tasks
+from firmwright.pipeline.task import StageReporter, make_tasks
 from firmwright.tasks import PIPELINE
 
 
@@ -33,9 +26,9 @@ from firmwright.tasks import PIPELINE
 def get_jobs() -> list[Job]:
     """Return what is to be built; a user's mistake ends the program here, before any task."""
     try:
-        return load_jobs(PIPELINE)
+        return command_line.load_jobs(PIPELINE)
     except UserError as error:
-        print_error(error)
+        command_line.print_error(error)
         sys.exit(1)
 
 
@@ -76,15 +69,15 @@ MAIN_PROCESS = os.getpid()
 signal.signal(signal.SIGINT, stop_on_interrupt)
 
 try:
-    prepare_build_root()
+    command_line.prepare_build_root()
 except UserError as mistake:
-    print_error(mistake)
+    command_line.print_error(mistake)
     sys.exit(1)
 
 DOIT_CONFIG = {
     "default_tasks": ["build"],
     "backend": "firmwright",
-    "dep_file": str(find_build_root() / ".doit.db"),
+    "dep_file": str(command_line.find_build_root() / ".doit.db"),
     "check_file_uptodate": ContentChecker,
     "reporter": StageReporter,
 }

@@ -14,8 +14,13 @@ from firmwright.models.relax.importer import import_model
 from firmwright.models.relax.python_call import portable_json
 from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
-from firmwright.report.demands import check_offload
-from firmwright.report.explanation import Explanation, explain, format_summary, format_table
+from firmwright.report.explanation import (
+    Explanation,
+    check_offload,
+    explain,
+    format_summary,
+    format_table,
+)
 from firmwright.targets import Context, Device, Target, load_mix
 from firmwright.targets.placement import Composite, Placement
 from firmwright.toolchain import load_platform

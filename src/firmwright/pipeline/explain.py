@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from firmwright.report.demands import check_offload
-from firmwright.report.explanation import Explanation, explain, format_table
+from firmwright.report.explanation import Explanation, check_offload, explain, format_table
 
 from .artifacts import PARTITION
 from .job import Job

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
@@ -13,17 +14,13 @@ from pkgutil import resolve_name
 from typing import Any
 
 from doit.exceptions import TaskFailed
+from doit.reporter import ConsoleReporter
 
 import firmwright
 from firmwright import __version__
 from firmwright.errors import UserError
 from firmwright.models.formats import FORMATS
-from firmwright.recipe.lock import (
-    CORE_PACKAGES,
-    PICTURE_PACKAGES,
-    QUANTIZATION_PACKAGES,
-    find_package_versions,
-)
+from firmwright.recipe import lock
 from firmwright.targets import load_target, target_names
 
 from .artifact import INDEX_FILE
@@ -151,13 +148,13 @@ def find_deciding_packages() -> dict[str, str]:
     """Return the versions of all packages that decide about any stage's results."""
     of_targets = (load_target(name).packages for name in target_names())
     groups = (
-        CORE_PACKAGES,
-        QUANTIZATION_PACKAGES,
-        PICTURE_PACKAGES,
+        lock.CORE_PACKAGES,
+        lock.QUANTIZATION_PACKAGES,
+        lock.PICTURE_PACKAGES,
         *(form.packages for form in FORMATS.values()),
         *of_targets,
     )
-    return find_package_versions({name for group in groups for name in group})
+    return lock.find_package_versions({name for group in groups for name in group})
 
 
 @cache
@@ -169,3 +166,16 @@ def code_digest(places: tuple[Path, ...]) -> str:
             total.update(source.relative_to(place).as_posix().encode() + b"\0")
             total.update(source.read_bytes())
     return total.hexdigest()
+
+
+class StageReporter(ConsoleReporter):  # type: ignore[misc]
+    """Shows tasks as doit does; a failed stage prints its message once, on stderr."""
+
+    desc = "console output with plain error messages"
+
+    def add_failure(self, task: Any, fail: Any) -> None:
+        if isinstance(fail, TaskFailed):
+            self.outstream.flush()
+            print(f"{task.name}: {fail.get_msg()}", file=sys.stderr)
+        else:
+            super().add_failure(task, fail)

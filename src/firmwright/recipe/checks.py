@@ -5,24 +5,21 @@ Values of the wrong type are skipped: the schema has reported them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from firmwright.data.sources import module_file
 from firmwright.documents.schema_check import Finding, find_errors, quote
 from firmwright.documents.yaml_text import Pointer
+from firmwright.errors import UserError
 from firmwright.models.formats import UNSUPPORTED_SUFFIXES
-from firmwright.recipe.catalog import Catalog, find_name_errors
-from firmwright.recipe.defaults import (
-    FORMATS_BY_SUFFIX,
-    complete_model,
-    find_default_rounding,
-    get_suffix,
-)
-from firmwright.recipe.devices import load_custom_devices
+from firmwright.recipe import defaults
+from firmwright.recipe.catalog import Catalog, KnownDevice, find_name_errors
 from firmwright.recipe.files import find_missing_files, find_references
 from firmwright.recipe.schema import load_schema
+from firmwright.targets.custom import load_custom_target
 
 
 def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) -> Iterator[Finding]:
@@ -50,15 +47,41 @@ def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) ->
         )
 
 
+def load_custom_devices(
+    devices: Any, folder: Path, installed: Collection[str]
+) -> tuple[dict[str, KnownDevice], list[Finding]]:
+    """Import the devices of a recipe in ``folder``; return them by name, and the mistakes.
+
+    Values of the wrong type and missing files are skipped: other checks report them.
+    """
+    found: dict[str, KnownDevice] = {}
+    mistakes: list[Finding] = []
+    for name, reference in devices.items() if isinstance(devices, dict) else ():
+        pointer = ("devices", name)
+        if not isinstance(reference, str) or ":" not in reference:
+            continue
+        if name in installed:
+            message = f"the name {quote(name)} is that of an installed device; choose another"
+            mistakes.append(Finding(pointer, message, key=True))
+        elif module_file(reference, folder).is_file():
+            try:
+                target = load_custom_target(name, reference, folder)
+            except UserError as error:
+                mistakes.append(Finding(pointer, str(error)))
+            else:
+                found[name] = KnownDevice(target.options, target.is_fallback)
+    return found, mistakes
+
+
 def find_format_errors(model: Any) -> Iterator[Finding]:
-    source = complete_model(model)
+    source = defaults.complete_model(model)
     file = source["path"] or source["url"]
     if isinstance(file, str) and source["format"] is None:
-        suffix = get_suffix(file)
+        suffix = defaults.get_suffix(file)
         if suffix in UNSUPPORTED_SUFFIXES:
             yield Finding(("model",), UNSUPPORTED_SUFFIXES[suffix])
             return
-        suffixes = ", ".join(sorted(FORMATS_BY_SUFFIX))
+        suffixes = ", ".join(sorted(defaults.FORMATS_BY_SUFFIX))
         message = f"no format can be told from the suffix {quote(suffix)}; expected {suffixes}"
         yield Finding(("model",), f"{message}, or a key 'format'")
 
@@ -81,7 +104,7 @@ def find_evaluate_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
 
 def find_rounding_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
     """A TFLite model states its arithmetic to the bit, so it is rounded in no other way."""
-    if find_default_rounding(data) == "tflite" and data.get("rounding") == "onnx":
+    if defaults.find_default_rounding(data) == "tflite" and data.get("rounding") == "onnx":
         message = "a TFLite model defines its own rounding; leave the key out, or state tflite"
         yield Finding(("rounding",), message)
 
