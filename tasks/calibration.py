@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from firmwright.pipeline.artifacts import (
-    CALIBRATION,
-    DISTRIBUTIONS,
-    MODEL_INTERFACE,
-    MODEL_MODULE,
-    PREPARED_MODEL,
-)
+from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import require
 from firmwright.pipeline.stage import Scope, Stage
@@ -31,8 +25,8 @@ STAGE = Stage(
     name="calibration",
     sentence="see how far each tensor's values reach",
     run="firmwright.steps.calibration:run",
-    reads=(MODEL_INTERFACE, MODEL_MODULE),
-    writes=(CALIBRATION, DISTRIBUTIONS, PREPARED_MODEL),
+    reads=(artifacts.MODEL_INTERFACE, artifacts.MODEL_MODULE),
+    writes=(artifacts.CALIBRATION, artifacts.DISTRIBUTIONS, artifacts.PREPARED_MODEL),
     options=options,
     inputs=lambda job: job.recipe.list_files("quantize"),
     applies=lambda job: job.recipe.quantize,

@@ -5,17 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from firmwright.pipeline.artifacts import (
-    BATCH_LAYOUT,
-    DEMO,
-    INTERFACE,
-    MODEL_INTERFACE,
-    NETWORK_INTERFACE,
-    PARTITION,
-    PLAN,
-    PROJECT,
-    RUN_SAMPLE,
-)
+from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import canonical_run_inputs, list_sample_files
 from firmwright.pipeline.stage import Stage
@@ -40,13 +30,19 @@ STAGE = Stage(
     sentence="write the demo application",
     run="firmwright.steps.demo:run",
     reads=(
-        *(MODEL_INTERFACE, NETWORK_INTERFACE, INTERFACE, BATCH_LAYOUT),
-        *(PARTITION, PLAN, PROJECT, RUN_SAMPLE),
+        artifacts.MODEL_INTERFACE,
+        artifacts.NETWORK_INTERFACE,
+        artifacts.INTERFACE,
+        artifacts.BATCH_LAYOUT,
+        artifacts.PARTITION,
+        artifacts.PLAN,
+        artifacts.PROJECT,
+        artifacts.RUN_SAMPLE,
     ),
-    writes=(DEMO,),
+    writes=(artifacts.DEMO,),
     options=options,
     inputs=inputs,
     templates=lambda _: ["demo/*.j2", "application/console.j2"],
     applies=lambda job: job.recipe.demo,
-    archive=lambda job: DEMO.pack(job, "src/demo/"),
+    archive=lambda job: artifacts.DEMO.pack(job, "src/demo/"),
 )

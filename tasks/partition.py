@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from firmwright.pipeline.artifacts import (
-    BATCH,
-    BATCH_LAYOUT,
-    INTERFACE,
-    NETWORK_INTERFACE,
-    NETWORK_MODULE,
-    PARTITION,
-    REGIONS,
-)
+from firmwright.pipeline import artifacts
 from firmwright.pipeline.options import mix_options, rewrite_options
 from firmwright.pipeline.stage import Scope, Stage
 
@@ -18,8 +10,8 @@ STAGE = Stage(
     name="partition",
     sentence="cut the network into regions, each on one device",
     run="firmwright.steps.partition:run",
-    reads=(NETWORK_MODULE, NETWORK_INTERFACE, BATCH),
-    writes=(PARTITION, REGIONS, INTERFACE, BATCH_LAYOUT),
+    reads=(artifacts.NETWORK_MODULE, artifacts.NETWORK_INTERFACE, artifacts.BATCH),
+    writes=(artifacts.PARTITION, artifacts.REGIONS, artifacts.INTERFACE, artifacts.BATCH_LAYOUT),
     options=lambda job: {**mix_options(job), **rewrite_options(job)},
     inputs=lambda job: [*job.recipe.list_files("transforms"), *job.device_files],
     scope=Scope.TARGET,

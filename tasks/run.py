@@ -4,19 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from firmwright.pipeline.artifacts import (
-    BATCH_LAYOUT,
-    BOXES,
-    FIRMWARE,
-    INTERFACE,
-    KERNELS,
-    MODEL_INTERFACE,
-    NETWORK_INTERFACE,
-    PARTITION,
-    RUN,
-    RUN_OUTPUTS,
-    RUN_SAMPLE,
-)
+from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import canonical_run_inputs, list_sample_files
 from firmwright.pipeline.stage import Stage
@@ -41,10 +29,15 @@ STAGE = Stage(
     sentence="run the firmware and compare it with the reference",
     run="firmwright.steps.run:run",
     reads=(
-        *(MODEL_INTERFACE, NETWORK_INTERFACE, INTERFACE, BATCH_LAYOUT),
-        *(PARTITION, KERNELS, FIRMWARE),
+        artifacts.MODEL_INTERFACE,
+        artifacts.NETWORK_INTERFACE,
+        artifacts.INTERFACE,
+        artifacts.BATCH_LAYOUT,
+        artifacts.PARTITION,
+        artifacts.KERNELS,
+        artifacts.FIRMWARE,
     ),
-    writes=(RUN, RUN_SAMPLE, RUN_OUTPUTS, BOXES),
+    writes=(artifacts.RUN, artifacts.RUN_SAMPLE, artifacts.RUN_OUTPUTS, artifacts.BOXES),
     options=options,
     inputs=list_sample_files,
     templates=lambda job: [f"{device}/**/*.j2" for device in job.platform.accelerators],

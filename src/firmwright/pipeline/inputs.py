@@ -7,15 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from firmwright.models.formats import FORMATS
-from firmwright.recipe.lock import (
-    CORE_PACKAGES,
-    LOCK_VERSION,
-    PICTURE_PACKAGES,
-    QUANTIZATION_PACKAGES,
-    Lock,
-    find_package_versions,
-    name_files,
-)
+from firmwright.recipe import lock
 
 from .artifact import Artifact
 from .artifacts import ACCURACY, CALIBRATION, RUN
@@ -63,12 +55,12 @@ def reads_pictures(job: Job) -> bool:
 def find_packages(job: Job) -> dict[str, str]:
     """Return the versions of the Python packages that decide about the bundle."""
     recipe = job.recipe
-    names = {*CORE_PACKAGES, *FORMATS[recipe.model.format].packages}
-    names.update(QUANTIZATION_PACKAGES if recipe.quantize else ())
-    names.update(PICTURE_PACKAGES if reads_pictures(job) else ())
+    names = {*lock.CORE_PACKAGES, *FORMATS[recipe.model.format].packages}
+    names.update(lock.QUANTIZATION_PACKAGES if recipe.quantize else ())
+    names.update(lock.PICTURE_PACKAGES if reads_pictures(job) else ())
     for each in job.all_jobs:
         names.update(name for device in each.mix for name in device.target.packages)
-    return find_package_versions(names)
+    return lock.find_package_versions(names)
 
 
 def list_tools(job: Job) -> list[Tool]:
@@ -92,14 +84,14 @@ def collect_versions(job: Job) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def collect_fixed_inputs(job: Job) -> Lock:
+def collect_fixed_inputs(job: Job) -> lock.Lock:
     """Return what is known before anything is built: all but the samples."""
-    files = name_files(user_files(job), job.recipe.path.parent)
+    files = lock.name_files(user_files(job), job.recipe.path.parent)
     digests = {name: file_digest(path) for name, path in sorted(files.items())}
-    return Lock(LOCK_VERSION, digests, {}, collect_versions(job))
+    return lock.Lock(lock.LOCK_VERSION, digests, {}, collect_versions(job))
 
 
-def collect_inputs(job: Job) -> Lock:
+def collect_inputs(job: Job) -> lock.Lock:
     """Return also the digests of the samples, as the stages that read them recorded them."""
     records = {purpose: record.read(job) for purpose, record in find_sampled(job).items()}
     samples = {p: r.inputs if p == "run" else r.samples for p, r in records.items()}

@@ -15,15 +15,9 @@ from firmwright.recipe.lock import Lock, compare_locks, read_lock, write_lock
 from firmwright.recipe.recipe import lock_path
 from firmwright.toolchain import load_platform, platform_names, toolchain_names
 
+from . import inputs
 from .artifact import INDEX_FILE
 from .command_line import read_overrides
-from .inputs import (
-    collect_fixed_inputs,
-    collect_inputs,
-    find_sampled,
-    stamp_tools,
-    user_files,
-)
 from .job import Job
 
 MAX_LISTED = 20
@@ -62,7 +56,7 @@ def lock_command(job: Job) -> str:
 
 def update_lock(job: Job) -> None:
     """Write the lock; it keeps the versions of other toolchains and emulators that it has."""
-    found = collect_inputs(job)
+    found = inputs.collect_inputs(job)
     before: dict[str, str] = {}
     with suppress(UserError):  # a damaged lock is replaced
         locked = read_lock(job.recipe.path)
@@ -77,14 +71,14 @@ def check_all(job: Job) -> None:
     if not job.lock_files:
         path = lock_path(job.recipe.path)
         raise UserError(f"{path}: no such file; `{lock_command(job)}` writes it")
-    check_lock(job, collect_inputs(job))
+    check_lock(job, inputs.collect_inputs(job))
 
 
 def check_files(job: Job) -> None:
     """Compare what is known before anything is built."""
     locked = read_lock(job.recipe.path)
     assert locked is not None
-    check_lock(job, replace(collect_fixed_inputs(job), samples=locked.samples))
+    check_lock(job, replace(inputs.collect_fixed_inputs(job), samples=locked.samples))
 
 
 def preceding_tasks(job: Job) -> list[str]:
@@ -97,13 +91,13 @@ def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
     for name, sentence in TASK_DOCS.items():
         yield {"basename": name, "name": None, "doc": sentence}
     for job in jobs:
-        sampled = find_sampled(job).values()
+        sampled = inputs.find_sampled(job).values()
         read = [str(job.folder(record.stage) / INDEX_FILE) for record in sampled]
         yield make_task(job, "lock", update_lock, read, False)
         yield make_task(job, "locked", check_all, read, False)
         if job.lock_files:
-            files = [str(path) for path in (*user_files(job), *job.lock_files)]
-            unchanged = config_changed({"tools": stamp_tools(job)})
+            files = [str(path) for path in (*inputs.user_files(job), *job.lock_files)]
+            unchanged = config_changed({"tools": inputs.stamp_tools(job)})
             yield make_task(job, "locked-files", check_files, files, unchanged)
 
 

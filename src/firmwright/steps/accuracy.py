@@ -14,14 +14,7 @@ from firmwright.data.samples import Sample, sample_digest
 from firmwright.errors import UserError
 from firmwright.ir.tensors import ModelInterface
 from firmwright.models import FORMATS
-from firmwright.pipeline.artifacts import (
-    ACCURACY,
-    MODEL_INTERFACE,
-    NETWORK_INTERFACE,
-    PREPARED_MODEL,
-    QUANTIZATION,
-    QUANTIZED_MODEL,
-)
+from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import require
 from firmwright.pipeline.samples import read_real_samples, read_samples
@@ -58,9 +51,9 @@ def run_float_network(
     """Return what the network before its quantization made of samples, where there is one."""
     if job.recipe.quantize is None:
         return None
-    prepared = onnx.load(PREPARED_MODEL.read(job))
-    calibrated = QUANTIZATION.read(job).samples
-    quantized = onnx.load(QUANTIZED_MODEL.read(job))
+    prepared = onnx.load(artifacts.PREPARED_MODEL.read(job))
+    calibrated = artifacts.QUANTIZATION.read(job).samples
+    quantized = onnx.load(artifacts.QUANTIZED_MODEL.read(job))
     return compare_with_float(prepared, quantized, interface, samples, calibrated)
 
 
@@ -94,8 +87,8 @@ def run_networks(
 def run(job: Job, folder: Path) -> None:
     """Write ``accuracy.json``; UserError naming the thresholds that are not met."""
     stated = require(job.recipe.evaluate)
-    source = MODEL_INTERFACE.read(job)
-    interface = NETWORK_INTERFACE.read(job)
+    source = artifacts.MODEL_INTERFACE.read(job)
+    interface = artifacts.NETWORK_INTERFACE.read(job)
     # The float network takes real numbers; a model that is compiled as it is, what it takes.
     read = read_real_samples if job.recipe.quantize else read_samples
     samples = read(job, source.inputs, stated.inputs, stated.samples)
@@ -115,7 +108,7 @@ def run(job: Job, folder: Path) -> None:
             own = load_custom_function(stated.metric, job.recipe.path.parent)
             metric = stack.enter_context(own)
         record = measure_accuracy(found, labels, metric, boxes, stated.thresholds)
-    ACCURACY.write(folder, record)
+    artifacts.ACCURACY.write(folder, record)
     message = format_failure(record)
     if message:
         raise UserError(message)

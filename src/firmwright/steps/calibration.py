@@ -11,13 +11,7 @@ from firmwright.data.samples import sample_digest
 from firmwright.errors import UserError
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.models.onnx.export import INT16_OPSET, PER_CHANNEL_OPSET, export_onnx
-from firmwright.pipeline.artifacts import (
-    CALIBRATION,
-    DISTRIBUTIONS,
-    MODEL_INTERFACE,
-    MODEL_MODULE,
-    PREPARED_MODEL,
-)
+from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import require
 from firmwright.pipeline.samples import read_real_samples
@@ -42,7 +36,7 @@ def export_float_model(job: Job, interface: ModelInterface) -> FloatModel:
 
     A quantized model is made a float one first.
     """
-    module = MODEL_MODULE.read(job)
+    module = artifacts.MODEL_MODULE.read(job)
     again = require(job.recipe.quantize).arithmetic == "shift" and is_quantized(module)
     if interface.format == "onnx" and not again:
         return FloatModel((job.folder("model") / "model.onnx").read_bytes(), interface.inputs, None)
@@ -58,7 +52,7 @@ def export_float_model(job: Job, interface: ModelInterface) -> FloatModel:
 def run(job: Job, folder: Path) -> None:
     """Write ``prepared.onnx``, ``calibration.json`` and ``distributions.npz``."""
     quantize = require(job.recipe.quantize)
-    interface = MODEL_INTERFACE.read(job)
+    interface = artifacts.MODEL_INTERFACE.read(job)
     network = export_float_model(job, interface)
     opset = INT16_OPSET if quantize.sixteen_bit else PER_CHANNEL_OPSET
     model = prepare(network.data, network.inputs, opset)
@@ -81,7 +75,9 @@ def run(job: Job, folder: Path) -> None:
         job.note("calibration: a single sample: what it does not show is clamped")
     if network.ranges is not None:
         job.note("calibration: the model is quantized; its weights are put on other grids")
-    (folder / PREPARED_MODEL.file).write_bytes(model.SerializeToString(deterministic=True))
-    DISTRIBUTIONS.write(folder, pack_distributions(found))
+    (folder / artifacts.PREPARED_MODEL.file).write_bytes(
+        model.SerializeToString(deterministic=True)
+    )
+    artifacts.DISTRIBUTIONS.write(folder, pack_distributions(found))
     digests = tuple(sample_digest(s) for s in samples)
-    CALIBRATION.write(folder, CalibrationRecord(digests, tuple(sorted(found))))
+    artifacts.CALIBRATION.write(folder, CalibrationRecord(digests, tuple(sorted(found))))

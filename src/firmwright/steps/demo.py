@@ -7,21 +7,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from firmwright.pipeline.artifacts import (
-    INTERFACE,
-    NETWORK_INTERFACE,
-    PARTITION,
-    PLAN,
-    RUN_SAMPLE,
-)
+from firmwright.pipeline import artifacts, samples
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import require
-from firmwright.pipeline.samples import (
-    pack_first_sample,
-    read_batch_layout,
-    read_run_samples,
-    run_reference,
-)
 from firmwright.project.demo import write_demo
 from firmwright.verify.batches import join_outputs, join_samples
 
@@ -31,25 +19,29 @@ def run(job: Job, folder: Path) -> None:
 
     Where no emulator runs the firmware, the outputs are those of the reference.
     """
-    views = {region.name for region in PARTITION.read(job).regions if region.view}
+    views = {region.name for region in artifacts.PARTITION.read(job).regions if region.view}
     write_demo(
         job.recipe.name,
         job.recipe.c_prefix,
         require(job.recipe.demo),
-        INTERFACE.read(job),
-        [step.region for step in PLAN.read(job).schedule.steps if step.region not in views],
-        RUN_SAMPLE.read(job) if job.has_stage("run") else make_reference_sample(job),
+        artifacts.INTERFACE.read(job),
+        [
+            step.region
+            for step in artifacts.PLAN.read(job).schedule.steps
+            if step.region not in views
+        ],
+        artifacts.RUN_SAMPLE.read(job) if job.has_stage("run") else make_reference_sample(job),
         folder,
     )
 
 
 def make_reference_sample(job: Job) -> dict[str, NDArray[Any]]:
     """Return the inputs of one inference and what the model's reference makes of them."""
-    single = NETWORK_INTERFACE.read(job)
-    interface = INTERFACE.read(job)
-    layout = read_batch_layout(job, interface)
-    _, alone = read_run_samples(job, single, layout.size)
-    reference = run_reference(job, interface, alone)
+    single = artifacts.NETWORK_INTERFACE.read(job)
+    interface = artifacts.INTERFACE.read(job)
+    layout = samples.read_batch_layout(job, interface)
+    _, alone = samples.read_run_samples(job, single, layout.size)
+    reference = samples.run_reference(job, interface, alone)
     (outputs,) = join_outputs(reference.outputs, layout.size, layout.output_axes)
     (chosen,) = join_samples(alone, layout.size)
-    return pack_first_sample(interface, chosen, outputs)
+    return samples.pack_first_sample(interface, chosen, outputs)

@@ -6,68 +6,48 @@ from typing import TypeVar
 
 import msgspec
 
+from firmwright.pipeline import artifacts
 from firmwright.pipeline.artifact import Artifact
-from firmwright.pipeline.artifacts import (
-    ACCURACY,
-    BATCH,
-    BOXES,
-    COMPARISON,
-    FIRMWARE_SIZE,
-    KERNELS,
-    MAPPING,
-    MODEL_INTERFACE,
-    PARTITION,
-    PLAN,
-    QUANTIZATION,
-    RUN,
-    TIMELINE,
-)
 from firmwright.pipeline.job import Job
 from firmwright.recipe.lock import Lock
-from firmwright.report.manifest import (
-    MANIFEST_VERSION,
-    Arithmetic,
-    ArtifactsReport,
-    BundledFile,
-    Manifest,
-    MemoryReport,
-    Source,
-)
+from firmwright.report import manifest
 
 T = TypeVar("T")
 
-ARTIFACTS: Artifact[ArtifactsReport] = Artifact(
+ARTIFACTS: Artifact[manifest.ArtifactsReport] = Artifact(
     "artifacts", "artifacts.json", "firmwright.report.manifest:ArtifactsReport"
 )
 """What the manifest has of the record of a device that brings this stage."""
 
 
-def make_manifest(job: Job, files: tuple[BundledFile, ...], read: Lock) -> Manifest:
+def make_manifest(
+    job: Job, files: tuple[manifest.BundledFile, ...], read: Lock
+) -> manifest.Manifest:
     """Return the manifest of an archive with these files; ``read`` is what the build read."""
-    kernels = KERNELS.read(job)
-    return Manifest(
-        manifest_version=MANIFEST_VERSION,
+    kernels = artifacts.KERNELS.read(job)
+    return manifest.Manifest(
+        manifest_version=manifest.MANIFEST_VERSION,
         name=job.recipe.name,
         platform=job.platform.name,
         target=job.target,
-        model=MODEL_INTERFACE.read(job),
-        recipe=Source(job.recipe.sha256, job.recipe.description or msgspec.UNSET),
+        model=artifacts.MODEL_INTERFACE.read(job),
+        recipe=manifest.Source(job.recipe.sha256, job.recipe.description or msgspec.UNSET),
         files=files,
-        arithmetic=Arithmetic(
+        arithmetic=manifest.Arithmetic(
             job.recipe.rounding, kernels.quantized_operators, kernels.float_operators
         ),
         memory=make_memory_report(job),
-        batch=read_optional(job, BATCH),
-        run=RUN.read(job),
+        batch=read_optional(job, artifacts.BATCH),
+        run=artifacts.RUN.read(job),
         inputs=read,
         stand_ins={k.region: k.stand_in for k in kernels.kernels if k.stand_in},
         versions=read.versions,
-        detection=BOXES.read(job) if job.recipe.detection else None,
-        quantization=read_optional(job, QUANTIZATION),
-        accuracy=read_optional(job, ACCURACY),
-        cycles=read_optional(job, TIMELINE),
-        comparison=read_optional(job, COMPARISON),
-        mapping=read_optional(job, MAPPING),
+        detection=artifacts.BOXES.read(job) if job.recipe.detection else None,
+        quantization=read_optional(job, artifacts.QUANTIZATION),
+        accuracy=read_optional(job, artifacts.ACCURACY),
+        cycles=read_optional(job, artifacts.TIMELINE),
+        comparison=read_optional(job, artifacts.COMPARISON),
+        mapping=read_optional(job, artifacts.MAPPING),
         artifacts=read_optional(job, ARTIFACTS),
     )
 
@@ -77,13 +57,13 @@ def read_optional(job: Job, artifact: Artifact[T]) -> T | None:
     return artifact.read(job) if job.has_stage(artifact.stage) else None
 
 
-def make_memory_report(job: Job) -> MemoryReport:
-    linked, plan = FIRMWARE_SIZE.read(job), PLAN.read(job)
-    return MemoryReport(
+def make_memory_report(job: Job) -> manifest.MemoryReport:
+    linked, plan = artifacts.FIRMWARE_SIZE.read(job), artifacts.PLAN.read(job)
+    return manifest.MemoryReport(
         flash_bytes=linked.flash_bytes,
         ram_bytes=linked.ram_bytes,
         arena_bytes=plan.arena_bytes,
         arena_lower_bound_bytes=plan.arena_lower_bound_bytes,
         other_memories=plan.other_arenas,
-        copied_bytes=PARTITION.read(job).copied_bytes,
+        copied_bytes=artifacts.PARTITION.read(job).copied_bytes,
     )

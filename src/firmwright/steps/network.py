@@ -8,15 +8,7 @@ import tvm
 
 from firmwright.compile import prepare_module
 from firmwright.ir.tensors import ModelInterface
-from firmwright.pipeline.artifacts import (
-    BATCH_LAYOUT,
-    INTERFACE,
-    KERNELS,
-    NETWORK_INTERFACE,
-    NETWORK_MODULE,
-    PARTITION,
-    WEIGHTS,
-)
+from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import select_rewrites, transform_options
 from firmwright.planning import Plan, make_plan
@@ -29,22 +21,22 @@ def rewrite_network(job: Job) -> tuple[tvm.IRModule, ModelInterface]:
     """Read the network that is compiled, and apply every rewrite: optional, custom, canonical."""
     folder = job.recipe.path.parent
     custom = [partial(apply_user_transform, r, folder) for r in transform_options(job).extra]
-    module = prepare_module(NETWORK_MODULE.read(job), select_rewrites(job), custom)
-    return module, NETWORK_INTERFACE.read(job)
+    module = prepare_module(artifacts.NETWORK_MODULE.read(job), select_rewrites(job), custom)
+    return module, artifacts.NETWORK_INTERFACE.read(job)
 
 
 def read_network(job: Job, plan: Plan | None = None) -> Network:
     """Return the network of a job; without a ``plan`` it gets one that may not fit the platform."""
-    partition, kernels = PARTITION.read(job), KERNELS.read(job)
+    partition, kernels = artifacts.PARTITION.read(job), artifacts.KERNELS.read(job)
     return Network(
         name=job.recipe.name,
         c_prefix=job.recipe.c_prefix,
-        interface=INTERFACE.read(job),
+        interface=artifacts.INTERFACE.read(job),
         partition=partition,
         kernels=kernels,
         plan=plan or make_plan(partition, kernels),
-        weights=WEIGHTS.read(job),
+        weights=artifacts.WEIGHTS.read(job),
         cores=make_cores(job.cores),
         libraries=tuple(job.recipe.list_files("libraries")),
-        batch=BATCH_LAYOUT.read(job) if job.has_stage("batch") else None,
+        batch=artifacts.BATCH_LAYOUT.read(job) if job.has_stage("batch") else None,
     )

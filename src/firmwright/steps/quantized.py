@@ -8,16 +8,7 @@ import onnx
 import tvm
 
 from firmwright.models.onnx import importer
-from firmwright.pipeline.artifacts import (
-    CALIBRATION,
-    DISTRIBUTIONS,
-    MODEL_INTERFACE,
-    NETWORK_INTERFACE,
-    NETWORK_MODULE,
-    PREPARED_MODEL,
-    QUANTIZATION,
-    QUANTIZED_MODEL,
-)
+from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import require
 from firmwright.pipeline.samples import read_real_samples
@@ -34,10 +25,10 @@ def run(job: Job, folder: Path) -> None:
     In shift arithmetic also ``model.relax``, which then is the network's definition.
     """
     wanted = require(job.recipe.quantize)
-    source = MODEL_INTERFACE.read(job)
-    calibration = CALIBRATION.read(job)
-    distributions = unpack_distributions(calibration.tensors, DISTRIBUTIONS.read(job))
-    model = onnx.load(PREPARED_MODEL.read(job))
+    source = artifacts.MODEL_INTERFACE.read(job)
+    calibration = artifacts.CALIBRATION.read(job)
+    distributions = unpack_distributions(calibration.tensors, artifacts.DISTRIBUTIONS.read(job))
+    model = onnx.load(artifacts.PREPARED_MODEL.read(job))
     samples = []
     if wanted.sees_samples:
         given = wanted.calibration
@@ -48,12 +39,12 @@ def run(job: Job, folder: Path) -> None:
     grids = remove_float_io(model) if wanted.io == "integer" else {}
     data = model.SerializeToString(deterministic=True)
     module, interface = importer.import_model(data, "the quantized model", {})
-    (folder / QUANTIZED_MODEL.file).write_bytes(data)
+    (folder / artifacts.QUANTIZED_MODEL.file).write_bytes(data)
     if wanted.arithmetic == "shift":
         module, interface = make_shift_network(module, interface)
         (folder / "model.relax").write_text(tvm.ir.save_json(module), encoding="utf-8")
-    NETWORK_MODULE.write(folder, module)
-    NETWORK_INTERFACE.write(folder, add_quant_params(interface, grids))
-    QUANTIZATION.write(folder, record)
+    artifacts.NETWORK_MODULE.write(folder, module)
+    artifacts.NETWORK_INTERFACE.write(folder, add_quant_params(interface, grids))
+    artifacts.QUANTIZATION.write(folder, record)
     for note in record.notes:
         job.note(f"quantize: {note}")

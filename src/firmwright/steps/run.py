@@ -13,22 +13,8 @@ from numpy.typing import NDArray
 from firmwright.data.samples import Sample, sample_digest
 from firmwright.emulator import Execution, run_firmware
 from firmwright.ir.tensors import ModelInterface
-from firmwright.pipeline.artifacts import (
-    INTERFACE,
-    KERNELS,
-    NETWORK_INTERFACE,
-    PARTITION,
-    RUN,
-    RUN_OUTPUTS,
-    RUN_SAMPLE,
-)
+from firmwright.pipeline import artifacts, samples
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.samples import (
-    pack_first_sample,
-    read_batch_layout,
-    read_run_samples,
-    run_reference,
-)
 from firmwright.steps.boxes import compare_boxes
 from firmwright.verify.batches import join_outputs, join_samples
 from firmwright.verify.compare import compare
@@ -46,19 +32,19 @@ def run(job: Job, folder: Path) -> None:
     With a detection also ``boxes.json``, and ``boxes-<number>.png`` of every picture, also of
     those that share a batch.
     """
-    single = NETWORK_INTERFACE.read(job)
-    interface = INTERFACE.read(job)
-    layout = read_batch_layout(job, interface)
-    data, alone = read_run_samples(job, single, job.recipe.run.samples * layout.size)
+    single = artifacts.NETWORK_INTERFACE.read(job)
+    interface = artifacts.INTERFACE.read(job)
+    layout = samples.read_batch_layout(job, interface)
+    data, alone = samples.read_run_samples(job, single, job.recipe.run.samples * layout.size)
     chosen = join_samples(alone, layout.size)
     layers = find_counted_functions(job)
     execution = execute_firmware(job, interface, chosen, layers)
     found = decode_outputs(execution.console, interface.outputs, len(chosen), execution.exit_code)
-    RUN_SAMPLE.write(folder, pack_first_sample(interface, chosen[0], found[0]))
-    reference = run_reference(job, interface, alone)
+    artifacts.RUN_SAMPLE.write(folder, samples.pack_first_sample(interface, chosen[0], found[0]))
+    reference = samples.run_reference(job, interface, alone)
     expected = join_outputs(reference.outputs, layout.size, layout.output_axes)
     arrays = stack_outputs("firmware", found) | stack_outputs("reference", expected)
-    RUN_OUTPUTS.write(folder, arrays)
+    artifacts.RUN_OUTPUTS.write(folder, arrays)
     tolerance = job.recipe.run.tolerance
     total = count_processor_instructions(execution, layers)
     record = RunRecord(
@@ -78,7 +64,7 @@ def run(job: Job, folder: Path) -> None:
         inputs=tuple(sample_digest(s) for s in alone) if data else (),
         counts=decode_counts(execution.console),
     )
-    RUN.write(folder, record)
+    artifacts.RUN.write(folder, record)
     job.note(summarize(record), on_platform=True)
     if job.recipe.detection is not None:
         boxes = decode_boxes(execution.console, len(interface.outputs), len(chosen), layout.size)
@@ -99,8 +85,8 @@ class CountedFunctions:
 
 
 def find_counted_functions(job: Job) -> CountedFunctions:
-    partition = PARTITION.read(job)
-    kernels = KERNELS.read(job)
+    partition = artifacts.PARTITION.read(job)
+    kernels = artifacts.KERNELS.read(job)
     functions = {f"{job.recipe.c_prefix}_{r.name}": r.name for r in partition.regions if not r.view}
     waits = sorted({k.wait_function for k in kernels.kernels if k.wait_function})
     return CountedFunctions(functions, tuple(waits), partition.macs)
