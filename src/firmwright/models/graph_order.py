@@ -6,6 +6,11 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from firmwright.errors import UserError
+
+MAX_PROBLEMS = 20
+"""Problems in one message."""
+
 
 @dataclass(frozen=True)
 class GraphNode:
@@ -88,3 +93,12 @@ def is_in_cycle(steps: Sequence[GraphNode], reader: GraphNode, tensor: Hashable)
 def find_duplicates(names: Iterable[Hashable]) -> list[Hashable]:
     """Return what occurs more than once, in the order of first occurrence."""
     return [name for name, count in Counter(names).items() if count > 1]
+
+
+def refuse_problems(heading: str, problems: Iterable[str]) -> None:
+    """Raise UserError with a line for each problem, if there are any."""
+    found = list(dict.fromkeys(problems))
+    if len(found) > MAX_PROBLEMS:
+        found = [*found[:MAX_PROBLEMS], f"and {len(found) - MAX_PROBLEMS} more"]
+    if found:
+        raise UserError("\n".join([heading, *(f"  {p}" for p in found)]))

@@ -7,7 +7,7 @@ what stands in them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeVar
@@ -18,35 +18,28 @@ import onnx
 
 from firmwright.errors import UserError, first_line
 from firmwright.ir.tensors import LARGEST_TENSOR
-from firmwright.models.graph_order import GraphNode, find_duplicates, order_problems
-from firmwright.models.onnx.node_checks import RULES as KNOWN_RULES
-from firmwright.models.onnx.node_checks import make_known_node
+from firmwright.models.graph_order import (
+    GraphNode,
+    find_duplicates,
+    order_problems,
+    refuse_problems,
+)
 
 T = TypeVar("T")
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
 
-MAX_PROBLEMS = 20
-"""Problems in one message."""
-
 
 def check_model(model: onnx.ModelProto, name: str) -> None:
     """Refuse, with all that is wrong, what cannot be imported; raises UserError."""
-    refuse(name, "not a valid ONNX model", structure_problems(model))
+    refuse_problems(f"{name}: not a valid ONNX model:", structure_problems(model))
     try:
         onnx.checker.check_model(model)
     except (onnx.checker.ValidationError, ValueError) as error:
         raise UserError(f"{name}: not a valid ONNX model: {first_line(error)}") from None
-    refuse(name, "values that the model's operators are not defined for", value_problems(model))
-
-
-def refuse(name: str, what: str, problems: Iterable[str]) -> None:
-    found = list(dict.fromkeys(problems))
-    if len(found) > MAX_PROBLEMS:
-        found = [*found[:MAX_PROBLEMS], f"and {len(found) - MAX_PROBLEMS} more"]
-    if found:
-        raise UserError("\n".join([f"{name}: {what}:", *(f"  {p}" for p in found)]))
+    heading = f"{name}: values that the model's operators are not defined for:"
+    refuse_problems(heading, value_problems(model))
 
 
 def structure_problems(model: onnx.ModelProto) -> Iterator[str]:
@@ -280,3 +273,76 @@ QDQ_RULES: tuple[Callable[[QdqNode], str | None], ...] = (
     find_bad_axis,
     find_channel_mismatch,
 )
+
+
+@dataclass(frozen=True)
+class KnownNode:
+    """A node with what is known of its inputs before anything runs; attributes by name."""
+
+    node: onnx.NodeProto
+    attributes: Mapping[str, Any]
+    shapes: Mapping[str, Shape]
+    constants: Mapping[str, Array]
+
+    def shape(self, index: int) -> Shape | None:
+        given = self.node.input
+        return self.shapes.get(given[index]) if index < len(given) else None
+
+    def constant(self, index: int) -> Array | None:
+        given = self.node.input
+        return self.constants.get(given[index]) if index < len(given) else None
+
+    def axis_length(self) -> int | None:
+        """Return the length along the node's ``axis`` of its first input."""
+        shape, axis = self.shape(0), int(self.attributes.get("axis", 0))
+        return shape[axis] if shape and -len(shape) <= axis < len(shape) else None
+
+
+def find_bad_split(known: KnownNode) -> str | None:
+    """the parts of a Split are 0 or more long, and together as long as the axis"""
+    if known.node.op_type != "Split":
+        return None
+    constant, length = known.constant(1), known.axis_length()
+    parts = known.attributes.get("split") if constant is None else constant.reshape(-1).tolist()
+    if parts is None or length is None or (min(parts, default=0) >= 0 and sum(parts) == length):
+        return None
+    return f"parts {list(parts)} of {length}"
+
+
+def find_bad_index(known: KnownNode) -> str | None:
+    """the indices of a Gather are elements of the axis"""
+    indices, length = known.constant(1), known.axis_length()
+    if not known.node.op_type.startswith("Gather") or known.node.op_type == "GatherND":
+        return None
+    if indices is None or length is None:
+        return None
+    wrong = indices[(indices < -length) | (indices >= length)]
+    return f"index {wrong.flat[0]} of {length}" if wrong.size else None
+
+
+def find_kernel_shape_mismatch(known: KnownNode) -> str | None:
+    """the kernel_shape of a convolution is that of its weights"""
+    weights, stated = known.shape(1), known.attributes.get("kernel_shape")
+    if known.node.op_type not in ("Conv", "ConvTranspose") or weights is None or not stated:
+        return None
+    return None if tuple(stated) == weights[2:] else f"{list(stated)} for weights {list(weights)}"
+
+
+KNOWN_RULES: tuple[Callable[[KnownNode], str | None], ...] = (
+    find_bad_split,
+    find_bad_index,
+    find_kernel_shape_mismatch,
+)
+
+
+def make_known_node(
+    node: onnx.NodeProto,
+    shapes: Mapping[str, Shape],
+    constants: Mapping[str, onnx.TensorProto],
+) -> KnownNode:
+    values = {}
+    for name in node.input:
+        if name in constants and constants[name].data_type == onnx.TensorProto.INT64:
+            values[name] = np.asarray(onnx.numpy_helper.to_array(constants[name]))
+    attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+    return KnownNode(node, attributes, shapes, values)

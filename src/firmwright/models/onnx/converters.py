@@ -1,24 +1,30 @@
 """What TVM 0.27's ONNX converters do wrong and ONNX's own operators cannot say, in Relax.
 
 Each entry of :data:`CONVERTERS` takes the place of TVM's converter, and can be dropped when
-upstream has it.
+upstream has it. What TVM writes as loops stays an operator here, so that it can be rounded, folded
+and listed by name like any other. What TVM makes of operators with several results is checked: it
+knows no training mode, gives Dropout's mask as numbers, pads what has no fixed number of elements,
+and has constants in place of results that it does not compute.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
 import numpy as np
 from tvm import relax, topi
 
-Converter = Callable[[relax.BlockBuilder, Sequence[relax.Expr], dict[str, Any]], relax.Expr]
+from firmwright.errors import UserError
+from firmwright.ir.relax import Constant, constant_array, static_shape
+
+Inputs = Sequence[relax.Expr]
+Attributes = Mapping[str, Any]
+Converter = Callable[[relax.BlockBuilder, Inputs, Attributes], relax.Expr]
 
 
-def convert_bit_shift(
-    _: relax.BlockBuilder, inputs: Sequence[relax.Expr], attributes: dict[str, Any]
-) -> relax.Expr:
+def convert_bit_shift(_: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
     """TVM's shifts are C's: undefined for counts outside the width and for signs shifted out.
 
     ONNX: bits shifted out are lost; a count outside the width leaves copies of the fill only.
@@ -42,9 +48,7 @@ def convert_bit_shift(
 def make_cumulative(compute: Callable[..., Any]) -> Converter:
     """TVM leaves ``cumsum`` to a runtime library, and has no converter for CumProd."""
 
-    def convert(
-        builder: relax.BlockBuilder, inputs: Sequence[relax.Expr], attributes: dict[str, Any]
-    ) -> relax.Expr:
+    def convert(builder: relax.BlockBuilder, inputs: Inputs, attributes: Attributes) -> relax.Expr:
         data, axis = inputs[0], int(inputs[1].value.numpy().item())
         dtype = str(data.ty.dtype)
         reverse = bool(attributes.get("reverse", 0))
@@ -60,13 +64,7 @@ def make_cumulative(compute: Callable[..., Any]) -> Converter:
 def make_min_max(find: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Converter:
     """TVM stacks the inputs and reduces them, which hides that integers have the same order."""
 
-    def convert(
-        builder: relax.BlockBuilder, inputs: Sequence[relax.Expr], attributes: dict[str, Any]
-    ) -> relax.Expr:
-        del attributes
-        return reduce(lambda a, b: builder.normalize(find(a, b)), inputs)
-
-    return convert
+    return lambda builder, inputs, _: reduce(lambda a, b: builder.normalize(find(a, b)), inputs)
 
 
 CONVERTERS: dict[str, Converter] = {
@@ -76,3 +74,96 @@ CONVERTERS: dict[str, Converter] = {
     "Max": make_min_max(relax.op.maximum),
     "Min": make_min_max(relax.op.minimum),
 }
+
+
+def to_tensor(value: relax.Expr | float, like: relax.Expr) -> relax.Expr:
+    return relax.const(value, str(like.ty.dtype)) if isinstance(value, int | float) else value
+
+
+def interleave(before: Sequence[int], after: Sequence[int]) -> list[int]:
+    """Return before and after of each axis in turn."""
+    return [int(n) for pair in zip(before, after, strict=True) for n in pair]
+
+
+OPERATORS: dict[Any, Callable[..., relax.Expr]] = {
+    topi.einsum: lambda equation, *operands: relax.op.einsum(relax.Tuple(operands), equation),
+    topi.maximum: lambda data, limit: relax.op.maximum(data, to_tensor(limit, data)),
+    topi.minimum: lambda data, limit: relax.op.minimum(data, to_tensor(limit, data)),
+    topi.nn.pad: lambda data, before, after, value=0.0: relax.op.nn.pad(
+        data, interleave(before, after), "constant", value
+    ),
+    topi.nn.replicate_pad: lambda data, before, after: relax.op.nn.pad(
+        data, interleave(before, after), "replicate"
+    ),
+    topi.tile: relax.op.tile,
+}
+"""The operator that computes what a function of TVM's operator library writes as loops."""
+
+
+class OperatorBuilder(relax.BlockBuilder):  # type: ignore[misc]
+    """A block builder that emits an operator where it is asked for the same as loops."""
+
+    def emit_te(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> relax.Var:
+        if func in OPERATORS and not kwargs:
+            return self.emit(OPERATORS[func](*args))
+        return super().emit_te(func, *args, **kwargs)
+
+
+DROPOUT_MASK_OPSET = 12
+"""The opset since which Dropout's mask is defined in inference: true throughout."""
+
+TRAINING_MODE_OPSET = 14
+"""The opset since which BatchNormalization says by an attribute whether it trains."""
+
+
+def refuse_node(
+    operator: str, inputs: Sequence[relax.Expr | None], attributes: Mapping[str, Any], opset: int
+) -> None:
+    """Raise UserError for a result of no fixed length, and for learning or dropping at run time."""
+    if operator == "NonMaxSuppression":  # TVM pads its result to the largest length
+        raise UserError("only run time tells how long its result is; firmware needs fixed shapes")
+    if operator == "Dropout" and len(inputs) > 2 and inputs[2] is not None:
+        mode = inputs[2]
+        training = not (isinstance(mode, Constant) and not constant_array(mode).any())
+    elif operator == "BatchNormalization":
+        several = opset < TRAINING_MODE_OPSET and count_results(attributes) > 1
+        training = bool(attributes.get("training_mode", 0)) or several
+    else:
+        return
+    if training:
+        raise UserError("it is in training mode; export the model for inference")
+
+
+def convert_dropout(data: relax.Expr, attributes: Mapping[str, Any], opset: int) -> relax.Expr:
+    """Return the data as they are, and the mask where it is asked for."""
+    if count_results(attributes) == 1:
+        return data
+    if opset < DROPOUT_MASK_OPSET:
+        raise UserError(
+            f"its mask has no defined value in opset {opset}; remove that output, or export the "
+            f"model with opset {DROPOUT_MASK_OPSET} or later"
+        )
+    return relax.Tuple([data, relax.const(np.ones(static_shape(data), "bool"), "bool")])
+
+
+def check_results(
+    result: relax.Expr, inputs: Sequence[relax.Expr | None], attributes: Mapping[str, Any]
+) -> None:
+    """Raise UserError where the importer has fewer results than the node, or stand-ins for them."""
+    wanted = count_results(attributes)
+    if wanted == 1:
+        return
+    found = 1
+    if isinstance(result, relax.Tuple):
+        computed = any(i is not None and not isinstance(i, Constant) for i in inputs)
+        stand_ins = [n for n, f in enumerate(result.fields) if isinstance(f, Constant) and computed]
+        found = min([len(result.fields), *stand_ins])
+    elif isinstance(result.ty, relax.TupleType):
+        found = len(result.ty.fields)
+    if found < wanted:
+        raise UserError(f"only {found} of its {wanted} results can be compiled")
+
+
+def count_results(attributes: Mapping[str, Any]) -> int:
+    """Return how many results the node has, as the importer notes it among the attributes."""
+    return int(attributes["tvm_custom"]["num_outputs"])

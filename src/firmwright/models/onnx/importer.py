@@ -19,11 +19,15 @@ from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface, Operator, Tenso
 from firmwright.models.formats import ReferenceOutputs
 from firmwright.models.importing import run_importer, variable_name
 from firmwright.models.onnx.checks import check_model
-from firmwright.models.onnx.converters import CONVERTERS
+from firmwright.models.onnx.converters import (
+    CONVERTERS,
+    OperatorBuilder,
+    check_results,
+    convert_dropout,
+    refuse_node,
+)
 from firmwright.models.onnx.graph.rewrites import REWRITES
 from firmwright.models.onnx.graph.specialize import specialize
-from firmwright.models.onnx.operator_builder import OperatorBuilder
-from firmwright.models.onnx.results import check_results, convert_dropout, refuse_node
 
 
 class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]

@@ -2,11 +2,14 @@
 
 LiteRT's verifier looks after offsets and lengths inside the file. It does not look after tensor
 numbers, their order and their grids: its kernels do so, some of them by ending the process.
+
+A rule is a small function: its docstring is the sentence that the user reads, its result what
+was found instead, or None.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -16,24 +19,20 @@ import numpy as np
 import numpy.typing as npt
 import tflite
 
-from firmwright.errors import UserError
 from firmwright.ir.tensors import LARGEST_TENSOR
-from firmwright.models.graph_order import GraphNode, find_duplicates, order_problems
-from firmwright.models.tflite.operator_checks import operator_problems
+from firmwright.models.graph_order import (
+    GraphNode,
+    find_duplicates,
+    order_problems,
+    refuse_problems,
+)
 
 Array = npt.NDArray[Any]
-
-MAX_PROBLEMS = 20
-"""Problems in one message."""
 
 SMALLEST_SCALE = np.finfo("float32").tiny
 
 INTEGER_TYPES = {
-    tflite.TensorType.INT8: "int8",
-    tflite.TensorType.UINT8: "uint8",
-    tflite.TensorType.INT16: "int16",
-    tflite.TensorType.INT32: "int32",
-    tflite.TensorType.INT64: "int64",
+    getattr(tflite.TensorType, n.upper()): n for n in ("int8", "uint8", "int16", "int32", "int64")
 }
 
 ELEMENT_BITS = {
@@ -57,12 +56,7 @@ QUANTIZED_ARITHMETIC = frozenset(
 def check_model(model: Any, name: str) -> None:
     """Refuse, with all that is wrong, what cannot be imported; raises UserError."""
     for problems in (index_problems(model), graph_problems(model)):
-        found = list(dict.fromkeys(problems))
-        if len(found) > MAX_PROBLEMS:
-            found = [*found[:MAX_PROBLEMS], f"and {len(found) - MAX_PROBLEMS} more"]
-        if found:
-            lines = [f"{name}: a damaged TFLite model:", *(f"  {p}" for p in found)]
-            raise UserError("\n".join(lines))
+        refuse_problems(f"{name}: a damaged TFLite model:", problems)
 
 
 def decode_text(raw: bytes | None) -> str:
@@ -244,17 +238,14 @@ def graph_problems(model: Any) -> Iterator[str]:
 
 
 def list_nodes(graph: Any, kinds: Sequence[str]) -> list[GraphNode]:
-    steps = []
-    for position in range(graph.OperatorsLength()):
-        operator = graph.Operators(position)
-        steps.append(
-            GraphNode(
-                f"{kinds[operator.OpcodeIndex()]} (operator {position})",
-                tuple(to_ints(operator.InputsAsNumpy())),
-                tuple(to_ints(operator.OutputsAsNumpy())),
-            )
+    return [
+        GraphNode(
+            f"{kinds[operator.OpcodeIndex()]} (operator {position})",
+            tuple(to_ints(operator.InputsAsNumpy())),
+            tuple(to_ints(operator.OutputsAsNumpy())),
         )
-    return steps
+        for position, operator in enumerate(map(graph.Operators, range(graph.OperatorsLength())))
+    ]
 
 
 def find_known_tensors(model: Any, graph: Any) -> Iterator[int]:
@@ -270,3 +261,76 @@ def buffer_bytes(model: Any, tensor: Any) -> int:
     """Return the length of a tensor's data, also of data behind the flatbuffer."""
     buffer = model.Buffers(tensor.Buffer())
     return int(buffer.DataLength() or buffer.Size())
+
+
+WINDOW_OPTIONS = {
+    **dict.fromkeys(("AVERAGE_POOL_2D", "L2_POOL_2D", "MAX_POOL_2D"), tflite.Pool2DOptions),
+    "CONV_2D": tflite.Conv2DOptions,
+    "DEPTHWISE_CONV_2D": tflite.DepthwiseConv2DOptions,
+    "TRANSPOSE_CONV": tflite.TransposeConvOptions,
+}
+
+LENGTH_FIELDS = (
+    "StrideH", "StrideW", "DilationHFactor", "DilationWFactor", "FilterHeight", "FilterWidth",
+)  # fmt: skip
+
+BIAS_OPTIONS = {
+    "CONV_2D": tflite.Conv2DOptions,
+    "FULLY_CONNECTED": tflite.FullyConnectedOptions,
+    "TRANSPOSE_CONV": tflite.TransposeConvOptions,
+}
+
+
+def operator_problems(
+    graph: Any, kinds: Sequence[str], labels: Mapping[Hashable, str]
+) -> Iterator[str]:
+    """Yield what is wrong with operators; ``kinds`` are those of the operator codes."""
+    for position in range(graph.OperatorsLength()):
+        operator = graph.Operators(position)
+        kind = kinds[operator.OpcodeIndex()]
+        for rule in OPERATOR_RULES:
+            if found := rule(graph, operator, kind):
+                yield f"{kind} (tensor '{labels[operator.Outputs(0)]}'): {rule.__doc__}; {found}"
+
+
+def read_options(operator: Any, kinds: dict[str, Any], kind: str) -> Any:
+    """Return an operator's options as ``kinds`` says they are laid out; None where it has none."""
+    table = operator.BuiltinOptions()
+    if kind not in kinds or table is None:
+        return None
+    found = kinds[kind]()
+    found.Init(table.Bytes, table.Pos)
+    return found
+
+
+def find_bad_length(graph: Any, operator: Any, kind: str) -> str | None:
+    """strides, dilations and the lengths of a window are 1 or more"""
+    del graph
+    stated = read_options(operator, WINDOW_OPTIONS, kind)
+    lengths = {n: getattr(stated, n)() for n in LENGTH_FIELDS if hasattr(stated, n)}
+    wrong = [f"{name} {length}" for name, length in lengths.items() if length < 1]
+    return f"found {', '.join(wrong)}" if wrong else None
+
+
+def find_bad_bias_type(graph: Any, operator: Any, kind: str) -> str | None:
+    """an operator on int16 has an int64 bias, or states the type of its int32 one"""
+    stated = read_options(operator, BIAS_OPTIONS, kind)
+    inputs = [int(i) for i in operator.InputsAsNumpy()]
+    source, bias = (inputs[0], inputs[2:]) if kind != "TRANSPOSE_CONV" else (inputs[2], inputs[3:])
+    if stated is None or not bias or bias[0] < 0:
+        return None
+    types = [graph.Tensors(i).Type() for i in (source, bias[0])]
+    if types != [tflite.TensorType.INT16, tflite.TensorType.INT32]:
+        return None
+    if stated.QuantizedBiasType() == tflite.TensorType.INT32:
+        return None
+    return (
+        "found an int32 bias and no quantized_bias_type: LiteRT, the reference, would read it as "
+        "int64; convert the model anew"
+    )
+
+
+OPERATOR_RULES: tuple[Callable[[Any, Any, str], str | None], ...] = (
+    find_bad_length,
+    find_bad_bias_type,
+)

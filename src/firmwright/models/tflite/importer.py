@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import faulthandler
 import hashlib
-from collections.abc import Mapping, Sequence
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
-from typing import Any
+from multiprocessing.connection import Connection
+from typing import Any, TypeVar
 
 import numpy as np
 import tflite
@@ -18,11 +23,11 @@ from firmwright.errors import UserError, first_line
 from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface, Operator, Tensor
 from firmwright.models.formats import ReferenceOutputs
 from firmwright.models.importing import run_importer
-from firmwright.models.tflite.checks import check_model, decode_text, to_ints
-from firmwright.models.tflite.constants import convert_constants
+from firmwright.models.tflite.checks import check_model, decode_text, operator_kinds, to_ints
 from firmwright.models.tflite.converter import Converter
-from firmwright.models.tflite.repairs import repair
-from firmwright.models.tflite.subprocess_call import run_in_subprocess
+from firmwright.models.tflite.repairs import convert_constants, repair
+
+Result = TypeVar("Result")
 
 
 def import_model(
@@ -74,21 +79,16 @@ def check_file(data: bytes, name: str) -> None:
         raise UserError(f"{name}: a damaged TFLite model: {first_line(error)}") from None
 
 
-def load_interpreter(data: bytes) -> None:
-    make_interpreter(data)
-
-
 def list_operators(model: Any, graph: Any) -> tuple[Operator, ...]:
     """Name each operator by its first output tensor, as TFLite's own tools do."""
-    kinds = {v: k for k, v in vars(tflite.BuiltinOperator).items() if isinstance(v, int)}
+    kinds = operator_kinds(model)
     found = []
     for index in range(graph.OperatorsLength()):
         operator = graph.Operators(index)
-        code = model.OperatorCodes(operator.OpcodeIndex())
-        builtin = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
-        kind = kinds.get(builtin, f"BUILTIN_{builtin}")
-        if kind == "CUSTOM" and code.CustomCode():
-            kind = code.CustomCode().decode("utf-8", "replace")
+        kind = kinds[operator.OpcodeIndex()]
+        custom = model.OperatorCodes(operator.OpcodeIndex()).CustomCode()
+        if kind == "CUSTOM" and custom:
+            kind = decode_text(custom)
         results = tuple(
             decode_text(graph.Tensors(int(i)).Name()) for i in operator.OutputsAsNumpy()
         )
@@ -98,16 +98,10 @@ def list_operators(model: Any, graph: Any) -> tuple[Operator, ...]:
 
 def check_operators(operators: Sequence[Operator], name: str) -> None:
     """Refuse, in one message, every operator that TVM has no converter for."""
-    known = converter_names()
+    known = Converter(None, None, None, None).convert_map  # only an instance has it
     lines = [f"  {o.kind} (tensor '{o.name}')" for o in operators if o.kind not in known]
     if lines:
         raise UserError("\n".join([f"{name}: operators that cannot be compiled:", *lines]))
-
-
-def converter_names() -> frozenset[str]:
-    """Return the operator kinds of TVM's converter table, which only an instance has."""
-    converter = Converter(None, None, None, None)
-    return frozenset(converter.convert_map)
 
 
 def make_tensor(graph: Any, index: int, name: str, shapes: Mapping[str, tuple[int, ...]]) -> Tensor:
@@ -133,6 +127,10 @@ def make_tensor(graph: Any, index: int, name: str, shapes: Mapping[str, tuple[in
     if parameters is not None and parameters.ScaleLength() == 1:
         scale, zero_point = float(parameters.Scale(0)), int(parameters.ZeroPoint(0))
     return Tensor(label, tuple(shape), dtype, scale, zero_point)
+
+
+def load_interpreter(data: bytes) -> None:
+    make_interpreter(data)
 
 
 def make_interpreter(data: bytes, kernels: str = "BUILTIN_REF") -> Any:
@@ -194,3 +192,43 @@ def evaluate(
             f"LiteRT, the reference, cannot evaluate the model: {first_line(error)}"
         ) from error
     return results
+
+
+def run_in_subprocess(what: str, function: Callable[..., Result], *arguments: Any) -> Result:
+    """Call the function in a copy of this process: some of LiteRT's kernels end the process.
+
+    What it raises is raised here; UserError, beginning with ``what``, where a signal ended it.
+    """
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=send_result, args=(sender, function, arguments))
+    child.start()
+    sender.close()
+    try:
+        succeeded, value = receiver.recv()
+    except EOFError:
+        child.join()
+        code = child.exitcode or 0
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        raise UserError(f"{what}: it ended with {how}") from None
+    finally:
+        receiver.close()
+    child.join()
+    if not succeeded:
+        raise value
+    result: Result = value
+    return result
+
+
+def send_result(
+    sender: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]
+) -> None:
+    """Send (True, result) or (False, error); nothing that a dying runtime prints is shown."""
+    faulthandler.disable()
+    sink = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in (1, 2):
+        os.dup2(sink, descriptor)
+    try:
+        sender.send((True, function(*arguments)))
+    except Exception as error:
+        sender.send((False, error if isinstance(error, UserError) else RuntimeError(str(error))))

@@ -1,7 +1,8 @@
-"""What may be missing in a good TFLite model, and TVM's importer relies on.
+"""What TVM's importer needs of a good TFLite model, and the file may lack or say otherwise.
 
 It tells tensors apart by name, and a name may be missing, no text, or another tensor's. It reads
-a shape of every tensor, and that of a scalar may be missing.
+a shape of every tensor, and that of a scalar may be missing. It does not know all types of
+constants.
 """
 
 from __future__ import annotations
@@ -9,7 +10,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import flatbuffers
+import numpy as np
+import numpy.typing as npt
 import tflite
+from ai_edge_litert import schema_py_generated as schema
+
+from firmwright.errors import UserError
+from firmwright.models.tflite.checks import decode_text
+
+
+def pack(model: Any, size: int) -> bytes:
+    """Return the file of a model; ``size`` is its estimated length in bytes."""
+    builder = flatbuffers.Builder(size)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    return bytes(builder.Output())
 
 
 def repair(data: bytes) -> bytes:
@@ -23,21 +38,19 @@ def repair(data: bytes) -> bytes:
     own = make_unique_names(names)
     if [n.encode() for n in own] == names and not any(t.ShapeIsNone() for t in tensors):
         return data
-    import flatbuffers
-    from ai_edge_litert import schema_py_generated as schema
-
     model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
     for tensor, name in zip(model.subgraphs[0].tensors, own, strict=True):
         tensor.name = name
         tensor.shape = [] if tensor.shape is None else tensor.shape
-    builder = flatbuffers.Builder(len(data))
-    builder.Finish(model.Pack(builder), b"TFL3")
-    return bytes(builder.Output())
+    return pack(model, len(data))
 
 
 def make_unique_names(names: Sequence[bytes | None]) -> list[str]:
-    """Return a name for each tensor: its own if no other has it, else with its number."""
-    readable = [decode_name(name) for name in names]
+    """Return a name for each tensor: its own if no other has it, else with its number.
+
+    LiteRT reads names up to a NUL.
+    """
+    readable = [decode_text(name).replace("\0", "\N{REPLACEMENT CHARACTER}") for name in names]
     taken = set(readable)
     seen: set[str] = set()
     result = []
@@ -53,6 +66,50 @@ def make_unique_names(names: Sequence[bytes | None]) -> list[str]:
     return result
 
 
-def decode_name(name: bytes | None) -> str:
-    """Return the name as text; LiteRT reads names up to a NUL."""
-    return (name or b"").decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
+def convert_constants(data: bytes) -> bytes:
+    """Return the file with its int4 constants as int8, and its quantized int64 ones as int32.
+
+    int4 weights are stored two in a byte, the first in the lower half (TFLite's schema.fbs).
+    The biases of layers with int16 activations are int64. UserError where one needs over 32 bits.
+    """
+    model = schema.ModelT.InitFromPackedBuf(data, 0)
+    changed = [convert_constant(model, t) for graph in model.subgraphs for t in graph.tensors or ()]
+    if not any(changed):
+        return data
+    return pack(model, len(data))
+
+
+def convert_constant(model: Any, tensor: Any) -> bool:
+    """Change one tensor of the model where that is needed; tell whether it was."""
+    stored = model.buffers[tensor.buffer].data
+    if stored is None:
+        return False
+    array: npt.NDArray[Any]
+    if tensor.type == schema.TensorType.INT4:
+        tensor.type = schema.TensorType.INT8
+        array = unpack_int4(np.asarray(stored, np.uint8), int(np.prod(tensor.shape)))
+    elif tensor.type == schema.TensorType.INT64 and has_scales(tensor):
+        wide = np.asarray(stored, np.uint8).view("<i8")
+        array = wide.astype("<i4")
+        if (array != wide).any():
+            name = tensor.name.decode()
+            raise UserError(f"the bias '{name}' has values of more than 32 bits; firmware has none")
+        tensor.type = schema.TensorType.INT32
+    else:
+        return False
+    buffer = schema.BufferT()
+    buffer.data = np.frombuffer(array.tobytes(), np.uint8)
+    model.buffers.append(buffer)
+    tensor.buffer = len(model.buffers) - 1
+    return True
+
+
+def has_scales(tensor: Any) -> bool:
+    scales = None if tensor.quantization is None else tensor.quantization.scale
+    return scales is not None and len(scales) > 0
+
+
+def unpack_int4(stored: npt.NDArray[np.uint8], count: int) -> npt.NDArray[np.int8]:
+    """Return ``count`` int4 values as int8."""
+    halves = np.stack([stored & 15, stored >> 4], axis=-1).reshape(-1)[:count].astype("int8")
+    return np.where(halves > 7, halves - 16, halves).astype("int8")
