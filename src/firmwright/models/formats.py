@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from firmwright.errors import UserError, did_you_mean
 from firmwright.ir.tensors import ModelInterface
@@ -14,6 +14,10 @@ from firmwright.ir.tensors import ModelInterface
 if TYPE_CHECKING:
     import numpy as np
     import tvm
+
+Shapes = Mapping[str, tuple[int, ...]]
+Samples: TypeAlias = "Sequence[Mapping[str, np.ndarray[Any, Any]]]"
+Imported: TypeAlias = "tuple[tvm.IRModule, ModelInterface]"
 
 
 @dataclass(frozen=True)
@@ -27,18 +31,11 @@ class ReferenceOutputs:
 class Importer(Protocol):
     """What a format's module offers. ``shapes`` fixes dynamic input shapes by input name."""
 
-    def import_model(
-        self, data: bytes, name: str, shapes: Mapping[str, tuple[int, ...]]
-    ) -> tuple[tvm.IRModule, ModelInterface]:
+    def import_model(self, data: bytes, name: str, shapes: Shapes) -> Imported:
         """Return the Relax module and the interface; raise UserError for a model that cannot be."""
 
-    def run_reference(
-        self, data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]]
-    ) -> ReferenceOutputs:
-        """Evaluate the model on each sample with the format's own reference runtime.
-
-        Raises UserError where that refuses the model.
-        """
+    def run_reference(self, data: bytes, inputs: Samples) -> ReferenceOutputs:
+        """Evaluate each sample with the format's own runtime; UserError where that refuses."""
 
 
 @dataclass(frozen=True)

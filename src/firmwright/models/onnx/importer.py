@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -16,7 +16,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from firmwright.errors import UserError, first_line
 from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface, Operator, Tensor
-from firmwright.models.formats import ReferenceOutputs
+from firmwright.models.formats import Imported, ReferenceOutputs, Samples, Shapes
 from firmwright.models.importing import run_importer, variable_name
 from firmwright.models.onnx.checks import check_model
 from firmwright.models.onnx.converters import (
@@ -70,9 +70,7 @@ class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
         return result
 
 
-def import_model(
-    data: bytes, name: str, shapes: Mapping[str, tuple[int, ...]]
-) -> tuple[tvm.IRModule, ModelInterface]:
+def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     """Import an ONNX file; see :class:`firmwright.models.formats.TorchImporter`."""
     model = parse(data, name)
     name_nodes(model.graph)
@@ -157,9 +155,7 @@ def check_operators(model: onnx.ModelProto, name: str) -> None:
         raise UserError("\n".join([f"{name}: operators that cannot be compiled:", *lines]))
 
 
-def collect_inputs(
-    graph: onnx.GraphProto, name: str, shapes: Mapping[str, tuple[int, ...]]
-) -> tuple[Tensor, ...]:
+def collect_inputs(graph: onnx.GraphProto, name: str, shapes: Shapes) -> tuple[Tensor, ...]:
     """Return the graph's inputs with static shapes, taking those of the recipe where given."""
     constants = {i.name for i in graph.initializer}
     values = [v for v in graph.input if v.name not in constants]
@@ -239,9 +235,7 @@ def collect_outputs(module: tvm.IRModule, graph: onnx.GraphProto, name: str) -> 
     return tuple(outputs)
 
 
-def run_reference(
-    data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]]
-) -> ReferenceOutputs:
+def run_reference(data: bytes, inputs: Samples) -> ReferenceOutputs:
     """Evaluate with ONNX Runtime, or with ONNX's own evaluator where that refuses the model.
 
     Node by node: graph optimizations would change a QDQ graph's roundings. ONNX Runtime refuses
@@ -266,9 +260,7 @@ def run_reference(
     )
 
 
-def run_onnx_evaluator(
-    data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]], refusal: Exception
-) -> ReferenceOutputs:
+def run_onnx_evaluator(data: bytes, inputs: Samples, refusal: Exception) -> ReferenceOutputs:
     """Evaluate with the evaluator that comes with ONNX, which takes any type numpy takes."""
     from onnx.reference import ReferenceEvaluator
 

@@ -12,9 +12,8 @@ import io
 import os
 import re
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +24,7 @@ from tvm import relax
 from firmwright.errors import UserError, first_line
 from firmwright.ir.relax import rename_variables
 from firmwright.ir.tensors import ModelInterface, Operator, Tensor, is_source_name
-from firmwright.models.formats import EXPORT_HINT, ReferenceOutputs
+from firmwright.models.formats import EXPORT_HINT, Imported, ReferenceOutputs, Samples, Shapes
 from firmwright.models.importing import run_importer, suppress_output
 from firmwright.models.pytorch.corrections import TorchImporter
 from firmwright.models.relax.importer import bind_shapes, check_calls, format_shape, make_tensor
@@ -34,9 +33,7 @@ EXECUTABLE_MEMBER = re.compile(r"(^|/)(data/constants/(custom|opaque)_obj_|data/
 """Archive members that torch would unpickle as any object, or load as machine code."""
 
 
-def import_model(
-    data: bytes, name: str, shapes: Mapping[str, tuple[int, ...]]
-) -> tuple[tvm.IRModule, ModelInterface]:
+def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     """Import an exported program; see :class:`firmwright.models.formats.TorchImporter`."""
     program = load_program(data, name)
     core = decompose(program, name)
@@ -220,9 +217,7 @@ def collect_outputs(
     return tuple(make_tensor(label, t, name) for label, t in zip(names, types, strict=True))
 
 
-def run_reference(
-    data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]]
-) -> ReferenceOutputs:
+def run_reference(data: bytes, inputs: Samples) -> ReferenceOutputs:
     """Evaluate with torch itself, operator by operator, in one thread."""
     program = load_program(data, "model")
     names = [str(n) for n in program.graph_signature.user_inputs]

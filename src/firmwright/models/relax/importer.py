@@ -9,7 +9,7 @@ rewrites, integer arithmetic, schedules, planning and C.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,15 +20,13 @@ from firmwright.errors import UserError, did_you_mean, first_line
 from firmwright.ir.operators import relax_names
 from firmwright.ir.relax import main_bindings, operator_name
 from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface, Operator, Tensor, is_source_name
-from firmwright.models.formats import ReferenceOutputs
+from firmwright.models.formats import Imported, ReferenceOutputs, Samples, Shapes
 
 RUN_TIME_CALLS = relax_names("call_dps_packed call_pure_packed call_py_func call_tir_inplace")
 """Operators whose meaning is a function of TVM's runtime, which the firmware does not have."""
 
 
-def import_model(
-    data: bytes, name: str, shapes: Mapping[str, tuple[int, ...]]
-) -> tuple[tvm.IRModule, ModelInterface]:
+def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     """Read and check a Relax module; see :class:`firmwright.models.formats.TorchImporter`."""
     module = tvm.ir.load_json(data.decode())
     check_functions(module, name)
@@ -74,9 +72,7 @@ def check_functions(module: tvm.IRModule, name: str) -> None:
         )
 
 
-def bind_shapes(
-    module: tvm.IRModule, shapes: Mapping[str, tuple[int, ...]], name: str
-) -> tvm.IRModule:
+def bind_shapes(module: tvm.IRModule, shapes: Shapes, name: str) -> tvm.IRModule:
     """Put the recipe's numbers in place of symbolic lengths; UserError where they do not fit."""
     declared = {str(p.name): list(getattr(p.ty, "shape", None) or ()) for p in parameters(module)}
     bound: dict[tvm.tirx.Var, int] = {}
@@ -151,9 +147,7 @@ def collect_outputs(main: relax.Function, name: str) -> tuple[Tensor, ...]:
     return tuple(make_tensor(label, kind, name) for label, kind in zip(names, types, strict=True))
 
 
-def run_reference(
-    data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]]
-) -> ReferenceOutputs:
+def run_reference(data: bytes, inputs: Samples) -> ReferenceOutputs:
     """Evaluate on the host in TVM's Relax virtual machine, compiled by LLVM."""
     module = tvm.ir.load_json(data.decode())
     names = [str(p.name) for p in module["main"].params]

@@ -14,22 +14,15 @@ from firmwright.errors import UserError, first_line
 from firmwright.models.importing import variable_name
 from firmwright.models.tflite.corrections import CORRECTIONS, DATA_MOVEMENT, FLOAT_ONLY
 
-WEIGHTED_OPERATORS = frozenset(
-    {"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"}
-)
+WEIGHTED_OPERATORS = {"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"}
 """Operators of which TFLite has hybrid kernels: float32 activations, integer weights."""
 
-REFUSAL_REASONS = {
-    "SVDF": "keeps a state between runs, which the generated function does not",
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": "keeps a state between runs, which the generated function "
-    "does not",
-    "UNIDIRECTIONAL_SEQUENCE_RNN": "keeps a state between runs, which the generated function "
-    "does not",
-    "BIDIRECTIONAL_SEQUENCE_LSTM": "keeps a state between runs, which the generated function "
-    "does not",
-    "BIDIRECTIONAL_SEQUENCE_RNN": "keeps a state between runs, which the generated function "
-    "does not",
-}
+STATEFUL_OPERATORS = frozenset(
+    """
+    SVDF UNIDIRECTIONAL_SEQUENCE_LSTM UNIDIRECTIONAL_SEQUENCE_RNN BIDIRECTIONAL_SEQUENCE_LSTM
+    BIDIRECTIONAL_SEQUENCE_RNN
+    """.split()
+)
 
 
 class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
@@ -56,8 +49,8 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
 
     def explain_refusal(self, operator: Any, kind: str) -> str:
         """Return the sentence that tells why an operator is not converted, '' if it is."""
-        if kind in REFUSAL_REASONS:
-            return REFUSAL_REASONS[kind]
+        if kind in STATEFUL_OPERATORS:
+            return "keeps a state between runs, which the generated function does not"
         inputs, outputs = self.get_input_tensors(operator), self.get_output_tensors(operator)
         quantized = [t.qnn_params is not None for t in inputs + outputs]
         if kind in WEIGHTED_OPERATORS and quantized[1] and not quantized[-1]:
@@ -82,7 +75,10 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
             kind = self.get_op_code_str(operator)
             names = self.output_names(operator)
             try:
-                result = self.convert(operator, kind)
+                if kind in FLOAT_ONLY and self.is_quantized(operator):
+                    result = self.convert_in_float(operator, kind)
+                else:
+                    result = self.convert_map[kind](op=operator)
             except UserError as error:
                 raise UserError(f"operator {kind} (tensor '{names[0]}'): {error}") from error
             except Exception as error:
@@ -99,14 +95,9 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
             for position, name in enumerate(names):
                 self.exp_tab.set_expr(name, result[position])
 
-    def convert(self, operator: Any, kind: str) -> relax.Expr | None:
-        if kind not in FLOAT_ONLY or not self.is_quantized(operator):
-            return self.convert_map[kind](op=operator)
-        return self.convert_in_float(operator, kind)
-
-    def convert_in_float(self, operator: Any, kind: str) -> relax.Expr:
+    def convert_in_float(self, op: Any, kind: str) -> relax.Expr:
         """Let a converter that knows float32 only see dequantized tensors; quantize its result."""
-        inputs, (target,) = self.get_input_tensors(operator), self.get_output_tensors(operator)
+        inputs, (target,) = self.get_input_tensors(op), self.get_output_tensors(op)
         given = {
             tflite_frontend.get_tensor_name(self.subgraph, t.tensor_idx): t
             for t in inputs
@@ -118,7 +109,7 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
             self.exp_tab.set_expr(name, real, force_override=True)
         self.in_float = True
         try:
-            result = self.bb.normalize(self.convert_map[kind](op=operator))
+            result = self.bb.normalize(self.convert_map[kind](op=op))
         finally:
             self.in_float = False
             for name, expression in stored.items():

@@ -20,6 +20,17 @@ from firmwright.models.tflite import data_movement
 Correction = Callable[[Any, Any], relax.Expr]
 
 
+def read_float(converter: Any, tensor: Any) -> relax.Expr:
+    """Return a tensor's real numbers."""
+    data = converter.get_tensor_expr(tensor)
+    return data if tensor.qnn_params is None else converter.dequantize(data, tensor)
+
+
+def quantize_like(converter: Any, value: relax.Expr, target: Any) -> relax.Expr:
+    """Return real numbers as ``target`` stores them."""
+    return value if target.qnn_params is None else converter.quantize(value, target)
+
+
 def convert_average_pool(converter: Any, op: Any) -> relax.Expr:
     """TVM averages quantized values as int32 with a truncating division; TFLite's rounds."""
     (source,) = converter.get_input_tensors(op)
@@ -87,10 +98,8 @@ def convert_gelu(converter: Any, op: Any) -> relax.Expr:
     (source,) = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
     options = converter._get_builtin_options(op, tflite.GeluOptions)
-    data = converter.get_tensor_expr(source)
-    data = data if source.qnn_params is None else converter.dequantize(data, source)
-    result = relax.op.nn.gelu_tanh(data) if options.Approximate() else relax.op.nn.gelu(data)
-    return result if target.qnn_params is None else converter.quantize(result, target)
+    gelu = relax.op.nn.gelu_tanh if options.Approximate() else relax.op.nn.gelu
+    return quantize_like(converter, gelu(read_float(converter, source)), target)
 
 
 def convert_softmax(converter: Any, op: Any) -> relax.Expr:
@@ -138,8 +147,7 @@ def convert_prelu(converter: Any, op: Any) -> relax.Expr:
     if channels == 1:
         alpha = relax.op.broadcast_to(alpha, [shape[-1]])
     result = relax.op.nn.prelu(data, alpha, axis=len(shape) - 1)
-    (target,) = converter.get_output_tensors(op)
-    return result if target.qnn_params is None else converter.quantize(result, target)
+    return quantize_like(converter, result, *converter.get_output_tensors(op))
 
 
 def convert_batch_matmul(converter: Any, op: Any) -> relax.Expr:
@@ -163,8 +171,7 @@ def convert_batch_matmul(converter: Any, op: Any) -> relax.Expr:
     if len(factors[1].ty.shape) == 2:
         factors[1] = relax.op.expand_dims(factors[1], 0)
     product = relax.op.matmul(*factors)
-    if target.qnn_params is not None:
-        product = converter.quantize(product, target)
+    product = quantize_like(converter, product, target)
     return relax.op.reshape(product, data_movement.shape_of(converter, target))
 
 
@@ -172,10 +179,9 @@ def convert_squared_difference(converter: Any, op: Any) -> relax.Expr:
     """TVM multiplies the difference by itself, which hides the square, or calls pow."""
     tensors = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
-    values = [converter.get_tensor_expr(t) for t in tensors]
     if target.qnn_params is None:
-        return relax.op.square(relax.op.subtract(*values))
-    real = [converter.dequantize(v, t) for v, t in zip(values, tensors, strict=True)]
+        return relax.op.square(relax.op.subtract(*map(converter.get_tensor_expr, tensors)))
+    real = [converter.dequantize(converter.get_tensor_expr(t), t) for t in tensors]
     return converter.quantize(relax.op.square(relax.op.subtract(*real)), target)
 
 
@@ -210,14 +216,10 @@ def convert_transpose_conv(converter: Any, op: Any) -> relax.Expr:
         output_padding=[max(-a, 0) for a in after],
     )  # fmt: skip
     if len(tensors) == 4 and tensors[3].tensor_idx >= 0:
-        bias = converter.get_tensor_expr(tensors[3])
-        if tensors[3].qnn_params is not None:
-            bias = converter.bb.normalize(converter.dequantize(bias, tensors[3]))
+        bias = converter.bb.normalize(read_float(converter, tensors[3]))
         result = relax.op.add(result, relax.op.reshape(bias, [-1, 1, 1]))
     result = converter.convert_fused_activation_function(result, options.FusedActivationFunction())
-    if target.qnn_params is not None:
-        result = converter.quantize(result, target)
-    return relax.op.permute_dims(result, [0, 2, 3, 1])
+    return relax.op.permute_dims(quantize_like(converter, result, target), [0, 2, 3, 1])
 
 
 def make_arg_min_max(find: Callable[..., relax.Expr]) -> Correction:

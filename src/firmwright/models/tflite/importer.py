@@ -7,7 +7,7 @@ import hashlib
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
@@ -21,7 +21,7 @@ from tvm.relax.frontend.tflite import from_tflite
 
 from firmwright.errors import UserError, first_line
 from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface, Operator, Tensor
-from firmwright.models.formats import ReferenceOutputs
+from firmwright.models.formats import Imported, ReferenceOutputs, Samples, Shapes
 from firmwright.models.importing import run_importer
 from firmwright.models.tflite.checks import check_model, decode_text, operator_kinds, to_ints
 from firmwright.models.tflite.converter import Converter
@@ -30,9 +30,7 @@ from firmwright.models.tflite.repairs import convert_constants, repair
 Result = TypeVar("Result")
 
 
-def import_model(
-    data: bytes, name: str, shapes: Mapping[str, tuple[int, ...]]
-) -> tuple[tvm.IRModule, ModelInterface]:
+def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     """Import a TFLite file; see :class:`firmwright.models.formats.TorchImporter`."""
     check_file(data, name)
     check_model(tflite.Model.GetRootAsModel(data, 0), name)
@@ -104,7 +102,7 @@ def check_operators(operators: Sequence[Operator], name: str) -> None:
         raise UserError("\n".join([f"{name}: operators that cannot be compiled:", *lines]))
 
 
-def make_tensor(graph: Any, index: int, name: str, shapes: Mapping[str, tuple[int, ...]]) -> Tensor:
+def make_tensor(graph: Any, index: int, name: str, shapes: Shapes) -> Tensor:
     """Describe one graph input or output; UserError for a dynamic or unsupported one."""
     tensor = graph.Tensors(index)
     label = tensor.Name().decode()
@@ -142,9 +140,7 @@ def make_interpreter(data: bytes, kernels: str = "BUILTIN_REF") -> Any:
     )
 
 
-def run_reference(
-    data: bytes, inputs: Sequence[Mapping[str, np.ndarray[Any, Any]]]
-) -> ReferenceOutputs:
+def run_reference(data: bytes, inputs: Samples) -> ReferenceOutputs:
     """Evaluate with LiteRT's reference kernels, the definition of TFLite's arithmetic.
 
     A model with an int8 or int16 SUM is evaluated by LiteRT's other kernels instead: the reference

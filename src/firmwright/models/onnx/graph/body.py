@@ -17,6 +17,11 @@ def get_attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
     return value.decode() if isinstance(value, bytes) else value
 
 
+def along_axis(axis: int, rank: int) -> list[int]:
+    """Return the shape that lays a vector along an axis: -1 there, 1 elsewhere."""
+    return [-1 if a == axis else 1 for a in range(rank)]
+
+
 class NodeBuilder:
     """Nodes that replace a node, under its name; their tensors are named after its result."""
 

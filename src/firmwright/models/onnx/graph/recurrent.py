@@ -1,13 +1,15 @@
-"""RNN, GRU and LSTM written out over a known number of steps: TVM has no converters for them."""
+"""RNN, GRU, LSTM and Scan written out over a known number of steps: TVM has no converters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import onnx
+from onnx import helper
 
 from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
-from firmwright.models.onnx.graph.specialize import Nodes, Specializer
+from firmwright.models.onnx.graph.functions import rename_tensors
+from firmwright.models.onnx.graph.specialize import Nodes, Specializer, list_reads
 
 MAX_STEPS = 256
 """Steps that may be written out; each of them becomes code."""
@@ -37,7 +39,7 @@ def make_recurrent(gates: int, states: int, cell: Cell, activations: list[str]) 
         by_step: list[list[str]] = [[] for _ in range(steps)]
         reverse = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
         for index, back in enumerate(reverse[get_attribute(node, "direction", "forward")]):
-            direction = Direction(body, node, walk, index, gates, batch, batch_first)
+            direction = Direction(body, walk, index, gates, batch)
             current = [direction.get_initial_state(5 + i) for i in range(states)]
             for step in reversed(range(steps)) if back else range(steps):
                 current = cell(direction, direction.pick(data, step), current)
@@ -70,19 +72,11 @@ class Direction:
     """The weights of one direction, as nodes: W (gates·size, input), R (gates·size, size) …"""
 
     def __init__(
-        self,
-        body: NodeBuilder,
-        node: onnx.NodeProto,
-        walk: Specializer,
-        index: int,
-        gates: int,
-        batch: int,
-        batch_first: bool,
+        self, body: NodeBuilder, walk: Specializer, index: int, gates: int, batch: int
     ) -> None:
-        self.body, self.node, self.walk, self.index = body, node, walk, index
-        self.gates, self.batch, self.batch_first = gates, batch, batch_first
-        recurrent_shape = walk.shape(node.input[2]) or (0, 0, 0)
-        self.size = recurrent_shape[2]
+        self.body, self.index, self.gates, self.batch = body, index, gates, batch
+        self.node = node = body.node
+        self.size = (walk.shape(node.input[2]) or (0, 0, 0))[2]
         self.dtype = walk.dtype(node.input[0])
         self.weights = [
             self.split(body.add("Transpose", self.pick(i, index), perm=[1, 0]), 1, gates)
@@ -107,16 +101,10 @@ class Direction:
         name = self.node.input[place] if len(self.node.input) > place else ""
         if not name:
             return self.body.constant([[0.0] * self.size] * self.batch, self.dtype)
-        return self.pick(name, self.index, 1 if self.batch_first else 0)
-
-    def apply_input_weights(self, gate: int, data: str) -> str:
-        return self.apply_weights(data, 0, gate)
-
-    def apply_state_weights(self, gate: int, state: str) -> str:
-        return self.apply_weights(state, 1, gate)
+        return self.pick(name, self.index, int(get_attribute(self.node, "layout", 0) == 1))
 
     def apply_weights(self, value: str, source: int, gate: int) -> str:
-        """Return the value times its weights for a gate, plus the bias that belongs to them."""
+        """Return the input (source 0) or state (1) times its weights for a gate, plus the bias."""
         product = self.body.add("MatMul", value, self.weights[source][gate])
         if not self.biases:
             return product
@@ -126,9 +114,8 @@ class Direction:
         self, gate: int, data: str, state: str, peephole: tuple[int, str] | None = None
     ) -> str:
         """Return a gate before its activation; an LSTM's may also look at the cell's state."""
-        total = self.body.add(
-            "Add", self.apply_input_weights(gate, data), self.apply_state_weights(gate, state)
-        )
+        terms = self.apply_weights(data, 0, gate), self.apply_weights(state, 1, gate)
+        total = self.body.add("Add", *terms)
         if peephole is None or not self.peepholes:
             return total
         place, cell = peephole
@@ -145,10 +132,10 @@ def add_gru_cell(direction: Direction, data: str, states: list[str]) -> list[str
     update = add("Sigmoid", direction.add_gate(0, data, state))
     reset = add("Sigmoid", direction.add_gate(1, data, state))
     if get_attribute(direction.node, "linear_before_reset", 0):
-        recalled = add("Mul", reset, direction.apply_state_weights(2, state))
+        recalled = add("Mul", reset, direction.apply_weights(state, 1, 2))
     else:
-        recalled = direction.apply_state_weights(2, add("Mul", reset, state))
-    hidden = add("Tanh", add("Add", direction.apply_input_weights(2, data), recalled))
+        recalled = direction.apply_weights(add("Mul", reset, state), 1, 2)
+    hidden = add("Tanh", add("Add", direction.apply_weights(data, 0, 2), recalled))
     change = add("Mul", update, add("Sub", state, hidden))
     return [add("Add", hidden, change)]
 
@@ -169,3 +156,57 @@ RECURRENT = {
     "LSTM": make_recurrent(4, 2, add_lstm_cell, ["Sigmoid", "Tanh", "Tanh"]),
     "RNN": make_recurrent(1, 1, add_rnn_cell, ["Tanh"]),
 }
+
+MAX_NODES = 4096
+"""Nodes that an unrolled Scan may have; each of them becomes code."""
+
+
+def unroll_scan(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Return the steps of a Scan (as of opset 9), one after the other."""
+    graph = get_attribute(node, "body", None)
+    count = get_attribute(node, "num_scan_inputs", 0)
+    shapes = [walk.shape(i) for i in node.input[-count:]]
+    axes = get_attribute(node, "scan_input_axes", [0] * count)
+    backwards = get_attribute(node, "scan_input_directions", [0] * count)
+    if walk.opsets[node.domain] < 9 or any(s is None for s in shapes):
+        return None
+    steps = {s[a] for s, a in zip(shapes, axes, strict=True) if s is not None}
+    if len(steps) != 1 or max(steps) * len(graph.node) > MAX_NODES:
+        return None
+    length = steps.pop()
+    body = NodeBuilder(node, walk)
+    states = list(node.input[:-count])
+    collected: list[list[str]] = [[] for _ in graph.output[len(states) :]]
+    for step in range(length):
+        slices = [
+            body.add("Gather", name, body.constant(length - 1 - step if back else step, "int64"),
+                     axis=axis)
+            for name, axis, back in zip(node.input[-count:], axes, backwards, strict=True)
+        ]  # fmt: skip
+        results = add_step(body, graph, [*states, *slices], f"{node.output[0]}/step_{step}")
+        states, outputs = results[: len(states)], results[len(states) :]
+        for steps_of_output, name in zip(collected, outputs, strict=True):
+            steps_of_output.append(name)
+    axes = get_attribute(node, "scan_output_axes", [0] * len(collected))
+    backwards = get_attribute(node, "scan_output_directions", [0] * len(collected))
+    stacked = [
+        body.stack(list(reversed(names)) if back else names, axis)
+        for names, axis, back in zip(collected, axes, backwards, strict=True)
+    ]
+    return body.finish(*states, *stacked)
+
+
+def add_step(body: NodeBuilder, graph: onnx.GraphProto, inputs: list[str], scope: str) -> list[str]:
+    """Append the nodes of one step and return the names of its results."""
+    own = {v.name for v in (*graph.input, *graph.initializer)}
+    own |= {o for n in graph.node for o in n.output}
+    tensors = {n: n for inner in graph.node for n in list_reads(inner) if n not in own}
+    tensors |= {"": "", **{v.name: n for v, n in zip(graph.input, inputs, strict=True)}}
+    constants = [helper.make_node("Constant", [], [i.name], value=i) for i in graph.initializer]
+    for inner in (*constants, *graph.node):
+        copy = onnx.NodeProto()
+        copy.CopyFrom(inner)
+        copy.name = body.node.name
+        rename_tensors(copy, tensors, scope, {})
+        body.nodes.append(copy)
+    return [tensors.get(o.name, f"{scope}/{o.name}") for o in graph.output]

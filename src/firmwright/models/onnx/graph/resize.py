@@ -16,7 +16,7 @@ import numpy.typing as npt
 import onnx
 from onnx import helper
 
-from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
+from firmwright.models.onnx.graph.body import NodeBuilder, along_axis, get_attribute
 from firmwright.models.onnx.graph.specialize import Nodes, Specializer, evaluate_node
 
 Array = npt.NDArray[Any]
@@ -68,7 +68,8 @@ def rewrite_resize(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
         elif dtype.kind != "f":
             return None
         else:
-            result = add_weighted_sum(body, result, axis, len(shape), weights, offset, dtype)
+            along = along_axis(axis, len(shape))
+            result = add_weighted_sum(body, result, along, weights, offset, dtype.name)
     return body.finish(result)
 
 
@@ -106,18 +107,14 @@ def is_native_to_tvm(
 ) -> bool:
     """Tell what TVM does right: pictures enlarged by whole numbers. That takes no tables."""
 
-    def factor(axis: int) -> float:
-        stretch = stretches.get(axis)
-        if stretch is None:
-            return 1.0
-        return stretch.value / (1 if stretch.parameter == "scales" else shape[axis])
-
-    factors = [factor(axis) for axis in range(len(shape))]
+    factors = [
+        stretch.value / (1 if stretch.parameter == "scales" else shape[axis])
+        for axis, stretch in sorted(stretches.items())
+    ]
     return (
-        len(shape) == 4
+        len(shape) == len(stretches) == 4
         and factors[:2] == [1.0, 1.0]
         and all(float(f).is_integer() for f in factors)
-        and len(stretches) == 4
         and settings["mode"] in (None, "nearest", "linear")
         and settings["coordinate_transformation_mode"] in (None, *TVM_COORDINATE_MODES)
         and not settings["antialias"]
@@ -138,18 +135,12 @@ def resize_rows(lines: Array, stretch: AxisResize, settings: Mapping[str, Any]) 
 
 
 def add_weighted_sum(
-    body: NodeBuilder,
-    data: str,
-    axis: int,
-    rank: int,
-    weights: Array,
-    offset: Array,
-    dtype: np.dtype[Any],
+    body: NodeBuilder, data: str, along: list[int], weights: Array, offset: Array, dtype: str
 ) -> str:
     """Add up as many picked and weighted elements as any result needs; ``weights`` is (in, out)."""
     taps = max(int(np.count_nonzero(weights, axis=0).max()), 1)
     picks = np.argsort(weights == 0, axis=0, kind="stable")[:taps]
-    along = [-1 if a == axis else 1 for a in range(rank)]
+    axis = along.index(-1)
     total = ""
     for pick in picks:
         factors = weights[pick, np.arange(weights.shape[1])].reshape(along)

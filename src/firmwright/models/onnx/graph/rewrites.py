@@ -7,7 +7,6 @@ what is wrong there. All of them are exercised by ``tests/conformance``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import onnx
@@ -16,13 +15,12 @@ from onnx.parser import parse_function
 
 from firmwright.errors import UserError
 from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
-from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
+from firmwright.models.onnx.graph.body import NodeBuilder, along_axis, get_attribute
 from firmwright.models.onnx.graph.fourier import rewrite_dft
 from firmwright.models.onnx.graph.functions import inline_function
-from firmwright.models.onnx.graph.recurrent import RECURRENT
+from firmwright.models.onnx.graph.recurrent import RECURRENT, unroll_scan
 from firmwright.models.onnx.graph.resize import rewrite_resize
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
-from firmwright.models.onnx.graph.unroll import unroll_scan
 
 
 def inline_definition(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
@@ -48,21 +46,17 @@ def rewrite_if(
     return lambda node, walk: rewrite(node, walk) if condition(node, walk) else None
 
 
-def has_several_results(node: onnx.NodeProto, _: Specializer) -> bool:
-    return len([o for o in node.output if o]) > 1
-
-
-def attribute_in(name: str, *values: Any) -> Callable[[onnx.NodeProto, Specializer], bool]:
-    """Return the condition that an attribute has one of these values."""
-    return lambda node, _: get_attribute(node, name, None) in values
+def has_mode(mode: str) -> Callable[[onnx.NodeProto, Specializer], bool]:
+    return lambda node, _: get_attribute(node, "mode", None) == mode
 
 
 def is_bool(node: onnx.NodeProto, walk: Specializer) -> bool:
     return walk.dtype(node.input[0]).kind == "b"
 
 
-def is_float(node: onnx.NodeProto, walk: Specializer) -> bool:
-    return walk.dtype(node.input[0]).kind == "f" or is_16bit_float(node, walk)
+def is_float_modulo(node: onnx.NodeProto, walk: Specializer) -> bool:
+    is_float = walk.dtype(node.input[0]).kind == "f" or is_16bit_float(node, walk)
+    return is_float and not get_attribute(node, "fmod", 0)
 
 
 def is_16bit_float(node: onnx.NodeProto, walk: Specializer) -> bool:
@@ -71,19 +65,13 @@ def is_16bit_float(node: onnx.NodeProto, walk: Specializer) -> bool:
 
 def rewrite_is_inf(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """TVM ignores ``detect_negative`` and ``detect_positive``."""
-    positive, negative = (
-        get_attribute(node, "detect_positive", 1),
-        get_attribute(node, "detect_negative", 1),
-    )
+    positive, negative = (get_attribute(node, f"detect_{s}", 1) for s in ("positive", "negative"))
     if positive and negative:
         return None
     body = NodeBuilder(node, walk)
-    limit = np.inf if positive else -np.inf
-    if not positive and not negative:
-        limit = np.nan  # equal to nothing
-    return body.finish(
-        body.add("Equal", node.input[0], body.constant(limit, walk.dtype(node.input[0])))
-    )
+    limit = np.inf if positive else -np.inf if negative else np.nan  # equal to nothing
+    constant = body.constant(limit, walk.dtype(node.input[0]))
+    return body.finish(body.add("Equal", node.input[0], constant))
 
 
 def rewrite_pow(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
@@ -105,8 +93,7 @@ def rewrite_pad(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
         return None
     body = NodeBuilder(node, walk)
     inputs = [node.input[0], node.input[1], "", *node.input[3:]]
-    inside = body.constant(np.ones(shape), bool)
-    inside = body.add("Cast", inside, to=TensorProto.UINT8)
+    inside = body.add("Cast", body.constant(np.ones(shape), bool), to=TensorProto.UINT8)
     padded = body.add("Pad", *inputs)
     mask = body.add("Cast", body.add("Pad", inside, *inputs[1:]), to=TensorProto.BOOL)
     return body.finish(body.add("Where", mask, padded, value))
@@ -124,8 +111,7 @@ def rewrite_one_hot(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     negative = body.add("Less", index, body.constant(0, "int64"))
     index = body.add("Where", negative, body.add("Add", index, count), index)
     index = body.unsqueeze(index, axis)
-    places = np.arange(int(depth.item())).reshape([-1 if a == axis else 1
-                                                   for a in range(len(shape) + 1)])  # fmt: skip
+    places = np.arange(int(depth.item())).reshape(along_axis(axis, len(shape) + 1))
     hot = body.add("Equal", index, body.constant(places, "int64"))
     off, on = (body.add("Gather", node.input[2], body.constant(i, "int64"), axis=0) for i in (0, 1))
     return body.finish(body.add("Where", hot, on, off))
@@ -155,13 +141,12 @@ def rewrite_reverse_sequence(node: onnx.NodeProto, walk: Specializer) -> Nodes |
         return None
     body = NodeBuilder(node, walk)
     time, batch = get_attribute(node, "time_axis", 0), get_attribute(node, "batch_axis", 1)
-    step = np.arange(shape[time]).reshape([-1 if a == time else 1 for a in range(len(shape))])
+    step = np.arange(shape[time]).reshape(along_axis(time, len(shape)))
     place = body.constant(step, "int64")
-    along = [-1 if a == batch else 1 for a in range(len(shape))]
-    length = body.add("Reshape", node.input[1], body.constant(along, "int64"))
+    along = body.constant(along_axis(batch, len(shape)), "int64")
+    length = body.add("Reshape", node.input[1], along)
     last = body.add("Sub", length, body.constant(1, "int64"))
-    source = body.add("Where", body.add("Less", place, length),
-                      body.add("Sub", last, place), place)  # fmt: skip
+    source = body.add("Where", body.add("Less", place, length), body.add("Sub", last, place), place)
     indices = body.add("Expand", source, body.constant(shape, "int64"))
     return body.finish(body.add("GatherElements", node.input[0], indices, axis=time))
 
@@ -316,11 +301,10 @@ REWRITES: dict[str, Rewrite] = {
     "Elu": rewrite_if(is_16bit_float, inline_definition),
     "IsInf": rewrite_is_inf,
     # TVM's converter gives placeholders for the mean and the deviation.
-    "LayerNormalization": rewrite_if(has_several_results, inline_definition),
+    "LayerNormalization": rewrite_if(lambda n, _: sum(map(bool, n.output)) > 1, inline_definition),
     "LpNormalization": rewrite_lp_normalization,
     # x - floor(x / y) * y is no remainder of infinities.
-    "Mod": rewrite_if(lambda n, w: is_float(n, w) and not get_attribute(n, "fmod", 0),
-                 parse_rewrite(FLOORED_MODULO)),
+    "Mod": rewrite_if(is_float_modulo, parse_rewrite(FLOORED_MODULO)),
     "OneHot": rewrite_one_hot,
     "Pad": rewrite_pad,
     "Pow": rewrite_pow,
@@ -333,14 +317,12 @@ REWRITES: dict[str, Rewrite] = {
     "Resize": rewrite_resize,
     "ReverseSequence": rewrite_reverse_sequence,
     # TVM takes the largest interpolated value, ONNX the largest of four weighted neighbours.
-    "RoiAlign": rewrite_if(
-        attribute_in("mode", "max"), make_refusal("the mode max cannot be compiled")
-    ),
+    "RoiAlign": rewrite_if(has_mode("max"), make_refusal("the mode max cannot be compiled")),
     "Scan": unroll_scan,
     "Shrink": parse_rewrite(SHRINK),
     # TVM ignores the mode CRD.
     # Each step of it rounds to 16 bits.
     "Softmax": rewrite_if(is_16bit_float, inline_definition),
-    "SpaceToDepth": rewrite_if(attribute_in("mode", "CRD"), inline_definition),
+    "SpaceToDepth": rewrite_if(has_mode("CRD"), inline_definition),
     "Upsample": rewrite_resize,
 }  # fmt: skip
