@@ -13,7 +13,7 @@ from firmwright.ir.regions import Region
 from firmwright.targets.layout import TRANSFORM
 from firmwright.targets.soma_dory.boundaries import DeviceLayout
 from firmwright.targets.soma_dory.layer import Array
-from firmwright.targets.soma_dory.transform_lowering import lower_transform
+from firmwright.targets.soma_dory.lowering import lower_transform
 from firmwright.toolchain.build import SANITIZERS
 
 from .device_arrays import from_device, to_device

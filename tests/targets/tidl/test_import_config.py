@@ -11,7 +11,7 @@ from firmwright.ir.quant_params import QuantParams
 from firmwright.ir.tensors import Tensor
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
-from firmwright.targets.tidl.boundary import FLOAT, boundary_quant_params
+from firmwright.targets.tidl.artifacts import FLOAT, boundary_quant_params
 from firmwright.targets.tidl.import_config import (
     RegionImport,
     find_unmapped_options,

@@ -6,6 +6,7 @@ A mix that ends with it runs as a whole on the C7x; the Arm cores make one call 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,9 +36,14 @@ class C7xTarget(Target):
         return Placement()
 
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
-        from firmwright.targets.c7x.lowering import lower_for_c7x
+        from firmwright.lowering.region import lower_region
+        from firmwright.targets.c7x.cost import read_core
+        from firmwright.targets.c7x.injective import schedule_for_c7x
+        from firmwright.targets.c7x.strategies import STRATEGIES
 
-        return lower_for_c7x(region, module, context)
+        scheduler = partial(schedule_for_c7x, core=read_core(context.platform))
+        strategies = (*context.strategies, *STRATEGIES)
+        return lower_region(region, module, context.rounding, strategies, scheduler)
 
     def extend_project(
         self, project: Path, variables: Mapping[str, Any], context: Context, /

@@ -20,19 +20,10 @@ from tvm.s_tir import Schedule
 from firmwright.codegen.c_source import flatten_prim_func
 from firmwright.ir.tensors import ELEMENT_BYTES
 from firmwright.lowering.schedule import ScheduledRegion, blocks, count_iterations, schedule_region
+from firmwright.targets.c7x import transfers
 from firmwright.targets.c7x.accesses import ElementwiseNest, ReadTensor, match_elementwise
 from firmwright.targets.c7x.cost import Core, estimate_cycles
 from firmwright.targets.c7x.streams import use_streams
-from firmwright.targets.c7x.transfers import (
-    DMA_LOOP,
-    FUNCTIONS,
-    HEADER,
-    LOCAL_SCOPE,
-    VECTOR_BYTES,
-    VECTOR_LOOP,
-    insert_transfers,
-    mark_vector_loops,
-)
 
 BLOCK_BYTES = 16 * 1024
 """Bytes of a block at most, counted in the region's largest elements."""
@@ -60,12 +51,14 @@ def schedule_for_c7x(function: tirx.PrimFunc, core: Core) -> ScheduledRegion:
     refusal = explain_no_blocks(found, split, moved, core.local_memory)
     if split is None or refusal:
         why_not, said = make_vectors(schedule, found, 0), f"No blocks: {refusal}."
-        flat = mark_vector_loops(flatten_prim_func(schedule.mod["main"]))
-        made = ScheduledRegion(flat, functions=FUNCTIONS, headers=(HEADER,))
+        flat = mark_vectors(schedule)
+        made = ScheduledRegion(flat, functions=transfers.FUNCTIONS, headers=(transfers.HEADER,))
     else:
         make_blocks(schedule, found, split, moved)
         why_not, said = make_vectors(schedule, found, 1), describe_blocks(found, split)
-        made = insert_transfers(mark_vector_loops(flatten_prim_func(schedule.mod["main"])))
+        made = transfers.insert_transfers(
+            transfers.mark_vector_loops(flatten_prim_func(schedule.mod["main"]))
+        )
     lanes = 0 if why_not else core.vector // found.element_bytes
     cycles = estimate_cycles(core, function, steps, lanes, bool(made.pointers))
     if why_not:
@@ -74,6 +67,10 @@ def schedule_for_c7x(function: tirx.PrimFunc, core: Core) -> ScheduledRegion:
         made, streams = use_streams(made)
         vectors = f"The innermost loop is one vector. {streams}"
     return replace(made, note=f"{said} {vectors}", cycles=cycles)
+
+
+def mark_vectors(schedule: Schedule) -> tirx.PrimFunc:
+    return transfers.mark_vector_loops(flatten_prim_func(schedule.mod["main"]))
 
 
 def find_split(extents: tuple[int, ...], element_bytes: int) -> BlockSplit | None:
@@ -111,7 +108,7 @@ def explain_no_blocks(
         return f"all of it fits {BLOCK_BYTES:,} bytes"
     if not moved:
         return "no input of several axes comes with them"
-    if block_elements(found, split) < VECTOR_BYTES // found.element_bytes:
+    if block_elements(found, split) < transfers.VECTOR_BYTES // found.element_bytes:
         return "an even cut leaves less than a vector"
     needed = 2 * BLOCK_BYTES * (len(moved) + 1)
     if needed > local_memory:
@@ -134,10 +131,10 @@ def make_blocks(
 ) -> None:
     """Cut the loops, and copy what a block reads and writes where the DMA will."""
     reads = [
-        schedule.cache_read(found.block, i.read_index, f"{LOCAL_SCOPE}{n}")
+        schedule.cache_read(found.block, i.read_index, f"{transfers.LOCAL_SCOPE}{n}")
         for n, i in enumerate(moved)
     ]
-    write = schedule.cache_write(found.block, 0, f"{LOCAL_SCOPE}{len(moved)}")
+    write = schedule.cache_write(found.block, 0, f"{transfers.LOCAL_SCOPE}{len(moved)}")
     loops = schedule.get_loops(found.block)
     outer, _ = schedule.split(loops[split.axis], [split.count, None])
     block = schedule.fuse(*loops[: split.axis], outer)
@@ -146,7 +143,7 @@ def make_blocks(
     schedule.reverse_compute_at(write, block, preserve_unit_loops=True)
     for copy in (*reads, write):
         piece = schedule.fuse(*schedule.get_loops(copy)[1:])
-        schedule.annotate(piece, DMA_LOOP, 1)
+        schedule.annotate(piece, transfers.DMA_LOOP, 1)
 
 
 def make_vectors(schedule: Schedule, found: ElementwiseNest, outer: int) -> str:
@@ -160,12 +157,12 @@ def make_vectors(schedule: Schedule, found: ElementwiseNest, outer: int) -> str:
         return "it reads a table by value"
     loops = schedule.get_loops(found.block)[outer:]
     inner = schedule.fuse(*loops[-min(count_fusable_axes(found), len(loops)) :])
-    length, factor = int(schedule.get(inner).extent), VECTOR_BYTES // found.element_bytes
+    length, factor = int(schedule.get(inner).extent), transfers.VECTOR_BYTES // found.element_bytes
     if length % factor:
         return f"the inner loop's {length} steps are not whole vectors of {factor}"
     vectors, vector = schedule.split(inner, [None, factor])
-    schedule.annotate(vectors, VECTOR_LOOP, 0)
-    schedule.annotate(vector, VECTOR_LOOP, factor)
+    schedule.annotate(vectors, transfers.VECTOR_LOOP, 0)
+    schedule.annotate(vector, transfers.VECTOR_LOOP, factor)
     return ""
 
 

@@ -25,15 +25,14 @@ class SomaDoryTarget(Target):
     name = "soma_dory"
     packages = ("ortools",)
     reason = "it has DIANA's arithmetic, and breaks none of the accelerator's rules"
-    machines = MappingProxyType({"diana": "firmwright.targets.soma_dory.machine:Diana"})
+    machines = MappingProxyType({"diana": "firmwright.targets.soma_dory.emulated_device:Diana"})
     options: Mapping[str, tuple[str, ...]] = MappingProxyType(
         {"layout_transform": SWITCH, "requant_transform": SWITCH}
     )
 
     def prepare(self, module: tvm.IRModule, context: Context, /) -> tvm.IRModule:
-        from firmwright.targets.soma_dory.narrow import narrow_operands
         from firmwright.targets.soma_dory.placing import prepare_layers
-        from firmwright.targets.soma_dory.requantization import replace_divisions
+        from firmwright.targets.soma_dory.requantization import narrow_operands, replace_divisions
 
         module = narrow_operands(module)
         if context.options.get("requant_transform") != "0":
@@ -53,9 +52,8 @@ class SomaDoryTarget(Target):
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
         from firmwright.targets.layout import TRANSFORM
         from firmwright.targets.soma_dory.cost import Accelerator
-        from firmwright.targets.soma_dory.lowering import lower_layer
+        from firmwright.targets.soma_dory.lowering import lower_layer, lower_transform
         from firmwright.targets.soma_dory.matching import read_layer
-        from firmwright.targets.soma_dory.transform_lowering import lower_transform
 
         if region.anchor == TRANSFORM:
             return lower_transform(region, module)

@@ -10,27 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from firmwright.codegen.templates import make_environment, render
+from firmwright.targets.soma_dory import tiles
 from firmwright.targets.soma_dory.device_layout import ROW, WORD
-from firmwright.targets.soma_dory.layer import Layer, LayerKind
-from firmwright.targets.soma_dory.tiles import (
-    Axis,
-    align,
-    channels_per_block,
-    column_axis,
-    footprint,
-    is_channel_sum,
-    row_axis,
-    walk_jobs,
-    weight_bytes,
-)
+from firmwright.targets.soma_dory.layer import Layer
 from firmwright.targets.soma_dory.tiling import Tiling
-
-TEMPLATES = {
-    LayerKind.CONV2D: "soma_dory/layers/conv2d.c.j2",
-    LayerKind.DEPTHWISE_CONV2D: "soma_dory/layers/conv2d.c.j2",
-    LayerKind.DENSE: "soma_dory/layers/dense.c.j2",
-    LayerKind.ADD: "soma_dory/layers/add.c.j2",
-}
 
 
 def render_layer(tiling: Tiling, double_buffering: bool) -> str:
@@ -40,7 +23,7 @@ def render_layer(tiling: Tiling, double_buffering: bool) -> str:
     ``output``.
     """
     layer, tile = tiling.layer, tiling.tile
-    needed, count = footprint(layer, tile), sum(1 for _ in walk_jobs(layer, tile))
+    needed, count = tiles.footprint(layer, tile), sum(1 for _ in tiles.walk_jobs(layer, tile))
     several = count * layer.batch > 1
     variables = {
         "tiling": tiling,
@@ -50,17 +33,18 @@ def render_layer(tiling: Tiling, double_buffering: bool) -> str:
         "places": TileBuffers(needed.inputs, needed.outputs, double_buffering and several),
         "samples": TileLoop("sample", layer.batch, 1),
         "channels": TileLoop("channel", layer.out_channels, tile.channels),
-        "rows": WindowLoop("row", layer.out_height, tile.rows, row_axis(layer)),
-        "columns": WindowLoop("column", layer.out_width, tile.columns, column_axis(layer)),
+        "rows": WindowLoop("row", layer.out_height, tile.rows, tiles.row_axis(layer)),
+        "columns": WindowLoop("column", layer.out_width, tile.columns, tiles.column_axis(layer)),
         "bytes": TileLoop("byte", layer.out_width, tile.columns),
-        "sums_channels": is_channel_sum(layer),
+        "sums_channels": tiles.is_channel_sum(layer),
         "block": weight_block_words(layer),
-        "channels_a_block": channels_per_block(layer),
-        "aligned": align,
+        "channels_a_block": tiles.channels_per_block(layer),
+        "aligned": tiles.align,
         "whole_rows": round_up_rows,
         "place": offset_pointer,
     }
-    text = render(make_environment(), TEMPLATES[layer.kind], variables)
+    template = layer.kind.value.removeprefix("depthwise_")
+    text = render(make_environment(), f"soma_dory/layers/{template}.c.j2", variables)
     return "\n".join(f"    {line}" if line else "" for line in text.rstrip().split("\n"))
 
 
@@ -127,7 +111,7 @@ class TileLoop:
 class WindowLoop(TileLoop):
     """Tiles along rows or columns: also which input elements they read, and their padding."""
 
-    axis: Axis
+    axis: tiles.Axis
 
     @property
     def first(self) -> str:
@@ -163,11 +147,8 @@ class WindowLoop(TileLoop):
         yield from super().declarations()
         if not self.tiled:
             return
-        axis, begin, end = (
-            self.axis,
-            format_product(self.name, self.axis.stride),
-            f"{self.name}s_end",
-        )
+        axis, end = self.axis, f"{self.name}s_end"
+        begin = format_product(self.name, axis.stride)
         beyond = axis.kernel - axis.padding - axis.stride
         if self.ragged:
             yield end, format_sum(f"{begin} + {format_product(self.size, axis.stride)}", beyond)
@@ -200,9 +181,11 @@ def offset_pointer(pointer: str, *offsets: tuple[str, int]) -> str:
 
 def round_up_rows(size: str) -> str:
     """Return the C of a size rounded up to whole rows of 16 bytes, or blocks of 16 channels."""
-    return str(align(int(size))) if size.isdigit() else f"({size} + {ROW - 1}) / {ROW} * {ROW}"
+    return (
+        str(tiles.align(int(size))) if size.isdigit() else f"({size} + {ROW - 1}) / {ROW} * {ROW}"
+    )
 
 
 def weight_block_words(layer: Layer) -> int:
     """Return the 32-bit words of weights and biases from one block of channels to the next."""
-    return weight_bytes(layer, 1, layer.in_channels) // WORD
+    return tiles.weight_bytes(layer, 1, layer.in_channels) // WORD

@@ -14,19 +14,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from firmwright.ir.kernels import Cycles
+from firmwright.targets.soma_dory import tiles
 from firmwright.targets.soma_dory.device_layout import ROW
 from firmwright.targets.soma_dory.layer import Layer, LayerKind
-from firmwright.targets.soma_dory.tiles import (
-    Tile,
-    TileJob,
-    TileTransfer,
-    align,
-    input_transfer,
-    output_transfer,
-    row_axis,
-    walk_jobs,
-    weight_bytes,
-)
 
 
 @dataclass(frozen=True)
@@ -68,7 +58,7 @@ class SampleCycles:
     jobs: int
 
 
-def estimate_cycles(layer: Layer, tile: Tile, accelerator: Accelerator) -> Cycles:
+def estimate_cycles(layer: Layer, tile: tiles.Tile, accelerator: Accelerator) -> Cycles:
     """Return the estimated cycles of the whole batch; ``transfer`` is what nothing hides."""
     parts = estimate_sample(layer, tile, accelerator)
     transfer = parts.weights + parts.data_movement
@@ -86,35 +76,35 @@ def count_hidden_cycles(parts: SampleCycles) -> int:
     return shorter - -(-shorter // parts.jobs)
 
 
-def estimate_sample(layer: Layer, tile: Tile, accelerator: Accelerator) -> SampleCycles:
+def estimate_sample(layer: Layer, tile: tiles.Tile, accelerator: Accelerator) -> SampleCycles:
     compute = weights = moves = count = 0
     inputs = 2 if layer.kind is LayerKind.ADD else 1
-    for job in walk_jobs(layer, tile):
+    for job in tiles.walk_jobs(layer, tile):
         count += 1
         compute += job_cycles(layer, job, accelerator)
         weights += weight_cycles(layer, job.channels, job.in_channels, accelerator)
         if job.loads:
-            copy = input_transfer(layer, job.rows, job.columns, job.in_channels)
+            copy = tiles.input_transfer(layer, job.rows, job.columns, job.in_channels)
             moves += inputs * transfer_cycles(copy, accelerator)
         if job.stores:
-            copy = output_transfer(layer, job.rows, job.columns, job.channels)
+            copy = tiles.output_transfer(layer, job.rows, job.columns, job.channels)
             moves += transfer_cycles(copy, accelerator)
     return SampleCycles(compute, weights, moves, count)
 
 
-def job_cycles(layer: Layer, job: TileJob, accelerator: Accelerator) -> int:
+def job_cycles(layer: Layer, job: tiles.TileJob, accelerator: Accelerator) -> int:
     """Return the cycles of one job's arithmetic."""
     overhead = accelerator.block_overhead
     if layer.kind is LayerKind.ADD:
-        copy = output_transfer(layer, job.rows, job.columns, job.channels)
+        copy = tiles.output_transfer(layer, job.rows, job.columns, job.channels)
         return copy.planes * copy.rows * copy.row_bytes // ROW + overhead
     if layer.kind is LayerKind.DEPTHWISE_CONV2D:
         blocks, depth = job.channels, 1
     else:
         blocks = -(-job.channels // accelerator.lanes)
-        depth = align(job.in_channels) if layer.kind is LayerKind.DENSE else job.in_channels
+        depth = tiles.align(job.in_channels) if layer.kind is LayerKind.DENSE else job.in_channels
     blocks *= -(-job.columns.size // accelerator.columns)
-    axis = row_axis(layer)
+    axis = tiles.row_axis(layer)
     return sum(
         blocks * (depth * axis.kernel_elements(row) * (layer.kernel[1] + 2) + overhead)
         for row in range(job.rows.start, job.rows.start + job.rows.size)
@@ -123,11 +113,11 @@ def job_cycles(layer: Layer, job: TileJob, accelerator: Accelerator) -> int:
 
 def weight_cycles(layer: Layer, channels: int, in_channels: int, accelerator: Accelerator) -> int:
     """Return the cycles in which a job's weights and bias are fetched, in one piece."""
-    size = weight_bytes(layer, channels, in_channels)
+    size = tiles.weight_bytes(layer, channels, in_channels)
     return accelerator.transfer_overhead + size // accelerator.bytes_per_cycle if size else 0
 
 
-def transfer_cycles(copy: TileTransfer, accelerator: Accelerator) -> int:
+def transfer_cycles(copy: tiles.TileTransfer, accelerator: Accelerator) -> int:
     """Return the cycles of a transfer between L2 and L1."""
     count, piece = copy.pieces()
     return count * (accelerator.transfer_overhead + piece // accelerator.bytes_per_cycle)

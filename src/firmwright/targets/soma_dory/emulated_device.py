@@ -1,4 +1,4 @@
-"""DIANA's digital accelerator as a memory-mapped device of an emulated machine.
+"""DIANA as far as firmware sees it: ``virt``, and the digital accelerator as a device of it.
 
 The other side is ``templates/soma_dory/diana/fw_soma.c.j2``; what a job computes is the C of
 ``templates/soma_dory/posix``, the same that host builds contain.
@@ -12,13 +12,21 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from firmwright.emulator.console import Console
 from firmwright.emulator.engine import Engine
 from firmwright.emulator.execution import Run
 from firmwright.emulator.machine import Stop
 from firmwright.emulator.native_library import build_library
+from firmwright.emulator.qemu_virt_rv32 import QemuVirtRv32
 
 REGISTERS_ADDRESS = 0x1A400000
 REGISTERS_SIZE = 0x1000
+
+_CLOCK = 0x1A500000
+
+
+_CLOCK_SIZE = 0x1000
+
 
 _DESCRIPTION, _L2, _L1_X, _L1_X2, _L1_Y, _CALLER, _COMMAND = range(0x00, 0x1C, 4)
 _COUNTERS = {0x20: "compute", 0x28: "transfer"}
@@ -27,24 +35,24 @@ _COMMANDS = ("conv2d", "depthwise_conv2d", "dense", "add", "load", "store")
 _LOAD, _STORE = 4, 5
 
 
+def number_fields(names: str) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, ctypes.c_uint32) for name in names.split())
+
+
 class CopyStruct(ctypes.Structure):
     """``fw_soma_copy``; the names are those of the header."""
 
-    _fields_ = tuple(
-        (name, ctypes.c_uint32)
-        for name in "l1 planes rows row_bytes l2_plane_stride l2_row_stride l1_plane_stride "
-        "l1_row_stride".split()
+    _fields_ = number_fields(
+        "l1 planes rows row_bytes l2_plane_stride l2_row_stride l1_plane_stride l1_row_stride"
     )
 
 
 class LayerStruct(ctypes.Structure):
     """``fw_soma_layer``; the names are those of the header."""
 
-    _fields_ = tuple(
-        (name, ctypes.c_uint32)
-        for name in "in_channels in_height in_width out_channels out_height out_width "
-        "kernel_height kernel_width stride pad_top pad_left pad_bottom pad_right skip shift "
-        "relu".split()
+    _fields_ = number_fields(
+        "in_channels in_height in_width out_channels out_height out_width kernel_height "
+        "kernel_width stride pad_top pad_left pad_bottom pad_right skip shift relu"
     )
 
 
@@ -54,9 +62,7 @@ class JobStruct(ctypes.Structure):
     _fields_ = (
         ("kind", ctypes.c_int),
         ("layer", ctypes.POINTER(LayerStruct)),
-        ("l1_x", ctypes.c_uint32),
-        ("l1_x2", ctypes.c_uint32),
-        ("l1_y", ctypes.c_uint32),
+        *number_fields("l1_x l1_x2 l1_y"),
     )
 
 
@@ -78,11 +84,7 @@ class ModelStruct(ctypes.Structure):
 
     _fields_ = (
         ("l1", ctypes.c_char_p),
-        ("l1_bytes", ctypes.c_uint32),
-        ("weight_bytes", ctypes.c_uint32),
-        ("block_overhead", ctypes.c_uint32),
-        ("bytes_per_cycle", ctypes.c_uint32),
-        ("transfer_overhead", ctypes.c_uint32),
+        *number_fields("l1_bytes weight_bytes block_overhead bytes_per_cycle transfer_overhead"),
         ("cycles", _Cycles),
         ("fault", _Fault),
     )
@@ -197,3 +199,17 @@ class SomaDevice:
 
 class _FaultError(Exception):
     """What a job may not do, in words."""
+
+
+class Diana(QemuVirtRv32):
+    """The machine, and the state of its devices."""
+
+    def __init__(self, run: Run, console: Console, stop: Callable[[Stop], None]) -> None:
+        super().__init__(run, console, stop)
+        self.accelerator = SomaDevice(self.engine, run, stop)
+        self.engine.mmio_map(_CLOCK, _CLOCK_SIZE, self._read_clock, None, None, None)
+
+    def _read_clock(self, _engine: Any, offset: int, _size: int, _data: Any) -> int:
+        """One cycle an instruction, and what the accelerator's jobs take, for the core waits."""
+        now = self.count_instructions() + self.accelerator.cycles
+        return now >> 32 if offset & 4 else now & 0xFFFFFFFF

@@ -2,7 +2,8 @@
 
 Integer networks in ONNX write a requantization as Cast, Div, Floor, Clip, Cast (or Max and Min).
 For int32 sums s it is clip(floor(s / 2**k)), which is what a right shift by k and a clip give.
-In between are the steps that make ONNX's casts defined for every number.
+In between are the steps that make ONNX's casts defined for every number. ConvInteger and
+MatMulInteger come as convolutions and products of operands cast to int32; they read int8 instead.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from firmwright.ir.relax import (
     rewrite_calls,
 )
 from firmwright.targets.soma_dory.matching import (
+    CONVOLUTION,
     INT8_RANGE,
+    PRODUCT,
     UNBOUNDED,
     intersect,
     read_scalar,
@@ -191,3 +194,35 @@ def find_exponent(operand: relax.Expr) -> int | None:
         return None
     mantissa, exponent = math.frexp(numbers.pop())
     return exponent - 1 if mantissa == 0.5 else None
+
+
+def narrow_operands(module: tvm.IRModule) -> tvm.IRModule:
+    """Rewrite every int32 convolution and product of an int8 tensor and constants within int8."""
+
+    def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+        name = operator_name(call)
+        if name not in (CONVOLUTION, PRODUCT) or dtype_of(call) != "int32":
+            return call
+        image, weights = (narrow_operand(operand, builder) for operand in call.args)
+        if image is None or weights is None:
+            return call
+        if name == PRODUCT:
+            return relax.op.matmul(image, weights, out_dtype="int32")
+        how = call.attrs
+        return relax.op.nn.conv2d(
+            image, weights, how.strides, how.padding, how.dilation, how.groups, how.data_layout,
+            how.kernel_layout, how.out_layout, "int32",
+        )  # fmt: skip
+
+    return rewrite_calls(module, rewrite)
+
+
+def narrow_operand(operand: relax.Expr, builder: relax.BlockBuilder) -> relax.Expr | None:
+    """Return the int8 that an int32 operand is a cast of; None where it is none."""
+    if isinstance(operand, Constant):
+        array = constant_array(operand)
+        fits = INT8_RANGE[0] <= array.min() and array.max() <= INT8_RANGE[1]
+        return relax.const(array.astype("int8"), "int8") if fits else None
+    made = definition(builder, operand)
+    is_cast = operator_name(made) == "relax.astype" and dtype_of(made.args[0]) == "int8"
+    return made.args[0] if is_cast else None

@@ -17,25 +17,10 @@ from typing import TYPE_CHECKING
 
 from firmwright.errors import UserError
 from firmwright.ir.kernels import Cycles
+from firmwright.targets.soma_dory import tiles
 from firmwright.targets.soma_dory.cost import Accelerator, estimate_cycles, estimate_sample
 from firmwright.targets.soma_dory.device_layout import ROW
 from firmwright.targets.soma_dory.layer import Layer, LayerKind
-from firmwright.targets.soma_dory.tiles import (
-    LANES,
-    Tile,
-    TileTransfer,
-    channels_per_block,
-    column_axis,
-    flatten_addition,
-    footprint,
-    input_transfer,
-    is_channel_sum,
-    output_transfer,
-    plane_bytes,
-    plane_counts,
-    row_axis,
-    weight_bytes,
-)
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -46,7 +31,7 @@ class Tiling:
     """A layer as it is tiled (an addition is one row of bytes), its tiles and their cycles."""
 
     layer: Layer
-    tile: Tile
+    tile: tiles.Tile
     cycles: Cycles
 
 
@@ -99,31 +84,31 @@ def find_best_tiling(layer: Layer, accelerator: Accelerator) -> Tiling:
     reason = explain_no_tiling(layer, accelerator)
     if reason is not None:
         raise UserError(f"no tiling: {reason}")
-    stored = flatten_addition(layer)
+    stored = tiles.flatten_addition(layer)
     channels = channel_options(stored, accelerator)
     planes = plane_options(stored, accelerator, channels)
     plane, channel = solve(stored, accelerator, planes, channels)
-    tile = Tile(channel.channels, plane.rows, plane.columns, channel.in_channels)
+    tile = tiles.Tile(channel.channels, plane.rows, plane.columns, channel.in_channels)
     return Tiling(stored, tile, estimate_cycles(stored, tile, accelerator))
 
 
 def explain_no_tiling(layer: Layer, accelerator: Accelerator) -> str | None:
     """Say which memory the layer's smallest tiles exceed; None where they fit. Fast."""
-    stored = flatten_addition(layer)
+    stored = tiles.flatten_addition(layer)
     depths = {stored.in_channels}
-    if accelerator.input_channel_tiling and is_channel_sum(stored):
-        depths.add(min(LANES, stored.in_channels))
-    channels = min(channels_per_block(stored), stored.out_channels)
+    if accelerator.input_channel_tiling and tiles.is_channel_sum(stored):
+        depths.add(min(tiles.LANES, stored.in_channels))
+    channels = min(tiles.channels_per_block(stored), stored.out_channels)
     columns = min(ROW, stored.out_width)
     for depth in sorted(depths, reverse=True):
-        needed = footprint(stored, Tile(channels, 1, columns, depth))
+        needed = tiles.footprint(stored, tiles.Tile(channels, 1, columns, depth))
         if needed.weights > accelerator.weights:
             memory, found, size = "the weight memory", needed.weights, accelerator.weights
         elif needed.l1 > l1_bytes(accelerator):
             memory, found, size = "L1", needed.l1, l1_bytes(accelerator)
         else:
             return None
-    inputs = f" of {depth} input channels" if is_channel_sum(stored) else ""
+    inputs = f" of {depth} input channels" if tiles.is_channel_sum(stored) else ""
     return (
         f"its smallest tile ({channels} x 1 x {columns} results{inputs}) "
         f"needs {found:,} B of {memory}, which offers {size:,} B"
@@ -147,25 +132,29 @@ def plane_options(
     needs = {(c.planes_in, c.planes_out) for c in channels}
     options = []
     for height, width in product(rows, columns):
-        bytes_in, bytes_out = plane_bytes(layer, height, width)
+        bytes_in, bytes_out = tiles.plane_bytes(layer, height, width)
         if min(i * bytes_in + o * bytes_out for i, o in needs) <= l1_bytes(accelerator):
             options.append(plane_option(layer, accelerator, height, width))
     return options
 
 
 def plane_option(layer: Layer, accelerator: Accelerator, rows: int, columns: int) -> PlaneTile:
-    spans = list(product(row_axis(layer).make_spans(rows), column_axis(layer).make_spans(columns)))
-    copies_in = Counter(input_transfer(layer, r, c, layer.in_channels) for r, c in spans)
-    copies_out = Counter(output_transfer(layer, r, c, layer.out_channels) for r, c in spans)
+    spans = list(
+        product(
+            tiles.row_axis(layer).make_spans(rows), tiles.column_axis(layer).make_spans(columns)
+        )
+    )
+    copies_in = Counter(tiles.input_transfer(layer, r, c, layer.in_channels) for r, c in spans)
+    copies_out = Counter(tiles.output_transfer(layer, r, c, layer.out_channels) for r, c in spans)
     inputs = 2 if layer.kind is LayerKind.ADD else 1
     load, load_calls = split_transfers(copies_in, accelerator)
     store, store_calls = split_transfers(copies_out, accelerator)
     return PlaneTile(rows, columns, len(spans), inputs * load, inputs * load_calls, store,
-                 store_calls, *plane_bytes(layer, rows, columns))  # fmt: skip
+                 store_calls, *tiles.plane_bytes(layer, rows, columns))  # fmt: skip
 
 
 def split_transfers(
-    copies: Mapping[TileTransfer, int], accelerator: Accelerator
+    copies: Mapping[tiles.TileTransfer, int], accelerator: Accelerator
 ) -> tuple[int, int]:
     """Return the cycles of so many transfers of all channels, and how many are of one piece.
 
@@ -184,26 +173,26 @@ def split_transfers(
 
 def channel_options(layer: Layer, accelerator: Accelerator) -> list[ChannelTile]:
     """Return the tiles of channels whose weights fit, largest first."""
-    outputs = even_sizes(layer.out_channels, channels_per_block(layer))
+    outputs = even_sizes(layer.out_channels, tiles.channels_per_block(layer))
     inputs = [layer.in_channels]
-    if accelerator.input_channel_tiling and is_channel_sum(layer):
-        inputs = even_sizes(layer.in_channels, LANES)
+    if accelerator.input_channel_tiling and tiles.is_channel_sum(layer):
+        inputs = even_sizes(layer.in_channels, tiles.LANES)
     return [
         channel_option(layer, accelerator, count, depth)
         for count, depth in product(outputs, inputs)
-        if weight_bytes(layer, count, depth) <= accelerator.weights
+        if tiles.weight_bytes(layer, count, depth) <= accelerator.weights
     ]
 
 
 def channel_option(layer: Layer, accelerator: Accelerator, count: int, depth: int) -> ChannelTile:
-    tile = Tile(count, layer.out_height, layer.out_width, depth)
+    tile = tiles.Tile(count, layer.out_height, layer.out_width, depth)
     parts = estimate_sample(layer, tile, accelerator)
-    tiles = -(-layer.out_channels // count)
+    steps = -(-layer.out_channels // count)
     tiled_input = depth < layer.in_channels
-    loads = parts.jobs if tiled_input or not is_channel_sum(layer) else 1
-    planes_in, planes_out = plane_counts(layer, count, depth)
-    return ChannelTile(count, depth, parts.compute, parts.weights, tiles if tiled_input else 1,
-                    loads, tiles, parts.jobs, planes_in, planes_out)  # fmt: skip
+    loads = parts.jobs if tiled_input or not tiles.is_channel_sum(layer) else 1
+    planes_in, planes_out = tiles.plane_counts(layer, count, depth)
+    return ChannelTile(count, depth, parts.compute, parts.weights, steps if tiled_input else 1,
+                    loads, steps, parts.jobs, planes_in, planes_out)  # fmt: skip
 
 
 def even_sizes(length: int, multiple: int) -> list[int]:

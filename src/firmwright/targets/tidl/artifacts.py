@@ -21,12 +21,12 @@ import onnx
 import tvm
 from tvm import relax
 
-from firmwright.ir.operators import short_name
+from firmwright.ir.operators import LAYOUT, short_name
+from firmwright.ir.quant_params import QuantParams, read_quant_params
 from firmwright.ir.regions import Partition, Region
-from firmwright.ir.relax import dtype_of
+from firmwright.ir.relax import dtype_of, main_bindings, operator_name, read_variables
 from firmwright.ir.tensors import is_source_name
-from firmwright.targets.tidl.boundary import bindings_of, boundary_quant_params
-from firmwright.targets.tidl.image_axes import make_fact_context
+from firmwright.targets.tidl.facts import make_fact_context
 from firmwright.targets.tidl.import_config import RegionImport, format_import_config
 from firmwright.targets.tidl.layers import CONVERSIONS
 from firmwright.targets.tidl.names import RegionFiles
@@ -40,6 +40,10 @@ NON_COMPUTING = CONVERSIONS | {"constant"}
 TEMP_FOLDER = "tempDir"
 """TI's compilers put there what is not deployed itself."""
 COMMON_FILES = ("allowedNode.txt", "import.sh", "relay.nfo")
+
+
+FLOAT = QuantParams("float32", 1.0, 0)
+"""Of a tensor that is not quantized: a number stands for itself."""
 
 
 @dataclass(frozen=True)
@@ -233,3 +237,43 @@ def make_record(network: TidlNetwork, one: WrittenRegion, digest: str) -> TidlRe
 
 def write_text(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8", newline="\n")
+
+
+def boundary_quant_params(function: relax.Function) -> list[QuantParams]:
+    """Return the parameters of a region's inputs, then of its outputs.
+
+    An input has those of the dequantize that reads it, an output those of the quantize that makes
+    it, also where elements are moved in between.
+    """
+    bindings = bindings_of(function)
+    makers = {b.var: b.value for b in bindings}
+    return [
+        *(find_input_params(v, bindings) for v in function.params),
+        *(find_output_params(v, makers) for v in function.body.body.fields),
+    ]
+
+
+def bindings_of(function: relax.Function) -> list[relax.VarBinding]:
+    return main_bindings(tvm.IRModule({"main": function}))
+
+
+def find_input_params(tensor: relax.Var, bindings: Sequence[relax.VarBinding]) -> QuantParams:
+    """Return the parameters of the first dequantize that reads a tensor."""
+    same = {tensor}
+    for binding in bindings:
+        if same.isdisjoint(read_variables(binding.value)):
+            continue
+        name = operator_name(binding.value)
+        if name == "relax.dequantize":
+            return read_quant_params(binding.value)
+        if name in LAYOUT:
+            same.add(binding.var)
+    return FLOAT
+
+
+def find_output_params(tensor: relax.Var, makers: Mapping[relax.Var, relax.Expr]) -> QuantParams:
+    """Return the parameters of the quantize that a tensor comes from."""
+    value = makers.get(tensor)
+    while operator_name(value) in LAYOUT:
+        value = makers.get(read_variables(value)[0])
+    return read_quant_params(value) if operator_name(value) == "relax.quantize" else FLOAT

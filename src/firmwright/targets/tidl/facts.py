@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,42 @@ import tvm
 from tvm import relax
 
 from firmwright.ir.operators import short_name
-from firmwright.ir.relax import Constant, constant_array, dtype_of, static_shape
-from firmwright.targets.tidl.image_axes import FactContext
+from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name, static_shape
 
 Values = Mapping[relax.Var, relax.Expr]
 Facts = dict[str, Any]
+
+
+LAYOUTS = {
+    "relax.nn.conv2d": "data_layout",
+    "relax.nn.conv2d_transpose": "data_layout",
+    "relax.nn.max_pool2d": "layout",
+    "relax.nn.avg_pool2d": "layout",
+    "relax.nn.adaptive_avg_pool2d": "layout",
+    "relax.image.resize2d": "layout",
+}
+"""Operators that state how an image's axes are ordered, and their attribute that does."""
+
+
+@dataclass(frozen=True)
+class FactContext:
+    """What an operator's facts need of the others: values by variable, and the images' layout."""
+
+    values: Mapping[relax.Var, relax.Expr]
+    layout: str
+
+    def tidl_axis(self, axis: int, count: int) -> int:
+        """Return the place of an axis among ``count`` as TIDL has them: of four, that in NCHW."""
+        axis %= count
+        return "NCHW".index(self.layout[axis]) if count == 4 else axis
+
+
+def make_fact_context(bindings: Sequence[relax.VarBinding]) -> FactContext:
+    """Return the network; NHWC where all its convolutions and poolings say so, else NCHW."""
+    calls = [b.value for b in bindings if operator_name(b.value) in LAYOUTS]
+    stated = {str(getattr(call.attrs, LAYOUTS[operator_name(call)])) for call in calls}
+    layout = "NHWC" if stated == {"NHWC"} else "NCHW"
+    return FactContext({b.var: b.value for b in bindings}, layout)
 
 
 def operator_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
@@ -124,11 +156,10 @@ def reduction_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     places = sorted(network.tidl_axis(axis, len(shape)) for axis in axes)
     whole = len(shape) == 4 and places == [2, 3]
     plane = shape[axes[0]] * shape[axes[1]] if whole else 0
-    keeps = bool(call.attrs.keepdims)
     return {
         "reduced": axes,
         "reduced_places": places,
-        "keeps_axes": keeps,
+        "keeps_axes": bool(call.attrs.keepdims),
         "whole_image": whole,
         "plane": plane,
     }
@@ -252,7 +283,6 @@ def bits_of(dtype: str) -> int | None:
 
 
 def element_facts(result: relax.Var) -> Facts:
-    """Return what a layer's result is made of."""
     return {"dtype": dtype_of(result), "bits": bits_of(dtype_of(result))}
 
 
@@ -277,20 +307,11 @@ WEIGHTED_KINDS = ("conv2d", "depthwise_conv2d", "conv2d_transpose", "matmul")
 BINARY_KINDS = ("add", "subtract", "multiply", "maximum", "minimum", "power")
 
 FACTS_BY_KIND: Mapping[str, Callable[[tvm.ir.Call, FactContext], Facts]] = {
-    "conv2d": convolution_facts,
-    "depthwise_conv2d": convolution_facts,
-    "conv2d_transpose": convolution_facts,
-    "max_pool2d": pooling_facts,
-    "avg_pool2d": pooling_facts,
+    **dict.fromkeys(("conv2d", "depthwise_conv2d", "conv2d_transpose"), convolution_facts),
+    **dict.fromkeys(("max_pool2d", "avg_pool2d"), pooling_facts),
     "adaptive_avg_pool2d": adaptive_pooling_facts,
-    "mean": reduction_facts,
-    "max": reduction_facts,
-    "min": reduction_facts,
-    "sum": reduction_facts,
-    "softmax": axis_facts,
-    "concat": axis_facts,
-    "argmax": axis_facts,
-    "argmin": axis_facts,
+    **dict.fromkeys(("mean", "max", "min", "sum"), reduction_facts),
+    **dict.fromkeys(("softmax", "concat", "argmax", "argmin"), axis_facts),
     "prelu": prelu_facts,
     "layer_norm": layer_norm_facts,
     "instance_norm": instance_norm_facts,

@@ -20,13 +20,14 @@ from firmwright.partition.outline import find_dequantized, make_binding_kind, re
 from firmwright.targets import Context
 from firmwright.targets.placement import Composite, Placement
 from firmwright.targets.rules import find_violations
-from firmwright.targets.tidl.facts import element_facts, kind_of, operator_facts
-from firmwright.targets.tidl.image_axes import make_fact_context
+from firmwright.targets.tidl.facts import element_facts, kind_of, make_fact_context, operator_facts
 from firmwright.targets.tidl.layers import CONVERSIONS, LayerGraph, computing_operators, names_of
 from firmwright.targets.tidl.lists import check_layer_name, check_layer_type, check_lists
 from firmwright.targets.tidl.options import TidlOptions, read_options
-from firmwright.targets.tidl.pruning import prune
 from firmwright.targets.tidl.rules import tidl_rules
+
+MAX_TENSORS = 32
+"""Inputs, and outputs, of a region: TI's compiler drops one that has more."""
 
 
 def place_regions(module: tvm.IRModule, context: Context) -> Placement:
@@ -165,3 +166,43 @@ def reaches(number: int, others: set[int], layers: LayerGraph) -> bool:
             return True
         waiting += [p for p in layers.reads[earlier] if p not in waiting]
     return False
+
+
+def prune(
+    regions: list[list[int]], layers: LayerGraph, options: TidlOptions
+) -> tuple[list[list[int]], dict[int, RuleViolation]]:
+    """Leave out regions with too many tensors or too little work; say so of their layers."""
+    by_work = sorted(regions, key=lambda region: (-layers.count_macs(region), region))
+    kept: list[list[int]] = []
+    pruned: dict[int, RuleViolation] = {}
+    for region in by_work:
+        violation = check_tensor_count(region, layers) or check_work(
+            layers.count_macs(region), len(kept), options
+        )
+        if violation is None:
+            kept.append(region)
+        else:
+            pruned.update(dict.fromkeys(region, violation))
+    return sorted(kept), pruned
+
+
+def check_tensor_count(region: list[int], layers: LayerGraph) -> RuleViolation | None:
+    for rule, verb, tensors in (
+        ("inputs of a region", "read", layers.inputs_of(region)),
+        ("outputs of a region", "hand on", layers.results_of(region)),
+    ):
+        if len(tensors) > MAX_TENSORS:
+            sentence = f"its region would {verb} {len(tensors)} tensors; TIDL takes {MAX_TENSORS}"
+            return RuleViolation(rule, sentence)
+    return None
+
+
+def check_work(macs: int, kept: int, options: TidlOptions) -> RuleViolation | None:
+    most, least = options.number("max_num_subgraphs"), options.number("min_macs")
+    if kept >= most:
+        sentence = f"{most} regions have more than the {macs:,} multiply-accumulates of its region"
+        return RuleViolation("max_num_subgraphs", sentence)
+    if macs < least:
+        sentence = f"its region has {macs:,} multiply-accumulates, less than {least:,}"
+        return RuleViolation("min_macs", sentence)
+    return None
