@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from firmwright.emulator.boards import find_machines
+from firmwright.emulator.unicorn_emulator import find_machines
 from firmwright.errors import UserError
 from firmwright.toolchain import load_platform, platform_names
 

@@ -13,11 +13,11 @@ import pytest
 from unicorn.unicorn_const import UC_HOOK_CODE, UC_HOOK_INTR
 
 from firmwright.emulator import run_firmware
-from firmwright.emulator.boards import find_machines
 from firmwright.emulator.console import Console
 from firmwright.emulator.execution import Run
 from firmwright.emulator.image import read_firmware
 from firmwright.emulator.native_library import build_library
+from firmwright.emulator.unicorn_emulator import find_machines
 from firmwright.errors import UserError
 from firmwright.toolchain import load_platform
 

@@ -16,8 +16,7 @@ __all__ = ["Execution", "find_emulator_version", "run_firmware"]
 def _load_emulators() -> dict[str, Emulator]:
     # Imported here, so that importing this package does not load unicorn.
     from firmwright.emulator.native import run_natively
-    from firmwright.emulator.qemu import run_in_qemu
-    from firmwright.emulator.qemu_user import run_in_qemu_user
+    from firmwright.emulator.qemu import run_in_qemu, run_in_qemu_user
     from firmwright.emulator.unicorn_emulator import run_in_unicorn
 
     return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -41,9 +41,9 @@ class Execution:
     emulator: str  # with version, as in "unicorn 2.1.4"
     exit_code: int  # 0..255
     console: bytes
-    instructions: int | None
-    by_symbol: Mapping[str, int]
-    by_part: Mapping[str, int]
+    instructions: int | None = None
+    by_symbol: Mapping[str, int] = field(default_factory=dict)
+    by_part: Mapping[str, int] = field(default_factory=dict)
 
 
 class Emulator(Protocol):

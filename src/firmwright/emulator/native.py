@@ -40,7 +40,4 @@ def run_program(run: Run, launcher: Sequence[str], emulator: str) -> Execution:
         emulator=emulator,
         exit_code=process.returncode,
         console=process.stdout,
-        instructions=None,
-        by_symbol={},
-        by_part={},
     )

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 
 from firmwright.emulator.execution import EXIT_TRAP, Execution, Run, time_limit
+from firmwright.emulator.native import run_program
 from firmwright.errors import UserError
 from firmwright.toolchain import Platform, Qemu
 
@@ -38,10 +39,13 @@ def run_in_qemu(run: Run) -> Execution:
         emulator=f"qemu {read_qemu_version(program)}",
         exit_code=process.returncode,
         console=process.stdout,
-        instructions=None,
-        by_symbol={},
-        by_part={},
     )
+
+
+def run_in_qemu_user(run: Run) -> Execution:
+    """Run a Linux program in QEMU, its system calls are ours; instructions are not counted."""
+    qemu, program = find_qemu(run.platform)
+    return run_program(run, (program, *qemu.arguments), f"qemu-user {read_qemu_version(program)}")
 
 
 def find_qemu(platform: Platform) -> tuple[Qemu, str]:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
+from pkgutil import resolve_name
 from typing import Any
 
 from unicorn import unicorn_const as uc
 
 from firmwright.emulator.block_counter import BlockCounter
-from firmwright.emulator.boards import find_machines
 from firmwright.emulator.console import Console
 from firmwright.emulator.engine import UcError
 from firmwright.emulator.execution import Execution, Run
 from firmwright.emulator.machine import Machine, Stop
+from firmwright.emulator.mps2_an386 import Mps2An386
+from firmwright.emulator.qemu_virt_rv32 import QemuVirtRv32
 from firmwright.errors import UserError, did_you_mean
+from firmwright.targets import load_target, target_names
+
+MACHINES: dict[str, type[Machine]] = {
+    "mps2-an386": Mps2An386,
+    "qemu-virt-rv32": QemuVirtRv32,
+}
+"""Machines by board; a board is a folder of ``templates/boards``."""
 
 _PAGE = 0x1000
 _ADDRESS_LIMIT = 1 << 32
@@ -44,6 +54,16 @@ def run_in_unicorn(run: Run) -> Execution:
             f"'{run.platform.board}'{did_you_mean(run.platform.board, machines)}"
         )
     return _Session(run, machines[run.platform.board]).execute()
+
+
+def find_machines(accelerators: Iterable[str]) -> dict[str, type[Machine]]:
+    """Return the machines by board, with those of a platform's accelerators."""
+    installed = sorted({*accelerators} & {*target_names()})
+    return MACHINES | {
+        board: resolve_name(reference)
+        for name in installed
+        for board, reference in load_target(name).machines.items()
+    }
 
 
 class _Session:
