@@ -12,7 +12,7 @@ from firmwright.ir.tensors import Tensor
 from firmwright.report.comparison import compare_costs, format_costs
 from firmwright.report.estimates import Cost, LayerEstimate, estimate_layers
 from firmwright.toolchain import load_platform, platform_names
-from firmwright.toolchain.timing import Throughput, Timing
+from firmwright.toolchain.platforms import Throughput, Timing
 
 TIMING = Timing(
     call_us=500,

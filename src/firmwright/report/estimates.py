@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from firmwright.ir.kernels import Kernel, Kernels
 from firmwright.ir.regions import Partition, Region
 from firmwright.ir.tensors import Tensor
-from firmwright.toolchain.timing import Throughput, Timing
+from firmwright.toolchain.platforms import Throughput, Timing
 
 SIXTEEN_BIT_TYPES = frozenset({"int16", "uint16"})
 US_DECIMALS = 3

@@ -165,7 +165,7 @@ def link_firmware(
         raise
     check_float_abi(elf)
     if not any("{map}" in flag for flag in build.settings.link_flags):
-        from firmwright.toolchain.map_file import write_map
+        from firmwright.toolchain.image import write_map
 
         write_map(elf, elf.with_suffix(".map"))
 

@@ -104,3 +104,17 @@ def write_hex(elf: Path, output: Path) -> None:
         image.start_addr = {"EIP": int(ELFFile(stream)["e_entry"])}
     with output.open("w", encoding="ascii", newline="\n") as text:
         image.write_hex_file(text)
+
+
+def write_map(elf: Path, output: Path) -> None:
+    """Write a map for linkers that write none: every section that takes memory, by address.
+
+    Symbols are not listed: the one linker that needs this, that of `zig cc`, strips them together
+    with the debugging information of its own start-up code.
+    """
+    lines = [f"{'address':>16}  {'bytes':>8}  section"]
+    with elf.open("rb") as stream:
+        for section in ELFFile(stream).iter_sections():
+            if section["sh_flags"] & SH_FLAGS.SHF_ALLOC:
+                lines.append(f"{section['sh_addr']:16x}  {section['sh_size']:8d}  {section.name}")
+    output.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")

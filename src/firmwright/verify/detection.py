@@ -87,12 +87,7 @@ def match_samples(
 def make_box(found: Box, expected: Box, names: Sequence[str]) -> FoundBox:
     return FoundBox(
         class_name=names[found.class_index],
-        class_index=found.class_index,
-        score=found.score,
-        x0=found.x0,
-        y0=found.y0,
-        x1=found.x1,
-        y1=found.y1,
+        **vars(found),
         reference_score=expected.score,
         reference_iou=compute_iou(found, expected),
     )
