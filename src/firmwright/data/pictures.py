@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from firmwright.data.arrays import quantize_array
 from firmwright.data.sources import Preprocess
 from firmwright.errors import UserError, first_line
 from firmwright.ir.tensors import Tensor
@@ -81,10 +82,14 @@ def visible_part(size: tuple[int, int], preprocess: Preprocess) -> Part:
     return left / width, top / height, right / width, bottom / height
 
 
-def preprocess_picture(data: bytes, preprocess: Preprocess, tensor: Tensor, label: str) -> Any:
+def read_picture(path: Path, preprocess: Preprocess, tensor: Tensor, label: str) -> Any:
     """Return (1, *the input's shape) in the input's type. Raises UserError if it does not fit."""
     from PIL import Image
 
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{label}: cannot be read: {error.strerror}") from None
     picture = open_picture(data, label)
     size = compute_resized_size(picture.size, preprocess)
     if size != picture.size:
@@ -136,8 +141,7 @@ def to_input_type(values: npt.NDArray[np.float32], tensor: Tensor, label: str) -
         return values.astype(kind)
     limits = np.iinfo(kind)
     if tensor.scale is not None:
-        steps = np.rint(values / np.float32(tensor.scale)) + float(tensor.zero_point or 0)
-        return np.clip(steps, limits.min, limits.max).astype(kind)
+        return quantize_array(values, tensor)
     if (values != np.rint(values)).any() or values.min() < limits.min or values.max() > limits.max:
         raise UserError(
             f"{label}: values from {values.min():g} to {values.max():g}; the input "
@@ -145,12 +149,3 @@ def to_input_type(values: npt.NDArray[np.float32], tensor: Tensor, label: str) -
             "(`preprocess.mean` and `std` move and scale pixels of 0 to 255)"
         )
     return values.astype(kind)
-
-
-def read_picture(path: Path, preprocess: Preprocess, tensor: Tensor, label: str) -> Any:
-    """Read a picture file and make an input of it."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"{label}: cannot be read: {error.strerror}") from None
-    return preprocess_picture(data, preprocess, tensor, label)

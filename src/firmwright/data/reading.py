@@ -108,17 +108,14 @@ def make_readers(
 ) -> Iterator[Reader]:
     """Yield a function for every file that reads it: (samples, *shape), and where from."""
     if source.function is not None:
-        yield lambda: (call_function(source.function or "", place.folder), make_origin(source))
+        name = source.function
+        yield lambda: (call_function(name, place.folder), Origin(name, ""))
         return
     for path, label in files_of(source, place, problems):
         yield lambda path=path, label=label: (  # type: ignore[misc]
             read_file(path, label, tensor, source),
             Origin(label, "", path if source.kind == "pictures" else None),
         )
-
-
-def make_origin(source: DataSource) -> Origin:
-    return Origin(source.function or "", "")
 
 
 def files_of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ from tvm_ffi import structural_map
 from firmwright.errors import UserError
 
 Constant = tvm.ir.GenericConst
+Rewrite = Callable[[relax.BlockBuilder, tvm.ir.Call], relax.Expr]
 
 
 def main_bindings(module: tvm.IRModule) -> list[relax.VarBinding]:
@@ -81,9 +83,7 @@ def count_readers(module: tvm.IRModule) -> Counter[relax.Var]:
     return found
 
 
-def rewrite_calls(
-    module: tvm.IRModule, rewrite: Callable[[relax.BlockBuilder, tvm.ir.Call], relax.Expr]
-) -> tvm.IRModule:
+def rewrite_calls(module: tvm.IRModule, rewrite: Rewrite) -> tvm.IRModule:
     """Apply ``rewrite`` to every operator call of ``main``, its arguments rewritten before it.
 
     ``rewrite`` may emit bindings into the builder; it returns the call itself to leave it alone.
@@ -100,6 +100,18 @@ def rewrite_calls(
     updated = tvm.IRModule(dict(module.functions.items()))
     updated.update_func(module.get_global_var("main"), main)
     return remove_dead_bindings(updated)
+
+
+def rewrite_each(*operators: str) -> Callable[[Rewrite], Callable[[tvm.IRModule], tvm.IRModule]]:
+    """Make the rewrite of a module from that of a call of one of these operators."""
+
+    def make(rewrite: Rewrite) -> Callable[[tvm.IRModule], tvm.IRModule]:
+        def select(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+            return rewrite(builder, call) if operator_name(call) in operators else call
+
+        return partial(rewrite_calls, rewrite=select)
+
+    return make
 
 
 def rename_variables(module: tvm.IRModule, names: Mapping[str, str]) -> tvm.IRModule:

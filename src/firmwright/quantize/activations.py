@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 
 from firmwright.ir.quant_params import QuantParams
+from firmwright.quantize.graph import find_readers
 from firmwright.quantize.integer_io import read_quant_params
 
 ACTIVATIONS = ("Relu", "Clip")
@@ -24,10 +25,7 @@ def find_fused_outputs(model: onnx.ModelProto) -> dict[str, str]:
 
     That is what a ReLU or clip makes of it, if nothing else reads it, and else itself.
     """
-    readers: dict[str, list[onnx.NodeProto]] = {}
-    for node in model.graph.node:
-        for name in node.input:
-            readers.setdefault(name, []).append(node)
+    readers = find_readers(model)
     outputs = {o.name for o in model.graph.output}
 
     def visible(name: str) -> str:
@@ -79,7 +77,7 @@ def drop_limits(node: onnx.NodeProto, model: onnx.ModelProto) -> None:
         return
     grid = read_quant_params(readers[0], model)
     low, high = limits_of(node, model)
-    if not reaches_top(high, grid):
+    if quantize_unclamped(high, grid) < grid.limits[1]:
         return
     if quantize_unclamped(low, grid) <= grid.limits[0]:
         readers[0].input[0] = node.input[0]
@@ -99,10 +97,6 @@ def limits_of(node: onnx.NodeProto, model: onnx.ModelProto) -> tuple[float, floa
         return inf, -inf
     low, high = (float(constants[name]) if name else None for name in stated)
     return -inf if low is None else low, inf if high is None else high
-
-
-def reaches_top(high: float, grid: QuantParams) -> bool:
-    return quantize_unclamped(high, grid) >= grid.limits[1]
 
 
 def quantize_unclamped(value: float, grid: QuantParams) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 
 import numpy as np
 import numpy.typing as npt
@@ -35,8 +36,7 @@ def correct_biases(
     ``rounded`` is the same float network, with weights that may be rounded already. Layers without
     a bias stay as they are.
     """
-    result = onnx.ModelProto()
-    result.CopyFrom(rounded)
+    result = deepcopy(rounded)
     uses = Counter(name for n in result.graph.node for name in n.input)
     constants = {i.name: i for i in result.graph.initializer if uses[i.name] == 1}
     biased = [n for n in result.graph.node if has_channel_bias(n, layers, constants)]

@@ -9,6 +9,7 @@ import onnx
 import onnxruntime
 
 from firmwright.quantize.calibration import CalibrationRecord, Distribution
+from firmwright.quantize.graph import find_readers
 from firmwright.quantize.integer_io import read_quant_params
 from firmwright.quantize.record import QuantizationRecord, TensorQuantParams
 from firmwright.recipe.quantization import QuantizeOptions
@@ -52,15 +53,13 @@ def describe_quantization(
 def find_float_operators(model: onnx.ModelProto) -> Iterator[str]:
     """Yield the names of operators that neither read nor write a quantized tensor."""
     makers = {o: n.op_type for n in model.graph.node for o in n.output}
-    readers: dict[str, set[str]] = {}
-    for node in model.graph.node:
-        for name in node.input:
-            readers.setdefault(name, set()).add(node.op_type)
+    readers = find_readers(model)
     for node in model.graph.node:
         if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
             continue
         reads = any(makers.get(name) == "DequantizeLinear" for name in node.input)
-        writes = any("QuantizeLinear" in readers.get(name, ()) for name in node.output)
+        following = [reader for name in node.output for reader in readers.get(name, [])]
+        writes = any(reader.op_type == "QuantizeLinear" for reader in following)
         if not reads and not writes:
             yield node.name
 

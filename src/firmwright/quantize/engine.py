@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from firmwright.quantize.bias_correction import correct_biases
 from firmwright.quantize.calibration import Distribution
 from firmwright.quantize.layers import LayerChoice, choose_layers
 from firmwright.quantize.quant_params import (
+    SOFTMAX_RANGE,
     Interval,
     choose_affine_params,
     choose_interval,
@@ -39,7 +41,6 @@ QUANT_TYPES = {
     "int16": QuantType.QInt16,
     "uint16": QuantType.QUInt16,
 }
-SOFTMAX_RANGE = Interval(0.0, 1.0)
 
 
 class Quantizer(QDQQuantizer):  # type: ignore[misc]
@@ -102,7 +103,7 @@ def insert_qdq_nodes(
             axis = {"axis": weight.axis} if options.per_channel else {}
             overrides[weight.name] = [{**make_override(g), **axis} for g in weights[weight.name]]
     quantizer = Quantizer(
-        copy_model(model),
+        deepcopy(model),
         options.per_channel,
         False,
         QUANT_TYPES[options.weights],
@@ -135,12 +136,6 @@ def mute_logging() -> Iterator[None]:
         yield
     finally:
         logging.disable(logging.NOTSET)
-
-
-def copy_model(model: onnx.ModelProto) -> onnx.ModelProto:
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    return copy
 
 
 def make_override(grid: QuantParams) -> dict[str, Any]:

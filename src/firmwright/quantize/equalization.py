@@ -9,12 +9,14 @@ one scale a tensor serves every channel. Method: Nagel, van Baalen, Blankevoort,
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import onnx
+
+from firmwright.quantize.graph import find_readers, read_attributes
 
 ITERATIONS = 20
 """Chains of layers settle one pair after the other; so many passes are enough in practice."""
@@ -34,8 +36,7 @@ def equalize_layers(model: onnx.ModelProto) -> onnx.ModelProto:
 
     Batch normalizations must have been folded.
     """
-    result = onnx.ModelProto()
-    result.CopyFrom(model)
+    result = deepcopy(model)
     pairs = list(find_pairs(result))
     names = {n for p in pairs for node in (p.first, p.second) for n in node.input[1:3] if n}
     constants = {i.name: i for i in result.graph.initializer if i.name in names}
@@ -44,18 +45,14 @@ def equalize_layers(model: onnx.ModelProto) -> onnx.ModelProto:
         for pair in pairs:
             equalize_pair(pair, arrays)
     for name, constant in constants.items():
-        changed = onnx.numpy_helper.from_array(arrays[name].astype("float32"), name)
-        constant.CopyFrom(changed)
+        constant.CopyFrom(onnx.numpy_helper.from_array(arrays[name].astype("float32"), name))
     return result
 
 
 def find_pairs(model: onnx.ModelProto) -> Iterator[LayerPair]:
     """Yield the pairs whose intermediate tensors and weights nothing else uses."""
     graph = model.graph
-    readers: dict[str, list[onnx.NodeProto]] = {}
-    for node in graph.node:
-        for name in node.input:
-            readers.setdefault(name, []).append(node)
+    readers = find_readers(model)
     constants = {i.name for i in graph.initializer}
     outputs = {o.name for o in graph.output}
 
@@ -74,16 +71,11 @@ def find_pairs(model: onnx.ModelProto) -> Iterator[LayerPair]:
             second = only_reader(second.output[0])
         if second is None or second.op_type != "Conv" or not own_constants(second):
             continue
-        groups, channels = read_attribute(second, "group", 1), read_attribute(second, "channels", 0)
+        groups = read_attributes(second).get("group", 1)
         shape = next(tuple(i.dims) for i in graph.initializer if i.name == second.input[1])
         channels = shape[1] * groups
         if groups == 1 or (groups == channels == shape[0]):
             yield LayerPair(first, second, depthwise=groups > 1)
-
-
-def read_attribute(node: onnx.NodeProto, name: str, default: int) -> Any:
-    found = [onnx.helper.get_attribute_value(a) for a in node.attribute if a.name == name]
-    return found[0] if found else default
 
 
 def equalize_pair(pair: LayerPair, arrays: dict[str, npt.NDArray[np.float64]]) -> None:
@@ -97,7 +89,5 @@ def equalize_pair(pair: LayerPair, arrays: dict[str, npt.NDArray[np.float64]]) -
     arrays[pair.first.input[1]] = first / factors.reshape(-1, *[1] * (first.ndim - 1))
     if len(pair.first.input) > 2:
         arrays[pair.first.input[2]] = arrays[pair.first.input[2]] / factors
-    shape = (
-        (-1, 1, *[1] * (second.ndim - 2)) if pair.depthwise else (1, -1, *[1] * (second.ndim - 2))
-    )
-    arrays[pair.second.input[1]] = second * factors.reshape(shape)
+    shape = [-1, 1] if pair.depthwise else [1, -1]
+    arrays[pair.second.input[1]] = second * factors.reshape(shape + [1] * (second.ndim - 2))

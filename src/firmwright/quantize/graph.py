@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,6 @@ from firmwright.models.onnx import importer
 from firmwright.models.onnx.export import refuse_quantized
 
 Array = npt.NDArray[Any]
-
-
 SIXTEEN_BITS = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 
 
@@ -91,6 +90,19 @@ def fix_shapes(graph: onnx.GraphProto, inputs: Sequence[Tensor]) -> None:
         value.type.tensor_type.ClearField("shape")
 
 
+def read_attributes(node: onnx.NodeProto) -> dict[str, Any]:
+    return {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+
+
+def find_readers(model: onnx.ModelProto) -> dict[str, list[onnx.NodeProto]]:
+    """Return for each tensor that is read the nodes that read it, in order."""
+    readers: dict[str, list[onnx.NodeProto]] = {}
+    for node in model.graph.node:
+        for name in node.input:
+            readers.setdefault(name, []).append(node)
+    return readers
+
+
 def opset_of(model: onnx.ModelProto) -> int:
     return next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
 
@@ -111,8 +123,7 @@ def evaluate(
 
     Raises UserError where ONNX Runtime refuses the graph, or a sample.
     """
-    shown = onnx.ModelProto()
-    shown.CopyFrom(model)
+    shown = deepcopy(model)
     inputs = {i.name for i in model.graph.input}
     if tensors is not None:
         del shown.graph.output[:]

@@ -82,14 +82,9 @@ def read_quant_params(node: onnx.NodeProto, model: onnx.ModelProto) -> QuantPara
 def add_quant_params(interface: ModelInterface, grids: Mapping[str, QuantParams]) -> ModelInterface:
     """Return the interface with the grids of its tensors."""
 
-    def add_to_tensor(tensor: Tensor) -> Tensor:
+    def add(tensor: Tensor) -> Tensor:
         grid = grids.get(tensor.name)
-        if grid is None:
-            return tensor
-        return replace(tensor, scale=grid.scale, zero_point=grid.zero_point)
+        return replace(tensor, scale=grid.scale, zero_point=grid.zero_point) if grid else tensor
 
-    return replace(
-        interface,
-        inputs=tuple(add_to_tensor(t) for t in interface.inputs),
-        outputs=tuple(add_to_tensor(t) for t in interface.outputs),
-    )
+    inputs, outputs = (tuple(map(add, ts)) for ts in (interface.inputs, interface.outputs))
+    return replace(interface, inputs=inputs, outputs=outputs)

@@ -38,24 +38,26 @@ def choose_layers(model: onnx.ModelProto, options: QuantizeOptions) -> LayerChoi
     Raises UserError listing every pattern and operator type that matches nothing.
     """
     nodes = list(model.graph.node)
+    names, kinds = {n.name for n in nodes}, {n.op_type for n in nodes}
     problems = []
-    kept: set[str] = set()
-    for pattern in options.keep_float.layers:
+
+    def match(key: str, pattern: str) -> list[str]:
         found = match_nodes(nodes, pattern)
-        kept.update(found)
-        problems += (
-            [] if found else [describe_no_match("keep_float.layers", pattern, layer_names(nodes))]
-        )
-    kinds = {n.op_type for n in nodes}
+        if not found:
+            hint = did_you_mean(pattern, names)
+            problems.append(f"quantize: {key}: no layer named '{pattern}'{hint}")
+        return found
+
+    kept = {n for p in options.keep_float.layers for n in match("keep_float.layers", p)}
     for kind in options.keep_float.operators:
         kept.update(n.name for n in nodes if n.op_type == kind)
-        problems += (
-            [] if kind in kinds else [describe_no_match("keep_float.operators", kind, kinds)]
-        )
+        if kind not in kinds:
+            where = "quantize: keep_float.operators"
+            hint = did_you_mean(kind, kinds)
+            problems.append(f"{where}: no operator of the type '{kind}'{hint}")
     types = {n.name: TensorTypes(options.activations, options.weights) for n in nodes}
     for entry in options.layers:
-        found = match_nodes(nodes, entry.match)
-        problems += [] if found else [describe_no_match("layers", entry.match, layer_names(nodes))]
+        found = match("layers", entry.match)
         kinds_found = {n.op_type for n in nodes if n.name in found}
         if found and entry.weights and not kinds_found.intersection(WEIGHT_OPERATORS):
             operators = ", ".join(WEIGHT_OPERATORS)
@@ -82,19 +84,9 @@ def find_fused_activations(model: onnx.ModelProto, layers: Iterable[str]) -> set
 
 def match_nodes(nodes: Iterable[onnx.NodeProto], pattern: str) -> list[str]:
     """Return the nodes that a pattern means; a name spelled out counts as itself."""
-    found = []
     shell = pattern.replace("[", "[[]")  # of the shell's signs only * and ? are for names
-    for node in nodes:
-        names = [node.name, *node.output]
-        if pattern in names or any(fnmatchcase(name, shell) for name in names):
-            found.append(node.name)
-    return found
-
-
-def layer_names(nodes: Iterable[onnx.NodeProto]) -> set[str]:
-    return {node.name for node in nodes}
-
-
-def describe_no_match(key: str, pattern: str, known: Iterable[str]) -> str:
-    what = "operator of the type" if key == "keep_float.operators" else "layer named"
-    return f"quantize: {key}: no {what} '{pattern}'{did_you_mean(pattern, known)}"
+    return [
+        node.name
+        for node in nodes
+        if any(name == pattern or fnmatchcase(name, shell) for name in (node.name, *node.output))
+    ]

@@ -36,6 +36,8 @@ class Interval:
     high: float
 
 
+SOFTMAX_RANGE = Interval(0.0, 1.0)
+
 ErrorFunction = Callable[[Interval, Distribution], float]
 """Mean squared error of a distribution on the grid that an interval gives."""
 

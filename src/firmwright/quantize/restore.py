@@ -26,12 +26,13 @@ from firmwright.ir.relax import (
     constant_array,
     main_bindings,
     operator_name,
+    read_all_variables,
     static_shape,
 )
 from firmwright.ir.tensors import ModelInterface, Tensor, is_source_name
 from firmwright.quantize.calibration import Distribution
 from firmwright.quantize.graph import float_tensors
-from firmwright.quantize.quant_params import Interval
+from firmwright.quantize.quant_params import SOFTMAX_RANGE, Interval
 from firmwright.quantize.shift_scales import SAME_SCALE_OPERATORS
 
 Array = npt.NDArray[Any]
@@ -76,7 +77,7 @@ def restore_float(module: tvm.IRModule, interface: ModelInterface) -> RestoredNe
 
 
 class Restorer:
-    """Builds the float network binding by binding; use :func:`restored`."""
+    """Builds the float network binding by binding; use :func:`restore_float`."""
 
     def __init__(self, module: tvm.IRModule, interface: ModelInterface) -> None:
         self.main = module["main"]
@@ -91,7 +92,7 @@ class Restorer:
 
     def find_fused_clips(self) -> dict[relax.Var, relax.VarBinding]:
         """Return, by quantized variable, the clip that alone reads it: a fused activation."""
-        uses = Counter(a for b in self.bindings for a in find_variables(b.value))
+        uses = Counter(read_all_variables(self.bindings))
         return {
             b.value.args[0]: b
             for b in self.bindings
@@ -111,12 +112,13 @@ class Restorer:
             if not is_source_name(name):
                 name = f"{short_name(self.definitions.get(rounded, rounded))}_{number}"
             names[binding.var] = name
-            if not self.adds_limits(binding):
+            if self.find_limits(binding) == (None, None):
                 names[rounded] = name
         return names
 
     def run(self) -> RestoredNetwork:
-        inputs = [self.make_parameter(p, t) for p, t in self.tensors_of_parameters()]
+        pairs = zip(self.main.params, self.interface.inputs, strict=True)
+        inputs = [self.make_parameter(parameter, tensor) for parameter, tensor in pairs]
         with self.builder.function("main", inputs):
             with self.builder.dataflow():
                 for binding in self.bindings:
@@ -128,9 +130,6 @@ class Restorer:
         stated = tuple(self.to_float_tensor(t) for t in self.interface.inputs)
         interface = replace(self.interface, inputs=stated, outputs=outputs)
         return RestoredNetwork(module, interface, self.ranges)
-
-    def tensors_of_parameters(self) -> list[tuple[relax.Var, Tensor]]:
-        return list(zip(self.main.params, self.interface.inputs, strict=True))
 
     def make_parameter(self, parameter: relax.Var, tensor: Tensor) -> relax.Var:
         self.values[parameter] = relax.Var(
@@ -181,9 +180,6 @@ class Restorer:
             low, high = max(low, stated[0]), min(high, stated[1])
         return QuantRange(params, low, high)
 
-    def adds_limits(self, binding: relax.VarBinding) -> bool:
-        return self.find_limits(binding) != (None, None)
-
     def find_limits(self, binding: relax.VarBinding) -> tuple[float | None, float | None]:
         """Return what a quantized tensor's clamping adds to the network; None for nothing."""
         found = self.read_quant_range(binding)
@@ -220,14 +216,6 @@ class Restorer:
         return self.builder.emit(relax.op.clip(x, *ends), name)
 
 
-def find_variables(value: relax.Expr) -> list[relax.Expr]:
-    if isinstance(value, tvm.ir.Call):
-        return [f for a in value.args for f in find_variables(a)]
-    if isinstance(value, relax.Tuple):
-        return [f for a in value.fields for f in find_variables(a)]
-    return [value] if isinstance(value, relax.Var) else []
-
-
 def dequantize_constant(call: tvm.ir.Call) -> Array:
     """Return what a dequantize makes of a constant."""
     array, scale, zero_point = (constant_array(a) for a in call.args[:3])
@@ -241,18 +229,14 @@ def dequantize_constant(call: tvm.ir.Call) -> Array:
     return real.reshape(static_shape(call)).astype("float32")
 
 
-SOFTMAX_RANGE = Interval(0.0, 1.0)
-
-
 def infer_distributions(
     model: onnx.ModelProto, ranges: Mapping[str, Interval]
 ) -> dict[str, Distribution]:
     """Return limits, with empty histograms, for every float tensor of the restored network.
 
-    They are the calibration where there are no samples.
-
-    A tensor that the model has no grid for takes that of what it is moved to or from. Raises
-    UserError naming tensors of which nothing is known.
+    They are the calibration where there are no samples. A tensor that the model has no grid for
+    takes that of what it is moved to or from. Raises UserError naming tensors of which nothing is
+    known.
     """
     tensors = float_tensors(model)
     known = {name: ranges[name] for name in tensors if name in ranges}

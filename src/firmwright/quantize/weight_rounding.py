@@ -11,6 +11,7 @@ Quantization for Generative Pre-trained Transformers", 2023, section 3.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from math import prod
 from typing import Any
 
@@ -20,7 +21,7 @@ import onnx
 
 from firmwright.data.samples import Sample
 from firmwright.ir.quant_params import QuantParams
-from firmwright.quantize.graph import evaluate
+from firmwright.quantize.graph import evaluate, read_attributes
 from firmwright.quantize.weights import channel_axis
 
 Array = npt.NDArray[Any]
@@ -44,8 +45,7 @@ def round_weights(
     convolutions, and of results with more than MAX_INPUTS inputs, stay as they are, to be rounded
     to the nearest step.
     """
-    result = onnx.ModelProto()
-    result.CopyFrom(model)
+    result = deepcopy(model)
     constants = {i.name: i for i in result.graph.initializer}
     layers = {
         n.input[1]: n
@@ -108,10 +108,6 @@ def round_with_compensation(weights: Array, moment: Array, grids: Sequence[Quant
         errors = (column - result[:, k]) / spread[k, k]
         left[:, k + 1 :] -= np.outer(errors, spread[k, k + 1 :])
     return result
-
-
-def read_attributes(node: onnx.NodeProto) -> dict[str, Any]:
-    return {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
 
 
 def weights_to_rows(node: onnx.NodeProto, weights: Array) -> Array:

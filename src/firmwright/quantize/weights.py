@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import onnx
 
 from firmwright.ir.quant_params import QuantParams
+from firmwright.quantize.graph import read_attributes
 from firmwright.quantize.layers import LayerChoice
 from firmwright.quantize.quant_params import FINER_SCALES, next_power_of_two, to_float32
 
@@ -49,9 +49,9 @@ def find_weights(model: onnx.ModelProto, layers: LayerChoice) -> Iterator[Weight
 
     for node in model.graph.node:
         axis = channel_axis(node)
-        if axis is None or node.name in layers.kept_float or node.input[1] not in constants:
+        if axis is None or node.name in layers.kept_float:
             continue
-        if node.input[1] in seen:
+        if node.input[1] not in constants or node.input[1] in seen:
             continue
         seen.add(node.input[1])
         given = len(node.input) > 2 and node.input[2] in constants
@@ -68,9 +68,7 @@ def find_weights(model: onnx.ModelProto, layers: LayerChoice) -> Iterator[Weight
 
 def channel_axis(node: onnx.NodeProto) -> int | None:
     """Return the axis of output channels in the node's second operand; None if it has none."""
-    attributes: dict[str, Any] = {
-        a.name: onnx.helper.get_attribute_value(a) for a in node.attribute
-    }
+    attributes = read_attributes(node)
     if node.op_type == "Conv":
         return 0
     if node.op_type == "ConvTranspose":

@@ -20,6 +20,7 @@ from firmwright.ir.relax import (
     operator_name,
     rewrite_bindings,
     rewrite_calls,
+    rewrite_each,
 )
 from firmwright.transforms.layout_on_integers import quantize_before_subsampling
 
@@ -75,25 +76,20 @@ def convert_conv_stride(module: tvm.IRModule) -> tvm.IRModule:
     return quantize_before_subsampling(rewrite_bindings(module, rewrite))
 
 
-def merge_pad_layer(module: tvm.IRModule) -> tvm.IRModule:
+@rewrite_each(CONV2D)
+def merge_pad_layer(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     """Let a convolution do the zero padding in front of it, added to its own.
 
     Only zeros around the image can be merged, and no negative width, which cuts the image off
     before the convolution adds its own; rows and columns are found by the data's layout.
     """
-
-    def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-        if operator_name(call) != CONV2D:
-            return call
-        pad = definition(builder, call.args[0])
-        around = image_padding(pad, str(call.attrs.data_layout))
-        if around is None:
-            return call
-        own = [int(p) for p in call.attrs.padding]
-        padding = [ours + theirs for ours, theirs in zip(own, around, strict=True)]
-        return rebuild_conv2d(call, pad.args[0], call.args[1], padding=padding)
-
-    return rewrite_calls(module, rewrite)
+    pad = definition(builder, call.args[0])
+    around = image_padding(pad, str(call.attrs.data_layout))
+    if around is None:
+        return call
+    own = [int(p) for p in call.attrs.padding]
+    padding = [ours + theirs for ours, theirs in zip(own, around, strict=True)]
+    return rebuild_conv2d(call, pad.args[0], call.args[1], padding=padding)
 
 
 def image_padding(pad: relax.Expr, layout: str) -> tuple[int, int, int, int] | None:

@@ -14,50 +14,39 @@ from firmwright.ir.relax import (
     definition,
     dtype_of,
     operator_name,
-    rewrite_calls,
+    rewrite_each,
     static_shape,
 )
-
-Rewrite = Callable[[relax.BlockBuilder, tvm.ir.Call], relax.Expr]
 
 
 def make_remover(
     name: str, is_identity: Callable[[tvm.ir.Call], bool]
-) -> Callable[..., tvm.IRModule]:
+) -> Callable[[tvm.IRModule], tvm.IRModule]:
     """Return the rewrite that puts an operator's first argument in its place."""
 
-    def rewrite(_builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-        return call.args[0] if operator_name(call) == name and is_identity(call) else call
+    @rewrite_each(name)
+    def remove(_builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+        return call.args[0] if is_identity(call) else call
 
-    return lambda module: rewrite_calls(module, rewrite)
+    return remove
 
 
-def remove_multiply_by_one(module: tvm.IRModule) -> tvm.IRModule:
+@rewrite_each("relax.multiply")
+def remove_multiply_by_one(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     """Remove products with a constant one, on either side, that do not widen the other factor."""
-
-    def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-        if operator_name(call) != "relax.multiply":
-            return call
-        for kept, factor in (call.args, reversed(call.args)):
-            factor = definition(builder, factor)
-            one = isinstance(factor, Constant) and bool(np.all(constant_array(factor) == 1))
-            if one and static_shape(kept) == static_shape(call):
-                return kept
-        return call
-
-    return rewrite_calls(module, rewrite)
+    for kept, factor in (call.args, reversed(call.args)):
+        factor = definition(builder, factor)
+        one = isinstance(factor, Constant) and bool(np.all(constant_array(factor) == 1))
+        if one and static_shape(kept) == static_shape(call):
+            return kept
+    return call
 
 
-def remove_training_operators(module: tvm.IRModule) -> tvm.IRModule:
+@rewrite_each("relax.nn.dropout")
+def remove_training_operators(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     """Let dropout's input be its result: it only drops something while a network learns."""
-
-    def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-        if operator_name(call) != "relax.nn.dropout":
-            return call
-        mask = relax.TupleGetItem(builder.emit(call), 1)
-        return relax.Tuple([call.args[0], builder.emit(mask)])
-
-    return rewrite_calls(module, rewrite)
+    mask = relax.TupleGetItem(builder.emit(call), 1)
+    return relax.Tuple([call.args[0], builder.emit(mask)])
 
 
 def pads_nothing(pad: tvm.ir.Call) -> bool:
@@ -103,20 +92,17 @@ remove_identity_resize = make_remover("relax.image.resize2d", keeps_size)
 remove_identity_clip = make_remover("relax.clip", clips_nothing)
 
 
-def convert_max_min_to_clip(module: tvm.IRModule) -> tvm.IRModule:
+@rewrite_each("relax.minimum")
+def convert_max_min_to_clip(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     """Replace min(max(x, low), high) by clip(x, low, high), for scalars with low <= high.
 
     With low > high the former is high everywhere, the latter low.
     """
-
-    def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-        inner, high = match_scalar_operand(builder, call, "relax.minimum")
-        data, low = match_scalar_operand(builder, definition(builder, inner), "relax.maximum")
-        if low is None or high is None or low > high:
-            return call
-        return relax.op.clip(data, low, high)
-
-    return rewrite_calls(module, rewrite)
+    inner, high = match_scalar_operand(builder, call, "relax.minimum")
+    data, low = match_scalar_operand(builder, definition(builder, inner), "relax.maximum")
+    if low is None or high is None or low > high:
+        return call
+    return relax.op.clip(data, low, high)
 
 
 def match_scalar_operand(

@@ -18,30 +18,25 @@ from firmwright.ir.relax import (
     definition,
     dtype_of,
     operator_name,
-    rewrite_calls,
+    rewrite_each,
     static_shape,
 )
 
 
-def fold_layout_of_constants(module: tvm.IRModule) -> tvm.IRModule:
+@rewrite_each(*PERMUTATIONS, "relax.astype")
+def fold_layout_of_constants(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     """Evaluate layout operators and casts on constants, also through a dequantize."""
-
-    def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-        name = operator_name(call)
-        if name not in PERMUTATIONS | {"relax.astype"}:
-            return call
-        source = definition(builder, call.args[0])
-        if isinstance(source, Constant):
-            array = constant_array(source)
-            if name == "relax.astype":
-                return relax.const(array.astype(dtype_of(call)), dtype_of(call))
-            return relax.const(apply_layout(array, call), dtype_of(source))
-        if name in PERMUTATIONS and operator_name(source) == "relax.dequantize":
-            folded = fold_through_dequantize(source, call)
-            return call if folded is None else folded
-        return call
-
-    return rewrite_calls(module, rewrite)
+    name = operator_name(call)
+    source = definition(builder, call.args[0])
+    if isinstance(source, Constant):
+        array = constant_array(source)
+        if name == "relax.astype":
+            return relax.const(array.astype(dtype_of(call)), dtype_of(call))
+        return relax.const(apply_layout(array, call), dtype_of(source))
+    if name != "relax.astype" and operator_name(source) == "relax.dequantize":
+        folded = fold_through_dequantize(source, call)
+        return call if folded is None else folded
+    return call
 
 
 def apply_layout(array: npt.NDArray[np.generic], call: tvm.ir.Call) -> npt.NDArray[np.generic]:

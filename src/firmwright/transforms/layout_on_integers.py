@@ -18,6 +18,7 @@ from firmwright.ir.relax import (
     emit_with_name,
     operator_name,
     rewrite_calls,
+    rewrite_each,
     static_shape,
 )
 
@@ -25,31 +26,26 @@ SELECTING_OPERATORS = PERMUTATIONS | relax_names("strided_slice nn.max_pool2d")
 """Operators whose result elements are elements of their input (the grid's order is kept)."""
 
 
-def keep_layout_on_integers(module: tvm.IRModule) -> tvm.IRModule:
+@rewrite_each("relax.quantize")
+def keep_layout_on_integers(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     """Rewrite quantize(select(dequantize(x))) to select(x) where both grids are the same."""
-
-    def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-        if operator_name(call) != "relax.quantize":
-            return call
-        chain: list[tuple[relax.Var, tvm.ir.Call]] = []
-        source = definition(builder, call.args[0])
-        reader = call
-        while operator_name(source) in SELECTING_OPERATORS:
-            chain.append((reader.args[0], source))
-            reader, source = source, definition(builder, source.args[0])
-        if (
-            not chain
-            or operator_name(source) != "relax.dequantize"
-            or not has_same_quant_params(source, call)
-        ):
-            return call
-        value = source.args[0]
-        for variable, moved in reversed(chain):
-            on_integers = tvm.ir.Call(moved.op, [value, *moved.args[1:]], moved.attrs)
-            value = emit_with_name(builder, on_integers, str(variable.name))
-        return value
-
-    return rewrite_calls(module, rewrite)
+    chain: list[tuple[relax.Var, tvm.ir.Call]] = []
+    source = definition(builder, call.args[0])
+    reader = call
+    while operator_name(source) in SELECTING_OPERATORS:
+        chain.append((reader.args[0], source))
+        reader, source = source, definition(builder, source.args[0])
+    if (
+        not chain
+        or operator_name(source) != "relax.dequantize"
+        or not has_same_quant_params(source, call)
+    ):
+        return call
+    value = source.args[0]
+    for variable, moved in reversed(chain):
+        on_integers = tvm.ir.Call(moved.op, [value, *moved.args[1:]], moved.attrs)
+        value = emit_with_name(builder, on_integers, str(variable.name))
+    return value
 
 
 def has_same_quant_params(dequantize: tvm.ir.Call, quantize: tvm.ir.Call) -> bool:

@@ -13,33 +13,28 @@ from firmwright.ir.relax import (
     main_bindings,
     operator_name,
     remove_dead_bindings,
-    rewrite_calls,
+    rewrite_each,
     static_shape,
 )
 
 
-def split_to_slices(module: tvm.IRModule) -> tvm.IRModule:
+@rewrite_each("relax.split")
+def split_to_slices(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     """Replace ``relax.split`` by one ``relax.convert_strided_slice`` for each part."""
-
-    def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-        if operator_name(call) != "relax.split":
-            return call
-        data, axis = call.args[0], int(call.attrs.axis)
-        length = static_shape(data)[axis]
-        parts = call.attrs.indices_or_sections
-        if isinstance(parts, tvm.tirx.IntImm):
-            step = -(-length // int(parts))
-            inner = list(range(step, length, step))
-        else:
-            inner = [int(i) for i in parts]
-        bounds = [0, *inner, length]
-        slices = [
-            builder.emit(relax.op.strided_slice(data, [axis], [begin], [end]))
-            for begin, end in itertools.pairwise(bounds)
-        ]
-        return relax.Tuple(slices)
-
-    return rewrite_calls(module, rewrite)
+    data, axis = call.args[0], int(call.attrs.axis)
+    length = static_shape(data)[axis]
+    parts = call.attrs.indices_or_sections
+    if isinstance(parts, tvm.tirx.IntImm):
+        step = -(-length // int(parts))
+        inner = list(range(step, length, step))
+    else:
+        inner = [int(i) for i in parts]
+    bounds = [0, *inner, length]
+    slices = [
+        builder.emit(relax.op.strided_slice(data, [axis], [begin], [end]))
+        for begin, end in itertools.pairwise(bounds)
+    ]
+    return relax.Tuple(slices)
 
 
 def separate_results(module: tvm.IRModule) -> tvm.IRModule:
@@ -89,19 +84,16 @@ MAX_INPUTS = 32
 """Tensors: TVM nests one choice in another for each of them, and C compilers limit the nesting."""
 
 
-def concat_in_trees(module: tvm.IRModule) -> tvm.IRModule:
+@rewrite_each("relax.concat")
+def concat_in_trees(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     """Concatenate in groups of at most :data:`MAX_INPUTS`, then the groups, in the same order."""
-
-    def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-        if operator_name(call) != "relax.concat" or not isinstance(call.args[0], relax.Tuple):
-            return call
-        parts = list(call.args[0].fields)
-        if len(parts) <= MAX_INPUTS:
-            return call
-        axis = int(call.attrs.axis or 0)
-        while len(parts) > MAX_INPUTS:
-            groups = [parts[i : i + MAX_INPUTS] for i in range(0, len(parts), MAX_INPUTS)]
-            parts = [builder.emit(relax.op.concat(group, axis)) for group in groups]
-        return relax.op.concat(parts, axis)
-
-    return rewrite_calls(module, rewrite)
+    if not isinstance(call.args[0], relax.Tuple):
+        return call
+    parts = list(call.args[0].fields)
+    if len(parts) <= MAX_INPUTS:
+        return call
+    axis = int(call.attrs.axis or 0)
+    while len(parts) > MAX_INPUTS:
+        groups = [parts[i : i + MAX_INPUTS] for i in range(0, len(parts), MAX_INPUTS)]
+        parts = [builder.emit(relax.op.concat(group, axis)) for group in groups]
+    return relax.op.concat(parts, axis)

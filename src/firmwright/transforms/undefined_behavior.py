@@ -19,6 +19,7 @@ from firmwright.ir.relax import (
     dtype_of,
     operator_name,
     rewrite_calls,
+    rewrite_each,
 )
 
 UNSIGNED = {"int32": "uint32", "int64": "uint64", "uint16": "uint32"}
@@ -121,13 +122,10 @@ def saturate_cast(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     return cast if through == target else relax.op.astype(builder.emit(cast), target)
 
 
-def clamp_take_indices(module: tvm.IRModule) -> tvm.IRModule:
+@rewrite_each("relax.take")
+def clamp_take_indices(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
     """Clamp the indices of every ``relax.take``: the importers' ``take`` trusts them."""
-
-    def rewrite(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-        if operator_name(call) != "relax.take" or str(call.attrs.mode) != "fast":
-            return call
-        axis = None if call.attrs.axis is None else int(call.attrs.axis)
-        return builder.normalize(relax.op.take(call.args[0], call.args[1], axis, "clip"))
-
-    return rewrite_calls(module, rewrite)
+    if str(call.attrs.mode) != "fast":
+        return call
+    axis = None if call.attrs.axis is None else int(call.attrs.axis)
+    return builder.normalize(relax.op.take(call.args[0], call.args[1], axis, "clip"))
