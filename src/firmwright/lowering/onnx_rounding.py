@@ -9,7 +9,6 @@ import numpy.typing as npt
 from tvm import relax
 
 from firmwright.lowering.kernels.builder import RegionBuilder
-from firmwright.lowering.kernels.clamps import fuse_activation
 from firmwright.lowering.kernels.data_movement import quantize_before_moving
 from firmwright.lowering.kernels.quantized_tensor import (
     OutputQuantParams,
@@ -17,6 +16,7 @@ from firmwright.lowering.kernels.quantized_tensor import (
     RoundFunction,
 )
 from firmwright.lowering.kernels.requantization import quantize_real
+from firmwright.lowering.kernels.rounding import fuse_activation
 from firmwright.lowering.kernels.tables import lower_chain_by_table
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -21,15 +23,14 @@ from firmwright.lowering.kernels.activations import (
     rsqrt,
 )
 from firmwright.lowering.kernels.builder import RegionBuilder
-from firmwright.lowering.kernels.clamps import fuse_activation
-from firmwright.lowering.kernels.comparison import COMPARISONS, compare
 from firmwright.lowering.kernels.data_movement import quantize_before_moving
 from firmwright.lowering.kernels.elementwise import (
-    add,
+    COMPARISONS,
+    add_or_subtract,
+    compare,
     multiply,
     prelu,
     squared_difference,
-    subtract,
 )
 from firmwright.lowering.kernels.interpolation import logistic, tanh
 from firmwright.lowering.kernels.pooling import average_pool, reduce_mean, reduce_sum
@@ -40,14 +41,15 @@ from firmwright.lowering.kernels.quantized_tensor import (
 )
 from firmwright.lowering.kernels.requantization import quantize_real, requantize
 from firmwright.lowering.kernels.resize import resize_bilinear
+from firmwright.lowering.kernels.rounding import fuse_activation
 from firmwright.lowering.kernels.softmax import softmax
 from firmwright.lowering.kernels.tables import concatenate, lower_chain_by_table, round_half_away
 
-IntegerKernel = Callable[["RegionBuilder", tvm.ir.Call, OutputQuantParams], relax.Expr | None]
+IntegerKernel = Callable[[RegionBuilder, tvm.ir.Call, OutputQuantParams], relax.Expr | None]
 
 INTEGER_KERNELS: dict[str, IntegerKernel] = {
-    "relax.add": add,
-    "relax.subtract": subtract,
+    "relax.add": partial(add_or_subtract, combine=operator.add),
+    "relax.subtract": partial(add_or_subtract, combine=operator.sub),
     "relax.multiply": multiply,
     "relax.nn.avg_pool1d": average_pool,
     "relax.nn.avg_pool2d": average_pool,

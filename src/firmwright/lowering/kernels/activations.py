@@ -20,15 +20,20 @@ from firmwright.lowering.kernels.fixed_point import (
     Integer,
     apply_multiplier,
     apply_scale,
+    rounding_multiply_high,
     rounding_shift_right,
     to_fixed_point,
 )
 from firmwright.lowering.kernels.fixed_point import quantize_multiplier as quantize
 from firmwright.lowering.kernels.interpolation import INT16_MAX, INT16_MIN, lower_by_interpolation
-from firmwright.lowering.kernels.inverse_sqrt import inverse_sqrt
 from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, QuantizedTensor
 from firmwright.lowering.kernels.requantization import immediates, to_storage
 from firmwright.lowering.kernels.tables import lower_by_table
+
+HALF_SQRT_2 = 1518500250
+"""sqrt(2) / 2 in Q0.31."""
+ONE = 2**28
+"""1 in Q3.28."""
 
 
 def leaky_relu(
@@ -59,18 +64,15 @@ def leaky_relu_int16(
     slopes = (np.float32(1), slope)
     factors = [to_fixed_point(np.array([scale * s / grid.scale], "float64")) for s in slopes]
 
-    def compute(data: te.Tensor) -> te.Tensor:
-        def element(*indices: Any) -> Integer:
-            x = data(*indices).astype("int32")
-            positive, negative = (
-                apply_scale(x, *immediates(f), largest=source.largest << int(f.left_shift[0]))
-                for f in factors
-            )
-            return to_storage(te.if_then_else(x >= 0, positive, negative), grid)
+    def element(indices: Any, data: te.Tensor) -> Integer:
+        x = data(*indices).astype("int32")
+        positive, negative = (
+            apply_scale(x, *immediates(f), largest=source.largest << int(f.left_shift[0]))
+            for f in factors
+        )
+        return to_storage(te.if_then_else(x >= 0, positive, negative), grid)
 
-        return te.compute(data.shape, element, name="sloped")
-
-    return builder.emit_te("sloped", compute, source.data)
+    return builder.emit_elements("sloped", element, source.data, result="sloped")
 
 
 def absolute(
@@ -108,6 +110,43 @@ def rsqrt(builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams) ->
         return apply_multiplier(fixed, mantissa, shift - fraction_bits)
 
     return lower_by_table(builder, source, grid, function)
+
+
+def inverse_sqrt(x: int) -> tuple[int, int]:
+    """Return mantissa and shift of 1 / sqrt(x) for x > 0.
+
+    Five Newton steps in Q3.28. Source: tensorflow/lite/kernels/internal/common.h,
+    GetInvSqrtQuantizedMultiplierExp.
+    """
+    if x <= 1:
+        return 2**31 - 1, 0
+    right_shift = 11
+    while x >= 2**29:
+        x //= 4
+        right_shift += 1
+    pairs = (32 - x.bit_length() - 1) // 2 - 1
+    right_shift -= pairs
+    fraction = (x << 2 * pairs) >> 1
+    half = (fraction + 1) >> 1
+    root = ONE
+    for _ in range(5):
+        cube = multiply_q3_28(multiply_q3_28(root, root), root)
+        root = saturating_shift_left(
+            rounding_multiply_high(ONE + ONE // 2, root) - rounding_multiply_high(half, cube), 3
+        )
+    mantissa = rounding_multiply_high(root, HALF_SQRT_2)
+    if right_shift < 0:
+        mantissa, right_shift = mantissa << -right_shift, 0
+    return mantissa, -right_shift
+
+
+def multiply_q3_28(x: int, y: int) -> int:
+    """Multiply two numbers in Q3.28."""
+    return saturating_shift_left(rounding_multiply_high(x, y), 3)
+
+
+def saturating_shift_left(x: int, bits: int) -> int:
+    return max(-(2**31), min(2**31 - 1, x << bits))
 
 
 def hard_swish(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy.typing as npt
 import tvm
-from tvm import relax, tirx
+from tvm import relax, te, tirx
 
 from firmwright.ir.relax import dtype_of, operator_name
 from firmwright.lowering.kernels.quantized_tensor import QuantizedTensor, Value
@@ -50,6 +50,22 @@ class RegionBuilder:
     def emit_te(self, name: str, compute: Callable[..., Any], *tensors: relax.Expr) -> relax.Var:
         """Emit a computation written as tensor expressions; ``name`` is seen in the C source."""
         return self.block_builder.emit_te(compute, *tensors, primfunc_name_hint=name)
+
+    def emit_elements(
+        self,
+        name: str,
+        element: Callable[..., Any],
+        *tensors: relax.Expr,
+        result: str,
+        shape: Sequence[int] | None = None,
+    ) -> relax.Var:
+        """Emit ``element(indices, *tensors)`` for all indices; by default of the first's shape."""
+
+        def compute(*data: te.Tensor) -> te.Tensor:
+            extents = data[0].shape if shape is None else shape
+            return te.compute(extents, lambda *indices: element(indices, *data), name=result)
+
+        return self.emit_te(name, compute, *tensors)
 
     def emit_constant(self, name: str, array: npt.NDArray[Any]) -> relax.Var:
         """Emit a constant array that is to keep its name in the C source."""

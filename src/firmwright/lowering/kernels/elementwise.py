@@ -1,4 +1,4 @@
-"""Sums, differences and products of two 8-bit tensors, as TFLite's reference kernels do them."""
+"""Sums, products and comparisons of two 8-bit tensors, as TFLite's reference kernels do them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax, te
+from tvm import relax, te, tirx
 
-from firmwright.ir.relax import dtype_of, static_shape
+from firmwright.ir.relax import dtype_of, operator_name, static_shape
 from firmwright.ir.tensors import ELEMENT_BYTES
 from firmwright.lowering.kernels.builder import RegionBuilder
 from firmwright.lowering.kernels.fixed_point import (
@@ -28,21 +28,24 @@ HEADROOM_BITS = {1: 20, 2: 15}
 By the number of bytes of an element.
 """
 
+COMPARISON_HEADROOM_BITS = 8
+"""Bits that both sides are shifted left before they are scaled to units of 1/256."""
 
-def add(builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams) -> relax.Expr | None:
-    return add_or_subtract(builder, call, grid, lambda left, right: left + right)
-
-
-def subtract(
-    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
-) -> relax.Expr | None:
-    return add_or_subtract(builder, call, grid, lambda left, right: left - right)
+COMPARISONS: dict[str, Callable[[Integer, Integer], Integer]] = {
+    "relax.equal": tirx.EQ,
+    "relax.not_equal": tirx.NE,
+    "relax.less": tirx.LT,
+    "relax.less_equal": tirx.LE,
+    "relax.greater": tirx.GT,
+    "relax.greater_equal": tirx.GE,
+}
 
 
 def add_or_subtract(
     builder: RegionBuilder,
     call: tvm.ir.Call,
     grid: OutputQuantParams,
+    *,
     combine: Callable[[Integer, Integer], Integer],
 ) -> relax.Expr | None:
     """Scale both terms to twice the larger scale with bits of headroom, then to the grid.
@@ -54,24 +57,14 @@ def add_or_subtract(
         return None
     headroom = HEADROOM_BITS[ELEMENT_BYTES[dtype_of(operands[0].data)]]
     common = 2 * max(float(o.scale[0]) for o in operands)
-    terms = [immediates(to_fixed_point(o.scale / common)) for o in operands]
     output = immediates(to_fixed_point(np.array([common / (2**headroom * float(grid.scale))])))
-
     bound = sum(o.largest for o in operands) << (headroom - 1)
 
-    def term(data: te.Tensor, position: int, indices: tuple[Any, ...]) -> Integer:
-        operand = operands[position]
-        shifted = read_centered(data, operand, indices) * 2**headroom
-        return apply_scale(shifted, *terms[position], largest=operand.largest << headroom)
+    def element(indices: Any, *sides: te.Tensor) -> Integer:
+        total = combine(*scale_terms(sides, operands, indices, common, headroom))
+        return to_storage(apply_scale(total, *output, largest=bound), grid)
 
-    def compute(left: te.Tensor, right: te.Tensor) -> te.Tensor:
-        def element(*indices: Any) -> Integer:
-            total = combine(term(left, 0, indices), term(right, 1, indices))
-            return to_storage(apply_scale(total, *output, largest=bound), grid)
-
-        return te.compute(static_shape(call), element, name="sum")
-
-    return builder.emit_te("add", compute, *(o.data for o in operands))
+    return emit_binary(builder, "add", call, element, operands, "sum")
 
 
 def multiply(
@@ -88,18 +81,11 @@ def multiply(
     factors = to_fixed_point(np.array([scales[0] * scales[1] / grid.scale], "float64"))
     largest = operands[0].largest * operands[1].largest << int(factors.left_shift[0])
 
-    def compute(left: te.Tensor, right: te.Tensor) -> te.Tensor:
-        def element(*indices: Any) -> Integer:
-            first, second = (
-                read_centered(data, operand, indices)
-                for data, operand in zip((left, right), operands, strict=True)
-            )
-            product = first * second
-            return to_storage(apply_scale(product, *immediates(factors), largest=largest), grid)
+    def element(indices: Any, *sides: te.Tensor) -> Integer:
+        first, second = (read_centered(*s, indices) for s in zip(sides, operands, strict=True))
+        return to_storage(apply_scale(first * second, *immediates(factors), largest=largest), grid)
 
-        return te.compute(static_shape(call), element, name="product")
-
-    return builder.emit_te("multiply", compute, *(o.data for o in operands))
+    return emit_binary(builder, "multiply", call, element, operands, "product")
 
 
 def squared_difference(
@@ -115,32 +101,16 @@ def squared_difference(
         return None
     headroom = 7
     common = 2 * max(float(o.scale[0]) for o in operands)
-    terms = [immediates(to_fixed_point(o.scale / common)) for o in operands]
     unit = common * common / (2 ** (2 * headroom) * float(grid.scale))
     output = to_fixed_point(np.array([unit]))
     largest = (2**9 << (headroom - 1)) ** 2 << int(output.left_shift[0])
 
-    def compute(left: te.Tensor, right: te.Tensor) -> te.Tensor:
-        def element(*indices: Any) -> Integer:
-            first, second = (
-                apply_scale(
-                    read_centered(data, operand, indices) * 2**headroom, *factors,
-                    largest=operand.largest << headroom,
-                )
-                for data, operand, factors in zip((left, right), operands, terms, strict=True)
-            )  # fmt: skip
-            return to_storage(
-                apply_scale(
-                    call_fixed_point("fixed_square", first - second),
-                    *immediates(output),
-                    largest=largest,
-                ),
-                grid,
-            )
+    def element(indices: Any, *sides: te.Tensor) -> Integer:
+        first, second = scale_terms(sides, operands, indices, common, headroom)
+        square = call_fixed_point("fixed_square", first - second)
+        return to_storage(apply_scale(square, *immediates(output), largest=largest), grid)
 
-        return te.compute(static_shape(call), element, name="squared_difference")
-
-    return builder.emit_te("squared_difference", compute, *(o.data for o in operands))
+    return emit_binary(builder, "squared_difference", call, element, operands)
 
 
 def prelu(builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams) -> relax.Expr | None:
@@ -157,20 +127,63 @@ def prelu(builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams) ->
     sloped = to_fixed_point(np.array([scale * np.float32(slopes.scale[0]) / grid.scale], "float64"))
     axis = int(call.attrs.axis) % len(static_shape(call))
 
-    def compute(data: te.Tensor, slopes_data: te.Tensor) -> te.Tensor:
-        def element(*indices: Any) -> Integer:
-            value = read_centered(data, source, indices)
-            slope = read_centered(slopes_data, slopes, (indices[axis],))
-            positive = apply_scale(
-                value, *immediates(whole), largest=source.largest << int(whole.left_shift[0])
-            )
-            largest = source.largest * slopes.largest << int(sloped.left_shift[0])
-            negative = apply_scale(value * slope, *immediates(sloped), largest=largest)
-            return to_storage(te.if_then_else(value >= 0, positive, negative), grid)
+    def element(indices: Any, data: te.Tensor, slopes_data: te.Tensor) -> Integer:
+        value = read_centered(data, source, indices)
+        slope = read_centered(slopes_data, slopes, (indices[axis],))
+        largest = source.largest << int(whole.left_shift[0])
+        positive = apply_scale(value, *immediates(whole), largest=largest)
+        largest = source.largest * slopes.largest << int(sloped.left_shift[0])
+        negative = apply_scale(value * slope, *immediates(sloped), largest=largest)
+        return to_storage(te.if_then_else(value >= 0, positive, negative), grid)
 
-        return te.compute(static_shape(call), element, name="prelu")
+    return emit_binary(builder, "prelu", call, element, operands)
 
-    return builder.emit_te("prelu", compute, source.data, slopes.data)
+
+def compare(builder: RegionBuilder, call: tvm.ir.Call) -> relax.Expr | None:
+    """Scale both sides to one unit, rounded: nearby values of fine grids become equal.
+
+    Source: tensorflow/lite/kernels/comparisons.cc and internal/reference/comparisons.h
+    (ComparisonWithScaling), whose results make no sense for scales of 1 and more; these do.
+    """
+    operands = find_operands(builder, call, 8)
+    if operands is None:
+        return None
+
+    def element(indices: Any, *sides: te.Tensor) -> Integer:
+        terms = scale_terms(sides, operands, indices, 1.0, COMPARISON_HEADROOM_BITS)
+        return COMPARISONS[operator_name(call)](*terms)
+
+    return emit_binary(builder, "compare", call, element, operands, "compared")
+
+
+def emit_binary(
+    builder: RegionBuilder,
+    name: str,
+    call: tvm.ir.Call,
+    element: Callable[..., Integer],
+    operands: list[QuantizedTensor],
+    result: str = "",
+) -> relax.Expr:
+    data = (o.data for o in operands)
+    shape = static_shape(call)
+    return builder.emit_elements(name, element, *data, result=result or name, shape=shape)
+
+
+def scale_terms(
+    sides: tuple[te.Tensor, ...],
+    operands: list[QuantizedTensor],
+    indices: tuple[Any, ...],
+    unit: float,
+    headroom: int,
+) -> list[Integer]:
+    """Return both elements, shifted left by bits of headroom, in units of a common scale."""
+    terms = []
+    for data, operand in zip(sides, operands, strict=True):
+        factors = to_fixed_point(operand.scale / unit)
+        shifted = read_centered(data, operand, indices) * 2**headroom
+        largest = operand.largest << headroom + int(factors.left_shift[0])
+        terms.append(apply_scale(shifted, *immediates(factors), largest=largest))
+    return terms
 
 
 def read_centered(data: te.Tensor, operand: QuantizedTensor, indices: tuple[Any, ...]) -> Integer:

@@ -99,18 +99,13 @@ def look_up_logistic(
     multiplier, shift = argument_factor(float(source.scale[0]), whole_shifts)
     table = builder.emit_constant("logistic_table", logistic_table())
 
-    def compute(data: te.Tensor, table: te.Tensor) -> te.Tensor:
-        def element(*indices: Any) -> Integer:
-            x = call_fixed_point(
-                "fixed_argument", data(*indices).astype("int32"), multiplier, shift
-            )
-            place = call_fixed_point("fixed_place", x, bits)
-            low, high = (table(place + n).astype("int32") for n in (0, 1))
-            return to_storage(call_fixed_point(function, x, low, high), grid)
+    def element(indices: Any, data: te.Tensor, table: te.Tensor) -> Integer:
+        x = call_fixed_point("fixed_argument", data(*indices).astype("int32"), multiplier, shift)
+        place = call_fixed_point("fixed_place", x, bits)
+        low, high = (table(place + n).astype("int32") for n in (0, 1))
+        return to_storage(call_fixed_point(function, x, low, high), grid)
 
-        return te.compute(data.shape, element, name="interpolated")
-
-    return builder.emit_te("interpolate", compute, source.data, table)
+    return builder.emit_elements("interpolate", element, source.data, table, result="interpolated")
 
 
 def argument_factor(scale: float, whole_shifts: tuple[int, ...]) -> tuple[int, int]:
@@ -148,10 +143,7 @@ def lower_by_interpolation(
     entries = interpolation_table(function, scales, (0, 0), np.float32)
     table = builder.emit_constant("interpolation_table", entries)
 
-    def compute(data: te.Tensor, table: te.Tensor) -> te.Tensor:
-        def element(*indices: Any) -> Integer:
-            return to_storage(interpolate(data(*indices).astype("int32"), table), grid)
+    def element(indices: Any, data: te.Tensor, table: te.Tensor) -> Integer:
+        return to_storage(interpolate(data(*indices).astype("int32"), table), grid)
 
-        return te.compute(data.shape, element, name="interpolated")
-
-    return builder.emit_te("interpolate", compute, source.data, table)
+    return builder.emit_elements("interpolate", element, source.data, table, result="interpolated")

@@ -54,26 +54,19 @@ def requantize(
             return to_storage(apply_scale_wide(x, mantissa, left, right), grid)
         return to_storage(apply_scale(x, mantissa, left, right, largest), grid)
 
-    def compute(data: te.Tensor) -> te.Tensor:
-        def element(*indices: Any) -> Integer:
-            centred = data(*indices).astype(sums) - int(source.zero_point[0])
-            return rescale(centred, *immediates(factors))
+    def element(indices: Any, data: te.Tensor) -> Integer:
+        centred = data(*indices).astype(sums) - int(source.zero_point[0])
+        return rescale(centred, *immediates(factors))
 
-        return te.compute(data.shape, element, name="requantized")
-
-    def compute_channels(data: te.Tensor, *tables: te.Tensor) -> te.Tensor:
-        def element(*indices: Any) -> Integer:
-            mantissa, right, *left = (table(indices[source.axis]) for table in tables)
-            return rescale(data(*indices), mantissa, (*left, tirx.const(0, "int32"))[0], right)
-
-        return te.compute(data.shape, element, name="requantized")
+    def channel_element(indices: Any, data: te.Tensor, *tables: te.Tensor) -> Integer:
+        mantissa, right, *left = (table(indices[source.axis]) for table in tables)
+        return rescale(data(*indices), mantissa, (*left, tirx.const(0, "int32"))[0], right)
 
     if factors.shift.size == 1 and source.zero_point.size == 1:
-        return builder.emit_te("requantize", compute, source.data)
+        return builder.emit_elements("requantize", element, source.data, result="requantized")
     tables = emit_tables(builder, factors)
-    return builder.emit_te(
-        "requantize", compute_channels, builder.subtract_zero_point(source), *tables
-    )
+    data = builder.subtract_zero_point(source)
+    return builder.emit_elements("requantize", channel_element, data, *tables, result="requantized")
 
 
 def emit_tables(builder: RegionBuilder, factors: Multipliers) -> list[relax.Var]:
@@ -118,16 +111,14 @@ def quantize_real(
     """
     low, high = (tirx.const(float(b), "float32") for b in (grid.low, grid.high))
 
-    def compute(data: te.Tensor) -> te.Tensor:
-        def element(*indices: Any) -> Any:
-            quotient = data(*indices) / tirx.const(float(grid.scale), "float32")
-            rounded = tirx.call_pure_extern("float32", nearest, quotient)
-            placed = rounded + tirx.const(float(grid.zero_point), "float32")
-            return te.min(te.max(placed, low), high).astype(grid.dtype)
+    def element(indices: Any, data: te.Tensor) -> Any:
+        quotient = data(*indices) / tirx.const(float(grid.scale), "float32")
+        rounded = tirx.call_pure_extern("float32", nearest, quotient)
+        placed = rounded + tirx.const(float(grid.zero_point), "float32")
+        return te.min(te.max(placed, low), high).astype(grid.dtype)
 
-        return te.compute(data.shape, element, name="quantized")
-
-    return builder.emit_te("quantize", compute, builder.materialize(builder.value(argument)))
+    real = builder.materialize(builder.value(argument))
+    return builder.emit_elements("quantize", element, real, result="quantized")
 
 
 def immediates(factors: Multipliers) -> tuple[Integer, Integer, Integer]:

@@ -48,23 +48,20 @@ def resize_bilinear(
     extents = [static_shape(call)[a] for a in axes]
     places = [ResizeAxis(n, m, mode) for n, m in zip(lengths, extents, strict=True)]
 
-    def compute(data: te.Tensor) -> te.Tensor:
-        def element(*indices: Any) -> Integer:
-            rows, columns = (
-                p.find_neighbors(indices[a]) for p, a in zip(places, axes, strict=True)
-            )
-            total = 0
-            for row, vertical in rows:
-                for column, horizontal in columns:
-                    where = list(indices)
-                    where[axes[0]], where[axes[1]] = row, column
-                    weight = (vertical * horizontal).astype(sums)
-                    total += data(*where).astype(sums) * weight
-            return clamp(call_fixed_point(average, total, ONE * ONE), grid)
+    def element(indices: Any, data: te.Tensor) -> Integer:
+        rows, columns = (p.find_neighbors(indices[a]) for p, a in zip(places, axes, strict=True))
+        total = 0
+        for row, vertical in rows:
+            for column, horizontal in columns:
+                where = list(indices)
+                where[axes[0]], where[axes[1]] = row, column
+                weight = (vertical * horizontal).astype(sums)
+                total += data(*where).astype(sums) * weight
+        return clamp(call_fixed_point(average, total, ONE * ONE), grid)
 
-        return te.compute(static_shape(call), element, name="resized")
-
-    return builder.emit_te("resize_bilinear", compute, source.data)
+    return builder.emit_elements(
+        "resize_bilinear", element, source.data, result="resized", shape=static_shape(call)
+    )
 
 
 class ResizeAxis:

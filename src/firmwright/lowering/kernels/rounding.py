@@ -7,6 +7,7 @@ from typing import Protocol
 import tvm
 from tvm import relax
 
+from firmwright.ir.operators import read_clip_bounds
 from firmwright.lowering.kernels.builder import RegionBuilder
 from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, RoundFunction
 
@@ -24,3 +25,17 @@ class Rounding(Protocol):
 
     def lower_to_integers(self, builder: RegionBuilder, call: tvm.ir.Call) -> relax.Expr | None:
         """Compute a call whose result is no real number on integers; None leaves it to float32."""
+
+
+def fuse_activation(
+    builder: RegionBuilder, argument: relax.Expr, grid: OutputQuantParams, nearest: RoundFunction
+) -> tuple[relax.Expr, OutputQuantParams]:
+    """Return what a chain of ReLUs and clips reads, and the grid with their limits.
+
+    Exact because rounding to a grid never reorders values.
+    """
+    call = builder.definitions.get(argument)
+    bounds = None if call is None else read_clip_bounds(call)
+    if call is None or bounds is None:
+        return argument, grid
+    return fuse_activation(builder, call.args[0], grid.clamp_to(*bounds, nearest), nearest)

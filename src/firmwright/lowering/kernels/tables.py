@@ -172,10 +172,7 @@ def look_up(
     table = builder.emit_constant("table", entries)
     first = smallest_integer(dtype_of(source.data))
 
-    def compute(data: te.Tensor, table: te.Tensor) -> te.Tensor:
-        def element(*indices: Any) -> Any:
-            return table(data(*indices).astype("int32") - first)
+    def element(indices: Any, data: te.Tensor, table: te.Tensor) -> Any:
+        return table(data(*indices).astype("int32") - first)
 
-        return te.compute(data.shape, element, name="looked_up")
-
-    return builder.emit_te("look_up", compute, source.data, table)
+    return builder.emit_elements("look_up", element, source.data, table, result="looked_up")
