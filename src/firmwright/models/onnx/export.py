@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -58,21 +58,17 @@ class OnnxValue:
     channels_first: bool = False
 
 
-Attributes: TypeAlias = dict[str, Any]
-
-
 def export_onnx(module: tvm.IRModule, interface: ModelInterface) -> bytes:
-    """Return the network as ONNX, with the names of the interface; it computes the same.
+    """Return the network as ONNX, with the names of the interface.
 
-    Raises UserError for a module that is quantized already, and listing every operator that has
-    no form here.
+    Raises UserError for a quantized module, and for operators that have no form here.
     """
     refuse_quantized(short_name(b.value) for b in main_bindings(module))
     return Exporter(module, interface).run()
 
 
 class Exporter:
-    """Builds the graph binding by binding; use :func:`exported`."""
+    """Builds the graph binding by binding."""
 
     refusal = "quantize: operators that cannot be quantized:"
     opset = OPSET
@@ -98,30 +94,23 @@ class Exporter:
             if isinstance(binding.value, relax.Tuple):
                 continue
             name = operator_name(binding.value)
-            known = is_source_name(str(binding.var.name))
+            own = str(binding.var.name)
             self.layer = self.make_unique_name(
-                str(binding.var.name) if known else name.rpartition(".")[2]
+                own if is_source_name(own) else name.rpartition(".")[2]
             )
             try:
                 self.values[binding.var] = self.find_converter(name)(binding.value)
             except NotExportableError:
-                refused.append(f"  {name.removeprefix('relax.') or 'tuple'} ('{binding.var.name}')")
+                refused.append(f"  {name.removeprefix('relax.') or 'tuple'} ('{own}')")
                 self.values[binding.var] = OnnxValue(self.layer)
         if refused:
-            lines = sorted(set(refused))
-            raise UserError("\n".join([self.refusal, *lines]))
+            raise UserError("\n".join([self.refusal, *sorted(set(refused))]))
         outputs, constants = find_outputs(self.main, self.bindings)
         for binding in constants:
             self.values[binding.var] = self.get_value(binding.value)
         for variable, tensor in zip(outputs, self.interface.outputs, strict=True):
-            self.nodes.append(
-                helper.make_node(
-                    "Identity", [self.to_relax_layout(self.values[variable])], [tensor.name]
-                )
-            )
-        return self.build_model()
-
-    def build_model(self) -> bytes:
+            name = self.to_relax_layout(self.values[variable])
+            self.nodes.append(helper.make_node("Identity", [name], [tensor.name]))
         inputs, outputs = (
             [make_value_info(tensor) for tensor in tensors]
             for tensors in (self.interface.inputs, self.interface.outputs)
@@ -129,8 +118,7 @@ class Exporter:
         graph = helper.make_graph(self.nodes, "network", inputs, outputs, self.constants)
         opsets = [helper.make_opsetid("", self.opset)]
         made = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-        data: bytes = made.SerializeToString(deterministic=True)
-        return data
+        return bytes(made.SerializeToString(deterministic=True))
 
     def find_converter(self, name: str) -> Callable[[tvm.ir.Call], OnnxValue]:
         special: dict[str, Callable[[tvm.ir.Call], OnnxValue]] = {
@@ -160,10 +148,9 @@ class Exporter:
 
     def emit(self, kind: str, inputs: Sequence[str], **attributes: Any) -> str:
         """Add a node named after the layer; return its result."""
-        taken = {n.name for n in self.nodes}
-        name = (
-            self.layer if self.layer not in taken else self.make_unique_name(f"{self.layer}_{kind}")
-        )
+        name = self.layer
+        if any(n.name == name for n in self.nodes):
+            name = self.make_unique_name(f"{name}_{kind}")
         self.nodes.append(helper.make_node(kind, inputs, [name], name, **attributes))
         return name
 
@@ -183,10 +170,6 @@ class Exporter:
             return value.name
         return self.transpose(value.name, TO_CHANNELS_LAST)
 
-    def to_channels_first(self, value: OnnxValue) -> str:
-        """Return a tensor of channels last with its channels first."""
-        return value.name if value.channels_first else self.transpose(value.name, TO_CHANNELS_FIRST)
-
     def transpose(self, name: str, order: tuple[int, ...]) -> str:
         result = self.make_unique_name(f"{name}_transposed")
         self.nodes.append(helper.make_node("Transpose", [name], [result], result, perm=order))
@@ -195,11 +178,11 @@ class Exporter:
     def to_nchw(self, argument: relax.Expr, layout: str) -> str:
         """Return an image with its channels first, whatever ``layout`` Relax has it in."""
         value = self.get_value(argument)
-        if layout == "NHWC":
-            return self.to_channels_first(value)
-        if layout != "NCHW":
+        if layout not in ("NHWC", "NCHW"):
             raise NotExportableError
-        return self.to_relax_layout(value)
+        if layout == "NCHW":
+            return self.to_relax_layout(value)
+        return value.name if value.channels_first else self.transpose(value.name, TO_CHANNELS_FIRST)
 
     def convolution(self, call: tvm.ir.Call) -> OnnxValue:
         a = call.attrs
@@ -224,11 +207,11 @@ class Exporter:
     def pool(self, call: tvm.ir.Call) -> OnnxValue:
         a, kind = call.attrs, POOLS[operator_name(call)]
         layout = str(a.layout)
-        counted: Attributes = {}
-        if kind == "AveragePool":
-            counted["count_include_pad"] = int(a.count_include_pad)
-        else:
-            counted["dilations"] = to_ints(a.dilation)
+        counted = (
+            {"count_include_pad": int(a.count_include_pad)}
+            if kind == "AveragePool"
+            else {"dilations": to_ints(a.dilation)}
+        )
         result = self.emit(
             kind,
             [self.to_nchw(call.args[0], layout)],
@@ -258,17 +241,14 @@ class Exporter:
         if dtype_of(call) != "float32":
             raise NotExportableError
         attributes = {"alpha": float(call.attrs.alpha)} if kind == "LeakyRelu" else {}
-        arguments = list(call.args)
-        variables = [a for a in arguments if not self.is_constant(a)]
-        first = bool(variables) and all(
+        variables = [a for a in call.args if not self.is_constant(a)]
+        if not variables or not all(
             self.get_value(v).channels_first and len(static_shape(v)) == 4 for v in variables
-        )
-        if not first:
-            names = [self.to_relax_layout(self.get_value(a)) for a in arguments]
-            return OnnxValue(self.emit(kind, names, **attributes))
+        ):
+            return OnnxValue(self.emit(kind, self.read_arguments(call), **attributes))
         names = [
             self.add_constant_channels_first(a) if self.is_constant(a) else self.get_value(a).name
-            for a in arguments
+            for a in call.args
         ]
         return OnnxValue(self.emit(kind, names, **attributes), True)
 
@@ -277,16 +257,19 @@ class Exporter:
 
     def add_constant_channels_first(self, argument: relax.Expr) -> str:
         """Return a constant that broadcasts against channels last, for channels first."""
-        return self.add_constant(transpose_constant(constant_array(argument)))
+        array = constant_array(argument)
+        whole = array.reshape((1,) * (4 - array.ndim) + array.shape)
+        return self.add_constant(whole.transpose(TO_CHANNELS_FIRST))
+
+    def read_arguments(self, call: tvm.ir.Call) -> list[str]:
+        return [self.to_relax_layout(self.get_value(a)) for a in call.args]
 
     def matmul(self, call: tvm.ir.Call) -> OnnxValue:
-        return OnnxValue(
-            self.emit("MatMul", [self.to_relax_layout(self.get_value(a)) for a in call.args])
-        )
+        return OnnxValue(self.emit("MatMul", self.read_arguments(call)))
 
     def softmax(self, call: tvm.ir.Call) -> OnnxValue:
-        source = self.to_relax_layout(self.get_value(call.args[0]))
-        return OnnxValue(self.emit("Softmax", [source], axis=int(call.attrs.axis)))
+        axis = int(call.attrs.axis)
+        return OnnxValue(self.emit("Softmax", self.read_arguments(call), axis=axis))
 
     def mean(self, call: tvm.ir.Call) -> OnnxValue:
         rank = len(static_shape(call.args[0]))
@@ -300,23 +283,18 @@ class Exporter:
             axes = [TO_CHANNELS_FIRST.index(axis) for axis in axes]
             result = self.emit("ReduceMean", [source.name], axes=sorted(axes), keepdims=kept)
             return OnnxValue(result, bool(kept))
-        return OnnxValue(
-            self.emit("ReduceMean", [self.to_relax_layout(source)], axes=axes, keepdims=kept)
-        )
+        name = self.to_relax_layout(source)
+        return OnnxValue(self.emit("ReduceMean", [name], axes=axes, keepdims=kept))
 
     def reshape(self, call: tvm.ir.Call) -> OnnxValue:
         shape = self.add_constant(np.array(static_shape(call), "int64"))
-        return OnnxValue(
-            self.emit("Reshape", [self.to_relax_layout(self.get_value(call.args[0])), shape])
-        )
+        source = self.to_relax_layout(self.get_value(call.args[0]))
+        return OnnxValue(self.emit("Reshape", [source, shape]))
 
     def permute(self, call: tvm.ir.Call) -> OnnxValue:
-        rank = len(static_shape(call))
         axes = call.attrs.axes
-        order = list(range(rank))[::-1] if axes is None else to_ints(axes)
-        return OnnxValue(
-            self.emit("Transpose", [self.to_relax_layout(self.get_value(call.args[0]))], perm=order)
-        )
+        order = list(range(len(static_shape(call))))[::-1] if axes is None else to_ints(axes)
+        return OnnxValue(self.emit("Transpose", self.read_arguments(call), perm=order))
 
     def concat(self, call: tvm.ir.Call) -> OnnxValue:
         fields = [self.get_value(f) for f in call.args[0].fields]
@@ -347,12 +325,6 @@ def to_ints(values: Any) -> list[int]:
     return [int(v) for v in values]
 
 
-def transpose_constant(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a constant that broadcasts against channels last, for channels first."""
-    whole = array.reshape((1,) * (4 - array.ndim) + array.shape)
-    return whole.transpose(TO_CHANNELS_FIRST)
-
-
 PER_CHANNEL_OPSET = 13
 """DequantizeLinear has an axis since this operator set."""
 
@@ -367,7 +339,7 @@ QUANTIZE_OPERATORS = frozenset(("QuantizeLinear", "DequantizeLinear", "quantize"
 
 def refuse_quantized(operators: Iterable[str]) -> None:
     """Raise UserError if any of the operators' types quantizes or dequantizes."""
-    found = sorted({kind for kind in operators if kind in QUANTIZE_OPERATORS})
+    found = sorted(QUANTIZE_OPERATORS.intersection(operators))
     if found:
         raise UserError(
             f"quantize: the model is quantized already: it has {' and '.join(found)}; "

@@ -60,12 +60,13 @@ class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
             raise UserError(
                 f"cannot import operator {op_name} (node '{node_name}'): {first_line(error)}"
             ) from error
-        computed = isinstance(result, tvm.ir.Call | relax.TupleGetItem)
-        if computed and isinstance(result.ty, relax.TupleType):
-            return self.bb.emit(result, name_hint=variable_name(node_name))
-        is_tensor = computed and isinstance(result.ty, relax.TensorType)
+        if not isinstance(result, tvm.ir.Call | relax.TupleGetItem):
+            return result
         # TVM's converters look into a shape's expression, which a variable would hide.
-        if is_tensor and (result.ty.ndim > 1 or str(result.ty.dtype) != "int64"):
+        if isinstance(result.ty, relax.TupleType) or (
+            isinstance(result.ty, relax.TensorType)
+            and (result.ty.ndim > 1 or str(result.ty.dtype) != "int64")
+        ):
             return self.bb.emit(result, name_hint=variable_name(node_name))
         return result
 
@@ -183,16 +184,10 @@ def collect_inputs(graph: onnx.GraphProto, name: str, shapes: Shapes) -> tuple[T
         else:
             tensors.append(Tensor(value.name, shape, element_type(value, name)))
     if problems:
-        raise UserError(
-            "\n".join(
-                [
-                    f"{name}: dynamic input shapes; firmware needs fixed ones:",
-                    *problems,
-                    "  state them in the recipe, e.g. `inputs: {"
-                    + f"{problems[0].split(':')[0].strip()}: {{shape: [1, …]}}}}`",
-                ]
-            )
-        )
+        example = f"{problems[0].split(':')[0].strip()}: {{shape: [1, …]}}"
+        heading = f"{name}: dynamic input shapes; firmware needs fixed ones:"
+        hint = f"  state them in the recipe, e.g. `inputs: {{{example}}}`"
+        raise UserError("\n".join([heading, *problems, hint]))
     return tuple(tensors)
 
 
@@ -228,9 +223,8 @@ def collect_outputs(module: tvm.IRModule, graph: onnx.GraphProto, name: str) -> 
             raise UserError(f"{name}: output '{value.name}' has no static shape")
         numbers = tuple(int(d) for d in shape)
         if 0 in numbers:
-            raise UserError(
-                f"{name}: output '{value.name}' has no elements: its shape is {list(numbers)}"
-            )
+            label = f"{name}: output '{value.name}'"
+            raise UserError(f"{label} has no elements: its shape is {list(numbers)}")
         outputs.append(Tensor(value.name, numbers, str(kind.dtype)))
     return tuple(outputs)
 
@@ -249,15 +243,11 @@ def run_reference(data: bytes, inputs: Samples) -> ReferenceOutputs:
     options.log_severity_level = 4
     try:
         session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        outputs = [cast("list[np.ndarray[Any, Any]]", session.run(None, dict(s))) for s in inputs]
     except Exception as refusal:  # its errors have no base class of their own
         return run_onnx_evaluator(data, inputs, refusal)
-    try:
-        outputs = [cast("list[np.ndarray[Any, Any]]", session.run(None, dict(s))) for s in inputs]
-    except Exception as refusal:
-        return run_onnx_evaluator(data, inputs, refusal)
-    return ReferenceOutputs(
-        f"onnxruntime {onnxruntime.__version__} (graph optimizations off)", outputs
-    )
+    runtime = f"onnxruntime {onnxruntime.__version__} (graph optimizations off)"
+    return ReferenceOutputs(runtime, outputs)
 
 
 def run_onnx_evaluator(data: bytes, inputs: Samples, refusal: Exception) -> ReferenceOutputs:

@@ -96,9 +96,8 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         alpha, scale, input_scale = stated + [1.0] * (3 - len(stated))
         negative = relax.op.minimum(x, const_like(0.0, x))
         grown = relax.op.exp(relax.op.multiply(negative, const_like(input_scale, x)))
-        below = relax.op.multiply(
-            relax.op.subtract(grown, const_like(1.0, x)), const_like(alpha, x)
-        )
+        moved = relax.op.subtract(grown, const_like(1.0, x))
+        below = relax.op.multiply(moved, const_like(alpha, x))
         total = relax.op.add(relax.op.nn.relu(x), below)
         return self.block_builder.emit(relax.op.multiply(total, const_like(scale, x)))
 

@@ -41,12 +41,10 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     check_operators(core, name)
     labels = label_nodes(core)
     importer = TorchImporter(core)
-
-    def convert() -> tvm.IRModule:
-        return importer.from_exported_program(core, False, True, False, None)
-
     try:
-        module = run_importer(name, convert)
+        module = run_importer(
+            name, lambda: importer.from_exported_program(core, False, True, False, None)
+        )
     except UserError as error:
         raise UserError(f"{error}{get_float16_hint(program)}") from None
     variables = {

@@ -74,7 +74,9 @@ def check_functions(module: tvm.IRModule, name: str) -> None:
 
 def bind_shapes(module: tvm.IRModule, shapes: Shapes, name: str) -> tvm.IRModule:
     """Put the recipe's numbers in place of symbolic lengths; UserError where they do not fit."""
-    declared = {str(p.name): list(getattr(p.ty, "shape", None) or ()) for p in parameters(module)}
+    declared = {
+        str(p.name): list(getattr(p.ty, "shape", None) or ()) for p in module["main"].params
+    }
     bound: dict[tvm.tirx.Var, int] = {}
     for label, wanted in shapes.items():
         if label not in declared:
@@ -85,7 +87,7 @@ def bind_shapes(module: tvm.IRModule, shapes: Shapes, name: str) -> tvm.IRModule
                 bound.setdefault(length, number)
     if bound:
         module = relax.transform.BindSymbolicVars(bound, "main")(module)
-    for parameter in parameters(module):
+    for parameter in module["main"].params:
         label = str(parameter.name)
         found = make_tensor(label, parameter.ty, name).shape
         if shapes.get(label, found) != found:
@@ -94,10 +96,6 @@ def bind_shapes(module: tvm.IRModule, shapes: Shapes, name: str) -> tvm.IRModule
                 f"{format_shape(declared[label])}"
             )
     return module
-
-
-def parameters(module: tvm.IRModule) -> list[relax.Var]:
-    return list(module["main"].params)
 
 
 def format_shape(shape: Sequence[Any]) -> str:
@@ -158,10 +156,6 @@ def run_reference(data: bytes, inputs: Samples) -> ReferenceOutputs:
         raise UserError(
             f"TVM's virtual machine, the reference, cannot run the model: {first_line(error)}"
         ) from error
-    outputs = [
-        [np.array(t.numpy()) for t in ([r] if isinstance(r, tvm.runtime.Tensor) else r)]
-        for r in results
-    ]
-    return ReferenceOutputs(
-        f"apache-tvm {tvm.__version__} Relax virtual machine (host, LLVM)", outputs
-    )
+    fields = ([r] if isinstance(r, tvm.runtime.Tensor) else r for r in results)
+    runtime = f"apache-tvm {tvm.__version__} Relax virtual machine (host, LLVM)"
+    return ReferenceOutputs(runtime, [[np.array(t.numpy()) for t in f] for f in fields])

@@ -44,11 +44,9 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
         known = ", ".join(t.name for t in inputs)
         raise UserError(f"{name}: inputs: the model has no input '{unknown[0]}' (it has: {known})")
     outputs = tuple(make_tensor(graph, int(i), name, {}) for i in to_ints(graph.OutputsAsNumpy()))
-
-    def convert() -> tvm.IRModule:
-        return from_tflite(model, dict(shapes) or None, op_converter=Converter)
-
-    module = run_importer(name, convert)
+    module = run_importer(
+        name, lambda: from_tflite(model, dict(shapes) or None, op_converter=Converter)
+    )
     check_outputs(module, outputs, name)
     digest = hashlib.sha256(data).hexdigest()
     return module, ModelInterface("tflite", digest, inputs, outputs, operators)
