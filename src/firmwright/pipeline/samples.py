@@ -43,10 +43,14 @@ def read_real_samples(
     job: Job, inputs: Sequence[Tensor], given: Inputs, count: int | None
 ) -> list[Sample]:
     """Return samples as real numbers, also those for a quantized model's inputs of integers."""
+    return dequantize_samples(inputs, read_samples(job, inputs, given, count))
+
+
+def dequantize_samples(inputs: Sequence[Tensor], samples: Sequence[Sample]) -> list[Sample]:
     tensors = {t.name: t for t in inputs}
     return [
         {name: dequantize_array(array, tensors[name]) for name, array in sample.items()}
-        for sample in read_samples(job, inputs, given, count)
+        for sample in samples
     ]
 
 

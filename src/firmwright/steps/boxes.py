@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from firmwright.data.arrays import dequantize_array
 from firmwright.data.samples import Column, Sample, to_samples
 from firmwright.ir.tensors import ModelInterface
 from firmwright.models.formats import ReferenceOutputs
 from firmwright.pipeline.artifacts import BOXES, MODEL_INTERFACE
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import require
-from firmwright.pipeline.samples import read_run_columns, run_reference
+from firmwright.pipeline.samples import dequantize_samples, read_run_columns, run_reference
 from firmwright.postprocess.boxes import Box
 from firmwright.postprocess.classes import read_class_names
 from firmwright.postprocess.detector import fit_detector
@@ -30,16 +29,9 @@ def run_float_reference(
     It sees the recipe's data as real numbers, and random integers by their input's scale.
     """
     interface = MODEL_INTERFACE.read(job)
-    data = read_run_columns(job, interface, len(samples))
-    tensors = {t.name: t for t in quantized.inputs}
-    real = (
-        to_samples(data, len(samples))
-        if data
-        else [
-            {name: dequantize_array(array, tensors[name]) for name, array in sample.items()}
-            for sample in samples
-        ]
-    )
+    count = len(samples)
+    data = read_run_columns(job, interface, count)
+    real = to_samples(data, count) if data else dequantize_samples(quantized.inputs, samples)
     outputs = run_reference(job, interface, real, MODEL_INTERFACE.stage)
     return interface, replace(outputs, runtime=f"the float network in {outputs.runtime}")
 
