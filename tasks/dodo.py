@@ -28,7 +28,7 @@ def get_jobs() -> list[Job]:
     try:
         return command_line.load_jobs(PIPELINE)
     except UserError as error:
-        command_line.print_error(error)
+        print(error, file=sys.stderr)
         sys.exit(1)
 
 
@@ -71,7 +71,7 @@ signal.signal(signal.SIGINT, stop_on_interrupt)
 try:
     command_line.prepare_build_root()
 except UserError as mistake:
-    command_line.print_error(mistake)
+    print(mistake, file=sys.stderr)
     sys.exit(1)
 
 DOIT_CONFIG = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -161,8 +160,3 @@ def refuse_shared_folders(jobs: list[Job]) -> None:
                 "build folder; give one of them another `name:`"
             )
         paths[name] = job.recipe.path
-
-
-def print_error(error: UserError) -> None:
-    """Print a user's mistake and nothing else."""
-    print(error, file=sys.stderr)

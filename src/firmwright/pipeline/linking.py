@@ -25,8 +25,12 @@ def find_link_archives(job: Job, like: Path) -> list[Path]:
     for index, library in enumerate(job.recipe.libraries):
         if library.archive is not None:
             archive = project / Path(library.archive).name
-            with locate_errors(job, ("libraries", index)):
+            try:
                 check_machine(archive, like)
+            except UserError as error:
+                place = ("libraries", index)
+                mistake = make_diagnostic_in(job.recipe.path, place, str(error))
+                raise DiagnosticError([mistake]) from None
             found.append(archive)
     return found + find_matching_archives(job, like)
 
@@ -71,12 +75,3 @@ def find_library(job: Job, name: str) -> Pointer:
         if name in objects or name.partition("(")[0] == Path(library.archive or "").name:
             return ("libraries", index)
     return ("libraries",)
-
-
-@contextmanager
-def locate_errors(job: Job, pointer: Pointer) -> Iterator[None]:
-    """Give a mistake its place in the recipe."""
-    try:
-        yield
-    except UserError as error:
-        raise DiagnosticError([make_diagnostic_in(job.recipe.path, pointer, str(error))]) from None

@@ -109,10 +109,6 @@ def _resolve_forms(schema: Schema, root: Schema) -> Iterator[tuple[str, Schema]]
         yield form.get("$ref", outer), resolve_reference(form, root)
 
 
-def _list_forms(schema: Schema, root: Schema) -> list[Schema]:
-    return [form for _, form in _resolve_forms(schema, root)]
-
-
 def _has_other_keys(form: Schema) -> bool:
     return isinstance(form.get("additionalProperties"), Mapping)
 
@@ -135,7 +131,7 @@ def _format_row(key: _Key, root: Schema) -> str:
 
 
 def _format_type(schema: Schema, root: Schema) -> str:
-    texts = [_format_form(form, root) for form in _list_forms(schema, root)]
+    texts = [_format_form(form, root) for _, form in _resolve_forms(schema, root)]
     return " or ".join(dict.fromkeys(texts))
 
 

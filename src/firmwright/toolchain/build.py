@@ -68,15 +68,10 @@ def compile_command(build: Build, compiler: Compiler, source: str, output: str) 
     return (
         *compiler.command,
         *build.toolchain.compile,
-        *fill_in_folder(build.compile_flags, compiler.folder),
+        *(word.replace("{folder}", compiler.folder) for word in build.compile_flags),
         *(word.format(output=output) for word in build.toolchain.output),
         source,
     )
-
-
-def fill_in_folder(words: Iterable[str], folder: str) -> tuple[str, ...]:
-    """Fill in the folder of the compiler's installation."""
-    return tuple(word.replace("{folder}", folder) for word in words)
 
 
 def link_flags(build: Build, map_file: str, folder: str = "") -> tuple[str, ...]:
