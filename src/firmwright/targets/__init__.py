@@ -171,6 +171,5 @@ def target_names() -> tuple[str, ...]:
 
 
 def load_target(name: str) -> Target:
-    """Import the device of that name."""
     (point,) = entry_points(group=ENTRY_POINT_GROUP, name=name)
     return cast(Target, point.load())

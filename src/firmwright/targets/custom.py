@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from firmwright.custom.code import (
     IMPORT_LOCK,
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from firmwright.ir.regions import Region
     from firmwright.targets.layout import Layout
     from firmwright.targets.placement import Placement
+
+T = TypeVar("T")
 
 TARGET_MEMBERS = sorted({*Target.__annotations__, "options", "prepare", "place", "layout", "lower",
                           "extend_project"})  # fmt: skip
@@ -50,27 +52,22 @@ class CustomTarget:
     def place(self, module: tvm.IRModule, context: Context, /) -> Placement:
         from firmwright.targets.placement import Placement
 
-        found: Placement = self._call(self._target.place, (Placement,), module, context)
-        return found
+        return self._call(self._target.place, (Placement,), module, context)
 
     def layout(self, context: Context, /) -> Layout | None:
-        found: Layout | None = self._call(self._target.layout, (object,), context)
-        return found
+        return self._call(self._target.layout, (object,), context)
 
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
         from firmwright.ir.kernels import LoweredRegion
 
-        found: LoweredRegion = self._call(
-            self._target.lower, (LoweredRegion,), region, module, context
-        )
-        return found
+        return self._call(self._target.lower, (LoweredRegion,), region, module, context)
 
     def extend_project(
         self, project: Path, variables: Mapping[str, Any], context: Context, /
     ) -> None:
         self._call(self._target.extend_project, (type(None),), project, variables, context)
 
-    def _call(self, method: Callable[..., Any], kinds: tuple[type, ...], *given: Any) -> Any:
+    def _call(self, method: Callable[..., T], kinds: tuple[type, ...], *given: Any) -> T:
         with IMPORT_LOCK, prepend_import_path(self._folder):
             try:
                 result = method(*given)

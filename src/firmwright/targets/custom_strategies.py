@@ -62,7 +62,6 @@ class Extension:
         self._added.append((device, strategy))
 
     def strategies_for(self, device: str) -> list[Strategy]:
-        """Return what was added for a device, in order."""
         return [strategy for wanted, strategy in self._added if wanted in (None, device)]
 
     def make_error(self, message: str) -> DiagnosticError:

@@ -38,7 +38,6 @@ OptionValues = tuple[str, ...] | NumberRange
 
 
 def format_values(values: OptionValues) -> str:
-    """Return the values as a sentence lists them."""
     return str(values) if isinstance(values, NumberRange) else " or ".join(values)
 
 

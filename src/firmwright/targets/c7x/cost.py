@@ -35,7 +35,6 @@ class Core:
 
 
 def read_core(platform: Platform) -> Core:
-    """Read the numbers of a platform's C7x."""
     numbers: Mapping[str, Any] = platform.accelerators["c7x"]
     core = Core(numbers["vector"], numbers["l2"])
     if platform.timing is None:

@@ -56,9 +56,7 @@ def schedule_for_c7x(function: tirx.PrimFunc, core: Core) -> ScheduledRegion:
     else:
         make_blocks(schedule, found, split, moved)
         why_not, said = make_vectors(schedule, found, 1), describe_blocks(found, split)
-        made = transfers.insert_transfers(
-            transfers.mark_vector_loops(flatten_prim_func(schedule.mod["main"]))
-        )
+        made = transfers.insert_transfers(mark_vectors(schedule))
     lanes = 0 if why_not else core.vector // found.element_bytes
     cycles = estimate_cycles(core, function, steps, lanes, bool(made.pointers))
     if why_not:

@@ -97,7 +97,6 @@ def make_double_buffer(copy: BlockCopy) -> tirx.Buffer:
 
 
 def declare_pointer(buffer: tirx.Buffer, before: Sequence[tirx.Buffer]) -> Pointer:
-    """Declare a local buffer behind those before it."""
     kind, size = C_TYPES[str(buffer.dtype)], align_bytes(buffer)
     offset = sum(align_bytes(b) for b in before)
     name = str(buffer.name)

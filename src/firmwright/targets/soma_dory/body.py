@@ -181,9 +181,9 @@ def offset_pointer(pointer: str, *offsets: tuple[str, int]) -> str:
 
 def round_up_rows(size: str) -> str:
     """Return the C of a size rounded up to whole rows of 16 bytes, or blocks of 16 channels."""
-    return (
-        str(tiles.align(int(size))) if size.isdigit() else f"({size} + {ROW - 1}) / {ROW} * {ROW}"
-    )
+    if size.isdigit():
+        return str(tiles.align(int(size)))
+    return f"({size} + {ROW - 1}) / {ROW} * {ROW}"
 
 
 def weight_block_words(layer: Layer) -> int:

@@ -12,12 +12,7 @@ from tvm import relax
 from firmwright.ir.operators import ELEMENTWISE, RESHAPES
 from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name, static_shape
 from firmwright.ir.tensors import ELEMENT_BYTES, Storage
-from firmwright.targets.soma_dory.device_layout import (
-    ROW,
-    WORD,
-    device_shape,
-    device_storage,
-)
+from firmwright.targets.soma_dory.device_layout import ROW, WORD, device_shape, device_storage
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,6 @@ def estimate_sample(layer: Layer, tile: tiles.Tile, accelerator: Accelerator) ->
 
 
 def job_cycles(layer: Layer, job: tiles.TileJob, accelerator: Accelerator) -> int:
-    """Return the cycles of one job's arithmetic."""
     overhead = accelerator.block_overhead
     if layer.kind is LayerKind.ADD:
         copy = tiles.output_transfer(layer, job.rows, job.columns, job.channels)
@@ -118,6 +117,5 @@ def weight_cycles(layer: Layer, channels: int, in_channels: int, accelerator: Ac
 
 
 def transfer_cycles(copy: tiles.TileTransfer, accelerator: Accelerator) -> int:
-    """Return the cycles of a transfer between L2 and L1."""
     count, piece = copy.pieces()
     return count * (accelerator.transfer_overhead + piece // accelerator.bytes_per_cycle)

@@ -24,6 +24,7 @@ from firmwright.ir.relax import (
 )
 from firmwright.targets.soma_dory.layer import Layer, LayerKind
 from firmwright.targets.soma_dory.matching import Match
+from firmwright.targets.soma_dory.rewrites import make_convolution
 
 CYCLES_PER_BYTE = 10
 """What the core takes to put a byte elsewhere: the most that the emulator counted."""
@@ -128,14 +129,7 @@ def transpose_operator(
             bind(relax.op.permute_dims(variable, SWAP_ROWS_COLUMNS), variable)
     if operator_name(call) == "relax.nn.conv2d":
         layer = transpose_layer(layers[match])
-        turned = relax.op.nn.conv2d(
-            sideways[call.args[0]],
-            relax.const(layer.weights, "int8"),
-            strides=list(layer.strides),
-            padding=list(layer.padding),
-            groups=int(call.attrs.groups),
-            out_dtype="int32",
-        )
+        turned = make_convolution(sideways[call.args[0]], layer, call)
     else:
         arguments = [sideways[a] if isinstance(a, relax.Var) else a for a in call.args]
         turned = tvm.ir.Call(call.op, arguments, call.attrs)

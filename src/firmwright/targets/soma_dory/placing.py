@@ -12,14 +12,9 @@ from firmwright.ir.regions import RuleViolation
 from firmwright.ir.relax import Constant, constant_array, dtype_of, main_bindings, operator_name
 from firmwright.targets import Context
 from firmwright.targets.placement import Composite, Placement
+from firmwright.targets.soma_dory import matching
 from firmwright.targets.soma_dory.cost import Accelerator, estimate_cycles
 from firmwright.targets.soma_dory.layer import Layer
-from firmwright.targets.soma_dory.matching import (
-    Match,
-    UnmatchedOperator,
-    find_layers,
-    make_layer,
-)
 from firmwright.targets.soma_dory.orientation import transpose_images
 from firmwright.targets.soma_dory.rewrites import rewrite_convolutions
 from firmwright.targets.soma_dory.rules import check_layer, check_operators
@@ -46,10 +41,10 @@ def prepare_layers(module: tvm.IRModule, context: Context) -> tvm.IRModule:
     )
 
 
-def layers_by_match(module: tvm.IRModule) -> dict[Match, Layer]:
+def layers_by_match(module: tvm.IRModule) -> dict[matching.Match, Layer]:
     """Return what breaks no rule for operators; its geometry may be any."""
-    matches, _ = find_layers(module["main"])
-    return {m: make_layer(m) for m in matches if not check_operators(m)}
+    matches, _ = matching.find_layers(module["main"])
+    return {m: matching.make_layer(m) for m in matches if not check_operators(m)}
 
 
 def estimate_untiled_cycles(layer: Layer, accelerator: Accelerator) -> int:
@@ -59,8 +54,7 @@ def estimate_untiled_cycles(layer: Layer, accelerator: Accelerator) -> int:
 
 
 def place_layers(module: tvm.IRModule, context: Context) -> Placement:
-    """Take every layer that breaks no rule."""
-    matches, unmatched = find_layers(module["main"])
+    matches, unmatched = matching.find_layers(module["main"])
     composites: list[Composite] = []
     violations: dict[relax.Var, tuple[RuleViolation, ...]] = {}
     for match in matches:
@@ -75,14 +69,14 @@ def place_layers(module: tvm.IRModule, context: Context) -> Placement:
     return Placement(tuple(composites), violations)
 
 
-def check_match(match: Match, context: Context) -> tuple[RuleViolation, ...]:
+def check_match(match: matching.Match, context: Context) -> tuple[RuleViolation, ...]:
     broken = check_operators(match)
     accelerator = context.platform.accelerators["soma_dory"]
-    return broken or check_layer(make_layer(match), accelerator)
+    return broken or check_layer(matching.make_layer(match), accelerator)
 
 
 def explain_unmatched(
-    single: UnmatchedOperator, values: dict[relax.Var, relax.Expr]
+    single: matching.UnmatchedOperator, values: dict[relax.Var, relax.Expr]
 ) -> RuleViolation:
     """Say what is missing behind an operator that could start a layer."""
     if single.is_analog:
@@ -97,8 +91,9 @@ def explain_unmatched(
     )
 
 
-def describe_unmatched(single: UnmatchedOperator, values: dict[relax.Var, relax.Expr]) -> str:
-    """Describe an operator that has not the accelerator's requantization."""
+def describe_unmatched(
+    single: matching.UnmatchedOperator, values: dict[relax.Var, relax.Expr]
+) -> str:
     scale = find_unsupported_scale(single.anchor.value, values)
     if scale is not None:
         return f"a scale of what it reads, {scale:.6g}, is no power of two"

@@ -68,16 +68,15 @@ def build_bindings(
     image = values[call.args[0]].args[0] if form.reads_unpadded else call.args[0]
     if form.space_to_depth:
         image = space_to_depth(image, (layer.in_height, layer.in_width), bind)
-    convolution = relax.op.nn.conv2d(
-        image,
-        relax.const(layer.weights, "int8"),
-        strides=list(layer.strides),
-        padding=list(layer.padding),
-        groups=int(call.attrs.groups),
-        out_dtype="int32",
-    )
-    value = relax.BlockBuilder().normalize(convolution)
+    value = relax.BlockBuilder().normalize(make_convolution(image, layer, call))
     return [*bindings, relax.VarBinding(binding.var, value)]
+
+
+def make_convolution(image: relax.Var, layer: Layer, call: tvm.ir.Call) -> relax.Expr:
+    """Return the int32 sums of a layer that stands for ``call``."""
+    groups, weights = int(call.attrs.groups), relax.const(layer.weights, "int8")
+    strides, padding = list(layer.strides), list(layer.padding)
+    return relax.op.nn.conv2d(image, weights, strides, padding, groups=groups, out_dtype="int32")
 
 
 def space_to_depth(

@@ -43,7 +43,6 @@ def check_layer(layer: Layer, accelerator: Mapping[str, Any]) -> tuple[RuleViola
 
 
 def operator_facts(match: Match) -> dict[str, Any]:
-    """Return the facts that the rules under ``operators`` ask about."""
     sums = match.sums
     shapes = [list(static_shape(i)) for i in sums.inputs]
     facts: dict[str, Any] = {
@@ -96,7 +95,6 @@ def describe_operand(operand: relax.Expr) -> str:
 
 
 def describe_range(weights: relax.Expr) -> str:
-    """Return where a constant's values lie, as text."""
     if not isinstance(weights, Constant):
         return "any values"
     array = constant_array(weights)
@@ -109,7 +107,6 @@ def to_whole_number(limit: float) -> float:
 
 
 def layer_facts(layer: Layer, accelerator: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts that the rules under ``layer`` ask about."""
     top, left, bottom, right = layer.padding
     height, width = layer.kernel
     return {

@@ -164,7 +164,6 @@ def channels_per_block(layer: Layer) -> int:
 
 
 def tile_sizes(length: int, size: int) -> list[int]:
-    """Return the sizes of the tiles along an axis of channels."""
     return [min(size, length - start) for start in range(0, length, size)]
 
 
@@ -201,7 +200,6 @@ def output_transfer(layer: Layer, rows: Span, columns: Span, planes: int) -> Til
 
 
 def weight_bytes(layer: Layer, channels: int, in_channels: int) -> int:
-    """Return the bytes of weights and bias that a job fetches."""
     if layer.kind is LayerKind.ADD:
         return 0
     area = layer.kernel[0] * layer.kernel[1]
@@ -236,10 +234,8 @@ def plane_bytes(layer: Layer, rows: int, columns: int) -> tuple[int, int]:
     """Return the bytes of one channel of the largest input tile and of the largest result."""
     if layer.kind is LayerKind.DENSE:
         return 1, 1
-    row_spans, column_spans = (
-        row_axis(layer).make_spans(rows),
-        column_axis(layer).make_spans(columns),
-    )
+    row_spans = row_axis(layer).make_spans(rows)
+    column_spans = column_axis(layer).make_spans(columns)
     bytes_in = max(s.read for s in row_spans) * max(s.pitch for s in column_spans)
     bytes_out = max(s.size for s in row_spans) * max(align(s.size) for s in column_spans)
     return bytes_in, bytes_out

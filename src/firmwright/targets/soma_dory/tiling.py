@@ -139,11 +139,8 @@ def plane_options(
 
 
 def plane_option(layer: Layer, accelerator: Accelerator, rows: int, columns: int) -> PlaneTile:
-    spans = list(
-        product(
-            tiles.row_axis(layer).make_spans(rows), tiles.column_axis(layer).make_spans(columns)
-        )
-    )
+    row_spans = tiles.row_axis(layer).make_spans(rows)
+    spans = list(product(row_spans, tiles.column_axis(layer).make_spans(columns)))
     copies_in = Counter(tiles.input_transfer(layer, r, c, layer.in_channels) for r, c in spans)
     copies_out = Counter(tiles.output_transfer(layer, r, c, layer.out_channels) for r, c in spans)
     inputs = 2 if layer.kind is LayerKind.ADD else 1
@@ -208,7 +205,6 @@ def even_sizes(length: int, multiple: int) -> list[int]:
 def solve(
     layer: Layer, accelerator: Accelerator, planes: list[PlaneTile], channels: list[ChannelTile]
 ) -> tuple[PlaneTile, ChannelTile]:
-    """Choose one plane and one tile of channels."""
     cp = import_solver()
     model = cp.CpModel()
     plane, channel = SolverChoice(model, planes), SolverChoice(model, channels)

@@ -95,7 +95,6 @@ def write_artifacts(network: TidlNetwork, folder: Path) -> list[TidlRegionArtifa
 
 
 def write_region(network: TidlNetwork, region: Region, number: int, folder: Path) -> WrittenRegion:
-    """Write a region's sub-model, its layers and what TI's tool is told."""
     function = network.function(region)
     model = export_sub_model(function, number)
     types = {dtype_of(b.var) for b in bindings_of(function)}
@@ -197,7 +196,6 @@ def make_nfo(network: TidlNetwork, written: Sequence[WrittenRegion]) -> dict[str
 
 
 def count_operators(functions: Sequence[relax.Function]) -> dict[str, int]:
-    """Count operators by their name."""
     names = [short_name(b.value) for f in functions for b in bindings_of(f)]
     return dict(sorted(Counter(n for n in names if n != "constant").items()))
 
@@ -214,7 +212,6 @@ def list_bundle_files(regions: Sequence[TidlRegionArtifacts], imported: bool) ->
 
 
 def make_record(network: TidlNetwork, one: WrittenRegion, digest: str) -> TidlRegionArtifacts:
-    """Return what the record says of a region."""
     imported, inputs = one.imported, len(one.model.inputs)
     tensors = [*zip(one.model.inputs, one.region.inputs, strict=True),
                *zip(one.model.outputs, one.region.outputs, strict=True)]  # fmt: skip

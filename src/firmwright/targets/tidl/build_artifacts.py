@@ -8,14 +8,8 @@ from pathlib import Path
 
 from firmwright.data.samples import Sample, sample_digest, to_samples
 from firmwright.errors import UserError
+from firmwright.pipeline import artifacts
 from firmwright.pipeline.artifact import INDEX_FILE
-from firmwright.pipeline.artifacts import (
-    BATCH_LAYOUT,
-    MODEL_INTERFACE,
-    NETWORK_INTERFACE,
-    PARTITION,
-    REGIONS,
-)
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import select_run_inputs
 from firmwright.pipeline.samples import read_network_columns
@@ -47,10 +41,9 @@ NO_SAMPLES = (
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``artifacts.json`` and the folder of artifacts."""
     refuse_foreign_files(job.folder("artifacts"))
     tools = find_tools(job.platform)
-    size = BATCH_LAYOUT.read(job).size if job.has_stage("batch") else 0
+    size = artifacts.BATCH_LAYOUT.read(job).size if job.has_stage("batch") else 0
     network = read_regions(job, size or 1)
     name = artifacts_name(job, size)
     temporary = folder / name / TEMP_FOLDER
@@ -60,7 +53,7 @@ def run(job: Job, folder: Path) -> None:
     record = Artifacts(
         folder=name,
         files=list_bundle_files(regions, imported=tools is not None),
-        model=MODEL_INTERFACE.read(job).sha256,
+        model=artifacts.MODEL_INTERFACE.read(job).sha256,
         frames=len(network.samples),
         samples=tuple(sample_digest(s) for s in network.samples),
         tools=version,
@@ -95,12 +88,12 @@ def read_regions(job: Job, batch: int) -> TidlNetwork:
     """Read the regions, and the samples for them, ``batch`` to an inference."""
     (device,) = (d for d in job.mix if d.name == "tidl")
     options = read_options(device.context)
-    partition = PARTITION.read(job)
+    partition = artifacts.PARTITION.read(job)
     offloads = any(region.device == "tidl" for region in partition.regions)
     frames = options.number(FRAMES)
     stated = FRAMES in device.context.options
     samples = calibration_samples(job, batch, frames, stated) if offloads else []
-    return TidlNetwork(REGIONS.read(job), partition, samples, options)
+    return TidlNetwork(artifacts.REGIONS.read(job), partition, samples, options)
 
 
 def import_regions(job: Job, tools: ToolFolder, folder: Path, regions: int) -> str:
@@ -112,7 +105,6 @@ def import_regions(job: Job, tools: ToolFolder, folder: Path, regions: int) -> s
 
 
 def format_summary(record: Artifacts) -> str:
-    """Say what was written, and whether TI's tools were there."""
     count = f"{len(record.regions)} region{'s' if len(record.regions) != 1 else ''}"
     done = (
         f"imported by TI's tools {record.tools}"
@@ -144,7 +136,7 @@ def calibration_samples(job: Job, batch: int, frames: int, stated: bool) -> list
     """
     given, limit, key = calibration_inputs(job)
     try:
-        columns = read_network_columns(job, NETWORK_INTERFACE.read(job), given, limit)
+        columns = read_network_columns(job, artifacts.NETWORK_INTERFACE.read(job), given, limit)
     except UserError as error:
         raise UserError(f"target: tidl: {key}.inputs, to calibrate with: {error}") from error
     held = min(len(c.arrays) for c in columns.values())

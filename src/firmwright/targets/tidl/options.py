@@ -24,13 +24,11 @@ class TidlOptions:
     values: Mapping[str, Value]
 
     def number(self, name: str) -> int:
-        """Return the value of an option that is a whole number."""
         value = self.values[name]
         assert isinstance(value, int)
         return value
 
     def names(self, name: str) -> tuple[str, ...]:
-        """Return the entries of an option that is a list."""
         value = self.values[name]
         assert isinstance(value, tuple)
         return value

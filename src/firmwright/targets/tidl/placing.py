@@ -83,10 +83,7 @@ class OperatorChecker:
     """What speaks against operators: a list of the user's, an operator TIDL has not, a rule."""
 
     def __init__(
-        self,
-        options: TidlOptions,
-        chip: Mapping[str, Any],
-        bindings: Sequence[relax.VarBinding],
+        self, options: TidlOptions, chip: Mapping[str, Any], bindings: Sequence[relax.VarBinding]
     ) -> None:
         self.options = options
         self.chip = chip

@@ -45,7 +45,6 @@ def options(job: Job) -> Any:
 
 
 def calibration_files(job: Job) -> list[Path]:
-    """Return the user's files that it calibrates with."""
     quantize = job.recipe.quantize
     own = quantize is not None and quantize.calibration.inputs is not None
     return job.recipe.list_files("quantize") if own else list_run_files(job)
