@@ -70,16 +70,14 @@ def convert_fully_connected(converter: Any, op: Any) -> relax.Expr:
     length = int(converter.get_tensor_shape(weights)[1])
     flat = len(given.ty.shape) == 2 and int(given.ty.shape[1]) == length
     rows = given if flat else relax.op.reshape(given, [-1, length])
-    options = converter._get_builtin_options(op, tflite.FullyConnectedOptions)
-    keep = options.KeepNumDims()
+    keep = converter._get_builtin_options(op, tflite.FullyConnectedOptions).KeepNumDims()
     name = tflite_frontend.get_tensor_name(converter.subgraph, source.tensor_idx)
     converter.exp_tab.set_expr(name, converter.bb.emit(rows), force_override=True)
     result = converter.bb.normalize(converter.convert_fully_connected(op))
     converter.exp_tab.set_expr(name, given, force_override=True)
-    shape = [int(d) for d in given.ty.shape][:-1] if keep else [-1]
     units = int(converter.get_tensor_shape(weights)[0])
-    shape = [*shape, units] if keep else [int(d) for d in result.ty.shape]
-    if [int(d) for d in result.ty.shape] == shape:
+    shape = [*[int(d) for d in given.ty.shape][:-1], units]
+    if not keep or [int(d) for d in result.ty.shape] == shape:
         return result
     return relax.op.reshape(result, shape)
 
@@ -88,9 +86,8 @@ def convert_expand_dims(converter: Any, op: Any) -> relax.Expr:
     """TVM calls the operator with an argument too many."""
     source, _ = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
-    return relax.op.reshape(
-        converter.get_tensor_expr(source), data_movement.shape_of(converter, target)
-    )
+    shape = data_movement.shape_of(converter, target)
+    return relax.op.reshape(converter.get_tensor_expr(source), shape)
 
 
 def convert_gelu(converter: Any, op: Any) -> relax.Expr:
@@ -106,16 +103,14 @@ def convert_softmax(converter: Any, op: Any) -> relax.Expr:
     """TVM leaves out beta, the factor in front of the logits."""
     (source,) = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
-    options = converter._get_builtin_options(op, tflite.SoftmaxOptions)
-    beta = np.float32(options.Beta())
+    beta = np.float32(converter._get_builtin_options(op, tflite.SoftmaxOptions).Beta())
     data = converter.get_tensor_expr(source)
     if source.qnn_params is None:
         scaled = data if beta == 1 else relax.op.multiply(data, relax.const(float(beta), "float32"))
         return relax.op.nn.softmax(scaled)
     scale = source.qnn_params["scale"].value.numpy() * beta
-    logits = relax.op.dequantize(
-        data, relax.const(scale, "float32"), source.qnn_params["zero_point"], 0
-    )
+    grid = relax.const(scale, "float32"), source.qnn_params["zero_point"]
+    logits = relax.op.dequantize(data, *grid, 0)
     return converter.quantize(relax.op.nn.softmax(logits), target)
 
 
@@ -132,8 +127,7 @@ def convert_prelu(converter: Any, op: Any) -> relax.Expr:
     """TVM spreads the slopes over the whole tensor and takes stored integers for real numbers."""
     source, slopes = converter.get_input_tensors(op)
     data, alpha = (converter.get_tensor_expr(t) for t in (source, slopes))
-    shape = [int(d) for d in converter.get_tensor_shape(source)]
-    lengths = [int(d) for d in converter.get_tensor_shape(slopes)]
+    shape, lengths = (data_movement.shape_of(converter, t) for t in (source, slopes))
     channels = lengths[-1] if lengths else 1
     if channels not in (1, shape[-1]) or any(d != 1 for d in lengths[:-1]):
         raise UserError(f"has slopes of shape {lengths}; firmware takes one a channel (last axis)")
@@ -165,8 +159,7 @@ def convert_batch_matmul(converter: Any, op: Any) -> relax.Expr:
         if transposed:
             axes = list(range(len(data.ty.shape)))
             data = relax.op.permute_dims(data, [*axes[:-2], axes[-1], axes[-2]])
-        quantized = tensor.qnn_params is not None
-        factors.append(converter.dequantize(data, tensor) if quantized else data)
+        factors.append(data if tensor.qnn_params is None else converter.dequantize(data, tensor))
     factors[1] = converter.bb.normalize(factors[1])
     if len(factors[1].ty.shape) == 2:
         factors[1] = relax.op.expand_dims(factors[1], 0)
@@ -195,8 +188,7 @@ def convert_transpose_conv(converter: Any, op: Any) -> relax.Expr:
     (target,) = converter.get_output_tensors(op)
     options = converter._get_builtin_options(op, tflite.TransposeConvOptions)
     shape = [int(d) for d in converter.get_tensor_value(shape_tensor)]
-    window = [int(d) for d in converter.get_tensor_shape(weights)][1:3]
-    lengths = [int(d) for d in converter.get_tensor_shape(source)][1:3]
+    window, lengths = (data_movement.shape_of(converter, t)[1:3] for t in (weights, source))
     strides = [options.StrideH(), options.StrideW()]
     before = [0, 0]
     if options.Padding() == tflite.Padding.SAME:

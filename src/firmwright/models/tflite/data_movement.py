@@ -38,9 +38,8 @@ def convert_resize_nearest_neighbor(converter: Any, op: Any) -> relax.Expr:
     data = converter.get_tensor_expr(source)
     for axis, extent in zip((1, 2), converter.get_tensor_value(size), strict=True):
         length = shape_of(converter, source)[axis]
-        places = nearest_indices(
-            length, int(extent), bool(options.AlignCorners()), bool(options.HalfPixelCenters())
-        )
+        flags = bool(options.AlignCorners()), bool(options.HalfPixelCenters())
+        places = nearest_indices(length, int(extent), *flags)
         data = converter.bb.normalize(take_elements(data, axis, places))
     return data
 
@@ -49,9 +48,8 @@ def nearest_indices(
     length: int, extent: int, align_corners: bool, half_pixel_centers: bool
 ) -> Indices:
     """Return the places, of ``length`` ones, that ``extent`` ones are copied from."""
-    aligned = align_corners and extent > 1
-    scale = np.float32(length - 1) / np.float32(extent - 1) if aligned else None
-    scale = np.float32(length) / np.float32(extent) if scale is None else scale
+    inner = int(align_corners and extent > 1)
+    scale = np.float32(length - inner) / np.float32(extent - inner)
     offset = np.float32(0.5 if half_pixel_centers else 0)
     real = (np.arange(extent, dtype="float32") + offset) * scale
     if align_corners:
@@ -84,8 +82,8 @@ def convert_strided_slice(converter: Any, op: Any) -> relax.Expr:
     source, *bounds = converter.get_input_tensors(op)
     (target,) = converter.get_output_tensors(op)
     options = converter._get_builtin_options(op, tflite.StridedSliceOptions)
-    lengths = iter(enumerate(shape_of(converter, source)))
-    rank = len(shape_of(converter, source))
+    shape = shape_of(converter, source)
+    lengths, rank = iter(enumerate(shape)), len(shape)
     begins, ends, strides = (converter.get_tensor_value(b).tolist() for b in bounds)
 
     def has_bit(mask: int, place: int) -> bool:
@@ -113,9 +111,7 @@ def convert_strided_slice(converter: Any, op: Any) -> relax.Expr:
             data = converter.bb.normalize(take_elements(data, axis, places))
     forward = [t for t in taken if t[3] > 0]
     if forward:
-        data = relax.op.strided_slice(
-            data, *(list(column) for column in zip(*forward, strict=True))
-        )
+        data = relax.op.strided_slice(data, *map(list, zip(*forward, strict=True)))
     return relax.op.reshape(data, shape_of(converter, target))
 
 
@@ -149,11 +145,9 @@ def convert_space_to_batch(converter: Any, op: Any) -> relax.Expr:
         split += [n // b, b]
     rest = padded[1 + len(block) :]
     data = relax.op.reshape(data, [*split, *rest])
-    count = len(block)
-    within = [2 + 2 * i for i in range(count)]
-    across = [1 + 2 * i for i in range(count)]
-    last = [1 + 2 * count + i for i in range(len(rest))]
-    data = relax.op.permute_dims(data, [*within, 0, *across, *last])
+    last = 1 + 2 * len(block)
+    axes = [*range(2, last, 2), 0, *range(1, last, 2), *range(last, last + len(rest))]
+    data = relax.op.permute_dims(data, axes)
     (target,) = converter.get_output_tensors(op)
     return relax.op.reshape(data, shape_of(converter, target))
 
@@ -169,14 +163,12 @@ def convert_batch_to_space(converter: Any, op: Any) -> relax.Expr:
     data = relax.op.reshape(
         converter.get_tensor_expr(source), [*block, batch, *lengths[1 : 1 + count], *rest]
     )
-    order = [count]
-    for i in range(count):
-        order += [count + 1 + i, i]
+    order = [count, *(axis for i in range(count) for axis in (count + 1 + i, i))]
     order += [2 * count + 1 + i for i in range(len(rest))]
     spread = [n * b for n, b in zip(lengths[1 : 1 + count], block, strict=True)]
     data = relax.op.reshape(relax.op.permute_dims(data, order), [batch, *spread, *rest])
     if not any(c for pair in crops for c in pair):
         return data
-    axes = list(range(1, 1 + count))
     ends = [n - after for n, (_, after) in zip(spread, crops, strict=True)]
-    return relax.op.strided_slice(data, axes, [before for before, _ in crops], ends)
+    begins = [before for before, _ in crops]
+    return relax.op.strided_slice(data, list(range(1, 1 + count)), begins, ends)

@@ -8,8 +8,7 @@ import onnx
 from onnx import helper
 
 from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
-from firmwright.models.onnx.graph.functions import rename_tensors
-from firmwright.models.onnx.graph.specialize import Nodes, Specializer, list_reads
+from firmwright.models.onnx.graph.specialize import Nodes, Specializer, list_reads, rename_tensors
 
 MAX_STEPS = 256
 """Steps that may be written out; each of them becomes code."""

@@ -16,11 +16,9 @@ from onnx.parser import parse_function
 from firmwright.errors import UserError
 from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
 from firmwright.models.onnx.graph.body import NodeBuilder, along_axis, get_attribute
-from firmwright.models.onnx.graph.fourier import rewrite_dft
-from firmwright.models.onnx.graph.functions import inline_function
+from firmwright.models.onnx.graph.linear import rewrite_dft, rewrite_resize
 from firmwright.models.onnx.graph.recurrent import RECURRENT, unroll_scan
-from firmwright.models.onnx.graph.resize import rewrite_resize
-from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
+from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer, inline_function
 
 
 def inline_definition(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
