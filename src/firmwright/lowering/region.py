@@ -71,30 +71,19 @@ def lower_region(
     Raises UserError, naming the operators, where TVM has no C for one of them.
     """
     try:
-        return lower_with_tvm(region, module, rounding, strategies, scheduler)
+        module, use = use_integer_arithmetic(region, module, ROUNDINGS[rounding])
+        legalization = Legalization((*strategies, *SELECTION_STRATEGIES))
+        module = legalization.apply(module)
+        refuse_unlowered(module[region.name])
+        module, constants = lift_constants(module, region.name)
+        function = unwrap_library_calls(fuse(module, region.name))
+        function = replace_sign_casts(start_at_infinity(function))
+        scheduled = legalization.choose_scheduler(scheduler)(store_bit_patterns(function))
+        kernel = build_kernel(region, module[region.name], constants, scheduled, use)
     except (ArithmeticError, RuntimeError, TypeError, ValueError) as error:  # TVM's among them
         operators = ", ".join(region.operators)
         sources = "', '".join(region.sources)
         raise UserError(f"{operators} ('{sources}'): {first_line(error)}") from error
-
-
-def lower_with_tvm(
-    region: Region,
-    module: tvm.IRModule,
-    rounding: str,
-    strategies: Sequence[Strategy],
-    scheduler: Scheduler,
-) -> LoweredRegion:
-    """Lower a region; where TVM cannot, what it raises."""
-    module, use = use_integer_arithmetic(region, module, ROUNDINGS[rounding])
-    legalization = Legalization((*strategies, *SELECTION_STRATEGIES))
-    module = legalization.apply(module)
-    refuse_unlowered(module[region.name])
-    module, constants = lift_constants(module, region.name)
-    function = unwrap_library_calls(fuse(module, region.name))
-    function = replace_sign_casts(start_at_infinity(function))
-    scheduled = legalization.choose_scheduler(scheduler)(store_bit_patterns(function))
-    kernel = build_kernel(region, module[region.name], constants, scheduled, use)
     arrays = {f"{region.name}_{name}": to_bit_patterns(array) for name, array in constants}
     return LoweredRegion(kernel, arrays)
 

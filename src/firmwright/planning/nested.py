@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from textwrap import indent
+
 import tvm
 from tvm import relax
 
-from firmwright.ir.kernels import LoweredRegion
-from firmwright.ir.regions import Region
+from firmwright.ir.kernels import Kernel, Kernels, LoweredRegion, Parameter
+from firmwright.ir.regions import Partition, Region
 from firmwright.ir.relax import dtype_of, static_shape
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.lowering.region import lower_region
 from firmwright.partition.outline import partition_module
-from firmwright.planning.join_kernels import join_kernels
+from firmwright.planning.plan import Input, Location, Output, Plan, Slot, make_plan
 from firmwright.targets import Context
+
+SCRATCH_NAME = "memory"
+"""Name of the parameter that holds what one layer hands to another."""
 
 
 def lower_in_layers(
@@ -41,3 +47,84 @@ def make_interface(main: relax.Function) -> ModelInterface:
 
 def make_tensor(variable: relax.Var) -> Tensor:
     return Tensor(str(variable.name), static_shape(variable), dtype_of(variable))
+
+
+def join_kernels(
+    region: Region, layers: Partition, lowered: Sequence[LoweredRegion], stand_in: str | None
+) -> LoweredRegion:
+    """Return a kernel that runs the ``lowered`` layers, in order, as one region.
+
+    ``layers`` cuts the region into them. What passes between them lies at planned offsets of one
+    scratch buffer. Weights get the region's name in front of their own.
+    """
+    kernels = Kernels(tuple(layer.kernel for layer in lowered))
+    plan = make_plan(layers, kernels)
+    inputs = make_parameters(layers, layers.inputs, region.inputs, "input")
+    outputs = make_parameters(layers, layers.outputs, region.outputs, "output")
+    scratch = (Parameter(SCRATCH_NAME, "uint8", plan.arena_bytes, f"{region.name}_{SCRATCH_NAME}"),)
+    steps = {r.name: r for r in layers.regions}
+    weights: list[Parameter] = []
+    blocks = []
+    for number, kernel in enumerate(kernels.kernels):
+        own = [
+            Parameter(f"layer{number}_{w.name}", w.dtype, w.elements, f"{region.name}_{w.tensor}")
+            for w in kernel.weights
+        ]
+        weights += own
+        blocks.append(emit_block(steps[kernel.region], kernel, own, plan))
+    return LoweredRegion(
+        Kernel(
+            region=region.name,
+            inputs=tuple(inputs),
+            weights=tuple(weights),
+            outputs=tuple(outputs),
+            scratch=scratch if plan.arena_bytes else (),
+            body="\n".join(blocks),
+            functions=tuple(sorted({f for k in kernels.kernels for f in k.functions})),
+            quantized_operators=kernels.quantized_operators,
+            float_operators=kernels.float_operators,
+            headers=tuple(sorted({h for k in kernels.kernels for h in k.headers})),
+            stand_in=stand_in,
+            library_functions=tuple(
+                dict.fromkeys(f for k in kernels.kernels for f in k.library_functions)
+            ),
+        ),
+        {f"{region.name}_{n}": array for layer in lowered for n, array in layer.weights.items()},
+    )
+
+
+def make_parameters(
+    layers: Partition, names: Sequence[str], tensors: Sequence[str], role: str
+) -> list[Parameter]:
+    """Return the region's parameters for its inputs or outputs, ``region_input_0`` …"""
+    known = {t.name: t for t in layers.tensors}
+    return [
+        Parameter(f"region_{role}_{i}", known[own].dtype, known[own].elements, tensor)
+        for i, (own, tensor) in enumerate(zip(names, tensors, strict=True))
+    ]
+
+
+def emit_block(layer: Region, kernel: Kernel, weights: Sequence[Parameter], plan: Plan) -> str:
+    """Return a layer as a C block: its parameters as pointers, then its body."""
+    lines = [f"    /* {layer.anchor}: {', '.join(layer.sources).replace('*/', '* /')} */", "    {"]
+    lines += [emit_pointer(p, plan.locations[p.tensor], "const ") for p in kernel.inputs]
+    lines += [
+        f"        const {own.c_type} *restrict {own.name} = {given.name};"
+        for own, given in zip(kernel.weights, weights, strict=True)
+    ]
+    results = (*kernel.outputs, *kernel.scratch)
+    lines += [emit_pointer(p, plan.locations[p.tensor]) for p in results]
+    return "\n".join([*lines, indent(kernel.body, "    ").rstrip(), "    }"])
+
+
+def emit_pointer(parameter: Parameter, location: Location, const: str = "") -> str:
+    """Define a pointer to a layer's tensor, in the scratch buffer or a parameter of the region."""
+    kind = f"{const}{parameter.c_type} *"
+    match location:
+        case Input(index):
+            where = f"region_input_{index}"
+        case Output(index):
+            where = f"region_output_{index}"
+        case Slot(_, offset):
+            where = f"({kind})&{SCRATCH_NAME}[{offset}]"
+    return f"        {kind}restrict {parameter.name} = {where};"

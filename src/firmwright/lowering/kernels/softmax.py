@@ -1,9 +1,9 @@
-"""Softmax of 8-bit tensors in fixed point, as TFLite's reference kernel computes it.
+"""Softmax in fixed point, as TFLite's reference kernels compute it.
 
 Source: tensorflow/lite/kernels/internal/reference/softmax.h, internal/common.h (GetReciprocal)
 and gemmlowp's fixedpoint/fixedpoint.h. "Q5.26" is a signed integer of 5 integer and 26
-fraction bits. Exponentials depend only on the distance to the row's largest value, one of 256,
-so they are a table; the reciprocal of their sum takes three Newton steps at run time.
+fraction bits. With 8 bits, exponentials depend only on the distance to the row's largest value,
+one of 256, so they are a table; the reciprocal of their sum takes three Newton steps at run time.
 """
 
 from __future__ import annotations
@@ -27,12 +27,15 @@ from firmwright.lowering.kernels.fixed_point import (
     rounding_shift_right,
     to_fixed_point,
 )
-from firmwright.lowering.kernels.quantized_tensor import (
-    OutputQuantParams,
-    smallest_integer,
+from firmwright.lowering.kernels.interpolation import (
+    INT16_MAX,
+    INT16_MIN,
+    Q15,
+    interpolate,
+    interpolation_table,
 )
+from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, smallest_integer
 from firmwright.lowering.kernels.requantization import immediates, to_storage
-from firmwright.lowering.kernels.softmax_int16 import softmax_int16
 
 DIFFERENCE_INTEGER_BITS = 5
 SUM_INTEGER_BITS = 12
@@ -49,6 +52,10 @@ EXP_OF_POWERS = (
 """exp(-2^n) in Q0.31 by n: gemmlowp's constants, which its results depend on."""
 EXP_OF_MINUS_EIGHTH = 1895147668
 ONE_THIRD = 715827883
+
+INT16_RANGE = INT16_MAX - INT16_MIN
+MAX_DISTANCE = 10.0
+"""exp(-10) counts as nothing."""
 
 
 def softmax(
@@ -159,3 +166,58 @@ def exp_near_zero(x: int) -> int:
     return EXP_OF_MINUS_EIGHTH + rounding_multiply_high(
         EXP_OF_MINUS_EIGHTH, x + rounding_shift_right(third, 1)
     )
+
+
+def softmax_int16(
+    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
+) -> relax.Expr | None:
+    """Softmax over the last axis, by two interpolation tables.
+
+    Source: tensorflow/lite/kernels/activations.cc (SoftmaxPrepare), internal/reference/softmax.h
+    (SoftmaxInt16).
+    """
+    source = builder.find_integers(call.args[0], 16)
+    shape = static_shape(call)
+    if source is None or int(call.attrs.axis) not in (-1, len(shape) - 1):
+        return None
+    if (grid.dtype, grid.scale, grid.zero_point) != ("int16", Q15, 0):
+        return None
+    unit = MAX_DISTANCE / INT16_RANGE
+    powers = interpolation_table(math.exp, (unit, 2.0 / INT16_RANGE), (INT16_MAX, 0), np.float64)
+    inverses = interpolation_table(
+        lambda x: 1 / (1 + x), (1.0 / INT16_RANGE, 2.0 / INT16_RANGE), (INT16_MIN, 0), np.float64
+    )
+    factors = to_fixed_point(source.scale / unit)
+    tables = [
+        builder.emit_constant("exponentials", powers),
+        builder.emit_constant("reciprocals", inverses),
+    ]
+    rows, classes = shape[:-1], shape[-1]
+
+    def compute(data: te.Tensor, powers: te.Tensor, inverses: te.Tensor) -> te.Tensor:
+        scan, add = (te.reduce_axis((0, classes)) for _ in range(2))
+        largest = te.compute(rows, lambda *i: te.max(data(*i, scan), axis=scan), name="largest")
+
+        def exponential(*indices: Any) -> Integer:
+            distance = data(*indices).astype("int32") - largest(*indices[:-1]).astype("int32")
+            widest = INT16_RANGE << int(factors.left_shift[0])
+            argument = apply_scale(distance, *immediates(factors), largest=widest) + INT16_MAX
+            return interpolate(te.min(te.max(argument, INT16_MIN), INT16_MAX), powers)
+
+        total = te.compute(rows, lambda *i: te.sum(exponential(*i, add), axis=add), name="total")
+        inverse = te.compute(
+            rows,
+            lambda *i: interpolate(call_fixed_point("fixed_share", total(*i)), inverses),
+            name="inverse",
+        )
+
+        def element(*indices: Any) -> Integer:
+            row = indices[:-1]
+            share = call_fixed_point(
+                "fixed_quotient", exponential(*indices), inverse(*row), total(*row)
+            )
+            return to_storage(te.max(share, 0), grid)
+
+        return te.compute(shape, element, name="softmax")
+
+    return builder.emit_te("softmax", compute, source.data, *tables)
