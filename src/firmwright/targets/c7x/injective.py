@@ -24,6 +24,7 @@ from firmwright.targets.c7x import transfers
 from firmwright.targets.c7x.accesses import ElementwiseNest, ReadTensor, match_elementwise
 from firmwright.targets.c7x.cost import Core, estimate_cycles
 from firmwright.targets.c7x.streams import use_streams
+from firmwright.targets.c7x.transfers import VECTOR_BYTES
 
 BLOCK_BYTES = 16 * 1024
 """Bytes of a block at most, counted in the region's largest elements."""
@@ -106,7 +107,7 @@ def explain_no_blocks(
         return f"all of it fits {BLOCK_BYTES:,} bytes"
     if not moved:
         return "no input of several axes comes with them"
-    if block_elements(found, split) < transfers.VECTOR_BYTES // found.element_bytes:
+    if block_elements(found, split) < VECTOR_BYTES // found.element_bytes:
         return "an even cut leaves less than a vector"
     needed = 2 * BLOCK_BYTES * (len(moved) + 1)
     if needed > local_memory:
@@ -155,7 +156,7 @@ def make_vectors(schedule: Schedule, found: ElementwiseNest, outer: int) -> str:
         return "it reads a table by value"
     loops = schedule.get_loops(found.block)[outer:]
     inner = schedule.fuse(*loops[-min(count_fusable_axes(found), len(loops)) :])
-    length, factor = int(schedule.get(inner).extent), transfers.VECTOR_BYTES // found.element_bytes
+    length, factor = int(schedule.get(inner).extent), VECTOR_BYTES // found.element_bytes
     if length % factor:
         return f"the inner loop's {length} steps are not whole vectors of {factor}"
     vectors, vector = schedule.split(inner, [None, factor])
