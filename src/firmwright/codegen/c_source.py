@@ -90,7 +90,6 @@ def lower_to_c(function: tirx.PrimFunc, names: Sequence[str]) -> CFunction:
     function = module["kernel"]
 
     body, scratch = lift_temporaries(lower_intrinsics(function.body))
-    used = find_variables(body)
     pointers, declarations = [], []
     for buffer, name in zip(function.params, names, strict=True):
         pointer = tirx.Var(name, tirx.buffer_data_pointer_type(buffer))
@@ -104,10 +103,12 @@ def lower_to_c(function: tirx.PrimFunc, names: Sequence[str]) -> CFunction:
     plain = plain.with_attr({**attributes, "calling_conv": 0})
     printed = tvm.get_global_func("target.build.c")(tvm.IRModule({"kernel": plain}), target)
     text = clean_up_c(extract_body(printed.inspect_source()), literals)
+    text = emit_library_calls(text, calls)
     macros = {literal.strip("(-)") for literal in literals} & NON_FINITE_MACROS
     return CFunction(
-        body=emit_library_calls(text, calls),
-        unused=tuple(n for b, n in zip(function.params, names, strict=True) if b not in used),
+        body=text,
+        # TVM's printer simplifies: what TIR reads may not be read in the C.
+        unused=tuple(name for name in names if not re.search(rf"\b{name}\b", text)),
         scratch=tuple((str(p.name), dtype, elements) for p, dtype, elements in scratch),
         functions=tuple(sorted(functions | macros)),
         library_functions=tuple(dict.fromkeys(call.signature for call in calls)),
@@ -167,12 +168,6 @@ def lower_intrinsics(body: tirx.Stmt) -> tirx.Stmt:
         return tirx.call_pure_extern(dtype, name + "f" * (dtype == "float32"), *call.args)
 
     return structural_map(body, (tvm.ir.Call, resolve))
-
-
-def find_variables(body: tirx.Stmt) -> set[tvm.ir.Var]:
-    found: set[tvm.ir.Var] = set()
-    structural_walk(body, (tvm.ir.Var, found.add))
-    return found
 
 
 def find_called_functions(body: tirx.Stmt) -> set[str]:
