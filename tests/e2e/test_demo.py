@@ -160,11 +160,11 @@ def test_every_variant_is_c99_without_warnings(
 ) -> None:
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
-    stages = demo.folder / "build/d"
+    stages = demo.folder / "build/d/host"
     interface = read_record(stages / "partition/interface.json", ModelInterface)
     partition = read_record(stages / "partition/partition.json", Partition)
     layers = [region.name for region in partition.regions if not region.view]
-    sample = read_arrays(stages / "host/run/sample.npz")
+    sample = read_arrays(stages / "run/sample.npz")
     for profile, compare, indefinite in product(
         ("none", "global", "individual"), (True, False), (True, False)
     ):
@@ -173,7 +173,7 @@ def test_every_variant_is_c99_without_warnings(
         write_demo("d", "network", options, interface, layers, sample, folder)
         sources = sorted(folder.glob("*.c"))
         assert (folder / "profiler.c" in sources) == (profile != "none")
-        check(compiler, "-fsyntax-only", f"-I{stages}/host/sources", *sources)
+        check(compiler, "-fsyntax-only", f"-I{stages}/sources", *sources)
 
 
 def check(*command: str | Path) -> None:

@@ -77,7 +77,7 @@ def test_application_template_leaves_kernels_alone(
     ("stage", "name"),
     [
         ("model", "module.json"),
-        ("kernels", "weights.npz"),
+        ("rv32-bare/kernels", "weights.npz"),
         ("rv32-bare/sources", "network.c"),
         ("rv32-bare/objects", "network.o"),
         ("rv32-bare/firmware", "firmware.elf"),
@@ -202,7 +202,16 @@ def test_input_edited_during_its_stage_is_not_counted_as_built(tmp_path: Path) -
 
 def test_platforms_share_what_does_not_depend_on_them(copy_of_built: Repository) -> None:
     stages = copy_of_built.build(RECIPE, "platform=host")
-    assert stages == ["plan", "sources", "objects", "firmware", "run", "bundle"]
+    assert stages == [
+        "partition",
+        "kernels",
+        "plan",
+        "sources",
+        "objects",
+        "firmware",
+        "run",
+        "bundle",
+    ]
     assert copy_of_built.build(RECIPE) == []
 
 

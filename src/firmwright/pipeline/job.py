@@ -101,8 +101,9 @@ class Job:
 
     @property
     def is_portable(self) -> bool:
-        """Tell whether no device of the mix depends on the platform."""
-        return all(device.target.is_portable for device in self.mix)
+        """Tell whether nothing of the mix depends on the platform, nor kernels on its features."""
+        portable = all(device.target.is_portable for device in self.mix)
+        return portable and not self.platform.features
 
     @cached_property
     def mix(self) -> tuple[Device, ...]:

@@ -109,6 +109,8 @@ class Platform:
     host: str | None = None
     """The platform that stands in for it where a recipe does not compile for the device."""
     timing: Timing | None = None
+    features: tuple[str, ...] = ()
+    """What its processor has that forms of the device ``c`` are made for."""
 
     @property
     def all_in_ram(self) -> bool:
