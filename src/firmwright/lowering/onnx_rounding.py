@@ -49,7 +49,7 @@ class OnnxRounding:
         )
         if table is not None:
             return table
-        operand, grid = fuse_activation(builder, argument, grid, self.nearest)
+        operand, grid = fuse_activation(builder.definitions, argument, grid, self.nearest)
         source = builder.value(operand)
         if isinstance(source, QuantizedTensor) and source.operator:
             return requantize_in_float32(builder, source, grid)

@@ -91,7 +91,7 @@ class TfliteRounding:
     def quantize(
         self, builder: RegionBuilder, argument: relax.Expr, grid: OutputQuantParams
     ) -> relax.Expr:
-        operand, narrowed = fuse_activation(builder, argument, grid, self.nearest)
+        operand, narrowed = fuse_activation(builder.definitions, argument, grid, self.nearest)
         source = builder.value(operand)
         if isinstance(source, QuantizedTensor):
             activation_alone = operand is not argument and not source.operator

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 import tvm
@@ -28,14 +29,18 @@ class Rounding(Protocol):
 
 
 def fuse_activation(
-    builder: RegionBuilder, argument: relax.Expr, grid: OutputQuantParams, nearest: RoundFunction
+    definitions: Mapping[relax.Var, tvm.ir.Call],
+    argument: relax.Expr,
+    grid: OutputQuantParams,
+    nearest: RoundFunction,
 ) -> tuple[relax.Expr, OutputQuantParams]:
     """Return what a chain of ReLUs and clips reads, and the grid with their limits.
 
-    Exact because rounding to a grid never reorders values.
+    ``definitions`` are what variables are bound to. Exact because rounding to a grid never
+    reorders values.
     """
-    call = builder.definitions.get(argument)
+    call = definitions.get(argument)
     bounds = None if call is None else read_clip_bounds(call)
     if call is None or bounds is None:
         return argument, grid
-    return fuse_activation(builder, call.args[0], grid.clamp_to(*bounds, nearest), nearest)
+    return fuse_activation(definitions, call.args[0], grid.clamp_to(*bounds, nearest), nearest)

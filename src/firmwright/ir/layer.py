@@ -1,0 +1,146 @@
+"""A linear layer on integers: what the forms of a device are chosen, packed and written from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+class LayerKind(str, Enum):
+    """What a layer computes: sums of products, or of two tensors."""
+
+    CONV2D = "conv2d"
+    DEPTHWISE_CONV2D = "depthwise_conv2d"
+    DENSE = "dense"
+    ADD = "add"
+
+
+class LayerRounding(str, Enum):
+    """How sums become stored integers.
+
+    ``TWICE`` and ``ONCE`` multiply in fixed point, as TFLite's kernels: the high half of the
+    doubled product is rounded, then its right shift; or the whole product once, ties up. ``FLOAT``
+    multiplies in float32 and rounds half to even, as ONNX Runtime's kernels.
+    """
+
+    TWICE = "twice"
+    ONCE = "once"
+    FLOAT = "float"
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """The factors of a layer's sums, one each for every output channel.
+
+    A factor is ``mantissas`` · 2^(-31 - ``shifts``), both int64; or ``factors`` in float32.
+    """
+
+    rounding: LayerRounding
+    mantissas: Array
+    shifts: Array
+    factors: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """One layer: sums over stored integers, scaled, moved by a zero point, clamped.
+
+    Activations are (batch, height, width, channels); of a dense layer height and width are 1.
+    ``weights`` is int64 (O, height, width, I); of a depthwise layer I is 1 and output channel c
+    reads input channel c. ``bias`` is int64 (O,). A result is
+
+        clamp(zero_point + scaled(bias[c] + sum(weights[c] · (x - input_zero_point))), low, high)
+
+    and what lies in the ``padding``, (top, left, bottom, right), counts as ``input_zero_point``.
+    """
+
+    kind: LayerKind
+    batch: int
+    height: int
+    width: int
+    channels: int
+    out_height: int
+    out_width: int
+    out_channels: int
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    dilation: tuple[int, int]
+    padding: tuple[int, int, int, int]
+    input_dtype: str
+    input_zero_point: int
+    weights: Array
+    bias: Array
+    scaling: Scaling
+    output_dtype: str
+    zero_point: int
+    low: int
+    high: int
+
+    @property
+    def taps(self) -> int:
+        """The products in one sum."""
+        return prod(self.weights.shape[1:])
+
+    @property
+    def pixels(self) -> int:
+        """Positions of the output of one sample."""
+        return self.out_height * self.out_width
+
+    @property
+    def input_elements(self) -> int:
+        """Elements of one sample."""
+        return self.height * self.width * self.channels
+
+    @property
+    def output_elements(self) -> int:
+        return self.pixels * self.out_channels
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Tell whether output pixel p reads input pixel p alone."""
+        return self.kernel == (1, 1) and self.strides == (1, 1) and not any(self.padding)
+
+    @cached_property
+    def matrix(self) -> Array:
+        """The weights as (O, taps), taps in the order height, width, channel."""
+        return self.weights.reshape(self.out_channels, -1)
+
+    @cached_property
+    def folded_bias(self) -> Array:
+        """The bias with the input's zero point in it: sums then read integers as they are."""
+        folded: Array = self.bias - self.input_zero_point * self.matrix.sum(1)
+        return folded
+
+    @cached_property
+    def largest_sum(self) -> int:
+        """A bound of every sum's magnitude, of partial sums in any order too."""
+        limits = np.iinfo(self.input_dtype)
+        largest = max(abs(int(limits.min)), abs(int(limits.max)))
+        return int((np.abs(self.folded_bias) + np.abs(self.matrix).sum(1) * largest).max())
+
+
+@dataclass(frozen=True, eq=False)
+class Addition:
+    """The sum of two tensors of bytes of one shape, requantized: of ``elements`` each.
+
+    ``results`` has the stored integers of all pairs: [a - smallest a, b - smallest b].
+    ``factors`` are about what one step of an input is in steps of the output; results reach from
+    ``low`` to ``high``.
+    """
+
+    elements: int
+    input_dtypes: tuple[str, str]
+    output_dtype: str
+    results: Array
+    factors: tuple[float, float]
+    low: int
+    high: int
+    kind: LayerKind = LayerKind.ADD

@@ -1,0 +1,63 @@
+"""What a layer makes of its sums, in numpy; and channels that come out the same for every input."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from firmwright.ir.layer import Array, Layer, LayerRounding
+
+
+def requantize_sums(layer: Layer, sums: Array) -> Array:
+    """Return the stored integers of int64 sums (…, O), as TFLite's or ONNX Runtime's kernels do.
+
+    Sources: :mod:`firmwright.lowering.kernels.fixed_point`,
+    :class:`firmwright.lowering.onnx_rounding.OnnxRounding`.
+    """
+    scaling = layer.scaling
+    mantissas, shifts = scaling.mantissas, scaling.shifts
+    if scaling.rounding is LayerRounding.FLOAT:
+        real = np.rint(sums.astype("float32") * scaling.factors)
+        steps = np.clip(real, -(2.0**20), 2.0**20).astype("int64")
+    elif scaling.rounding is LayerRounding.ONCE:
+        bits = 31 + shifts
+        steps = (sums * mantissas + (np.int64(1) << (bits - 1))) >> bits
+    else:
+        product = ((sums << np.maximum(-shifts, 0)) * mantissas + 2**30) >> 31
+        doubled = 2 * product - (product < 0)
+        steps = ((doubled >> np.maximum(shifts, 0)) + 1) >> 1
+    result: Array = np.clip(steps + layer.zero_point, layer.low, layer.high)
+    return result
+
+
+def settle_constant_channels(layer: Layer) -> Layer:
+    """Return the layer with plain numbers for channels that no input changes.
+
+    Training leaves channels behind that a ReLU always clamps; their biases and factors can be
+    beyond what the forms compute with. They get no weights, a factor of 1/4, and four times their
+    result as bias.
+    """
+    limits = np.iinfo(layer.input_dtype)
+    ends = [int(limit) - layer.input_zero_point for limit in (limits.min, limits.max)]
+    positive, negative = np.maximum(layer.matrix, 0).sum(1), np.minimum(layer.matrix, 0).sum(1)
+    # What lies in the padding counts as zero, which is between the ends.
+    lowest, highest = (
+        layer.bias + positive * first + negative * second for first, second in (ends, ends[::-1])
+    )
+    found, other = requantize_sums(layer, lowest), requantize_sums(layer, highest)
+    constant = found == other
+    if not constant.any():
+        return layer
+    scaling = replace(
+        layer.scaling,
+        mantissas=np.where(constant, 2**30, layer.scaling.mantissas),
+        shifts=np.where(constant, 1, layer.scaling.shifts),
+        factors=np.where(constant, np.float32(0.25), layer.scaling.factors),
+    )
+    return replace(
+        layer,
+        weights=np.where(constant[:, None, None, None], 0, layer.weights),
+        bias=np.where(constant, 4 * (found - layer.zero_point), layer.bias),
+        scaling=scaling,
+    )

@@ -1,0 +1,271 @@
+"""Reads a region as one integer layer: convolution or product, bias, activation, quantize.
+
+It finds the numbers that :mod:`firmwright.lowering.integer_arithmetic` finds for the same region;
+a test compares what both compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+from tvm import relax
+
+from firmwright.ir.layer import Layer, LayerKind, LayerRounding, Scaling
+from firmwright.ir.operators import read_clip_bounds
+from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name, static_shape
+from firmwright.lowering.kernels.fixed_point import find_tie_direction, to_fixed_point
+from firmwright.lowering.kernels.quantized_tensor import (
+    INT32_LIMIT,
+    OutputQuantParams,
+    QuantizedTensor,
+    RoundFunction,
+    read_dequantize,
+    read_quant_params,
+)
+from firmwright.lowering.kernels.requantization import find_quotient
+from firmwright.lowering.kernels.rounding import fuse_activation
+from firmwright.lowering.kernels.tables import round_half_away
+from firmwright.lowering.layer_arithmetic import settle_constant_channels
+
+CONVOLUTION = "relax.nn.conv2d"
+PRODUCT = "relax.matmul"
+BYTES = ("int8", "uint8")
+
+Definitions = Mapping[relax.Expr, tvm.ir.Call]
+
+
+def read_layer(function: relax.Function, rounding: str) -> Layer | None:
+    """Return the layer that a region's function is; None for anything else.
+
+    ``rounding`` is that of the recipe, "tflite" or "onnx".
+    """
+    found = find_quantized(function, rounding, inputs=1)
+    if found is None:
+        return None
+    definitions, argument, grid = found
+    sums, bias = split_bias(argument, definitions)
+    anchor = definitions.get(sums)
+    operands = read_operands(anchor, definitions)
+    if anchor is None or operands is None:
+        return None
+    data, weights = operands
+    if not reads_parameter(data.data, function.params[0], definitions):
+        return None
+    make = make_convolution if operator_name(anchor) == CONVOLUTION else make_product
+    shape = make(anchor, weights)
+    if shape is None:
+        return None
+    return make_layer(shape, operator_name(anchor), data, weights, bias, grid, rounding)
+
+
+def find_quantized(
+    function: relax.Function, rounding: str, inputs: int
+) -> tuple[Definitions, relax.Expr, OutputQuantParams] | None:
+    """Return what a function of so many ``inputs`` quantizes to its only result, and to what.
+
+    The definitions are what its variables are bound to.
+    """
+    results = function.body.body.fields
+    if len(function.params) != inputs or len(results) != 1:
+        return None
+    definitions = {b.var: b.value for block in function.body.blocks for b in block.bindings}
+    found = read_output(results[0], definitions, rounding)
+    return None if found is None else (definitions, *found)
+
+
+def read_output(
+    result: relax.Expr, definitions: Definitions, rounding: str
+) -> tuple[relax.Expr, OutputQuantParams] | None:
+    """Return what a region's result quantizes, and the integers that it may become."""
+    bounds: list[tuple[float, float]] = []
+    call = definitions.get(result)
+    while call is not None and operator_name(call) in ("relax.clip", "relax.reshape"):
+        if operator_name(call) == "relax.clip":
+            low, high = read_clip_bounds(call) or (-np.inf, np.inf)
+            bounds.append((low, high))
+        call = definitions.get(call.args[0])
+    if call is None or operator_name(call) != "relax.quantize":
+        return None
+    grid = read_quant_params(call)
+    if grid is None or grid.dtype not in BYTES:
+        return None
+    nearest: RoundFunction = round_half_away if rounding == "tflite" else np.rint
+    argument, grid = fuse_activation(definitions, call.args[0], grid, nearest)
+    low = max([grid.low, *(int(np.ceil(b)) for b, _ in bounds if np.isfinite(b))])
+    high = min([grid.high, *(int(np.floor(b)) for _, b in bounds if np.isfinite(b))])
+    if low > high:
+        return None
+    return argument, OutputQuantParams(grid.dtype, grid.scale, grid.zero_point, low, high)
+
+
+def split_bias(
+    argument: relax.Expr, definitions: Definitions
+) -> tuple[relax.Expr, QuantizedTensor | None]:
+    """Return the sums behind an addition, and what is added; the argument itself without one."""
+    call = definitions.get(argument)
+    if call is None or operator_name(call) != "relax.add":
+        return argument, None
+    for sums, added in (call.args, reversed(call.args)):
+        bias = read_quantized(added, definitions)
+        if bias is not None and isinstance(bias.data, Constant) and sums in definitions:
+            return sums, bias
+    return argument, None
+
+
+def read_quantized(argument: relax.Expr, definitions: Definitions) -> QuantizedTensor | None:
+    """Return the integers behind a dequantize with constant parameters."""
+    call = definitions.get(argument)
+    if call is None or operator_name(call) != "relax.dequantize":
+        return None
+    data = call.args[0]
+    bound = definitions.get(data)
+    return read_dequantize(call, bound if isinstance(bound, Constant) else data)
+
+
+def read_operands(
+    anchor: tvm.ir.Call | None, definitions: Definitions
+) -> tuple[QuantizedTensor, QuantizedTensor] | None:
+    """Return the activations, of one byte and one grid, and the constant weights of an anchor."""
+    if anchor is None or operator_name(anchor) not in (CONVOLUTION, PRODUCT):
+        return None
+    moved = anchor.args[0]
+    while (call := definitions.get(moved)) is not None and operator_name(call) == "relax.reshape":
+        moved = call.args[0]
+    data = read_quantized(moved, definitions)
+    weights = read_quantized(anchor.args[1], definitions)
+    if data is None or weights is None or not isinstance(weights.data, Constant):
+        return None
+    usable = data.is_per_tensor and dtype_of(data.data) in BYTES and weights.width == 8
+    return (data, weights) if usable else None
+
+
+def reads_parameter(data: relax.Expr, parameter: relax.Var, definitions: Definitions) -> bool:
+    """Tell whether a product reads the region's input, of which it may see another shape."""
+    while (call := definitions.get(data)) is not None and operator_name(call) == "relax.reshape":
+        data = call.args[0]
+    return bool(data.same_as(parameter))
+
+
+def make_convolution(call: tvm.ir.Call, weights: QuantizedTensor) -> dict[str, Any] | None:
+    """Return the layer's shape and its weights; None for a layout or groups without a layer."""
+    attributes = call.attrs
+    out_layout = str(attributes.out_layout) or str(attributes.data_layout)
+    if str(attributes.data_layout) != "NHWC" or out_layout != "NHWC":
+        return None
+    layout = str(attributes.kernel_layout)
+    if sorted(layout) != list("HIOW"):
+        return None
+    if not weights.is_per_tensor and weights.axis != layout.index("O"):
+        return None
+    batch, height, width, channels = static_shape(call.args[0])
+    _, out_height, out_width, out_channels = static_shape(call)
+    values = center(weights).transpose([layout.index(axis) for axis in "OHWI"])
+    groups = int(attributes.groups)
+    depthwise = groups == channels == out_channels and groups > 1
+    if groups != 1 and not depthwise:
+        return None
+    return {
+        "kind": LayerKind.DEPTHWISE_CONV2D if depthwise else LayerKind.CONV2D,
+        "batch": batch, "height": height, "width": width, "channels": channels,
+        "out_height": out_height, "out_width": out_width, "out_channels": out_channels,
+        "kernel": values.shape[1:3],
+        "strides": tuple(map(int, attributes.strides)),
+        "dilation": tuple(map(int, attributes.dilation)),
+        "padding": tuple(map(int, attributes.padding)),
+        "weights": values,
+    }  # fmt: skip
+
+
+def make_product(call: tvm.ir.Call, weights: QuantizedTensor) -> dict[str, Any] | None:
+    """Return the same of a product with a matrix (I, O)."""
+    rows, matrix = static_shape(call.args[0]), static_shape(call.args[1])
+    if len(matrix) != 2 or not (weights.is_per_tensor or weights.axis == 1):
+        return None
+    values = center(weights).T.reshape(matrix[1], 1, 1, matrix[0])
+    return {
+        "kind": LayerKind.DENSE,
+        "batch": int(np.prod(rows[:-1])), "height": 1, "width": 1, "channels": matrix[0],
+        "out_height": 1, "out_width": 1, "out_channels": matrix[1],
+        "kernel": (1, 1), "strides": (1, 1), "dilation": (1, 1), "padding": (0, 0, 0, 0),
+        "weights": values,
+    }  # fmt: skip
+
+
+def center(weights: QuantizedTensor) -> npt.NDArray[np.int64]:
+    """Return the weights without their zero points."""
+    values = constant_array(weights.data).astype("int64")
+    centered: npt.NDArray[np.int64] = values - weights.reshape_for_broadcast(weights.zero_point)
+    return centered
+
+
+def make_layer(
+    shape: Mapping[str, Any],
+    operator: str,
+    data: QuantizedTensor,
+    weights: QuantizedTensor,
+    bias: QuantizedTensor | None,
+    grid: OutputQuantParams,
+    rounding: str,
+) -> Layer | None:
+    """Return the layer of a shape; None where its sums might not fit 32 bits."""
+    values, channels = shape["weights"], shape["out_channels"]
+    largest = int(values[0].size) * data.largest * weights.largest
+    if largest >= INT32_LIMIT or int(values.min()) < -128 or int(values.max()) > 127:
+        return None
+    scale = data.scale * weights.scale
+    added = np.zeros(channels, "int64")
+    if bias is not None:
+        same = np.allclose(scale, bias.scale, rtol=1e-5, atol=0.0)
+        if not same or bias.zero_point.any() or dtype_of(bias.data) != "int32":
+            return None
+        added = constant_array(bias.data).astype("int64").reshape(-1)
+        largest += bias.largest
+        if added.size != channels or largest >= INT32_LIMIT:
+            return None
+    sums = QuantizedTensor(
+        data.data, scale, np.zeros(1, "int64"), 0, largest, operator, dtype_of(data.data)
+    )
+    scaling = make_scaling(sums, grid, rounding, channels)
+    if scaling is None:
+        return None
+    layer = Layer(
+        **shape,
+        input_dtype=dtype_of(data.data),
+        input_zero_point=int(data.zero_point[0]),
+        bias=added,
+        scaling=scaling,
+        output_dtype=grid.dtype,
+        zero_point=grid.zero_point,
+        low=grid.low,
+        high=grid.high,
+    )
+    return settle_constant_channels(layer)
+
+
+def make_scaling(
+    sums: QuantizedTensor, grid: OutputQuantParams, rounding: str, channels: int
+) -> Scaling | None:
+    """Return the factors from sums to a grid.
+
+    None for a factor of 1 and more, and where a tie goes neither up nor to even.
+    """
+    if rounding == "onnx":
+        factors = sums.scale.astype("float32") / grid.scale
+        zeros = np.zeros(channels, "int64")
+        return Scaling(LayerRounding.FLOAT, zeros, zeros, np.resize(factors, channels))
+    quotient = find_quotient(sums, grid, single=False)
+    if quotient.max() >= 1:  # sums are scaled down, but for scales that make no sense
+        return None
+    fixed = to_fixed_point(quotient)
+    once = sums.operator == PRODUCT
+    if once and find_tie_direction(quotient, fixed, sums.largest):
+        return None
+    kind = LayerRounding.ONCE if once else LayerRounding.TWICE
+    mantissas, shifts = (
+        np.resize(a.astype("int64"), channels) for a in (fixed.mantissa, -fixed.shift)
+    )
+    return Scaling(kind, mantissas, shifts, np.resize(quotient.astype("float32"), channels))
