@@ -69,6 +69,14 @@ class LibraryFunction:
 
 
 @dataclass(frozen=True)
+class SourceFile:
+    """A C source or header of the project's own; kernels that share it bring the same text."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Kernel:
     """One region's function: parameters in the order inputs, weights, outputs, scratch; its body.
 
@@ -81,6 +89,7 @@ class Kernel:
     says of code that stands in for a closed tool's result whose it is, ``note`` what the device
     chose for its loops. ``definitions`` is C in front of the function. A function that only
     starts a job has a ``wait_function``, declared by one of the ``headers``, that waits for it.
+    ``files`` are sources of the project that it needs.
     """
 
     region: str
@@ -99,6 +108,7 @@ class Kernel:
     definitions: str | None = None
     wait_function: str | None = None
     library_functions: tuple[LibraryFunction, ...] = ()
+    files: tuple[SourceFile, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -180,6 +180,8 @@ def write_project(
     for step in variables["steps"]:
         text = render(env, REGION_TEMPLATE, {**variables, "step": step})
         write_file(folder / f"{step.region.name}.c", text)
+        for file in step.kernel.files:
+            write_file(folder / file.name, file.text)
     if network.c_prefix != "network":
         write_file(folder / f"{network.c_prefix}.h", render(env, ALIAS_TEMPLATE, variables))
     copy_libraries(network.libraries, folder)

@@ -69,7 +69,8 @@ class Target(Protocol):
     is_fallback: bool = False
     """Whether it takes whatever it is given; such a device ends a mix, and no other does."""
     rewrites: Sequence[str] = ()
-    """Names of :data:`firmwright.transforms.optional.OPTIONAL`: what helps it take more."""
+    """Names of :data:`firmwright.transforms.optional.OPTIONAL`: what helps it take more, or, of a
+    fallback that has the network for itself, what saves it work."""
     packages: Sequence[str] = ()
     """Python packages beside firmwright's own that decide about what it makes; a lock has them."""
     core: str = ""
@@ -118,6 +119,10 @@ class Target(Protocol):
         ``module`` holds the region's function, and the TIR functions that it may call.
         """
 
+    def describe_kernel(self, _region: Region, _module: tvm.IRModule, _context: Context, /) -> str:
+        """Say in a few words how a region's C will compute; '' where there is but one way."""
+        return ""
+
     def extend_project(
         self, _project: Path, _variables: Mapping[str, Any], _context: Context, /
     ) -> None:
@@ -142,6 +147,9 @@ class Device:
     def lower(self, region: Region, module: tvm.IRModule) -> LoweredRegion:
         return self.target.lower(region, module, self.context)
 
+    def describe_kernel(self, region: Region, module: tvm.IRModule) -> str:
+        return self.target.describe_kernel(region, module, self.context)
+
     def extend_project(self, project: Path, variables: Mapping[str, Any]) -> None:
         self.target.extend_project(project, variables, self.context)
 
@@ -163,6 +171,15 @@ def load_mix(
     *offered, last = specs
     rest = device(last, None)
     return (*(device(spec, rest) for spec in offered), rest)
+
+
+def find_rewrites(mix: Sequence[Device]) -> set[str]:
+    """Return the names of the rewrites that the devices ask for.
+
+    The last one has a say only where it is alone: the others' rules know the model's own layers.
+    """
+    asking = mix[:-1] or mix
+    return {name for device in asking for name in device.target.rewrites}
 
 
 def target_names() -> tuple[str, ...]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TARGET_MEMBERS = sorted({*Target.__annotations__, "options", "prepare", "place", "layout", "lower",
-                          "extend_project"})  # fmt: skip
+                          "describe_kernel", "extend_project"})  # fmt: skip
 """What a target has."""
 
 
@@ -61,6 +61,9 @@ class CustomTarget:
         from firmwright.ir.kernels import LoweredRegion
 
         return self._call(self._target.lower, (LoweredRegion,), region, module, context)
+
+    def describe_kernel(self, region: Region, module: tvm.IRModule, context: Context, /) -> str:
+        return self._call(self._target.describe_kernel, (str,), region, module, context)
 
     def extend_project(
         self, project: Path, variables: Mapping[str, Any], context: Context, /

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from firmwright.targets import Context, Target
@@ -21,6 +23,8 @@ class CpuTarget(Target):
     reason = "plain C runs everything"
     is_fallback = True
     is_portable = True
+    options: Mapping[str, tuple[str, ...]] = MappingProxyType({"specialize": ("speed", "size")})
+    rewrites: Sequence[str] = ("UseChannelsLast", "RemoveConstantChannels")
 
     def place(self, _module: tvm.IRModule, _context: Context, /) -> Placement:
         from firmwright.targets.placement import Placement
@@ -28,9 +32,14 @@ class CpuTarget(Target):
         return Placement()
 
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
-        from firmwright.lowering.region import lower_region
+        from firmwright.targets.cpu.lowering import lower_to_c
 
-        return lower_region(region, module, context.rounding, context.strategies)
+        return lower_to_c(region, module, context)
+
+    def describe_kernel(self, region: Region, module: tvm.IRModule, context: Context, /) -> str:
+        from firmwright.targets.cpu.lowering import describe_kernel
+
+        return describe_kernel(region, module, context)
 
 
 CPU = CpuTarget()

@@ -1,0 +1,91 @@
+"""Forms: the ways in which this device writes a layer's C, and the choice between them.
+
+A form is a row of :mod:`firmwright.targets.cpu.forms.table` and a template of its name in
+``templates/c/layers``. Its C compiles on every machine: what only one family of cores has stands
+behind ``#if``, with plain C that computes the same beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from firmwright.ir.layer import Addition, Array, Layer, LayerKind
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Working memory of a layer: C's name of it, and how many elements of a type."""
+
+    name: str
+    dtype: str
+    elements: int
+
+
+@dataclass(frozen=True)
+class Packing:
+    """A layer's numbers as a form's C reads them.
+
+    ``arrays`` are constants by their name in C, ``record`` is what the C finds in the layer's
+    struct. ``variant`` are the variables of the form's template: layers with the same variant can
+    share a function.
+    """
+
+    arrays: Mapping[str, Array]
+    record: Mapping[str, int]
+    variant: Mapping[str, Any]
+    scratch: tuple[Scratch, ...] = ()
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What a form asks of a layer of its kind; the sentence completes "needs"."""
+
+    sentence: str
+    holds: Callable[[Any], bool]
+
+
+@dataclass(frozen=True)
+class Form:
+    """One way to compute layers of a kind on cores with these ``features``.
+
+    ``cost`` is about how many instructions a multiply-accumulate takes. ``sentence`` says how it
+    works. ``pack`` may be slow: it runs once a layer, and never for one that breaks a condition.
+    """
+
+    name: str
+    kind: LayerKind
+    features: frozenset[str]
+    conditions: tuple[Condition, ...]
+    pack: Callable[[Any], Packing]
+    cost: float
+    sentence: str
+
+    @property
+    def template(self) -> str:
+        return f"c/layers/{self.name}.c.j2"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The form of a layer, None where none fits, and why those before it in the table do not."""
+
+    form: Form | None
+    refusals: tuple[str, ...]
+
+
+def choose(layer: Layer | Addition, features: Collection[str], forms: Sequence[Form]) -> Choice:
+    """Return the first form for this layer on a core with these features.
+
+    Forms of other kinds and of other cores are not worth a refusal.
+    """
+    refusals: list[str] = []
+    for form in forms:
+        if form.kind is not layer.kind or not form.features <= set(features):
+            continue
+        broken = [c.sentence for c in form.conditions if not c.holds(layer)]
+        if not broken:
+            return Choice(form, tuple(refusals))
+        refusals.append(f"{form.name} needs {'; '.join(broken)}")
+    return Choice(None, tuple(refusals))

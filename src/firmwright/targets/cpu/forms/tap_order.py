@@ -1,0 +1,177 @@
+"""An order of a layer's taps in groups whose sums fit 16 bits, as large as they can be.
+
+Two sums share a word of 32 bits as long as the lower one fits 16 bits; then they are taken apart,
+which costs as much as a product and a half. Taps may be added in any order, and large weights that
+stand apart allow larger groups. Channels with small weights may have larger groups than the others,
+in the same order of taps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from firmwright.ir.layer import Array
+
+LARGEST_GROUP = 8
+"""Taps: beyond, there is little to gain."""
+
+EXCHANGES = 300
+"""How often two taps change places before a size of groups is given up."""
+
+PARTNERS = 192
+"""Places that are tried for a tap of the worst group."""
+
+MARGINS = (1.15, 1.25, 1.35, 1.5)
+"""By how much a channel's weights may be below what its groups could hold."""
+
+ATTEMPTS = 24
+"""Ways to split the channels that are tried."""
+
+
+@dataclass(frozen=True, eq=False)
+class Grouping:
+    """Channels that have groups of one size."""
+
+    size: int
+    channels: Array
+
+
+@dataclass(frozen=True, eq=False)
+class TapOrder:
+    """The taps in the order of their products; the last group may be short."""
+
+    order: Array
+    groupings: tuple[Grouping, ...]
+
+
+def find_tap_order(weights: Array, limit: int, block: int) -> TapOrder:
+    """Return an order in which large groups keep to ``limit``, with one or two sizes of groups.
+
+    ``weights`` is (O, taps). In each group, the magnitudes of each channel's weights add up to
+    ``limit`` at most; one tap alone never exceeds it. All but one grouping have a multiple of
+    ``block`` channels.
+    """
+    magnitudes = np.abs(weights).T.astype(np.int16)
+    size, order = 1, np.arange(len(magnitudes))
+    for larger in range(2, LARGEST_GROUP + 1):
+        found = fill_groups(magnitudes, [Grouping(larger, np.arange(len(weights)))], limit)
+        if found is None:
+            break
+        size, order = larger, found
+    for groupings in split_channels(magnitudes, size, limit, block)[:ATTEMPTS]:
+        found = fill_groups(magnitudes, groupings, limit)
+        if found is not None:
+            return TapOrder(found, tuple(groupings))
+    return TapOrder(order, (Grouping(size, np.arange(len(weights))),))
+
+
+def split_channels(magnitudes: Array, size: int, limit: int, block: int) -> list[list[Grouping]]:
+    """Return ways to give larger groups to some channels, that which costs the least first."""
+    taps, count = magnitudes.shape
+    possible = taps * limit / np.maximum(magnitudes.sum(0, dtype=np.int64), 1)
+    order = np.argsort(possible, kind="stable")
+    found = {}
+    for smaller in (size, size + 1):
+        for larger in range(smaller + 1, LARGEST_GROUP + 1):
+            for margin in MARGINS:
+                few = count - int((possible >= margin * larger).sum()) // block * block
+                if possible.min() >= smaller and 0 < few < count:
+                    cost = few * cost_of(taps, smaller) + (count - few) * cost_of(taps, larger)
+                    found[cost, smaller, larger, few] = [
+                        Grouping(smaller, np.sort(order[:few])),
+                        Grouping(larger, np.sort(order[few:])),
+                    ]
+    return [found[key] for key in sorted(found) if key[0] < count * cost_of(taps, size)]
+
+
+def cost_of(taps: int, size: int) -> float:
+    """Return about how many instructions a sum takes: 17 a tap for twelve sums, 21 a group."""
+    groups = -(-taps // size)
+    return (groups * size * 17 + groups * 21) / 12
+
+
+def fill_groups(magnitudes: Array, groupings: list[Grouping], limit: int) -> Array | None:
+    """Return an order whose groups keep to the limit, None where none is found.
+
+    ``magnitudes`` is (taps, O).
+    """
+    tables = [Table(g.size, magnitudes[:, g.channels], limit) for g in groupings]
+    order = np.arange(len(magnitudes))
+    if not any(sum_excess(table.sum_groups(order), limit).any() for table in tables):
+        return order
+    order = place_greedily(magnitudes, groupings[0].size)
+    return order if exchange_taps(tables, order) else None
+
+
+def place_greedily(magnitudes: Array, size: int) -> Array:
+    """Return the taps by group, the largest placed first and where it adds the least."""
+    taps, channels = magnitudes.shape
+    count = -(-taps // size)
+    sums = np.zeros((count, channels), np.int16)
+    free = np.full(count, size)
+    free[-1] = taps - (count - 1) * size
+    groups: list[list[int]] = [[] for _ in range(count)]
+    for tap in np.argsort(-magnitudes.max(1), kind="stable"):
+        peaks = np.where(free > 0, (sums + magnitudes[tap]).max(1), np.iinfo(np.int16).max)
+        group = int(np.argmin(peaks))
+        free[group] -= 1
+        groups[group].append(int(tap))
+        sums[group] += magnitudes[tap]
+    return np.concatenate(groups)
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """The magnitudes (taps, channels) of channels that have groups of one size."""
+
+    size: int
+    magnitudes: Array
+    limit: int
+
+    def sum_groups(self, order: Array) -> Array:
+        """Return the sums (groups, channels); the last group may be short."""
+        starts = np.arange(0, len(order), self.size)
+        sums: Array = np.add.reduceat(self.magnitudes[order], starts, dtype=np.int16)
+        return sums
+
+    def change(self, order: Array, own: Array, others: Array) -> Array:
+        """Return what an exchange of places ``own`` with ``others`` adds to the excess."""
+        sums = self.sum_groups(order)
+        mine, theirs = own // self.size, others // self.size
+        difference = self.magnitudes[order[others]][None] - self.magnitudes[order[own]][:, None]
+        here, there = sums[mine][:, None], sums[theirs][None]
+        changes: Array = sum_excess(here + difference, self.limit) - sum_excess(here, self.limit)
+        changes += sum_excess(there - difference, self.limit) - sum_excess(there, self.limit)
+        changes[mine[:, None] == theirs[None]] = 0
+        return changes
+
+
+def sum_excess(sums: Array, limit: int) -> Array:
+    """Return by how much sums (..., channels) exceed the limit, over all channels."""
+    total: Array = np.maximum(sums - np.int16(limit), 0).sum(-1, dtype=np.int32)
+    return total
+
+
+def exchange_taps(tables: list[Table], order: Array) -> bool:
+    """Exchange taps of the worst group with others until none exceeds the limit."""
+    stride = -(-len(order) // PARTNERS)
+    failures = 0
+    for number in range(EXCHANGES):
+        excesses = [sum_excess(table.sum_groups(order), table.limit) for table in tables]
+        worst = max(range(len(tables)), key=lambda n: int(excesses[n].max()))
+        if not excesses[worst].any():
+            return True
+        size, group = tables[worst].size, int(excesses[worst].argmax())
+        own = np.arange(group * size, min(group * size + size, len(order)))
+        others = np.arange(number % stride, len(order), stride)
+        changes = np.sum([table.change(order, own, others) for table in tables], axis=0)
+        mine, other = divmod(int(np.argmin(changes)), len(others))
+        if changes[mine, other] < 0:
+            first, second = own[mine], others[other]
+            order[first], order[second] = order[second], order[first]
+            failures = 0
+        elif (failures := failures + 1) == stride:
+            return False
+    return False

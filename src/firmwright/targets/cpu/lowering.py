@@ -1,0 +1,214 @@
+"""A layer becomes C by the first form that fits its core; all else is lowered from TIR."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from firmwright.codegen.templates import make_environment, render
+from firmwright.ir.kernels import C_TYPES, Kernel, LoweredRegion, Parameter, SourceFile
+from firmwright.ir.layer import Addition, Layer, LayerRounding
+from firmwright.ir.regions import Region
+from firmwright.ir.relax import operator_name
+from firmwright.lowering.additions import read_addition
+from firmwright.lowering.integer_arithmetic import use_integer_arithmetic
+from firmwright.lowering.layers import read_layer
+from firmwright.lowering.region import ROUNDINGS, lower_region
+from firmwright.targets import Context
+from firmwright.targets.cpu.forms.form import Choice, Form, Packing, choose
+from firmwright.targets.cpu.forms.requantize import make_requantization
+from firmwright.targets.cpu.forms.table import FORMS
+
+
+def lower_to_c(region: Region, module: tvm.IRModule, context: Context) -> LoweredRegion:
+    """Lower a region by a form, or from TIR where none fits or the user has a strategy."""
+    layer, choice = find_form(region, module, context)
+    if layer and choice.form:
+        shared = context.options.get("specialize") == "size"
+        lowered = write_layer(region, layer, choice.form, shared)
+        use = use_integer_arithmetic(region, module, ROUNDINGS[context.rounding])[1]
+        kernel = replace(lowered.kernel, quantized_operators=use.quantized_operators)
+        return replace(lowered, kernel=kernel)
+    lowered = lower_region(region, module, context.rounding, context.strategies)
+    if choice.refusals:
+        note = f"Plain loops: {'. '.join(choice.refusals)}."
+        lowered = replace(lowered, kernel=replace(lowered.kernel, note=note))
+    return lowered
+
+
+def describe_kernel(region: Region, module: tvm.IRModule, context: Context) -> str:
+    """Return the form of a region, or "loops" and why no form fits."""
+    _, choice = find_form(region, module, context)
+    if choice.form:
+        return choice.form.name
+    return f"loops: {'; '.join(choice.refusals)}" if choice.refusals else "loops"
+
+
+def find_form(
+    region: Region, module: tvm.IRModule, context: Context
+) -> tuple[Layer | Addition | None, Choice]:
+    """Return the layer that a region is and its form; no form where it is none."""
+    function = module[region.name]
+    layer = None if has_strategy(function, context) else read(function, context.rounding)
+    if layer is None:
+        return None, Choice(None, ())
+    return layer, choose(layer, context.platform.features, FORMS)
+
+
+def has_strategy(function: relax.Function, context: Context) -> bool:
+    """Tell whether the user has a strategy for an operator of a region."""
+    wanted = {strategy.operator for strategy in context.strategies}
+    values = (b.value for block in function.body.blocks for b in block.bindings)
+    return any(operator_name(value) in wanted for value in values)
+
+
+def read(function: relax.Function, rounding: str) -> Layer | Addition | None:
+    """Return what forms can be chosen for: a layer or an addition; None for all else."""
+    layer = read_layer(function, rounding)
+    return read_addition(function, rounding) if layer is None else layer
+
+
+def write_layer(region: Region, layer: Layer | Addition, form: Form, shared: bool) -> LoweredRegion:
+    """Return the function of a region that is a layer, by a form, and its packed weights.
+
+    ``shared`` layers of one variant call one function; others get their own, with their numbers
+    in it.
+    """
+    packing = form.pack(layer)
+    inputs, output = make_ports(region, layer)
+    weights = tuple(
+        Parameter(n, array.dtype.name, array.size, f"{region.name}_{n}")
+        for n, array in packing.arrays.items()
+    )
+    scratch = tuple(
+        Parameter(s.name, s.dtype, s.elements, f"{region.name}_{s.name}") for s in packing.scratch
+    )
+    function = write_function(form, layer, packing, (*inputs, *weights), (output, *scratch), shared)
+    record = ", ".join(f".{name} = {value}" for name, value in packing.record.items())
+    layer_record = f"static const struct {function.name}_layer layer = {{{record}}};"
+    kernel = Kernel(
+        region=region.name,
+        inputs=inputs,
+        weights=weights,
+        outputs=(output,),
+        scratch=scratch,
+        body=write_calls(function.name, layer, (*inputs, *weights, output, *scratch)),
+        functions=(),
+        quantized_operators=0,
+        float_operators=(),
+        headers=tuple(f.name for f in function.files if f.name.endswith(".h")),
+        note=describe_form(form),
+        definitions=f"{function.definition}{layer_record}",
+        files=function.files,
+    )
+    arrays = {f"{region.name}_{name}": array for name, array in packing.arrays.items()}
+    return LoweredRegion(kernel, arrays)
+
+
+def describe_form(form: Form) -> str:
+    """Return the line about a form above the function that it wrote."""
+    cost = f" About {form.cost:g} instructions a multiply-accumulate." if form.cost else ""
+    return f"Form {form.name}: {form.sentence}{cost}"
+
+
+def make_ports(region: Region, layer: Layer | Addition) -> tuple[tuple[Parameter, ...], Parameter]:
+    """Return the parameters of a layer's inputs and its output: whole batches."""
+    (result,) = region.outputs
+    if isinstance(layer, Addition):
+        inputs = tuple(
+            Parameter(f"input_{i}", dtype, layer.elements, tensor)
+            for i, (dtype, tensor) in enumerate(zip(layer.input_dtypes, region.inputs, strict=True))
+        )
+        return inputs, Parameter("output", layer.output_dtype, layer.elements, result)
+    read, written = (layer.batch * n for n in (layer.input_elements, layer.output_elements))
+    input_ = Parameter("input", layer.input_dtype, read, region.inputs[0])
+    return (input_,), Parameter("output", layer.output_dtype, written, result)
+
+
+@dataclass(frozen=True)
+class LayerFunction:
+    """The C function of a variant: ``definition`` in front of its caller, or ``files``."""
+
+    name: str
+    definition: str
+    files: tuple[SourceFile, ...]
+
+
+def write_function(
+    form: Form,
+    layer: Layer | Addition,
+    packing: Packing,
+    constants: Sequence[Parameter],
+    results: Sequence[Parameter],
+    shared: bool,
+) -> LayerFunction:
+    """Render a form's template for a layer's variant."""
+    parameters = [f"const {p.c_type} *restrict {p.name}" for p in constants]
+    parameters += [f"{p.c_type} *restrict {p.name}" for p in results]
+    variant = {**packing.variant, "output_type": C_TYPES[layer.output_dtype]}
+    if isinstance(layer, Layer):
+        variant |= describe_requantization(layer, bool(packing.variant.get("float_scaled")))
+    else:
+        variant["input_types"] = [C_TYPES[dtype] for dtype in layer.input_dtypes]
+    told = [*(repr(item) for item in sorted(variant.items())), *parameters, *packing.record]
+    name = f"{form.name}_{hashlib.sha256(' '.join(told).encode()).hexdigest()[:8]}"
+    name = name if shared else "compute"
+    variables = {
+        **variant,
+        "name": name,
+        "linkage": "" if shared else "static inline __attribute__((always_inline)) ",
+        "parameters": ", ".join([f"const struct {name}_layer *restrict l", *parameters]),
+        "arguments": ", ".join(["l", *(p.name for p in (*constants, *results))]),
+    }
+    struct = render(
+        make_environment(),
+        "c/layers/record.j2",
+        {"name": name, **variables, "fields": [*packing.record]},
+    )
+    text = render(make_environment(), form.template, variables).strip("\n")
+    if not shared:
+        return LayerFunction(name, f"{struct}\n{text}\n\n", ())
+    header = render(make_environment(), "c/layers/header.j2", {**variables, "struct": struct})
+    files = (
+        SourceFile(f"{name}.h", header),
+        SourceFile(f"{name}.c", f'#include "{name}.h"\n\n{text}\n'),
+    )
+    return LayerFunction(name, "", files)
+
+
+def describe_requantization(layer: Layer, float_scaled: bool) -> dict[str, Any]:
+    """Return what the templates of all forms know of a layer's requantization.
+
+    ``float_scaled``: by the core's own floats, as ONNX Runtime does.
+    """
+    once = layer.scaling.rounding is LayerRounding.ONCE
+    steps = layer.scaling.rounding is LayerRounding.FLOAT and not float_scaled
+    emulated = steps and bool((make_requantization(layer).multipliers == 0).any())
+    one_shift = once or steps or layer.low >= layer.zero_point
+    return {
+        "one_shift": one_shift,
+        "float_scaled": float_scaled,
+        "offsets_given": steps,
+        "emulated": emulated,
+        "lift": layer.zero_point - layer.low if emulated else 0,
+        "twice_in_one_shift": one_shift and layer.scaling.rounding is LayerRounding.TWICE,
+        "low": layer.low,
+        "high": layer.high,
+        "input_type": C_TYPES[layer.input_dtype],
+    }
+
+
+def write_calls(function: str, layer: Layer | Addition, parameters: Sequence[Parameter]) -> str:
+    """Return the body of a region's function: a call for each sample of the batch."""
+    names = ["&layer", *(p.name for p in parameters)]
+    if isinstance(layer, Addition) or layer.batch == 1:
+        return f"    {function}({', '.join(names)});\n"
+    offsets = {"input": layer.input_elements, "output": layer.output_elements}
+    moved = [f"{n} + n * {offsets[n]}" if n in offsets else n for n in names]
+    call = f"{function}({', '.join(moved)});"
+    return f"    for (int32_t n = 0; n < {layer.batch}; ++n) {{\n        {call}\n    }}\n"

@@ -1,0 +1,305 @@
+"""Random layers, what they compute in numpy, and networks that are nothing but layers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tvm import relax
+
+from firmwright.ir.kernels import Kernels
+from firmwright.ir.layer import Addition, Layer, LayerKind, LayerRounding, Scaling
+from firmwright.ir.regions import Partition, Region
+from firmwright.ir.tensors import ModelInterface, Tensor
+from firmwright.lowering.additions import make_addition
+from firmwright.lowering.kernels.fixed_point import apply_multiplier, quantize_multiplier
+from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, QuantizedTensor
+from firmwright.planning import make_plan
+from firmwright.project.write import Network
+from firmwright.targets.cpu.forms.form import Form
+from firmwright.targets.cpu.lowering import write_layer
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The geometry of a random layer; a dense one uses the channels alone."""
+
+    channels: int
+    out_channels: int
+    height: int = 1
+    width: int = 1
+    kernel: tuple[int, int] = (1, 1)
+    strides: tuple[int, int] = (1, 1)
+    dilation: tuple[int, int] = (1, 1)
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
+    batch: int = 1
+
+    @property
+    def output(self) -> tuple[int, int]:
+        """Height and width of the output."""
+        sizes = (self.height, self.width)
+        ends = (self.padding[0] + self.padding[2], self.padding[1] + self.padding[3])
+        reach = [(k - 1) * d for k, d in zip(self.kernel, self.dilation, strict=True)]
+        height, width = (
+            (size + end - r - 1) // stride + 1
+            for size, end, r, stride in zip(sizes, ends, reach, self.strides, strict=True)
+        )
+        return height, width
+
+
+def make_layer(
+    kind: LayerKind,
+    shape: Shape,
+    generator: np.random.Generator,
+    rounding: LayerRounding = LayerRounding.TWICE,
+    relu: bool = False,
+    dtype: str = "int8",
+) -> Layer:
+    """Return a layer whose results use all of their range."""
+    limits = np.iinfo(dtype)
+    inner = 1 if kind is LayerKind.DEPTHWISE_CONV2D else shape.channels
+    weights = generator.integers(-127, 128, (shape.out_channels, *shape.kernel, inner))
+    spread = 60 * 74 * math.sqrt(math.prod(weights.shape[1:]))
+    factors = generator.uniform(20, 60, shape.out_channels) / spread
+    pairs = [quantize_multiplier(float(f)) for f in factors]
+    zero_point = limits.min if relu else int(generator.integers(limits.min, limits.max + 1))
+    out_height, out_width = shape.output
+    return Layer(
+        kind=kind,
+        batch=shape.batch,
+        height=shape.height,
+        width=shape.width,
+        channels=shape.channels,
+        out_height=out_height,
+        out_width=out_width,
+        out_channels=shape.out_channels,
+        kernel=shape.kernel,
+        strides=shape.strides,
+        dilation=shape.dilation,
+        padding=shape.padding,
+        input_dtype=dtype,
+        input_zero_point=int(generator.integers(limits.min, limits.max + 1)),
+        weights=weights,
+        bias=generator.integers(-2 * int(spread), 2 * int(spread), shape.out_channels),
+        scaling=Scaling(
+            rounding,
+            np.array([mantissa for mantissa, _ in pairs], "int64"),
+            np.array([-shift for _, shift in pairs], "int64"),
+            factors.astype("float32"),
+        ),
+        output_dtype=dtype,
+        zero_point=zero_point,
+        low=int(limits.min),
+        high=int(limits.max) - (40 if relu else 0),
+    )
+
+
+def evaluate(layer: Layer | Addition, inputs: Sequence[Array]) -> Array:
+    """Return what a layer makes of stored integers (batch, height, width, channels)."""
+    if isinstance(layer, Addition):
+        first, second = (x.astype("int64") - np.iinfo(x.dtype).min for x in inputs)
+        added: Array = layer.results[first, second].astype(layer.output_dtype)
+        return added
+    (data,) = inputs
+    top, left, bottom, right = layer.padding
+    around = ((0, 0), (top, bottom), (left, right), (0, 0))
+    padded = np.pad(data.astype("int64") - layer.input_zero_point, around)
+    sums = np.broadcast_to(
+        layer.bias, (layer.batch, layer.out_height, layer.out_width, layer.out_channels)
+    ).astype("int64")
+    for y in range(layer.kernel[0]):
+        for x in range(layer.kernel[1]):
+            rows = slice(y * layer.dilation[0], None, layer.strides[0])
+            columns = slice(x * layer.dilation[1], None, layer.strides[1])
+            seen = padded[:, rows, columns][:, : layer.out_height, : layer.out_width]
+            if layer.kind is LayerKind.DEPTHWISE_CONV2D:
+                sums = sums + seen * layer.weights[:, y, x, 0]
+            else:
+                sums = sums + seen @ layer.weights[:, y, x].T
+    placed = scale(layer, sums) + layer.zero_point
+    result: Array = np.clip(placed, layer.low, layer.high).astype(layer.output_dtype)
+    return result
+
+
+def scale(layer: Layer, sums: Array) -> Array:
+    """Return int64 sums (…, O) in steps of the output."""
+    scaling = layer.scaling
+    if scaling.rounding is LayerRounding.FLOAT:
+        rounded: Array = np.rint(sums.astype("float32") * scaling.factors).astype("int64")
+        return rounded
+    if scaling.rounding is LayerRounding.ONCE:
+        bits = 31 + scaling.shifts
+        whole: Array = (sums * scaling.mantissas + (np.int64(1) << (bits - 1))) >> bits
+        return whole
+    columns = [
+        [apply_multiplier(int(s), int(m), -int(shift)) for s in sums[..., c].reshape(-1)]
+        for c, (m, shift) in enumerate(zip(scaling.mantissas, scaling.shifts, strict=True))
+    ]
+    return np.array(columns, "int64").T.reshape(sums.shape)
+
+
+def make_network(
+    layers: Sequence[Layer | Addition], forms: Sequence[Form], shared: bool
+) -> Network:
+    """Return a network whose regions are layers beside each other, each with ports of its own."""
+    inputs: list[Tensor] = []
+    outputs: list[Tensor] = []
+    regions, lowered = [], []
+    for number, (layer, form) in enumerate(zip(layers, forms, strict=True)):
+        read, written = make_tensors(layer, number)
+        region = Region(
+            name=f"layer_{number:02}",
+            device="c",
+            reason="",
+            anchor=layer.kind.value,
+            sources=(),
+            operators=(layer.kind.value,),
+            inputs=tuple(tensor.name for tensor in read),
+            outputs=(written.name,),
+            macs=0,
+            view=False,
+            dequantized=(),
+        )
+        inputs += read
+        outputs.append(written)
+        regions.append(region)
+        lowered.append(write_layer(region, layer, form, shared))
+    partition = Partition(
+        tuple(t.name for t in inputs),
+        tuple(t.name for t in outputs),
+        (*inputs, *outputs),
+        tuple(regions),
+    )
+    kernels = Kernels(tuple(result.kernel for result in lowered))
+    return Network(
+        "layers",
+        "network",
+        ModelInterface("tflite", "0" * 64, tuple(inputs), tuple(outputs), ()),
+        partition,
+        kernels,
+        make_plan(partition, kernels),
+        {name: array for result in lowered for name, array in result.weights.items()},
+    )
+
+
+def make_tensors(layer: Layer | Addition, number: int) -> tuple[list[Tensor], Tensor]:
+    """Return the inputs and the output of a layer."""
+    if isinstance(layer, Addition):
+        shape = (layer.elements,)
+        names = (f"input_{number}_a", f"input_{number}_b")
+        read = [Tensor(n, shape, d) for n, d in zip(names, layer.input_dtypes, strict=True)]
+        return read, Tensor(f"output_{number}", shape, layer.output_dtype)
+    before = (layer.batch, layer.height, layer.width, layer.channels)
+    after = (layer.batch, layer.out_height, layer.out_width, layer.out_channels)
+    read = [Tensor(f"input_{number}", before, layer.input_dtype)]
+    return read, Tensor(f"output_{number}", after, layer.output_dtype)
+
+
+def draw_shape(kind: LayerKind, generator: np.random.Generator) -> Shape:
+    """Return a random geometry, small and crooked."""
+
+    def pick(*choices: int) -> int:
+        return int(generator.choice(choices))
+
+    channels = pick(1, 2, 3, 4, 5, 8, 12, 16, 31)
+    if kind is LayerKind.DENSE:
+        return Shape(
+            pick(1, 3, 4, 7, 16, 33, 64), pick(1, 2, 5, 6, 8, 11, 16, 24), batch=pick(1, 3)
+        )
+    kernel = (pick(1, 1, 2, 3, 3, 5), pick(1, 1, 3, 3, 4, 5))
+    dilation = (pick(1, 1, 1, 2), pick(1, 1, 1, 2))
+    reach = [(k - 1) * d for k, d in zip(kernel, dilation, strict=True)]
+    padding = (
+        (0, 0, 0, 0)
+        if pick(0, 1)
+        else (pick(0, *range(reach[0] + 1)), pick(0, *range(reach[1] + 1)),
+              pick(0, *range(reach[0] + 1)), pick(0, *range(reach[1] + 1)))
+    )  # fmt: skip
+    least = [
+        max(1, r + 1 - before - after)
+        for r, before, after in zip(reach, padding[:2], padding[2:], strict=True)
+    ]
+    return Shape(
+        channels,
+        channels if kind is LayerKind.DEPTHWISE_CONV2D else pick(1, 2, 3, 4, 7, 8, 16, 17),
+        least[0] + pick(0, 1, 2, 3, 5, 8),
+        least[1] + pick(0, 1, 2, 3, 5, 8),
+        kernel,
+        (pick(1, 1, 2), pick(1, 1, 2, 3)),
+        dilation,
+        padding,
+        batch=pick(1, 1, 1, 2),
+    )
+
+
+def draw_layer(kind: LayerKind, generator: np.random.Generator) -> Layer:
+    """Return a random layer; every other is at an edge of what forms can do."""
+    dense = kind is LayerKind.DENSE
+    shape = draw_shape(kind, generator)
+    rounding = LayerRounding.ONCE if dense else LayerRounding.TWICE
+    dtype = "int8" if generator.random() < 0.8 else "uint8"
+    relu = bool(generator.random() < 0.4)
+    rounding = LayerRounding.FLOAT if generator.random() < 0.3 else rounding
+    layer = make_layer(kind, shape, generator, rounding, relu, dtype)
+    return layer if generator.random() < 0.5 else make_extreme(layer, generator)
+
+
+def make_extreme(layer: Layer, generator: np.random.Generator) -> Layer:
+    """Return the layer with its largest weights, huge sums, or factors of 1/2 and more."""
+    scaling = layer.scaling
+    match int(generator.integers(5)):
+        case 0:
+            extreme = np.where(generator.random(layer.weights.shape) < 0.9, -128, 127)
+            return replace(layer, weights=extreme)
+        case 1:
+            return replace(layer, scaling=shift_factors(scaling, scaling.shifts * 0))
+        case 2:
+            shift = int(generator.integers(21, 27))
+            shifts = np.full_like(scaling.shifts, shift)
+            return replace(layer, scaling=shift_factors(scaling, shifts))
+        case _:
+            # Sums about so large, and factors that make results of the whole range of them.
+            bits = int(generator.choice([21, 22, 23, 24, 27, 28, 29, 30]))
+            bias = generator.integers(-(2**bits), 2**bits, layer.out_channels)
+            shifts = np.full_like(scaling.shifts, min(bits - 7, 21))
+            return replace(layer, bias=bias, scaling=shift_factors(scaling, shifts))
+
+
+def shift_factors(scaling: Scaling, shifts: Array) -> Scaling:
+    """Return the factors shifted to the right by other numbers of bits."""
+    factors = np.ldexp(scaling.mantissas, -31 - shifts).astype("float32")
+    return replace(scaling, shifts=shifts, factors=factors)
+
+
+def draw_addition(generator: np.random.Generator) -> Addition:
+    """Return a random sum of two tensors, computed as TFLite or as ONNX does."""
+    dtypes = [str(generator.choice(["int8", "uint8"])) for _ in range(3)]
+    limits = [np.iinfo(dtype) for dtype in dtypes]
+    points = [int(generator.integers(limit.min, limit.max + 1)) for limit in limits]
+    scales = generator.uniform(0.02, 0.2, 3).astype("float32")
+    terms = [
+        QuantizedTensor(
+            relax.Var("term", relax.TensorType((1,), dtypes[i])),
+            np.array([float(scales[i])]),
+            np.array([points[i]]),
+            0,
+            255,
+        )
+        for i in range(2)
+    ]
+    low = points[2] if generator.random() < 0.5 else int(limits[2].min)
+    grid = OutputQuantParams(dtypes[2], scales[2], points[2], low, int(limits[2].max))
+    rounding = "onnx" if generator.random() < 0.5 else "tflite"
+    found = make_addition(terms, grid, int(generator.integers(1, 70)), rounding)
+    return draw_addition(generator) if found is None else found
+
+
+def draw(kind: LayerKind, generator: np.random.Generator) -> Layer | Addition:
+    """Return a random layer of a kind."""
+    return draw_addition(generator) if kind is LayerKind.ADD else draw_layer(kind, generator)

@@ -1,0 +1,138 @@
+"""Every form of the table computes random layers exactly, on its core and under sanitizers."""
+
+from __future__ import annotations
+
+from itertools import count, islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from firmwright.emulator import run_firmware
+from firmwright.errors import UserError
+from firmwright.ir.layer import Addition, Layer
+from firmwright.project.write import Network, write_project
+from firmwright.targets.cpu.forms.form import Form, choose
+from firmwright.targets.cpu.forms.table import FORMS
+from firmwright.toolchain import (
+    Build,
+    compile_object,
+    find_compiler,
+    link_firmware,
+    load_platform,
+    load_toolchain,
+)
+from firmwright.verify.protocol import decode_outputs, encode_samples
+from tests.networks.firmware import SANITIZED
+from tests.targets.cpu.layers import draw, evaluate, make_network
+
+COUNT = 12
+"""Layers of a form in a test."""
+
+PLATFORMS = {
+    "rv32m": "rv32-bare",
+    "armv7e-m-dsp": "cortex-m4-bare",
+    "neon": "aarch64-linux",
+}
+"""Where a feature is emulated; the other forms run on this machine."""
+
+
+UNTESTED = "arm64-gcc"
+"""Arm's own compiler, which no package manager has; zig compiles in both modes for its core."""
+
+
+def find_platform(form: Form) -> str:
+    return next((PLATFORMS[f] for f in sorted(form.features) if f in PLATFORMS), "host")
+
+
+def draw_layers(form: Form, seed: int) -> list[Layer | Addition]:
+    """Return random layers that the form takes."""
+    generator = np.random.default_rng(seed)
+    drawn = (draw(form.kind, generator) for _ in count())
+    taken = (layer for layer in drawn if choose(layer, form.features, (form,)).form)
+    return list(islice(taken, COUNT))
+
+
+def run_layers(
+    network: Network,
+    layers: list[Layer | Addition],
+    folder: Path,
+    cache: Path,
+    platform_name: str,
+    toolchain: str,
+    cflags: tuple[str, ...],
+) -> None:
+    """Build and run a network of layers; compare each with numpy.
+
+    ``cache`` is what the compiler keeps.
+    """
+    platform = load_platform(platform_name)
+    build = Build(load_toolchain(toolchain), platform, cflags)
+    try:
+        compiler = find_compiler(build.toolchain, platform.architecture)
+    except UserError as error:
+        pytest.skip(str(error))
+    write_project(network, build, folder / "sources")
+    objects = []
+    for source in sorted((folder / "sources").glob("*.[cS]")):
+        objects.append(folder / "objects" / f"{source.stem}.o")
+        compile_object(build, compiler, source, objects[-1], cache)
+    elf = folder / "firmware.elf"
+    link_firmware(build, compiler, folder / "sources", objects, elf, cache)
+    generator = np.random.default_rng(1)
+    sample = {}
+    for port in network.interface.inputs:
+        limits = np.iinfo(port.dtype)
+        sample[port.name] = generator.integers(limits.min, limits.max + 1, port.shape, port.dtype)
+        sample[port.name].reshape(-1)[: port.elements // 3] = limits.min
+    given = encode_samples(network.interface.inputs, [sample])
+    ran = run_firmware(elf, platform, platform.emulators[0], given, "network_run", cache, 10**10)
+    (found,) = decode_outputs(ran.console, network.interface.outputs, 1, ran.exit_code)
+    for number, (layer, result) in enumerate(zip(layers, found, strict=True)):
+        read = network.partition.regions[number].inputs
+        expected = evaluate(layer, [sample[name] for name in read])
+        np.testing.assert_array_equal(
+            result.reshape(expected.shape), expected, f"layer {number}: {describe(layer)}"
+        )
+
+
+def describe(layer: Layer | Addition) -> str:
+    """Return a layer's numbers without its arrays."""
+    return ", ".join(
+        f"{name}={value}"
+        for name, value in vars(layer).items()
+        if name not in ("weights", "bias", "scaling", "results")
+    )
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+@pytest.mark.parametrize("shared", [False, True], ids=["own", "shared"])
+def test_a_form_is_exact_on_its_core(form: Form, shared: bool, tmp_path: Path, cache: Path) -> None:
+    """The first compiler makes functions of their own, the second shared ones."""
+    platform = find_platform(form)
+    toolchains = [t for t in load_platform(platform).toolchains if t != UNTESTED]
+    toolchain = toolchains[min(int(shared), len(toolchains) - 1)]
+    layers = draw_layers(form, seed=int(shared))
+    network = make_network(layers, [form] * COUNT, shared)
+    run_layers(network, layers, tmp_path, cache, platform, toolchain, ())
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+def test_a_form_is_defined_behavior(form: Form, tmp_path: Path, cache: Path) -> None:
+    layers = draw_layers(form, seed=2)
+    network = make_network(layers, [form] * COUNT, shared=False)
+    run_layers(network, layers, tmp_path, cache, "host", "gcc", SANITIZED)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+def test_layers_that_break_a_condition_are_drawn(form: Form) -> None:
+    """A condition that could be dropped without a test that fails would be a wrong one."""
+    generator = np.random.default_rng(0)
+    kept = list(form.conditions)
+    for _ in range(100 * COUNT):
+        layer = draw(form.kind, generator)
+        kept = [condition for condition in kept if condition.holds(layer)]
+        if not kept:
+            return
+    pytest.fail(f"no layer breaks: {[condition.sentence for condition in kept]}")

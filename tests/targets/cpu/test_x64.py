@@ -1,0 +1,36 @@
+"""The forms of x86-64 are exact with the instructions of any machine of its kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from firmwright.targets.cpu.forms.form import Form
+from firmwright.targets.cpu.forms.table import FORMS
+from tests.networks.firmware import SANITIZED
+from tests.targets.cpu.layers import make_network
+from tests.targets.cpu.test_forms import draw_layers, run_layers
+
+X64 = [form for form in FORMS if "x86-64" in form.features]
+
+COUNT = 8
+"""Layers in a test: these take their time to compile."""
+
+LEVELS = {
+    "none": ("-DLAYER_LEVEL=0",),
+    "avx2": ("-DLAYER_LEVEL=1",),
+    "avx512": ("-DLAYER_LEVEL=2", "-mavx2", "-I", str(Path(__file__).parent / "avx512")),
+}
+"""What the C is compiled with; AVX-512's instructions are computed in plain C."""
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("form", X64, ids=lambda form: form.name)
+def test_a_form_is_exact_at_every_level(
+    form: Form, level: str, tmp_path: Path, cache: Path
+) -> None:
+    layers = draw_layers(form, seed=3)[:COUNT]
+    network = make_network(layers, [form] * COUNT, shared=False)
+    run_layers(network, layers, tmp_path, cache, "host", "gcc", (*SANITIZED, *LEVELS[level]))
