@@ -21,7 +21,7 @@ from firmwright.planning import make_plan
 from firmwright.planning.batch import batch_network
 from firmwright.project.inter_core_calls import make_cores
 from firmwright.project.write import Network
-from firmwright.targets import Device
+from firmwright.targets import Device, find_rewrites
 from firmwright.transforms import canonicalize
 from firmwright.transforms.optional import apply_transforms
 
@@ -38,7 +38,7 @@ def compile_network(
 
     Raises UserError where a step refuses the network. Whether it fits a platform is not checked.
     """
-    module = prepare_module(module)
+    module = prepare_module(module, find_rewrites(mix))
     layout = None
     if batch is not None:
         module, interface, layout = batch_network(module, interface, batch)

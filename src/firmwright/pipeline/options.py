@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from firmwright.recipe import TransformOptions
 from firmwright.recipe.quantization import Inputs
+from firmwright.targets import find_rewrites
 
 from .job import Job
 
@@ -42,7 +43,7 @@ def transform_options(job: Job) -> TransformOptions:
 def select_rewrites(job: Job) -> frozenset[str]:
     """Return the names of the optional rewrites that run."""
     options = transform_options(job)
-    asked = {name for device in job.mix for name in device.target.rewrites}
+    asked = find_rewrites(job.mix)
     return frozenset(asked.union(options.switched_on).difference(options.switched_off))
 
 

@@ -10,13 +10,14 @@ from firmwright.pipeline.artifacts import BATCH, BATCH_LAYOUT, INTERFACE, PARTIT
 from firmwright.pipeline.job import Job
 from firmwright.planning.batch import batch_network
 
-from .network import rewrite_network
+from .network import note_saved_macs, rewrite_network
 
 
 def run(job: Job, folder: Path) -> None:
     """Write ``partition.json``, ``interface.json`` and ``module.json`` (a function a region)."""
     try:
         module, interface = rewrite_network(job)
+        note_saved_macs(job, module)
         if job.has_stage("batch"):
             size = BATCH.read(job).actual_batch_size
             module, interface, layout = batch_network(module, interface, size)

@@ -1,6 +1,7 @@
 """Rewrites that a device asks for, or a recipe; they run before the canonical ones, in order.
 
-The names are those that users of TI's compiler know. A recipe switches them by ``transforms``.
+The names, but for the last, are those that users of TI's compiler know. A recipe switches them by
+``transforms``.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import tvm
 from tvm import relax
 
 from firmwright.transforms import convolutions, identities
+from firmwright.transforms.channels_last import use_channels_last
+from firmwright.transforms.constant_channels import remove_constant_channels
 from firmwright.transforms.layout_of_constants import fold_layout_of_constants
 from firmwright.transforms.registry import Transform
 from firmwright.transforms.static_shapes import fold_static_shapes
@@ -72,6 +75,16 @@ OPTIONAL = (
         "FoldBatchNorm",
         "a float convolution's weights hold the batch normalization behind it",
         convolutions.fold_batch_norm,
+    ),
+    Transform(
+        "UseChannelsLast",
+        "quantized convolutions have their channels last, as the forms of the device c read them",
+        use_channels_last,
+    ),
+    Transform(
+        "RemoveConstantChannels",
+        "a quantized layer computes no channel that is the same number for all inputs",
+        remove_constant_channels,
     ),
 )
 

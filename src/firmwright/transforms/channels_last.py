@@ -1,0 +1,249 @@
+"""Quantized convolutions with channels last, as the forms of the device ``c`` want them.
+
+A model in ONNX's layout has them first. Tensors change their layout only where an operator that
+knows no other reads them: elementwise operators, pools, resizes and concatenations take the layout
+of what they read. Each element is computed as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+import tvm
+from tvm import relax, tirx
+
+from firmwright.ir.operators import ELEMENTWISE
+from firmwright.ir.relax import (
+    Constant,
+    dtype_of,
+    emit_with_name,
+    main_bindings,
+    operator_name,
+    read_variables,
+    remove_dead_bindings,
+    static_shape,
+)
+from firmwright.transforms.layout_of_constants import fold_layout_of_constants
+
+TO_LAST = (0, 2, 3, 1)
+TO_FIRST = (0, 3, 1, 2)
+CONVERSIONS = ("relax.dequantize", "relax.quantize")
+POOLS = ("relax.nn.max_pool2d", "relax.nn.avg_pool2d")
+REDUCTIONS = ("relax.mean", "relax.max", "relax.min", "relax.sum")
+
+
+def use_channels_last(module: tvm.IRModule) -> tvm.IRModule:
+    """Return the module with quantized two-dimensional convolutions in the layout NHWC.
+
+    Where there is none in another layout, that is the module itself.
+    """
+    values = {b.var: b.value for b in main_bindings(module)}
+    if not any(is_quantized_convolution(value, values) for value in values.values()):
+        return module
+    return fold_layout_of_constants(ChannelsLast(module, values).run())
+
+
+def is_quantized_convolution(value: relax.Expr, values: dict[relax.Var, relax.Expr]) -> bool:
+    """Tell a convolution of dequantized bytes whose channels come first."""
+    if operator_name(value) != "relax.nn.conv2d" or str(value.attrs.data_layout) != "NCHW":
+        return False
+    read = values.get(value.args[0])
+    if read is None or operator_name(read) != "relax.dequantize":
+        return False
+    return dtype_of(read.args[0]) in ("int8", "uint8")
+
+
+def permute(tensor: relax.Expr, axes: tuple[int, ...]) -> relax.Expr:
+    """Change a layout; one channel, or one pixel, needs another shape only."""
+    shape = static_shape(tensor)
+    pixels, channels = (shape[2:], shape[1]) if axes == TO_LAST else (shape[1:3], shape[3])
+    if channels == 1 or prod(pixels) == 1:
+        return relax.op.reshape(tensor, [shape[axis] for axis in axes])
+    return relax.op.permute_dims(tensor, axes)
+
+
+def read_axes(call: tvm.ir.Call) -> tuple[int, ...]:
+    """Return the axes of a permutation."""
+    axes = call.attrs.axes
+    return () if axes is None else tuple(int(a) for a in axes)
+
+
+class ChannelsLast:
+    """Rebuilds ``main``; use :func:`use_channels_last`.
+
+    ``first`` and ``last`` have the new variable of each old one in each layout that was needed.
+    """
+
+    def __init__(self, module: tvm.IRModule, values: dict[relax.Var, relax.Expr]) -> None:
+        self.module, self.values = module, values
+        called = {v: f for v, f in module.functions.items() if isinstance(f, tirx.PrimFunc)}
+        self.builder = relax.BlockBuilder(tvm.IRModule(called))
+        self.first: dict[relax.Var, relax.Expr] = {p: p for p in module["main"].params}
+        self.last: dict[relax.Var, relax.Expr] = {}
+
+    def run(self) -> tvm.IRModule:
+        main = self.module["main"]
+        with self.builder.function("main", list(main.params)):
+            with self.builder.dataflow():
+                for variable, value in self.values.items():
+                    self.translate(variable, value)
+                result = self.builder.emit_output(self.read_first(main.body.body))
+            self.builder.emit_func_output(result)
+        rebuilt = self.builder.get()["main"].with_attrs(main.attrs)
+        updated = tvm.IRModule(dict(self.module.functions.items()))
+        updated.update_func(self.module.get_global_var("main"), rebuilt)
+        return remove_dead_bindings(updated)
+
+    def translate(self, variable: relax.Var, value: relax.Expr) -> None:
+        """Emit what a variable is bound to, in the layout that its operator reads best."""
+        name = str(variable.name)
+        make = self.choose_operator(value)
+        moved = make(value) if make else None
+        if moved is not None:
+            self.last[variable] = emit_with_name(self.builder, moved, name)
+            return
+        kept = self.drop_pixels(value)
+        kept = self.read_first(value) if kept is None else kept
+        self.first[variable] = emit_with_name(self.builder, kept, name)
+
+    def choose_operator(
+        self, value: relax.Expr
+    ) -> Callable[[tvm.ir.Call], relax.Expr | None] | None:
+        """Return what makes the operator with channels last; None where it stays as it is."""
+        name = operator_name(value)
+        if is_quantized_convolution(value, self.values):
+            return self.convolve
+        if not any(v in self.last for v in read_variables(value)):
+            return None
+        if name in POOLS:
+            return self.pool
+        return {
+            "relax.concat": self.concatenate,
+            "relax.image.resize2d": self.resize,
+        }.get(name, self.compute_elements if name in ELEMENTWISE else None)
+
+    def read_first(self, value: relax.Expr) -> relax.Expr:
+        """Return a value that reads its variables as the model has them."""
+        if isinstance(value, relax.Var):
+            if value not in self.first and value in self.last:
+                self.first[value] = self.builder.emit(permute(self.last[value], TO_FIRST))
+            return self.first.get(value, value)
+        if isinstance(value, relax.Tuple):
+            return relax.Tuple([self.read_first(field) for field in value.fields])
+        if isinstance(value, relax.TupleGetItem):
+            return relax.TupleGetItem(self.read_first(value.tuple_value), value.index)
+        if isinstance(value, tvm.ir.Call):
+            arguments = [self.read_first(a) for a in value.args]
+            return tvm.ir.Call(value.op, arguments, value.attrs, value.ty_args)
+        return value
+
+    def read_last(self, value: relax.Expr) -> relax.Expr:
+        """Return a tensor of four axes with channels last.
+
+        What is quantized or dequantized changes its layout before; that moves fewer bytes, and may
+        undo a change of layout that the model begins with.
+        """
+        if not isinstance(value, relax.Var):
+            return relax.op.permute_dims(value, TO_LAST)
+        if value not in self.last:
+            source = self.values.get(value)
+            name = operator_name(source)
+            if source is None:
+                moved = permute(self.read_first(value), TO_LAST)
+            elif name in CONVERSIONS and all(prod(static_shape(a)) == 1 for a in source.args[1:]):
+                arguments = [self.read_last(source.args[0]), *source.args[1:]]
+                moved = tvm.ir.Call(source.op, arguments, source.attrs)
+            elif name == "relax.permute_dims" and read_axes(source) == TO_FIRST:
+                moved = self.read_first(source.args[0])
+            else:
+                moved = permute(self.read_first(value), TO_LAST)
+            self.last[value] = self.builder.emit(moved)
+        return self.last[value]
+
+    def convolve(self, call: tvm.ir.Call) -> relax.Expr | None:
+        attrs = call.attrs
+        layout = str(attrs.kernel_layout)
+        kernel = relax.op.permute_dims(
+            self.read_first(call.args[1]), [layout.index(axis) for axis in "OHWI"]
+        )
+        return relax.op.nn.conv2d(
+            self.read_last(call.args[0]),
+            self.builder.emit(kernel),
+            strides=attrs.strides,
+            padding=attrs.padding,
+            dilation=attrs.dilation,
+            groups=attrs.groups,
+            data_layout="NHWC",
+            kernel_layout="OHWI",
+            out_layout="NHWC",
+            out_dtype=attrs.out_dtype,
+        )
+
+    def compute_elements(self, call: tvm.ir.Call) -> relax.Expr | None:
+        """Compute elements where they lie; None where what is broadcast has another rank."""
+        arguments = []
+        for index, argument in enumerate(call.args):
+            if not isinstance(argument, relax.Var | Constant):
+                arguments.append(argument)
+                continue
+            shape = static_shape(argument)
+            if len(shape) == 4:
+                arguments.append(self.read_last(argument))
+            elif all(length == 1 for length in shape) and index > 0:
+                arguments.append(self.read_first(argument))
+            else:
+                return None
+        return tvm.ir.Call(call.op, arguments, call.attrs, call.ty_args)
+
+    def pool(self, call: tvm.ir.Call) -> relax.Expr | None:
+        attrs = call.attrs
+        if str(attrs.layout) != "NCHW":
+            return None
+        options = {
+            name: getattr(attrs, name)
+            for name in ("pool_size", "strides", "padding", "dilation", "ceil_mode",
+                         "count_include_pad")
+        }  # fmt: skip
+        operator = getattr(relax.op.nn, operator_name(call).rpartition(".")[2])
+        return operator(self.read_last(call.args[0]), **options, layout="NHWC", out_layout="NHWC")
+
+    def resize(self, call: tvm.ir.Call) -> relax.Expr | None:
+        attrs = call.attrs
+        if str(attrs.layout) != "NCHW":
+            return None
+        options = {
+            name: getattr(attrs, name)
+            for name in ("method", "coordinate_transformation_mode", "rounding_method",
+                         "cubic_alpha", "cubic_exclude", "extrapolation_value", "out_dtype")
+        }  # fmt: skip
+        roi = tuple(float(getattr(edge, "value", edge)) for edge in attrs.roi)
+        return relax.op.image.resize2d(
+            self.read_last(call.args[0]), call.args[1], roi=roi, layout="NHWC", **options
+        )
+
+    def concatenate(self, call: tvm.ir.Call) -> relax.Expr | None:
+        axis = call.attrs.axis
+        fields = getattr(call.args[0], "fields", ())
+        if axis is None or not fields or len(static_shape(fields[0])) != 4:
+            return None
+        moved = TO_LAST.index(int(axis) % 4)
+        return relax.op.concat(relax.Tuple([self.read_last(f) for f in fields]), moved)
+
+    def drop_pixels(self, value: relax.Expr) -> relax.Expr | None:
+        """Return a result without height and width, which needs no layout; else None.
+
+        That is a reshape of single pixels, or a reduction of height and width.
+        """
+        name = operator_name(value)
+        if name not in ("relax.reshape", *REDUCTIONS) or value.args[0] not in self.last:
+            return None
+        moved = self.last[value.args[0]]
+        if name == "relax.reshape":
+            single = static_shape(moved)[1:3] == (1, 1)
+            arguments = [moved, *value.args[1:]]
+            return tvm.ir.Call(value.op, arguments, value.attrs, value.ty_args) if single else None
+        axes = value.attrs.axis
+        if axes is None or value.attrs.keepdims or sorted(int(a) % 4 for a in axes) != [2, 3]:
+            return None
+        return getattr(relax.op, name.rpartition(".")[2])(moved, [1, 2], False)

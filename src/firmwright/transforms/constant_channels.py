@@ -1,0 +1,229 @@
+"""Leave channels of a quantized network out that always hold the same number.
+
+Interval arithmetic proves a channel constant: a ReLU behind a bias far below zero, say. A layer
+that reads it gets what the channel adds to its sums as a part of its bias, and the layer that
+makes it loses it. Outputs are the same, bit for bit, by each of the roundings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+from tvm import relax
+
+from firmwright.ir.operators import RESHAPES
+from firmwright.ir.relax import (
+    constant_array,
+    main_bindings,
+    operator_name,
+    read_variables,
+    rewrite_bindings,
+    static_shape,
+)
+from firmwright.transforms.channel_ranges import Ranges, find_ranges, read_integers
+from firmwright.transforms.convolutions import CONV2D, rebuild_conv2d
+from firmwright.transforms.quantized_layers import Integers, QuantizedLayer, find_layers
+
+Channels: TypeAlias = npt.NDArray[np.bool_]
+"""Whether each channel of a tensor is meant."""
+
+Bind = Callable[[relax.Expr], relax.Var]
+
+
+def remove_constant_channels(module: tvm.IRModule) -> tvm.IRModule:
+    """Move what constant channels add to the layers behind them into these layers' biases."""
+    bindings, layers = main_bindings(module), find_layers(module)
+    ranges = find_ranges(bindings, layers)
+    read = find_read_channels(module, layers, ranges)
+    kept = choose_channels(bindings, layers, read)
+    if all(channels.all() for channels in kept.values()):
+        return module
+    return rewrite_bindings(module, Remover(layers, ranges, kept).rewrite)
+
+
+def find_read_channels(
+    module: tvm.IRModule,
+    layers: Mapping[relax.Var, QuantizedLayer],
+    ranges: Mapping[relax.Var, Ranges],
+) -> dict[relax.Var, Channels]:
+    """Return the channels of each tensor that the network's outputs depend on."""
+    read = {variable: np.zeros(r.low.size, bool) for variable, r in ranges.items()}
+    results = {layer.result for layer in layers.values()}
+
+    def mark(variable: relax.Var, channels: Channels | bool) -> None:
+        if variable in read:
+            read[variable] |= channels
+
+    for variable in read_variables(module["main"].body.body):
+        mark(variable, True)
+    for binding in reversed(main_bindings(module)):
+        layer = layers.get(binding.var)
+        if layer is not None:
+            mark(layer.source, find_layer_reads(layer, ranges.get(layer.source), read))
+        elif binding.var in read and binding.var not in results:
+            mark(binding.value.args[0], read[binding.var])
+        else:
+            for variable in read_variables(binding.value):
+                mark(variable, True)
+    return read
+
+
+def find_layer_reads(
+    layer: QuantizedLayer, source: Ranges | None, read: Mapping[relax.Var, Channels]
+) -> Channels | bool:
+    """Return the channels that a layer cannot do without.
+
+    The padding is zero, so that a constant behind it adds the same to all sums only if it is zero.
+    """
+    if source is None or source.axis != layer.source_axis:
+        return True
+    if layer.is_depthwise:
+        return read[layer.result]
+    spared = source.is_constant & (source.low == 0) if layer.is_padded else source.is_constant
+    return ~spared
+
+
+def choose_channels(
+    bindings: Sequence[relax.VarBinding],
+    layers: Mapping[relax.Var, QuantizedLayer],
+    read: Mapping[relax.Var, Channels],
+) -> dict[relax.Var, Channels]:
+    """Return the channels that each tensor keeps: those that are read, by any of its readers."""
+    by_result = {layer.result: layer for layer in layers.values()}
+    kept: dict[relax.Var, Channels] = {}
+    for binding in bindings:
+        if binding.var not in read:
+            continue
+        layer = by_result.get(binding.var)
+        if layer is None:
+            kept[binding.var] = kept[binding.value.args[0]]
+        elif layer.is_depthwise:
+            everything = np.ones(len(layer.bias), bool)
+            kept[binding.var] = kept.get(layer.source, everything)
+        else:
+            kept[binding.var] = keep_some(read[binding.var], 2 if layer.scale.size > 1 else 1)
+    return kept
+
+
+def keep_some(channels: Channels, least: int) -> Channels:
+    """Return the channels, and the first ones where they are fewer than ``least``.
+
+    A single factor's ties are rounded by another rule than those of several, so that of channels
+    with factors of their own two have to be left.
+    """
+    missing = max(least - int(channels.sum()), 0)
+    first = np.flatnonzero(~channels)[:missing]
+    some = channels.copy()
+    some[first] = True
+    return some
+
+
+class Remover:
+    """Rebuilds the layers and what lies between them with the channels that are kept."""
+
+    def __init__(
+        self,
+        layers: Mapping[relax.Var, QuantizedLayer],
+        ranges: Mapping[relax.Var, Ranges],
+        kept: Mapping[relax.Var, Channels],
+    ) -> None:
+        self.layers, self.ranges, self.kept = layers, ranges, kept
+        self.narrowed: dict[relax.Var, relax.Var] = {}
+        self.rebuilt: set[relax.Var] = set()
+
+    def rewrite(self, binding: relax.VarBinding) -> list[relax.VarBinding]:
+        """Return the bindings in place of one; the addition of a bias comes with its layer."""
+        layer = self.layers.get(binding.var)
+        if layer is not None:
+            return self.rewrite_layer(binding, layer)
+        if binding.var in self.rebuilt:
+            return []
+        if binding.var not in self.kept or binding.value.args[0] not in self.narrowed:
+            return [binding]
+        shape = list(static_shape(binding.var))
+        shape[self.ranges[binding.var].axis] = int(self.kept[binding.var].sum())
+        source = self.narrowed[binding.value.args[0]]
+        return [self.bind_result(binding.var, rebuild_call(binding.value, source, shape))]
+
+    def rewrite_layer(
+        self, binding: relax.VarBinding, layer: QuantizedLayer
+    ) -> list[relax.VarBinding]:
+        inside = self.kept.get(layer.source, np.ones(layer.weights.shape[1], bool))
+        outside = self.kept[layer.result]
+        if inside.all() and outside.all():
+            return [binding]
+        bindings: list[relax.VarBinding] = []
+
+        def bind(expression: relax.Expr) -> relax.Var:
+            value = relax.BlockBuilder().normalize(expression)
+            bindings.append(relax.VarBinding(relax.DataflowVar(binding.var.name, value.ty), value))
+            return bindings[-1].var
+
+        source = self.narrowed.get(layer.source, layer.source)
+        bias = layer.bias
+        if not layer.is_depthwise:
+            bias = bias + sum_constants(layer, self.ranges.get(layer.source), ~inside)
+        result = rebuild_sums(layer, source, bind(select_weights(layer, inside, outside)))
+        if layer.result is not binding.var or bias.any():
+            result = relax.op.add(bind(result), bind(make_bias(layer, bias[outside], outside)))
+        self.rebuilt.add(layer.result)
+        return [*bindings, self.bind_result(layer.result, result)]
+
+    def bind_result(self, variable: relax.Var, expression: relax.Expr) -> relax.VarBinding:
+        """Bind a value to a variable, or to another one of its name if it has less channels."""
+        value = relax.BlockBuilder().normalize(expression)
+        if not self.kept[variable].all():
+            self.narrowed[variable] = type(variable)(variable.name, value.ty)
+        return relax.VarBinding(self.narrowed.get(variable, variable), value)
+
+
+def sum_constants(layer: QuantizedLayer, source: Ranges | None, gone: Channels) -> Integers:
+    """Return what the constant channels that are ``gone`` add to each sum of a layer."""
+    if not gone.any():
+        return np.zeros_like(layer.bias)
+    constants, _ = read_integers(layer, source)
+    added: Integers = layer.weights.sum(axis=2)[:, gone] @ constants[gone]
+    return added
+
+
+def select_weights(layer: QuantizedLayer, inside: Channels, outside: Channels) -> relax.Expr:
+    """Return the dequantized weights between the channels that are kept."""
+    stored, *grid = (constant_array(a) for a in layer.dequantized_weights.args)
+    stored = np.compress(outside, stored, layer.layouts.weights.index("O"))
+    if not layer.is_depthwise:
+        stored = np.compress(inside, stored, layer.layouts.weights.index("I"))
+    scale, points = (a[outside] if a.size > 1 else a for a in grid)
+    attrs = layer.dequantized_weights.attrs
+    constants = (relax.const(np.ascontiguousarray(a)) for a in (stored, scale, points))
+    return relax.op.dequantize(*constants, int(attrs.axis), str(attrs.out_dtype))
+
+
+def make_bias(layer: QuantizedLayer, bias: Integers, outside: Channels) -> relax.Expr:
+    """Return a dequantized bias of the kept channels, on the grid of the sums."""
+    along = [1] * len(layer.layouts.result)
+    along[layer.result_axis] = -1
+    stored = relax.const(bias.astype("int32").reshape(along))
+    scales: npt.NDArray[Any] = layer.scale.astype("float32")
+    scale = relax.const(scales[outside] if scales.size > 1 else scales.reshape(()))
+    return relax.op.dequantize(stored, scale, relax.const(0, "int32"), layer.result_axis)
+
+
+def rebuild_sums(layer: QuantizedLayer, source: relax.Var, weights: relax.Var) -> relax.Expr:
+    """Return the convolution or product of other operands."""
+    if operator_name(layer.call) != CONV2D:
+        return rebuild_call(layer.call, source, (), weights)
+    groups = static_shape(source)[layer.source_axis] if layer.is_depthwise else 1
+    return rebuild_conv2d(layer.call, source, weights, groups=groups)
+
+
+def rebuild_call(
+    call: tvm.ir.Call, source: relax.Var, shape: Sequence[int], *others: relax.Expr
+) -> relax.Expr:
+    """Return a call of another first operand; ``shape`` is what a reshape gives it."""
+    if operator_name(call) in RESHAPES:
+        return relax.op.reshape(source, shape)
+    return tvm.ir.Call(call.op, [source, *(others or call.args[1:])], call.attrs, call.ty_args)

@@ -1,0 +1,198 @@
+"""Convolutions and matrix products of 8-bit integers by constant weights, channel by channel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+from tvm import relax
+
+from firmwright.ir.quant_params import QuantParams, read_quant_params
+from firmwright.ir.relax import (
+    Constant,
+    constant_array,
+    count_readers,
+    main_bindings,
+    operator_name,
+    static_shape,
+)
+from firmwright.transforms.convolutions import CONV2D, is_per_channel
+from firmwright.transforms.layout_on_integers import is_per_tensor
+
+MATMUL = "relax.matmul"
+BYTES = ("int8", "uint8")
+INT32_LIMIT = 2**31
+
+Integers = npt.NDArray[np.int64]
+Reals = npt.NDArray[np.float64]
+Values = Mapping[relax.Var, relax.Expr]
+
+
+@dataclass(frozen=True)
+class Layouts:
+    """The axes of a layer's operands and result by letters, N and C, or O and I of the weights."""
+
+    data: str
+    weights: str
+    result: str
+
+
+@dataclass(frozen=True)
+class QuantizedLayer:
+    """scale · (weights · (data - zero point) + bias), sums that int32 holds, a bias each channel.
+
+    ``call`` is the convolution or product; ``result`` is the variable of the sums with the bias.
+    ``grid`` is that of the data. ``weights``, less their zero points, are (O, I, elements of the
+    window); those of a depthwise convolution have one I. ``scale`` has one number or O of them.
+    """
+
+    call: tvm.ir.Call
+    result: relax.Var
+    layouts: Layouts
+    grid: QuantParams
+    dequantized_weights: tvm.ir.Call
+    weights: Integers
+    bias: Integers
+    scale: Reals
+
+    @property
+    def source(self) -> relax.Var:
+        """The variable of the dequantized data."""
+        return self.call.args[0]
+
+    @property
+    def source_axis(self) -> int:
+        return self.layouts.data.index("C")
+
+    @property
+    def result_axis(self) -> int:
+        return self.layouts.result.index("C")
+
+    @property
+    def is_depthwise(self) -> bool:
+        return operator_name(self.call) == CONV2D and int(self.call.attrs.groups) > 1
+
+    @property
+    def is_padded(self) -> bool:
+        return operator_name(self.call) == CONV2D and any(int(p) for p in self.call.attrs.padding)
+
+
+def find_layers(module: tvm.IRModule) -> dict[relax.Var, QuantizedLayer]:
+    """Return the layers of ``main`` by the variable of their sums without the bias."""
+    bindings = main_bindings(module)
+    values = {b.var: b.value for b in bindings}
+    biases = find_added(bindings)
+    uses = count_readers(module)
+    found = {}
+    for binding in bindings:
+        layer = match_layer(binding, values)
+        added = biases.get(binding.var)
+        if layer is not None and added is not None and uses[binding.var] == 1:
+            layer = match_bias(layer, added, values)
+        if layer is not None and fits_int32(layer):
+            found[binding.var] = layer
+    return found
+
+
+def find_added(bindings: Iterable[relax.VarBinding]) -> dict[relax.Var, relax.VarBinding]:
+    """Return the additions by the variables that they read."""
+    adds = [b for b in bindings if operator_name(b.value) == "relax.add"]
+    return {a: b for b in adds for a in b.value.args if isinstance(a, relax.Var)}
+
+
+def match_layer(binding: relax.VarBinding, values: Values) -> QuantizedLayer | None:
+    """Return the layer of a convolution or product, without a bias, if it is one."""
+    call = binding.value
+    layouts = read_layouts(call)
+    if layouts is None:
+        return None
+    data, weights = (values.get(a, a) for a in call.args)
+    if not (is_dequantized(data) and is_dequantized(weights) and is_per_tensor(data)):
+        return None
+    if isinstance(data.args[0], Constant) or not isinstance(weights.args[0], Constant):
+        return None
+    grid, numbers = read_quant_params(data), read_weights(weights, layouts.weights)
+    if grid.dtype not in BYTES or numbers is None:
+        return None
+    scale = grid.scale * constant_array(weights.args[1]).reshape(-1).astype("float64")
+    bias = np.zeros(len(numbers), "int64")
+    return QuantizedLayer(call, binding.var, layouts, grid, weights, numbers, bias, scale)
+
+
+def read_weights(dequantized: tvm.ir.Call, layout: str) -> Integers | None:
+    """Return 8-bit weights less their zero points as (O, I, elements of the window).
+
+    None for others, and for those whose scales are not the output channels'.
+    """
+    stored, scale, points = (constant_array(a) for a in dequantized.args)
+    channels = layout.index("O")
+    per_channel = int(dequantized.attrs.axis) % stored.ndim == channels
+    if str(stored.dtype) not in BYTES or (max(scale.size, points.size) > 1 and not per_channel):
+        return None
+    along = [-1 if letter == "O" else 1 for letter in layout]
+    shifts = points.astype("int64").reshape(along if points.size > 1 else ())
+    window = [axis for axis, letter in enumerate(layout) if letter not in "OI"]
+    ordered = (stored.astype("int64") - shifts).transpose(channels, layout.index("I"), *window)
+    numbers: Integers = ordered.reshape(*ordered.shape[:2], -1)
+    return numbers
+
+
+def read_layouts(call: relax.Expr) -> Layouts | None:
+    """Return the layouts of a product of matrices or a convolution whose groups are no blocks."""
+    if operator_name(call) == MATMUL:
+        plain = all(len(static_shape(a)) == 2 for a in call.args)
+        return Layouts("NC", "IO", "NC") if plain else None
+    if operator_name(call) != CONV2D:
+        return None
+    names = (call.attrs.data_layout, call.attrs.kernel_layout, call.attrs.out_layout)
+    data, weights, result = (str(name) for name in names)
+    layouts = Layouts(data, weights, result or data)
+    groups, shape = int(call.attrs.groups), static_shape(call.args[0])
+    channels = shape[data.index("C")], static_shape(call)[layouts.result.index("C")]
+    return layouts if groups == 1 or channels == (groups, groups) else None
+
+
+def is_dequantized(value: relax.Expr) -> bool:
+    """Tell a dequantize whose scales and zero points are constants."""
+    return operator_name(value) == "relax.dequantize" and all(
+        isinstance(a, Constant) for a in value.args[1:]
+    )
+
+
+def match_bias(
+    layer: QuantizedLayer, added: relax.VarBinding, values: Values
+) -> QuantizedLayer | None:
+    """Return the layer with the bias that is added, None if what is added is no such bias."""
+    operands = [values.get(a, a) for a in added.value.args]
+    found = [o for o in operands if is_dequantized(o) and isinstance(o.args[0], Constant)]
+    if not found:
+        return layer
+    bias, scale, points = (constant_array(a) for a in found[0].args)
+    is_bias = (
+        bias.dtype == "int32"
+        and not points.any()
+        and is_per_channel(bias, layer.layouts.result)
+        and static_shape(added.var) == static_shape(layer.call)
+        and np.allclose(layer.scale, scale.reshape(-1), rtol=1e-5, atol=0.0)
+    )
+    if not is_bias:
+        return None
+    numbers = np.broadcast_to(bias.reshape(-1).astype("int64"), layer.bias.shape)
+    return replace(layer, result=added.var, bias=numbers)
+
+
+def fits_int32(layer: QuantizedLayer) -> bool:
+    """Tell whether no sum over some of the terms leaves 32 bits, whatever the data.
+
+    Of such a layer terms may move to the bias: it is computed in integers before and after. Its
+    bias, in float32, has the scale of the sums.
+    """
+    reach = max(abs(limit - layer.grid.zero_point) for limit in layer.grid.limits)
+    terms = layer.weights[0].size
+    largest = terms * reach * int(abs(layer.weights).max()) + int(abs(layer.bias).max())
+    stored: Any = layer.scale.astype("float32")
+    return largest < INT32_LIMIT and np.allclose(stored, layer.scale, rtol=1e-6, atol=0.0)
