@@ -9,7 +9,7 @@ import msgspec
 
 from firmwright.report.explanation import Explanation, check_offload, explain, format_table
 
-from .artifacts import PARTITION
+from .artifacts import PARTITION, REGIONS
 from .job import Job
 
 
@@ -20,7 +20,7 @@ def print_explanations(jobs: Sequence[Job], as_json: bool) -> int:
         return 2
     wrong = []
     for job in jobs:
-        found = explain_partition(job)
+        found = explain_kernels(job)
         if as_json:
             print(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
         else:
@@ -34,6 +34,18 @@ def print_explanations(jobs: Sequence[Job], as_json: bool) -> int:
 def explain_partition(job: Job) -> Explanation:
     """Explain the partition that was made."""
     return explain(PARTITION.read(job), [device.name for device in job.recipe.target])
+
+
+def explain_kernels(job: Job) -> Explanation:
+    """Explain the partition, and how each region will be computed."""
+    partition, module = PARTITION.read(job), REGIONS.read(job)
+    devices = {device.name: device for device in job.mix}
+    kernels = {
+        region.name: devices[region.device].describe_kernel(region, module)
+        for region in partition.regions
+        if not region.view
+    }
+    return explain(partition, [device.name for device in job.recipe.target], kernels)
 
 
 def find_unmet_demands(job: Job, found: Explanation) -> str:

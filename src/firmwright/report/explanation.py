@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from firmwright.ir.regions import COPY, Partition, RuleViolation
 from firmwright.report.table import align_columns
@@ -18,7 +19,8 @@ class OperatorPlacement:
     """An operator, with those that run together with it; ``shape`` is that of its first result.
 
     ``name`` is the source model's. ``refusals`` are the rules that it breaks of devices before
-    ``device`` in the mix. A ``view`` only gives its input another shape: nothing runs.
+    ``device`` in the mix. A ``view`` only gives its input another shape: nothing runs. ``kernel``
+    says how the device computes it, '' where there is but one way.
     """
 
     name: str
@@ -29,6 +31,7 @@ class OperatorPlacement:
     reason: str
     refusals: tuple[RuleViolation, ...]
     view: bool
+    kernel: str
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,13 @@ class Explanation:
     summary: Summary
 
 
-def explain(partition: Partition, devices: Sequence[str]) -> Explanation:
-    """Explain a partition; ``devices`` are those of the mix, in its order."""
+def explain(
+    partition: Partition, devices: Sequence[str], kernels: Mapping[str, str] = MappingProxyType({})
+) -> Explanation:
+    """Explain a partition; ``devices`` are those of the mix, in its order.
+
+    ``kernels`` says how regions are computed, by their names, where that is known.
+    """
     shapes = {tensor.name: tensor.shape for tensor in partition.tensors}
     operators = tuple(
         OperatorPlacement(
@@ -68,6 +76,7 @@ def explain(partition: Partition, devices: Sequence[str]) -> Explanation:
             reason=region.reason,
             refusals=region.refusals,
             view=region.view,
+            kernel=kernels.get(region.name, ""),
         )
         for region in partition.regions
     )
@@ -114,12 +123,15 @@ def format_table(explanation: Explanation) -> str:
 
     A device's reason to take operators is told once.
     """
-    rows = [("kind", "shape", "MACs", "device", "operator")]
+    rows: list[tuple[str, ...]] = [("kind", "shape", "MACs", "device", "kernel", "operator")]
     for o in explanation.operators:
         shape = " x ".join(map(str, o.shape)) or "scalar"
         device = "no code" if o.view else o.device
-        rows.append((o.kind, shape, f"{o.macs:,}", device, shorten_name(o.name)))
-    head, *lines = align_columns(rows, "<<><<")
+        kernel, _, _ = o.kernel.partition(":")
+        rows.append((o.kind, shape, f"{o.macs:,}", device, kernel, shorten_name(o.name)))
+    if not any(o.kernel for o in explanation.operators):
+        rows = [(*row[:4], row[5]) for row in rows]
+    head, *lines = align_columns(rows, "<<><<<"[: len(rows[0])])
     shown = [head]
     last = [*explanation.summary.macs_by_device][-1]
     for operator, line in zip(explanation.operators, lines, strict=True):
@@ -129,6 +141,8 @@ def format_table(explanation: Explanation) -> str:
             shown.append(why)
         if not operator.view:
             shown += [f"    {r.device}: {r.rule}: {r.sentence}" for r in operator.refusals]
+        _, _, missing = operator.kernel.partition(": ")
+        shown += [f"    {operator.device}: {missing}"] if missing else []
     return "\n".join([*shown, format_summary(explanation.summary)])
 
 
