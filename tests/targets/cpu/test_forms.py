@@ -13,7 +13,7 @@ from firmwright.errors import UserError
 from firmwright.ir.layer import Addition, Layer
 from firmwright.project.write import Network, write_project
 from firmwright.targets.cpu.forms.form import Form, choose
-from firmwright.targets.cpu.forms.table import FORMS
+from firmwright.targets.cpu.table import FORMS
 from firmwright.toolchain import (
     Build,
     compile_object,

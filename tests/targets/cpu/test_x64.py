@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from firmwright.targets.cpu.forms.form import Form
-from firmwright.targets.cpu.forms.table import FORMS
+from firmwright.targets.cpu.table import FORMS
 from tests.networks.firmware import SANITIZED
 from tests.targets.cpu.layers import make_network
 from tests.targets.cpu.test_forms import draw_layers, run_layers

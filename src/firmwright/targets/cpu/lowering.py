@@ -22,7 +22,7 @@ from firmwright.lowering.region import ROUNDINGS, lower_region
 from firmwright.targets import Context
 from firmwright.targets.cpu.forms.form import Choice, Form, Packing, choose
 from firmwright.targets.cpu.forms.requantize import make_requantization
-from firmwright.targets.cpu.forms.table import FORMS
+from firmwright.targets.cpu.table import FORMS
 
 
 def lower_to_c(region: Region, module: tvm.IRModule, context: Context) -> LoweredRegion:

@@ -1,8 +1,8 @@
 """Forms: the ways in which this device writes a layer's C, and the choice between them.
 
-A form is a row of :mod:`firmwright.targets.cpu.forms.table` and a template of its name in
-``templates/c/layers``. Its C compiles on every machine: what only one family of cores has stands
-behind ``#if``, with plain C that computes the same beside it.
+A form is a row of its family's table (:mod:`firmwright.targets.cpu.families`) and a template of
+its name in ``templates/c/layers``. Its C compiles on every machine: what only one family of cores
+has stands behind ``#if``, with plain C that computes the same beside it.
 """
 
 from __future__ import annotations

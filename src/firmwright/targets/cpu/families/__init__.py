@@ -1,0 +1,1 @@
+"""Families: the forms of cores that have the same instructions."""

@@ -1,0 +1,40 @@
+"""Forms for 64-bit Arm cores with NEON."""
+
+from __future__ import annotations
+
+from firmwright.ir.layer import LayerKind
+from firmwright.targets.cpu.forms import neon
+from firmwright.targets.cpu.forms.conditions import INTEGERS
+from firmwright.targets.cpu.forms.form import Condition, Form
+
+SMALL_WEIGHTS = Condition("weights of -127 or more", neon.has_small_weights)
+
+FORMS = (
+    Form(
+        name="neon_conv2d",
+        kind=LayerKind.CONV2D,
+        features=frozenset({"neon"}),
+        conditions=(INTEGERS, SMALL_WEIGHTS),
+        pack=neon.pack_convolution,
+        cost=0.25,
+        sentence="Eight bytes at once, of two products a sum of 16 bits.",
+    ),
+    Form(
+        name="neon_depthwise_conv2d",
+        kind=LayerKind.DEPTHWISE_CONV2D,
+        features=frozenset({"neon"}),
+        conditions=(INTEGERS, SMALL_WEIGHTS),
+        pack=neon.pack_depthwise,
+        cost=0.6,
+        sentence="Eight channels at once, of two taps a sum of 16 bits.",
+    ),
+    Form(
+        name="neon_dense",
+        kind=LayerKind.DENSE,
+        features=frozenset({"neon"}),
+        conditions=(INTEGERS, SMALL_WEIGHTS),
+        pack=neon.pack_convolution,
+        cost=0.3,
+        sentence="Eight bytes at once, of two products a sum of 16 bits.",
+    ),
+)

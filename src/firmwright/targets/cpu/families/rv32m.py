@@ -1,0 +1,42 @@
+"""Forms for 32-bit RISC-V cores that multiply in hardware."""
+
+from __future__ import annotations
+
+from firmwright.ir.layer import LayerKind
+from firmwright.targets.cpu.forms import rv32, rv32_dense, rv32_depthwise
+from firmwright.targets.cpu.forms.conditions import INTEGERS
+from firmwright.targets.cpu.forms.form import Condition, Form
+
+FORMS = (
+    Form(
+        name="rv32m_conv2d",
+        kind=LayerKind.CONV2D,
+        features=frozenset({"rv32m"}),
+        conditions=(
+            INTEGERS,
+            Condition("two output channels or more", lambda layer: layer.out_channels >= 2),
+            Condition("four output pixels or more", lambda layer: layer.pixels >= 4),
+        ),
+        pack=rv32.pack_convolution,
+        cost=2.2,
+        sentence="Two pixels lie in a word, so that one multiplication does two of the layer's.",
+    ),
+    Form(
+        name="rv32m_depthwise_conv2d",
+        kind=LayerKind.DEPTHWISE_CONV2D,
+        features=frozenset({"rv32m"}),
+        conditions=(INTEGERS,),
+        pack=rv32_depthwise.pack_depthwise,
+        cost=3.8,
+        sentence="Sums roll along a channel that is copied between its borders.",
+    ),
+    Form(
+        name="rv32m_dense",
+        kind=LayerKind.DENSE,
+        features=frozenset({"rv32m"}),
+        conditions=(INTEGERS,),
+        pack=rv32_dense.pack_dense,
+        cost=2.3,
+        sentence="Four channels lie in a word, of which one multiplication does two.",
+    ),
+)

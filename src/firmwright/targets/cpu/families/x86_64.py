@@ -1,0 +1,47 @@
+"""Forms for x86-64, which ask when they run whether there is AVX-512 or AVX2."""
+
+from __future__ import annotations
+
+from firmwright.ir.layer import LayerKind
+from firmwright.targets.cpu.forms import addition, x64
+from firmwright.targets.cpu.forms.conditions import FACTORS, INTEGERS
+from firmwright.targets.cpu.forms.form import Form
+
+FORMS = (
+    Form(
+        name="x64_add",
+        kind=LayerKind.ADD,
+        features=frozenset({"x86-64"}),
+        conditions=(FACTORS,),
+        pack=addition.pack_addition,
+        cost=0.0,
+        sentence="Two multiplications and a shift, of eight elements at once where there is AVX2.",
+    ),
+    Form(
+        name="x64_conv2d",
+        kind=LayerKind.CONV2D,
+        features=frozenset({"x86-64"}),
+        conditions=(INTEGERS,),
+        pack=x64.pack_convolution,
+        cost=0.1,
+        sentence="AVX-512's products of four bytes, or AVX2's of two words, as the machine has.",
+    ),
+    Form(
+        name="x64_depthwise_conv2d",
+        kind=LayerKind.DEPTHWISE_CONV2D,
+        features=frozenset({"x86-64"}),
+        conditions=(INTEGERS,),
+        pack=x64.pack_depthwise,
+        cost=0.5,
+        sentence="Two taps of 16 channels at once, by AVX-512 or AVX2, as the machine has.",
+    ),
+    Form(
+        name="x64_dense",
+        kind=LayerKind.DENSE,
+        features=frozenset({"x86-64"}),
+        conditions=(INTEGERS,),
+        pack=x64.pack_convolution,
+        cost=0.1,
+        sentence="AVX-512's products of four bytes, or AVX2's of two words, as the machine has.",
+    ),
+)

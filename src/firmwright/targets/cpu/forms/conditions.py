@@ -1,0 +1,17 @@
+"""What forms of several families ask of a layer."""
+
+from __future__ import annotations
+
+from firmwright.targets.cpu.forms.addition import find_factors
+from firmwright.targets.cpu.forms.form import Condition
+from firmwright.targets.cpu.forms.requantize import fits_integers
+
+INTEGERS = Condition(
+    "sums below 2^29, or 2^24 where they are scaled in float32, and factors of 2^-22 to 1/2",
+    fits_integers,
+)
+
+FACTORS = Condition(
+    "scales for which two multiplications and a shift are exact for all bytes",
+    lambda layer: find_factors(layer) is not None,
+)
