@@ -123,7 +123,6 @@ def accuracy_of(repository: Repository, recipe: str, name: str = "r") -> dict[st
 
 
 def record_of(repository: Repository, name: str = "r") -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(
-        (repository.folder / f"build/{name}/host/accuracy/accuracy.json").read_text()
-    )
+    (record,) = repository.folder.glob(f"build/{name}/*/accuracy/accuracy.json")
+    found: dict[str, Any] = json.loads(record.read_text())
     return found
