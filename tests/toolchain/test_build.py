@@ -25,9 +25,11 @@ COMBINATIONS = [
     ("rv32-bare", "riscv64-unknown-elf-gcc"),
     ("cortex-m4-bare", "zig"),
     ("cortex-m4-bare", "arm-none-eabi-gcc"),
+    ("cortex-m55-bare", "zig"),
+    ("cortex-m55-bare", "arm-none-eabi-gcc"),
 ]
 HOSTS = [toolchain for platform, toolchain in COMBINATIONS if platform == "host"]
-MACHINES = {"rv32-bare": "EM_RISCV", "cortex-m4-bare": "EM_ARM"}
+MACHINES = {"rv32-bare": "EM_RISCV", "cortex-m4-bare": "EM_ARM", "cortex-m55-bare": "EM_ARM"}
 
 
 def build_project(build: Build, compiler: Compiler, folder: Path, cache: Path) -> Path:
