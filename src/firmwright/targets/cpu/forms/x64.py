@@ -56,6 +56,9 @@ def pack_convolution(layer: Layer) -> Packing:
         arrays["border"] = np.full(row, layer.input_zero_point, layer.input_dtype)
     groups = next(n for n in (4, 3, 2, 1) if blocks % n == 0)
     pixels, wide_pixels = min(PIXELS, layer.pixels), min(WIDE_PIXELS[groups], layer.pixels)
+    # The bytes of a single pixel are widened where they are read; those of more, only once.
+    narrow = pixels == 1
+    integers = words if narrow else max(pixels, -(-wide_pixels // 2)) * words
     return Packing(
         arrays,
         {**describe_geometry(layer), "words": words},
@@ -63,12 +66,13 @@ def pack_convolution(layer: Layer) -> Packing:
             "float_scaled": layer.scaling.rounding is LayerRounding.FLOAT,
             "pointwise": layer.is_pointwise,
             "guarded": guarded,
+            "narrow": narrow,
             "pixels": pixels,
             "halves": 1 if pixels > 2 else 2,
             "groups": groups,
             "wide_pixels": wide_pixels,
         },
-        (Scratch("patch", "int16", max(pixels, -(-wide_pixels // 2)) * words),),
+        (Scratch("patch", "uint8" if narrow else "int16", integers),),
     )
 
 
