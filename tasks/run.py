@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from firmwright.pipeline import artifacts
@@ -9,6 +10,7 @@ from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import canonical_run_inputs, list_sample_files
 from firmwright.pipeline.stage import Stage
 from firmwright.pipeline.tools import emulator_tool
+from firmwright.toolchain.boards import load_board
 
 
 def options(job: Job) -> Any:
@@ -21,6 +23,8 @@ def options(job: Job) -> Any:
         "inputs": canonical_run_inputs(job),
         "detection": job.recipe.canonical.get("detection"),
         "c_prefix": job.recipe.c_prefix,
+        "machine": load_board(job.platform.board).machine,
+        "qemu": asdict(job.platform.qemu) if job.platform.qemu else None,
     }
 
 
@@ -42,5 +46,5 @@ STAGE = Stage(
     inputs=list_sample_files,
     templates=lambda job: [f"{device}/**/*.j2" for device in job.platform.accelerators],
     tools=lambda job: [emulator_tool(job.emulator, job.platform)],
-    applies=lambda job: job.has_firmware,
+    applies=lambda job: job.is_run,
 )

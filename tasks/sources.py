@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from firmwright.pipeline.artifacts import (
@@ -34,6 +35,11 @@ def options(job: Job) -> Any:
     }
 
 
+def inputs(job: Job) -> list[Path]:
+    files = [*job.device_files, *job.recipe.list_files("postprocess", "libraries")]
+    return [*files, *job.platform_files]
+
+
 def templates(job: Job) -> list[str]:
     used = ["network", "application", "runtime", "project", "libraries"]
     used.append("boards/*")  # they include each other
@@ -55,7 +61,7 @@ STAGE = Stage(
     reads=(INTERFACE, BATCH_LAYOUT, PARTITION, KERNELS, WEIGHTS, PLAN),
     writes=(PROJECT,),
     options=options,
-    inputs=lambda job: [*job.device_files, *job.recipe.list_files("postprocess", "libraries")],
+    inputs=inputs,
     templates=templates,
     archive=lambda job: PROJECT.pack(job, "src/"),
 )

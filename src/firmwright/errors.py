@@ -49,6 +49,13 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"; known: {', '.join(candidates)}" if candidates else ""
 
 
+def suggest_known(word: str, known: Iterable[str]) -> str:
+    """Return ``; did you mean 'x'? Known: x, y``: the nearest known word, and all of them."""
+    candidates = sorted(known)
+    hint = did_you_mean(word, candidates)
+    return f"{hint} Known: {', '.join(candidates)}" if hint.endswith("?") else hint
+
+
 TVM_OPERATOR = re.compile(r'ir\.Op\(.*?name="([^"]+)".*?support_level=\d+\)')
 """How TVM's messages show an operator: with all of its declaration."""
 

@@ -21,6 +21,7 @@ from firmwright.toolchain import (
     load_platform,
     load_toolchain,
 )
+from firmwright.toolchain.boards import list_board_files
 
 SOURCES = Path(__file__).parent / "firmware"
 TEMPLATES = files("firmwright.templates")
@@ -92,8 +93,7 @@ def _render_board(platform: Platform, project: Path) -> None:
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
     )
-    board = TEMPLATES.joinpath("boards", platform.board)
-    templates = [*board.iterdir(), TEMPLATES.joinpath("runtime", "fw_hal.h.j2")]
+    templates = [*list_board_files(platform.board), TEMPLATES.joinpath("runtime", "fw_hal.h.j2")]
     for device in platform.accelerators:
         names = device_templates(device, platform.board)
         templates += [TEMPLATES.joinpath(*name.split("/")) for name in names]

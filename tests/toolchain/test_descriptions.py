@@ -20,7 +20,8 @@ from firmwright.toolchain import (
     toolchain_names,
 )
 from firmwright.toolchain.descriptions import DescriptionKind
-from firmwright.toolchain.platforms import PLATFORMS, parse_size
+from firmwright.toolchain.platforms import PLATFORMS
+from firmwright.toolchain.sizes import parse_size
 from firmwright.toolchain.toolchains import TOOLCHAINS
 
 OWN = [(kind, name) for kind in (PLATFORMS, TOOLCHAINS) for name in kind.names()]

@@ -19,12 +19,13 @@ from firmwright.emulator.mps2_an386 import Mps2An386
 from firmwright.emulator.qemu_virt_rv32 import QemuVirtRv32
 from firmwright.errors import UserError, did_you_mean
 from firmwright.targets import load_target, target_names
+from firmwright.toolchain.boards import load_board
 
 MACHINES: dict[str, type[Machine]] = {
     "mps2-an386": Mps2An386,
     "qemu-virt-rv32": QemuVirtRv32,
 }
-"""Machines by board; a board is a folder of ``templates/boards``."""
+"""Machines by the name that a board's description has."""
 
 _PAGE = 0x1000
 _ADDRESS_LIMIT = 1 << 32
@@ -48,21 +49,22 @@ _ACCESSES = {
 def run_in_unicorn(run: Run) -> Execution:
     """Run the firmware on the emulated board; see :class:`firmwright.emulator.execution.Run`."""
     machines = find_machines(run.platform.accelerators)
-    if run.platform.board not in machines:
+    wanted = load_board(run.platform.board).machine
+    if wanted not in machines:
         raise UserError(
             f"platform {run.platform.name}: the unicorn emulator has no machine "
-            f"'{run.platform.board}'{did_you_mean(run.platform.board, machines)}"
+            f"'{wanted}'{did_you_mean(wanted, machines)}"
         )
-    return _Session(run, machines[run.platform.board]).execute()
+    return _Session(run, machines[wanted]).execute()
 
 
 def find_machines(accelerators: Iterable[str]) -> dict[str, type[Machine]]:
-    """Return the machines by board, with those of a platform's accelerators."""
+    """Return the machines by name, with those of a platform's accelerators."""
     installed = sorted({*accelerators} & {*target_names()})
     return MACHINES | {
-        board: resolve_name(reference)
+        machine: resolve_name(reference)
         for name in installed
-        for board, reference in load_target(name).machines.items()
+        for machine, reference in load_target(name).machines.items()
     }
 
 

@@ -11,13 +11,16 @@ from doit import doit_cmd, get_var
 from doit.cmd_base import ModuleTaskLoader
 from doit.doit_cmd import DoitMain
 
-from firmwright.errors import Diagnostic, DiagnosticError, UserError, did_you_mean
+from firmwright.documents.document import make_diagnostic_in
+from firmwright.documents.yaml_text import Pointer
+from firmwright.errors import Diagnostic, DiagnosticError, UserError, did_you_mean, suggest_known
 from firmwright.recipe import Catalog, KnownDevice, KnownPlatform, Recipe, load_recipe
-from firmwright.recipe.overrides import list_overrides
+from firmwright.recipe.overrides import find_override, list_overrides
 from firmwright.targets import load_target, target_names
 from firmwright.toolchain import (
     Build,
     Platform,
+    Toolchain,
     load_platform,
     load_toolchain,
     platform_names,
@@ -26,7 +29,7 @@ from firmwright.toolchain import (
 )
 
 from .devices import load_custom_targets
-from .job import Job
+from .job import Job, find_toolchain
 from .stage import Stage
 
 VARIABLES = ("recipe", "outdir", *list_overrides())
@@ -129,11 +132,37 @@ def make_job(recipe: Recipe, root: Path, pipeline: tuple[Stage, ...], several: b
     if not recipe.compile_for_device:
         platform = to_host_platform(platform)
     refuse_missing_devices(recipe, platform)
-    toolchain = load_toolchain(recipe.toolchain or platform.toolchains[0])
+    toolchain = load_toolchain(find_toolchain(recipe, platform))
+    refuse_unfit_choices(recipe, platform, toolchain)
     build = Build(toolchain, platform, recipe.cflags)
     alone = get_var("outdir") is not None and not several
     outdir = root if alone else root / recipe.name
     return Job(recipe, platform, build, outdir, pipeline)
+
+
+def refuse_unfit_choices(recipe: Recipe, platform: Platform, toolchain: Toolchain) -> None:
+    """Raise DiagnosticError for a toolchain or an emulator that is not for the platform.
+
+    The catalog has compared them with the platforms that come with firmwright.
+    """
+    if not toolchain.knows(platform.architecture):
+        hint = suggest_known(platform.architecture, toolchain.architectures)
+        message = f"the toolchain '{toolchain.name}' does not build for '{platform.architecture}'"
+        raise DiagnosticError([find_place(recipe, ("toolchain",), f"{message}{hint}")])
+    emulator = recipe.run.emulator
+    if emulator is not None and emulator not in platform.emulators:
+        listed = ", ".join(platform.emulators) or "none"
+        message = f"the platform '{platform.name}' does not list the emulator '{emulator}'"
+        place = ("run", "emulator")
+        raise DiagnosticError([find_place(recipe, place, f"{message}; it lists: {listed}")])
+
+
+def find_place(recipe: Recipe, pointer: Pointer, message: str) -> Diagnostic:
+    """Return ``message`` at the word of the command line, or at the key of the recipe."""
+    override = find_override(pointer, read_overrides())
+    if override is not None:
+        return Diagnostic(override, 0, 0, message)
+    return make_diagnostic_in(recipe.path, pointer, message)
 
 
 def refuse_missing_devices(recipe: Recipe, platform: Platform) -> None:

@@ -14,6 +14,8 @@ from firmwright.recipe import Recipe
 from firmwright.recipe.recipe import lock_path
 from firmwright.targets import Device, load_mix
 from firmwright.toolchain import Build, Platform
+from firmwright.toolchain.boards import is_built_elsewhere, list_own_files
+from firmwright.toolchain.descriptions import is_own_file, resolve_own
 
 from .artifact import NETWORK_STAGE
 from .devices import device_files, load_custom_targets
@@ -22,6 +24,13 @@ from .tools import collect_settings
 
 COUNTING_EMULATORS = frozenset({"unicorn"})
 """Emulators that count instructions."""
+
+
+def find_toolchain(recipe: Recipe, platform: Platform) -> str:
+    """Return the toolchain's name, or the path of its file."""
+    if recipe.toolchain is None:
+        return platform.toolchains[0]
+    return resolve_own(recipe.toolchain, recipe.path.parent)
 
 
 @dataclass(frozen=True)
@@ -154,12 +163,17 @@ class Job:
 
     @property
     def has_firmware(self) -> bool:
-        """Whether there is a firmware to run: other platforms' SDKs build the project."""
-        return bool(self.platform.emulators)
+        """Whether we compile and link it: for other boards an SDK builds the project."""
+        return not is_built_elsewhere(self.platform.board)
+
+    @property
+    def is_run(self) -> bool:
+        """Whether an emulator, or this machine, runs the firmware."""
+        return self.has_firmware and bool(self.platform.emulators)
 
     @property
     def counts_instructions(self) -> bool:
-        return self.has_firmware and self.emulator in COUNTING_EMULATORS
+        return self.is_run and self.emulator in COUNTING_EMULATORS
 
     @property
     def last_stage(self) -> str:
@@ -195,6 +209,13 @@ class Job:
     def device_files(self) -> list[Path]:
         """Return the files of the devices that do not come with firmwright."""
         return device_files(self.recipe)
+
+    @property
+    def platform_files(self) -> list[Path]:
+        """Return the user's own files of the board and of the toolchain."""
+        toolchain = find_toolchain(self.recipe, self.platform)
+        own = [Path(toolchain)] if is_own_file(toolchain) else []
+        return [*list_own_files(self.platform.board), *own]
 
     @cached_property
     def build_settings(self) -> dict[str, Any]:

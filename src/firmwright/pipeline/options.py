@@ -55,9 +55,8 @@ def rewrite_options(job: Job) -> Any:
 def memory_options(job: Job) -> Any:
     """Return what decides whether a network fits the platform's memory."""
     platform = job.platform
-    ram = platform.memories.get("ram")
     return {
-        "ram": ram.size if ram else None,
+        "memories": {name: memory.size for name, memory in platform.memories.items()},
         "stack": platform.stack,
         "code": platform.code if platform.all_in_ram else None,
         "boxes": max_boxes(job),

@@ -20,6 +20,7 @@ from firmwright.ir.tensors import BatchLayout, ModelInterface, Tensor
 from firmwright.planning.plan import Input, Location, Output, Plan, Slot
 from firmwright.planning.schedule import Wait
 from firmwright.postprocess.detector import Detector
+from firmwright.project.board import render_makefile, write_board
 from firmwright.project.inter_core_calls import PROCESSOR_ONLY, Cores
 from firmwright.project.libraries import (
     ARCHIVE_SUFFIXES,
@@ -133,22 +134,14 @@ def device_templates(device: str, board: str, own: Sequence[Path] = ()) -> list[
     return common + specific
 
 
-def find_makefile_template(board: str) -> str:
-    """Return the board's own Makefile, where another build system compiles for it."""
-    own = f"boards/{board}/Makefile{TEMPLATE_SUFFIX}"
-    return own if own in list_templates(f"boards/{board}") else f"project/Makefile{TEMPLATE_SUFFIX}"
-
-
 def project_templates(network: Network, build: Build, own: Sequence[Path]) -> list[str]:
-    """Return the templates of the files that this project has once, but the Makefile."""
+    """Return the templates of the files that this project has once, but those of the board."""
     board = build.platform.board
     carriers = network.cores.template_folders(network.devices, board)
     names = [template for folder in carriers for template in list_templates(folder, own)]
     fixed = [*NETWORK_TEMPLATES, *(DETECTION_TEMPLATES if network.detector else ())]
     fixed += [PROFILE_TEMPLATE] if network.profile != "none" else []
     names += [f"{name}{TEMPLATE_SUFFIX}" for name in fixed]
-    makefile = find_makefile_template(board)
-    names += [name for name in list_templates(f"boards/{board}") if name != makefile]
     for device in sorted(network.devices):
         names += device_templates(device, board, own)
     if not build.settings.libc:
@@ -177,6 +170,7 @@ def write_project(
     variables = template_variables(network, build)
     for template in project_templates(network, build, own):
         write_file(folder / output_name(template), render(env, template, variables))
+    write_board(env, build.platform.board, variables, folder)
     for step in variables["steps"]:
         text = render(env, REGION_TEMPLATE, {**variables, "step": step})
         write_file(folder / f"{step.region.name}.c", text)
@@ -185,12 +179,8 @@ def write_project(
     if network.c_prefix != "network":
         write_file(folder / f"{network.c_prefix}.h", render(env, ALIAS_TEMPLATE, variables))
     copy_libraries(network.libraries, folder)
-    makefile = render(
-        env,
-        find_makefile_template(build.platform.board),
-        project_makefile_variables(network, build, folder),
-    )
-    write_file(folder / "Makefile", makefile)
+    makefile = project_makefile_variables(network, build, folder)
+    write_file(folder / "Makefile", render_makefile(env, build.platform.board, makefile))
     return variables
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from firmwright.documents.schema_check import Finding, quote
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import did_you_mean
-from firmwright.recipe.files import is_platform_file
+from firmwright.recipe.files import is_description_file
 from firmwright.recipe.target import read_target
 from firmwright.targets import DeviceSpec
 from firmwright.targets.device_options import OptionValues, accepts, format_values
@@ -79,19 +79,21 @@ def find_name_errors(data: Mapping[str, Any], catalogue: Catalog) -> Iterator[Fi
     name, platform = catalogue.find_build_platform(name, for_device)
     listed = platform.toolchains if platform else None
     toolchain = data.get("toolchain")
-    yield from _find_choice_errors(toolchain, ("toolchain",), catalogue.toolchains, name, listed)
+    if not (isinstance(toolchain, str) and is_description_file(toolchain)):
+        known = catalogue.toolchains
+        yield from _find_choice_errors(toolchain, ("toolchain",), known, name, listed)
 
     run = data.get("run")
     emulator = run.get("emulator") if isinstance(run, Mapping) else None
-    known = {emulator for entry in catalogue.platforms.values() for emulator in entry.emulators}
+    emulators = {emulator for entry in catalogue.platforms.values() for emulator in entry.emulators}
     listed = platform.emulators if platform else None
-    yield from _find_choice_errors(emulator, ("run", "emulator"), known, name, listed)
+    yield from _find_choice_errors(emulator, ("run", "emulator"), emulators, name, listed)
 
 
 def _find_platform_errors(
     name: str, for_device: bool, platforms: Mapping[str, KnownPlatform]
 ) -> Iterator[Finding]:
-    if name and not is_platform_file(name) and name not in platforms:
+    if name and not is_description_file(name) and name not in platforms:
         aliases = [alias for entry in platforms.values() for alias in entry.aliases]
         hint = did_you_mean(name, [*platforms, *aliases])
         yield Finding(("platform",), f"unknown platform {quote(name)}{hint}")

@@ -43,9 +43,9 @@ class FileReference:
         return self.format.list_files(self.value, folder)
 
 
-def is_platform_file(platform: str) -> bool:
-    """Tell the path of a custom platform's file from the name of a known platform."""
-    return "/" in platform or platform.endswith((".yaml", ".yml"))
+def is_description_file(name: str) -> bool:
+    """Tell the path of a custom platform or toolchain from the name of a known one."""
+    return "/" in name or name.endswith((".yaml", ".yml"))
 
 
 def _list_modules(function: str, folder: Path) -> list[Path]:
@@ -68,9 +68,9 @@ FILE_FORMATS = {
         lambda name, folder: [folder / name, *external_files(folder / name)],
         is_path=True,
     ),
-    "platform": FileFormat(
-        lambda name: name if is_platform_file(name) else None,
-        lambda name, folder: [folder / name] if is_platform_file(name) else [],
+    "description": FileFormat(
+        lambda name: name if is_description_file(name) else None,
+        lambda name, folder: [folder / name] if is_description_file(name) else [],
         is_path=True,
     ),
     "user-function": FileFormat(

@@ -114,7 +114,7 @@ class Manifest:
     instructions; ``comparison`` also without the recipe's `compare`. With `compare`, ``mapping``
     has estimated costs where the platform states its `timing`. ``stand_ins`` tells, by region,
     what its code stands in for. ``artifacts`` is what an accelerator's own tools are given, null
-    for a target without such tools.
+    for a target without such tools. ``run`` is null where nothing was run; ``not_run`` says why.
     """
 
     manifest_version: int
@@ -127,7 +127,7 @@ class Manifest:
     arithmetic: Arithmetic
     memory: MemoryReport
     batch: BatchChoice | None
-    run: RunRecord
+    run: RunRecord | None
     inputs: Lock
     versions: dict[str, str]
     detection: DetectionReport | None = None
@@ -138,6 +138,7 @@ class Manifest:
     mapping: CostComparison | None = None
     stand_ins: dict[str, str] = field(default_factory=dict)
     artifacts: ArtifactsReport | None = None
+    not_run: str | None = None
 
 
 INCLUDED: Mapping[type, tuple[str, ...]] = {
@@ -160,7 +161,7 @@ def to_content(manifest: Manifest) -> dict[str, Any]:
     content: dict[str, Any] = to_plain(manifest)
     for key, record in content.items():
         names = INCLUDED.get(type(getattr(manifest, key)))
-        if names:
+        if names and record is not None:
             content[key] = {name: record[name] for name in names}
     return content
 

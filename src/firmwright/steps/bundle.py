@@ -81,7 +81,8 @@ def make_manifest(
         ),
         memory=make_memory_report(job),
         batch=read_optional(job, artifacts.BATCH),
-        run=artifacts.RUN.read(job),
+        run=read_optional(job, artifacts.RUN),
+        not_run=None if job.has_stage("run") else explain_no_run(job),
         inputs=read,
         stand_ins={k.region: k.stand_in for k in kernels.kernels if k.stand_in},
         versions=read.versions,
@@ -93,6 +94,10 @@ def make_manifest(
         mapping=read_optional(job, artifacts.MAPPING),
         artifacts=read_optional(job, ARTIFACTS),
     )
+
+
+def explain_no_run(job: Job) -> str:
+    return f"the platform '{job.platform.name}' lists no emulator"
 
 
 def read_optional(job: Job, artifact: Artifact[T]) -> T | None:

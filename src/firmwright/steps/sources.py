@@ -36,4 +36,4 @@ def run(job: Job, folder: Path) -> None:
     for device in job.mix:
         device.extend_project(folder, variables)
     if not job.has_firmware:
-        job.note(f"{job.platform.name} has no emulator; {PROJECT.path(job)}/Makefile builds it")
+        job.note(f"{job.platform.name} is built by its own SDK: {PROJECT.path(job)}/Makefile")

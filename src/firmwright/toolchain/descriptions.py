@@ -22,17 +22,43 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 
+def is_own_file(name: str) -> bool:
+    """Tell a file of the user's from a name that comes with firmwright."""
+    return Path(name).suffix in (".yaml", ".yml")
+
+
+def resolve_own(name: str, folder: Path) -> str:
+    """Return a name as it is; a path, which starts at ``folder``, always with a slash."""
+    if "/" not in name and not is_own_file(name):
+        return name
+    path = (folder / name).as_posix()
+    return path if "/" in path else f"./{path}"
+
+
+def read_own_yaml(text: str) -> dict[str, Any]:
+    """Return the data of one of the package's own files, unchecked."""
+    data: dict[str, Any] = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return data
+
+
+def read_schema(name: str) -> dict[str, Any]:
+    """Return one of the package's JSON schemas for platforms, toolchains and boards."""
+    text = (files("firmwright.toolchains") / name).read_text(encoding="utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    return schema
+
+
 @dataclass(frozen=True)
 class DescriptionKind:
     """One kind of description: what it is called, and where in the package its files lie.
 
-    ``check`` finds what a schema cannot know.
+    ``check`` finds what a schema cannot know, in data of a file in a folder.
     """
 
     noun: str
     folder: str
     schema: str
-    check: Callable[[Mapping[str, Any]], Iterator[Finding]] = lambda _: iter(())
+    check: Callable[[Mapping[str, Any], Path], Iterator[Finding]] = lambda _, __: iter(())
 
     def names(self) -> tuple[str, ...]:
         """Return the names of the package's own descriptions, sorted."""
@@ -44,27 +70,25 @@ class DescriptionKind:
 
         Raises UserError for an unknown name and DiagnosticError for a file with mistakes.
         """
-        if Path(name_or_path).suffix in (".yaml", ".yml"):
+        if is_own_file(name_or_path):
             return self._load_file(name_or_path, relative_to)
         if name_or_path not in self.names():
             hint = did_you_mean(name_or_path, self.names())
             raise UserError(f"unknown {self.noun} '{name_or_path}'{hint}")
         text = (self._folder() / f"{name_or_path}.yaml").read_text(encoding="utf-8")
-        description: dict[str, Any] = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        return description
+        return read_own_yaml(text)
 
     def load_schema(self) -> dict[str, Any]:
         """Return the JSON schema that every description of this kind fulfils."""
-        text = (files("firmwright.toolchains") / self.schema).read_text(encoding="utf-8")
-        schema: dict[str, Any] = json.loads(text)
-        return schema
+        return read_schema(self.schema)
 
     def _load_file(self, path: str, relative_to: Path | None) -> dict[str, Any]:
         from firmwright.documents.document import load_document
 
         place = (relative_to or Path()) / path
         document = load_document(place, self.load_schema(), shown_as=path)
-        found = [document.make_diagnostic(f.pointer, f.message) for f in self.check(document.data)]
+        findings = self.check(document.data, place.parent)
+        found = [document.make_diagnostic(f.pointer, f.message, f.key) for f in findings]
         if found:
             raise DiagnosticError(found)
         return document.data

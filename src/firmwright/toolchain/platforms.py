@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from firmwright.documents.schema_check import Finding
-from firmwright.errors import UserError, did_you_mean
-from firmwright.toolchain.descriptions import DescriptionKind
-
-
-def find_unknown_memories(data: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield the memories of accelerators that the platform does not have, or that none writes."""
-    known = {name: None for name in data.get("memories", {}) if name != "flash"}
-    for device, numbers in data.get("accelerators", {}).items():
-        reached = numbers.get("memories", ()) if isinstance(numbers, dict) else ()
-        for index, name in enumerate(reached):
-            if known and name not in known:
-                message = f"no memory '{name}' for what a device writes{did_you_mean(name, known)}"
-                yield Finding(("accelerators", device, "memories", index), message)
-
+from firmwright.errors import UserError
+from firmwright.toolchain.descriptions import DescriptionKind, resolve_own
+from firmwright.toolchain.platform_checks import find_platform_errors
+from firmwright.toolchain.sizes import read_sizes
 
 PLATFORMS = DescriptionKind(
-    "platform", "platforms", "platform.schema.json", check=find_unknown_memories
+    "platform", "platforms", "platform.schema.json", check=find_platform_errors
 )
-
-_SIZE = re.compile(r"(\d+) ?(B|KiB|MiB|GiB)")
-_UNITS = {"B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 
 
 @dataclass(frozen=True)
@@ -89,7 +74,8 @@ class Platform:
     ``memories`` is empty and ``stack`` 0 where the operating system provides both. Without a
     memory ``flash``, code and constants live in RAM, and ``code`` is what planning keeps for
     code there. ``accelerators`` gives by device the numbers of ``platform.schema.json``.
-    The first of ``toolchains`` and of ``emulators`` is the default.
+    The first of ``toolchains`` and of ``emulators`` is the default. ``board`` and toolchains are
+    names, or paths of the user's own.
     """
 
     name: str
@@ -130,6 +116,11 @@ def load_platform(name_or_path: str, relative_to: Path | None = None) -> Platfor
     DiagnosticError, with file, line and column, for a file with mistakes.
     """
     data = read_sizes(PLATFORMS.load(name_or_path, relative_to))
+    folder = ((relative_to or Path()) / name_or_path).parent
+    data["board"] = resolve_own(data["board"], folder)
+    data["toolchains"] = [resolve_own(name, folder) for name in data["toolchains"]]
+    modules = data.get("modules", {}).items()
+    data["modules"] = {device: resolve_own(name, folder) for device, name in modules}
     numbers = data.get("accelerators", {})
     accelerators = {device: _find_numbers(device, entry) for device, entry in numbers.items()}
     return msgspec.convert({**data, "accelerators": accelerators}, Platform)
@@ -153,23 +144,6 @@ def to_host_platform(platform: Platform) -> Platform:
         accelerators=platform.accelerators,
         timing=platform.timing,
     )
-
-
-def parse_size(size: int | str) -> int:
-    """Return a size in bytes, given as a number of bytes or as ``4 MiB`` (B, KiB, MiB, GiB)."""
-    if isinstance(size, int):
-        return size
-    match = _SIZE.fullmatch(size)
-    if match is None:
-        raise ValueError(f"not a size: {size!r}")
-    return int(match[1]) * _UNITS[match[2]]
-
-
-def read_sizes(value: Any) -> Any:
-    """Return a description with every size in bytes."""
-    if isinstance(value, dict):
-        return {key: read_sizes(part) for key, part in value.items()}
-    return parse_size(value) if isinstance(value, str) and _SIZE.fullmatch(value) else value
 
 
 def _find_numbers(device: str, entry: str | Mapping[str, Any]) -> Mapping[str, Any]:

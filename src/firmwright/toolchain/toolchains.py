@@ -62,6 +62,14 @@ class Toolchain:
     flags: tuple[str, ...] = ()
     architectures: Mapping[str, ArchitectureSettings] = field(default_factory=dict)
 
+    def knows(self, architecture: str) -> bool:
+        """Tell whether it builds for this architecture."""
+        return architecture in self.architectures
+
+    def uses_script(self, architecture: str) -> bool:
+        """Tell whether it links by the board's linker script."""
+        return any("{script}" in flag for flag in self.settings_for(architecture).link_flags)
+
     def settings_for(self, architecture: str) -> ArchitectureSettings:
         """Return what applies to this architecture; ``native`` is the machine we run on.
 

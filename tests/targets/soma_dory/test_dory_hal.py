@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from firmwright.codegen.templates import make_environment, render
-from firmwright.project.write import find_makefile_template
+from firmwright.project.board import render_makefile
 from firmwright.toolchain import Build, load_platform, load_toolchain, makefile_variables
 
 DORY = Path(__file__).parent / "dory"
@@ -125,9 +125,8 @@ def make(folder: Path, *variables: str) -> subprocess.CompletedProcess[str]:
     if shutil.which("make") is None:
         pytest.skip("make is not installed")
     build = Build(load_toolchain("pulp-gcc"), CHIP, ())
-    template = find_makefile_template(CHIP.board)
     written = {**makefile_variables(build, ["main.c", "network.c"]), "demo": False}
-    text = render(make_environment(), template, written)
+    text = render_makefile(make_environment(), CHIP.board, written)
     (folder / "Makefile").write_text(text)
     return subprocess.run(["make", *variables], cwd=folder, capture_output=True, text=True)
 

@@ -19,6 +19,7 @@ from firmwright.project.write import (
 from firmwright.targets.c7x import C7X
 from firmwright.targets.c7x.loadable import LOADABLE_NAME, object_name, strip_command
 from firmwright.toolchain import Build
+from firmwright.toolchain.boards import list_board_files
 from firmwright.toolchain.build import compile_command, link_command
 from firmwright.toolchain.compilers import Compiler
 from firmwright.toolchain.makefile import wrap_words
@@ -60,6 +61,7 @@ def loadable_sources(project: Path, board: str) -> list[str]:
     others = [f"{name}/{board}" for name in folders]
     others += [f"{C7X.name}/call/{part}" for part in (board, "processor")]
     templates = [template for folder in others for template in list_templates(folder)]
+    templates += [file.name for file in list_board_files(board)]
     left_out = {output_name(t) for t in (*PROGRAM_TEMPLATES, *DETECTION_TEMPLATES, *templates)}
     shared = sorted(p.name for p in project.glob("*.c") if p.name not in left_out)
     own = sorted(p.name for p in (project / C7X.name).iterdir() if p.suffix in (".asm", ".c"))

@@ -20,7 +20,7 @@ from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import canonical_run_inputs, list_run_files, mix_options
 from firmwright.pipeline.stage import Stage
 from firmwright.pipeline.tools import Tool
-from firmwright.recipe.files import is_platform_file
+from firmwright.recipe.files import is_description_file
 from firmwright.targets.tidl.tools import find_tools
 from firmwright.toolchain import Platform, load_platform
 
@@ -54,7 +54,7 @@ def artifacts_name(job: Job, batch: int = 0) -> str:
     """Return the folder's name as TI composes it: ``resnet8_J721S2_target_tidl_noc7x``."""
     recipe = job.recipe
     platform = job.platform
-    if not is_platform_file(recipe.platform):
+    if not is_description_file(recipe.platform):
         platform = load_platform(recipe.platform)
     name = platform.aliases[0] if platform.aliases else platform.name
     built_for = "target" if recipe.compile_for_device and platform.name != "host" else "host"

@@ -1,0 +1,107 @@
+"""Boards: folders with start-up code, linker script and HAL, and what each is for.
+
+The package's own lie in ``templates/boards``. A user's is any folder with the same content.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from firmwright.errors import UserError, suggest_known
+from firmwright.toolchain.descriptions import read_own_yaml, read_schema
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+DESCRIPTION = "board.yaml"
+TEMPLATE_SUFFIX = ".j2"
+MAKEFILE = f"Makefile{TEMPLATE_SUFFIX}"
+SUFFIXES = (".c", ".h", ".S", ".ld", TEMPLATE_SUFFIX)
+"""Of the files that a board gives to a project: templates, and files that are copied."""
+
+
+@dataclass(frozen=True)
+class Board:
+    """A board, as its ``board.yaml`` describes it.
+
+    ``families`` are those of the architectures that its code is for. ``machine`` is what the
+    emulator unicorn stands in with, empty where it cannot.
+    """
+
+    description: str
+    families: tuple[str, ...]
+    machine: str = ""
+
+
+def board_names() -> tuple[str, ...]:
+    """Return the names of the boards that come with firmwright, sorted."""
+    return tuple(sorted(folder.name for folder in _own_folder().iterdir()))
+
+
+def is_own_board(name: str) -> bool:
+    """Tell the folder of a user's board from the name of one that comes with firmwright."""
+    return "/" in name
+
+
+def find_board(name_or_path: str) -> Traversable:
+    """Return a board's folder. Raises UserError where there is none."""
+    if is_own_board(name_or_path):
+        folder = Path(name_or_path)
+        if not folder.is_dir():
+            raise UserError(f"no such folder: '{folder}'; a path starts at the platform's file")
+        return folder
+    if name_or_path not in board_names():
+        hint = suggest_known(name_or_path, board_names())
+        advice = f"a folder of your own is written with a slash, as ./{name_or_path}"
+        raise UserError(f"unknown board '{name_or_path}'{hint}; {advice}")
+    return _own_folder() / name_or_path
+
+
+def load_board(name_or_path: str) -> Board:
+    """Return the board of this name, or the one in a folder of the user's own.
+
+    Raises UserError where there is none, and DiagnosticError for a description with mistakes.
+    """
+    folder = find_board(name_or_path)
+    if not isinstance(folder, Path) or not is_own_board(name_or_path):
+        return msgspec.convert(read_own_yaml((folder / DESCRIPTION).read_text("utf-8")), Board)
+    from firmwright.documents.document import load_document
+
+    description = folder / DESCRIPTION
+    if not description.is_file():
+        raise UserError(f"'{name_or_path}' has no {DESCRIPTION}, which says what the board is for")
+    return msgspec.convert(load_document(description, read_schema("board.schema.json")).data, Board)
+
+
+def list_board_files(name_or_path: str) -> list[Traversable]:
+    """Return the files of a board that go into a project, sorted by name."""
+    entries = [e for e in find_board(name_or_path).iterdir() if e.name.endswith(SUFFIXES)]
+    return sorted(entries, key=lambda entry: entry.name)
+
+
+def has_board_file(name_or_path: str, name: str) -> bool:
+    """Tell whether a board gives a file of this name to a project."""
+    names = {file.name.removesuffix(TEMPLATE_SUFFIX) for file in list_board_files(name_or_path)}
+    return name in names
+
+
+def list_own_files(name_or_path: str) -> list[Path]:
+    """Return all that is read of a user's board, none for one that comes with firmwright."""
+    if not is_own_board(name_or_path):
+        return []
+    files = [Path(name_or_path, file.name) for file in list_board_files(name_or_path)]
+    return [Path(name_or_path, DESCRIPTION), *files]
+
+
+def is_built_elsewhere(name_or_path: str) -> bool:
+    """Tell whether another build system compiles and links for a board: it brings a Makefile."""
+    return any(file.name == MAKEFILE for file in list_board_files(name_or_path))
+
+
+def _own_folder() -> Traversable:
+    return files("firmwright.templates") / "boards"

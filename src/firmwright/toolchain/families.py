@@ -1,0 +1,33 @@
+"""The families of architectures, and the features that each architecture can have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+
+from firmwright.toolchain.descriptions import read_own_yaml
+
+Features = tuple[str, ...]
+
+
+@cache
+def load_families() -> Mapping[str, Mapping[str, Features]]:
+    """Return every family: its architectures, each with the features that it can have."""
+    text = files("firmwright.toolchain").joinpath("families.yaml").read_text(encoding="utf-8")
+    return {
+        family: {name: tuple(features) for name, features in members.items()}
+        for family, members in read_own_yaml(text).items()
+    }
+
+
+def find_family(architecture: str) -> str | None:
+    """Return the family of an architecture, None where only a toolchain of the user's knows it."""
+    families = load_families().items()
+    return next((family for family, members in families if architecture in members), None)
+
+
+def find_features(architecture: str) -> Features | None:
+    """Return the features that an architecture can have, None where that is not known."""
+    family = find_family(architecture)
+    return load_families()[family][architecture] if family else None

@@ -1,0 +1,134 @@
+"""What is wrong with a platform file that fits its schema: names, and keys that disagree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from firmwright.documents.schema_check import Finding
+from firmwright.documents.yaml_text import Pointer
+from firmwright.errors import DiagnosticError, UserError, did_you_mean, suggest_known
+from firmwright.toolchain.boards import board_names, has_board_file, load_board
+from firmwright.toolchain.descriptions import is_own_file, resolve_own
+from firmwright.toolchain.families import find_family, find_features
+from firmwright.toolchain.sizes import parse_size
+from firmwright.toolchain.toolchains import TOOLCHAINS, Toolchain, load_toolchain
+
+LINKER_SCRIPT = "link.ld"
+
+Data = Mapping[str, Any]
+
+
+def find_platform_errors(data: Data, folder: Path) -> Iterator[Finding]:
+    """Yield what is wrong with a platform's file in a folder, each at its place."""
+    toolchains: dict[Pointer, Toolchain] = {}
+    for pointer, name in _list_toolchains(data):
+        try:
+            toolchains[pointer] = load_toolchain(resolve_own(name, folder))
+        except DiagnosticError:
+            if not is_own_file(name) or (folder / name).is_file():
+                raise  # the mistakes are in that file
+            yield Finding(pointer, f"no such file: '{folder / name}'; a path starts at this file")
+        except UserError:
+            hint = suggest_known(name, TOOLCHAINS.names())
+            yield Finding(pointer, f"unknown toolchain '{name}'{hint}")
+    compilers = {p: t for p, t in toolchains.items() if p[0] == "toolchains"}
+    yield from _find_architecture_errors(data["architecture"], compilers)
+    yield from _find_board_errors(data, folder, [*compilers.values()])
+    yield from _find_unknown_features(data)
+    yield from _find_unknown_memories(data)
+    yield from _find_overlaps(data.get("memories", {}))
+    for index, name in enumerate(data["emulators"]):
+        if name.startswith("qemu") and "qemu" not in data:
+            message = f"the emulator '{name}' needs the key 'qemu', which says how it is started"
+            yield Finding(("emulators", index), message)
+
+
+def _list_toolchains(data: Data) -> list[tuple[Pointer, str]]:
+    listed: list[tuple[Pointer, str]] = [
+        (("toolchains", index), name) for index, name in enumerate(data["toolchains"])
+    ]
+    return listed + [(("modules", device), name) for device, name in data["modules"].items()]
+
+
+def _find_architecture_errors(
+    architecture: str, toolchains: Mapping[Pointer, Toolchain]
+) -> Iterator[Finding]:
+    """Yield an architecture that no toolchain of the platform knows, or those without it."""
+    strangers = {p: t for p, t in toolchains.items() if not t.knows(architecture)}
+    if toolchains and len(strangers) == len(toolchains):
+        known = {name for toolchain in toolchains.values() for name in toolchain.architectures}
+        hint = suggest_known(architecture, known)
+        yield Finding(("architecture",), f"unknown architecture '{architecture}'{hint}")
+        return
+    for pointer, toolchain in strangers.items():
+        hint = suggest_known(architecture, toolchain.architectures)
+        message = f"the toolchain '{toolchain.name}' does not build for '{architecture}'{hint}"
+        yield Finding(pointer, message)
+
+
+def _find_board_errors(
+    data: Data, folder: Path, toolchains: Sequence[Toolchain]
+) -> Iterator[Finding]:
+    """Yield a board that is not there, or not for this architecture, linker and emulator."""
+    architecture = data["architecture"]
+    name = resolve_own(data["board"], folder)
+    try:
+        board = load_board(name)
+    except DiagnosticError:
+        raise
+    except UserError as error:
+        yield Finding(("board",), str(error))
+        return
+    family = find_family(architecture)
+    if family and family not in board.families:
+        fitting = [n for n in board_names() if family in load_board(n).families]
+        yield Finding(
+            ("board",),
+            f"the board '{data['board']}' serves {' and '.join(board.families)}, but the "
+            f"architecture '{architecture}' is {family}; boards that serve it: "
+            f"{', '.join(fitting) or 'none'}",
+        )
+    linked = [t for t in toolchains if t.knows(architecture) and t.uses_script(architecture)]
+    if linked and not has_board_file(name, LINKER_SCRIPT):
+        message = f"the board '{data['board']}' has no {LINKER_SCRIPT}"
+        yield Finding(("board",), f"{message}, by which the toolchain '{linked[0].name}' links")
+    if "unicorn" in data["emulators"] and not board.machine:
+        message = (
+            f"the board '{data['board']}' names no `machine` that unicorn stands in with; name "
+            "one in its board.yaml, or leave unicorn out"
+        )
+        yield Finding(("emulators", data["emulators"].index("unicorn")), message)
+
+
+def _find_unknown_features(data: Data) -> Iterator[Finding]:
+    """Yield features that the architecture cannot have."""
+    possible = find_features(data["architecture"])
+    for index, feature in enumerate(data["features"]):
+        if possible is not None and feature not in possible:
+            message = f"the architecture '{data['architecture']}' has no '{feature}'"
+            can_have = f"it can have: {', '.join(possible)}" if possible else "it can have none"
+            yield Finding(("features", index), f"{message}; {can_have}")
+
+
+def _find_unknown_memories(data: Data) -> Iterator[Finding]:
+    """Yield the memories of accelerators that the platform does not have, or that none writes."""
+    known = {name: None for name in data.get("memories", {}) if name != "flash"}
+    for device, numbers in data.get("accelerators", {}).items():
+        reached = numbers.get("memories", ()) if isinstance(numbers, dict) else ()
+        for index, name in enumerate(reached):
+            if known and name not in known:
+                message = f"no memory '{name}' for what a device writes{did_you_mean(name, known)}"
+                yield Finding(("accelerators", device, "memories", index), message)
+
+
+def _find_overlaps(memories: Data) -> Iterator[Finding]:
+    """Yield memories that begin before the one below them ends."""
+    ordered = sorted(memories.items(), key=lambda item: int(item[1]["origin"]))
+    for (lower, first), (upper, second) in pairwise(ordered):
+        end = first["origin"] + parse_size(first["size"])
+        if second["origin"] < end:
+            message = f"begins at {second['origin']:#010x}, before '{lower}' ends at {end:#010x}"
+            yield Finding(("memories", upper), f"{message}; memories must not overlap")
