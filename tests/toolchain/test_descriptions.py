@@ -46,8 +46,9 @@ def own_file(kind: DescriptionKind, name: str) -> Path:
 
 def test_platforms_and_toolchains_are_there() -> None:
     assert platform_names() == (
-        *("aarch64-linux", "am62a", "am67a", "cortex-m4-bare", "cortex-m55-bare", "diana"),
-        *("diana-chip", "host", "j721e", "j721s2", "j784s4", "rv32-bare"),
+        *("aarch64-dotprod-linux", "aarch64-i8mm-linux", "aarch64-linux", "am62a", "am67a"),
+        *("cortex-m4-bare", "cortex-m55-bare", "diana", "diana-chip", "host"),
+        *("j721e", "j721s2", "j784s4", "rv32-bare"),
     )
     assert toolchain_names() == (
         *("arm-none-eabi-gcc", "arm64-gcc", "cl7x", "clang", "gcc", "pulp-gcc"),

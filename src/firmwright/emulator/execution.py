@@ -13,6 +13,7 @@ from firmwright.toolchain import Platform
 # Exit codes of the board code; defined for the firmware in templates/runtime/fw_hal.h.
 EXIT_TRAP = 120
 EXIT_NO_INPUT = 121
+EXIT_NO_FEATURE = 122
 
 
 @dataclass(frozen=True)

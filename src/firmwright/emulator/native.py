@@ -7,7 +7,7 @@ import signal
 import subprocess
 from collections.abc import Sequence
 
-from firmwright.emulator.execution import EXIT_NO_INPUT, Execution, Run, time_limit
+from firmwright.emulator.execution import EXIT_NO_FEATURE, EXIT_NO_INPUT, Execution, Run, time_limit
 from firmwright.errors import UserError
 
 
@@ -36,6 +36,11 @@ def run_program(run: Run, launcher: Sequence[str], emulator: str) -> Execution:
         raise UserError(f"{path}: the program was ended by the signal {name}")
     if process.returncode == EXIT_NO_INPUT:
         raise UserError(f"{path}: waiting for console input, of which there is no more")
+    if process.returncode == EXIT_NO_FEATURE:
+        raise UserError(
+            f"{path}: {emulator} lacks a feature of platform {run.platform.name} "
+            f"({', '.join(run.platform.features)}); choose a platform without it"
+        )
     return Execution(
         emulator=emulator,
         exit_code=process.returncode,

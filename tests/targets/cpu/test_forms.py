@@ -25,6 +25,7 @@ from firmwright.toolchain import (
 from firmwright.verify.protocol import decode_outputs, encode_samples
 from tests.networks.firmware import SANITIZED
 from tests.targets.cpu.layers import draw, evaluate, make_network
+from tests.toolchain.folders import arm64_gcc_folder
 
 COUNT = 12
 """Layers of a form in a test."""
@@ -33,12 +34,10 @@ PLATFORMS = {
     "rv32m": "rv32-bare",
     "armv7e-m-dsp": "cortex-m4-bare",
     "neon": "aarch64-linux",
+    "dotprod": "aarch64-dotprod-linux",
+    "i8mm": "aarch64-i8mm-linux",
 }
 """Where a feature is emulated; the other forms run on this machine."""
-
-
-UNTESTED = "arm64-gcc"
-"""Arm's own compiler, which no package manager has; zig compiles in both modes for its core."""
 
 
 def find_platform(form: Form) -> str:
@@ -107,11 +106,15 @@ def describe(layer: Layer | Addition) -> str:
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
 @pytest.mark.parametrize("shared", [False, True], ids=["own", "shared"])
-def test_a_form_is_exact_on_its_core(form: Form, shared: bool, tmp_path: Path, cache: Path) -> None:
+def test_a_form_is_exact_on_its_core(
+    form: Form, shared: bool, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first compiler makes functions of their own, the second shared ones."""
     platform = find_platform(form)
-    toolchains = [t for t in load_platform(platform).toolchains if t != UNTESTED]
+    toolchains = load_platform(platform).toolchains
     toolchain = toolchains[min(int(shared), len(toolchains) - 1)]
+    if toolchain == "arm64-gcc":
+        monkeypatch.setenv("ARM64_GCC_PATH", str(arm64_gcc_folder(tmp_path / "gcc")))
     layers = draw_layers(form, seed=int(shared))
     network = make_network(layers, [form] * COUNT, shared)
     run_layers(network, layers, tmp_path, cache, platform, toolchain, ())

@@ -197,6 +197,7 @@ def describe_requantization(layer: Layer, float_scaled: bool) -> dict[str, Any]:
         "emulated": emulated,
         "lift": layer.zero_point - layer.low if emulated else 0,
         "twice_in_one_shift": one_shift and layer.scaling.rounding is LayerRounding.TWICE,
+        "zero_point": layer.zero_point,
         "low": layer.low,
         "high": layer.high,
         "input_type": C_TYPES[layer.input_dtype],

@@ -1,0 +1,41 @@
+"""Forms for 64-bit Arm cores with dot products, and with products of matrices (i8mm)."""
+
+from __future__ import annotations
+
+from firmwright.ir.layer import LayerKind
+from firmwright.targets.cpu.forms import dot
+from firmwright.targets.cpu.forms.conditions import INTEGERS
+from firmwright.targets.cpu.forms.form import Condition, Form
+
+FORMS = (
+    Form(
+        name="mmla_conv2d",
+        kind=LayerKind.CONV2D,
+        features=frozenset({"i8mm"}),
+        conditions=(
+            INTEGERS,
+            Condition("two output pixels in a row", lambda layer: layer.out_width >= 2),
+        ),
+        pack=dot.pack_matrices,
+        cost=0.06,
+        sentence="SMMLA makes 32 products of two pixels and two channels.",
+    ),
+    Form(
+        name="dot_conv2d",
+        kind=LayerKind.CONV2D,
+        features=frozenset({"dotprod"}),
+        conditions=(INTEGERS,),
+        pack=dot.pack_convolution,
+        cost=0.1,
+        sentence="SDOT makes 16 products, four of each of four channels.",
+    ),
+    Form(
+        name="dot_dense",
+        kind=LayerKind.DENSE,
+        features=frozenset({"dotprod"}),
+        conditions=(INTEGERS,),
+        pack=dot.pack_convolution,
+        cost=0.11,
+        sentence="SDOT makes 16 products, four of each of four channels.",
+    ),
+)
