@@ -3,11 +3,38 @@
 from __future__ import annotations
 
 from firmwright.ir.layer import LayerKind
-from firmwright.targets.cpu.forms import addition
-from firmwright.targets.cpu.forms.conditions import FACTORS
+from firmwright.targets.cpu.forms import addition, plain, rv32_depthwise
+from firmwright.targets.cpu.forms.conditions import FACTORS, INTEGERS
 from firmwright.targets.cpu.forms.form import Form
 
 FORMS = (
+    Form(
+        name="portable_conv2d",
+        kind=LayerKind.CONV2D,
+        features=frozenset(),
+        conditions=(INTEGERS,),
+        pack=plain.pack_convolution,
+        cost=2.5,
+        sentence="Two pixels by four channels at once.",
+    ),
+    Form(
+        name="portable_depthwise_conv2d",
+        kind=LayerKind.DEPTHWISE_CONV2D,
+        features=frozenset(),
+        conditions=(INTEGERS,),
+        pack=rv32_depthwise.pack_depthwise,
+        cost=4.0,
+        sentence="Sums roll along a channel that is copied between its borders.",
+    ),
+    Form(
+        name="portable_dense",
+        kind=LayerKind.DENSE,
+        features=frozenset(),
+        conditions=(INTEGERS,),
+        pack=plain.pack_convolution,
+        cost=3.0,
+        sentence="Four channels at once.",
+    ),
     Form(
         name="add",
         kind=LayerKind.ADD,
