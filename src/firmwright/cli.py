@@ -10,6 +10,7 @@ from contextlib import redirect_stdout
 
 from firmwright import __version__
 from firmwright.pipeline.command_line import run_tasks, set_variables
+from firmwright.pipeline.recipe_words import enter_repository
 from firmwright.recipe.overrides import list_overrides
 
 COMMANDS = {
@@ -52,10 +53,15 @@ def make_parser() -> argparse.ArgumentParser:
     return main
 
 
+def is_recipe(word: str) -> bool:
+    """Tell a recipe from a variable, ``name=value``."""
+    return "=" not in word or word.startswith("recipe=")
+
+
 def to_doit_arguments(options: argparse.Namespace) -> list[str]:
     """Translate to doit's own command line."""
-    recipes = [word for word in options.recipes if "=" not in word]
-    variables = [word for word in options.recipes if "=" in word]
+    recipes = [word.removeprefix("recipe=") for word in options.recipes if is_recipe(word)]
+    variables = [word for word in options.recipes if not is_recipe(word)]
     if recipes:
         variables.append(f"recipe={','.join(recipes)}")
     for name in VARIABLES:
@@ -76,6 +82,7 @@ def to_doit_arguments(options: argparse.Namespace) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code: 0 done, 1 a stage failed, 2 wrong usage."""
     options = make_parser().parse_args(arguments)
+    enter_repository()
     given = to_doit_arguments(options)
     set_variables(given)
     from firmwright.tasks import dodo  # it reads the variables while it is imported

@@ -208,7 +208,7 @@ def test_compiler_refusal_is_shown(repository: Repository) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["recipe=missing.yaml"], "missing.yaml: no such file"),
+        (["recipe=missing.yaml"], "recipe=missing.yaml: no such recipe"),
         (["recipe=."], ".: this is a directory"),
         (["recipe=digits.yaml", "platfrm=host"], "did you mean 'platform'?"),
         (["recipe=digits.yaml", "platform=hst"], "unknown platform 'hst'; did you mean 'host'?"),

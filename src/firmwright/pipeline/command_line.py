@@ -30,6 +30,7 @@ from firmwright.toolchain import (
 
 from .devices import load_custom_targets
 from .job import Job, find_toolchain
+from .recipe_words import find_recipes, find_start
 from .stage import Stage
 
 VARIABLES = ("recipe", "outdir", *list_overrides())
@@ -42,7 +43,7 @@ def find_build_root() -> Path:
 
 
 def load_jobs(pipeline: tuple[Stage, ...]) -> list[Job]:
-    """Read every recipe that ``recipe=`` names (comma-separated), or all of ``recipes/``.
+    """Read every recipe that the command line names, or all of ``recipes/``.
 
     Raises DiagnosticError with the mistakes of all of them.
     """
@@ -54,7 +55,8 @@ def load_jobs(pipeline: tuple[Stage, ...]) -> list[Job]:
     jobs: list[Job] = []
     for path in paths:
         try:
-            recipe = load_recipe(path, read_overrides(), catalogue, cache=root / ".recipes")
+            overrides = place_paths(read_overrides(), path)
+            recipe = load_recipe(path, overrides, catalogue, cache=root / ".recipes")
             jobs.append(make_job(recipe, root, pipeline, several=len(paths) > 1))
         except DiagnosticError as error:
             found.extend(error.diagnostics)
@@ -91,15 +93,19 @@ def read_overrides() -> dict[str, str]:
     return {name: str(value) for name, value in given.items() if value is not None}
 
 
-def find_recipes() -> list[Path]:
-    named = get_var("recipe")
-    if named is None:
-        found = sorted(Path("recipes").glob("*.yaml"))
-        if not found:
-            raise UserError("no recipe: name one (recipe=my.yaml) or put some into recipes/")
-        return found
-    paths = [Path(part.strip()) for part in named.split(",") if part.strip()]
-    return list(dict.fromkeys(paths))
+def place_paths(overrides: dict[str, str], recipe: Path) -> dict[str, str]:
+    """Return the words with their paths as seen from the recipe's folder.
+
+    They are given as seen from the folder of the command. Raises UserError for a missing file.
+    """
+    found = dict(overrides)
+    for name, text in overrides.items():
+        file = list_overrides()[name].find_file(text)
+        if file and not (find_start() / file).is_file():
+            raise UserError(f"{name}={text}: no such file; its path starts where you are")
+        if file and not Path(file).is_absolute():
+            found[name] = os.path.relpath(find_start() / file, recipe.parent)
+    return found
 
 
 def prepare_build_root() -> Path:

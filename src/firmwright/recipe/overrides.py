@@ -11,6 +11,7 @@ from typing import Any
 from firmwright.documents.schema_check import Schema, find_errors
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import Diagnostic, did_you_mean
+from firmwright.recipe.files import FILE_FORMATS
 from firmwright.recipe.schema import load_schema
 
 _WHOLE_NUMBER = re.compile("-?[0-9]{1,18}")
@@ -31,6 +32,11 @@ class Override:
         if "integer" in types and _WHOLE_NUMBER.fullmatch(text):
             return int(text)
         return _SWITCH.get(text, text) if "boolean" in types else text
+
+    def find_file(self, text: str) -> str | None:
+        """Return the path of the file that the text has to name, None for other texts."""
+        kind = FILE_FORMATS.get(self.schema.get("format", ""))
+        return kind.find_required(text) if kind else None
 
 
 @cache

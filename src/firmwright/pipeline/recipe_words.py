@@ -1,0 +1,87 @@
+"""The words ``recipe=`` of a command line: which files they mean."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from doit import get_initial_workdir, get_var, loader
+
+from firmwright.data.sources import WILDCARDS
+from firmwright.errors import UserError, did_you_mean
+
+TASK_FILE = "dodo.py"
+
+RECIPES = Path("recipes")
+"""Where a repository keeps its recipes: they are known by their names alone."""
+
+
+def enter_repository() -> None:
+    """Go to the nearest folder above with a task file; words still start where we came from."""
+    start = Path.cwd()
+    loader.initial_workdir = str(start)
+    roots = (folder for folder in (start, *start.parents) if (folder / TASK_FILE).is_file())
+    os.chdir(next(roots, start))
+
+
+def find_start() -> Path:
+    """Return the folder that the command was given in, as seen from the repository's."""
+    return Path(os.path.relpath(get_initial_workdir() or os.curdir))
+
+
+def find_recipes() -> list[Path]:
+    """Return the files that the words name, each once; all of ``recipes/`` without a word.
+
+    A word is a path, a name in ``recipes/``, or a pattern; commas and repeated words add. Raises
+    UserError for a word that means no file.
+    """
+    words = read_words()
+    if words is None:
+        found = sorted(RECIPES.glob("*.yaml"))
+        if not found:
+            raise UserError(f"no recipe: name one (recipe=my.yaml) or put some into {RECIPES}/")
+        return found
+    paths = [path for word in words for path in find_files(word)]
+    return list(dict.fromkeys(paths))
+
+
+def read_words() -> Sequence[str] | None:
+    """Return what the command line says after ``recipe=``, None for nothing.
+
+    Of a repeated word doit itself keeps the last.
+    """
+    last = get_var("recipe")
+    if last is None:
+        return None
+    typed = [word.partition("=")[2] for word in sys.argv[1:] if word.startswith("recipe=")]
+    given = typed if last in typed else [last]
+    return [part.strip() for word in given for part in word.split(",") if part.strip()]
+
+
+def find_files(word: str) -> list[Path]:
+    """Return the files that one word means: as a path, else as a name of ``recipes/``."""
+    folders = list(dict.fromkeys((find_start(), Path(), RECIPES)))
+    for folder in folders:
+        if any(c in word for c in WILDCARDS):
+            pattern = folder / word
+            matching = Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor)))
+            found = sorted(p for p in matching if p.is_file())
+        else:
+            named = (folder / word, folder / f"{word}.yaml")
+            found = [p for p in named if p.is_file()][:1]
+        if found:
+            return found
+    if Path(word).is_dir():
+        raise UserError(f"recipe={word}: this is a folder; for all of it write {word}/*.yaml")
+    known = list(list_names(folders))
+    hint = did_you_mean(word.removesuffix(".yaml"), known)
+    raise UserError(f"recipe={word}: no such recipe{hint}")
+
+
+def list_names(folders: Sequence[Path]) -> Iterator[str]:
+    """Yield the shortest words that name the recipes of the folders."""
+    for folder in folders:
+        for path in folder.glob("*.yaml"):
+            yield path.stem if folder == RECIPES else str(path.with_suffix(""))

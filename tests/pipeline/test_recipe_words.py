@@ -1,0 +1,84 @@
+"""What the words ``recipe=`` mean: paths, names in ``recipes/``, patterns, several of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from doit import doit_cmd, loader
+
+from firmwright.errors import UserError
+from firmwright.pipeline.command_line import set_variables
+from firmwright.pipeline.recipe_words import enter_repository, find_recipes
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A repository with a task file and recipes, which the command is given in."""
+    for name in ("recipes/yolo.yaml", "recipes/kws.yaml", "own/kws.yaml", "own/vad.yaml", "a.yaml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    (tmp_path / "dodo.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(loader, "initial_workdir", str(tmp_path))
+    yield tmp_path
+    doit_cmd.reset_vars()
+
+
+def find(monkeypatch: pytest.MonkeyPatch, *words: str) -> list[str]:
+    arguments = [f"recipe={word}" for word in words]
+    monkeypatch.setattr(sys, "argv", ["doit", "build", *arguments])
+    doit_cmd.reset_vars()
+    set_variables(arguments)
+    return [str(path) for path in find_recipes()]
+
+
+@pytest.mark.parametrize(
+    ("words", "files"),
+    [
+        ((), ["recipes/kws.yaml", "recipes/yolo.yaml"]),
+        (("yolo.yaml",), ["recipes/yolo.yaml"]),
+        (("yolo",), ["recipes/yolo.yaml"]),
+        (("recipes/yolo.yaml",), ["recipes/yolo.yaml"]),
+        (("own/kws",), ["own/kws.yaml"]),
+        (("a",), ["a.yaml"]),
+        (("own/*.yaml",), ["own/kws.yaml", "own/vad.yaml"]),
+        (("k*",), ["recipes/kws.yaml"]),
+        (("yolo,a", "kws", "a.yaml"), ["recipes/yolo.yaml", "a.yaml", "recipes/kws.yaml"]),
+    ],
+)
+@pytest.mark.usefixtures("repository")
+def test_words_name_files(
+    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], files: list[str]
+) -> None:
+    assert find(monkeypatch, *words) == files
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("yollo.yaml", "recipe=yollo.yaml: no such recipe; did you mean 'yolo'?"),
+        ("x*", "recipe=x*: no such recipe; known: a, kws, yolo"),
+        ("own", "recipe=own: this is a folder; for all of it write own/*.yaml"),
+    ],
+)
+@pytest.mark.usefixtures("repository")
+def test_a_word_for_nothing_is_refused(
+    monkeypatch: pytest.MonkeyPatch, word: str, message: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        find(monkeypatch, word)
+    assert str(caught.value) == message
+
+
+def test_words_start_in_the_folder_of_the_command(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(repository / "own")
+    enter_repository()
+    assert Path.cwd() == repository
+    assert find(monkeypatch, "vad", "yolo", "../a.yaml") == [
+        "own/vad.yaml", "recipes/yolo.yaml", "own/../a.yaml",
+    ]  # fmt: skip
