@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Generator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,15 @@ SLOW_FOLDERS = frozenset(
      "targets", "toolchain", "transforms")
 )  # fmt: skip
 """Their tests build firmware or compile many networks."""
+
+
+def pytest_configure() -> None:
+    """Let the photographs of scikit-learn's package stand for those of its repository."""
+    package = find_spec("sklearn")
+    if package and package.origin:
+        pictures = Path(package.origin).parent / "datasets" / "images"
+        folders = [os.environ.get("FIRMWRIGHT_MIRROR", ""), str(pictures)]
+        os.environ["FIRMWRIGHT_MIRROR"] = os.pathsep.join(filter(None, folders))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

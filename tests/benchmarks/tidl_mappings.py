@@ -96,7 +96,7 @@ def main() -> None:
     options = parser.parse_args()
     folder = options.outdir or Path(tempfile.mkdtemp())
     folder.mkdir(parents=True, exist_ok=True)
-    shutil.copy(ROOT / "recipes" / "photographs.py", folder)
+    shutil.copy(ROOT / "recipes" / "coco-classes.txt", folder)
     found: dict[Row, list[str]] = {}
     for recipe, bits, chip, batch, for_device in builds(options.recipes):
         for row in rows(with_bits(recipe, bits, folder), bits, batch, chip, for_device):

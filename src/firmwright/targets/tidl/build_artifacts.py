@@ -6,7 +6,7 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
-from firmwright.data.samples import Sample, sample_digest, to_samples
+from firmwright.data.samples import Sample, repeat_samples, sample_digest, to_samples
 from firmwright.errors import UserError
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.artifact import INDEX_FILE
@@ -131,8 +131,9 @@ def calibration_inputs(job: Job) -> tuple[Inputs, int | None, str]:
 def calibration_samples(job: Job, batch: int, frames: int, stated: bool) -> list[Sample]:
     """Return the frames that TIDL calibrates with, of ``batch`` samples each.
 
-    There are ``frames`` of them, or fewer where the recipe did not state their number. Raises
-    UserError, naming the recipe's key, for data that does not fit or is too little.
+    There are ``frames`` of them, or fewer where the recipe did not state their number. Samples
+    that do not fill a batch are taken in turn. Raises UserError, naming the recipe's key, for data
+    that does not fit or is too little.
     """
     given, limit, key = calibration_inputs(job)
     try:
@@ -140,12 +141,12 @@ def calibration_samples(job: Job, batch: int, frames: int, stated: bool) -> list
     except UserError as error:
         raise UserError(f"target: tidl: {key}.inputs, to calibrate with: {error}") from error
     held = min(len(c.arrays) for c in columns.values())
-    wanted = (frames if stated else 1) * batch
-    if held < wanted:
-        asked = f"{FRAMES}={frames}" if stated else f"a batch of {batch}"
+    if stated and held < frames * batch:
         raise UserError(
-            f"target: tidl: {key}.inputs gives {held} samples to calibrate with; {asked} takes "
-            f"{wanted}"
+            f"target: tidl: {key}.inputs gives {held} samples to calibrate with; {FRAMES}={frames} "
+            f"takes {frames * batch}"
         )
-    frames = min(frames, held // batch)
-    return join_samples(to_samples(columns, frames * batch), batch)
+    if held < batch:
+        job.note(f"TIDL calibrates with {held} samples, in turn, which a batch of {batch} takes")
+    count = min(frames, max(held // batch, 1)) * batch
+    return join_samples(to_samples(repeat_samples(columns, count), count), batch)

@@ -1,0 +1,69 @@
+"""The ready recipes find their files by addresses alone, without a mirror folder."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from firmwright.data.fetch import find_in_mirror
+
+from .conftest import ROOT, Repository
+
+RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
+
+
+def find_files(part: Any) -> Iterator[dict[str, str]]:
+    """Yield every entry of a recipe that states a file by its digest."""
+    if isinstance(part, dict):
+        if "sha256" in part:
+            yield part
+        part = list(part.values())
+    for entry in part if isinstance(part, list) else ():
+        yield from find_files(entry)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+def test_every_file_of_a_ready_recipe_has_an_address(recipe: Path) -> None:
+    text = recipe.read_text()
+    assert "package:" not in text  # nothing that only an optional package brings
+    for file in find_files(yaml.safe_load(text)):
+        assert file["url"].startswith("https://github.com/")
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    """The address of a server that has, at their paths, the files that yolo.yaml names."""
+    folder = tmp_path / "server"
+    for file in find_files(yaml.safe_load((ROOT / "recipes" / "yolo.yaml").read_text())):
+        data = find_in_mirror(Path(file["url"]).name, file["sha256"])
+        if data is None:
+            pytest.skip(f"no folder of FIRMWRIGHT_MIRROR holds {file['url']}")
+        path = folder / urlsplit(file["url"]).path[1:]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{running.server_port}"
+        running.shutdown()
+
+
+def test_addresses_suffice(server: str, tmp_path: Path) -> None:
+    environment = {n: v for n, v in os.environ.items() if n != "FIRMWRIGHT_MIRROR"}
+    repository = Repository(tmp_path / "repository", environment)
+    repository.folder.mkdir()
+    repository.write("dodo.py", "from firmwright.tasks.dodo import *\n")
+    for name in ("yolo.yaml", "coco-classes.txt"):
+        text = (ROOT / "recipes" / name).read_text()
+        repository.write(name, text.replace("https://github.com", server))
+    done = repository.doit("calibration", "recipe=yolo")
+    assert done.returncode == 0, done.stdout + done.stderr
