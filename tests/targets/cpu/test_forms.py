@@ -33,6 +33,7 @@ COUNT = 12
 PLATFORMS = {
     "rv32m": "rv32-bare",
     "armv7e-m-dsp": "cortex-m4-bare",
+    "armv8.1-m-mve": "cortex-m55-bare",
     "neon": "aarch64-linux",
     "dotprod": "aarch64-dotprod-linux",
     "i8mm": "aarch64-i8mm-linux",
