@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import tempfile
+from dataclasses import replace
+from pathlib import Path
 
 from firmwright.emulator.execution import EXIT_TRAP, Execution, Run, time_limit
 from firmwright.emulator.native import run_program
+from firmwright.emulator.qemu_counter import QemuCounter, load_plugin
 from firmwright.errors import UserError
 from firmwright.toolchain import Platform, Qemu
 
@@ -43,9 +47,27 @@ def run_in_qemu(run: Run) -> Execution:
 
 
 def run_in_qemu_user(run: Run) -> Execution:
-    """Run a Linux program in QEMU, its system calls are ours; instructions are not counted."""
+    """Run a Linux program in QEMU, its system calls are ours.
+
+    Instructions are counted where QEMU takes plugins.
+    """
     qemu, program = find_qemu(run.platform)
-    return run_program(run, (program, *qemu.arguments), f"qemu-user {read_qemu_version(program)}")
+    version = read_qemu_version(program)
+    command, emulator = (program, *qemu.arguments), f"qemu-user {version}"
+    if not takes_plugins(program):
+        return run_program(run, command, emulator)
+    with tempfile.TemporaryDirectory() as folder:
+        counter = QemuCounter(run, load_plugin(run.scratch, version), Path(folder, "counts"))
+        execution = run_program(run, (*command, *counter.arguments), emulator)
+        by_symbol, by_part = counter.read_counts()
+    instructions = sum(by_symbol.values())
+    return replace(execution, instructions=instructions, by_symbol=by_symbol, by_part=by_part)
+
+
+def takes_plugins(program: str) -> bool:
+    """Tell whether this QEMU was built with plugins."""
+    shown = subprocess.run([program, "--help"], capture_output=True, text=True, check=True)
+    return "-plugin" in shown.stdout
 
 
 def find_qemu(platform: Platform) -> tuple[Qemu, str]:

@@ -23,7 +23,7 @@ from .stage import Scope, Stage
 from .tools import collect_settings
 
 COUNTING_EMULATORS = frozenset({"unicorn"})
-"""Emulators that count instructions."""
+"""Emulators that always count instructions: QEMU does so where it takes plugins."""
 
 
 def find_toolchain(recipe: Recipe, platform: Platform) -> str:

@@ -76,12 +76,14 @@ class CountedFunctions:
     """The C functions whose instructions are counted by themselves.
 
     ``functions`` are those of regions, by their names in C; ``waits`` wait for the jobs of other
-    devices. ``macs`` are the multiply-accumulates of one inference.
+    devices. ``macs`` are the multiply-accumulates of one inference. ``stand_in``: code of the
+    processor stands in for another core, whose instructions it does not have.
     """
 
     functions: Mapping[str, str]
     waits: tuple[str, ...]
     macs: int
+    stand_in: bool
 
 
 def find_counted_functions(job: Job) -> CountedFunctions:
@@ -89,7 +91,8 @@ def find_counted_functions(job: Job) -> CountedFunctions:
     kernels = artifacts.KERNELS.read(job)
     functions = {f"{job.recipe.c_prefix}_{r.name}": r.name for r in partition.regions if not r.view}
     waits = sorted({k.wait_function for k in kernels.kernels if k.wait_function})
-    return CountedFunctions(functions, tuple(waits), partition.macs)
+    stand_in = any(kernel.stand_in for kernel in kernels.kernels)
+    return CountedFunctions(functions, tuple(waits), partition.macs, stand_in)
 
 
 def execute_firmware(
@@ -110,7 +113,7 @@ def execute_firmware(
 
 def count_processor_instructions(execution: Execution, layers: CountedFunctions) -> int | None:
     """Return what the processor executed: not what an emulated device does in a wait."""
-    if execution.instructions is None:
+    if execution.instructions is None or layers.stand_in:
         return None
     return execution.instructions - sum(execution.by_part[function] for function in layers.waits)
 

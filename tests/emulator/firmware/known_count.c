@@ -17,6 +17,20 @@ __asm__(".section .text.counted, \"ax\"\n"
         "    ret\n"
         ".size counted, . - counted\n"
         ".text\n");
+#elif defined(__aarch64__)
+/* 1 + 1000 * 3 + 2. */
+__asm__(".section .text.counted, \"ax\"\n"
+        ".globl counted\n"
+        ".type counted, %function\n"
+        "counted:\n"
+        "    mov w0, #1000\n"
+        "1:  add w1, w1, #1\n"
+        "    subs w0, w0, #1\n"
+        "    b.ne 1b\n"
+        "    nop\n"
+        "    ret\n"
+        ".size counted, . - counted\n"
+        ".text\n");
 #else
 /* 1 + 1000 * 4 + 2; of an IT block's instructions both count, executed or skipped. */
 __asm__(".section .text.counted, \"ax\"\n"

@@ -1,0 +1,148 @@
+/*
+ * A plugin of QEMU that counts the instructions that one function of a program executes, callees
+ * included, and those of the parts that it calls: the counterpart of block_counter.c.
+ *
+ * Its arguments are function=<address>, part=<address> for each part, and output=<file>, to which
+ * it writes lines "block <address> <instructions>" and "part <index> <instructions>".
+ * QEMU's functions are declared here, for distributions package no header. PLUGIN_VERSION is
+ * defined in front of this text.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct qemu_plugin_tb;
+struct qemu_plugin_insn;
+
+void qemu_plugin_register_vcpu_tb_trans_cb(uint64_t id,
+                                           void (*callback)(uint64_t, struct qemu_plugin_tb *));
+void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *block,
+                                          void (*callback)(unsigned int, void *), int flags,
+                                          void *data);
+void qemu_plugin_register_atexit_cb(uint64_t id, void (*callback)(uint64_t, void *), void *data);
+size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *block);
+struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *block, size_t index);
+uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *instruction);
+size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *instruction);
+
+int qemu_plugin_version = PLUGIN_VERSION;
+
+/* Straight-line code up to a jump, as QEMU translated it. */
+typedef struct block {
+    struct block *next;
+    uint64_t address, end;
+    uint64_t instructions;
+    uint64_t counted; /* instructions executed on behalf of the counted function */
+} block;
+
+/* A function, and its call that is under way. */
+typedef struct {
+    uint64_t function;
+    uint64_t return_address;
+    uint64_t counted;
+    int depth;
+} call;
+
+static block *blocks;
+static call counted_call;
+static call *parts;
+static int part_count;
+static call *part; /* whose call is under way */
+static uint64_t last_end;
+static char *output;
+
+/*
+ * The block before a function's first ended with its call: there it returns to. Calls from that
+ * place inside of one are inner ones.
+ */
+static int follow_call(call *called, uint64_t address)
+{
+    if (called->depth > 0 && address == called->return_address) {
+        called->depth--;
+    }
+    if (address == called->function) {
+        if (called->depth == 0) {
+            called->return_address = last_end;
+        }
+        if (called->return_address == last_end) {
+            called->depth++;
+        }
+    }
+    return called->depth > 0;
+}
+
+static void enter_block(unsigned int processor, void *data)
+{
+    block *entered = data;
+
+    (void)processor;
+    if (part != NULL && !follow_call(part, entered->address)) {
+        part = NULL;
+    }
+    if (follow_call(&counted_call, entered->address)) {
+        for (int i = 0; part == NULL && i < part_count; i++) {
+            part = follow_call(&parts[i], entered->address) ? &parts[i] : NULL;
+        }
+        entered->counted += entered->instructions;
+        if (part != NULL) {
+            part->counted += entered->instructions;
+        }
+    }
+    last_end = entered->end;
+}
+
+static void translate_block(uint64_t id, struct qemu_plugin_tb *translated)
+{
+    block *added = calloc(1, sizeof *added);
+    const size_t count = qemu_plugin_tb_n_insns(translated);
+    const struct qemu_plugin_insn *last = qemu_plugin_tb_get_insn(translated, count - 1);
+
+    (void)id;
+    added->address = qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(translated, 0));
+    added->end = qemu_plugin_insn_vaddr(last) + qemu_plugin_insn_size(last);
+    added->instructions = count;
+    added->next = blocks;
+    blocks = added;
+    qemu_plugin_register_vcpu_tb_exec_cb(translated, enter_block, 0, added);
+}
+
+static void write_counts(uint64_t id, void *data)
+{
+    FILE *file = fopen(output, "w");
+
+    (void)id, (void)data;
+    for (const block *at = blocks; at != NULL; at = at->next) {
+        if (at->counted) {
+            fprintf(file, "block %llu %llu\n", (unsigned long long)at->address,
+                    (unsigned long long)at->counted);
+        }
+    }
+    for (int i = 0; i < part_count; i++) {
+        fprintf(file, "part %d %llu\n", i, (unsigned long long)parts[i].counted);
+    }
+    fclose(file);
+}
+
+int qemu_plugin_install(uint64_t id, const void *information, int argc, char **argv)
+{
+    (void)information;
+    parts = calloc((size_t)argc, sizeof *parts);
+    for (int i = 0; i < argc; i++) {
+        const char *value = strchr(argv[i], '=') + 1;
+
+        switch (argv[i][0]) {
+        case 'f':
+            counted_call.function = strtoull(value, NULL, 0);
+            break;
+        case 'p':
+            parts[part_count++].function = strtoull(value, NULL, 0);
+            break;
+        default:
+            output = strcpy(malloc(strlen(value) + 1), value);
+        }
+    }
+    qemu_plugin_register_vcpu_tb_trans_cb(id, translate_block);
+    qemu_plugin_register_atexit_cb(id, write_counts, NULL);
+    return 0;
+}

@@ -1,0 +1,53 @@
+"""Counts a Linux program's instructions in QEMU, by a plugin that is built on first use."""
+
+from __future__ import annotations
+
+import importlib.resources
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from firmwright.emulator.execution import Run
+from firmwright.emulator.native_library import build_library
+
+
+def load_plugin(scratch: Path, qemu_version: str) -> Path:
+    """Return ``qemu_counter.c``, compiled for this machine and the interface of this QEMU."""
+    source = "qemu_counter.c"
+    content = importlib.resources.files("firmwright.emulator").joinpath(source).read_bytes()
+    interface = 1 if int(qemu_version.partition(".")[0]) < 9 else 2
+    text = f"#define PLUGIN_VERSION {interface}\n".encode() + content
+    return build_library("qemu_counter", {source: text}, scratch)
+
+
+@dataclass(frozen=True)
+class QemuCounter:
+    """What a run's counted function and parts execute, in a file that QEMU's plugin writes."""
+
+    run: Run
+    plugin: Path
+    output: Path
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What QEMU is started with."""
+        address_of = self.run.firmware.symbols.address_of
+        options = [
+            str(self.plugin.resolve()),
+            f"function={address_of(self.run.counted)}",
+            *(f"part={address_of(name)}" for name in self.run.parts),
+            f"output={self.output}",
+        ]
+        return ("-plugin", ",".join(option.replace(",", ",,") for option in options))
+
+    def read_counts(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Return executed instructions by symbol and by part."""
+        symbols: Counter[str] = Counter()
+        parts = {}
+        for line in self.output.read_text("ascii").splitlines():
+            kind, place, count = line.split()
+            if kind == "block":
+                symbols[self.run.firmware.symbols.name_at(int(place))] += int(count)
+            else:
+                parts[self.run.parts[int(place)]] = int(count)
+        return dict(sorted(symbols.items())), parts

@@ -1,0 +1,65 @@
+"""Instructions of Linux programs, counted by a plugin in QEMU's user mode."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from firmwright.emulator import Execution, run_firmware
+from firmwright.emulator.image import read_firmware
+from firmwright.toolchain import load_platform
+from tests.toolchain.folders import arm64_gcc_folder
+
+from .conftest import BuildFirmware
+
+pytestmark = pytest.mark.needs("qemu-aarch64")
+
+
+@pytest.fixture
+def elf(build: BuildFirmware, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A program of integers, floats, calls and recursion."""
+    monkeypatch.setenv("ARM64_GCC_PATH", str(arm64_gcc_folder(tmp_path / "gcc")))
+    return build("mixed.c", "aarch64-linux", "arm64-gcc")
+
+
+def count(elf: Path, cache: Path, parts: tuple[str, ...] = ()) -> Execution:
+    platform = load_platform("aarch64-linux")
+    return run_firmware(elf, platform, "qemu-user", b"", "counted", cache, 10_000_000, parts)
+
+
+def trace(elf: Path) -> list[str]:
+    """Return the function of each executed instruction, from QEMU's own log."""
+    log = elf.with_suffix(".log")
+    options = ["-singlestep", "-d", "exec,nochain", "-D", str(log)]
+    subprocess.run(["qemu-aarch64", *options, elf], check=True, stdout=subprocess.DEVNULL)
+    symbols = read_firmware(elf).symbols
+    addresses = re.findall(r"^Trace \d+: \S+ \[\w+/(\w+)/", log.read_text(), re.MULTILINE)
+    return [symbols.name_at(int(address, 16)) for address in addresses]
+
+
+def test_a_known_number_of_instructions(
+    build: BuildFirmware, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ARM64_GCC_PATH", str(arm64_gcc_folder(tmp_path / "gcc")))
+    execution = count(build("known_count.c", "aarch64-linux", "arm64-gcc"), tmp_path / "a,b")
+    assert execution.console == b"between\n"
+    assert execution.by_symbol == {"counted": 2 * (1 + 1000 * 3 + 2)}
+    assert execution.instructions == execution.by_symbol["counted"]
+
+
+def test_agrees_with_a_trace_of_every_instruction(elf: Path, cache: Path) -> None:
+    counted = count(elf, cache, ("floats", "recursion"))
+    executed = Counter(trace(elf))
+    # These run on behalf of `counted` and others; all else of its own code on behalf of it only.
+    own = {"counted", "integers", "recursion", "floats"}
+    assert {name: counted.by_symbol[name] for name in own} == {n: executed[n] for n in own}
+    assert counted.instructions == sum(counted.by_symbol.values())
+    assert "main" not in counted.by_symbol
+    assert counted.by_part == {
+        "floats": counted.by_symbol["floats"],
+        "recursion": counted.by_symbol["recursion"] + counted.by_symbol["integers"],
+    }
