@@ -18,8 +18,9 @@ from firmwright.errors import UserError
 from firmwright.pipeline import command_line, lock
 from firmwright.pipeline.freshness import ContentChecker
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.task import StageReporter, make_tasks
+from firmwright.pipeline.task import make_tasks
 from firmwright.tasks import PIPELINE
+from firmwright.terminal.reporter import StageReporter
 
 
 @cache

@@ -19,6 +19,7 @@ from firmwright.partition.layouts import add_storage
 from firmwright.partition.outline import partition_module
 from firmwright.planning import make_plan
 from firmwright.planning.batch import batch_network
+from firmwright.progress import track
 from firmwright.project.inter_core_calls import make_cores
 from firmwright.project.write import Network
 from firmwright.targets import Device, find_rewrites
@@ -89,7 +90,7 @@ def lower_regions(
     """
     devices = {device.name: device for device in mix}
     lowered, refused = [], []
-    for region in partition.regions:
+    for region in track(partition.regions, "regions"):
         if region.view:
             continue
         try:

@@ -61,9 +61,9 @@ class Repository:
 
 
 def ran(output: str) -> list[str]:
-    """Return the stages that doit reports as run, without the recipe's name."""
+    """Return the stages that are reported as run: a plain line for each, with its time."""
     lines = [line.split() for line in output.splitlines()]
-    return [words[1].split(":")[0] for words in lines if words[:1] == ["."]]
+    return [words[1] for words in lines if words[:1] == ["✓"]]
 
 
 ALL_STAGES = ["model", "partition", "kernels", "plan", "sources", "objects", "firmware", "run",

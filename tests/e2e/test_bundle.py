@@ -93,7 +93,7 @@ def test_the_cycles_of_another_target_stand_beside_the_recipes(repository: Repos
 def test_where_nothing_is_counted_nothing_is_compared(repository: Repository) -> None:
     done = repository.doit("build", "recipe=digits.yaml", "platform=host", "compare=c")
     assert done.returncode == 0, done.stderr
-    assert "digits: nothing to compare: native counts no instructions, and host" in done.stdout
+    assert "nothing to compare: native counts no instructions, and host" in done.stdout
     assert ran(done.stdout) == HOST_STAGES
     manifest = repository.manifest("build/digits/digits-host.tar.gz")
     assert (manifest["cycles"], manifest["comparison"]) == (None, None)

@@ -14,6 +14,7 @@ LAYERS = (
     ("cli",),
     ("steps", "tasks", "targets.c7x"),
     ("targets.tidl",),
+    ("terminal",),
     ("pipeline",),
     ("report",),
     ("verify", "compile"),
@@ -24,7 +25,7 @@ LAYERS = (
     ("models", "lowering"),
     ("builder", "data", "toolchain", "transforms", "codegen"),
     ("custom", "documents", "ir"),
-    ("errors",),
+    ("errors", "progress"),
 )
 """The packages of the source, the highest layer first. A new package needs a place here."""
 

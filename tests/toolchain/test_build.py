@@ -13,7 +13,7 @@ from elftools.elf.elffile import ELFFile
 from firmwright.errors import UserError
 from firmwright.toolchain import Build, compile_object, link_firmware, makefile_variables
 from firmwright.toolchain.build import SANITIZERS
-from firmwright.toolchain.compilers import Compiler
+from firmwright.toolchain.compilers import Compiler, find_errors
 
 from .projects import load_build, render, write_project
 
@@ -143,7 +143,20 @@ def test_a_mistake_in_c_is_shown_with_file_line_and_command(
     message = str(caught.value)
     assert message.startswith("x.c: the compiler refused it:\n")
     assert "x.c:3:12: error" in message
-    assert "-target riscv32-freestanding-none" in message
+    log = compiler_cache / "failed-x.c.txt"
+    assert message.endswith(f"'undeclared'\ncommand and whole output: {log}")
+    assert "-target riscv32-freestanding-none" in log.read_text()
+
+
+def test_of_a_long_output_the_first_errors_are_shown() -> None:
+    noise = ["In file included from a.c:1:", "a.c:2:3: warning: odd", "    2 |   x", "      |   ^"]
+    errors = [f"a.c:{line}:1: error: number {line}" for line in range(3, 12)]
+    found = find_errors("\n".join([*noise, *errors, "9 errors generated."]))
+    assert found == [*errors[:6], "and 3 more"]
+    assert find_errors("\n".join([*noise, *errors[:6]])) == errors[:6]
+    linked = "ld: x.o: in function `f':\nx.c:(.text+0x4): undefined reference to `g'"
+    assert "x.c:(.text+0x4): undefined reference to `g'" in find_errors(linked)
+    assert find_errors("Killed\n") == ["Killed"]
 
 
 def test_a_warning_stops_the_build(tmp_path: Path, compiler_cache: Path) -> None:

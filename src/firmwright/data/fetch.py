@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from firmwright.data.sources import DataFile
 from firmwright.errors import UserError, first_line
+from firmwright.progress import BYTES, report
 
 MIRROR_VARIABLE = "FIRMWRIGHT_MIRROR"
 
@@ -64,7 +65,8 @@ def download(url: str, sha256: str, what: str) -> bytes:
     pooch.get_logger().setLevel("WARNING")
     with tempfile.TemporaryDirectory() as scratch:
         try:
-            path = pooch.retrieve(url, known_hash=None, path=scratch, progressbar=False)
+            fetch = pooch.HTTPDownloader(progressbar=DownloadReport())
+            path = pooch.retrieve(url, known_hash=None, path=scratch, downloader=fetch)
         except (requests.RequestException, OSError, ValueError) as error:
             raise UserError(
                 f"{url}: cannot download {what}: {first_line(error)}; a folder in "
@@ -73,6 +75,25 @@ def download(url: str, sha256: str, what: str) -> bytes:
         data = Path(path).read_bytes()
     check_digest(data, sha256, url)
     return data
+
+
+class DownloadReport:
+    """What pooch takes for a progress bar; it sets ``total`` (bytes, 0 if the server is silent)."""
+
+    total = 0
+
+    def __init__(self) -> None:
+        self.done = 0
+
+    def update(self, size: int) -> None:
+        self.done = min(self.done + size, self.total)
+        report(BYTES, self.done, self.total)
+
+    def reset(self) -> None:
+        self.done = 0
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 def check_digest(data: bytes, sha256: str, shown_as: str) -> None:

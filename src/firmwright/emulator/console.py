@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from firmwright.progress import BYTES, report
+
 # A firmware that polls this often in a row, with nothing left to read, will wait for ever.
 # Every byte written needs one poll too, so a busy but healthy firmware stays far below.
 _IDLE_POLLS = 1000
@@ -36,6 +38,7 @@ class Console:
         if not self.has_input:
             return 0
         self._position += 1
+        report(BYTES, self._position, len(self._input))
         return self._input[self._position - 1]
 
     def write(self, byte: int) -> None:

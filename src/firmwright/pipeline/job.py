@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from pkgutil import resolve_name
-from textwrap import indent
 from typing import Any
 
 from firmwright.data.sources import DataFolders
@@ -47,6 +46,8 @@ class Job:
     outdir: Path
     pipeline: tuple[Stage, ...]
     origin: Job | None = None
+    notes: list[str] = field(default_factory=list, compare=False, repr=False)
+    """What the stage that runs has to say."""
 
     @property
     def network_stage(self) -> str:
@@ -222,6 +223,6 @@ class Job:
         """Return everything of platform and toolchain that decides about objects and firmware."""
         return collect_settings(self.build)
 
-    def note(self, text: str, on_platform: bool = False) -> None:
-        """Tell the user something about the network, or about it on this platform."""
-        print(indent(f"{self.title if on_platform else self.recipe.name}: {text}", "   "))
+    def note(self, text: str) -> None:
+        """Tell the user something about the network; it is shown below the stage."""
+        self.notes.append(text)

@@ -9,6 +9,7 @@ from pathlib import Path
 from firmwright.documents.document import make_diagnostic_in
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import DiagnosticError, UserError
+from firmwright.toolchain.compilers import ToolError
 from firmwright.toolchain.libraries import check_machine, find_failed_symbols
 
 from .artifacts import PROJECT
@@ -58,8 +59,10 @@ def explain_link_errors(
     """Say who needs the symbols that a link fails for; a strategy calls what it likes."""
     try:
         yield
-    except UserError as error:
-        found = find_failed_symbols(error, objects, archives) if job.recipe.extensions else []
+    except ToolError as error:
+        if not job.recipe.extensions:
+            raise
+        found = find_failed_symbols(error.output, objects, archives)
         if not found:
             raise
         raise DiagnosticError(

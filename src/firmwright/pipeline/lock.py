@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from doit.exceptions import TaskFailed
 from doit.tools import config_changed
 
 from firmwright.errors import UserError
@@ -19,6 +19,7 @@ from . import inputs
 from .artifact import INDEX_FILE
 from .command_line import read_overrides
 from .job import Job
+from .task import Title, run_action
 
 MAX_LISTED = 20
 """Differences that a message lists."""
@@ -64,7 +65,7 @@ def update_lock(job: Job) -> None:
     kept = {name: before[name] for name in list_alternatives() if name in before}
     all_versions = dict(sorted({**kept, **found.versions}.items()))
     changed = write_lock(job.recipe.path, replace(found, versions=all_versions))
-    print(f"   {lock_path(job.recipe.path)}: {'written' if changed else 'is as it was'}")
+    job.note(f"{lock_path(job.recipe.path)}: {'written' if changed else 'is as it was'}")
 
 
 def check_all(job: Job) -> None:
@@ -108,19 +109,9 @@ def make_task(
         "basename": name,
         "name": job.bundle_name,
         "doc": TASK_DOCS[name],
-        "actions": [(run_action, [action, job])],
+        "title": Title(job, name),
+        "actions": [(run_action, [job, f"{name}:{job.bundle_name}", partial(action, job)])],
         "file_dep": dependencies,
         "uptodate": [unchanged],
         "verbosity": 2,
     }
-
-
-def run_action(action: Callable[[Job], None], job: Job) -> bool | TaskFailed:
-    """Run an action; a user's mistake fails the task with its message alone."""
-    try:
-        action(job)
-    except UserError as error:
-        return TaskFailed(str(error))
-    except OSError as error:
-        return TaskFailed(f"{error.filename}: {error.strerror or error}")
-    return True

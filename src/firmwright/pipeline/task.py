@@ -5,19 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
 from doit.exceptions import TaskFailed
-from doit.reporter import ConsoleReporter
 
 import firmwright
-from firmwright import __version__
+from firmwright import __version__, progress
 from firmwright.errors import UserError
 from firmwright.models.formats import FORMATS
 from firmwright.recipe import lock
@@ -37,6 +36,25 @@ CODE_SUFFIXES = frozenset({".c", ".json", ".py", ".yaml"})
 """Suffixes of the package's files that decide about results: rules are YAML, schemas JSON."""
 
 
+@dataclass(frozen=True)
+class Title:
+    """What a task is about. doit calls it for a title; a reporter reads it."""
+
+    job: Job
+    stage: str
+
+    def __call__(self, task: Any) -> str:
+        return str(task.name)
+
+
+class StageFailed(TaskFailed):  # type: ignore[misc]
+    """A user's mistake, with what the stage had to say before."""
+
+    def __init__(self, message: str, notes: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.notes = tuple(notes)
+
+
 def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
     """Yield the doit task of every stage of every job, each below a group of the stage's name."""
     groups: dict[str, list[dict[str, Any]]] = {}
@@ -53,13 +71,14 @@ def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
 def make_task(job: Job, stage: Stage) -> dict[str, Any]:
     dependencies = [str(p) for p in (*list_results(job, stage), *stage.inputs(job))]
     dependencies += [str(p) for p in find_templates(stage.templates(job))]
-    folder = job.folder(stage.name)
+    name, folder = job.task_name(stage.name), job.folder(stage.name)
     targets = [folder / INDEX_FILE, *stage.publish(job)]
     return {
         "basename": stage.name,
-        "name": job.task_name(stage.name).partition(":")[2],
+        "name": name.partition(":")[2],
         "doc": stage.sentence,
-        "actions": [(execute, [job, stage, dependencies])],
+        "title": Title(job, stage.name),
+        "actions": [(run_action, [job, name, partial(execute, job, stage, dependencies)])],
         "file_dep": dependencies,
         "targets": [str(t) for t in targets],
         "uptodate": [Unchanged(digest_configuration(job, stage), lambda: list_outputs(job, stage))],
@@ -97,7 +116,24 @@ def digest_configuration(job: Job, stage: Stage) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def execute(job: Job, stage: Stage, dependencies: list[str]) -> bool | TaskFailed:
+def run_action(job: Job, task: str, action: Callable[[], None]) -> dict[str, Any] | StageFailed:
+    """Do what a task does; a user's mistake fails it with its message alone.
+
+    Returns what the job has to say, which doit hands on from whatever process this is.
+    """
+    progress.begin_task(task)
+    job.notes.clear()
+    try:
+        action()
+    except UserError as error:
+        return StageFailed(str(error), job.notes)
+    except OSError as error:
+        place = error.filename or job.outdir
+        return StageFailed(f"{place}: {error.strerror or error}", job.notes)
+    return {"notes": list(job.notes)}
+
+
+def execute(job: Job, stage: Stage, dependencies: list[str]) -> None:
     """Run the stage beside the last good result, then put the new one in its place."""
     folder = job.folder(stage.name)
     unfinished = partial_folder(folder)
@@ -112,13 +148,8 @@ def execute(job: Job, stage: Stage, dependencies: list[str]) -> bool | TaskFaile
         write_index(unfinished)
         shutil.rmtree(folder, ignore_errors=True)
         unfinished.rename(folder)
-    except UserError as error:
-        return TaskFailed(str(error))
-    except OSError as error:
-        return TaskFailed(f"{error.filename or folder}: {error.strerror or error}")
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-    return True
 
 
 def partial_folder(folder: Path) -> Path:
@@ -166,16 +197,3 @@ def code_digest(places: tuple[Path, ...]) -> str:
             total.update(source.relative_to(place).as_posix().encode() + b"\0")
             total.update(source.read_bytes())
     return total.hexdigest()
-
-
-class StageReporter(ConsoleReporter):  # type: ignore[misc]
-    """Shows tasks as doit does; a failed stage prints its message once, on stderr."""
-
-    desc = "console output with plain error messages"
-
-    def add_failure(self, task: Any, fail: Any) -> None:
-        if isinstance(fail, TaskFailed):
-            self.outstream.flush()
-            print(f"{task.name}: {fail.get_msg()}", file=sys.stderr)
-        else:
-            super().add_failure(task, fail)

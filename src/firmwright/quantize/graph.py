@@ -19,6 +19,7 @@ from firmwright.errors import UserError, first_line
 from firmwright.ir.tensors import Tensor
 from firmwright.models.onnx import importer
 from firmwright.models.onnx.export import refuse_quantized
+from firmwright.progress import track
 
 Array = npt.NDArray[Any]
 SIXTEEN_BITS = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
@@ -135,7 +136,7 @@ def evaluate(
         )
     except Exception as error:
         raise UserError(f"quantize: ONNX Runtime refuses the model: {first_line(error)}") from error
-    for index, sample in enumerate(samples):
+    for index, sample in enumerate(track(samples, "samples")):
         try:
             computed = session.run(names, dict(sample)) if names else []
         except Exception as error:

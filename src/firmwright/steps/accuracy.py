@@ -113,4 +113,4 @@ def run(job: Job, folder: Path) -> None:
     if message:
         raise UserError(message)
     for line in format_accuracy(record):
-        print(f"   {line}")
+        job.note(line)

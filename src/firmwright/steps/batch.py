@@ -39,4 +39,4 @@ def run(job: Job, folder: Path) -> None:
     with load_extensions(job.mix, job.recipe.extensions, job.recipe.path) as mix:
         choice = choose_batch(wanted.size, wanted.require, lambda size: uses(size, mix))
     BATCH.write(folder, choice)
-    job.note(str(choice), on_platform=True)
+    job.note(str(choice))

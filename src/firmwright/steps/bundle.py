@@ -54,7 +54,6 @@ def run(job: Job, folder: Path) -> None:
     for stage in job.stages.values():
         if not job.has_stage(stage.name) and (reason := stage.explain_absence(job)):
             job.note(reason)
-    job.note(f"{job.bundle}: {archive.stat().st_size:,} bytes, {len(contents)} files")
 
 
 def collect_files(job: Job) -> dict[str, bytes]:

@@ -23,7 +23,7 @@ def run(job: Job, folder: Path) -> None:
     )
     MAPPING.write(folder, found)
     assumed = f"\nassumed: {', '.join(found.unverified)}" if found.unverified else ""
-    job.note(f"{ORIGIN}\n{format_costs(found)}{assumed}", on_platform=True)
+    job.note(f"{ORIGIN}\n{format_costs(found)}{assumed}")
 
 
 def estimate_job_layers(job: Job) -> tuple[LayerEstimate, ...]:

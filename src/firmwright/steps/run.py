@@ -65,7 +65,8 @@ def run(job: Job, folder: Path) -> None:
         counts=decode_counts(execution.console),
     )
     artifacts.RUN.write(folder, record)
-    job.note(summarize(record), on_platform=True)
+    if remarks := list_remarks(record):
+        job.note("; ".join(remarks))
     if job.recipe.detection is not None:
         boxes = decode_boxes(execution.console, len(interface.outputs), len(chosen), layout.size)
         compare_boxes(job, folder, data, boxes, alone, single, reference)
@@ -124,17 +125,8 @@ def stack_outputs(side: str, results: Sequence[Sequence[NDArray[Any]]]) -> dict[
     return {f"{side}_{i}": np.stack(arrays) for i, arrays in enumerate(outputs)}
 
 
-def summarize(record: RunRecord) -> str:
+def list_remarks(record: RunRecord) -> list[str]:
+    """Return what no other result tells: samples that came again, what devices counted."""
     given, different = len(record.inputs), len(set(record.inputs))
-    counted = (
-        "not counted"
-        if record.instructions is None
-        else f"{record.instructions:,} instructions an inference"
-    )
-    return (
-        f"{counted} ({record.emulator}), {record.macs:,} MACs; "
-        f"{record.exact_samples} of {record.samples} samples exact, "
-        f"largest difference {record.max_difference:g} ({record.reference})"
-        + (f"; {different} samples in turn fill the batches" if different < given else "")
-        + "".join(f"; {name} {count:,}" for name, count in record.counts.items())
-    )
+    again = [f"{different} samples in turn fill the batches"] if different < given else []
+    return again + [f"{name} {count:,}" for name, count in record.counts.items()]

@@ -27,6 +27,8 @@ def run(job: Job, folder: Path) -> None:
         header += PARALLEL_JOBS_HEADER.format(devices=" and ".join(devices), beside=beside)
     write_timeline(folder / job.stats_file, found, header)
     TIMELINE.write(folder, found)
+    if not found.modelled:
+        return  # then cycles are instructions
     overlap = f", {beside:,} of them beside others" if devices else ""
     slowest = max(found.layers, key=lambda layer: layer.cycles)
     job.note(

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 from firmwright.errors import UserError
-from firmwright.toolchain.compilers import Compiler, run_compiler
+from firmwright.progress import track
+from firmwright.toolchain.compilers import Compiler, ToolError, run_compiler
 from firmwright.toolchain.float_abi import check_float_abi
 from firmwright.toolchain.platforms import Platform, load_platform
 from firmwright.toolchain.toolchains import ArchitectureSettings, Toolchain, load_toolchain
@@ -112,8 +114,7 @@ def compile_object(
 ) -> None:
     """Compile one C or assembly source of a project folder to an object.
 
-    ``cache`` is a folder for the compiler's own cache. Raises UserError with the compiler's
-    output and the command line when it fails.
+    ``cache`` is a folder for the compiler's own cache. Raises ToolError when it fails.
     """
     compile_source(source.parent, build, compiler, source.name, output, cache)
 
@@ -124,14 +125,15 @@ def compile_source(
     """Compile a source by its path from the folder in which the compiler runs."""
     output.parent.mkdir(parents=True, exist_ok=True)
     command = compile_command(build, compiler, source, relative_path(output, project))
-    run_tool(command, project, cache, f"{source}: the compiler refused it")
+    run_tool(command, project, cache, source, "the compiler refused it")
 
 
-def compile_each(compile_one: Callable[[str], T], sources: Iterable[str]) -> list[T]:
+def compile_each(compile_one: Callable[[str], T], sources: Collection[str]) -> list[T]:
     """Return what a function makes of every source, in their order; it is called in threads."""
     pool = ThreadPoolExecutor(os.cpu_count())
     try:
-        return list(pool.map(compile_one, sources))
+        compiled = [pool.submit(compile_one, source) for source in sources]
+        return [each.result() for each in track(compiled, "files")]
     finally:
         pool.shutdown(cancel_futures=True)  # after a failure or ctrl-C nothing more is started
 
@@ -143,8 +145,7 @@ def link_firmware(
 
     ``project`` is the folder that has ``link.ld``; objects are linked in the order given. The
     compiler's run-time library, where it needs one, is built once per ``cache`` folder. Raises
-    UserError with the linker's output and the command line, and for soft-float code that is
-    labelled hard-float.
+    ToolError when the linker fails, and UserError for soft-float code that is labelled hard-float.
     """
     elf.parent.mkdir(parents=True, exist_ok=True)
     if build.settings.runtime:
@@ -152,7 +153,7 @@ def link_firmware(
     names = [relative_path(path, project) for path in objects]
     command = link_command(build, compiler, names, relative_path(elf, project))
     try:
-        run_tool(command, project, cache, f"{elf.name}: the linker failed")
+        run_tool(command, project, cache, elf.name, "the linker failed")
     except UserError:
         # LLD leaves its unfinished output under a random name.
         for unfinished in elf.parent.glob(f"{elf.name}.tmp*"):
@@ -174,18 +175,23 @@ def _build_runtime(build: Build, compiler: Compiler, cache: Path) -> Path:
         cache.mkdir(parents=True, exist_ok=True)
         unfinished = built.with_suffix(f".{os.getpid()}")
         command = runtime_command(build, compiler, unfinished.name)
-        run_tool(command, cache, cache, "the compiler's run-time library does not build")
+        run_tool(command, cache, cache, RUNTIME_OBJECT, "the compiler's library does not build")
         unfinished.replace(built)
     return built
 
 
-def run_tool(command: Sequence[str], folder: Path, cache: Path, failure: str) -> None:
-    """Run a compiler or linker in a folder; UserError with its output and the command line."""
+def run_tool(command: Sequence[str], folder: Path, cache: Path, what: str, failure: str) -> None:
+    """Run a compiler or linker in a folder; ToolError with the lines of its output that matter.
+
+    ``what`` is the file that is made of it. The command and the whole output go to ``cache``.
+    """
     try:
         run_compiler(command, folder, cache)
     except subprocess.CalledProcessError as error:
-        shown = " ".join(command)
-        raise UserError(f"{failure}:\n{error.stdout.rstrip()}\ncommand: {shown}") from error
+        log = cache / f"failed-{Path(what).name}.txt"
+        cache.mkdir(parents=True, exist_ok=True)
+        log.write_text(f"cd {folder}\n{shlex.join(command)}\n\n{error.stdout}", encoding="utf-8")
+        raise ToolError(f"{what}: {failure}", error.stdout, log) from error
 
 
 def relative_path(path: Path, folder: Path) -> str:

@@ -36,6 +36,35 @@ class Compiler:
     folder: str = ""
 
 
+MOST_ERRORS = 6
+"""Lines of a compiler's or linker's output that a message has."""
+ERROR_LINE = re.compile(
+    r"^>>> |\berror( #\d+)?: |undefined (reference|symbol)|overflowed by|\bld: ", re.IGNORECASE
+)
+
+
+class ToolError(UserError):
+    """A compiler or linker failed. The message has the lines that matter of its ``output``.
+
+    ``log`` is the file with the command and all of the output.
+    """
+
+    def __init__(self, failure: str, output: str, log: Path) -> None:
+        self.output = output
+        shown = [f"  {line}" for line in find_errors(output)]
+        super().__init__("\n".join([f"{failure}:", *shown, f"command and whole output: {log}"]))
+
+
+def find_errors(output: str) -> list[str]:
+    """Return the first lines that say what is wrong; of an output without such, the last ones."""
+    lines = [line.rstrip() for line in output.splitlines() if line.strip()]
+    errors = [line for line in lines if ERROR_LINE.search(line)]
+    if not errors:
+        return lines[-MOST_ERRORS:]
+    more = len(errors) - MOST_ERRORS
+    return errors[:MOST_ERRORS] + ([f"and {more} more"] if more > 0 else [])
+
+
 def find_compiler(toolchain: Toolchain, architecture: str) -> Compiler:
     """Return the toolchain's compiler, or raise a UserError that says how to install it.
 

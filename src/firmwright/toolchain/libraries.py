@@ -26,9 +26,9 @@ def check_machine(archive: Path, like: Path) -> None:
 
 
 def find_failed_symbols(
-    failure: UserError, objects: Sequence[Path], archives: Sequence[Path]
+    output: str, objects: Sequence[Path], archives: Sequence[Path]
 ) -> list[MissingSymbol]:
-    """Return the symbols that a link failed for.
+    """Return the symbols that a link failed for, by the linker's output.
 
     The linker names them, which alone knows what C's own libraries have; the object files tell who
     needs them, and what there is instead.
@@ -37,7 +37,7 @@ def find_failed_symbols(
     found = find_missing_symbols(
         select_linked_objects([read_object(path) for path in objects], archived)
     )
-    words = set(re.findall(r"[\w.$]+", str(failure)))
+    words = set(re.findall(r"[\w.$]+", output))
     return [entry for entry in found if entry.symbol in words]
 
 

@@ -28,6 +28,7 @@ from firmwright.models.onnx.converters import (
 )
 from firmwright.models.onnx.graph.rewrites import REWRITES
 from firmwright.models.onnx.graph.specialize import specialize
+from firmwright.progress import track
 
 
 class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
@@ -243,7 +244,10 @@ def run_reference(data: bytes, inputs: Samples) -> ReferenceOutputs:
     options.log_severity_level = 4
     try:
         session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-        outputs = [cast("list[np.ndarray[Any, Any]]", session.run(None, dict(s))) for s in inputs]
+        outputs = [
+            cast("list[np.ndarray[Any, Any]]", session.run(None, dict(s)))
+            for s in track(inputs, "samples")
+        ]
     except Exception as refusal:  # its errors have no base class of their own
         return run_onnx_evaluator(data, inputs, refusal)
     runtime = f"onnxruntime {onnxruntime.__version__} (graph optimizations off)"
@@ -256,7 +260,9 @@ def run_onnx_evaluator(data: bytes, inputs: Samples, refusal: Exception) -> Refe
 
     try:
         evaluator = ReferenceEvaluator(onnx.load_model_from_string(data))
-        outputs = [[np.asarray(o) for o in evaluator.run(None, dict(s))] for s in inputs]
+        outputs = [
+            [np.asarray(o) for o in evaluator.run(None, dict(s))] for s in track(inputs, "samples")
+        ]
     except Exception as error:  # whatever numpy raises inside an operator
         raise UserError(
             f"no reference can evaluate the model: ONNX Runtime says {first_line(refusal)}; "

@@ -28,6 +28,7 @@ from firmwright.models.formats import EXPORT_HINT, Imported, ReferenceOutputs, S
 from firmwright.models.importing import run_importer, suppress_output
 from firmwright.models.pytorch.corrections import TorchImporter
 from firmwright.models.relax.importer import bind_shapes, check_calls, format_shape, make_tensor
+from firmwright.progress import track
 
 EXECUTABLE_MEMBER = re.compile(r"(^|/)(data/constants/(custom|opaque)_obj_|data/aotinductor/)")
 """Archive members that torch would unpickle as any object, or load as machine code."""
@@ -224,7 +225,7 @@ def run_reference(data: bytes, inputs: Samples) -> ReferenceOutputs:
     try:
         module = program.module()
         results = []
-        for sample in inputs:
+        for sample in track(inputs, "samples"):
             # A copy: torch wants memory that it may write to.
             flat = [torch.from_numpy(np.array(sample[n])) for n in names]
             arguments, options = pytree.tree_unflatten(flat, program.call_spec.in_spec)

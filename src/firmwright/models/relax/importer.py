@@ -21,6 +21,7 @@ from firmwright.ir.operators import relax_names
 from firmwright.ir.relax import main_bindings, operator_name
 from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface, Operator, Tensor, is_source_name
 from firmwright.models.formats import Imported, ReferenceOutputs, Samples, Shapes
+from firmwright.progress import track
 
 RUN_TIME_CALLS = relax_names("call_dps_packed call_pure_packed call_py_func call_tir_inplace")
 """Operators whose meaning is a function of TVM's runtime, which the firmware does not have."""
@@ -151,7 +152,10 @@ def run_reference(data: bytes, inputs: Samples) -> ReferenceOutputs:
     names = [str(p.name) for p in module["main"].params]
     try:
         machine = relax.VirtualMachine(tvm.compile(module, target="llvm"), tvm.cpu())
-        results = [machine["main"](*(tvm.runtime.tensor(s[n]) for n in names)) for s in inputs]
+        results = [
+            machine["main"](*(tvm.runtime.tensor(s[n]) for n in names))
+            for s in track(inputs, "samples")
+        ]
     except (RuntimeError, TypeError, ValueError) as error:  # among them all of TVM's own
         raise UserError(
             f"TVM's virtual machine, the reference, cannot run the model: {first_line(error)}"

@@ -26,6 +26,7 @@ from firmwright.models.importing import run_importer
 from firmwright.models.tflite.checks import check_model, decode_text, operator_kinds, to_ints
 from firmwright.models.tflite.converter import Converter
 from firmwright.models.tflite.repairs import convert_constants, repair
+from firmwright.progress import track
 
 Result = TypeVar("Result")
 
@@ -175,7 +176,7 @@ def evaluate(
         for detail, array in zip(details, inputs[0], strict=True):
             interpreter.resize_tensor_input(detail["index"], array.shape)
         interpreter.allocate_tensors()
-        for sample in inputs:
+        for sample in track(inputs, "samples"):
             for detail, array in zip(details, sample, strict=True):
                 interpreter.set_tensor(detail["index"], array)
             interpreter.invoke()

@@ -75,10 +75,10 @@ def link_loadable(
     name = relative_path(output, project)
     linked = [*(relative_path(path, project) for path in objects), *libraries]
     link = link_command(build, compiler, linked, name)
-    run_tool(link, project, cache, f"{output.name}: the linker failed")
+    run_tool(link, project, cache, output.name, "the linker failed")
     drop_link_date(output.with_suffix(".map"))
     strip = strip_command(build, compiler.folder, name)
-    run_tool(strip, project, cache, f"{output.name}: it cannot be stripped")
+    run_tool(strip, project, cache, output.name, "it cannot be stripped")
 
 
 def drop_link_date(map_file: Path) -> None:

@@ -1,0 +1,1 @@
+"""What a build shows: stages, progress, and what came out."""

@@ -1,0 +1,38 @@
+"""What libraries in C++ print: TVM's warnings are about TVM, not about a user's network."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+STANDARD_ERROR = 2
+
+
+@contextmanager
+def keep_library_output(log: Path) -> Iterator[None]:
+    """Have all but Python write its errors to a file; also in processes that are forked."""
+    sys.stderr.flush()
+    terminal = os.dup(STANDARD_ERROR)
+    python = sys.stderr
+    with log.open("w") as file:
+        os.dup2(file.fileno(), STANDARD_ERROR)
+    try:
+        with os.fdopen(os.dup(terminal), "w", buffering=1, errors="backslashreplace") as stream:
+            if is_standard_error(python):
+                sys.stderr = stream
+            yield
+    finally:
+        sys.stderr = python
+        os.dup2(terminal, STANDARD_ERROR)
+        os.close(terminal)
+
+
+def is_standard_error(stream: object) -> bool:
+    """Tell a stream of this process's standard error from one that a test put there."""
+    try:
+        return bool(stream.fileno() == STANDARD_ERROR)  # type: ignore[attr-defined]
+    except (AttributeError, OSError):
+        return False

@@ -1,0 +1,153 @@
+"""doit's reporter of our tasks: a line a stage, and at the end what came out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from functools import cached_property
+from multiprocessing import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from doit.exceptions import TaskFailed
+from doit.reporter import ConsoleReporter
+
+from firmwright import progress
+from firmwright.pipeline.command_line import find_build_root
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.task import Title
+
+from .library_output import keep_library_output
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from .screen import Screen
+
+
+class StageReporter(ConsoleReporter):  # type: ignore[misc]
+    """Shows what runs. A failed stage prints its message once, on stderr.
+
+    Stages may run in processes of their own: what they have to say comes with their results, how
+    far they are through a queue.
+    """
+
+    desc = "a line a stage, and a table of the results"
+
+    def __init__(self, outstream: Any, options: Any) -> None:
+        super().__init__(outstream, options)
+        self.fresh: list[Title] = []
+        self.shown: Job | None = None
+        self.results: dict[str, tuple[Job, str]] = {}
+        self.queue: SimpleQueue[progress.Progress] = SimpleQueue()
+        self.opened = ExitStack()
+        self.library_log = find_build_root() / ".libraries.log"
+
+    @cached_property
+    def screen(self) -> Screen:
+        # Imported late: a process that only runs stages shows nothing.
+        from .screen import Screen
+
+        return Screen(self.outstream, self.read_events)
+
+    def read_events(self) -> Iterator[progress.Progress]:
+        while not self.queue.empty():
+            yield self.queue.get()
+
+    def initialize(self, *_tasks: Any) -> None:
+        """Prepare what the processes that doit starts now take over."""
+        self.opened.enter_context(keep_library_output(self.library_log))
+        if self.screen.console.is_terminal:
+            progress.listen(self.queue.put)
+
+    def execute_task(self, task: Any) -> None:
+        title = task.custom_title
+        if title:
+            self.show_fresh()
+            self.screen.start(task.name, title.stage, task.doc)
+
+    def add_success(self, task: Any) -> None:
+        title = task.custom_title
+        if title:
+            self.finish(task, title, True, task.values.get("notes", ()))
+
+    def add_failure(self, task: Any, fail: Any) -> None:
+        title = task.custom_title
+        if title and task.name in self.screen.running:
+            self.finish(task, title, False, getattr(fail, "notes", ()))
+        if isinstance(fail, TaskFailed):
+            self.outstream.flush()
+            print(f"{task.name}: {fail.get_msg()}", file=sys.stderr)
+        else:
+            super().add_failure(task, fail)
+            print(self.library_log.read_text(errors="replace"), end="", file=sys.stderr)
+
+    def finish(self, task: Any, title: Title, succeeded: bool, notes: Any) -> None:
+        from .screen import DONE, FAILED
+
+        job = title.job
+        self.show_head(job)
+        self.screen.finish(task.name, DONE if succeeded else FAILED)
+        for note in notes:
+            self.screen.print_hanging("  ", note, "dim")
+        if succeeded and job.origin is None and title.stage in ("run", job.last_stage):
+            self.results[job.title] = (job, title.stage)
+
+    def skip_uptodate(self, task: Any) -> None:
+        if task.custom_title:
+            self.fresh.append(task.custom_title)
+
+    def show_fresh(self) -> None:
+        """Say in one line for each recipe which stages need not run."""
+        stages: dict[str, tuple[Job, list[str]]] = {}
+        for title in self.fresh:
+            stages.setdefault(title.job.title, (title.job, []))[1].append(title.stage)
+        self.fresh.clear()
+        for job, names in stages.values():
+            self.show_head(job)
+            self.screen.print_hanging("  up to date  ", ", ".join(names), "dim")
+
+    def show_head(self, job: Job) -> None:
+        """Name the recipe and platform that the next lines are about, unless the last ones were."""
+        if self.shown is None or self.shown.title != job.title:
+            self.screen.print_head(job.title)
+        self.shown = job
+
+    def complete_run(self) -> None:
+        self.screen.close()
+        self.opened.close()
+        for job, stage in self.results.values():
+            self.show_result(job, stage)
+        self.show_finished()
+        super().complete_run()
+
+    def show_result(self, job: Job, stage: str) -> None:
+        """Show the table of a build, or how the firmware ran if that was all."""
+        from .summary import describe_run, summarize
+
+        self.show_head(job)
+        rows: list[tuple[str, Text | str]] = [*describe_run(job)]
+        if stage == job.last_stage:
+            rows = [*summarize(job), (stage, find_result(job))]
+        self.show_rows(rows)
+
+    def show_finished(self) -> None:
+        """Say of the recipes for which nothing ran where their results are."""
+        for title in self.fresh:
+            job = title.job
+            if title.stage == job.last_stage and job.origin is None:
+                self.show_head(job)
+                self.show_rows([("up to date", find_result(job))])
+        self.fresh.clear()
+
+    def show_rows(self, rows: Sequence[tuple[str, Text | str]]) -> None:
+        width = max(len(label) for label, _ in rows)
+        for label, text in rows:
+            self.screen.print_hanging(f"  {label:{width}}  ", text)
+
+
+def find_result(job: Job) -> str:
+    """Return the path of what the user wants, with the bytes of a bundle."""
+    if job.last_stage != "bundle":
+        return f"{job.folder(job.last_stage)}/"
+    return f"{job.bundle} ({job.bundle.stat().st_size:,} bytes)"

@@ -1,0 +1,122 @@
+"""What came out of a build, from the records that its manifest is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from firmwright.pipeline import artifacts
+from firmwright.pipeline.explain import explain_partition
+from firmwright.pipeline.job import Job
+from firmwright.report.explanation import compute_mac_share, format_count
+from firmwright.verify.record import RunRecord
+
+LARGEST = 3
+"""Layers that are shown."""
+
+GOOD, WARNING = "green", "bold yellow"
+
+Row = tuple[str, Text]
+
+
+def summarize(job: Job) -> list[Row]:
+    """Return the rows of the table, each with its label; where the result is comes after them."""
+    return [
+        *describe_run(job),
+        *describe_memories(job),
+        *describe_devices(job),
+        *describe_layers(job),
+        *describe_fallbacks(job),
+    ]
+
+
+def describe_run(job: Job) -> Iterator[Row]:
+    if not job.has_stage("run"):
+        yield "outputs", Text("nothing was run: the platform has no emulator", WARNING)
+        return
+    record = artifacts.RUN.read(job)
+    yield "outputs", describe_agreement(record)
+    counted = "instructions not counted"
+    if record.instructions is not None:
+        counted = f"{record.instructions:,} instructions"
+    yield "inference", Text(f"{counted}, {record.macs:,} MACs ({record.emulator})")
+    if job.has_stage("batch"):
+        yield "batch", Text(str(artifacts.BATCH.read(job)))
+
+
+def describe_agreement(record: RunRecord) -> Text:
+    """Say how the outputs agree with the reference's; all of them are within the tolerance."""
+    exact = record.exact_samples == record.samples
+    counted = f"{record.exact_samples} of {record.samples} samples exact"
+    difference = f"largest difference {record.max_difference:g}"
+    if exact:
+        return Text.assemble((counted, GOOD), f", {difference} ({record.reference})")
+    return Text.assemble(
+        ("within the tolerance", GOOD), f", {difference}; {counted} ({record.reference})"
+    )
+
+
+def describe_memories(job: Job) -> Iterator[Row]:
+    if not job.has_firmware:
+        return
+    linked = artifacts.FIRMWARE_SIZE.read(job)
+    used = {"ram": linked.ram_bytes, **artifacts.PLAN.read(job).other_arenas}
+    if not job.platform.all_in_ram:
+        used = {"flash": linked.flash_bytes, **used}
+    for name, needs in used.items():
+        memory = job.platform.memories.get(name)
+        label = name if name == "flash" else name.upper()
+        if memory is None:
+            yield label, Text(f"{needs:,} bytes")
+            continue
+        share = 100 * needs / memory.size
+        yield (
+            label,
+            Text.assemble((f"{share:.1f} %", "bold"), f"  {needs:,} of {memory.size:,} bytes"),
+        )
+
+
+def describe_devices(job: Job) -> Iterator[Row]:
+    """Yield the share of MACs by device; one that was asked for and got nothing stands out."""
+    summary = explain_partition(job).summary
+    *offered, _ = summary.macs_by_device
+    text = Text()
+    for device, operators in summary.operators_by_device.items():
+        idle = device in offered and not operators
+        share = f"{compute_mac_share(summary, device):.1f} % on {device}"
+        text.append(", " if text else "").append(share, WARNING if idle else "")
+    yield "MACs", text
+
+
+def describe_layers(job: Job) -> Iterator[Row]:
+    """Yield the layers that take most: cycles where they are counted, else MACs."""
+    if job.has_stage("stats"):
+        found = artifacts.TIMELINE.read(job)
+        unit, total = "cycles", found.cycles
+        costs = [(layer.cycles, layer.name) for layer in found.layers]
+    else:
+        partition = artifacts.PARTITION.read(job)
+        unit, total = "MACs", partition.macs
+        costs = [(region.macs, region.name) for region in partition.regions]
+    largest = sorted(costs, key=lambda cost: (-cost[0], cost[1]))[:LARGEST]
+    shown = [f"{name} {100 * cost / total:.1f} %" for cost, name in largest if cost]
+    if shown:
+        yield "layers", Text(f"{', '.join(shown)} of the {unit}")
+
+
+def describe_fallbacks(job: Job) -> Iterator[Row]:
+    """Yield what does not run where, or as, it was asked for."""
+    summary = explain_partition(job).summary
+    *offered, last = summary.macs_by_device
+    why = f"`firmwright explain {job.recipe.path}` says why"
+    for device in offered:
+        if not summary.operators_by_device[device]:
+            yield "fall-back", Text(f"nothing runs on {device}; {why}", WARNING)
+    fallen = summary.operators_by_device[last]
+    if offered and fallen:
+        yield "fall-back", Text(f"{format_count(fallen, 'operator', 'operators')} on {last}; {why}")
+    kernels = artifacts.KERNELS.read(job)
+    if kernels.float_operators:
+        floats = f"{len(kernels.float_operators)} of {kernels.quantized_operators}"
+        yield "fall-back", Text(f"{floats} quantized operators run in float32")

@@ -1,0 +1,126 @@
+"""The lines of a build at every width: complete on a terminal, plain in a file."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import pytest
+from rich.cells import cell_len
+
+from firmwright.progress import Progress
+from firmwright.terminal.screen import DONE, FAILED, Running, Screen, format_time
+
+SENTENCE = "run the firmware and compare it with the reference"
+NOTE = "1 of 12 quantized operators run in float32: mean ('pool')"
+WIDTHS = (40, 80, 120)
+
+
+def make_screen(
+    width: int, terminal: bool = True, events: tuple[Progress, ...] = ()
+) -> tuple[Screen, io.StringIO]:
+    """Return a screen whose clock advances by half a second a look, and what it writes."""
+    written = io.StringIO()
+    colors = "standard" if terminal else "auto"
+    screen = Screen(
+        written, lambda: events, width=width, force_terminal=terminal, color_system=colors
+    )
+    times: Iterator[float] = iter(range(1000))
+    screen.clock = lambda: next(times) / 2
+    screen.live.auto_refresh = False
+    return screen, written
+
+
+def show_stage(screen: Screen, mark: tuple[str, str] = DONE) -> None:
+    screen.start("run:digits", "run", SENTENCE)
+    screen.finish("run:digits", mark)
+    screen.print_hanging("  ", NOTE)
+
+
+def plain(written: io.StringIO) -> list[str]:
+    from rich.text import Text
+
+    return Text.from_ansi(written.getvalue()).plain.splitlines()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_lines_fit_the_terminal(width: int) -> None:
+    screen, _ = make_screen(width)
+    line = screen.make_line(screen.render_mark(0), "comparison", SENTENCE, 605.0)
+    assert cell_len(line.plain) == min(width, 80)
+    assert line.plain.endswith(" 10 min 05 s")
+    assert line.plain.startswith("⠋ comparison  run ")
+    assert (SENTENCE in line.plain) == (width >= 80)
+    assert ("…" in line.plain) == (width < 80)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_notes_are_wrapped_below_themselves(width: int) -> None:
+    screen, written = make_screen(width)
+    screen.print_hanging("  outputs  ", NOTE)
+    lines = plain(written)
+    assert all(cell_len(line) <= width for line in lines)
+    assert lines[0].startswith("  outputs  1 of 12")
+    assert all(line.startswith(" " * 11) for line in lines[1:])
+    assert " ".join(line[11:] for line in lines) == NOTE
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_file_gets_plain_lines_that_are_not_wrapped(width: int) -> None:
+    screen, written = make_screen(width, terminal=False)
+    show_stage(screen)
+    assert "\x1b" not in written.getvalue()
+    first, second = written.getvalue().splitlines()
+    assert first == f"✓ run         {SENTENCE:54}       0.5 s"
+    assert second == f"  {NOTE}"
+
+
+def test_no_color_leaves_the_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    colored, written = make_screen(80)
+    show_stage(colored, FAILED)
+    assert "\x1b[31m✗" in written.getvalue()
+    monkeypatch.setenv("NO_COLOR", "1")
+    gray, written = make_screen(80)
+    show_stage(gray, FAILED)
+    assert "\x1b[31m" not in written.getvalue()
+    assert any(line.startswith("✗ run ") for line in plain(written))
+
+
+def test_marks_are_ascii_where_the_stream_is() -> None:
+    written = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    screen = Screen(written)
+    show_stage(screen)
+    written.seek(0)
+    assert written.readline().startswith("+ run ")
+
+
+def test_progress_is_shown_after_two_seconds_with_the_time_left() -> None:
+    running = Running("objects", "compile the C project", started=0.0)
+    assert running.describe(9.0) == "compile the C project"
+    running.progress, running.since = Progress("objects:x", "files", 10, 40), 1.0
+    assert running.describe(1.9) == "compile the C project"
+    assert running.describe(11.0) == "10 of 40 files, 30.0 s left"
+    running.progress = Progress("objects:x", "bytes", 1, 3)
+    assert running.describe(11.0) == "33 %, 20.0 s left"
+    running.progress = Progress("objects:x", "files", 40, 40)
+    assert running.describe(11.0) == "40 of 40 files"
+
+
+def test_each_running_task_gets_its_own_progress() -> None:
+    events = (Progress("a:x", "files", 1, 4), Progress("b:x", "samples", 2, 4))
+    screen, _ = make_screen(80, events=events)
+    screen.running = {
+        "a:x": Running("a", "first", started=-10.0),
+        "b:x": Running("b", "second", started=-10.0),
+    }
+    screen.render()
+    shown = [task.describe(5.0) for task in screen.running.values()]
+    assert shown == ["1 of 4 files, 15.0 s left", "2 of 4 samples, 5.0 s left"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0.04, "0.0 s"), (59.9, "59.9 s"), (59.96, "1 min 00 s"), (125, "2 min 05 s")],
+)
+def test_times(seconds: float, shown: str) -> None:
+    assert format_time(seconds) == shown
