@@ -19,7 +19,7 @@ def options(job: Job) -> Any:
         "batch": job.has_stage("batch"),
         "samples": spec.samples,
         "seed": spec.seed,
-        "tolerance": [spec.tolerance.absolute, spec.tolerance.relative],
+        "tolerance": asdict(spec.tolerance),
         "inputs": canonical_run_inputs(job),
         "detection": job.recipe.canonical.get("detection"),
         "c_prefix": job.recipe.c_prefix,
@@ -35,6 +35,7 @@ STAGE = Stage(
     reads=(
         artifacts.MODEL_INTERFACE,
         artifacts.NETWORK_INTERFACE,
+        artifacts.NETWORK_MODULE,
         artifacts.INTERFACE,
         artifacts.BATCH_LAYOUT,
         artifacts.PARTITION,

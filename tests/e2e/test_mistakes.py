@@ -173,10 +173,12 @@ def test_mismatch_names_output_index_and_both_values(repository: Repository) -> 
     assert outputs.exists()
     text = fail_with(
         repository,
-        "model: digits.onnx\nrun: {inputs: inputs.npz, samples: 1}\ncflags: ['-Drintf=floorf']\n",
+        "model: digits.onnx\nrun: {inputs: inputs.npz, samples: 1, tolerance: {absolute: 0}}\n"
+        "cflags: ['-Drintf=floorf']\n",
         "platform=host",
     )
-    assert "beyond the recipe's tolerance (absolute 0, relative 0)" in text
+    assert "beyond the recipe's tolerance (none)" in text
+    assert "state `run: {tolerance: {absolute: 1.0e+00}}`" in text
     assert "sample 0, output 'scores', index [0, " in text
     assert "firmware " in text
     assert "reference " in text

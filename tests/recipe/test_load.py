@@ -69,7 +69,7 @@ def test_defaults(load: Load, tmp_path: Path) -> None:
         c_prefix="network",
         cflags=(),
         batch=None,
-        run=RunOptions(None, 1, 0, "unicorn", Tolerance(0.0, 0.0)),
+        run=RunOptions(None, 1, 0, "unicorn", Tolerance(0.0, 0.0, 1e-4, 1.0)),
     )
 
 

@@ -49,6 +49,24 @@ def test_tolerance_is_absolute_plus_relative() -> None:
         compare([OUTPUT], row(10, 11.6, 0, 0), row(10, 10, 0, 0), tolerance)
 
 
+def test_range_is_of_all_samples_and_of_floating_point_alone() -> None:
+    ours, theirs = [*row(0.5, 0, 0, 0), *row(9, 9, 9, 9)], [*row(0, 0, 0, 0), *row(9, 9, 10, 10)]
+    assert compare([OUTPUT], ours, theirs, Tolerance(0, 0, range=0.1)).mismatches == 0
+    with pytest.raises(UserError, match=r"(?s)tolerance \(range 0.09\).*state.*absolute: 1.0e\+00"):
+        compare([OUTPUT], ours, theirs, Tolerance(0, 0, range=0.09))
+    integers = Tensor("y", (2,), "int8")
+    one, other = [[np.array([0, 9], "int8")]], [[np.array([1, 9], "int8")]]
+    with pytest.raises(UserError):
+        compare([integers], one, other, Tolerance(0, 0, range=1))
+
+
+def test_steps_have_the_size_that_the_output_gives_them() -> None:
+    ours, theirs = row(0.26, 0, 0, 0), row(0, 0, 0, 0)
+    assert compare([OUTPUT], ours, theirs, Tolerance(0, 0, steps=1), [0.27]).mismatches == 0
+    with pytest.raises(UserError):
+        compare([OUTPUT], ours, theirs, Tolerance(0, 0, steps=1), [0.25])
+
+
 def test_unsigned_and_wide_integers_do_not_wrap() -> None:
     tensor = Tensor("y", (2,), "uint8")
     ours, theirs = [[np.array([0, 255], "uint8")]], [[np.array([255, 0], "uint8")]]

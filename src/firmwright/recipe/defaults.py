@@ -26,11 +26,26 @@ def complete_data(data: Mapping[str, Any], path: Path, catalogue: Catalog) -> di
         **data,
         "platform": platform,
         "model": {"files": [], **complete_model(data["model"])},
-        "run": {"inputs": None, "emulator": next(iter(emulators), None), **data["run"]},
+        "run": {
+            "inputs": None,
+            "emulator": next(iter(emulators), None),
+            "tolerance": find_default_tolerance(data),
+            **data["run"],
+        },
     }
     if "quantize" in data:
         complete["quantize"] = complete_quantization(data["quantize"])
     return complete
+
+
+def find_default_tolerance(data: Mapping[str, Any]) -> dict[str, float]:
+    """Return what the reference's own sums in float32 may be off by.
+
+    A sum of n terms of float32 errs by up to n · 2^-24 of its magnitude, of a few thousand by a
+    ten-thousandth. What decides between two neighbors of a grid moves a result by a step.
+    """
+    steps = float(data.get("rounding", find_default_rounding(data)) == "onnx")
+    return {"absolute": 0.0, "relative": 0.0, "range": 1e-4, "steps": steps}
 
 
 def complete_quantization(quantize: Mapping[str, Any]) -> dict[str, Any]:

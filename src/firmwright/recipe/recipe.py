@@ -48,13 +48,21 @@ class InputShape:
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """Allowed difference from the reference: absolute + relative * abs(reference).
+    """Allowed difference from the reference, the sum of four parts.
 
-    ``absolute`` is in units of the output (for integers, steps of the last digit).
+    ``absolute`` is in units of the output (for integers, steps of the last digit), ``relative``
+    to the magnitude of the reference's value, ``range`` to the range of its values, for outputs
+    in floating point. ``steps`` are those of the last quantized tensor.
     """
 
     absolute: float
     relative: float
+    range: float = 0
+    steps: float = 0
+
+    def __str__(self) -> str:
+        parts = {name: value for name, value in asdict(self).items() if value}
+        return ", ".join(f"{name} {value:g}" for name, value in parts.items()) or "none"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from firmwright.verify.batches import join_outputs, join_samples
 from firmwright.verify.compare import compare
 from firmwright.verify.protocol import decode_boxes, decode_counts, decode_outputs, encode_samples
 from firmwright.verify.record import RunRecord
+from firmwright.verify.steps import find_output_steps
 
 MAX_INSTRUCTIONS = 400_000_000_000
 """Instructions before a firmware counts as hung: some minutes in the emulator."""
@@ -60,7 +61,7 @@ def run(job: Job, folder: Path) -> None:
             layers.functions[f]: n for f, n in execution.by_part.items() if f in layers.functions
         },
         tolerance=tolerance,
-        **vars(compare(interface.outputs, found, expected, tolerance)),
+        **vars(compare(interface.outputs, found, expected, tolerance, find_steps(job))),
         inputs=tuple(sample_digest(s) for s in alone) if data else (),
         counts=decode_counts(execution.console),
     )
@@ -70,6 +71,13 @@ def run(job: Job, folder: Path) -> None:
     if job.recipe.detection is not None:
         boxes = decode_boxes(execution.console, len(interface.outputs), len(chosen), layout.size)
         compare_boxes(job, folder, data, boxes, alone, single, reference)
+
+
+def find_steps(job: Job) -> tuple[float, ...]:
+    """Return the size of a step of each output; nothing where the tolerance has no steps."""
+    if not job.recipe.run.tolerance.steps:
+        return ()
+    return find_output_steps(artifacts.NETWORK_MODULE.read(job))
 
 
 @dataclass(frozen=True)

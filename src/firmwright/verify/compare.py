@@ -27,19 +27,26 @@ def compute_distance(found: Array, expected: Array) -> npt.NDArray[np.float64]:
 
 
 def compare(
-    outputs: Sequence[Tensor], found: Outputs, expected: Outputs, tolerance: Tolerance
+    outputs: Sequence[Tensor],
+    found: Outputs,
+    expected: Outputs,
+    tolerance: Tolerance,
+    steps: Sequence[float] = (),
 ) -> Agreement:
-    """Compare every element; UserError with the first one that is beyond the tolerance."""
+    """Compare every element; UserError with the first one that is beyond the tolerance.
+
+    ``steps`` are the sizes of a step of the last quantized tensor, an output each; without them 0.
+    """
     values = mismatches = differences = exact = 0
     largest, first = 0.0, ""
+    spans = [compute_span(arrays) for arrays in zip(*expected, strict=True)]
+    sizes = steps or [0.0] * len(outputs)
     for sample, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
         exact_sample = True
-        for tensor, a, b in zip(outputs, ours, theirs, strict=True):
+        for tensor, a, b, span, step in zip(outputs, ours, theirs, spans, sizes, strict=True):
             b = b.reshape(a.shape)
             apart = compute_distance(a, b)
-            size = np.abs(b.astype("float64"))
-            allowed = tolerance.absolute + tolerance.relative * np.where(np.isfinite(size), size, 0)
-            wrong = apart > allowed
+            wrong = apart > compute_allowance(b, tolerance, span, step)
             values += a.size
             differences += int(np.count_nonzero(apart))
             mismatches += int(np.count_nonzero(wrong))
@@ -55,7 +62,37 @@ def compare(
     if mismatches:
         raise UserError(
             f"the firmware's outputs differ from the reference beyond the recipe's tolerance "
-            f"(absolute {tolerance.absolute:g}, relative {tolerance.relative:g}) in "
-            f"{mismatches} of {values} values; the first:\n  {first}"
+            f"({tolerance}) in {mismatches} of {values} values; the first:\n  {first}\n"
+            f"  the largest difference is {largest:g}: where that is right, state "
+            f"`run: {{tolerance: {{absolute: {round_up(largest)}}}}}`"
         )
     return Agreement(values, mismatches, differences, exact, largest)
+
+
+def compute_span(arrays: Sequence[Array]) -> float:
+    """Return the range of the finite values of an output in floating point, 0 for integers."""
+    if arrays[0].dtype.kind != "f":
+        return 0.0
+    values = np.concatenate([array.astype("float64").ravel() for array in arrays])
+    finite = values[np.isfinite(values)]
+    return float(np.ptp(finite)) if finite.size else 0.0
+
+
+def compute_allowance(
+    expected: Array, tolerance: Tolerance, span: float, step: float
+) -> npt.NDArray[np.float64]:
+    """Return how far each element may be from the reference's."""
+    size = np.abs(expected.astype("float64"))
+    relative = tolerance.relative * np.where(np.isfinite(size), size, 0)
+    allowed: npt.NDArray[np.float64] = relative + (
+        tolerance.absolute + tolerance.range * span + tolerance.steps * step
+    )
+    return allowed
+
+
+def round_up(number: float) -> str:
+    """Return two digits that are no less than a positive number, as YAML reads them."""
+    if not np.isfinite(number):
+        return "…"
+    exponent = int(np.floor(np.log10(number))) - 1
+    return f"{np.ceil(number / 10.0**exponent) * 10.0**exponent:.1e}"

@@ -1,0 +1,61 @@
+"""How large a step of an output is: what one step of its last quantized tensor changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import tvm
+from tvm import relax
+
+from firmwright.ir.operators import VALUE_PRESERVING
+from firmwright.ir.relax import constant_array, main_bindings, operator_name
+
+
+def find_output_steps(module: tvm.IRModule) -> tuple[float, ...]:
+    """Return the size of a step for each output of ``main``, in the output's units.
+
+    1 for integers that a quantize wrote. For floating point the largest scale of the tensors that
+    it was computed from and that were dequantized last; no factor of what came behind counts. 0
+    for all else, which is exact or has no steps.
+    """
+    values = {b.var: b.value for b in main_bindings(module)}
+    result = module["main"].body.body
+    while result in values:
+        result = values[result]
+    outputs = result.fields if isinstance(result, relax.Tuple) else [result]
+    return tuple(find_step(output, values) for output in outputs)
+
+
+def find_step(output: relax.Expr, values: Mapping[relax.Var, relax.Expr]) -> float:
+    is_float = "float" in str(getattr(output.ty, "dtype", ""))
+    found = find_sources(output, values, "relax.dequantize" if is_float else "relax.quantize")
+    if is_float:
+        return max((float(constant_array(call.args[1]).max()) for call in found), default=0.0)
+    return float(bool(found))
+
+
+def find_sources(
+    output: relax.Expr, values: Mapping[relax.Var, relax.Expr], operator: str
+) -> list[tvm.ir.Call]:
+    """Return the last calls of ``operator`` that a value depends on.
+
+    Of a quantize only those whose integers reach the value unchanged.
+    """
+    waiting, seen, found = [output], set(), []
+    while waiting:
+        value = waiting.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        name = operator_name(value)
+        if value in values:
+            waiting.append(values[value])
+        elif name == operator:
+            found.append(value)
+        elif isinstance(value, relax.Tuple):
+            waiting.extend(value.fields)
+        elif isinstance(value, relax.TupleGetItem):
+            waiting.append(value.tuple_value)
+        elif name and (operator == "relax.dequantize" or name in VALUE_PRESERVING):
+            waiting.extend(value.args)
+    return found
