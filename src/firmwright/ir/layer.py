@@ -19,6 +19,7 @@ class LayerKind(str, Enum):
 
     CONV2D = "conv2d"
     DEPTHWISE_CONV2D = "depthwise_conv2d"
+    GROUPED_CONV2D = "grouped_conv2d"
     DENSE = "dense"
     ADD = "add"
 
@@ -55,7 +56,8 @@ class Layer:
 
     Activations are (batch, height, width, channels); of a dense layer height and width are 1.
     ``weights`` is int64 (O, height, width, I); of a depthwise layer I is 1 and output channel c
-    reads input channel c. ``bias`` is int64 (O,). A result is
+    reads input channel c. Of a grouped one I is the channels of a group, and the outputs of a
+    group lie side by side. ``bias`` is int64 (O,). A result is
 
         clamp(zero_point + scaled(bias[c] + sum(weights[c] · (x - input_zero_point))), low, high)
 
@@ -88,6 +90,11 @@ class Layer:
     def taps(self) -> int:
         """The products in one sum."""
         return prod(self.weights.shape[1:])
+
+    @property
+    def groups(self) -> int:
+        """Groups of channels: outputs of one read inputs of the same one."""
+        return self.channels // int(self.weights.shape[3])
 
     @property
     def pixels(self) -> int:

@@ -151,7 +151,7 @@ def reads_parameter(data: relax.Expr, parameter: relax.Var, definitions: Definit
 
 
 def make_convolution(call: tvm.ir.Call, weights: QuantizedTensor) -> dict[str, Any] | None:
-    """Return the layer's shape and its weights; None for a layout or groups without a layer."""
+    """Return the layer's shape and its weights; None for a layout without a layer."""
     attributes = call.attrs
     out_layout = str(attributes.out_layout) or str(attributes.data_layout)
     if str(attributes.data_layout) != "NHWC" or out_layout != "NHWC":
@@ -165,11 +165,11 @@ def make_convolution(call: tvm.ir.Call, weights: QuantizedTensor) -> dict[str, A
     _, out_height, out_width, out_channels = static_shape(call)
     values = center(weights).transpose([layout.index(axis) for axis in "OHWI"])
     groups = int(attributes.groups)
-    depthwise = groups == channels == out_channels and groups > 1
-    if groups != 1 and not depthwise:
-        return None
+    kind = LayerKind.CONV2D if groups == 1 else LayerKind.GROUPED_CONV2D
+    if groups == channels == out_channels and groups > 1:
+        kind = LayerKind.DEPTHWISE_CONV2D
     return {
-        "kind": LayerKind.DEPTHWISE_CONV2D if depthwise else LayerKind.CONV2D,
+        "kind": kind,
         "batch": batch, "height": height, "width": width, "channels": channels,
         "out_height": out_height, "out_width": out_width, "out_channels": out_channels,
         "kernel": values.shape[1:3],

@@ -39,6 +39,7 @@ class Shape:
     dilation: tuple[int, int] = (1, 1)
     padding: tuple[int, int, int, int] = (0, 0, 0, 0)
     batch: int = 1
+    groups: int = 1
 
     @property
     def output(self) -> tuple[int, int]:
@@ -63,7 +64,7 @@ def make_layer(
 ) -> Layer:
     """Return a layer whose results use all of their range."""
     limits = np.iinfo(dtype)
-    inner = 1 if kind is LayerKind.DEPTHWISE_CONV2D else shape.channels
+    inner = 1 if kind is LayerKind.DEPTHWISE_CONV2D else shape.channels // shape.groups
     weights = generator.integers(-127, 128, (shape.out_channels, *shape.kernel, inner))
     spread = 60 * 74 * math.sqrt(math.prod(weights.shape[1:]))
     factors = generator.uniform(20, 60, shape.out_channels) / spread
@@ -121,10 +122,16 @@ def evaluate(layer: Layer | Addition, inputs: Sequence[Array]) -> Array:
             if layer.kind is LayerKind.DEPTHWISE_CONV2D:
                 sums = sums + seen * layer.weights[:, y, x, 0]
             else:
-                sums = sums + seen @ layer.weights[:, y, x].T
+                sums = sums + multiply_groups(layer, seen, layer.weights[:, y, x])
     placed = scale(layer, sums) + layer.zero_point
     result: Array = np.clip(placed, layer.low, layer.high).astype(layer.output_dtype)
     return result
+
+
+def multiply_groups(layer: Layer, data: Array, weights: Array) -> Array:
+    """Return products (…, O) of inputs (…, I) and weights (O, I of a group)."""
+    parts = np.split(data, layer.groups, -1), np.split(weights, layer.groups)
+    return np.concatenate([x @ w.T for x, w in zip(*parts, strict=True)], -1)
 
 
 def scale(layer: Layer, sums: Array) -> Array:
@@ -208,6 +215,7 @@ def draw_shape(kind: LayerKind, generator: np.random.Generator) -> Shape:
         return int(generator.choice(choices))
 
     channels = pick(1, 2, 3, 4, 5, 8, 12, 16, 31)
+    groups = pick(2, 3, 4) if kind is LayerKind.GROUPED_CONV2D else 1
     if kind is LayerKind.DENSE:
         return Shape(
             pick(1, 3, 4, 7, 16, 33, 64), pick(1, 2, 5, 6, 8, 11, 16, 24), batch=pick(1, 3)
@@ -225,9 +233,11 @@ def draw_shape(kind: LayerKind, generator: np.random.Generator) -> Shape:
         max(1, r + 1 - before - after)
         for r, before, after in zip(reach, padding[:2], padding[2:], strict=True)
     ]
+    if kind is LayerKind.GROUPED_CONV2D:
+        channels = min(channels, 8) * groups
     return Shape(
         channels,
-        channels if kind is LayerKind.DEPTHWISE_CONV2D else pick(1, 2, 3, 4, 7, 8, 16, 17),
+        channels if kind is LayerKind.DEPTHWISE_CONV2D else groups * pick(1, 2, 3, 4, 7, 8, 16, 17),
         least[0] + pick(0, 1, 2, 3, 5, 8),
         least[1] + pick(0, 1, 2, 3, 5, 8),
         kernel,
@@ -235,6 +245,7 @@ def draw_shape(kind: LayerKind, generator: np.random.Generator) -> Shape:
         dilation,
         padding,
         batch=pick(1, 1, 1, 2),
+        groups=groups,
     )
 
 

@@ -18,6 +18,15 @@ FORMS = (
         sentence="Two pixels by four channels at once.",
     ),
     Form(
+        name="portable_grouped_conv2d",
+        kind=LayerKind.GROUPED_CONV2D,
+        features=frozenset(),
+        conditions=(INTEGERS,),
+        pack=plain.pack_convolution,
+        cost=3.0,
+        sentence="Two pixels by four channels of a group at once.",
+    ),
+    Form(
         name="portable_depthwise_conv2d",
         kind=LayerKind.DEPTHWISE_CONV2D,
         features=frozenset(),

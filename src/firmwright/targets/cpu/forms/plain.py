@@ -17,26 +17,35 @@ UNROLLED = (4, 3, 2, 1)
 
 
 def pack_convolution(layer: Layer) -> Packing:
-    """Pack (channel block, tap, channel); the last block overlaps the one before it."""
-    pixels, channels = min(PIXELS, layer.pixels), min(CHANNELS, layer.out_channels)
-    blocks = layer.matrix[fill_lanes(layer.out_channels, channels)]
+    """Pack (group, channel block, tap, channel); a group's last block overlaps the one before.
+
+    The taps of a group lie in runs, one for each place of the kernel; without groups in one.
+    """
+    groups = layer.groups
+    outputs = layer.out_channels // groups
+    pixels, channels = min(PIXELS, layer.pixels), min(CHANNELS, outputs)
+    matrices = layer.matrix.reshape(groups, outputs, layer.taps)
+    blocks = matrices[:, fill_lanes(outputs, channels)]
     arrays = {
-        "weights": blocks.transpose(0, 2, 1).astype("int8").reshape(-1),
+        "weights": blocks.transpose(0, 1, 3, 2).astype("int8").reshape(-1),
         **scale_arrays(layer),
     }
     guarded = any(layer.padding)
     if guarded:
         row = layer.kernel[1] * layer.channels
         arrays["border"] = np.full(row, layer.input_zero_point, layer.input_dtype)
+    words = layer.taps * groups
+    run = layer.channels // groups if groups > 1 else words
     return Packing(
         arrays,
-        {**describe_geometry(layer), "words": layer.taps},
+        {**describe_geometry(layer), "words": words, "run": run, "group_outputs": outputs},
         {
             "pointwise": layer.is_pointwise,
             "guarded": guarded,
+            "grouped": groups > 1,
             "pixels": pixels,
             "channels": channels,
-            "unrolled": next(n for n in UNROLLED if layer.taps % n == 0),
+            "unrolled": next(n for n in UNROLLED if run % n == 0),
         },
-        () if layer.is_pointwise else (Scratch("patch", layer.input_dtype, pixels * layer.taps),),
+        () if layer.is_pointwise else (Scratch("patch", layer.input_dtype, pixels * words),),
     )
