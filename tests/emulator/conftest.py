@@ -44,7 +44,7 @@ def build(tmp_path: Path, cache: Path) -> BuildFirmware:
         source: str, platform_name: str, toolchain: str = "", cflags: tuple[str, ...] = ()
     ) -> Path:
         platform = load_platform(platform_name)
-        project = tmp_path / platform_name
+        project = tmp_path / platform.name
         project.mkdir()
         _render_board(platform, project)
         (project / source).write_bytes((SOURCES / source).read_bytes())

@@ -1,4 +1,4 @@
-"""Arm's MPS2 board with the AN386 image: a Cortex-M4F, a CMSDK UART, semihosting for the exit.
+"""Arm's MPS2 board with the AN386 image: a Cortex-M, a CMSDK UART, semihosting for the exit.
 
 Addresses: Arm's application note AN386. Exceptions have the numbers that unicorn gives them.
 """
@@ -14,7 +14,11 @@ from unicorn.arm_const import (
     UC_ARM_REG_R0,
     UC_ARM_REG_R1,
     UC_ARM_REG_SP,
+    UC_CPU_ARM_CORTEX_M0,
+    UC_CPU_ARM_CORTEX_M3,
     UC_CPU_ARM_CORTEX_M4,
+    UC_CPU_ARM_CORTEX_M7,
+    UC_CPU_ARM_CORTEX_M33,
 )
 from unicorn.unicorn_const import UC_ARCH_ARM, UC_MODE_MCLASS, UC_MODE_THUMB
 
@@ -22,6 +26,7 @@ from firmwright.emulator.console import Console
 from firmwright.emulator.engine import open_engine
 from firmwright.emulator.execution import Run
 from firmwright.emulator.machine import Stop
+from firmwright.errors import UserError
 
 _PAGE = 0x1000
 
@@ -52,6 +57,30 @@ _CAUSES = {
 }
 
 
+CORES = {
+    "cortex-m0": UC_CPU_ARM_CORTEX_M0,
+    "cortex-m0+": UC_CPU_ARM_CORTEX_M0,  # the same instructions
+    "cortex-m3": UC_CPU_ARM_CORTEX_M3,
+    "cortex-m4": UC_CPU_ARM_CORTEX_M4,
+    "cortex-m4f": UC_CPU_ARM_CORTEX_M4,
+    "cortex-m7": UC_CPU_ARM_CORTEX_M7,
+    "cortex-m7f": UC_CPU_ARM_CORTEX_M7,
+    "cortex-m33": UC_CPU_ARM_CORTEX_M33,
+    "cortex-m33f": UC_CPU_ARM_CORTEX_M33,
+}
+"""Unicorn's cores by architecture."""
+
+
+def find_core(architecture: str) -> int:
+    """Return the core that unicorn runs an architecture on; UserError where it has none."""
+    if architecture not in CORES:
+        raise UserError(
+            f"the emulator unicorn has no core for the architecture '{architecture}'; it has some "
+            f"for {', '.join(CORES)}"
+        )
+    return CORES[architecture]
+
+
 class Mps2An386:
     """The machine, and the state of its devices."""
 
@@ -61,11 +90,12 @@ class Mps2An386:
     link_register = UC_ARM_REG_LR
     count_instructions: Callable[[], int]
 
-    def __init__(self, _run: Run, console: Console, stop: Callable[[Stop], None]) -> None:
+    def __init__(self, run: Run, console: Console, stop: Callable[[Stop], None]) -> None:
         self._console = console
         self._stop = stop
         self._uart_control = 0
-        self.engine = open_engine(UC_ARCH_ARM, UC_MODE_THUMB | UC_MODE_MCLASS, UC_CPU_ARM_CORTEX_M4)
+        core = find_core(run.platform.architecture)
+        self.engine = open_engine(UC_ARCH_ARM, UC_MODE_THUMB | UC_MODE_MCLASS, core)
         self.engine.mem_map(_SYSTEM_CONTROL, _SYSTEM_CONTROL_SIZE)
         self.engine.mmio_map(_UART, _PAGE, self._read_uart, None, self._write_uart, None)
 

@@ -1,4 +1,4 @@
-"""QEMU's ``virt`` machine with one rv32imc core: a 16550 UART and the SiFive test finisher.
+"""QEMU's ``virt`` machine with one RISC-V core: a 16550 UART and the SiFive test finisher.
 
 Addresses: hw/riscv/virt.c of QEMU. Trap causes: RISC-V privileged ISA, table of mcause.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from unicorn.riscv_const import UC_RISCV_REG_PC, UC_RISCV_REG_RA, UC_RISCV_REG_SP
-from unicorn.unicorn_const import UC_ARCH_RISCV, UC_MODE_RISCV32
+from unicorn.unicorn_const import UC_ARCH_RISCV, UC_MODE_RISCV32, UC_MODE_RISCV64
 
 from firmwright.emulator.console import Console
 from firmwright.emulator.engine import open_engine
@@ -51,10 +51,12 @@ class QemuVirtRv32:
     link_register = UC_RISCV_REG_RA
     count_instructions: Callable[[], int]
 
-    def __init__(self, _run: Run, console: Console, stop: Callable[[Stop], None]) -> None:
+    def __init__(self, run: Run, console: Console, stop: Callable[[Stop], None]) -> None:
         self._console = console
         self._stop = stop
-        self.engine = open_engine(UC_ARCH_RISCV, UC_MODE_RISCV32)
+        is_64_bit = run.platform.architecture.startswith("rv64")
+        mode = UC_MODE_RISCV64 if is_64_bit else UC_MODE_RISCV32
+        self.engine = open_engine(UC_ARCH_RISCV, mode)
         self.engine.mmio_map(_UART, _PAGE, self._read_uart, None, self._write_uart, None)
         self.engine.mmio_map(_FINISHER, _PAGE, None, None, self._write_finisher, None)
 
