@@ -67,6 +67,7 @@ def test_truncated_model(repository: Repository) -> None:
 
 def test_wrong_digest_shows_both(repository: Repository) -> None:
     text = fail_with(repository, f"model: {{path: digits.onnx, sha256: '{'a' * 64}'}}\n")
+    assert ".yaml:1:37: digits.onnx: wrong digest" in text
     assert f"expected sha256 {'a' * 64}" in text
     assert "found    sha256 6b26fd07" in text
 

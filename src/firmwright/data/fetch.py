@@ -16,6 +16,16 @@ from firmwright.progress import BYTES, report
 MIRROR_VARIABLE = "FIRMWRIGHT_MIRROR"
 
 
+class WrongDigestError(UserError):
+    """A file is not the one that the recipe states; ``expected`` is the digest that it states."""
+
+    def __init__(self, shown_as: str, expected: str, found: str) -> None:
+        self.expected = expected
+        super().__init__(
+            f"{shown_as}: wrong digest\n  expected sha256 {expected}\n  found    sha256 {found}"
+        )
+
+
 def read_model(path: Path, shown_as: str, sha256: str | None) -> bytes:
     """Read a local model file and check its digest where the recipe states one."""
     try:
@@ -99,9 +109,7 @@ class DownloadReport:
 def check_digest(data: bytes, sha256: str, shown_as: str) -> None:
     found = hashlib.sha256(data).hexdigest()
     if found != sha256:
-        raise UserError(
-            f"{shown_as}: wrong digest\n  expected sha256 {sha256}\n  found    sha256 {found}"
-        )
+        raise WrongDigestError(shown_as, sha256, found)
 
 
 def fetch_file(file: DataFile, cache: Path) -> Path:

@@ -17,6 +17,7 @@ from doit.exceptions import TaskFailed
 
 import firmwright
 from firmwright import __version__, progress
+from firmwright.data.fetch import WrongDigestError
 from firmwright.errors import UserError
 from firmwright.models.formats import FORMATS
 from firmwright.recipe import lock
@@ -125,12 +126,23 @@ def run_action(job: Job, task: str, action: Callable[[], None]) -> dict[str, Any
     job.notes.clear()
     try:
         action()
+    except WrongDigestError as error:
+        return StageFailed(f"{locate(job.recipe.path, error.expected)}: {error}", job.notes)
     except UserError as error:
         return StageFailed(str(error), job.notes)
     except OSError as error:
         place = error.filename or job.outdir
         return StageFailed(f"{place}: {error.strerror or error}", job.notes)
     return {"notes": list(job.notes)}
+
+
+def locate(recipe: Path, digest: str) -> str:
+    """Return file:line:column of the first place where a recipe states a digest."""
+    for number, line in enumerate(recipe.read_text("utf-8").splitlines(), 1):
+        column = line.lower().find(digest.lower())
+        if column >= 0:
+            return f"{recipe}:{number}:{column + 1}"
+    return str(recipe)
 
 
 def execute(job: Job, stage: Stage, dependencies: list[str]) -> None:

@@ -100,6 +100,10 @@ def find_evaluate_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
     metric = ("evaluate", "thresholds", "metric")
     if get_value(data, metric) is not None and not get_value(data, ("evaluate", "metric")):
         yield Finding(metric, "there is no metric to hold to it; add `evaluate.metric`")
+    top1 = ("evaluate", "thresholds", "top1")
+    if get_value(data, top1) is not None and not labels:
+        message = "without labels every class is right; add `evaluate.labels`, or use `top1_loss`"
+        yield Finding(top1, message)
 
 
 def find_rounding_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
