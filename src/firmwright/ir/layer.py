@@ -1,4 +1,4 @@
-"""A linear layer on integers: what the forms of a device are chosen, packed and written from."""
+"""A linear layer: what the forms of a device are chosen, packed and written from."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ Array = npt.NDArray[Any]
 
 
 class LayerKind(str, Enum):
-    """What a layer computes: sums of products, or of two tensors."""
+    """What a layer computes: sums of products, or of two tensors; on integers or on floats."""
 
     CONV2D = "conv2d"
     DEPTHWISE_CONV2D = "depthwise_conv2d"
     GROUPED_CONV2D = "grouped_conv2d"
     DENSE = "dense"
     ADD = "add"
+    FLOAT_CONV2D = "float_conv2d"
+    FLOAT_DEPTHWISE_CONV2D = "float_depthwise_conv2d"
 
 
 class LayerRounding(str, Enum):
@@ -51,17 +53,13 @@ class Scaling:
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
-    """One layer: sums over stored integers, scaled, moved by a zero point, clamped.
+class LinearLayer:
+    """The sums of a layer: its geometry, weights and biases.
 
     Activations are (batch, height, width, channels); of a dense layer height and width are 1.
-    ``weights`` is int64 (O, height, width, I); of a depthwise layer I is 1 and output channel c
-    reads input channel c. Of a grouped one I is the channels of a group, and the outputs of a
-    group lie side by side. ``bias`` is int64 (O,). A result is
-
-        clamp(zero_point + scaled(bias[c] + sum(weights[c] · (x - input_zero_point))), low, high)
-
-    and what lies in the ``padding``, (top, left, bottom, right), counts as ``input_zero_point``.
+    ``weights`` is (O, height, width, I); of a depthwise layer I is 1 and output channel c reads
+    input channel c. Of a grouped one I is the channels of a group, and the outputs of a group lie
+    side by side. ``bias`` is (O,). ``padding`` is (top, left, bottom, right).
     """
 
     kind: LayerKind
@@ -76,15 +74,8 @@ class Layer:
     strides: tuple[int, int]
     dilation: tuple[int, int]
     padding: tuple[int, int, int, int]
-    input_dtype: str
-    input_zero_point: int
     weights: Array
     bias: Array
-    scaling: Scaling
-    output_dtype: str
-    zero_point: int
-    low: int
-    high: int
 
     @property
     def taps(self) -> int:
@@ -120,6 +111,26 @@ class Layer:
         """The weights as (O, taps), taps in the order height, width, channel."""
         return self.weights.reshape(self.out_channels, -1)
 
+
+@dataclass(frozen=True, eq=False)
+class Layer(LinearLayer):
+    """One layer of integers: sums of them, scaled, moved by a zero point, clamped.
+
+    ``weights`` and ``bias`` are int64. A result is
+
+        clamp(zero_point + scaled(bias[c] + sum(weights[c] · (x - input_zero_point))), low, high)
+
+    and what lies in the padding counts as ``input_zero_point``.
+    """
+
+    input_dtype: str
+    input_zero_point: int
+    scaling: Scaling
+    output_dtype: str
+    zero_point: int
+    low: int
+    high: int
+
     @cached_property
     def folded_bias(self) -> Array:
         """The bias with the input's zero point in it: sums then read integers as they are."""
@@ -132,6 +143,28 @@ class Layer:
         limits = np.iinfo(self.input_dtype)
         largest = max(abs(int(limits.min)), abs(int(limits.max)))
         return int((np.abs(self.folded_bias) + np.abs(self.matrix).sum(1) * largest).max())
+
+
+@dataclass(frozen=True, eq=False)
+class FloatLayer(LinearLayer):
+    """One layer of float32: the sum of a bias and products, clamped.
+
+    A sum starts with its bias. Products are added in the order height, width, channel of the
+    weights. Each product and each sum is rounded, so results have the same bits on every core.
+    Padding counts as zeros that are multiplied. Where the ``role`` of an input is "added", it has
+    the output's shape and is added to the sums at their end. Each input of a region has a role.
+    An ``is_planar`` layer's input has its channels first: (batch, channels, height, width).
+    """
+
+    roles: tuple[str, ...]
+    is_planar: bool
+    low: float
+    high: float
+
+    @property
+    def is_adding(self) -> bool:
+        """Tell whether a tensor is added to the sums."""
+        return "added" in self.roles
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import tvm
 from tvm import relax
 
-from firmwright.ir.layer import Layer, LayerKind, LayerRounding, Scaling
+from firmwright.ir.layer import Array, Layer, LayerKind, LayerRounding, Scaling
 from firmwright.ir.operators import read_clip_bounds
 from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name, static_shape
 from firmwright.lowering.kernels.fixed_point import find_tie_direction, to_fixed_point
@@ -152,6 +152,14 @@ def reads_parameter(data: relax.Expr, parameter: relax.Var, definitions: Definit
 
 def make_convolution(call: tvm.ir.Call, weights: QuantizedTensor) -> dict[str, Any] | None:
     """Return the layer's shape and its weights; None for a layout without a layer."""
+    layout = str(call.attrs.kernel_layout)
+    if not weights.is_per_tensor and weights.axis != layout.index("O"):
+        return None
+    return describe_convolution(call, center(weights))
+
+
+def describe_convolution(call: tvm.ir.Call, weights: Array) -> dict[str, Any] | None:
+    """Return the same of a convolution with these numbers as weights."""
     attributes = call.attrs
     out_layout = str(attributes.out_layout) or str(attributes.data_layout)
     if str(attributes.data_layout) != "NHWC" or out_layout != "NHWC":
@@ -159,11 +167,9 @@ def make_convolution(call: tvm.ir.Call, weights: QuantizedTensor) -> dict[str, A
     layout = str(attributes.kernel_layout)
     if sorted(layout) != list("HIOW"):
         return None
-    if not weights.is_per_tensor and weights.axis != layout.index("O"):
-        return None
     batch, height, width, channels = static_shape(call.args[0])
     _, out_height, out_width, out_channels = static_shape(call)
-    values = center(weights).transpose([layout.index(axis) for axis in "OHWI"])
+    values = weights.transpose([layout.index(axis) for axis in "OHWI"])
     groups = int(attributes.groups)
     kind = LayerKind.CONV2D if groups == 1 else LayerKind.GROUPED_CONV2D
     if groups == channels == out_channels and groups > 1:
@@ -182,10 +188,17 @@ def make_convolution(call: tvm.ir.Call, weights: QuantizedTensor) -> dict[str, A
 
 def make_product(call: tvm.ir.Call, weights: QuantizedTensor) -> dict[str, Any] | None:
     """Return the same of a product with a matrix (I, O)."""
-    rows, matrix = static_shape(call.args[0]), static_shape(call.args[1])
-    if len(matrix) != 2 or not (weights.is_per_tensor or weights.axis == 1):
+    if not (weights.is_per_tensor or weights.axis == 1):
         return None
-    values = center(weights).T.reshape(matrix[1], 1, 1, matrix[0])
+    return describe_product(call, center(weights))
+
+
+def describe_product(call: tvm.ir.Call, weights: Array) -> dict[str, Any] | None:
+    """Return the same of a product with these numbers."""
+    rows, matrix = static_shape(call.args[0]), static_shape(call.args[1])
+    if len(matrix) != 2:
+        return None
+    values = weights.T.reshape(matrix[1], 1, 1, matrix[0])
     return {
         "kind": LayerKind.DENSE,
         "batch": int(np.prod(rows[:-1])), "height": 1, "width": 1, "channels": matrix[0],

@@ -1,4 +1,4 @@
-"""Quantized convolutions with channels last, as the forms of the device ``c`` want them.
+"""Convolutions with channels last, as the forms of the device ``c`` want them.
 
 A model in ONNX's layout has them first. Tensors change their layout only where an operator that
 knows no other reads them: elementwise operators, pools, resizes and concatenations take the layout
@@ -34,24 +34,28 @@ REDUCTIONS = ("relax.mean", "relax.max", "relax.min", "relax.sum")
 
 
 def use_channels_last(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with quantized two-dimensional convolutions in the layout NHWC.
+    """Return the module with two-dimensional convolutions that forms compute in the layout NHWC.
 
-    Where there is none in another layout, that is the module itself.
+    Those are quantized ones, and in float32 those with constant weights and one group or as many
+    as channels. Where there is none in another layout, that is the module itself.
     """
     values = {b.var: b.value for b in main_bindings(module)}
-    if not any(is_quantized_convolution(value, values) for value in values.values()):
+    if not any(is_movable(value, values) for value in values.values()):
         return module
     return fold_layout_of_constants(ChannelsLast(module, values).run())
 
 
-def is_quantized_convolution(value: relax.Expr, values: dict[relax.Var, relax.Expr]) -> bool:
-    """Tell a convolution of dequantized bytes whose channels come first."""
+def is_movable(value: relax.Expr, values: dict[relax.Var, relax.Expr]) -> bool:
+    """Tell a convolution that a form may compute, whose channels come first."""
     if operator_name(value) != "relax.nn.conv2d" or str(value.attrs.data_layout) != "NCHW":
         return False
     read = values.get(value.args[0])
-    if read is None or operator_name(read) != "relax.dequantize":
-        return False
-    return dtype_of(read.args[0]) in ("int8", "uint8")
+    if read is not None and operator_name(read) == "relax.dequantize":
+        return dtype_of(read.args[0]) in ("int8", "uint8")
+    weights = values.get(value.args[1], value.args[1])
+    groups, channels = int(value.attrs.groups), static_shape(value.args[0])[1]
+    fits = groups == 1 or groups == channels == static_shape(value)[1]
+    return fits and isinstance(weights, Constant) and dtype_of(value) == "float32"
 
 
 def permute(tensor: relax.Expr, axes: tuple[int, ...]) -> relax.Expr:
@@ -112,7 +116,7 @@ class ChannelsLast:
     ) -> Callable[[tvm.ir.Call], relax.Expr | None] | None:
         """Return what makes the operator with channels last; None where it stays as it is."""
         name = operator_name(value)
-        if is_quantized_convolution(value, self.values):
+        if is_movable(value, self.values):
             return self.convolve
         if not any(v in self.last for v in read_variables(value)):
             return None

@@ -78,7 +78,7 @@ OPTIONAL = (
     ),
     Transform(
         "UseChannelsLast",
-        "quantized convolutions have their channels last, as the forms of the device c read them",
+        "convolutions have their channels last, as the forms of the device c read them",
         use_channels_last,
     ),
     Transform(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tvm import relax
 
 from firmwright.ir.kernels import Kernels
-from firmwright.ir.layer import Addition, Layer, LayerKind, LayerRounding, Scaling
+from firmwright.ir.layer import Addition, FloatLayer, Layer, LayerKind, LayerRounding, Scaling
 from firmwright.ir.regions import Partition, Region
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.lowering.additions import make_addition
@@ -22,36 +22,17 @@ from firmwright.planning import make_plan
 from firmwright.project.write import Network
 from firmwright.targets.cpu.forms.form import Form
 from firmwright.targets.cpu.lowering import write_layer
+from tests.targets.cpu.float_layers import (
+    FLOAT_KINDS,
+    draw_float_layer,
+    evaluate_floats,
+    make_float_tensors,
+)
+from tests.targets.cpu.shapes import Shape, draw_shape
 
 Array = npt.NDArray[Any]
 
-
-@dataclass(frozen=True)
-class Shape:
-    """The geometry of a random layer; a dense one uses the channels alone."""
-
-    channels: int
-    out_channels: int
-    height: int = 1
-    width: int = 1
-    kernel: tuple[int, int] = (1, 1)
-    strides: tuple[int, int] = (1, 1)
-    dilation: tuple[int, int] = (1, 1)
-    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
-    batch: int = 1
-    groups: int = 1
-
-    @property
-    def output(self) -> tuple[int, int]:
-        """Height and width of the output."""
-        sizes = (self.height, self.width)
-        ends = (self.padding[0] + self.padding[2], self.padding[1] + self.padding[3])
-        reach = [(k - 1) * d for k, d in zip(self.kernel, self.dilation, strict=True)]
-        height, width = (
-            (size + end - r - 1) // stride + 1
-            for size, end, r, stride in zip(sizes, ends, reach, self.strides, strict=True)
-        )
-        return height, width
+AnyLayer = Layer | FloatLayer | Addition
 
 
 def make_layer(
@@ -101,12 +82,14 @@ def make_layer(
     )
 
 
-def evaluate(layer: Layer | Addition, inputs: Sequence[Array]) -> Array:
+def evaluate(layer: AnyLayer, inputs: Sequence[Array]) -> Array:
     """Return what a layer makes of stored integers (batch, height, width, channels)."""
     if isinstance(layer, Addition):
         first, second = (x.astype("int64") - np.iinfo(x.dtype).min for x in inputs)
         added: Array = layer.results[first, second].astype(layer.output_dtype)
         return added
+    if isinstance(layer, FloatLayer):
+        return evaluate_floats(layer, dict(zip(layer.roles, inputs, strict=True)), "float32")
     (data,) = inputs
     top, left, bottom, right = layer.padding
     around = ((0, 0), (top, bottom), (left, right), (0, 0))
@@ -151,9 +134,7 @@ def scale(layer: Layer, sums: Array) -> Array:
     return np.array(columns, "int64").T.reshape(sums.shape)
 
 
-def make_network(
-    layers: Sequence[Layer | Addition], forms: Sequence[Form], shared: bool
-) -> Network:
+def make_network(layers: Sequence[AnyLayer], forms: Sequence[Form], shared: bool) -> Network:
     """Return a network whose regions are layers beside each other, each with ports of its own."""
     inputs: list[Tensor] = []
     outputs: list[Tensor] = []
@@ -195,8 +176,10 @@ def make_network(
     )
 
 
-def make_tensors(layer: Layer | Addition, number: int) -> tuple[list[Tensor], Tensor]:
+def make_tensors(layer: AnyLayer, number: int) -> tuple[list[Tensor], Tensor]:
     """Return the inputs and the output of a layer."""
+    if isinstance(layer, FloatLayer):
+        return make_float_tensors(layer, number)
     if isinstance(layer, Addition):
         shape = (layer.elements,)
         names = (f"input_{number}_a", f"input_{number}_b")
@@ -206,47 +189,6 @@ def make_tensors(layer: Layer | Addition, number: int) -> tuple[list[Tensor], Te
     after = (layer.batch, layer.out_height, layer.out_width, layer.out_channels)
     read = [Tensor(f"input_{number}", before, layer.input_dtype)]
     return read, Tensor(f"output_{number}", after, layer.output_dtype)
-
-
-def draw_shape(kind: LayerKind, generator: np.random.Generator) -> Shape:
-    """Return a random geometry, small and crooked."""
-
-    def pick(*choices: int) -> int:
-        return int(generator.choice(choices))
-
-    channels = pick(1, 2, 3, 4, 5, 8, 12, 16, 31)
-    groups = pick(2, 3, 4) if kind is LayerKind.GROUPED_CONV2D else 1
-    if kind is LayerKind.DENSE:
-        return Shape(
-            pick(1, 3, 4, 7, 16, 33, 64), pick(1, 2, 5, 6, 8, 11, 16, 24), batch=pick(1, 3)
-        )
-    kernel = (pick(1, 1, 2, 3, 3, 5), pick(1, 1, 3, 3, 4, 5))
-    dilation = (pick(1, 1, 1, 2), pick(1, 1, 1, 2))
-    reach = [(k - 1) * d for k, d in zip(kernel, dilation, strict=True)]
-    padding = (
-        (0, 0, 0, 0)
-        if pick(0, 1)
-        else (pick(0, *range(reach[0] + 1)), pick(0, *range(reach[1] + 1)),
-              pick(0, *range(reach[0] + 1)), pick(0, *range(reach[1] + 1)))
-    )  # fmt: skip
-    least = [
-        max(1, r + 1 - before - after)
-        for r, before, after in zip(reach, padding[:2], padding[2:], strict=True)
-    ]
-    if kind is LayerKind.GROUPED_CONV2D:
-        channels = min(channels, 8) * groups
-    return Shape(
-        channels,
-        channels if kind is LayerKind.DEPTHWISE_CONV2D else groups * pick(1, 2, 3, 4, 7, 8, 16, 17),
-        least[0] + pick(0, 1, 2, 3, 5, 8),
-        least[1] + pick(0, 1, 2, 3, 5, 8),
-        kernel,
-        (pick(1, 1, 2), pick(1, 1, 2, 3)),
-        dilation,
-        padding,
-        batch=pick(1, 1, 1, 2),
-        groups=groups,
-    )
 
 
 def draw_layer(kind: LayerKind, generator: np.random.Generator) -> Layer:
@@ -311,6 +253,8 @@ def draw_addition(generator: np.random.Generator) -> Addition:
     return draw_addition(generator) if found is None else found
 
 
-def draw(kind: LayerKind, generator: np.random.Generator) -> Layer | Addition:
+def draw(kind: LayerKind, generator: np.random.Generator) -> AnyLayer:
     """Return a random layer of a kind."""
+    if kind in FLOAT_KINDS:
+        return draw_float_layer(kind, generator)
     return draw_addition(generator) if kind is LayerKind.ADD else draw_layer(kind, generator)

@@ -10,7 +10,6 @@ import pytest
 
 from firmwright.emulator import run_firmware
 from firmwright.errors import UserError
-from firmwright.ir.layer import Addition, Layer
 from firmwright.project.write import Network, write_project
 from firmwright.targets.cpu.forms.form import Form, choose
 from firmwright.targets.cpu.table import FORMS
@@ -24,7 +23,8 @@ from firmwright.toolchain import (
 )
 from firmwright.verify.protocol import decode_outputs, encode_samples
 from tests.networks.firmware import SANITIZED
-from tests.targets.cpu.layers import draw, evaluate, make_network
+from tests.targets.cpu.float_layers import FLOAT_KINDS
+from tests.targets.cpu.layers import AnyLayer, draw, evaluate, make_network
 from tests.toolchain.folders import arm64_gcc_folder
 
 COUNT = 12
@@ -45,12 +45,14 @@ PLAIN_CORES = ("cortex-m0", "rv32ic")
 
 
 def find_platform(form: Form, shared: bool) -> str:
+    if not form.features and form.kind in FLOAT_KINDS and not shared:
+        return "cortex-m4-bare"  # which has an FPU
     if not form.features:
         return str(Path(__file__).parent / "platforms" / f"{PLAIN_CORES[shared]}.yaml")
     return next((PLATFORMS[f] for f in sorted(form.features) if f in PLATFORMS), "host")
 
 
-def draw_layers(form: Form, seed: int) -> list[Layer | Addition]:
+def draw_layers(form: Form, seed: int) -> list[AnyLayer]:
     """Return random layers that the form takes."""
     generator = np.random.default_rng(seed)
     drawn = (draw(form.kind, generator) for _ in count())
@@ -60,7 +62,7 @@ def draw_layers(form: Form, seed: int) -> list[Layer | Addition]:
 
 def run_layers(
     network: Network,
-    layers: list[Layer | Addition],
+    layers: list[AnyLayer],
     folder: Path,
     cache: Path,
     platform_name: str,
@@ -87,6 +89,9 @@ def run_layers(
     generator = np.random.default_rng(1)
     sample = {}
     for port in network.interface.inputs:
+        if port.dtype == "float32":
+            sample[port.name] = generator.standard_normal(port.shape, "float32")
+            continue
         limits = np.iinfo(port.dtype)
         sample[port.name] = generator.integers(limits.min, limits.max + 1, port.shape, port.dtype)
         sample[port.name].reshape(-1)[: port.elements // 3] = limits.min
@@ -101,7 +106,7 @@ def run_layers(
         )
 
 
-def describe(layer: Layer | Addition) -> str:
+def describe(layer: AnyLayer) -> str:
     """Return a layer's numbers without its arrays."""
     return ", ".join(
         f"{name}={value}"

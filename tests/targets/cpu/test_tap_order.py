@@ -9,7 +9,8 @@ from firmwright.ir.layer import Array, LayerKind
 from firmwright.targets.cpu.forms.rv32 import largest_group_weight
 from firmwright.targets.cpu.forms.rv32_dense import pack_dense
 from firmwright.targets.cpu.forms.tap_order import LARGEST_GROUP, find_tap_order
-from tests.targets.cpu.layers import Shape, make_layer
+from tests.targets.cpu.layers import make_layer
+from tests.targets.cpu.shapes import Shape
 
 LIMIT = 255
 

@@ -12,10 +12,11 @@ from tvm import relax
 
 from firmwright.codegen.templates import make_environment, render
 from firmwright.ir.kernels import C_TYPES, Kernel, LoweredRegion, Parameter, SourceFile
-from firmwright.ir.layer import Addition, Layer, LayerRounding
+from firmwright.ir.layer import Addition, FloatLayer, Layer, LayerRounding
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import operator_name
 from firmwright.lowering.additions import read_addition
+from firmwright.lowering.float_layers import read_float_layer
 from firmwright.lowering.integer_arithmetic import use_integer_arithmetic
 from firmwright.lowering.layers import read_layer
 from firmwright.lowering.region import ROUNDINGS, lower_region
@@ -23,6 +24,8 @@ from firmwright.targets import Context
 from firmwright.targets.cpu.forms.form import Choice, Form, Packing, choose
 from firmwright.targets.cpu.forms.requantize import make_requantization
 from firmwright.targets.cpu.table import FORMS
+
+AnyLayer = Layer | FloatLayer | Addition
 
 
 def lower_to_c(region: Region, module: tvm.IRModule, context: Context) -> LoweredRegion:
@@ -51,7 +54,7 @@ def describe_kernel(region: Region, module: tvm.IRModule, context: Context) -> s
 
 def find_form(
     region: Region, module: tvm.IRModule, context: Context
-) -> tuple[Layer | Addition | None, Choice]:
+) -> tuple[AnyLayer | None, Choice]:
     """Return the layer that a region is and its form; no form where it is none."""
     function = module[region.name]
     layer = None if has_strategy(function, context) else read(function, context.rounding)
@@ -67,13 +70,13 @@ def has_strategy(function: relax.Function, context: Context) -> bool:
     return any(operator_name(value) in wanted for value in values)
 
 
-def read(function: relax.Function, rounding: str) -> Layer | Addition | None:
-    """Return what forms can be chosen for: a layer or an addition; None for all else."""
-    layer = read_layer(function, rounding)
+def read(function: relax.Function, rounding: str) -> AnyLayer | None:
+    """Return what forms can be chosen for; None for all else."""
+    layer = read_layer(function, rounding) or read_float_layer(function)
     return read_addition(function, rounding) if layer is None else layer
 
 
-def write_layer(region: Region, layer: Layer | Addition, form: Form, shared: bool) -> LoweredRegion:
+def write_layer(region: Region, layer: AnyLayer, form: Form, shared: bool) -> LoweredRegion:
     """Return the function of a region that is a layer, by a form, and its packed weights.
 
     ``shared`` layers of one variant call one function; others get their own, with their numbers
@@ -116,7 +119,7 @@ def describe_form(form: Form) -> str:
     return f"Form {form.name}: {form.sentence}{cost}"
 
 
-def make_ports(region: Region, layer: Layer | Addition) -> tuple[tuple[Parameter, ...], Parameter]:
+def make_ports(region: Region, layer: AnyLayer) -> tuple[tuple[Parameter, ...], Parameter]:
     """Return the parameters of a layer's inputs and its output: whole batches."""
     (result,) = region.outputs
     if isinstance(layer, Addition):
@@ -126,6 +129,13 @@ def make_ports(region: Region, layer: Layer | Addition) -> tuple[tuple[Parameter
         )
         return inputs, Parameter("output", layer.output_dtype, layer.elements, result)
     read, written = (layer.batch * n for n in (layer.input_elements, layer.output_elements))
+    if isinstance(layer, FloatLayer):
+        sizes = {"input": read, "added": written}
+        inputs = tuple(
+            Parameter(role, "float32", sizes[role], tensor)
+            for role, tensor in zip(layer.roles, region.inputs, strict=True)
+        )
+        return inputs, Parameter("output", "float32", written, result)
     input_ = Parameter("input", layer.input_dtype, read, region.inputs[0])
     return (input_,), Parameter("output", layer.output_dtype, written, result)
 
@@ -141,7 +151,7 @@ class LayerFunction:
 
 def write_function(
     form: Form,
-    layer: Layer | Addition,
+    layer: AnyLayer,
     packing: Packing,
     constants: Sequence[Parameter],
     results: Sequence[Parameter],
@@ -150,11 +160,9 @@ def write_function(
     """Render a form's template for a layer's variant."""
     parameters = [f"const {p.c_type} *restrict {p.name}" for p in constants]
     parameters += [f"{p.c_type} *restrict {p.name}" for p in results]
-    variant = {**packing.variant, "output_type": C_TYPES[layer.output_dtype]}
+    variant = {**packing.variant, **describe_types(layer)}
     if isinstance(layer, Layer):
         variant |= describe_requantization(layer, bool(packing.variant.get("float_scaled")))
-    else:
-        variant["input_types"] = [C_TYPES[dtype] for dtype in layer.input_dtypes]
     told = [*(repr(item) for item in sorted(variant.items())), *parameters, *packing.record]
     name = f"{form.name}_{hashlib.sha256(' '.join(told).encode()).hexdigest()[:8]}"
     name = name if shared else "compute"
@@ -181,6 +189,16 @@ def write_function(
     return LayerFunction(name, "", files)
 
 
+def describe_types(layer: AnyLayer) -> dict[str, Any]:
+    """Return what the templates know of the types of a layer's inputs and output."""
+    if isinstance(layer, FloatLayer):
+        return {"input_type": "float", "output_type": "float"}
+    types: dict[str, Any] = {"output_type": C_TYPES[layer.output_dtype]}
+    if isinstance(layer, Layer):
+        return {**types, "input_type": C_TYPES[layer.input_dtype]}
+    return {**types, "input_types": [C_TYPES[dtype] for dtype in layer.input_dtypes]}
+
+
 def describe_requantization(layer: Layer, float_scaled: bool) -> dict[str, Any]:
     """Return what the templates of all forms know of a layer's requantization.
 
@@ -200,16 +218,16 @@ def describe_requantization(layer: Layer, float_scaled: bool) -> dict[str, Any]:
         "zero_point": layer.zero_point,
         "low": layer.low,
         "high": layer.high,
-        "input_type": C_TYPES[layer.input_dtype],
     }
 
 
-def write_calls(function: str, layer: Layer | Addition, parameters: Sequence[Parameter]) -> str:
+def write_calls(function: str, layer: AnyLayer, parameters: Sequence[Parameter]) -> str:
     """Return the body of a region's function: a call for each sample of the batch."""
     names = ["&layer", *(p.name for p in parameters)]
     if isinstance(layer, Addition) or layer.batch == 1:
         return f"    {function}({', '.join(names)});\n"
-    offsets = {"input": layer.input_elements, "output": layer.output_elements}
+    written = layer.output_elements
+    offsets = {"input": layer.input_elements, "added": written, "output": written}
     moved = [f"{n} + n * {offsets[n]}" if n in offsets else n for n in names]
     call = f"{function}({', '.join(moved)});"
     return f"    for (int32_t n = 0; n < {layer.batch}; ++n) {{\n        {call}\n    }}\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from firmwright.ir.layer import LayerKind
-from firmwright.targets.cpu.forms import neon
+from firmwright.targets.cpu.forms import floats, neon
 from firmwright.targets.cpu.forms.conditions import INTEGERS
 from firmwright.targets.cpu.forms.form import Condition, Form
 
@@ -36,5 +36,23 @@ FORMS = (
         pack=neon.pack_convolution,
         cost=0.3,
         sentence="Eight bytes at once, of two products a sum of 16 bits.",
+    ),
+    Form(
+        name="neon_float_conv2d",
+        kind=LayerKind.FLOAT_CONV2D,
+        features=frozenset({"neon"}),
+        conditions=(),
+        pack=lambda layer: floats.pack_convolution(layer, floats.NEON),
+        cost=0.6,
+        sentence="Floats in blocks of pixels by 16 channels.",
+    ),
+    Form(
+        name="neon_float_depthwise_conv2d",
+        kind=LayerKind.FLOAT_DEPTHWISE_CONV2D,
+        features=frozenset({"neon"}),
+        conditions=(floats.CHANNELS_LAST,),
+        pack=lambda layer: floats.pack_depthwise(layer, floats.NEON),
+        cost=0.8,
+        sentence="16 channels at once.",
     ),
 )

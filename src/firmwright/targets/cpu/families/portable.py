@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from firmwright.ir.layer import LayerKind
-from firmwright.targets.cpu.forms import addition, plain, rv32_depthwise
+from firmwright.targets.cpu.forms import addition, floats, plain, rv32_depthwise
 from firmwright.targets.cpu.forms.conditions import FACTORS, INTEGERS
 from firmwright.targets.cpu.forms.form import Form
 
@@ -52,5 +52,23 @@ FORMS = (
         pack=addition.pack_addition,
         cost=0.0,
         sentence="Two multiplications and a shift, proven for every pair of bytes.",
+    ),
+    Form(
+        name="float_conv2d",
+        kind=LayerKind.FLOAT_CONV2D,
+        features=frozenset(),
+        conditions=(),
+        pack=lambda layer: floats.pack_convolution(layer, floats.PLAIN),
+        cost=2.7,
+        sentence="Floats in blocks of four pixels by four channels.",
+    ),
+    Form(
+        name="float_depthwise_conv2d",
+        kind=LayerKind.FLOAT_DEPTHWISE_CONV2D,
+        features=frozenset(),
+        conditions=(floats.CHANNELS_LAST,),
+        pack=lambda layer: floats.pack_depthwise(layer, floats.PLAIN),
+        cost=4.5,
+        sentence="Four channels at once.",
     ),
 )

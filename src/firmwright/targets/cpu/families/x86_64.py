@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from firmwright.ir.layer import LayerKind
-from firmwright.targets.cpu.forms import addition, x64
+from firmwright.targets.cpu.forms import addition, floats, x64
 from firmwright.targets.cpu.forms.conditions import FACTORS, INTEGERS
 from firmwright.targets.cpu.forms.form import Form
 
@@ -43,5 +43,23 @@ FORMS = (
         pack=x64.pack_convolution,
         cost=0.1,
         sentence="AVX-512's products of four bytes, or AVX2's of two words, as the machine has.",
+    ),
+    Form(
+        name="x64_float_conv2d",
+        kind=LayerKind.FLOAT_CONV2D,
+        features=frozenset({"x86-64"}),
+        conditions=(),
+        pack=lambda layer: floats.pack_convolution(layer, floats.X86_64),
+        cost=0.15,
+        sentence="Floats in blocks of pixels by channels, in the machine's widest vectors.",
+    ),
+    Form(
+        name="x64_float_depthwise_conv2d",
+        kind=LayerKind.FLOAT_DEPTHWISE_CONV2D,
+        features=frozenset({"x86-64"}),
+        conditions=(floats.CHANNELS_LAST,),
+        pack=lambda layer: floats.pack_depthwise(layer, floats.X86_64),
+        cost=0.2,
+        sentence="16 channels at once, in the machine's widest vectors.",
     ),
 )

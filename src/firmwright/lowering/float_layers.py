@@ -1,0 +1,140 @@
+"""Reads a region as one layer of float32: convolution or product, bias, sum, activation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from firmwright.ir.layer import Array, FloatLayer, LayerKind
+from firmwright.ir.operators import read_clip_bounds
+from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name, static_shape
+from firmwright.lowering.layers import (
+    CONVOLUTION,
+    PRODUCT,
+    Definitions,
+    describe_convolution,
+    describe_product,
+)
+
+KINDS = {
+    LayerKind.CONV2D: LayerKind.FLOAT_CONV2D,
+    LayerKind.DEPTHWISE_CONV2D: LayerKind.FLOAT_DEPTHWISE_CONV2D,
+}
+
+
+def read_float_layer(function: relax.Function) -> FloatLayer | None:
+    """Return the layer of float32 that a region's function is; None for anything else."""
+    results = function.body.body.fields
+    if len(results) != 1:
+        return None
+    definitions = {b.var: b.value for block in function.body.blocks for b in block.bindings}
+    argument, low, high = read_limits(results[0], definitions)
+    argument, added = split_tensor(argument, list(function.params), definitions)
+    anchor, bias = split_constant(argument, definitions)
+    shape = describe_anchor(anchor, definitions)
+    if anchor is None or shape is None or low > high:
+        return None
+    data, planar = read_data(anchor, definitions)
+    given = {"input": data, **({} if added is None else {"added": added})}
+    roles = [name for p in function.params for name, value in given.items() if value.same_as(p)]
+    biases = spread_bias(bias, shape["out_channels"])
+    if biases is None or len(roles) != len(given) or len(roles) != len(function.params):
+        return None
+    return FloatLayer(
+        **shape, bias=biases, roles=tuple(roles), is_planar=planar, low=low, high=high
+    )
+
+
+def read_limits(result: relax.Expr, definitions: Definitions) -> tuple[relax.Expr, float, float]:
+    """Return what a region's result clamps, and to which float32 limits."""
+    low, high = -np.inf, np.inf
+    result = skip_reshapes(result, definitions)
+    while (call := definitions.get(result)) is not None:
+        bounds = read_clip_bounds(call)
+        if bounds is None:
+            break
+        low, high = map(float, np.clip(np.array(bounds, "float32"), low, high))
+        result = skip_reshapes(call.args[0], definitions)
+    return result, low, high
+
+
+def skip_reshapes(value: relax.Expr, definitions: Definitions) -> relax.Expr:
+    """Return the tensor of which a value is another shape."""
+    while (call := definitions.get(value)) is not None and operator_name(call) == "relax.reshape":
+        value = call.args[0]
+    return value
+
+
+def read_data(anchor: tvm.ir.Call, definitions: Definitions) -> tuple[relax.Expr, bool]:
+    """Return the tensor that an anchor reads, and whether its channels come first."""
+    data = skip_reshapes(anchor.args[0], definitions)
+    call = definitions.get(data)
+    if call is None or operator_name(call) != "relax.permute_dims":
+        return data, False
+    axes = call.attrs.axes
+    planar = axes is not None and [int(axis) for axis in axes] == [0, 2, 3, 1]
+    convolves = operator_name(anchor) == CONVOLUTION and anchor.args[0].same_as(data)
+    return (call.args[0], True) if planar and convolves else (data, False)
+
+
+def split_tensor(
+    argument: relax.Expr, parameters: list[relax.Var], definitions: Definitions
+) -> tuple[relax.Expr, relax.Var | None]:
+    """Return the sums behind the addition of an input of the same shape; else the argument."""
+    call = definitions.get(argument)
+    if call is None or operator_name(call) != "relax.add":
+        return argument, None
+    for sums, added in (call.args, reversed(call.args)):
+        if added in parameters and static_shape(added) == static_shape(call):
+            return sums, added
+    return argument, None
+
+
+def split_constant(
+    argument: relax.Expr, definitions: Definitions
+) -> tuple[tvm.ir.Call | None, Array]:
+    """Return the call behind the addition of a constant, and that; zero where there is none."""
+    call = definitions.get(argument)
+    if call is not None and operator_name(call) == "relax.add":
+        for sums, added in (call.args, reversed(call.args)):
+            constant = definitions.get(added, added)
+            if isinstance(constant, Constant):
+                return definitions.get(sums), constant_array(constant)
+    return call, np.zeros(1, "float32")
+
+
+def spread_bias(bias: Array, channels: int) -> Array | None:
+    """Return a number for each channel; None for a constant that differs by more than them."""
+    if bias.size == 1:
+        return np.full(channels, bias.item(), "float32")
+    return bias.reshape(-1) if bias.size == bias.shape[-1] == channels else None
+
+
+def describe_anchor(anchor: tvm.ir.Call | None, definitions: Definitions) -> dict[str, Any] | None:
+    """Return the shape and weights of a float32 convolution or product with constants.
+
+    A product is a convolution of one tap: its rows are pixels of one line.
+    """
+    if anchor is None or operator_name(anchor) not in (CONVOLUTION, PRODUCT):
+        return None
+    weights = definitions.get(anchor.args[1], anchor.args[1])
+    if not isinstance(weights, Constant):
+        return None
+    if {dtype_of(value) for value in (anchor, anchor.args[0], weights)} != {"float32"}:
+        return None
+    array = constant_array(weights)
+    if operator_name(anchor) == CONVOLUTION:
+        shape = describe_convolution(anchor, array)
+        kind = KINDS.get(shape["kind"]) if shape else None
+        return {**shape, "kind": kind} if shape and kind else None
+    shape = describe_product(anchor, array)
+    return shape and {
+        **shape,
+        "kind": LayerKind.FLOAT_CONV2D,
+        "batch": 1,
+        "width": shape["batch"],
+        "out_width": shape["batch"],
+    }
