@@ -100,9 +100,9 @@ def make_library(outdir: Path, toolchain: str) -> Path:
 class Generated:
     """The generated network, called with one input and one output."""
 
-    def __init__(self, library: Path, shapes: tuple[Any, Any]) -> None:
+    def __init__(self, library: Path, shapes: tuple[Any, Any], dtype: str = "int8") -> None:
         self.run = ctypes.CDLL(str(library)).network_run
-        self.input, self.output = (np.zeros(shape, "int8") for shape in shapes)
+        self.input, self.output = (np.zeros(shape, dtype) for shape in shapes)
         pointer = ctypes.c_void_p * 1
         self.ports = pointer(self.input.ctypes.data), pointer(self.output.ctypes.data)
 
@@ -154,11 +154,11 @@ def time_calls(engine: Callable[[], None], count: int) -> float:
     return (time.perf_counter() - start) / count
 
 
-def measure(ours: Generated, model: Path, rounds: int) -> list[tuple[float, float]]:
-    """Return pairs of seconds: ours and XNNPACK's."""
-    theirs = Reference(model, OpResolverType.AUTO)
-    theirs.set_input(ours.input)
-    engines: list[Callable[[], None]] = [ours, theirs]
+def measure(
+    ours: Callable[[], None], theirs: Callable[[], None], rounds: int
+) -> list[tuple[float, float]]:
+    """Return pairs of seconds: ours and another engine's."""
+    engines = [ours, theirs]
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(cores)})
     counts = [1 + int(SLICE / time_calls(engine, 10)) for engine in engines]
@@ -223,7 +223,9 @@ def main() -> None:
         shapes = details.input["shape"], details.output["shape"]
         ours = Generated(make_library(outdir, options.toolchain), shapes)
         check(ours, model)
-        print(time_row(name, measure(ours, model, options.rounds)), flush=True)
+        theirs = Reference(model, OpResolverType.AUTO)
+        theirs.set_input(ours.input)
+        print(time_row(name, measure(ours, theirs, options.rounds)), flush=True)
     print("\n| network | platform | million instructions | TFLM + CMSIS-NN (quoted) | per MAC "
           "| flash, B | quoted | arena, B | its lower bound, B | quoted |\n"
           "|---|---|---|---|---|---|---|---|---|---|")  # fmt: skip
