@@ -34,8 +34,11 @@ def get_jobs() -> list[Job]:
 
 
 def task_build() -> Iterator[dict[str, Any]]:
-    """build the bundle of every recipe: doit build recipe=recipes/digits.yaml"""
-    yield {"basename": "build", "name": None, "doc": "build the bundle of every recipe"}
+    """Yield the task of each recipe. `doit list` and `doit help build` show what there is."""
+    names = " ".join(job.recipe.name for job in get_jobs())
+    variables = " ".join(f"{name}=" for name in command_line.VARIABLES)
+    doc = f"build the bundle of each recipe: {names}; what may follow: {variables}"
+    yield {"basename": "build", "name": None, "doc": doc}
     for job in get_jobs():
         yield {
             "basename": "build",

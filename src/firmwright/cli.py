@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout
 
 from firmwright import __version__
-from firmwright.pipeline.command_line import run_tasks, set_variables
+from firmwright.pipeline.command_line import find_build_root, run_tasks, set_variables
 from firmwright.pipeline.recipe_words import enter_repository
 from firmwright.recipe.overrides import list_overrides
 
@@ -44,6 +44,9 @@ def make_parser() -> argparse.ArgumentParser:
             command.add_argument(f"--{variable}", help=meaning)
         if name == "build":
             command.add_argument("-n", "--jobs", default="1", help="stages to run side by side")
+            command.add_argument(
+                "-q", "--quiet", action="store_true", help="print nothing but mistakes"
+            )
         if name == "explain":
             command.add_argument("--json", action="store_true", help="print JSON, of one recipe")
         if name == "lock":
@@ -67,8 +70,9 @@ def to_doit_arguments(options: argparse.Namespace) -> list[str]:
     for name in VARIABLES:
         if getattr(options, name) is not None:
             variables.append(f"{name}={getattr(options, name)}")
+    quiet = ["--output-file", os.devnull] if getattr(options, "quiet", False) else []
     command = {
-        "build": ["run", "-n", getattr(options, "jobs", "1"), "build"],
+        "build": ["run", *quiet, "-n", getattr(options, "jobs", "1"), "build"],
         "explain": ["run", "--output-file", os.devnull],
         "lock": ["run", "locked" if getattr(options, "check", False) else "lock"],
         "list": ["list", "--all"],
@@ -89,11 +93,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     if options.command == "explain":
         from firmwright.pipeline.explain import print_explanations
+        from firmwright.terminal.library_output import LIBRARY_LOG, keep_library_output
 
         given += [job.task_name("partition") for job in dodo.get_jobs()]
         with redirect_stdout(sys.stderr):
             failed = run_tasks(dodo, given)
-        return failed or print_explanations(dodo.get_jobs(), options.json)
+        with keep_library_output(find_build_root() / LIBRARY_LOG):
+            return failed or print_explanations(dodo.get_jobs(), options.json)
     if options.command == "info":
         given += [job.task_name(options.task) for job in dodo.get_jobs()]
     return run_tasks(dodo, given)

@@ -16,6 +16,8 @@ from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
 from firmwright.report.explanation import (
     Explanation,
+    OperatorPlacement,
+    Summary,
     check_offload,
     explain,
     format_summary,
@@ -164,3 +166,22 @@ def test_demands_name_operators_and_rules() -> None:
 def test_a_target_of_one_device_meets_every_demand() -> None:
     _, _, explanation = partitioned(network(), mix_of("c"))
     assert check_offload(explanation, allow_fallback=False, require_offload=100.0) == []
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_an_explanation_fits_the_terminal(width: int) -> None:
+    sentence = "its strides are [1, 2]; they may be [1, 1], [2, 2]"
+    refusal = RuleViolation(device="npu", rule="strides", sentence=sentence)
+    placed = OperatorPlacement(
+        "block/conv/with/a/long/name", "conv2d", (1, 16, 32, 32), 2359296, "c", "", (refusal,),
+        False, "dot products",
+    )  # fmt: skip
+    summary = Summary(2359296, {"npu": 0, "c": 2359296}, {"npu": 0, "c": 1}, 0, 0)
+    explanation = Explanation((placed,), summary)
+    lines = format_table(explanation, width).splitlines()
+    assert max(map(len, lines)) <= width
+    whole = " ".join(" ".join(lines).split())
+    assert "npu: strides: its strides are [1, 2]; they may be [1, 1], [2, 2]" in whole
+    assert ("block/conv/with/a/long/name" in whole) == (width == 120)
+    assert "block/conv" in whole
+    assert len(format_table(explanation).splitlines()) == 4

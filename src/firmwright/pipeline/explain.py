@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from shutil import get_terminal_size
 
 import msgspec
 
@@ -24,7 +25,8 @@ def print_explanations(jobs: Sequence[Job], as_json: bool) -> int:
         if as_json:
             print(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
         else:
-            print(f"{job.title}\n{format_table(found)}")
+            width = get_terminal_size().columns if sys.stdout.isatty() else None
+            print(f"{job.title}\n{format_table(found, width)}")
         wrong.append(find_unmet_demands(job, found))
     if any(wrong):
         print("\n".join(filter(None, wrong)), file=sys.stderr)

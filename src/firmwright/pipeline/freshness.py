@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -20,6 +21,9 @@ from doit.dependency import DatabaseException, FileChangedChecker, SqliteDB
 from doit.task import Task
 
 from firmwright.errors import UserError
+
+MOST_REASONS, LONGEST_VALUE = 5, 40
+"""Why a stage would run: entries, and characters of a value."""
 
 FileState = Sequence[Any]
 """Size (bytes), modification and change time (ns), inode number, SHA-256."""
@@ -106,22 +110,55 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
 
 
 class Unchanged:
-    """An ``uptodate`` condition: same options as last time, and every result still in place."""
+    """An ``uptodate`` condition: same options as last time, and every result still in place.
 
-    def __init__(self, configuration: str, outputs: Callable[[], Iterable[Path]]) -> None:
+    As text it says what is not so; `doit info` shows that.
+    """
+
+    def __init__(
+        self, configuration: Mapping[str, Any], outputs: Callable[[], Iterable[Path]]
+    ) -> None:
         self.configuration = configuration
         self.outputs = outputs
+        self.reasons: list[str] = []
+
+    def __str__(self) -> str:
+        more = len(self.reasons) - MOST_REASONS
+        return "; ".join(self.reasons[:MOST_REASONS]) + (f"; and {more} more" if more > 0 else "")
 
     def __call__(self, task: Task, values: Mapping[str, Any]) -> bool:
         task.value_savers.append(self.record)
-        if values.get("configuration") != self.configuration:
-            return False
-        recorded = values.get("outputs", {})
-        return bool(recorded) and all(same_file(p, s) for p, s in recorded.items())
+        self.reasons = [*self.find_reasons(values)]
+        return not self.reasons
+
+    def find_reasons(self, values: Mapping[str, Any]) -> Iterator[str]:
+        """Yield what is not as it was recorded."""
+        recorded = values.get("outputs")
+        if not recorded:
+            yield "it has not run yet"
+            return
+        yield from list_differences(values["configuration"], self.configuration)
+        for path, state in recorded.items():
+            if not same_file(path, state):
+                yield f"{path} is {'not what was written' if Path(path).exists() else 'missing'}"
 
     def record(self) -> dict[str, Any]:
         outputs = {str(p): read_state(p) for p in sorted(self.outputs())}
         return {"configuration": self.configuration, "outputs": outputs}
+
+
+def list_differences(before: Any, now: Any, name: str = "") -> Iterator[str]:
+    """Yield each entry of nested dictionaries that is another one now: ``samples: 3, was 8``."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        for key in dict.fromkeys((*before, *now)):
+            yield from list_differences(before.get(key), now.get(key), f"{name}.{key}".strip("."))
+    elif before != now:
+        yield f"{name}: {shorten(now)}, was {shorten(before)}"
+
+
+def shorten(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
 
 
 def same_file(path: str, state: list[Any]) -> bool:

@@ -74,6 +74,7 @@ def make_task(job: Job, stage: Stage) -> dict[str, Any]:
     dependencies += [str(p) for p in find_templates(stage.templates(job))]
     name, folder = job.task_name(stage.name), job.folder(stage.name)
     targets = [folder / INDEX_FILE, *stage.publish(job)]
+    unchanged = Unchanged(collect_configuration(job, stage), lambda: list_outputs(job, stage))
     return {
         "basename": stage.name,
         "name": name.partition(":")[2],
@@ -82,7 +83,7 @@ def make_task(job: Job, stage: Stage) -> dict[str, Any]:
         "actions": [(run_action, [job, name, partial(execute, job, stage, dependencies)])],
         "file_dep": dependencies,
         "targets": [str(t) for t in targets],
-        "uptodate": [Unchanged(digest_configuration(job, stage), lambda: list_outputs(job, stage))],
+        "uptodate": [unchanged],
         "clean": [(remove_results, [[folder, partial_folder(folder), job.cache], targets])],
         "verbosity": 2,
     }
@@ -104,17 +105,17 @@ def list_outputs(job: Job, stage: Stage) -> list[Path]:
     return [*stage.publish(job), *(p for p in job.folder(stage.name).rglob("*") if p.is_file())]
 
 
-def digest_configuration(job: Job, stage: Stage) -> str:
-    """Return the digest of everything but files that decides about the results."""
+def collect_configuration(job: Job, stage: Stage) -> dict[str, Any]:
+    """Return everything but files that decides about the results, as JSON would give it back."""
     decisive = {
         "firmwright": __version__,
         "packages": find_deciding_packages(),
-        "code": code_digest((PACKAGE, TASKS)),
+        "firmwright's code": code_digest((PACKAGE, TASKS)),
         "options": stage.options(job),
-        "tools": [[tool.name, tool.stamp()] for tool in stage.tools(job)],
+        "tools": {tool.name: tool.stamp() for tool in stage.tools(job)},
     }
-    text = json.dumps(decisive, sort_keys=True, default=list)
-    return hashlib.sha256(text.encode()).hexdigest()
+    configuration: dict[str, Any] = json.loads(json.dumps(decisive, sort_keys=True, default=list))
+    return configuration
 
 
 def run_action(job: Job, task: str, action: Callable[[], None]) -> dict[str, Any] | StageFailed:
@@ -176,7 +177,13 @@ def write_index(folder: Path) -> None:
     )
 
 
-def remove_results(folders: list[Path], targets: list[Path]) -> None:
+def remove_results(folders: list[Path], targets: list[Path], dryrun: bool) -> None:
+    """Remove folders and files, and say which; doit passes ``dryrun`` on."""
+    for path in (*folders, *(t for t in targets if t.parent not in folders)):
+        if path.exists():
+            print(f"  {'would remove' if dryrun else 'removed'} {path}", flush=True)
+    if dryrun:
+        return
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
     for target in targets:

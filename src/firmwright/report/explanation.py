@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from types import MappingProxyType
 
 from firmwright.ir.regions import COPY, Partition, RuleViolation
 from firmwright.report.table import align_columns
 
-LONGEST_NAME = 80
-"""Characters of an operator's name on the terminal."""
+LONGEST_NAME, SHORTEST_NAME = 80, 12
+"""Characters of an operator's name, at most in a file and at least on a terminal."""
 
 
 @dataclass(frozen=True)
@@ -118,20 +119,21 @@ def count_boundaries(partition: Partition, last: str) -> int:
     return len(crossing)
 
 
-def format_table(explanation: Explanation) -> str:
+def format_table(explanation: Explanation, width: int | None = None) -> str:
     """Return a table with a line for each operator, and below it the rules that it breaks.
 
-    A device's reason to take operators is told once.
+    A device's reason to take operators is told once. On a terminal of ``width`` columns names are
+    cut to what fits, and longer lines go on below.
     """
     rows: list[tuple[str, ...]] = [("kind", "shape", "MACs", "device", "kernel", "operator")]
     for o in explanation.operators:
         shape = " x ".join(map(str, o.shape)) or "scalar"
         device = "no code" if o.view else o.device
         kernel, _, _ = o.kernel.partition(":")
-        rows.append((o.kind, shape, f"{o.macs:,}", device, kernel, shorten_name(o.name)))
+        rows.append((o.kind, shape, f"{o.macs:,}", device, kernel, o.name))
     if not any(o.kernel for o in explanation.operators):
         rows = [(*row[:4], row[5]) for row in rows]
-    head, *lines = align_columns(rows, "<<><<<"[: len(rows[0])])
+    head, *lines = align_columns(cut_names(rows, width), "<<><<<"[: len(rows[0])])
     shown = [head]
     last = [*explanation.summary.macs_by_device][-1]
     for operator, line in zip(explanation.operators, lines, strict=True):
@@ -143,12 +145,25 @@ def format_table(explanation: Explanation) -> str:
             shown += [f"    {r.device}: {r.rule}: {r.sentence}" for r in operator.refusals]
         _, _, missing = operator.kernel.partition(": ")
         shown += [f"    {operator.device}: {missing}"] if missing else []
-    return "\n".join([*shown, format_summary(explanation.summary)])
+    shown.append(format_summary(explanation.summary))
+    return "\n".join(part for line in shown for part in wrap_line(line, width))
 
 
-def shorten_name(name: str) -> str:
-    """Cut the names of a region's operators to what fits a line."""
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 2]} …"
+def cut_names(rows: Sequence[tuple[str, ...]], width: int | None) -> list[tuple[str, ...]]:
+    """Cut the last column, the names of a region's operators, to what fits a line."""
+    room = LONGEST_NAME
+    if width is not None:
+        others = zip(*(row[:-1] for row in rows), strict=True)
+        room = max(width - sum(2 + max(map(len, column)) for column in others), SHORTEST_NAME)
+    return [(*r[:-1], r[-1] if len(r[-1]) <= room else f"{r[-1][: room - 1]}…") for r in rows]
+
+
+def wrap_line(line: str, width: int | None) -> list[str]:
+    """Return a line in parts of at most ``width`` columns, further in below the first."""
+    if width is None or len(line) <= width:
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip()) + 4)
+    return wrap(line, max(width, 2 * len(indent)), subsequent_indent=indent)
 
 
 def format_summary(summary: Summary) -> str:

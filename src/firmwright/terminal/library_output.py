@@ -10,6 +10,9 @@ from pathlib import Path
 
 STANDARD_ERROR = 2
 
+LIBRARY_LOG = ".libraries.log"
+"""The file's name, in the folder that holds doit's state."""
+
 
 @contextmanager
 def keep_library_output(log: Path) -> Iterator[None]:

@@ -17,7 +17,7 @@ from firmwright.pipeline.command_line import find_build_root
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.task import Title
 
-from .library_output import keep_library_output
+from .library_output import LIBRARY_LOG, keep_library_output
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -41,7 +41,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
         self.results: dict[str, tuple[Job, str]] = {}
         self.queue: SimpleQueue[progress.Progress] = SimpleQueue()
         self.opened = ExitStack()
-        self.library_log = find_build_root() / ".libraries.log"
+        self.library_log = find_build_root() / LIBRARY_LOG
 
     @cached_property
     def screen(self) -> Screen:

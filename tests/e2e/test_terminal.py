@@ -1,0 +1,121 @@
+"""What the commands print: in files, on terminals, of failures."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from .conftest import ALL_STAGES, Repository, ran
+
+RECIPE = "recipe=digits.yaml"
+BUNDLE = "build/digits/digits-rv32-bare.tar.gz"
+CONTROL = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|\].*?\x07)")
+TOOL = str(Path(sys.executable).with_name("firmwright"))
+
+
+def test_a_finished_build_says_so_and_where_the_bundle_is(built: Repository) -> None:
+    done = built.doit("build", RECIPE)
+    size = (built.folder / BUNDLE).stat().st_size
+    assert done.stdout.splitlines() == [
+        "digits on rv32-bare",
+        f"  up to date  {BUNDLE} ({size:,} bytes)",
+    ]
+
+
+def test_parallel_stages_tell_what_serial_ones_do(copy_of_built: Repository) -> None:
+    done = copy_of_built.doit("-n", "2", "build", RECIPE, "samples=2")
+    assert done.returncode == 0, done.stderr
+    assert ran(done.stdout) == ["run", "stats", "bundle"]
+    lines = done.stdout.splitlines()
+    assert lines[:2] == [
+        "digits on rv32-bare",
+        f"  up to date  {', '.join(ALL_STAGES[: ALL_STAGES.index('run')])}",
+    ]
+    assert "\x1b" not in done.stdout
+    manifest = copy_of_built.manifest(BUNDLE)
+    run, memory = manifest["run"], manifest["memory"]
+    counted = f"{run['instructions']:,} instructions, {run['macs']:,} MACs"
+    assert f"  inference  {counted} ({run['emulator']})" in lines
+    assert f"  outputs    2 of 2 samples exact, largest difference 0 ({run['reference']})" in lines
+    assert f"%  {memory['flash_bytes']:,} of 4,194,304 bytes" in done.stdout
+    assert f"%  {memory['ram_bytes']:,} of 1,048,576 bytes" in done.stdout
+    assert "  MACs       100.0 % on c" in lines
+    slowest = max(manifest["cycles"]["layers"], key=lambda x: x["end_cycle"] - x["start_cycle"])
+    assert f"  layers     {slowest['name']} " in done.stdout
+    assert lines[-1].startswith(f"  bundle     {BUNDLE} (")
+
+
+def test_a_failing_stage_shows_the_compilers_errors(copy_of_built: Repository) -> None:
+    recipe = (copy_of_built.folder / "digits.yaml").read_text()
+    copy_of_built.write("digits.yaml", recipe + "cflags: [-O9z]\n")
+    failed = copy_of_built.doit("build", RECIPE)
+    assert failed.returncode == 1
+    assert failed.stdout.splitlines()[-1].startswith("✗ objects     compile the C project ")
+    first, error, log = failed.stderr.strip().splitlines()
+    assert re.fullmatch(r"objects:digits-rv32-bare: \w+\.c: the compiler refused it:", first)
+    assert error == "  error: invalid integral value '9z' in '-O9z'"
+    assert "-O9z" in (copy_of_built.folder / log.rpartition(": ")[2]).read_text()
+
+
+def test_quiet_prints_nothing(copy_of_built: Repository) -> None:
+    done = copy_of_built.run(TOOL, "build", "-q", "digits.yaml", "samples=1")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_doit_tells_why_a_stage_would_run_and_what_there_is(built: Repository) -> None:
+    told = built.doit("info", "run:digits-rv32-bare", RECIPE, "samples=2").stdout
+    assert "- options.samples: 2, was 3 " in told
+    shown = built.doit("help", "build", RECIPE).stdout
+    assert all(f" {name}=" in shown for name in ("recipe", "outdir", "platform", "samples"))
+    assert "build the bundle of each recipe: digits;" in built.doit("list", RECIPE).stdout
+    would = built.doit("clean", "-n", RECIPE).stdout
+    assert "  would remove build/digits/rv32-bare/run\n" in would
+    assert f"  would remove {BUNDLE}\n" in would
+    assert (built.folder / BUNDLE).exists()
+
+
+@pytest.mark.parametrize("columns", [40, 120])
+def test_a_terminal_is_never_overrun(copy_of_built: Repository, columns: int) -> None:
+    shown = run_in_terminal(copy_of_built, columns, "doit", "build", RECIPE, "samples=1")
+    assert "\x1b[?25l" in shown  # there is something below the lines that changes
+    lines = [CONTROL.sub("", line) for line in re.split(r"[\r\n]+", shown)]
+    assert max(map(len, lines)) <= columns
+    assert ran("\n".join(lines)) == ["run", "stats", "bundle"]
+
+
+def run_in_terminal(repository: Repository, columns: int, *command: str) -> str:
+    """Return all that a command writes to a terminal of that width."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    environment = {**repository.environment, "TERM": "xterm-256color"}
+    environment = {k: v for k, v in environment.items() if k not in ("COLUMNS", "NO_COLOR")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", *command],
+        cwd=repository.folder,
+        env=environment,
+        stdout=theirs,
+        stderr=theirs,
+        stdin=theirs,
+    )
+    os.close(theirs)
+    parts = []
+    while True:
+        try:
+            part = os.read(ours, 1 << 16)
+        except OSError:  # the other side is closed
+            break
+        if not part:
+            break
+        parts.append(part)
+    os.close(ours)
+    assert process.wait() == 0
+    return b"".join(parts).decode()

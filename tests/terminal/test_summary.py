@@ -1,0 +1,113 @@
+"""The table of a build: what it says of devices that got nothing, of memory, of inexact outputs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from firmwright.ir.kernels import Kernels
+from firmwright.ir.regions import Partition, Region
+from firmwright.ir.tensors import Tensor
+from firmwright.pipeline import artifacts
+from firmwright.pipeline.job import Job
+from firmwright.recipe import Tolerance
+from firmwright.terminal.summary import (
+    WARNING,
+    describe_agreement,
+    describe_devices,
+    describe_fallbacks,
+    describe_layers,
+)
+from firmwright.verify.record import RunRecord
+
+
+def region(number: int, device: str, macs: int) -> Region:
+    return Region(
+        name=f"region_{number}",
+        device=device,
+        reason="",
+        anchor="conv2d",
+        sources=(),
+        operators=("conv2d",),
+        inputs=(f"t{number}",),
+        outputs=(f"t{number + 1}",),
+        macs=macs,
+        view=False,
+        dequantized=(),
+    )
+
+
+def make_job(folder: Path, devices: tuple[str, ...], target: tuple[str, ...]) -> Job:
+    """Return what the table reads of a job whose regions run on ``devices``, 100 MACs and more."""
+    regions = tuple(region(i, name, 100 * (i + 1)) for i, name in enumerate(devices))
+    tensors = tuple(Tensor(name=f"t{i}", shape=(1,), dtype="int8") for i in range(len(devices) + 1))
+    partition = Partition(("t0",), (f"t{len(devices)}",), tensors, regions)
+    artifacts.PARTITION.write(folder, partition)
+    artifacts.KERNELS.write(folder, Kernels(()))
+    recipe = SimpleNamespace(target=[SimpleNamespace(name=n) for n in target], path=Path("r.yaml"))
+    job = SimpleNamespace(recipe=recipe, folder=lambda _: folder, has_stage=lambda _: False)
+    return cast(Job, cast(Any, job))
+
+
+def test_a_device_that_got_nothing_stands_out(tmp_path: Path) -> None:
+    job = make_job(tmp_path, ("c", "c"), ("npu", "c"))
+    ((label, shares),) = describe_devices(job)
+    assert (label, shares.plain) == ("MACs", "0.0 % on npu, 100.0 % on c")
+    assert [(shares.plain[s.start : s.end], s.style) for s in shares.spans] == [
+        ("0.0 % on npu", WARNING)
+    ]
+    nothing, fallen = describe_fallbacks(job)
+    assert nothing[1].plain == "nothing runs on npu; `firmwright explain r.yaml` says why"
+    assert nothing[1].style == WARNING
+    assert fallen[1].plain == "2 operators on c; `firmwright explain r.yaml` says why"
+
+
+def test_what_runs_where_it_should_is_no_fallback(tmp_path: Path) -> None:
+    job = make_job(tmp_path, ("npu", "npu"), ("npu", "c"))
+    ((_, shares),) = describe_devices(job)
+    assert (shares.plain, shares.spans) == ("100.0 % on npu, 0.0 % on c", [])
+    assert list(describe_fallbacks(job)) == []
+    assert list(describe_fallbacks(make_job(tmp_path, ("c",), ("c",)))) == []
+
+
+def test_the_three_largest_layers_come_first(tmp_path: Path) -> None:
+    job = make_job(tmp_path, ("c",) * 4, ("c",))
+    ((_, layers),) = describe_layers(job)
+    assert layers.plain == "region_3 40.0 %, region_2 30.0 %, region_1 20.0 % of the MACs"
+
+
+RECORD = RunRecord(
+    values=10,
+    mismatches=0,
+    differences=0,
+    exact_samples=2,
+    max_difference=0.0,
+    emulator="unicorn",
+    reference="the reference",
+    samples=2,
+    batch=1,
+    macs=5,
+    instructions=None,
+    instructions_total=None,
+    instructions_by_function={},
+    instructions_by_region={},
+    tolerance=Tolerance(3, 0),
+)
+
+
+@pytest.mark.parametrize(
+    ("record", "shown"),
+    [
+        (RECORD, "2 of 2 samples exact, largest difference 0 (the reference)"),
+        (
+            replace(RECORD, exact_samples=0, differences=9, max_difference=2.5),
+            "within the tolerance, largest difference 2.5; 0 of 2 samples exact (the reference)",
+        ),
+    ],
+)
+def test_outputs_within_the_tolerance_do_not_look_wrong(record: RunRecord, shown: str) -> None:
+    assert describe_agreement(record).plain == shown
