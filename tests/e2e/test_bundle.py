@@ -155,7 +155,6 @@ def test_the_program_for_aarch64_is_exact_in_qemus_user_mode(repository: Reposit
     repository.build("recipe=digits.yaml", "platform=aarch64-linux")
     manifest = repository.manifest("build/digits/digits-aarch64-linux.tar.gz")
     assert manifest["run"]["emulator"].startswith("qemu-user ")
-    assert 0 < manifest["run"]["instructions"] < 3 * manifest["run"]["macs"]
     assert manifest["run"]["differences"] == 0
     elf = repository.folder / "build/digits/aarch64-linux/firmware/firmware.elf"
     assert elf.read_bytes()[18:20] == b"\xb7\x00"  # e_machine: EM_AARCH64

@@ -49,12 +49,13 @@ def run_in_qemu(run: Run) -> Execution:
 def run_in_qemu_user(run: Run) -> Execution:
     """Run a Linux program in QEMU, its system calls are ours.
 
-    Instructions are counted where QEMU takes plugins.
+    Instructions are counted where QEMU takes plugins and the program has its symbols: zig's has
+    none, for its linker strips them together with what differs from run to run.
     """
     qemu, program = find_qemu(run.platform)
     version = read_qemu_version(program)
     command, emulator = (program, *qemu.arguments), f"qemu-user {version}"
-    if not takes_plugins(program):
+    if not run.firmware.symbols.functions or not takes_plugins(program):
         return run_program(run, command, emulator)
     with tempfile.TemporaryDirectory() as folder:
         counter = QemuCounter(run, load_plugin(run.scratch, version), Path(folder, "counts"))
