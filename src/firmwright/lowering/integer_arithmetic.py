@@ -90,6 +90,7 @@ class IntegerRewriter:
         handler = {
             "relax.dequantize": self.dequantize,
             "relax.quantize": self.quantize,
+            "relax.nn.conv1d": self.convolve,
             "relax.nn.conv2d": self.convolve,
             "relax.nn.conv2d_transpose": self.convolve,
             "relax.matmul": self.matmul,

@@ -3,6 +3,8 @@
 A model in ONNX's layout has them first. Tensors change their layout only where an operator that
 knows no other reads them: elementwise operators, pools, resizes and concatenations take the layout
 of what they read. Each element is computed as before.
+
+A one-dimensional convolution becomes one of pictures of height 1.
 """
 
 from __future__ import annotations
@@ -28,16 +30,17 @@ from firmwright.transforms.layout_of_constants import fold_layout_of_constants
 
 TO_LAST = (0, 2, 3, 1)
 TO_FIRST = (0, 3, 1, 2)
+CHANNELS_FIRST = {"relax.nn.conv1d": "NCW", "relax.nn.conv2d": "NCHW"}
 CONVERSIONS = ("relax.dequantize", "relax.quantize")
 POOLS = ("relax.nn.max_pool2d", "relax.nn.avg_pool2d")
 REDUCTIONS = ("relax.mean", "relax.max", "relax.min", "relax.sum")
 
 
 def use_channels_last(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with two-dimensional convolutions that forms compute in the layout NHWC.
+    """Return the module with convolutions that forms compute in the layout NHWC.
 
-    Those are quantized ones, and in float32 those with constant weights and one group or as many
-    as channels. Where there is none in another layout, that is the module itself.
+    Those are quantized ones, and in float32 those of two dimensions with constant weights and one
+    group or as many as channels. Where there is none in another layout, that is the module itself.
     """
     values = {b.var: b.value for b in main_bindings(module)}
     if not any(is_movable(value, values) for value in values.values()):
@@ -47,14 +50,15 @@ def use_channels_last(module: tvm.IRModule) -> tvm.IRModule:
 
 def is_movable(value: relax.Expr, values: dict[relax.Var, relax.Expr]) -> bool:
     """Tell a convolution that a form may compute, whose channels come first."""
-    if operator_name(value) != "relax.nn.conv2d" or str(value.attrs.data_layout) != "NCHW":
+    layout = CHANNELS_FIRST.get(operator_name(value))
+    if layout is None or str(value.attrs.data_layout) != layout:
         return False
     read = values.get(value.args[0])
     if read is not None and operator_name(read) == "relax.dequantize":
         return dtype_of(read.args[0]) in ("int8", "uint8")
     weights = values.get(value.args[1], value.args[1])
     groups, channels = int(value.attrs.groups), static_shape(value.args[0])[1]
-    fits = groups == 1 or groups == channels == static_shape(value)[1]
+    fits = layout == "NCHW" and (groups == 1 or groups == channels == static_shape(value)[1])
     return fits and isinstance(weights, Constant) and dtype_of(value) == "float32"
 
 
@@ -131,7 +135,7 @@ class ChannelsLast:
         """Return a value that reads its variables as the model has them."""
         if isinstance(value, relax.Var):
             if value not in self.first and value in self.last:
-                self.first[value] = self.builder.emit(permute(self.last[value], TO_FIRST))
+                self.first[value] = self.builder.emit(self.move_first(value))
             return self.first.get(value, value)
         if isinstance(value, relax.Tuple):
             return relax.Tuple([self.read_first(field) for field in value.fields])
@@ -142,41 +146,61 @@ class ChannelsLast:
             return tvm.ir.Call(value.op, arguments, value.attrs, value.ty_args)
         return value
 
+    def move_last(self, value: relax.Expr) -> relax.Expr:
+        """Put the channels of a tensor (N, C, H, W), or (N, C, W), last."""
+        shape = static_shape(value)
+        if len(shape) == 3:
+            value = self.builder.emit(relax.op.reshape(value, (*shape[:2], 1, shape[2])))
+        return permute(value, TO_LAST)
+
+    def move_first(self, variable: relax.Var) -> relax.Expr:
+        """Put the channels of a variable with channels last where the model has them."""
+        moved = permute(self.last[variable], TO_FIRST)
+        shape = static_shape(variable)
+        return relax.op.reshape(self.builder.emit(moved), shape) if len(shape) == 3 else moved
+
     def read_last(self, value: relax.Expr) -> relax.Expr:
-        """Return a tensor of four axes with channels last.
+        """Return a tensor of three or four axes as one of four with channels last.
 
         What is quantized or dequantized changes its layout before; that moves fewer bytes, and may
         undo a change of layout that the model begins with.
         """
         if not isinstance(value, relax.Var):
-            return relax.op.permute_dims(value, TO_LAST)
+            return self.move_last(value)
         if value not in self.last:
             source = self.values.get(value)
             name = operator_name(source)
             if source is None:
-                moved = permute(self.read_first(value), TO_LAST)
+                moved = self.move_last(self.read_first(value))
             elif name in CONVERSIONS and all(prod(static_shape(a)) == 1 for a in source.args[1:]):
                 arguments = [self.read_last(source.args[0]), *source.args[1:]]
                 moved = tvm.ir.Call(source.op, arguments, source.attrs)
             elif name == "relax.permute_dims" and read_axes(source) == TO_FIRST:
                 moved = self.read_first(source.args[0])
             else:
-                moved = permute(self.read_first(value), TO_LAST)
+                moved = self.move_last(self.read_first(value))
             self.last[value] = self.builder.emit(moved)
         return self.last[value]
 
     def convolve(self, call: tvm.ir.Call) -> relax.Expr | None:
         attrs = call.attrs
         layout = str(attrs.kernel_layout)
-        kernel = relax.op.permute_dims(
-            self.read_first(call.args[1]), [layout.index(axis) for axis in "OHWI"]
+        kernel = self.read_first(call.args[1])
+        strides, padding, dilation = (
+            [int(n) for n in numbers] for numbers in (attrs.strides, attrs.padding, attrs.dilation)
         )
+        if len(layout) == 3:
+            kernel = self.builder.emit(relax.op.expand_dims(kernel, 0))
+            layout = f"H{layout}"
+            strides, dilation = [1, *strides], [1, *dilation]
+            padding = [0, padding[0], 0, padding[1]]
+        kernel = relax.op.permute_dims(kernel, [layout.index(axis) for axis in "OHWI"])
         return relax.op.nn.conv2d(
             self.read_last(call.args[0]),
             self.builder.emit(kernel),
-            strides=attrs.strides,
-            padding=attrs.padding,
-            dilation=attrs.dilation,
+            strides=strides,
+            padding=padding,
+            dilation=dilation,
             groups=attrs.groups,
             data_layout="NHWC",
             kernel_layout="OHWI",
@@ -186,13 +210,13 @@ class ChannelsLast:
 
     def compute_elements(self, call: tvm.ir.Call) -> relax.Expr | None:
         """Compute elements where they lie; None where what is broadcast has another rank."""
-        arguments = []
+        arguments, rank = [], len(static_shape(call))
         for index, argument in enumerate(call.args):
             if not isinstance(argument, relax.Var | Constant):
                 arguments.append(argument)
                 continue
             shape = static_shape(argument)
-            if len(shape) == 4:
+            if len(shape) == rank:
                 arguments.append(self.read_last(argument))
             elif all(length == 1 for length in shape) and index > 0:
                 arguments.append(self.read_first(argument))
@@ -247,7 +271,9 @@ class ChannelsLast:
             single = static_shape(moved)[1:3] == (1, 1)
             arguments = [moved, *value.args[1:]]
             return tvm.ir.Call(value.op, arguments, value.attrs, value.ty_args) if single else None
-        axes = value.attrs.axis
-        if axes is None or value.attrs.keepdims or sorted(int(a) % 4 for a in axes) != [2, 3]:
+        axes, rank = value.attrs.axis, len(static_shape(value.args[0]))
+        if axes is None or value.attrs.keepdims:
+            return None
+        if sorted(int(a) % rank for a in axes) != [*range(2, rank)]:
             return None
         return getattr(relax.op, name.rpartition(".")[2])(moved, [1, 2], False)
