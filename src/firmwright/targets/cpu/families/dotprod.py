@@ -30,6 +30,18 @@ FORMS = (
         sentence="SDOT makes 16 products, four of each of four channels.",
     ),
     Form(
+        name="dot_depthwise_conv2d",
+        kind=LayerKind.DEPTHWISE_CONV2D,
+        features=frozenset({"dotprod"}),
+        conditions=(
+            INTEGERS,
+            Condition("a kernel of at most four rows", lambda layer: layer.kernel[0] <= 4),
+        ),
+        pack=dot.pack_depthwise,
+        cost=0.4,
+        sentence="Column by column: SDOT makes the products of four channels with their rows.",
+    ),
+    Form(
         name="dot_dense",
         kind=LayerKind.DENSE,
         features=frozenset({"dotprod"}),

@@ -6,6 +6,7 @@ has no padding and reads whole steps of signed bytes: then they are read in plac
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -90,6 +91,11 @@ def pack_units(layer: Layer, unit: int) -> Packing:
     if flat:
         geometry |= {"height": 1, "width": width, "out_width": width}
     record, scratch = describe_rows(layer)
+
+    def count_products(pixels: int) -> int:
+        """Instructions of a block's step: products, loads, the loop."""
+        return pixels * (lanes + 1) + lanes // 4 + 2
+
     return Packing(
         {"weights": runs.pack(indices, count), **pack_scales(layer, indices.reshape(-1), count)},
         {
@@ -103,7 +109,7 @@ def pack_units(layer: Layer, unit: int) -> Packing:
             "float_scaled": layer.scaling.rounding is LayerRounding.FLOAT,
             "kernel_height": layer.kernel[0],
             "direct": runs.in_place,
-            "pixels": choose_pixels(width, lanes, unit // 4),
+            "pixels": choose_pixels(width, count_products, unit // 4),
             "lanes": lanes,
             "whole": layer.out_channels >= lanes,
             "unit": unit,
@@ -113,14 +119,51 @@ def pack_units(layer: Layer, unit: int) -> Packing:
     )
 
 
-def choose_pixels(width: int, lanes: int, multiple: int) -> int:
-    """Return how many pixels of a row of ``width`` take the fewest instructions together."""
+def pack_depthwise(layer: Layer) -> Packing:
+    """Pack (channel block, column, channel, row): a lane has a channel's taps of a column."""
+    lanes = 16 if layer.channels >= 16 else 8
+    count = max(layer.channels, lanes)
+    indices = fill_lanes(layer.channels, lanes)
+    height, width = layer.kernel
+    taps = pad_channels(layer.weights[..., 0], count)[indices]
+    columns = np.pad(taps.transpose(0, 3, 1, 2), ((0, 0), (0, 0), (0, 0), (0, 4 - height)))
+    whole = layer.channels >= lanes
+    direct = whole and layer.input_dtype == "int8" and not any(layer.padding)
+    record, scratch = describe_rows(layer)
+    reach = (width - 1) * layer.dilation[1]
 
-    def count(pixels: int) -> int:
-        return -(-width // pixels) * (pixels * (lanes + 1) + lanes // 4 + 2)
+    def count_columns(pixels: int) -> int:
+        """Instructions of a block: eleven a column, those of sums and results a pixel."""
+        return 11 * ((pixels - 1) * layer.strides[1] + reach + 1) + (4 * width + 25) * pixels
 
+    return Packing(
+        {
+            "weights": columns.reshape(-1).astype("int8"),
+            **pack_scales(layer, indices.reshape(-1), count),
+        },
+        {**describe_geometry(layer), **record, "out_height": layer.out_height},
+        {
+            "float_scaled": layer.scaling.rounding is LayerRounding.FLOAT,
+            "kernel_height": height,
+            "kernel_width": width,
+            "stride_x": layer.strides[1],
+            "dilation_x": layer.dilation[1],
+            "direct": direct,
+            "pixels": choose_pixels(layer.out_width, count_columns),
+            "lanes": lanes,
+            "whole": whole,
+        },
+        () if direct else (scratch,),
+    )
+
+
+def choose_pixels(width: int, count: Callable[[int], int], multiple: int = 1) -> int:
+    """Return how many pixels of a row of ``width`` take the fewest instructions together.
+
+    ``count`` gives those of a block of so many pixels.
+    """
     choices = range(multiple, min(MOST_PIXELS, width) + 1, multiple)
-    return min(choices, key=lambda pixels: (count(pixels), -pixels))
+    return min(choices, key=lambda pixels: (-(-width // pixels) * count(pixels), -pixels))
 
 
 def describe_rows(layer: Layer) -> tuple[dict[str, int], Scratch]:
