@@ -64,6 +64,7 @@ QUOTED = {
         (177_364, 137_784, 417_136, 308_352),
         (54_996, 22_820, 100_708, 2_580),
     ),
+    "cortex-m55-bare": Quoted(),
 }
 """TFLM with CMSIS-NN: as plain C on rv32imc, with DSP instructions on Cortex-M4."""
 

@@ -141,7 +141,7 @@ def test_project_builds_by_hand_to_the_same_firmware(
 
 @pytest.mark.needs("qemu-system-riscv32", "qemu-system-arm")
 def test_qemu_runs_the_same_firmware(repository: Repository) -> None:
-    for platform in ("rv32-bare", "cortex-m4-bare"):
+    for platform in ("rv32-bare", "cortex-m4-bare", "cortex-m55-bare"):
         assert "run" in repository.build(
             "recipe=digits.yaml", f"platform={platform}", "emulator=qemu"
         )

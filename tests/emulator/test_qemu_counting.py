@@ -1,4 +1,4 @@
-"""Instructions of Linux programs, counted by a plugin in QEMU's user mode."""
+"""Instructions that a plugin counts in QEMU: of Linux programs, and on boards."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from firmwright.emulator.image import read_firmware
 from firmwright.toolchain import load_platform
 from tests.toolchain.folders import arm64_gcc_folder
 
-from .conftest import BuildFirmware
+from .conftest import BuildFirmware, RunFirmware
 
-pytestmark = pytest.mark.needs("qemu-aarch64")
+BOARDS = ["rv32-bare", "cortex-m4-bare", "cortex-m55-bare"]
 
 
 @pytest.fixture
@@ -41,6 +41,7 @@ def trace(elf: Path) -> list[str]:
     return [symbols.name_at(int(address, 16)) for address in addresses]
 
 
+@pytest.mark.needs("qemu-aarch64")
 def test_a_known_number_of_instructions(
     build: BuildFirmware, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -51,6 +52,7 @@ def test_a_known_number_of_instructions(
     assert execution.instructions == execution.by_symbol["counted"]
 
 
+@pytest.mark.needs("qemu-aarch64")
 def test_agrees_with_a_trace_of_every_instruction(elf: Path, cache: Path) -> None:
     counted = count(elf, cache, ("floats", "recursion"))
     executed = Counter(trace(elf))
@@ -63,3 +65,28 @@ def test_agrees_with_a_trace_of_every_instruction(elf: Path, cache: Path) -> Non
         "floats": counted.by_symbol["floats"],
         "recursion": counted.by_symbol["recursion"] + counted.by_symbol["integers"],
     }
+
+
+@pytest.mark.needs("qemu-system-riscv32", "qemu-system-arm")
+@pytest.mark.parametrize("board", BOARDS)
+def test_a_board_executes_a_known_number(
+    build: BuildFirmware, run: RunFirmware, board: str
+) -> None:
+    execution = run(build("known_count.c", board), board, emulator="qemu")
+    assert execution.console == b"between\n"
+    loop = {"rv32-bare": 3}.get(board, 4)
+    assert execution.instructions == 2 * (1 + 1000 * loop + 2)
+
+
+@pytest.mark.needs("qemu-system-riscv32", "qemu-system-arm")
+@pytest.mark.parametrize("board", BOARDS[:2])
+def test_boards_agree_with_unicorn(build: BuildFirmware, cache: Path, board: str) -> None:
+    elf, platform = build("mixed.c", board), load_platform(board)
+    first, second = (
+        run_firmware(elf, platform, emulator, b"", "counted", cache, 10_000_000, ("floats",))
+        for emulator in ("unicorn", "qemu")
+    )
+    console = "fw_hal_write"  # how long it waits depends on the emulated port
+    executed = [{**e.by_symbol, console: 0} for e in (first, second)]
+    assert executed[0] == executed[1]
+    assert first.by_part == second.by_part

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,10 +25,19 @@ _TRAP = re.compile(rb"@trap cause=(0x[0-9a-f]+) pc=(0x[0-9a-f]+) address=(0x[0-9
 
 
 def run_in_qemu(run: Run) -> Execution:
-    """Run the firmware in QEMU; instructions are not counted."""
+    """Run the firmware in QEMU; instructions are counted where it takes plugins."""
     qemu, program = find_qemu(run.platform)
+    version = read_qemu_version(program)
     command = [program, *qemu.arguments, "-kernel", str(run.firmware.path.resolve())]
     command += ["-display", "none", "-monitor", "none", "-serial", "stdio"]
+
+    def run_machine(options: Sequence[str]) -> Execution:
+        return _run_machine(run, [*command, *options], f"qemu {version}")
+
+    return _count(run, program, version, run_machine)
+
+
+def _run_machine(run: Run, command: Sequence[str], emulator: str) -> Execution:
     limit = time_limit(run.budget)
     try:
         process = subprocess.run(
@@ -39,11 +49,7 @@ def run_in_qemu(run: Run) -> Execution:
             "it may be waiting for more console input"
         ) from error
     _refuse_traps(run, process)
-    return Execution(
-        emulator=f"qemu {read_qemu_version(program)}",
-        exit_code=process.returncode,
-        console=process.stdout,
-    )
+    return Execution(emulator, process.returncode, process.stdout)
 
 
 def run_in_qemu_user(run: Run) -> Execution:
@@ -54,12 +60,22 @@ def run_in_qemu_user(run: Run) -> Execution:
     """
     qemu, program = find_qemu(run.platform)
     version = read_qemu_version(program)
-    command, emulator = (program, *qemu.arguments), f"qemu-user {version}"
+
+    def run_linux(options: Sequence[str]) -> Execution:
+        return run_program(run, (program, *qemu.arguments, *options), f"qemu-user {version}")
+
+    return _count(run, program, version, run_linux)
+
+
+def _count(
+    run: Run, program: str, version: str, execute: Callable[[Sequence[str]], Execution]
+) -> Execution:
+    """Return what ``execute`` does with these options of QEMU, counted if that is possible."""
     if not run.firmware.symbols.functions or not takes_plugins(program):
-        return run_program(run, command, emulator)
+        return execute(())
     with tempfile.TemporaryDirectory() as folder:
         counter = QemuCounter(run, load_plugin(run.scratch, version), Path(folder, "counts"))
-        execution = run_program(run, (*command, *counter.arguments), emulator)
+        execution = execute(counter.arguments)
         by_symbol, by_part = counter.read_counts()
     instructions = sum(by_symbol.values())
     return replace(execution, instructions=instructions, by_symbol=by_symbol, by_part=by_part)

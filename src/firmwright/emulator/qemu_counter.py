@@ -1,4 +1,4 @@
-"""Counts a Linux program's instructions in QEMU, by a plugin that is built on first use."""
+"""Counts a firmware's instructions in QEMU, by a plugin that is built on first use."""
 
 from __future__ import annotations
 
