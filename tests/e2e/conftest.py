@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
 import shutil
+import struct
 import subprocess
 import sys
 import tarfile
+import termios
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +40,29 @@ class Repository:
             text=True,
             timeout=1200,
         )
+
+    def run_in_terminal(self, columns: int, *command: str) -> str:
+        """Return all that a Python module's command writes to a terminal of that width."""
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        inherited = self.environment.items()
+        environment = {k: v for k, v in inherited if k not in ("COLUMNS", "NO_COLOR")}
+        environment["TERM"] = "xterm-256color"
+        with subprocess.Popen(
+            [sys.executable, "-m", *command],
+            cwd=self.folder,
+            env=environment,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+        ):
+            os.close(theirs)
+            parts = []
+            with suppress(OSError):  # the other side is closed
+                while part := os.read(ours, 1 << 16):
+                    parts.append(part)
+            os.close(ours)
+        return b"".join(parts).decode()
 
     def doit(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return self.run(sys.executable, "-m", "doit", *arguments)

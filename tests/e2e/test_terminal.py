@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
 import re
-import struct
-import subprocess
 import sys
-import termios
+from html import unescape
 from pathlib import Path
 
 import pytest
 
 from .conftest import ALL_STAGES, Repository, ran
+from .screenshots import take_pictures
 
 RECIPE = "recipe=digits.yaml"
 BUNDLE = "build/digits/digits-rv32-bare.tar.gz"
-CONTROL = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|\].*?\x07)")
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 TOOL = str(Path(sys.executable).with_name("firmwright"))
 
 
@@ -85,37 +81,28 @@ def test_doit_tells_why_a_stage_would_run_and_what_there_is(built: Repository) -
 
 @pytest.mark.parametrize("columns", [40, 120])
 def test_a_terminal_is_never_overrun(copy_of_built: Repository, columns: int) -> None:
-    shown = run_in_terminal(copy_of_built, columns, "doit", "build", RECIPE, "samples=1")
+    shown = copy_of_built.run_in_terminal(columns, "doit", "build", RECIPE, "samples=1")
     assert "\x1b[?25l" in shown  # there is something below the lines that changes
     lines = [CONTROL.sub("", line) for line in re.split(r"[\r\n]+", shown)]
     assert max(map(len, lines)) <= columns
     assert ran("\n".join(lines)) == ["run", "stats", "bundle"]
 
 
-def run_in_terminal(repository: Repository, columns: int, *command: str) -> str:
-    """Return all that a command writes to a terminal of that width."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-    environment = {**repository.environment, "TERM": "xterm-256color"}
-    environment = {k: v for k, v in environment.items() if k not in ("COLUMNS", "NO_COLOR")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", *command],
-        cwd=repository.folder,
-        env=environment,
-        stdout=theirs,
-        stderr=theirs,
-        stdin=theirs,
-    )
-    os.close(theirs)
-    parts = []
-    while True:
-        try:
-            part = os.read(ours, 1 << 16)
-        except OSError:  # the other side is closed
-            break
-        if not part:
-            break
-        parts.append(part)
-    os.close(ours)
-    assert process.wait() == 0
-    return b"".join(parts).decode()
+def test_the_pictures_of_the_docs_can_be_taken(copy_of_built: Repository, tmp_path: Path) -> None:
+    (copy_of_built.folder / BUNDLE).unlink()
+    take_pictures(tmp_path / "pictures", copy_of_built)
+    pictures = {path.stem: read_picture(path) for path in (tmp_path / "pictures").iterdir()}
+    assert sorted(pictures) == ["build", "failure", "up-to-date"]
+    assert all(str(copy_of_built.folder) not in text for text in pictures.values())
+    assert all(text.startswith("firmwright $ doit build recipe=") for text in pictures.values())
+    assert "pack firmware, sources and manifest" in pictures["build"]
+    assert pictures["build"].count(" 0.5 s ") == 1
+    assert "samples exact" in pictures["build"]
+    assert f"up to date {BUNDLE}" in pictures["up-to-date"]
+    assert "error: invalid integral value '9z' in '-O9z'" in pictures["failure"]
+
+
+def read_picture(path: Path) -> str:
+    """Return the words of an SVG."""
+    words = " ".join(re.findall(r">([^<]*)</text>", path.read_text(encoding="utf-8")))
+    return " ".join(unescape(words).split())
