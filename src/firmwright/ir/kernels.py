@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy.typing as npt
@@ -89,7 +89,9 @@ class Kernel:
     says of code that stands in for a closed tool's result whose it is, ``note`` what the device
     chose for its loops. ``definitions`` is C in front of the function. A function that only
     starts a job has a ``wait_function``, declared by one of the ``headers``, that waits for it.
-    ``files`` are sources of the project that it needs.
+    ``files`` are sources of the project that it needs. ``in_place`` names the inputs on which the
+    output may lie, if there is one: it has their size and type, and element i of them is read
+    before element i is written, and never after.
     """
 
     region: str
@@ -109,6 +111,23 @@ class Kernel:
     wait_function: str | None = None
     library_functions: tuple[LibraryFunction, ...] = ()
     files: tuple[SourceFile, ...] = ()
+    in_place: tuple[str, ...] = ()
+
+    def write_over(self, name: str) -> Kernel:
+        """Return the kernel whose output lies on this input.
+
+        It has one pointer for both, as C's ``restrict`` asks for.
+        """
+        (output,) = self.outputs
+        (over,) = (p for p in self.inputs if p.name == name)
+        cast = "" if over.dtype == output.dtype else f"(const {over.c_type} *)"
+        pointer = f"    const {over.c_type} *{name} = {cast}{output.name};"
+        return replace(
+            self,
+            inputs=tuple(p for p in self.inputs if p.name != name),
+            body=f"{pointer}\n{self.body}",
+            in_place=(),
+        )
 
 
 @dataclass(frozen=True)

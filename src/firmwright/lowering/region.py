@@ -23,6 +23,7 @@ from firmwright.ir.operators import short_name
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name, static_shape
 from firmwright.lowering.float_use import ArithmeticUse
+from firmwright.lowering.in_place import find_in_place
 from firmwright.lowering.integer_arithmetic import use_integer_arithmetic
 from firmwright.lowering.kernels.rounding import Rounding
 from firmwright.lowering.kernels.selection import argsort, sort, topk
@@ -123,6 +124,7 @@ def build_kernel(
         cycles=scheduled.cycles,
         note=scheduled.note,
         library_functions=result.library_functions,
+        in_place=find_in_place(scheduled.function, inputs, outputs, len(weights)),
     )
 
 

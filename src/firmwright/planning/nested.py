@@ -14,6 +14,7 @@ from firmwright.ir.relax import dtype_of, static_shape
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.lowering.region import lower_region
 from firmwright.partition.outline import partition_module
+from firmwright.planning.in_place import share_pointers
 from firmwright.planning.plan import Input, Location, Output, Plan, Slot, make_plan
 from firmwright.targets import Context
 
@@ -65,7 +66,7 @@ def join_kernels(
     steps = {r.name: r for r in layers.regions}
     weights: list[Parameter] = []
     blocks = []
-    for number, kernel in enumerate(kernels.kernels):
+    for number, kernel in enumerate(share_pointers(k, plan.locations) for k in kernels.kernels):
         own = [
             Parameter(f"layer{number}_{w.name}", w.dtype, w.elements, f"{region.name}_{w.tensor}")
             for w in kernel.weights

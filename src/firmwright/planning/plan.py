@@ -10,6 +10,7 @@ import msgspec
 from firmwright.ir.kernels import Kernels
 from firmwright.ir.regions import RAM, Partition
 from firmwright.planning.arena import Buffer, arena_bytes, lower_bound, place_buffers
+from firmwright.planning.in_place import join_in_place
 from firmwright.planning.schedule import Schedule, schedule_regions
 
 
@@ -40,6 +41,7 @@ class Plan:
     """The schedule and the static memory plan.
 
     ``locations`` has the place of every tensor and scratch buffer; a view has that of its source.
+    A result that is written over an input has its place, and a share in its buffer.
     ``output_copies`` are (output index, location) pairs for outputs that no region writes
     directly. ``other_arenas`` has the bytes of the arenas in other memories than the processor's.
     """
@@ -62,9 +64,11 @@ def make_plan(partition: Partition, kernels: Kernels) -> Plan:
     roots = partition.view_roots
     ports = locate_ports(partition, roots)
     results = [b for b in list_results(partition, schedule, roots) if b.name not in ports]
-    arenas = place_in_memories([*results, *list_scratch(partition, kernels, schedule)])
+    joined, holders = join_in_place(partition, kernels, schedule, results)
+    arenas = place_in_memories([*joined, *list_scratch(partition, kernels, schedule)])
     buffers = tuple(buffer for arena in arenas.values() for buffer in arena)
     places = ports | {b.name: Slot(b.memory, b.offset) for b in buffers}
+    places |= {name: places[holder] for name, holder in holders.items()}
     locations = places | {name: places[root] for name, root in roots.items()}
     return Plan(
         schedule=schedule,

@@ -17,6 +17,7 @@ from firmwright.errors import UserError
 from firmwright.ir.kernels import C_TYPES, Kernel, Kernels, Parameter
 from firmwright.ir.regions import RAM, Partition, Region
 from firmwright.ir.tensors import BatchLayout, ModelInterface, Tensor
+from firmwright.planning.in_place import share_pointers
 from firmwright.planning.plan import Input, Location, Output, Plan, Slot
 from firmwright.planning.schedule import Wait
 from firmwright.postprocess.detector import Detector
@@ -255,7 +256,7 @@ def make_kernel_calls(
         region = regions[step.region]
         if region.view:
             continue
-        kernel = kernels[region.name]
+        kernel = share_pointers(kernels[region.name], network.plan.locations)
         arguments = [pointer(p) for p in kernel.inputs]
         arguments += [f"{network.c_prefix}_{p.tensor}" for p in kernel.weights]
         arguments += [pointer(p) for p in (*kernel.outputs, *kernel.scratch)]

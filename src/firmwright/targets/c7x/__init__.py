@@ -6,6 +6,7 @@ A mix that ends with it runs as a whole on the C7x; the Arm cores make one call 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,7 +44,9 @@ class C7xTarget(Target):
 
         scheduler = partial(schedule_for_c7x, core=read_core(context.platform))
         strategies = (*context.strategies, *STRATEGIES)
-        return lower_region(region, module, context.rounding, strategies, scheduler)
+        lowered = lower_region(region, module, context.rounding, strategies, scheduler)
+        # Streams read ahead, and a message to this core lists what is read apart from the rest.
+        return replace(lowered, kernel=replace(lowered.kernel, in_place=()))
 
     def extend_project(
         self, project: Path, variables: Mapping[str, Any], context: Context, /

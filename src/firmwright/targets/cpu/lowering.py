@@ -108,6 +108,7 @@ def write_layer(region: Region, layer: AnyLayer, form: Form, shared: bool) -> Lo
         note=describe_form(form),
         definitions=f"{function.definition}{layer_record}",
         files=function.files,
+        in_place=tuple(p.name for p in inputs if form.in_place and p.bytes == output.bytes),
     )
     arrays = {f"{region.name}_{name}": array for name, array in packing.arrays.items()}
     return LoweredRegion(kernel, arrays)
@@ -158,8 +159,10 @@ def write_function(
     shared: bool,
 ) -> LayerFunction:
     """Render a form's template for a layer's variant."""
-    parameters = [f"const {p.c_type} *restrict {p.name}" for p in constants]
-    parameters += [f"{p.c_type} *restrict {p.name}" for p in results]
+    # What may lie in one place is not `restrict`.
+    qualifier = "*" if form.in_place else "*restrict "
+    parameters = [f"const {p.c_type} {qualifier}{p.name}" for p in constants]
+    parameters += [f"{p.c_type} {qualifier}{p.name}" for p in results]
     variant = {**packing.variant, **describe_types(layer)}
     if isinstance(layer, Layer):
         variant |= describe_requantization(layer, bool(packing.variant.get("float_scaled")))

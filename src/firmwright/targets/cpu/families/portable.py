@@ -52,6 +52,7 @@ FORMS = (
         pack=addition.pack_addition,
         cost=0.0,
         sentence="Two multiplications and a shift, proven for every pair of bytes.",
+        in_place=True,
     ),
     Form(
         name="float_conv2d",

@@ -16,6 +16,7 @@ FORMS = (
         pack=addition.pack_addition,
         cost=0.0,
         sentence="Two multiplications and a shift, of eight elements at once where there is AVX2.",
+        in_place=True,
     ),
     Form(
         name="x64_conv2d",

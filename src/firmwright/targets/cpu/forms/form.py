@@ -52,6 +52,7 @@ class Form:
 
     ``cost`` is about how many instructions a multiply-accumulate takes. ``sentence`` says how it
     works. ``pack`` may be slow: it runs once a layer, and never for one that breaks a condition.
+    ``in_place``: it reads element i of each input before it writes element i, and never after.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Form:
     pack: Callable[[Any], Packing]
     cost: float
     sentence: str
+    in_place: bool = False
 
     @property
     def template(self) -> str:
