@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from pathlib import Path
 
 from firmwright import __version__
 from firmwright.pipeline.command_line import find_build_root, run_tasks, set_variables
@@ -53,7 +54,29 @@ def make_parser() -> argparse.ArgumentParser:
             command.add_argument("--check", action="store_true", help="compare, write nothing")
         if name == "info":
             command.add_argument("--task", default="bundle", help="the stage (default: bundle)")
+    new = commands.add_parser("new", help="begin something of your own").add_subparsers(
+        dest="kind", required=True, metavar="KIND"
+    )
+    sentence = "write a platform file and a board's folder, copied from ready ones, to be changed"
+    board = new.add_parser("board", help=sentence, description=sentence)
+    board.add_argument("name", metavar="NAME", help="the platform's and the board's name")
+    board.add_argument("--like", required=True, metavar="PLATFORM", help="the ready platform")
     return main
+
+
+def begin_board(name: str, like: str) -> int:
+    """Write a board of the user's own into the current folder; return the exit code."""
+    from firmwright.errors import UserError
+    from firmwright.project.new_board import write_new_board
+
+    try:
+        written = write_new_board(name, like, Path())
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print("\n".join(f"wrote {path}" for path in written))
+    print(f"Build for it with platform={name}.yaml, or `platform: {name}.yaml` in a recipe.")
+    return 0
 
 
 def is_recipe(word: str) -> bool:
@@ -86,6 +109,8 @@ def to_doit_arguments(options: argparse.Namespace) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code: 0 done, 1 a stage failed, 2 wrong usage."""
     options = make_parser().parse_args(arguments)
+    if options.command == "new":
+        return begin_board(options.name, options.like)
     enter_repository()
     given = to_doit_arguments(options)
     set_variables(given)

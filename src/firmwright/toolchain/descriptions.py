@@ -75,8 +75,11 @@ class DescriptionKind:
         if name_or_path not in self.names():
             hint = did_you_mean(name_or_path, self.names())
             raise UserError(f"unknown {self.noun} '{name_or_path}'{hint}")
-        text = (self._folder() / f"{name_or_path}.yaml").read_text(encoding="utf-8")
-        return read_own_yaml(text)
+        return read_own_yaml(self.read_text(name_or_path))
+
+    def read_text(self, name: str) -> str:
+        """Return the text of one of the package's own descriptions."""
+        return (self._folder() / f"{name}.yaml").read_text(encoding="utf-8")
 
     def load_schema(self) -> dict[str, Any]:
         """Return the JSON schema that every description of this kind fulfils."""

@@ -1,0 +1,151 @@
+"""Begin a board of the user's own as a copy of a ready one, with remarks on what to change."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+
+from firmwright.codegen.templates import LINE_LENGTH, read_template, wrap_comment
+from firmwright.errors import UserError, suggest_known
+from firmwright.toolchain import load_platform, platform_names
+from firmwright.toolchain.boards import (
+    DESCRIPTION,
+    TEMPLATE_SUFFIX,
+    list_board_files,
+    load_board,
+)
+from firmwright.toolchain.families import find_family, find_features, load_families
+from firmwright.toolchain.platforms import PLATFORMS
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+BOARDS = "boards"
+"""The folder, beside the platform files, that has the folders of boards."""
+
+FILE_REMARKS = {
+    "startup.c": "Change: add the interrupts of your chip behind the core's own in the vector "
+    "table, and switch on what your memories need before C runs.",
+    "startup.S": "Change: switch on what your memories need before C runs.",
+    "link.ld": "Flash and RAM, with their sizes, are those of the platform file. Change: give "
+    "sections of your own a place; keep the fw_ names, which the start-up code uses.",
+    "fw_hal.c": "Change: the registers of the UART that is your console, clocks and pins in "
+    "fw_hal_init, and fw_hal_exit where no debugger or emulator ends the run.",
+}
+"""What to change in a file of a board, by its name in the project."""
+
+PLATFORM_REMARKS = {
+    "architecture": "The core, which the toolchains below have to know. Of the family {family} are "
+    "{architectures}.",
+    "features": "What kernels may use; this architecture can have: {features}.",
+    "memories": "The memories of your chip, from its reference manual.",
+    "stack": "Of the RAM; the rest is for the network.",
+    "toolchains": "The first is the default; the path of a file of your own does, too.",
+    "emulators": "unicorn runs it at any address, QEMU only at those of its machine. "
+    "With [] the firmware is built and not run.",
+}
+"""What to change in a platform file, by its key."""
+
+_BLOCK = re.compile(r"{% block (\w+) %}\n(.*?){% endblock %}\n", re.S)
+_EXTENDS = re.compile(r'{% extends "(.+?)" %}\n')
+_INCLUDE = re.compile(r'{% include "(.+?)" %}\n')
+_REMARK = re.compile(r"{#.*?#}\n", re.S)
+
+
+def write_new_board(name: str, like: str, folder: Path) -> list[Path]:
+    """Write ``<name>.yaml``, a platform, and its board's folder; return the files, as written.
+
+    ``like`` names the ready platform that both are copied from. Raises UserError for a name that
+    does not serve or is taken, and for an unknown platform; it overwrites nothing.
+    """
+    if not NAME.fullmatch(name):
+        raise UserError(f"'{name}' is no name for a board: letters, digits and . _ - make one")
+    if like not in platform_names():
+        raise UserError(f"--like: unknown platform '{like}'{suggest_known(like, platform_names())}")
+    if name in platform_names():
+        raise UserError(f"a platform '{name}' comes with firmwright; choose another name")
+    platform, board = folder / f"{name}.yaml", folder / BOARDS / name
+    for path in (platform, board):
+        if path.exists():
+            raise UserError(f"{path} is there already; remove it, or choose another name")
+    files = {board / file: text for file, text in make_board(name, load_platform(like).board)}
+    files[platform] = make_platform(name, like)
+    board.mkdir(parents=True)
+    for path, text in files.items():
+        path.write_text(text, encoding="utf-8", newline="\n")
+    return [*files]
+
+
+def make_board(name: str, like: str) -> list[tuple[str, str]]:
+    """Return the files of a board with their content, flat: they extend no other."""
+    made = [(DESCRIPTION, make_description(name, like))]
+    for file in list_board_files(like):
+        text = flatten_template(f"boards/{like}/{file.name}")
+        plain = file.name.removesuffix(TEMPLATE_SUFFIX)
+        remark = FILE_REMARKS.get(plain)
+        if remark:
+            text = f"/*\n * {wrap_comment(f'Of the board {name}. {remark}')}\n */\n{text}"
+        made.append((plain if "{{" not in text and "{%" not in text else file.name, text))
+    return made
+
+
+def make_description(name: str, like: str) -> str:
+    """Return the board's ``board.yaml``."""
+    families = ", ".join(load_board(like).families)
+    text = (
+        f"# What this folder is for: start-up code, linker script and HAL, begun like {like}.\n"
+        f"description: The board {name}.\n"
+        f"families: [{families}]    # the cores that this code is for\n"
+    )
+    if load_board(like).machine:
+        text += (
+            "# What unicorn stands in with. Remove it once fw_hal.c drives another kind of UART.\n"
+            f"machine: {load_board(like).machine}\n"
+        )
+    return text
+
+
+def make_platform(name: str, like: str) -> str:
+    """Return a platform's file: that of a ready one with another board, and remarks."""
+    ready = load_platform(like)
+    family = find_family(ready.architecture) or ""
+    words = {
+        "family": family,
+        "architectures": ", ".join(load_families().get(family, (ready.architecture,))),
+        "features": ", ".join(find_features(ready.architecture) or ()) or "none",
+    }
+    stated = {
+        "name": name,
+        "description": f"The board {name}.",
+        "board": f"./{BOARDS}/{name}",
+    }
+    lines = [
+        f"# A platform of your own, begun like {like}. Recipes name it: `platform: {name}.yaml`.",
+        f"# Change what the remarks tell of, and what the files of {stated['board']} begin with.",
+    ]
+    text = PLATFORMS.read_text(like)
+    for line in text[text.index("name:") :].splitlines():
+        key = line.partition(":")[0]
+        if key in PLATFORM_REMARKS:
+            remark = PLATFORM_REMARKS[key].format(**words)
+            lines += textwrap.wrap(remark, LINE_LENGTH, initial_indent="# ", subsequent_indent="# ")
+        if key != "aliases":
+            lines.append(f"{key}: {stated[key]}" if key in stated else line)
+    return "\n".join(lines) + "\n"
+
+
+def flatten_template(name: str) -> str:
+    """Return a template with what it extends and includes written out, and no blocks."""
+    return _BLOCK.sub(r"\2", _write_out(name))
+
+
+def _write_out(name: str) -> str:
+    text = _REMARK.sub("", read_template(name))
+    text = _INCLUDE.sub(lambda found: _write_out(found[1]), text)
+    parent = _EXTENDS.match(text)
+    if parent is None:
+        return text
+    own = dict(_BLOCK.findall(text))
+    return _BLOCK.sub(
+        lambda block: f"{{% block {block[1]} %}}\n{own.get(block[1], block[2])}{{% endblock %}}\n",
+        _write_out(parent[1]),
+    )
