@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import count, islice
 from pathlib import Path
 
@@ -62,7 +63,7 @@ def draw_layers(form: Form, seed: int) -> list[AnyLayer]:
 
 def run_layers(
     network: Network,
-    layers: list[AnyLayer],
+    layers: Sequence[AnyLayer],
     folder: Path,
     cache: Path,
     platform_name: str,

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import tvm
 from tvm import relax
 
-from firmwright.codegen.templates import make_environment, render
-from firmwright.ir.kernels import C_TYPES, Kernel, LoweredRegion, Parameter, SourceFile
-from firmwright.ir.layer import Addition, FloatLayer, Layer, LayerRounding
+from firmwright.ir.kernels import Kernel, LoweredRegion, Parameter
+from firmwright.ir.layer import Addition, FloatLayer
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import operator_name
 from firmwright.lowering.additions import read_addition
@@ -21,11 +18,9 @@ from firmwright.lowering.integer_arithmetic import use_integer_arithmetic
 from firmwright.lowering.layers import read_layer
 from firmwright.lowering.region import ROUNDINGS, lower_region
 from firmwright.targets import Context
-from firmwright.targets.cpu.forms.form import Choice, Form, Packing, choose
-from firmwright.targets.cpu.forms.requantize import make_requantization
+from firmwright.targets.cpu.forms.form import Choice, Form, choose
+from firmwright.targets.cpu.layer_functions import AnyLayer, LayerFunction, write_function
 from firmwright.targets.cpu.table import FORMS
-
-AnyLayer = Layer | FloatLayer | Addition
 
 
 def lower_to_c(region: Region, module: tvm.IRModule, context: Context) -> LoweredRegion:
@@ -92,21 +87,19 @@ def write_layer(region: Region, layer: AnyLayer, form: Form, shared: bool) -> Lo
         Parameter(s.name, s.dtype, s.elements, f"{region.name}_{s.name}") for s in packing.scratch
     )
     function = write_function(form, layer, packing, (*inputs, *weights), (output, *scratch), shared)
-    record = ", ".join(f".{name} = {value}" for name, value in packing.record.items())
-    layer_record = f"static const struct {function.name}_layer layer = {{{record}}};"
     kernel = Kernel(
         region=region.name,
         inputs=inputs,
         weights=weights,
         outputs=(output,),
         scratch=scratch,
-        body=write_calls(function.name, layer, (*inputs, *weights, output, *scratch)),
+        body=write_calls(function, layer, (*inputs, *weights, output, *scratch)),
         functions=(),
         quantized_operators=0,
         float_operators=(),
-        headers=tuple(f.name for f in function.files if f.name.endswith(".h")),
+        headers=function.headers,
         note=describe_form(form),
-        definitions=f"{function.definition}{layer_record}",
+        definitions=function.record,
         files=function.files,
         in_place=tuple(p.name for p in inputs if form.in_place and p.bytes == output.bytes),
     )
@@ -141,96 +134,13 @@ def make_ports(region: Region, layer: AnyLayer) -> tuple[tuple[Parameter, ...], 
     return (input_,), Parameter("output", layer.output_dtype, written, result)
 
 
-@dataclass(frozen=True)
-class LayerFunction:
-    """The C function of a variant: ``definition`` in front of its caller, or ``files``."""
-
-    name: str
-    definition: str
-    files: tuple[SourceFile, ...]
-
-
-def write_function(
-    form: Form,
-    layer: AnyLayer,
-    packing: Packing,
-    constants: Sequence[Parameter],
-    results: Sequence[Parameter],
-    shared: bool,
-) -> LayerFunction:
-    """Render a form's template for a layer's variant."""
-    # What may lie in one place is not `restrict`.
-    qualifier = "*" if form.in_place else "*restrict "
-    parameters = [f"const {p.c_type} {qualifier}{p.name}" for p in constants]
-    parameters += [f"{p.c_type} {qualifier}{p.name}" for p in results]
-    variant = {**packing.variant, **describe_types(layer)}
-    if isinstance(layer, Layer):
-        variant |= describe_requantization(layer, bool(packing.variant.get("float_scaled")))
-    told = [*(repr(item) for item in sorted(variant.items())), *parameters, *packing.record]
-    name = f"{form.name}_{hashlib.sha256(' '.join(told).encode()).hexdigest()[:8]}"
-    name = name if shared else "compute"
-    variables = {
-        **variant,
-        "name": name,
-        "linkage": "" if shared else "static inline __attribute__((always_inline)) ",
-        "parameters": ", ".join([f"const struct {name}_layer *restrict l", *parameters]),
-        "arguments": ", ".join(["l", *(p.name for p in (*constants, *results))]),
-    }
-    struct = render(
-        make_environment(),
-        "c/layers/record.j2",
-        {"name": name, **variables, "fields": [*packing.record]},
-    )
-    text = render(make_environment(), form.template, variables).strip("\n")
-    if not shared:
-        return LayerFunction(name, f"{struct}\n{text}\n\n", ())
-    header = render(make_environment(), "c/layers/header.j2", {**variables, "struct": struct})
-    files = (
-        SourceFile(f"{name}.h", header),
-        SourceFile(f"{name}.c", f'#include "{name}.h"\n\n{text}\n'),
-    )
-    return LayerFunction(name, "", files)
-
-
-def describe_types(layer: AnyLayer) -> dict[str, Any]:
-    """Return what the templates know of the types of a layer's inputs and output."""
-    if isinstance(layer, FloatLayer):
-        return {"input_type": "float", "output_type": "float"}
-    types: dict[str, Any] = {"output_type": C_TYPES[layer.output_dtype]}
-    if isinstance(layer, Layer):
-        return {**types, "input_type": C_TYPES[layer.input_dtype]}
-    return {**types, "input_types": [C_TYPES[dtype] for dtype in layer.input_dtypes]}
-
-
-def describe_requantization(layer: Layer, float_scaled: bool) -> dict[str, Any]:
-    """Return what the templates of all forms know of a layer's requantization.
-
-    ``float_scaled``: by the core's own floats, as ONNX Runtime does.
-    """
-    once = layer.scaling.rounding is LayerRounding.ONCE
-    steps = layer.scaling.rounding is LayerRounding.FLOAT and not float_scaled
-    emulated = steps and bool((make_requantization(layer).multipliers == 0).any())
-    one_shift = once or steps or layer.low >= layer.zero_point
-    return {
-        "one_shift": one_shift,
-        "float_scaled": float_scaled,
-        "offsets_given": steps,
-        "emulated": emulated,
-        "lift": layer.zero_point - layer.low if emulated else 0,
-        "twice_in_one_shift": one_shift and layer.scaling.rounding is LayerRounding.TWICE,
-        "zero_point": layer.zero_point,
-        "low": layer.low,
-        "high": layer.high,
-    }
-
-
-def write_calls(function: str, layer: AnyLayer, parameters: Sequence[Parameter]) -> str:
+def write_calls(function: LayerFunction, layer: AnyLayer, parameters: Sequence[Parameter]) -> str:
     """Return the body of a region's function: a call for each sample of the batch."""
-    names = ["&layer", *(p.name for p in parameters)]
+    names = [*(["&layer"] if function.record else []), *(p.name for p in parameters)]
     if isinstance(layer, Addition) or layer.batch == 1:
-        return f"    {function}({', '.join(names)});\n"
+        return f"    {function.name}({', '.join(names)});\n"
     written = layer.output_elements
     offsets = {"input": layer.input_elements, "added": written, "output": written}
     moved = [f"{n} + n * {offsets[n]}" if n in offsets else n for n in names]
-    call = f"{function}({', '.join(moved)});"
+    call = f"{function.name}({', '.join(moved)});"
     return f"    for (int32_t n = 0; n < {layer.batch}; ++n) {{\n        {call}\n    }}\n"

@@ -8,7 +8,7 @@ has stands behind ``#if``, with plain C that computes the same beside it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from firmwright.ir.layer import Addition, Array, LayerKind, LinearLayer
@@ -24,18 +24,39 @@ class Scratch:
 
 
 @dataclass(frozen=True)
+class Text:
+    """What a form's C is rendered with: layers of the same text can share a function.
+
+    ``parts`` are functions that it calls by its record: the variables of the templates
+    ``<form>_<part>.c.j2``, None for a part that a layer does without.
+    """
+
+    variant: Mapping[str, Any]
+    parts: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Packing:
     """A layer's numbers as a form's C reads them.
 
     ``arrays`` are constants by their name in C, ``record`` is what the C finds in the layer's
-    struct. ``variant`` are the variables of the form's template: layers with the same variant can
-    share a function.
+    struct. ``variant`` are the variables of the form's template, with ``parts`` and their
+    parameters behind the record. ``shared`` is the text of a function that layers share, where
+    that depends on less.
     """
 
     arrays: Mapping[str, Array]
     record: Mapping[str, int]
     variant: Mapping[str, Any]
     scratch: tuple[Scratch, ...] = ()
+    parts: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    part_parameters: str = ""
+    shared: Text | None = None
+
+    def choose_text(self, shared: bool) -> Text:
+        """Return the text of a function that layers share, or of a layer's own."""
+        own = Text(self.variant, self.parts)
+        return self.shared or own if shared else own
 
 
 @dataclass(frozen=True)

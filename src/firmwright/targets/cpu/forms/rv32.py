@@ -3,26 +3,50 @@
 x0 + 2^16 x1 times w is x0 w + 2^16 x1 w. A group of taps adds up in one word, started at 2^15 so
 that the lower half never borrows; then its upper half is added to one sum and the word to another,
 from which the lower sum follows at the end.
+
+What packs a block's inputs and what adds up its products are functions apart, so that layers which
+share them differ in numbers alone.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from firmwright.ir.kernels import C_TYPES
-from firmwright.ir.layer import Array, Layer
-from firmwright.targets.cpu.forms.form import Packing, Scratch
+from firmwright.ir.layer import Array, Layer, LayerRounding
+from firmwright.targets.cpu.forms.form import Packing, Scratch, Text
 from firmwright.targets.cpu.forms.layer_numbers import describe_geometry, scale_arrays
-from firmwright.targets.cpu.forms.tap_order import find_tap_order
+from firmwright.targets.cpu.forms.tap_order import (
+    LARGEST_GROUP,
+    SMALL_GROUP,
+    TapOrder,
+    count_groups,
+    find_tap_order,
+)
 
 CHANNELS = 2
 """Output channels at once: with three pairs of pixels they fill the registers."""
 
-SMALL_GROUP = 4
-"""Taps up to which a group does not make up for a round of its loop."""
+SHARED_SIZES = range(3, LARGEST_GROUP + 1)
+"""Sizes of groups for which a function that layers share has loops."""
+
+SHARED_ROW = ((3, 3), (1, 1))
+"""Kernel and strides, the commonest of all, of which layers share a function that packs rows."""
 
 WIDEST_ROW = 5
 """Columns of a kernel for which a block's inputs stay in registers."""
+
+REACH = 127
+"""Places by which a tap may move: a byte tells."""
+
+NARROW = 2**10
+"""Output channels up to which the places and shifts of two lie in a word."""
+
+
+SHIFT_BITS = 6
+"""Bits of a shift; that of a product with a float's mantissa is up to 45."""
 
 
 def largest_group_weight(layer: Layer) -> int:
@@ -31,65 +55,132 @@ def largest_group_weight(layer: Layer) -> int:
     return 32767 // max(-int(limits.min), int(limits.max))
 
 
-def pack_convolution(layer: Layer) -> Packing:
-    """Pack (channel block, tap, channel); ``places`` says where a tap of the input goes.
+PART = (
+    "const void *restrict from, const int8_t *restrict moves, int32_t *restrict patch, "
+    "int32_t y, int32_t x"
+)
+"""Parameters of what packs the pixels that a block reads, from output pixel (x, y) on."""
 
-    Blocks with groups of one size stand together; ``outputs`` says which channels they have.
+
+def pack_convolution(layer: Layer) -> Packing:
+    """Pack (channel block, tap, channel), and what belongs to blocks in the order of their use.
+
+    ``blocks`` has runs of blocks with groups of one size. ``moves`` says by how many places each
+    tap of the input moves.
     """
     pairs = 3 if layer.pixels >= 6 else 2
-    found = find_tap_order(layer.matrix, largest_group_weight(layer), CHANNELS)
-    longest = max(-(-layer.taps // g.size) * g.size for g in found.groupings)
-    padded = np.zeros((layer.out_channels, longest), np.int64)
-    padded[:, : layer.taps] = layer.matrix[:, found.order]
-    channels, blocks, runs = [], [], {}
-    for number, grouping in enumerate(found.groupings):
-        groups = -(-layer.taps // grouping.size)
-        own = fill_blocks(grouping.channels)
-        channels += own
-        for start in range(0, len(own), CHANNELS):
-            rows = own[start : start + CHANNELS]
-            blocks.append(padded[rows, : groups * grouping.size].T.reshape(-1))
-        runs[f"end_{number}"] = len(channels)
-        runs[f"words_{number}"] = groups * grouping.size * pairs
-        runs[f"carries_{number}"] = 2**15 * groups
-    arrays = {"weights": np.concatenate(blocks).astype("int8")}
-    arrays |= {name: array[channels] for name, array in scale_arrays(layer).items()}
-    straight = channels == [*range(layer.out_channels)]
-    if not straight:
-        arrays["outputs"] = np.array(channels, "uint16")
-    places = np.argsort(found.order) * pairs * 4
-    in_order = bool((np.diff(places) == pairs * 4).all())
-    if not in_order:
-        arrays["places"] = places.astype("uint16" if places.max() < 2**16 else "uint32")
-    guarded = any(layer.padding)
-    if guarded:
-        arrays["border"] = np.full(layer.channels, layer.input_zero_point, layer.input_dtype)
-    inner = find_inner_blocks(layer, 2 * pairs)
-    words = share_columns(layer, pairs) if inner["inner_columns"] else []
+    if layer.is_pointwise:
+        layer = join_rows(layer)
+    found = find_tap_order(layer.matrix, largest_group_weight(layer), CHANNELS, REACH)
+    sizes = {grouping.size for grouping in found.groupings}
+    longest = max(count_groups(layer.taps, size) * size for size in sizes)
+    border = layer.channels if any(layer.padding) else 0
+    twice = layer.scaling.rounding is LayerRounding.TWICE
+    one_shift = layer.low >= layer.zero_point
+    weights, numbers = pack_blocks(layer, found, pairs, longest)
+    own, shared = describe_texts(layer, sizes, pairs)
     return Packing(
-        arrays,
-        {**describe_geometry(layer), **inner, **runs},
         {
-            "pointwise": layer.is_pointwise,
-            "sizes": [(g.size, repeat_group(layer.taps, g.size)) for g in found.groupings],
-            "pairs": pairs,
-            "channels": CHANNELS,
-            "straight": straight,
-            "in_order": in_order,
-            "place_type": "" if in_order else C_TYPES[arrays["places"].dtype.name],
-            "columns": sorted({column for word in words for column in word[:2]}),
-            "kernel_width": layer.kernel[1],
-            "pairs_of_columns": words,
-            "guarded": guarded,
-            "step": next(n for n in (4, 3, 2, 1) if layer.channels % n == 0),
+            "weights": weights,
+            "blocks": numbers,
+            "moves": (np.argsort(found.order) - np.arange(layer.taps)).astype("int8"),
         },
-        (Scratch("patch", "int32", longest * pairs),),
+        {
+            **describe_geometry(layer),
+            **find_inner_blocks(layer, 2 * pairs),
+            "runs": len(found.groupings),
+            "odd": int(twice and one_shift),
+            "halved": int(twice and not one_shift),
+            "zero": layer.input_zero_point,
+            "border": border,
+            "border_at": longest * pairs,
+        },
+        own.variant,
+        (Scratch("patch", "int32", longest * pairs + -(-border // 4)),),
+        own.parts,
+        PART,
+        shared,
     )
 
 
-def repeat_group(taps: int, size: int) -> int:
-    """Return how many groups of a size make a round of the loop over taps."""
-    return 2 if size <= SMALL_GROUP and -(-taps // size) % 2 == 0 else 1
+def join_rows(layer: Layer) -> Layer:
+    """Return a pointwise layer as one of a single row."""
+    pixels = layer.pixels
+    return replace(layer, height=1, width=pixels, out_height=1, out_width=pixels, dilation=(1, 1))
+
+
+def describe_texts(layer: Layer, sizes: set[int], pairs: int) -> tuple[Text, Text]:
+    """Return the variables of a layer's own function, and of one that layers share."""
+    words = share_columns(layer, pairs)
+    reads_rows = bool(words) and find_inner_blocks(layer, 2 * pairs)["inner_columns"] > 0
+    common = {"pairs": pairs, "input_type": C_TYPES[layer.input_dtype]}
+    main = {
+        "pairs": pairs,
+        "channels": CHANNELS,
+        "small_group": SMALL_GROUP,
+        "wide": layer.out_channels > NARROW,
+    }
+    row = {
+        **common,
+        "columns": sorted({column for word in words for column in word[:2]}),
+        "kernel_width": layer.kernel[1],
+        "pairs_of_columns": words,
+        "step": next(n for n in (4, 3, 2, 1) if layer.channels % n == 0),
+    }
+    steps = [row["step"]]
+    gather = {**common, "guarded": any(layer.padding), "steps": steps}
+    own = Text(
+        {**main, "sizes": sorted(sizes), "rows": "inner" if reads_rows else "none"},
+        {"gather": gather, "gather_row": row if reads_rows else None},
+    )
+    if layer.is_pointwise:
+        own = replace(own, variant={**own.variant, "rows": "all"}, parts={"gather_row": row})
+    common_row = (layer.kernel, layer.strides) == SHARED_ROW and steps == [4] and reads_rows
+    all_sizes = sizes <= set(SHARED_SIZES)
+    mixed = layer.scaling.rounding is LayerRounding.TWICE
+    shared = Text(
+        {
+            **main,
+            "sizes": [*SHARED_SIZES] if all_sizes else sorted(sizes),
+            "rows": "some",
+            **({"one_shift": None, "twice_in_one_shift": None} if mixed else {}),
+        },
+        {
+            "gather": {**common, "guarded": True, "steps": [4, 1]},
+            "gather_row": row if common_row else None,
+        },
+    )
+    return own, shared
+
+
+def pack_blocks(layer: Layer, found: TapOrder, pairs: int, longest: int) -> tuple[Array, Array]:
+    """Return the weights and the numbers of all runs of blocks.
+
+    A run begins with its size of groups, the words that a block reads, the carries of its groups
+    and the words of its blocks. A block has two channels' bias, multiplier, offset where it does
+    not follow, and place and shift.
+    """
+    padded = np.zeros((layer.out_channels, longest), np.int64)
+    padded[:, : layer.taps] = layer.matrix[:, found.order]
+    scales = scale_arrays(layer)
+    shifts = scales.pop("shifts").astype("int64")
+    places = np.arange(layer.out_channels) << SHIFT_BITS | shifts
+    columns = [array.astype("int64") for array in scales.values()]
+    weights: list[Array] = []
+    numbers: list[Array] = []
+    for grouping in found.groupings:
+        groups = count_groups(layer.taps, grouping.size)
+        taps = groups * grouping.size
+        pairs_of_channels = np.array(fill_blocks(grouping.channels)).reshape(-1, CHANNELS)
+        weights += [padded[rows, :taps].T.reshape(-1) for rows in pairs_of_channels]
+        blocks = [column[pairs_of_channels] for column in columns]
+        at = places[pairs_of_channels]
+        narrow = layer.out_channels <= NARROW
+        blocks.append(at[:, :1] | at[:, 1:] << 16 if narrow else at)
+        block = np.concatenate(blocks, axis=1).reshape(-1)
+        numbers += [np.array([grouping.size, taps * pairs, groups << 15, block.size]), block]
+    words = np.concatenate(numbers) & 0xFFFFFFFF
+    return np.concatenate(weights).astype("int8"), words.astype("uint32").view("int32")
 
 
 def fill_blocks(channels: Array) -> list[int]:
@@ -100,8 +191,6 @@ def fill_blocks(channels: Array) -> list[int]:
 
 def find_inner_blocks(layer: Layer, pixels: int) -> dict[str, int]:
     """Return where blocks of so many pixels may start that lie in a row and read no padding."""
-    if layer.is_pointwise:
-        return {"inner_top": 0, "inner_left": 0, "inner_rows": 1, "inner_columns": layer.pixels}
     starts, counts = [], []
     sizes = zip((layer.height, layer.width), (layer.out_height, layer.out_width), strict=True)
     for axis, (size, out_size) in enumerate(sizes):

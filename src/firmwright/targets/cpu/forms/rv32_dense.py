@@ -110,7 +110,7 @@ def find_orders(layer: Layer) -> list[Array]:
     for size in GROUP_SIZES:
         channels = np.flatnonzero(possible >= MARGIN * size)
         if layer.taps % size == 0 and channels.size:
-            order = fill_groups(magnitudes, [Grouping(size, channels)], limit)
+            order = fill_groups(magnitudes, [Grouping(size, channels)], limit, layer.taps)
             orders += [] if order is None else [order]
     return orders
 

@@ -14,8 +14,11 @@ import numpy as np
 
 from firmwright.ir.layer import Array
 
-LARGEST_GROUP = 8
-"""Taps: beyond, there is little to gain."""
+LARGEST_GROUP = 6
+"""Taps: beyond, there is little to gain, and each size is a loop of its own in flash."""
+
+SMALL_GROUP = 4
+"""Taps up to which a group does not make up for a round of its loop."""
 
 EXCHANGES = 300
 """How often two taps change places before a size of groups is given up."""
@@ -46,22 +49,22 @@ class TapOrder:
     groupings: tuple[Grouping, ...]
 
 
-def find_tap_order(weights: Array, limit: int, block: int) -> TapOrder:
+def find_tap_order(weights: Array, limit: int, block: int, reach: int) -> TapOrder:
     """Return an order in which large groups keep to ``limit``, with one or two sizes of groups.
 
     ``weights`` is (O, taps). In each group, the magnitudes of each channel's weights add up to
     ``limit`` at most; one tap alone never exceeds it. All but one grouping have a multiple of
-    ``block`` channels.
+    ``block`` channels. No tap moves by more than ``reach`` places.
     """
     magnitudes = np.abs(weights).T.astype(np.int16)
     size, order = 1, np.arange(len(magnitudes))
     for larger in range(2, LARGEST_GROUP + 1):
-        found = fill_groups(magnitudes, [Grouping(larger, np.arange(len(weights)))], limit)
+        found = fill_groups(magnitudes, [Grouping(larger, np.arange(len(weights)))], limit, reach)
         if found is None:
             break
         size, order = larger, found
     for groupings in split_channels(magnitudes, size, limit, block)[:ATTEMPTS]:
-        found = fill_groups(magnitudes, groupings, limit)
+        found = fill_groups(magnitudes, groupings, limit, reach)
         if found is not None:
             return TapOrder(found, tuple(groupings))
     return TapOrder(order, (Grouping(size, np.arange(len(weights))),))
@@ -86,23 +89,41 @@ def split_channels(magnitudes: Array, size: int, limit: int, block: int) -> list
     return [found[key] for key in sorted(found) if key[0] < count * cost_of(taps, size)]
 
 
+def groups_of_round(size: int) -> int:
+    """Return how many groups of a size make a round of the loop over taps."""
+    return 2 if size <= SMALL_GROUP else 1
+
+
+def count_groups(taps: int, size: int) -> int:
+    """Return the groups of a sum: whole rounds, what lies beyond the taps has weights of zero."""
+    taken = size * groups_of_round(size)
+    return -(-taps // taken) * groups_of_round(size)
+
+
 def cost_of(taps: int, size: int) -> float:
-    """Return about how many instructions a sum takes: 17 a tap for twelve sums, 21 a group."""
-    groups = -(-taps // size)
-    return (groups * size * 17 + groups * 21) / 12
+    """Return about how many instructions a sum takes.
+
+    For twelve sums 17 a tap, 18 a group, and 3 a round.
+    """
+    rounds = 3 / groups_of_round(size)
+    return count_groups(taps, size) * (17 * size + 18 + rounds) / 12
 
 
-def fill_groups(magnitudes: Array, groupings: list[Grouping], limit: int) -> Array | None:
+def fill_groups(
+    magnitudes: Array, groupings: list[Grouping], limit: int, reach: int
+) -> Array | None:
     """Return an order whose groups keep to the limit, None where none is found.
 
-    ``magnitudes`` is (taps, O).
+    ``magnitudes`` is (taps, O). No tap moves by more than ``reach`` places.
     """
     tables = [Table(g.size, magnitudes[:, g.channels], limit) for g in groupings]
     order = np.arange(len(magnitudes))
     if not any(sum_excess(table.sum_groups(order), limit).any() for table in tables):
         return order
-    order = place_greedily(magnitudes, groupings[0].size)
-    return order if exchange_taps(tables, order) else None
+    starts = range(0, len(order), reach + 1)
+    parts = [place_greedily(magnitudes[i : i + reach + 1], groupings[0].size) + i for i in starts]
+    order = np.concatenate(parts)
+    return order if exchange_taps(tables, order, reach) else None
 
 
 def place_greedily(magnitudes: Array, size: int) -> Array:
@@ -154,8 +175,8 @@ def sum_excess(sums: Array, limit: int) -> Array:
     return total
 
 
-def exchange_taps(tables: list[Table], order: Array) -> bool:
-    """Exchange taps of the worst group with others until none exceeds the limit."""
+def exchange_taps(tables: list[Table], order: Array, reach: int) -> bool:
+    """Exchange taps of the worst group with others in reach until none exceeds the limit."""
     stride = -(-len(order) // PARTNERS)
     failures = 0
     for number in range(EXCHANGES):
@@ -167,6 +188,8 @@ def exchange_taps(tables: list[Table], order: Array) -> bool:
         own = np.arange(group * size, min(group * size + size, len(order)))
         others = np.arange(number % stride, len(order), stride)
         changes = np.sum([table.change(order, own, others) for table in tables], axis=0)
+        changes[np.abs(order[own][:, None] - others[None]) > reach] = 0
+        changes[np.abs(order[others][None] - own[:, None]) > reach] = 0
         mine, other = divmod(int(np.argmin(changes)), len(others))
         if changes[mine, other] < 0:
             first, second = own[mine], others[other]
