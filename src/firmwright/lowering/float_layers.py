@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,9 @@ from firmwright.lowering.layers import (
     describe_convolution,
     describe_product,
 )
+
+TO_LAST, TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
+"""Axes of permutations: from channels first to channels last, and back."""
 
 KINDS = {
     LayerKind.CONV2D: LayerKind.FLOAT_CONV2D,
@@ -37,14 +41,14 @@ def read_float_layer(function: relax.Function) -> FloatLayer | None:
     shape = describe_anchor(anchor, definitions)
     if anchor is None or shape is None or low > high:
         return None
-    data, planar = read_data(anchor, definitions)
+    data, axes = read_data(anchor, definitions)
     given = {"input": data, **({} if added is None else {"added": added})}
     roles = [name for p in function.params for name, value in given.items() if value.same_as(p)]
     biases = spread_bias(bias, shape["out_channels"])
     if biases is None or len(roles) != len(given) or len(roles) != len(function.params):
         return None
     return FloatLayer(
-        **shape, bias=biases, roles=tuple(roles), is_planar=planar, low=low, high=high
+        **shape, bias=biases, roles=tuple(roles), is_planar=axes == TO_LAST, low=low, high=high
     )
 
 
@@ -68,16 +72,24 @@ def skip_reshapes(value: relax.Expr, definitions: Definitions) -> relax.Expr:
     return value
 
 
-def read_data(anchor: tvm.ir.Call, definitions: Definitions) -> tuple[relax.Expr, bool]:
-    """Return the tensor that an anchor reads, and whether its channels come first."""
-    data = skip_reshapes(anchor.args[0], definitions)
-    call = definitions.get(data)
-    if call is None or operator_name(call) != "relax.permute_dims":
-        return data, False
-    axes = call.attrs.axes
-    planar = axes is not None and [int(axis) for axis in axes] == [0, 2, 3, 1]
-    convolves = operator_name(anchor) == CONVOLUTION and anchor.args[0].same_as(data)
-    return (call.args[0], True) if planar and convolves else (data, False)
+def read_data(anchor: tvm.ir.Call, definitions: Definitions) -> tuple[relax.Expr, tuple[int, ...]]:
+    """Return the tensor that an anchor reads, and the axes by which it is permuted; () for none.
+
+    A convolution may read a tensor with channels first, and a product one with channels last whose
+    rows the model wants as if they came first.
+    """
+    moved = skip_reshapes(anchor.args[0], definitions)
+    call = definitions.get(moved)
+    if call is None or operator_name(call) != "relax.permute_dims" or call.attrs.axes is None:
+        return moved, ()
+    axes = tuple(int(axis) for axis in call.attrs.axes)
+    if operator_name(anchor) == CONVOLUTION:
+        fits = axes == TO_LAST and anchor.args[0].same_as(moved)
+    else:
+        fits = axes == TO_FIRST and static_shape(anchor.args[0])[-1] == prod(
+            static_shape(moved)[1:]
+        )
+    return (call.args[0], axes) if fits else (moved, ())
 
 
 def split_tensor(
@@ -130,6 +142,11 @@ def describe_anchor(anchor: tvm.ir.Call | None, definitions: Definitions) -> dic
         shape = describe_convolution(anchor, array)
         kind = KINDS.get(shape["kind"]) if shape else None
         return {**shape, "kind": kind} if shape and kind else None
+    moved, axes = read_data(anchor, definitions)
+    if axes == TO_FIRST and array.ndim == 2:
+        _, height, width, channels = static_shape(moved)
+        rows = array.reshape(channels, height, width, -1)
+        array = rows.transpose(1, 2, 0, 3).reshape(array.shape)
     shape = describe_product(anchor, array)
     return shape and {
         **shape,

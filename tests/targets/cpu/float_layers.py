@@ -50,27 +50,26 @@ def draw_float_layer(kind: LayerKind, generator: np.random.Generator) -> FloatLa
     )
 
 
-def evaluate_floats(layer: FloatLayer, inputs: Mapping[str, Array], dtype: str) -> Array:
-    """Return what a layer makes of its inputs: sums in the order that it states, in a type."""
-    data = inputs["input"].astype(dtype)
+def evaluate_floats(layer: FloatLayer, inputs: Mapping[str, Array]) -> Array:
+    """Return what a layer makes of its inputs: sums in float32 in the order that it states."""
+    data = inputs["input"]
     data = np.moveaxis(data, 1, 3) if layer.is_planar else data
     top, left, bottom, right = layer.padding
     padded = np.pad(data, ((0, 0), (top, bottom), (left, right), (0, 0)))
     shape = (layer.batch, layer.out_height, layer.out_width, layer.out_channels)
-    sums = np.broadcast_to(layer.bias.astype(dtype), shape)
-    weights = layer.weights.astype(dtype)
+    sums = np.broadcast_to(layer.bias, shape)
     for y, x in np.ndindex(layer.kernel):
         rows = slice(y * layer.dilation[0], None, layer.strides[0])
         columns = slice(x * layer.dilation[1], None, layer.strides[1])
         seen = padded[:, rows, columns][:, : layer.out_height, : layer.out_width]
         if layer.kind in DEPTHWISE:
-            sums = sums + seen * weights[:, y, x, 0]
+            sums = sums + seen * layer.weights[:, y, x, 0]
             continue
         for channel in range(layer.channels):
-            sums = sums + seen[..., channel, None] * weights[:, y, x, channel]
+            sums = sums + seen[..., channel, None] * layer.weights[:, y, x, channel]
     if "added" in inputs:
-        sums = sums + inputs["added"].astype(dtype)
-    result: Array = np.clip(sums, layer.low, layer.high).astype(dtype)
+        sums = sums + inputs["added"]
+    result: Array = np.clip(sums, layer.low, layer.high)
     return result
 
 

@@ -89,7 +89,7 @@ def evaluate(layer: AnyLayer, inputs: Sequence[Array]) -> Array:
         added: Array = layer.results[first, second].astype(layer.output_dtype)
         return added
     if isinstance(layer, FloatLayer):
-        return evaluate_floats(layer, dict(zip(layer.roles, inputs, strict=True)), "float32")
+        return evaluate_floats(layer, dict(zip(layer.roles, inputs, strict=True)))
     (data,) = inputs
     top, left, bottom, right = layer.padding
     around = ((0, 0), (top, bottom), (left, right), (0, 0))
