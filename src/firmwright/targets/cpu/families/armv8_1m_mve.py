@@ -23,7 +23,10 @@ FORMS = (
         features=frozenset({"armv8.1-m-mve"}),
         conditions=(
             INTEGERS,
-            Condition("at most 16 taps, within 256 bytes of a padded channel", mve.reaches_few),
+            Condition(
+                "at most 16 taps, within 256 bytes of a padded channel, and 64 KiB for seven steps",
+                mve.reaches_few,
+            ),
         ),
         pack=mve.pack_depthwise,
         cost=0.8,

@@ -96,8 +96,13 @@ def order_axes(layer: Layer) -> tuple[int, int]:
 
 
 def reaches_few(layer: Layer) -> bool:
-    """Tell whether one vector holds the taps of a pixel, and bytes say where they lie."""
-    return layer.taps <= LANES and int(list_reaches(layer).max()) < 256
+    """Tell whether one vector holds a pixel's taps, bytes say where they lie, and 16 bits step."""
+    step = Axis(layer, order_axes(layer)[1]).step
+    return (
+        layer.taps <= LANES
+        and int(list_reaches(layer).max()) < 256
+        and (LANES // 2 - 1) * step < 2**16
+    )
 
 
 def pack_depthwise(layer: Layer) -> Packing:
