@@ -9,7 +9,8 @@ from firmwright.ir.layer import LayerKind
 from firmwright.targets.cpu.forms.form import choose
 from firmwright.targets.cpu.table import FORMS
 from firmwright.toolchain import load_platform
-from tests.targets.cpu.layers import Shape, make_layer
+from tests.targets.cpu.layers import make_layer
+from tests.targets.cpu.shapes import Shape
 
 SHAPES = {
     "reaches 255 bytes": (Shape(4, 4, 3, 127, (3, 2), padding=(0, 0, 0, 0)), True),
