@@ -11,6 +11,7 @@ from pathlib import Path
 
 from firmwright import __version__
 from firmwright.pipeline.command_line import find_build_root, run_tasks, set_variables
+from firmwright.pipeline.installed import LISTS, print_lists
 from firmwright.pipeline.recipe_words import enter_repository
 from firmwright.recipe.overrides import list_overrides
 
@@ -61,6 +62,8 @@ def make_parser() -> argparse.ArgumentParser:
     board = new.add_parser("board", help=sentence, description=sentence)
     board.add_argument("name", metavar="NAME", help="the platform's and the board's name")
     board.add_argument("--like", required=True, metavar="PLATFORM", help="the ready platform")
+    for name, (sentence, _) in LISTS.items():
+        commands.add_parser(name, help=sentence, description=sentence)
     return main
 
 
@@ -111,6 +114,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = make_parser().parse_args(arguments)
     if options.command == "new":
         return begin_board(options.name, options.like)
+    if options.command in LISTS:
+        return print_lists(options.command)
     enter_repository()
     given = to_doit_arguments(options)
     set_variables(given)

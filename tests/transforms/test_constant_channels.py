@@ -176,7 +176,9 @@ def outputs(
 ) -> list[list[npt.NDArray[Any]]]:
     """Compile a module for this machine and run it."""
     imported, interface = import_model(tvm.ir.save_json(module).encode(), "test", {})
-    network = compile_network(imported, interface, [Device(target, Context(HOST, rounding, {"specialize": "size"}))])
+    network = compile_network(
+        imported, interface, [Device(target, Context(HOST, rounding, {"specialize": "size"}))]
+    )
     return run_on_host(network, HOST, samples, folder / target.__class__.__name__, folder)[1]
 
 
