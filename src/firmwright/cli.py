@@ -62,24 +62,45 @@ def make_parser() -> argparse.ArgumentParser:
     board = new.add_parser("board", help=sentence, description=sentence)
     board.add_argument("name", metavar="NAME", help="the platform's and the board's name")
     board.add_argument("--like", required=True, metavar="PLATFORM", help="the ready platform")
+    sentence = "write a recipe for a model, samples, dodo.py and what CI runs, to be changed"
+    begin = commands.add_parser("init", help=sentence, description=sentence)
+    begin.add_argument("model", metavar="MODEL", help="a model file")
+    begin.add_argument("--platform", default="rv32-bare", help="what to build for")
     for name, (sentence, _) in LISTS.items():
         commands.add_parser(name, help=sentence, description=sentence)
     return main
 
 
-def begin_board(name: str, like: str) -> int:
-    """Write a board of the user's own into the current folder; return the exit code."""
+def begin(options: argparse.Namespace) -> int:
+    """Write the first files of a board or a repository here; return the exit code."""
     from firmwright.errors import UserError
-    from firmwright.project.new_board import write_new_board
 
     try:
-        written = write_new_board(name, like, Path())
+        told = begin_board(options) if options.command == "new" else begin_repository(options)
     except UserError as error:
         print(error, file=sys.stderr)
         return 1
-    print("\n".join(f"wrote {path}" for path in written))
-    print(f"Build for it with platform={name}.yaml, or `platform: {name}.yaml` in a recipe.")
+    print("\n".join(told))
     return 0
+
+
+def begin_board(options: argparse.Namespace) -> list[str]:
+    """Write a board of the user's own; return what to tell."""
+    from firmwright.project.new_board import write_new_board
+
+    name = options.name
+    written = write_new_board(name, options.like, Path())
+    use = f"Build for it with platform={name}.yaml, or `platform: {name}.yaml` in a recipe."
+    return [*(f"wrote {path}" for path in written), use]
+
+
+def begin_repository(options: argparse.Namespace) -> list[str]:
+    """Write the first files of a repository; return what to tell."""
+    from firmwright.project.new_repository import write_new_repository
+
+    written = write_new_repository(options.model, options.platform, Path())
+    told = [f"{'wrote' if new else 'left as it is:'} {path}" for path, new in written.items()]
+    return [*told, f"Build with: firmwright build {Path(options.model).stem}.yaml"]
 
 
 def is_recipe(word: str) -> bool:
@@ -112,8 +133,8 @@ def to_doit_arguments(options: argparse.Namespace) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code: 0 done, 1 a stage failed, 2 wrong usage."""
     options = make_parser().parse_args(arguments)
-    if options.command == "new":
-        return begin_board(options.name, options.like)
+    if options.command in ("init", "new"):
+        return begin(options)
     if options.command in LISTS:
         return print_lists(options.command)
     enter_repository()

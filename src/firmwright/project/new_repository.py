@@ -1,0 +1,65 @@
+"""The first files of a user's repository: a recipe for a model, its samples, and what runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from firmwright.codegen.names import make_unique_identifiers
+from firmwright.codegen.templates import make_environment, render
+from firmwright.data.fetch import read_model
+from firmwright.errors import UserError
+from firmwright.models import FORMATS
+from firmwright.recipe.defaults import FORMATS_BY_SUFFIX
+from firmwright.toolchain import load_platform
+
+TEMPLATES = {
+    "samples.py": "repository/samples.py.j2",
+    ".github/workflows/firmware.yml": "repository/workflow.yml.j2",
+}
+TEXTS = {
+    "dodo.py": "from firmwright.tasks.dodo import *\n",
+    ".gitignore": "/build/\n__pycache__/\n",
+}
+
+
+def write_new_repository(model: str, platform: str, folder: Path) -> dict[Path, bool]:
+    """Write the files into ``folder``, where the path ``model`` starts; tell which are new.
+
+    What is there already stays as it is. Raises UserError for a model that cannot be read, an
+    unknown platform, and a recipe of the model's name.
+    """
+    known = load_platform(platform)
+    name = Path(model).stem
+    recipe = folder / f"{name}.yaml"
+    if recipe.exists():
+        raise UserError(f"{recipe}: is there already; remove it, or give the model another name")
+    variables = {"name": name, "model": model, "platform": known.name, **describe_model(model)}
+    texts = {recipe.name: "repository/recipe.yaml.j2", **TEMPLATES}
+    env = make_environment()
+    rendered = {path: render(env, template, variables) for path, template in texts.items()}
+    written = {}
+    for path, text in {**rendered, **TEXTS}.items():
+        place = folder / path
+        written[place] = not place.exists()
+        if written[place]:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text, encoding="utf-8")
+    return written
+
+
+def describe_model(model: str) -> Mapping[str, Any]:
+    """Return the inputs and outputs of a model file, and a function's name for each input."""
+    kind = FORMATS_BY_SUFFIX.get(Path(model).suffix.lower())
+    if kind is None:
+        known = ", ".join(sorted(FORMATS_BY_SUFFIX))
+        raise UserError(f"{model}: no format can be told from its suffix; expected {known}")
+    data = read_model(Path(model), model, None)
+    _, interface = FORMATS[kind].load().import_model(data, model, {})
+    functions = make_unique_identifiers([tensor.name for tensor in interface.inputs])
+    return {
+        "inputs": interface.inputs,
+        "outputs": interface.outputs,
+        "named_inputs": [*zip(interface.inputs, functions, strict=True)],
+    }

@@ -1,0 +1,63 @@
+"""From a model alone to firmware: ``firmwright init``, and then a build."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from .conftest import EXAMPLE, Repository
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Repository:
+    """A folder with a model, and nothing else."""
+    shutil.copy(EXAMPLE / "digits.onnx", tmp_path / "digits.onnx")
+    return Repository(tmp_path)
+
+
+def test_init_writes_what_builds(folder: Repository) -> None:
+    done = folder.run("firmwright", "init", "digits.onnx", "--platform", "host")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "wrote digits.yaml",
+        "wrote samples.py",
+        "wrote .github/workflows/firmware.yml",
+        "wrote dodo.py",
+        "wrote .gitignore",
+        "Build with: firmwright build digits.yaml",
+    ]
+    built = folder.run("firmwright", "build", "digits")
+    assert built.returncode == 0, built.stdout + built.stderr
+    run = folder.manifest("build/digits/digits-host.tar.gz")["run"]
+    assert (run["samples"], run["mismatches"]) == (2, 0)
+
+
+def test_init_leaves_what_is_there(folder: Repository) -> None:
+    folder.write("dodo.py", "# mine\n")
+    done = folder.run("firmwright", "init", "digits.onnx")
+    assert "left as it is: dodo.py" in done.stdout
+    assert (folder.folder / "dodo.py").read_text() == "# mine\n"
+    recipe = (folder.folder / "digits.yaml").read_text()
+    again = folder.run("firmwright", "init", "digits.onnx", "--platform", "host")
+    assert again.returncode == 1
+    assert again.stderr.startswith("digits.yaml: is there already; ")
+    assert (folder.folder / "digits.yaml").read_text() == recipe
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("missing.onnx",), "missing.onnx: cannot read the model: No such file or directory"),
+        (("net.h5",), "net.h5: no format can be told from its suffix; expected .lite, .onnx"),
+        (("digits.onnx", "--platform", "hots"), "unknown platform 'hots'; did you mean 'host'?"),
+    ],
+)
+def test_init_refuses_and_writes_nothing(
+    folder: Repository, words: tuple[str, ...], message: str
+) -> None:
+    done = folder.run("firmwright", "init", *words)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(message)
+    assert len([*folder.folder.iterdir()]) == 1
