@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Sequence
 
 from firmwright.emulator.execution import EXIT_NO_FEATURE, EXIT_NO_INPUT, Execution, Run, time_limit
+from firmwright.emulator.process import run_process
 from firmwright.errors import UserError
 
 
@@ -21,12 +22,7 @@ def run_program(run: Run, launcher: Sequence[str], emulator: str) -> Execution:
     path = run.firmware.path
     limit = time_limit(run.budget)
     try:
-        process = subprocess.run(
-            [*launcher, path.resolve()],
-            input=run.console_input,
-            stdout=subprocess.PIPE,
-            timeout=limit,
-        )
+        process = run_process([*launcher, path.resolve()], run.console_input, limit)
     except subprocess.TimeoutExpired as error:
         raise UserError(f"{path}: the program did not exit within {limit} seconds") from error
     except OSError as error:

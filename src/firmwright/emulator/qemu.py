@@ -12,6 +12,7 @@ from pathlib import Path
 
 from firmwright.emulator.execution import EXIT_TRAP, Execution, Run, time_limit
 from firmwright.emulator.native import run_program
+from firmwright.emulator.process import run_process
 from firmwright.emulator.qemu_counter import QemuCounter, load_plugin
 from firmwright.errors import UserError
 from firmwright.toolchain import Platform, Qemu
@@ -40,9 +41,7 @@ def run_in_qemu(run: Run) -> Execution:
 def _run_machine(run: Run, command: Sequence[str], emulator: str) -> Execution:
     limit = time_limit(run.budget)
     try:
-        process = subprocess.run(
-            command, input=run.console_input, capture_output=True, timeout=limit
-        )
+        process = run_process(command, run.console_input, limit, stderr=subprocess.PIPE)
     except subprocess.TimeoutExpired as error:
         raise UserError(
             f"{run.firmware.path}: the firmware did not exit within {limit} seconds; "

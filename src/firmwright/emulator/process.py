@@ -1,0 +1,47 @@
+"""Runs a program that reads its samples from standard input, and tells how far it has read."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+from typing import IO
+
+from firmwright.progress import BYTES, report
+
+CHUNK = 4096
+"""Bytes that are handed over at once."""
+
+
+def run_process(
+    command: Sequence[str | Path], given: bytes, limit: float, stderr: int | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a program on what it is given; TimeoutExpired after ``limit`` seconds.
+
+    ``stderr`` is what :class:`subprocess.Popen` takes.
+    """
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr
+    ) as process:
+        # Taken away: communicate() would close it.
+        stdin, process.stdin = process.stdin, None
+        assert stdin is not None
+        feeder = Thread(target=feed, args=(stdin, given), daemon=True)
+        feeder.start()
+        try:
+            output, errors = process.communicate(timeout=limit)
+        except BaseException:
+            process.kill()
+            raise
+        feeder.join()
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
+
+
+def feed(stream: IO[bytes], given: bytes) -> None:
+    """Hand everything over; a program that ends early is left alone."""
+    with suppress(BrokenPipeError), stream:
+        for start in range(0, len(given), CHUNK):
+            stream.write(given[start : start + CHUNK])
+            report(BYTES, min(start + CHUNK, len(given)), len(given))
