@@ -135,8 +135,9 @@ def test_a_form_is_exact_on_its_core(
 @pytest.mark.needs("gcc")
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
 def test_a_form_is_defined_behavior(form: Form, tmp_path: Path, cache: Path) -> None:
+    """Functions are shared: layers of one variant are one text, which is compiled once."""
     layers = draw_layers(form, seed=2)
-    network = make_network(layers, [form] * COUNT, shared=False)
+    network = make_network(layers, [form] * COUNT, shared=True)
     run_layers(network, layers, tmp_path, cache, "host", "gcc", SANITIZED)
 
 
