@@ -211,6 +211,8 @@ class ChannelsLast:
     def compute_elements(self, call: tvm.ir.Call) -> relax.Expr | None:
         """Compute elements where they lie; None where what is broadcast has another rank."""
         arguments, rank = [], len(static_shape(call))
+        if rank not in (3, 4):
+            return None
         for index, argument in enumerate(call.args):
             if not isinstance(argument, relax.Var | Constant):
                 arguments.append(argument)

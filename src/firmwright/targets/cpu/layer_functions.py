@@ -118,6 +118,11 @@ def make_source(name: str, texts: Sequence[str]) -> SourceFile:
     return SourceFile(f"{name}.c", "\n\n".join([f'#include "{name}.h"', *texts]) + "\n")
 
 
+def write_headers(form: Form) -> tuple[SourceFile, ...]:
+    """Return what a form's C includes besides; a project has each file once."""
+    return tuple(SourceFile(name, render_file(name, {}) + "\n") for name in form.headers)
+
+
 def render_function(template: str, name: str, given: Variables) -> str:
     parameters = list_parameters(given)
     return render_file(f"{template}.c", {**given, "name": name, "parameters": parameters})

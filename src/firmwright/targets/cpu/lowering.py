@@ -19,7 +19,12 @@ from firmwright.lowering.layers import read_layer
 from firmwright.lowering.region import ROUNDINGS, lower_region
 from firmwright.targets import Context
 from firmwright.targets.cpu.forms.form import Choice, Form, choose
-from firmwright.targets.cpu.layer_functions import AnyLayer, LayerFunction, write_function
+from firmwright.targets.cpu.layer_functions import (
+    AnyLayer,
+    LayerFunction,
+    write_function,
+    write_headers,
+)
 from firmwright.targets.cpu.table import FORMS
 
 
@@ -100,7 +105,7 @@ def write_layer(region: Region, layer: AnyLayer, form: Form, shared: bool) -> Lo
         headers=function.headers,
         note=describe_form(form),
         definitions=function.record,
-        files=function.files,
+        files=(*function.files, *write_headers(form)),
         in_place=tuple(p.name for p in inputs if form.in_place and p.bytes == output.bytes),
     )
     arrays = {f"{region.name}_{name}": array for name, array in packing.arrays.items()}

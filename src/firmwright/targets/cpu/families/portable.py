@@ -16,6 +16,7 @@ FORMS = (
         pack=plain.pack_convolution,
         cost=2.5,
         sentence="Two pixels by four channels at once.",
+        headers=("multiply.h",),
     ),
     Form(
         name="portable_grouped_conv2d",
@@ -25,6 +26,7 @@ FORMS = (
         pack=plain.pack_convolution,
         cost=3.0,
         sentence="Two pixels by four channels of a group at once.",
+        headers=("multiply.h",),
     ),
     Form(
         name="portable_depthwise_conv2d",
@@ -34,6 +36,7 @@ FORMS = (
         pack=rv32_depthwise.pack_depthwise,
         cost=4.0,
         sentence="Sums roll along a channel that is copied between its borders.",
+        headers=("multiply.h",),
     ),
     Form(
         name="portable_dense",
@@ -43,6 +46,7 @@ FORMS = (
         pack=plain.pack_convolution,
         cost=3.0,
         sentence="Four channels at once.",
+        headers=("multiply.h",),
     ),
     Form(
         name="add",

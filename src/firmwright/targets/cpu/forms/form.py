@@ -72,7 +72,8 @@ class Form:
     """One way to compute layers of a kind on cores with these ``features``.
 
     ``cost`` is about how many instructions a multiply-accumulate takes. ``sentence`` says how it
-    works. ``pack`` may be slow: it runs once a layer, and never for one that breaks a condition.
+    works, ``headers`` names what its C includes of the folder of templates. ``pack`` may be slow:
+    it runs once a layer, and never for one that breaks a condition.
     ``in_place``: it reads element i of each input before it writes element i, and never after.
     """
 
@@ -84,6 +85,7 @@ class Form:
     cost: float
     sentence: str
     in_place: bool = False
+    headers: tuple[str, ...] = ()
 
     @property
     def template(self) -> str:
