@@ -314,3 +314,13 @@ def test_sixteen_bit_convolution_is_refused_with_a_way_out(kind: Any) -> None:
     data = exported(nn.Conv2d(1, 2, 3).to(kind), torch.zeros(1, 1, 5, 5, dtype=kind))
     with pytest.raises(UserError, match=r"cannot import .* export model.float\(\)"):
         FORMATS["pt2"].load().import_model(data, "m.pt2", {})
+
+
+def test_batch_norm_takes_no_memory() -> None:
+    """Its constants are computed here; a convolution would keep its sums until they are there."""
+    image = torch.randn(1, 3, 64)
+    convolution = nn.Conv1d(3, 8, 5, padding=2)
+    rest = (nn.ReLU(), nn.Flatten(), nn.Linear(8 * 64, 4))
+    plain = lowered(exported(nn.Sequential(convolution, *rest), image), "pt2")
+    normed = nn.Sequential(convolution, nn.BatchNorm1d(8), *rest)
+    assert lowered(exported(normed, image), "pt2").plan.arena_bytes == plain.plan.arena_bytes

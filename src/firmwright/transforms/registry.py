@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from firmwright.transforms.constant_arithmetic import fold_constant_arithmetic
 from firmwright.transforms.duplicate_dequantize import duplicate_dequantize
 from firmwright.transforms.layout_of_constants import fold_layout_of_constants
 from firmwright.transforms.layout_on_integers import keep_layout_on_integers
@@ -45,6 +46,11 @@ CANONICAL = (
         "layout-of-constants",
         "no operator only reshapes, transposes or casts a constant",
         fold_layout_of_constants,
+    ),
+    Transform(
+        "constant-arithmetic",
+        "no float32 sum, product or square root is of constants alone",
+        fold_constant_arithmetic,
     ),
     Transform(
         "layout-on-integers",
