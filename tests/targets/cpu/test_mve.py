@@ -1,6 +1,9 @@
-"""Where Helium's gathered loads end, what is large takes a form of the DSP instructions."""
+"""What random layers rarely show of the forms for Helium: limits of loads, and ties."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,8 +12,9 @@ from firmwright.ir.layer import LayerKind
 from firmwright.targets.cpu.forms.form import choose
 from firmwright.targets.cpu.table import FORMS
 from firmwright.toolchain import load_platform
-from tests.targets.cpu.layers import make_layer
+from tests.targets.cpu.layers import make_layer, make_network
 from tests.targets.cpu.shapes import Shape
+from tests.targets.cpu.test_forms import run_layers
 
 SHAPES = {
     "reaches 255 bytes": (Shape(4, 4, 3, 127, (3, 2), padding=(0, 0, 0, 0)), True),
@@ -26,3 +30,16 @@ def test_what_gathered_loads_reach(shape: Shape, fits: bool) -> None:
     found = choose(layer, load_platform("cortex-m55-bare").features, FORMS).form
     assert found
     assert found.name == ("mve_depthwise_conv2d" if fits else "dsp_depthwise_conv2d_any")
+
+
+@pytest.mark.needs("qemu-system-arm")
+def test_ties_of_negative_sums_are_rounded_away_from_zero(tmp_path: Path, cache: Path) -> None:
+    """With a factor of 2^-5 every 32nd sum lies between two results."""
+    layer = make_layer(LayerKind.CONV2D, Shape(3, 8, 24, 24), np.random.default_rng(0))
+    halves = np.full(8, 2**30)
+    scaling = replace(layer.scaling, mantissas=halves, shifts=np.full(8, 4))
+    layer = replace(layer, weights=layer.weights // 8, bias=layer.bias // 64, scaling=scaling)
+    form = choose(layer, load_platform("cortex-m55-bare").features, FORMS).form
+    assert form
+    network = make_network([layer], [form], shared=False)
+    run_layers(network, [layer], tmp_path, cache, "cortex-m55-bare", "zig", ())
