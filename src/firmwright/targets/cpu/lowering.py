@@ -106,7 +106,9 @@ def write_layer(region: Region, layer: AnyLayer, form: Form, shared: bool) -> Lo
         note=describe_form(form),
         definitions=function.record,
         files=(*function.files, *write_headers(form)),
-        in_place=tuple(p.name for p in inputs if form.in_place and p.bytes == output.bytes),
+        in_place=tuple(
+            p.name for p in inputs if p.name in form.in_place and p.bytes == output.bytes
+        ),
     )
     arrays = {f"{region.name}_{name}": array for name, array in packing.arrays.items()}
     return LoweredRegion(kernel, arrays)

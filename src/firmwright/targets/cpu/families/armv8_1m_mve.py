@@ -49,6 +49,6 @@ FORMS = (
         pack=addition.pack_addition,
         cost=0.0,
         sentence="Two multiplications and a shift for four elements at once.",
-        in_place=True,
+        in_place=("input_0", "input_1"),
     ),
 )

@@ -45,6 +45,7 @@ FORMS = (
         pack=lambda layer: floats.pack_convolution(layer, floats.NEON),
         cost=0.6,
         sentence="Floats in blocks of pixels by 16 channels.",
+        in_place=("added",),
     ),
     Form(
         name="neon_float_depthwise_conv2d",

@@ -56,7 +56,7 @@ FORMS = (
         pack=addition.pack_addition,
         cost=0.0,
         sentence="Two multiplications and a shift, proven for every pair of bytes.",
-        in_place=True,
+        in_place=("input_0", "input_1"),
     ),
     Form(
         name="float_conv2d",
@@ -66,6 +66,7 @@ FORMS = (
         pack=lambda layer: floats.pack_convolution(layer, floats.PLAIN),
         cost=2.7,
         sentence="Floats in blocks of four pixels by four channels.",
+        in_place=("added",),
     ),
     Form(
         name="float_depthwise_conv2d",

@@ -16,7 +16,7 @@ FORMS = (
         pack=addition.pack_addition,
         cost=0.0,
         sentence="Two multiplications and a shift, of eight elements at once where there is AVX2.",
-        in_place=True,
+        in_place=("input_0", "input_1"),
     ),
     Form(
         name="x64_conv2d",
@@ -53,6 +53,7 @@ FORMS = (
         pack=lambda layer: floats.pack_convolution(layer, floats.X86_64),
         cost=0.15,
         sentence="Floats in blocks of pixels by channels, in the machine's widest vectors.",
+        in_place=("added",),
     ),
     Form(
         name="x64_float_depthwise_conv2d",

@@ -74,7 +74,7 @@ class Form:
     ``cost`` is about how many instructions a multiply-accumulate takes. ``sentence`` says how it
     works, ``headers`` names what its C includes of the folder of templates. ``pack`` may be slow:
     it runs once a layer, and never for one that breaks a condition.
-    ``in_place``: it reads element i of each input before it writes element i, and never after.
+    It reads element i of the inputs ``in_place`` before it writes element i, and never after.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Form:
     pack: Callable[[Any], Packing]
     cost: float
     sentence: str
-    in_place: bool = False
+    in_place: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()
 
     @property
