@@ -12,6 +12,7 @@ from firmwright.ir.layer import Layer, LayerKind
 from firmwright.targets.cpu.families import rv32m
 from firmwright.targets.cpu.forms.rv32 import NARROW, SHARED_SIZES
 from firmwright.targets.cpu.forms.tap_order import find_tap_order
+from firmwright.targets.cpu.lowering import shares_function
 from tests.targets.cpu.layers import make_layer, make_network
 from tests.targets.cpu.shapes import Shape
 from tests.targets.cpu.test_forms import run_layers
@@ -39,3 +40,12 @@ def test_convolutions_have_every_size_of_groups_and_many_channels(
     names = {f.name for k in network.kernels.kernels for f in k.files if f.name.endswith(".c")}
     assert not shared or len(names) == 4  # narrow and wide, gather, gather_row
     run_layers(network, layers, tmp_path, cache, "rv32-bare", "zig", ())
+
+
+def test_auto_shares_what_is_small() -> None:
+    """Few results share loops, many have their own."""
+    small, large = (make_convolution(Shape(4, 2, *size), 60) for size in ((64, 127), (64, 128)))
+    for layer, shared in ((small, True), (large, False)):
+        assert shares_function(layer, FORM, "auto") is shared
+        assert not shares_function(layer, FORM, "speed")
+        assert shares_function(layer, FORM, "size")

@@ -23,7 +23,9 @@ class CpuTarget(Target):
     reason = "plain C runs everything"
     is_fallback = True
     is_portable = True
-    options: Mapping[str, tuple[str, ...]] = MappingProxyType({"specialize": ("speed", "size")})
+    options: Mapping[str, tuple[str, ...]] = MappingProxyType(
+        {"specialize": ("auto", "speed", "size")}
+    )
     rewrites: Sequence[str] = ("UseChannelsLast", "RemoveConstantChannels")
 
     def place(self, _module: tvm.IRModule, _context: Context, /) -> Placement:

@@ -27,12 +27,15 @@ from firmwright.targets.cpu.layer_functions import (
 )
 from firmwright.targets.cpu.table import FORMS
 
+RESULTS_WORTH_A_FUNCTION = 2**14
+"""Of one layer: each takes some instructions more in shared loops; own ones take two kilobytes."""
+
 
 def lower_to_c(region: Region, module: tvm.IRModule, context: Context) -> LoweredRegion:
     """Lower a region by a form, or from TIR where none fits or the user has a strategy."""
     layer, choice = find_form(region, module, context)
     if layer and choice.form:
-        shared = context.options.get("specialize") == "size"
+        shared = shares_function(layer, choice.form, context.options.get("specialize", "auto"))
         lowered = write_layer(region, layer, choice.form, shared)
         use = use_integer_arithmetic(region, module, ROUNDINGS[context.rounding])[1]
         kernel = replace(lowered.kernel, quantized_operators=use.quantized_operators)
@@ -42,6 +45,14 @@ def lower_to_c(region: Region, module: tvm.IRModule, context: Context) -> Lowere
         note = f"Plain loops: {'. '.join(choice.refusals)}."
         lowered = replace(lowered, kernel=replace(lowered.kernel, note=note))
     return lowered
+
+
+def shares_function(layer: AnyLayer, form: Form, specialize: str) -> bool:
+    """Tell whether a layer calls a function that others call, too."""
+    if specialize == "auto":
+        results = 0 if isinstance(layer, Addition) else layer.output_elements
+        return form.shared and results < RESULTS_WORTH_A_FUNCTION
+    return specialize == "size"
 
 
 def describe_kernel(region: Region, module: tvm.IRModule, context: Context) -> str:

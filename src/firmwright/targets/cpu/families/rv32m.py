@@ -20,6 +20,7 @@ FORMS = (
         pack=rv32.pack_convolution,
         cost=2.2,
         sentence="Two pixels lie in a word, so that one multiplication does two of the layer's.",
+        shared=True,
     ),
     Form(
         name="rv32m_depthwise_conv2d",
@@ -38,5 +39,6 @@ FORMS = (
         pack=rv32_dense.pack_dense,
         cost=2.3,
         sentence="Four channels lie in a word, of which one multiplication does two.",
+        shared=True,
     ),
 )

@@ -74,6 +74,8 @@ class Form:
     ``cost`` is about how many instructions a multiply-accumulate takes. ``sentence`` says how it
     works, ``headers`` names what its C includes of the folder of templates. ``pack`` may be slow:
     it runs once a layer, and never for one that breaks a condition.
+    ``shared``: layers share its functions unless the user asks for speed, because these are large
+    and a layer's numbers in them save few instructions.
     It reads element i of the inputs ``in_place`` before it writes element i, and never after.
     """
 
@@ -86,6 +88,7 @@ class Form:
     sentence: str
     in_place: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()
+    shared: bool = False
 
     @property
     def template(self) -> str:

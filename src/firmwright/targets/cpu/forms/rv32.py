@@ -125,17 +125,16 @@ def describe_texts(layer: Layer, sizes: set[int], pairs: int) -> tuple[Text, Tex
         "columns": sorted({column for word in words for column in word[:2]}),
         "kernel_width": layer.kernel[1],
         "pairs_of_columns": words,
-        "step": next(n for n in (4, 3, 2, 1) if layer.channels % n == 0),
+        "steps": [next(n for n in (4, 3, 2, 1) if layer.channels % n == 0)],
     }
-    steps = [row["step"]]
-    gather = {**common, "guarded": any(layer.padding), "steps": steps}
+    gather = {**common, "guarded": any(layer.padding), "steps": row["steps"]}
     own = Text(
         {**main, "sizes": sorted(sizes), "rows": "inner" if reads_rows else "none"},
         {"gather": gather, "gather_row": row if reads_rows else None},
     )
     if layer.is_pointwise:
         own = replace(own, variant={**own.variant, "rows": "all"}, parts={"gather_row": row})
-    common_row = (layer.kernel, layer.strides) == SHARED_ROW and steps == [4] and reads_rows
+    common_row = (layer.kernel, layer.strides) == SHARED_ROW and reads_rows
     all_sizes = sizes <= set(SHARED_SIZES)
     mixed = layer.scaling.rounding is LayerRounding.TWICE
     shared = Text(
@@ -147,7 +146,7 @@ def describe_texts(layer: Layer, sizes: set[int], pairs: int) -> tuple[Text, Tex
         },
         {
             "gather": {**common, "guarded": True, "steps": [4, 1]},
-            "gather_row": row if common_row else None,
+            "gather_row": {**row, "steps": [4, 1]} if common_row else None,
         },
     )
     return own, shared
