@@ -55,7 +55,7 @@ def test_a_failing_stage_shows_the_compilers_errors(copy_of_built: Repository) -
     copy_of_built.write("digits.yaml", recipe + "cflags: [-O9z]\n")
     failed = copy_of_built.doit("build", RECIPE)
     assert failed.returncode == 1
-    assert failed.stdout.splitlines()[-1].startswith("✗ objects     compile the C project ")
+    assert failed.stdout.splitlines()[-1].startswith("✗ objects      compile the C project ")
     first, error, log = failed.stderr.strip().splitlines()
     assert re.fullmatch(r"objects:digits-rv32-bare: \w+\.c: the compiler refused it:", first)
     assert error == "  error: invalid integral value '9z' in '-O9z'"

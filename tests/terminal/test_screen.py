@@ -8,7 +8,9 @@ from collections.abc import Iterator
 import pytest
 from rich.cells import cell_len
 
+from firmwright.pipeline.lock import TASK_DOCS
 from firmwright.progress import Progress
+from firmwright.tasks import PIPELINE
 from firmwright.terminal.screen import DONE, FAILED, Running, Screen, format_time
 
 SENTENCE = "run the firmware and compare it with the reference"
@@ -49,9 +51,18 @@ def test_lines_fit_the_terminal(width: int) -> None:
     line = screen.make_line(screen.render_mark(0), "comparison", SENTENCE, 605.0)
     assert cell_len(line.plain) == min(width, 80)
     assert line.plain.endswith(" 10 min 05 s")
-    assert line.plain.startswith("⠋ comparison  run ")
+    assert line.plain.startswith("⠋ comparison   run ")
     assert (SENTENCE in line.plain) == (width >= 80)
     assert ("…" in line.plain) == (width < 80)
+
+
+def test_every_stage_has_room_for_its_name_and_sentence() -> None:
+    screen, _ = make_screen(80)
+    named = [(stage.name, stage.sentence) for stage in PIPELINE] + [*TASK_DOCS.items()]
+    for name, sentence in named:
+        line = screen.make_line(screen.render_mark(0), name, sentence, 5.0).plain
+        assert cell_len(line) == 80
+        assert f" {sentence} " in line, f"{name}: a sentence of more than 53 characters is cut"
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -71,7 +82,7 @@ def test_a_file_gets_plain_lines_that_are_not_wrapped(width: int) -> None:
     show_stage(screen)
     assert "\x1b" not in written.getvalue()
     first, second = written.getvalue().splitlines()
-    assert first == f"✓ run         {SENTENCE:54}       0.5 s"
+    assert first == f"✓ run          {SENTENCE:53}       0.5 s"
     assert second == f"  {NOTE}"
 
 

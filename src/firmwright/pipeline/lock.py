@@ -25,7 +25,7 @@ MAX_LISTED = 20
 """Differences that a message lists."""
 
 TASK_DOCS = {
-    "lock": "write the digests of all that the recipe reads beside it",
+    "lock": "write the digests of all that the recipe reads",
     "locked": "compare all that the recipe reads with its lock",
     "locked-files": "compare the files that the recipe reads with its lock",
 }

@@ -16,7 +16,7 @@ from firmwright.progress import BYTES, Progress
 
 PLAIN_WIDTH = 80
 """Columns of a stage's line where there is no terminal, and at most where there is one."""
-STAGE_WIDTH = 12
+STAGE_WIDTH = 13
 TIME_WIDTH = 12
 NARROWEST = 20
 """Columns of text that is wrapped, however narrow the terminal is."""
