@@ -26,7 +26,7 @@ class CpuTarget(Target):
     options: Mapping[str, tuple[str, ...]] = MappingProxyType(
         {"specialize": ("auto", "speed", "size")}
     )
-    rewrites: Sequence[str] = ("UseChannelsLast", "RemoveConstantChannels")
+    rewrites: Sequence[str] = ("MergePadLayer", "UseChannelsLast", "RemoveConstantChannels")
 
     def place(self, _module: tvm.IRModule, _context: Context, /) -> Placement:
         from firmwright.targets.placement import Placement
