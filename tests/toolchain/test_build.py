@@ -13,7 +13,7 @@ from elftools.elf.elffile import ELFFile
 from firmwright.errors import UserError
 from firmwright.toolchain import Build, compile_object, link_firmware, makefile_variables
 from firmwright.toolchain.build import SANITIZERS
-from firmwright.toolchain.compilers import Compiler, find_errors
+from firmwright.toolchain.compilers import Compiler, find_errors, run_compiler
 
 from .projects import load_build, render, write_project
 
@@ -102,6 +102,18 @@ def test_nothing_of_the_environment_reaches_the_compiler(
     other = build_project(build, compiler, tmp_path / "other", compiler_cache)
     assert plain.read_bytes() == other.read_bytes()
     assert compiler_cache.joinpath("zig").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("user", "shared"), [("user", "user/firmwright/zig"), ("/dev/null/no-folder", "own/zig")]
+)
+def test_libraries_are_shared_where_the_user_s_cache_can_be_written(
+    user: str, shared: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / user))
+    printed = run_compiler(("env",), tmp_path, tmp_path / "own").splitlines()
+    assert f"ZIG_GLOBAL_CACHE_DIR={tmp_path / shared}" in printed
+    assert f"ZIG_LOCAL_CACHE_DIR={tmp_path / 'own/zig'}" in printed
 
 
 @pytest.mark.parametrize(("platform", "toolchain"), COMBINATIONS)

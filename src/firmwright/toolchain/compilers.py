@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from platformdirs import user_cache_path
+
 from firmwright.errors import UserError
 from firmwright.toolchain.tool_folder import ToolFolder, find_tool_folder
 from firmwright.toolchain.toolchains import Toolchain, load_toolchain, toolchain_names
@@ -98,7 +100,7 @@ def compiler_folder(toolchain: Toolchain, architecture: str | None = None) -> To
 def run_compiler(command: Sequence[str], folder: Path, cache: Path) -> str:
     """Run a compiler in a folder and return what it printed; raises CalledProcessError.
 
-    Zig keeps its caches under ``cache``; other compilers keep none.
+    Zig keeps objects under ``cache``; other compilers keep none.
     """
     return subprocess.run(
         command,
@@ -114,15 +116,27 @@ def run_compiler(command: Sequence[str], folder: Path, cache: Path) -> str:
 
 
 def _make_environment(cache: Path) -> Mapping[str, str]:
-    zig_cache = str(cache.resolve() / "zig")
+    local = cache.resolve() / "zig"
     passed_on = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
     return passed_on | {
         "LC_ALL": "C",
         # The build folder must not offer Python modules to `python -m ziglang`.
         "PYTHONSAFEPATH": "1",
-        "ZIG_GLOBAL_CACHE_DIR": zig_cache,
-        "ZIG_LOCAL_CACHE_DIR": zig_cache,
+        "ZIG_GLOBAL_CACHE_DIR": str(_find_library_cache(local)),
+        "ZIG_LOCAL_CACHE_DIR": str(local),
     }
+
+
+def _find_library_cache(local: Path) -> Path:
+    """Return where zig keeps the C libraries that it builds, one for each core, by content.
+
+    They take up to 25 s and 75 MB, so all recipes of a user share them; ``local`` has them where
+    the user's cache folder cannot be written.
+    """
+    shared = user_cache_path("firmwright") / "zig"
+    with suppress(OSError):
+        shared.mkdir(parents=True, exist_ok=True)
+    return shared if os.access(shared, os.W_OK) else local
 
 
 def _find_command(toolchain: Toolchain) -> tuple[str, ...] | None:
