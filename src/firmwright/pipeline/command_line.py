@@ -113,7 +113,10 @@ def prepare_build_root() -> Path:
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"cannot make the build folder {root}: {error.strerror}") from None
+        message = (
+            f"cannot make the build folder {root}: {error.strerror}; choose another with outdir="
+        )
+        raise UserError(message) from None
     if not os.access(root, os.W_OK):
         raise UserError(f"cannot write to the build folder {root}; choose another with outdir=")
     return root
