@@ -159,7 +159,7 @@ def test_fastestdet_finds_what_onnx_runtime_finds(
     (sample,) = repository.manifest("build/fastestdet/fastestdet-host.tar.gz")["detection"][
         "samples"
     ]
-    assert sample["sample"] == "FastestDet_sample.jpg"
+    assert sample["sample"] == "3.jpg"
     found = sample["boxes"]
     assert [b["class_name"] for b in found] == ["person"] * 4 + ["sports ball"]
     assert round(found[0]["score"], 2) == 0.90
