@@ -15,7 +15,7 @@ import numpy as np
 from firmwright.ir.layer import Array, Layer, LayerRounding
 from firmwright.targets.cpu.forms.blocks import fill_lanes
 from firmwright.targets.cpu.forms.form import Packing, Scratch
-from firmwright.targets.cpu.forms.layer_numbers import describe_geometry
+from firmwright.targets.cpu.forms.layer_numbers import describe_record
 from firmwright.targets.cpu.forms.neon import pack_scales
 from firmwright.targets.cpu.forms.x64 import pad_channels
 
@@ -87,7 +87,7 @@ def pack_units(layer: Layer, unit: int) -> Packing:
     indices = fill_lanes(layer.out_channels, lanes)
     flat = layer.is_pointwise and runs.in_place and layer.input_elements <= PLANE
     width = layer.pixels if flat else layer.out_width
-    geometry = describe_geometry(layer)
+    geometry = describe_record(layer)
     if flat:
         geometry |= {"height": 1, "width": width, "out_width": width}
     record, scratch = describe_rows(layer)
@@ -141,7 +141,7 @@ def pack_depthwise(layer: Layer) -> Packing:
             "weights": columns.reshape(-1).astype("int8"),
             **pack_scales(layer, indices.reshape(-1), count),
         },
-        {**describe_geometry(layer), **record, "out_height": layer.out_height},
+        {**describe_record(layer), **record, "out_height": layer.out_height},
         {
             "float_scaled": layer.scaling.rounding is LayerRounding.FLOAT,
             "kernel_height": height,

@@ -16,7 +16,7 @@ import numpy as np
 
 from firmwright.ir.layer import Array, Layer, LayerRounding
 from firmwright.targets.cpu.forms.form import Packing, Scratch
-from firmwright.targets.cpu.forms.layer_numbers import describe_geometry
+from firmwright.targets.cpu.forms.layer_numbers import describe_record
 from firmwright.targets.cpu.forms.requantize import Requantization, make_requantization
 
 PAIRED_LIMIT = 2**31 // 257
@@ -161,7 +161,7 @@ def pack_convolution(layer: Layer) -> Packing:
     elif guarded:
         scratch.append(Scratch("copy", layer.input_dtype, run * pixels))
     record = {
-        **describe_geometry(layer),
+        **describe_record(layer),
         "run": run,
         "words": words,
         "factors": sum(f.shape[1] for f in factors) * (len(channels) - 1),
@@ -288,7 +288,7 @@ def pack_any_depthwise(layer: Layer) -> Packing:
         **scale_channels(layer),
     }
     record = {
-        **describe_geometry(layer),
+        **describe_record(layer),
         "input_zero_point": layer.input_zero_point,
         "halves": 1 + 2 * layer.zero_point,
     }

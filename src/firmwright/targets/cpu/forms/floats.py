@@ -14,6 +14,7 @@ import numpy as np
 from firmwright.ir.layer import Array, FloatLayer
 from firmwright.targets.cpu.forms.blocks import fill_lanes
 from firmwright.targets.cpu.forms.form import Condition, Packing, Scratch
+from firmwright.targets.cpu.forms.layer_numbers import describe_geometry
 
 
 class Level(NamedTuple):
@@ -84,27 +85,6 @@ def describe_layer(layer: FloatLayer) -> dict[str, Any]:
     }
 
 
-def describe_geometry(layer: FloatLayer) -> dict[str, int]:
-    """Return what the C of every convolution finds in its record."""
-    return {
-        "height": layer.height,
-        "width": layer.width,
-        "channels": layer.channels,
-        "out_width": layer.out_width,
-        "out_channels": layer.out_channels,
-        "pixels": layer.pixels,
-        "kernel_height": layer.kernel[0],
-        "kernel_width": layer.kernel[1],
-        "stride_y": layer.strides[0],
-        "stride_x": layer.strides[1],
-        "dilation_y": layer.dilation[0],
-        "dilation_x": layer.dilation[1],
-        "top": layer.padding[0],
-        "left": layer.padding[1],
-        "words": layer.taps,
-    }
-
-
 def pack_convolution(layer: FloatLayer, family: Family) -> Packing:
     """Pack (channel block, tap, channel)."""
     blocks = -(-layer.out_channels // family.block)
@@ -123,7 +103,7 @@ def pack_convolution(layer: FloatLayer, family: Family) -> Packing:
     patch = max(level["pixels"] for level in levels) * layer.taps
     return Packing(
         arrays,
-        describe_geometry(layer),
+        {**describe_geometry(layer), "words": layer.taps},
         {
             **describe_layer(layer),
             "block": family.block,
@@ -157,7 +137,7 @@ def pack_depthwise(layer: FloatLayer, family: Family) -> Packing:
             "bias": layer.bias[indices].reshape(-1),
             "border": np.zeros(lanes, "float32"),
         },
-        describe_geometry(layer),
+        {**describe_geometry(layer), "words": layer.taps},
         {
             **describe_layer(layer),
             "levels": levels,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from firmwright.ir.layer import Array, Layer, LayerRounding
+from firmwright.ir.layer import Array, Layer, LayerRounding, LinearLayer
 from firmwright.targets.cpu.forms.requantize import make_requantization
 
 
@@ -32,8 +32,8 @@ def scale_vectors(layer: Layer) -> dict[str, Array]:
     }
 
 
-def describe_geometry(layer: Layer) -> dict[str, int]:
-    """Return what the C of every convolution finds in its record."""
+def describe_geometry(layer: LinearLayer) -> dict[str, int]:
+    """Return the shape of a convolution as the C of every form finds it in its record."""
     return {
         "height": layer.height,
         "width": layer.width,
@@ -49,5 +49,9 @@ def describe_geometry(layer: Layer) -> dict[str, int]:
         "dilation_x": layer.dilation[1],
         "top": layer.padding[0],
         "left": layer.padding[1],
-        "halves": 1 + 2 * (layer.zero_point - layer.low),
     }
+
+
+def describe_record(layer: Layer) -> dict[str, int]:
+    """Return what the C of every convolution of integers finds in its record."""
+    return {**describe_geometry(layer), "halves": 1 + 2 * (layer.zero_point - layer.low)}

@@ -11,9 +11,9 @@ import numpy as np
 
 from firmwright.ir.layer import Array, Layer, LayerRounding
 from firmwright.targets.cpu.forms.form import Packing, Scratch
-from firmwright.targets.cpu.forms.layer_numbers import describe_geometry, scale_vectors
+from firmwright.targets.cpu.forms.layer_numbers import describe_record, scale_vectors
+from firmwright.targets.cpu.forms.plane import Axis, describe_plane, order_axes
 from firmwright.targets.cpu.forms.requantize import make_requantization
-from firmwright.targets.cpu.forms.rv32_depthwise import Axis
 from firmwright.targets.cpu.forms.x64 import pad_channels
 
 BLOCK = 4
@@ -69,7 +69,7 @@ def pack_convolution(layer: Layer) -> Packing:
         arrays["border"] = np.full(row, layer.input_zero_point, layer.input_dtype)
     return Packing(
         arrays,
-        {**describe_geometry(layer), "words": layer.taps},
+        {**describe_record(layer), "words": layer.taps},
         {
             "float_scaled": layer.scaling.rounding is LayerRounding.FLOAT,
             "pointwise": layer.is_pointwise,
@@ -88,11 +88,6 @@ def list_reaches(layer: Layer) -> Array:
     along = np.arange(length.kernel) * length.dilation
     reaches: Array = (down[:, None] + along).reshape(-1)
     return reaches
-
-
-def order_axes(layer: Layer) -> tuple[int, int]:
-    """Return the axes of a channel's copy: rows lie along the longer one."""
-    return (0, 1) if layer.out_width >= layer.out_height else (1, 0)
 
 
 def reaches_few(layer: Layer) -> bool:
@@ -119,19 +114,7 @@ def pack_depthwise(layer: Layer) -> Packing:
     return Packing(
         {"weights": weights.reshape(-1), **pack_scales(layer), "reaches": reaches},
         {
-            "channels": layer.channels,
-            "rows": rows.size,
-            "row_step": rows.step,
-            "length": length.size,
-            "step": length.step,
-            "out_rows": rows.out_size,
-            "out_row_step": rows.out_step,
-            "out_length": length.out_size,
-            "out_step": length.out_step,
-            "plane": plane,
-            "plane_row": length.padded_size,
-            "begin": rows.before * length.padded_size + length.before,
-            "down": rows.stride * length.padded_size,
+            **describe_plane(layer, rows, length, plane),
             "stride": length.stride,
             "zero": moved_zero(layer),
         },

@@ -11,7 +11,7 @@ import numpy as np
 from firmwright.ir.layer import Array, Layer, LayerRounding
 from firmwright.targets.cpu.forms.blocks import fill_lanes
 from firmwright.targets.cpu.forms.form import Packing, Scratch
-from firmwright.targets.cpu.forms.layer_numbers import describe_geometry, scale_vectors
+from firmwright.targets.cpu.forms.layer_numbers import describe_record, scale_vectors
 from firmwright.targets.cpu.forms.x64 import pad_channels
 
 BLOCK = 4
@@ -63,7 +63,7 @@ def pack_convolution(layer: Layer) -> Packing:
     direct = layer.is_pointwise and words == layer.taps and layer.input_dtype == "int8"
     return Packing(
         arrays,
-        {**describe_geometry(layer), "words": words},
+        {**describe_record(layer), "words": words},
         {
             "float_scaled": layer.scaling.rounding is LayerRounding.FLOAT,
             "pointwise": layer.is_pointwise,
@@ -90,7 +90,7 @@ def pack_depthwise(layer: Layer) -> Packing:
             **pack_scales(layer, indices.reshape(-1), count),
             "border": np.full(lanes, layer.input_zero_point, layer.input_dtype),
         },
-        describe_geometry(layer),
+        describe_record(layer),
         {
             "float_scaled": layer.scaling.rounding is LayerRounding.FLOAT,
             "kernel_height": layer.kernel[0],

@@ -7,7 +7,7 @@ import numpy as np
 from firmwright.ir.layer import Layer
 from firmwright.targets.cpu.forms.blocks import fill_lanes
 from firmwright.targets.cpu.forms.form import Packing, Scratch
-from firmwright.targets.cpu.forms.layer_numbers import describe_geometry, scale_arrays
+from firmwright.targets.cpu.forms.layer_numbers import describe_record, scale_arrays
 
 PIXELS, CHANNELS = 2, 4
 """Sums at once: with two inputs, a weight and three pointers they fill 14 registers."""
@@ -38,7 +38,7 @@ def pack_convolution(layer: Layer) -> Packing:
     run = layer.channels // groups if groups > 1 else words
     return Packing(
         arrays,
-        {**describe_geometry(layer), "words": words, "run": run, "group_outputs": outputs},
+        {**describe_record(layer), "words": words, "run": run, "group_outputs": outputs},
         {
             "pointwise": layer.is_pointwise,
             "guarded": guarded,

@@ -17,7 +17,7 @@ import numpy as np
 from firmwright.ir.kernels import C_TYPES
 from firmwright.ir.layer import Array, Layer, LayerRounding
 from firmwright.targets.cpu.forms.form import Packing, Scratch, Text
-from firmwright.targets.cpu.forms.layer_numbers import describe_geometry, scale_arrays
+from firmwright.targets.cpu.forms.layer_numbers import describe_record, scale_arrays
 from firmwright.targets.cpu.forms.tap_order import (
     LARGEST_GROUP,
     SMALL_GROUP,
@@ -86,7 +86,7 @@ def pack_convolution(layer: Layer) -> Packing:
             "moves": (np.argsort(found.order) - np.arange(layer.taps)).astype("int8"),
         },
         {
-            **describe_geometry(layer),
+            **describe_record(layer),
             **find_inner_blocks(layer, 2 * pairs),
             "runs": len(found.groupings),
             "odd": int(twice and one_shift),

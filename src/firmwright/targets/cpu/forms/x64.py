@@ -12,7 +12,7 @@ import numpy as np
 from firmwright.ir.layer import Array, Layer, LayerRounding
 from firmwright.targets.cpu.forms.blocks import fill_lanes
 from firmwright.targets.cpu.forms.form import Packing, Scratch
-from firmwright.targets.cpu.forms.layer_numbers import describe_geometry, scale_vectors
+from firmwright.targets.cpu.forms.layer_numbers import describe_record, scale_vectors
 
 BLOCK = 16
 """Output channels in a block: 32-bit sums in a vector of 512 bits."""
@@ -61,7 +61,7 @@ def pack_convolution(layer: Layer) -> Packing:
     integers = words if narrow else max(pixels, -(-wide_pixels // 2)) * words
     return Packing(
         arrays,
-        {**describe_geometry(layer), "words": words},
+        {**describe_record(layer), "words": words},
         {
             "float_scaled": layer.scaling.rounding is LayerRounding.FLOAT,
             "pointwise": layer.is_pointwise,
@@ -95,7 +95,7 @@ def pack_depthwise(layer: Layer) -> Packing:
             **{name: array[indices].reshape(-1) for name, array in scales.items()},
             "border": np.full(BLOCK, layer.input_zero_point, layer.input_dtype),
         },
-        describe_geometry(layer),
+        describe_record(layer),
         {
             "float_scaled": layer.scaling.rounding is LayerRounding.FLOAT,
             "kernel_height": layer.kernel[0],

@@ -1,0 +1,46 @@
+"""One channel of a depthwise layer's input, copied between its borders: a plane of rows."""
+
+from __future__ import annotations
+
+from firmwright.ir.layer import Layer
+
+
+class Axis:
+    """Height (0) or width (1) of a layer."""
+
+    def __init__(self, layer: Layer, axis: int) -> None:
+        self.size = (layer.height, layer.width)[axis]
+        self.out_size = (layer.out_height, layer.out_width)[axis]
+        self.step = (layer.width * layer.channels, layer.channels)[axis]
+        self.out_step = (layer.out_width * layer.channels, layer.channels)[axis]
+        self.before = layer.padding[axis]
+        self.kernel = layer.kernel[axis]
+        self.stride = layer.strides[axis]
+        self.dilation = layer.dilation[axis]
+        reach = (self.out_size - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
+        self.padded_size = max(reach, self.before + self.size)
+        """Elements with those of the padding that are read."""
+
+
+def order_axes(layer: Layer) -> tuple[int, int]:
+    """Return the axes of a channel's copy: rows lie along the longer one."""
+    return (0, 1) if layer.out_width >= layer.out_height else (1, 0)
+
+
+def describe_plane(layer: Layer, rows: Axis, length: Axis, plane: int) -> dict[str, int]:
+    """Return what the C finds in its record of a plane of so many elements."""
+    return {
+        "channels": layer.channels,
+        "rows": rows.size,
+        "row_step": rows.step,
+        "length": length.size,
+        "step": length.step,
+        "out_rows": rows.out_size,
+        "out_row_step": rows.out_step,
+        "out_length": length.out_size,
+        "out_step": length.out_step,
+        "plane": plane,
+        "plane_row": length.padded_size,
+        "begin": rows.before * length.padded_size + length.before,
+        "down": rows.stride * length.padded_size,
+    }
