@@ -18,7 +18,7 @@ from firmwright.toolchain import load_platform
 from .networks import names, placed, quantized_convolution, sentences
 
 ADVANCED = "advanced_options:"
-DOCS = Path(__file__).parents[3] / "docs" / "tidl.md"
+DOCS = Path(__file__).parents[3] / "docs" / "reference" / "tidl.md"
 
 
 def read(platform: str = "am62a", rest: str = "c", **given: str) -> TidlOptions:

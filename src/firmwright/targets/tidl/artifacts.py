@@ -26,9 +26,9 @@ from firmwright.ir.quant_params import QuantParams, read_quant_params
 from firmwright.ir.regions import Partition, Region
 from firmwright.ir.relax import dtype_of, main_bindings, operator_name, read_variables
 from firmwright.ir.tensors import is_source_name
-from firmwright.targets.tidl.facts import make_fact_context
+from firmwright.partition.layers import CONVERSIONS
+from firmwright.targets.facts import make_fact_context
 from firmwright.targets.tidl.import_config import RegionImport, format_import_config
-from firmwright.targets.tidl.layers import CONVERSIONS
 from firmwright.targets.tidl.names import RegionFiles
 from firmwright.targets.tidl.options import TidlOptions
 from firmwright.targets.tidl.record import BoundaryTensor, TidlRegionArtifacts

@@ -12,8 +12,8 @@ from firmwright.ir.regions import RuleViolation
 from firmwright.ir.relax import dtype_of
 from firmwright.ir.tensors import is_source_name
 from firmwright.partition.grouping import Group
-from firmwright.targets.tidl.facts import bits_of, kind_of, weights_dtype
-from firmwright.targets.tidl.layers import computing_operators, names_of
+from firmwright.partition.layers import computing_operators, names_of
+from firmwright.targets.facts import bits_of, kind_of, weights_dtype
 from firmwright.targets.tidl.option_table import OPTIONS
 from firmwright.targets.tidl.options import WIDE_RESULTS, WIDE_WEIGHTS, TidlOptions
 from firmwright.targets.tidl.rules import tidl_rules

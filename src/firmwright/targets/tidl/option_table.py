@@ -43,8 +43,8 @@ OPTIONS: Sequence[Option] = (
         "tensor_bits",
         8,
         ("8", "16", "32"),
-        "bits of an element at most; 32 takes floats, which TI's own tools run on a PC alone. What "
-        "the stand-in computes with, the recipe's `quantize` says",
+        "the most bits that an element may have; 32 takes floats, which TI's own tools run only on "
+        "a PC. The recipe's `quantize` says what the stand-in computes with",
     ),
     Option(
         "accuracy_level",

@@ -6,22 +6,22 @@ becomes a region, and of the regions those with most multiply-accumulates stay.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import tvm
 from tvm import relax
 
-from firmwright.ir.operators import FusionKind, short_name
 from firmwright.ir.regions import RuleViolation
 from firmwright.partition.grouping import Group, group_operators
+from firmwright.partition.layer_regions import make_layer_kind, make_placement
+from firmwright.partition.layers import LayerGraph, computing_operators, names_of
 from firmwright.partition.merging import merge_acyclic
-from firmwright.partition.outline import find_dequantized, make_binding_kind, read_graph
+from firmwright.partition.outline import read_graph
 from firmwright.targets import Context
-from firmwright.targets.placement import Composite, Placement
+from firmwright.targets.facts import element_facts, kind_of, make_fact_context, operator_facts
+from firmwright.targets.placement import Placement
 from firmwright.targets.rules import find_violations
-from firmwright.targets.tidl.facts import element_facts, kind_of, make_fact_context, operator_facts
-from firmwright.targets.tidl.layers import CONVERSIONS, LayerGraph, computing_operators, names_of
 from firmwright.targets.tidl.lists import check_layer_name, check_layer_type, check_lists
 from firmwright.targets.tidl.options import TidlOptions, read_options
 from firmwright.targets.tidl.rules import tidl_rules
@@ -36,7 +36,9 @@ def place_regions(module: tvm.IRModule, context: Context) -> Placement:
     bindings, outputs = read_graph(module)
     chip = {**context.platform.accelerators["tidl"], "wanted_batch": context.batch}
     checker = OperatorChecker(options, chip, bindings)
-    groups = group_operators(bindings, outputs, make_kind(module, bindings, checker), {})
+    groups = group_operators(
+        bindings, outputs, make_layer_kind(module, bindings, checker.check_operator), {}
+    )
     check_lists(options, bindings, groups)
     layers = LayerGraph(groups, outputs)
     broken = {number: checker.check_layer(group) for number, group in enumerate(layers.groups)}
@@ -45,38 +47,7 @@ def place_regions(module: tvm.IRModule, context: Context) -> Placement:
     kept, pruned = prune(regions, layers, options)
     for number, violation in pruned.items():
         broken[number] = (violation,)
-    objected = {
-        b.var: found
-        for number, found in broken.items()
-        if found
-        for b in layers.groups[number].bindings
-    }
-    composites = [
-        Composite(
-            "tidl_subgraph",
-            tuple(v for v in layers.layer_of if layers.layer_of[v] in region),
-            describe_region(number, kept, layers, broken),
-        )
-        for number, region in enumerate(kept)
-    ]
-    return Placement(tuple(composites), objected)
-
-
-def make_kind(
-    module: tvm.IRModule, bindings: Sequence[relax.VarBinding], checker: OperatorChecker
-) -> Callable[[relax.VarBinding], FusionKind]:
-    """Return what tells the grouping an operator's kind: one that is refused stands alone.
-
-    Between a dequantize and a quantize it does not, for there is nothing between to hand over.
-    """
-    dequantized = find_dequantized(list(bindings))
-    kind = make_binding_kind(module, dequantized, True)
-
-    def of_binding(binding: relax.VarBinding) -> FusionKind:
-        splits = binding.var not in dequantized and short_name(binding.value) not in CONVERSIONS
-        return FusionKind.ALONE if splits and checker.check_operator(binding) else kind(binding)
-
-    return of_binding
+    return make_placement("tidl_subgraph", "TIDL", kept, layers, broken)
 
 
 class OperatorChecker:
@@ -124,45 +95,6 @@ class OperatorChecker:
             **operator_facts(binding.value, self.network),
         }
         return find_violations(tidl_rules().rules, facts)
-
-
-def describe_region(
-    number: int,
-    regions: list[list[int]],
-    layers: LayerGraph,
-    broken: Mapping[int, Sequence[RuleViolation]],
-) -> str:
-    """Say what a region is, and what keeps it apart from those in front of it."""
-    region = regions[number]
-    text = f"TIDL takes all {len(region)} layers of it" if region[1:] else "TIDL takes it"
-    between = find_separating_layer(region, {i for r in regions[:number] for i in r}, layers)
-    if between is None:
-        return text if number == 0 else f"{text}; it reads nothing of another region's"
-    said = "; ".join(o.sentence for o in broken[between])
-    return (
-        f"{text}; it is a region of its own because of {layers.describe(between)} before it: {said}"
-    )
-
-
-def find_separating_layer(
-    region: Sequence[int], others: set[int], layers: LayerGraph
-) -> int | None:
-    """Return the nearest layer, not TIDL's, between the region and another one; None for none."""
-    waiting = [p for number in region for p in layers.reads[number] if p not in region]
-    for number in waiting:  # grows
-        if number not in others and reaches(number, others, layers):
-            return number
-        waiting += [p for p in layers.reads[number] if p not in waiting]
-    return None
-
-
-def reaches(number: int, others: set[int], layers: LayerGraph) -> bool:
-    waiting = list(layers.reads[number])
-    for earlier in waiting:  # grows
-        if earlier in others:
-            return True
-        waiting += [p for p in layers.reads[earlier] if p not in waiting]
-    return False
 
 
 def prune(

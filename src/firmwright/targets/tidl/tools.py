@@ -15,6 +15,7 @@ from pathlib import Path
 
 from firmwright.errors import UserError
 from firmwright.targets.tidl.names import RegionFiles
+from firmwright.targets.vendor_tool import run_vendor_tool
 from firmwright.toolchain import Platform
 from firmwright.toolchain.tool_folder import ToolFolder, find_tool_folder
 
@@ -29,8 +30,8 @@ HELPERS = {
 }
 """What the import tool calls and reads, by the option that tells it where that is."""
 TOOL_FILES = (IMPORT_TOOL, *HELPERS.values())
-PASSED_VARIABLES = ("HOME", "LD_LIBRARY_PATH", "PATH", "TMPDIR")
-"""All that a tool sees of the environment, beside where the tools are."""
+PASSED_VARIABLES = ("HOME", "PATH", "TMPDIR")
+"""All that a tool sees of the environment, beside where the tools and its libraries are."""
 DEVICE_NAMES: Mapping[int, tuple[int, ...]] = {
     7100: (0,),
     7120: (1, 2, 3),
@@ -98,24 +99,10 @@ def run_import(tools: ToolFolder, folder: Path, files: RegionFiles, log: Path) -
     fails, or does not write its results.
     """
     place = str(tools.path)
-    passed_on = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
-    libraries = [place, *filter(None, [passed_on.get("LD_LIBRARY_PATH")])]
-    set_here = {TOOLS_VARIABLE: place, "LD_LIBRARY_PATH": ":".join(libraries), "LC_ALL": "C"}
+    libraries = [place, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    added = {TOOLS_VARIABLE: place, "LD_LIBRARY_PATH": ":".join(libraries), "LC_ALL": "C"}
     command = make_import_command(place, files.config)
-    try:
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            env=passed_on | set_here,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-        )
-    except OSError as error:
-        raise UserError(f"{command[0]} does not run: {error.strerror or error}") from None
+    done = run_vendor_tool(command, folder, PASSED_VARIABLES, added)
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text(done.stdout, encoding="utf-8")
     missing = [name for name in files.tool_files if not (folder / name).is_file()]

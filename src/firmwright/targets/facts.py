@@ -1,9 +1,10 @@
-"""What the rules may ask about: plain values by name, read from an operator."""
+"""What rules of devices may ask about: plain values by name, read from an operator."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -35,8 +36,8 @@ class FactContext:
     values: Mapping[relax.Var, relax.Expr]
     layout: str
 
-    def tidl_axis(self, axis: int, count: int) -> int:
-        """Return the place of an axis among ``count`` as TIDL has them: of four, that in NCHW."""
+    def nchw_place(self, axis: int, count: int) -> int:
+        """Return the place of an axis among ``count``: of four, that in NCHW."""
         axis %= count
         return "NCHW".index(self.layout[axis]) if count == 4 else axis
 
@@ -52,7 +53,7 @@ def make_fact_context(bindings: Sequence[relax.VarBinding]) -> FactContext:
 def operator_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     """Return what an operator is like, by its kind; every kind has ``kind`` and ``axes``.
 
-    ``axis`` and the like are the model's; a ``place`` counts an image's axes as NCHW, as TIDL does.
+    ``axis`` and the like are the model's; a ``place`` counts an image's axes as NCHW.
     """
     kind = kind_of(call)
     shape = static_shape(first_tensor(call))
@@ -113,6 +114,7 @@ def convolution_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
         "padding_exceeds_input": max(to_ints(padding)[1::2]) > width,
         "width": width,
         "groups": int(attrs.groups),
+        "single_channels": 1 < int(attrs.groups) == count_channels(call),
         "dilation": to_ints(attrs.dilation),
         **weight_facts(call, network),
     }
@@ -130,6 +132,7 @@ def pooling_facts(call: tvm.ir.Call, _network: FactContext) -> Facts:
         "dilation": to_ints(attrs.dilation),
         "whole_image": "avg" in short_name(call) and to_ints(attrs.pool_size) == image,
         "plane": image[0] * image[1],
+        "counts_padding": bool(attrs.count_include_pad) or not any(to_ints(attrs.padding)),
     }
 
 
@@ -148,12 +151,15 @@ def adaptive_pooling_facts(call: tvm.ir.Call, _network: FactContext) -> Facts:
 
 
 def reduction_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
-    """``reduced`` are axes of the model, ``plane`` counts the elements of a whole image, else 0."""
+    """``reduced`` are axes of the model, ``plane`` counts the elements of a whole image, else 0.
+
+    ``reduced_elements`` is how many elements become one.
+    """
     shape = static_shape(call.args[0])
     stated = call.attrs.axis
     axes = list(range(len(shape))) if stated is None else to_ints(stated)
     axes = sorted(axis % len(shape) for axis in axes)
-    places = sorted(network.tidl_axis(axis, len(shape)) for axis in axes)
+    places = sorted(network.nchw_place(axis, len(shape)) for axis in axes)
     whole = len(shape) == 4 and places == [2, 3]
     plane = shape[axes[0]] * shape[axes[1]] if whole else 0
     return {
@@ -162,6 +168,7 @@ def reduction_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
         "keeps_axes": bool(call.attrs.keepdims),
         "whole_image": whole,
         "plane": plane,
+        "reduced_elements": prod(shape[axis] for axis in axes),
     }
 
 
@@ -169,7 +176,7 @@ def axis_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     count = len(static_shape(first_tensor(call)))
     axis = int(call.attrs.axis or 0) % count
     keeps = bool(getattr(call.attrs, "keepdims", True))
-    place = network.tidl_axis(axis, count)
+    place = network.nchw_place(axis, count)
     return {"axis": axis, "place_from_end": count - place, "keeps_axes": keeps}
 
 
@@ -191,6 +198,7 @@ def resize_facts(call: tvm.ir.Call, _network: FactContext) -> Facts:
         "layout": layout,
         "scale_height": height,
         "scale_width": width,
+        "even_scale": height == width and height % 2 == 0,
         "method": str(call.attrs.method),
         "coordinates": str(call.attrs.coordinate_transformation_mode),
         "rounding": str(call.attrs.rounding_method),
@@ -206,7 +214,7 @@ def pad_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     """``pad_width`` has the elements before and behind for each axis of the model in turn."""
     widths = to_ints(call.attrs.pad_width)
     count = len(widths) // 2
-    image = {axis for axis in range(count) if network.tidl_axis(axis, count) >= count - 2}
+    image = {axis for axis in range(count) if network.nchw_place(axis, count) >= count - 2}
     return {
         "pad_width": widths,
         "pad_mode": str(call.attrs.pad_mode),
@@ -225,7 +233,7 @@ def layer_norm_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     axes = [axis % count for axis in to_ints(call.attrs.axes)]
     return {
         "normalized": axes,
-        "normalized_places": [network.tidl_axis(axis, count) - count for axis in axes],
+        "normalized_places": [network.nchw_place(axis, count) - count for axis in axes],
         "scales": constant_or_computed(call.args[1:], network),
     }
 
@@ -234,7 +242,7 @@ def instance_norm_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     axis, count = int(call.attrs.channel_axis), len(static_shape(call.args[0]))
     return {
         "channel_axis": axis,
-        "channel_place": network.tidl_axis(axis, count),
+        "channel_place": network.nchw_place(axis, count),
         "scales": constant_or_computed(call.args[1:], network),
     }
 
@@ -247,7 +255,7 @@ def transpose_facts(call: tvm.ir.Call, _network: FactContext) -> Facts:
     count = len(static_shape(call.args[0]))
     stated = call.attrs.axes
     order = list(range(count))[::-1] if stated is None else [a % count for a in to_ints(stated)]
-    return {"place_of_last": order.index(count - 1)}
+    return {"place_of_last": order.index(count - 1), "keeps_batch": order[0] == 0}
 
 
 def divide_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
@@ -255,6 +263,17 @@ def divide_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     divisor = network.values.get(divisor, divisor) if isinstance(divisor, relax.Var) else divisor
     by_zero = isinstance(divisor, Constant) and not np.all(constant_array(divisor))
     return {**binary_facts(call, network), "divides_by_zero": by_zero}
+
+
+def power_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
+    """``exponent`` is a number where it is one constant, else None."""
+    exponent = call.args[1]
+    exponent = (
+        network.values.get(exponent, exponent) if isinstance(exponent, relax.Var) else exponent
+    )
+    stated = constant_array(exponent) if isinstance(exponent, Constant) else np.zeros(0)
+    number = float(stated.item()) if stated.size == 1 else None
+    return {**binary_facts(call, network), "exponent": number}
 
 
 def binary_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
@@ -270,14 +289,14 @@ def binary_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     if not long:
         return {"other": "a constant"}
     channel = 1 if count == 4 else count - 1
-    by_channel = [network.tidl_axis(axis, count) for axis in long] == [channel]
+    by_channel = [network.nchw_place(axis, count) for axis in long] == [channel]
     return {
         "other": "a constant for each channel" if by_channel else f"a constant of {list(other)}"
     }
 
 
 def bits_of(dtype: str) -> int | None:
-    """Return the bits of an element that TIDL may hold, None for another type."""
+    """Return the bits of an element, None for a type that accelerators do not hold."""
     known = {"int8": 8, "uint8": 8, "int16": 16, "uint16": 16, "float32": 32}
     return known.get(dtype)
 
@@ -304,7 +323,7 @@ def weight_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
 
 
 WEIGHTED_KINDS = ("conv2d", "depthwise_conv2d", "conv2d_transpose", "matmul")
-BINARY_KINDS = ("add", "subtract", "multiply", "maximum", "minimum", "power")
+BINARY_KINDS = ("add", "subtract", "multiply", "maximum", "minimum")
 
 FACTS_BY_KIND: Mapping[str, Callable[[tvm.ir.Call, FactContext], Facts]] = {
     **dict.fromkeys(("conv2d", "depthwise_conv2d", "conv2d_transpose"), convolution_facts),
@@ -323,4 +342,5 @@ FACTS_BY_KIND: Mapping[str, Callable[[tvm.ir.Call, FactContext], Facts]] = {
     "resize2d": resize_facts,
     "clip": clip_facts,
     **dict.fromkeys(BINARY_KINDS, binary_facts),
+    "power": power_facts,
 }

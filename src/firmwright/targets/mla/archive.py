@@ -1,0 +1,116 @@
+"""The archive that SiMa's compiler packs, read without trust.
+
+The rules are those of the vendor's own reader, which refuses what it does not know; the limits are
+those of a bundle, which are lower. ``.lm`` is the MLA's program of the first generation.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from firmwright.bundle.archive import (
+    BrokenBundleError,
+    check_name,
+    read_capped,
+    read_exactly,
+    unpack_gzip,
+)
+from firmwright.bundle.bundle import read_json
+from firmwright.errors import UserError
+
+MAX_MEMBERS = 2048
+MAX_JSON_BYTES = 32 * 1024**2
+"""Of all JSON files of an archive together."""
+MAX_JSON_DEPTH = 64
+PROGRAM_SUFFIXES = (".elf", ".lm", ".so")
+SUFFIXES = (".json", ".yaml", *PROGRAM_SUFFIXES)
+LOOK_ALIKES = "\uff0f\u2215\uff3c\uff0e\u2024\ufe52"
+"""Characters that look like a slash, a backslash or a dot."""
+
+
+def read_archive(path: Path) -> dict[str, bytes]:
+    """Return the archive's files by their base names.
+
+    Raises UserError for an archive that is damaged, holds anything but plain files of the known
+    kinds, or lacks the description (``*_mpk.json``) or a program.
+    """
+    if not path.name.endswith(".tar.gz"):
+        raise UserError(f"{path}: expected a name that ends with .tar.gz")
+    try:
+        files = read_members(unpack_gzip(read_capped(path)))
+        find_description(files)
+    except BrokenBundleError as error:
+        raise UserError(f"{path}: {error}") from None
+    return files
+
+
+def read_members(content: bytes) -> dict[str, bytes]:
+    """Return the files of an uncompressed archive by base name, everything checked."""
+    files: dict[str, bytes] = {}
+    try:
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:", errors="strict") as archive:
+            for entry in read_entries(archive):
+                name = PurePosixPath(entry.name).name
+                if name in files:
+                    raise BrokenBundleError(f"two files are named {name!r}")
+                stream = archive.extractfile(entry)
+                assert stream is not None  # read_entries yields files alone
+                files[name] = read_exactly(stream, entry)
+    except (tarfile.TarError, ValueError, OverflowError) as error:
+        raise BrokenBundleError(f"not a tar archive, or damaged: {error}") from None
+    if sum(len(data) for name, data in files.items() if name.endswith(".json")) > MAX_JSON_BYTES:
+        raise BrokenBundleError(f"its JSON files have more than {MAX_JSON_BYTES:,} bytes")
+    return files
+
+
+def read_entries(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """Yield the plain files; folders are left out, all else raises BrokenBundleError."""
+    for number, entry in enumerate(archive, 1):
+        if number > MAX_MEMBERS:
+            raise BrokenBundleError(f"more than {MAX_MEMBERS:,} members")
+        check_name(entry.name.removeprefix("./"))
+        if any(character in entry.name for character in LOOK_ALIKES):
+            raise BrokenBundleError(
+                f"the member {entry.name!r} has a character that looks like a slash or a dot"
+            )
+        if entry.isdir():
+            continue
+        if not entry.isreg():
+            raise BrokenBundleError(f"the member {entry.name!r} is a link or a device")
+        if PurePosixPath(entry.name).suffix not in SUFFIXES:
+            known = ", ".join(SUFFIXES)
+            raise BrokenBundleError(f"the member {entry.name!r} is of no known kind ({known})")
+        yield entry
+
+
+def find_description(files: Mapping[str, bytes]) -> str:
+    """Return the name of the one ``*_mpk.json``; BrokenBundleError without it or a program."""
+    found = [name for name in files if name == "mpk.json" or name.endswith("_mpk.json")]
+    if len(found) != 1:
+        raise BrokenBundleError(f"it has {len(found)} files *_mpk.json; expected one")
+    if not any(name.endswith(PROGRAM_SUFFIXES) for name in files):
+        raise BrokenBundleError(f"it has no program ({', '.join(PROGRAM_SUFFIXES)})")
+    return found[0]
+
+
+def read_description(files: Mapping[str, bytes]) -> tuple[str, Any]:
+    """Return the name of the one ``*_mpk.json`` and what it says, before its schema is checked."""
+    name = find_description(files)
+    content = read_json(files[name], name)
+    if find_depth(content) > MAX_JSON_DEPTH:
+        raise BrokenBundleError(f"{name}: nested more than {MAX_JSON_DEPTH} deep")
+    return name, content
+
+
+def find_depth(content: Any) -> int:
+    """Return how deep lists and mappings are nested."""
+    depth, level = 0, [content]
+    while level:
+        parts = [list(c.values()) if isinstance(c, dict) else c for c in level]
+        level = [inner for part in parts if isinstance(part, list) for inner in part]
+        depth += 1
+    return depth

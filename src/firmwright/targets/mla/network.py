@@ -1,0 +1,120 @@
+"""The whole network as the ONNX graph that SiMa's compiler imports, and its calibration samples.
+
+Its images have their channels first, its inputs and outputs are float32. A quantized network keeps
+its QuantizeLinear and DequantizeLinear: their scales win over the compiler's calibration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+from onnx import helper
+
+from firmwright.errors import UserError
+from firmwright.ir.relax import main_bindings
+from firmwright.ir.tensors import ModelInterface, Tensor
+from firmwright.models.onnx.export import TO_CHANNELS_FIRST, TO_CHANNELS_LAST, OnnxValue
+from firmwright.models.onnx.quantized_export import QuantizedExporter
+from firmwright.targets.facts import make_fact_context
+
+Array = npt.NDArray[Any]
+IMAGE_AXES = 4
+
+
+@dataclass(frozen=True)
+class SimaNetwork:
+    """An ONNX graph with its ports as it has them.
+
+    ``model_inputs`` are the model's own, with their grids; ``layout`` is that of its images.
+    """
+
+    data: bytes
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    model_inputs: tuple[Tensor, ...]
+    layout: str
+
+
+def export_network(module: tvm.IRModule, interface: ModelInterface) -> SimaNetwork:
+    """Write a network as ONNX.
+
+    Raises UserError for an input of other numbers than floats and those on a grid, and for
+    operators that have no form here.
+    """
+    layout = make_fact_context(main_bindings(module)).layout
+    for tensor in interface.inputs:
+        if tensor.scale is None and tensor.dtype != "float32":
+            raise UserError(
+                f"target: mla: the input '{tensor.name}' is {tensor.dtype}; SiMa's compiler takes "
+                "float32, or numbers that the network dequantizes first"
+            )
+    exporter = NetworkExporter(module, interface, layout)
+    ports = exporter.interface
+    return SimaNetwork(exporter.run(), ports.inputs, ports.outputs, interface.inputs, layout)
+
+
+def order_samples(arrays: Sequence[Array], layout: str) -> Array:
+    """Return one input of all samples, a row each; images have their channels last.
+
+    SiMa's compiler wants them so, whatever the order of the model's axes.
+    """
+    samples = np.stack(arrays)
+    if layout == "NCHW" and samples.ndim == IMAGE_AXES + 1:
+        samples = samples.transpose(0, *(axis + 1 for axis in TO_CHANNELS_LAST))
+    return np.ascontiguousarray(samples, "float32")
+
+
+class NetworkExporter(QuantizedExporter):
+    """Also brings the inputs and outputs into the form that SiMa's compiler expects."""
+
+    refusal = "target: mla: operators that have no form in the ONNX graph for SiMa's compiler:"
+
+    def __init__(self, module: tvm.IRModule, interface: ModelInterface, layout: str) -> None:
+        self.grids = {t.name: t for t in (*interface.inputs, *interface.outputs)}
+        self.channels_last = layout == "NHWC"
+        inputs, outputs = (
+            tuple(self.describe_port(tensor) for tensor in tensors)
+            for tensors in (interface.inputs, interface.outputs)
+        )
+        super().__init__(module, replace(interface, inputs=inputs, outputs=outputs))
+
+    def describe_port(self, tensor: Tensor) -> Tensor:
+        shape = tensor.shape
+        if self.is_turned(tensor):
+            shape = tuple(shape[axis] for axis in TO_CHANNELS_FIRST)
+        dtype = "float32" if tensor.scale is not None else tensor.dtype
+        return Tensor(tensor.name, shape, dtype)
+
+    def is_turned(self, tensor: Tensor) -> bool:
+        return self.channels_last and len(tensor.shape) == IMAGE_AXES
+
+    def read_input(self, tensor: Tensor) -> OnnxValue:
+        grid = self.grids[tensor.name]
+        name = self.convert("QuantizeLinear", tensor.name, grid)
+        return OnnxValue(name, self.is_turned(grid))
+
+    def write_output(self, value: OnnxValue, tensor: Tensor) -> None:
+        grid = self.grids[tensor.name]
+        name = value.name if self.is_turned(grid) else self.to_relax_layout(value)
+        if self.is_turned(grid) and not value.channels_first:
+            name = self.transpose(name, TO_CHANNELS_FIRST)
+        result = self.convert("DequantizeLinear", name, grid)
+        self.nodes.append(helper.make_node("Identity", [result], [tensor.name]))
+
+    def convert(self, kind: str, name: str, grid: Tensor) -> str:
+        """Add a node between float32 and a port's integers; none for a port without a scale."""
+        if grid.scale is None:
+            return name
+        numbers = (
+            np.array(grid.scale, "float32"),
+            np.array(grid.zero_point or 0).astype(grid.dtype),
+        )
+        result = self.make_unique_name(f"{name}_{kind}")
+        inputs = [name, *(self.add_constant(number) for number in numbers)]
+        self.nodes.append(helper.make_node(kind, inputs, [result], result))
+        return result

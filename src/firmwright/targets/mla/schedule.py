@@ -1,0 +1,61 @@
+"""The cycles of an archive's ``*_mla_stats.yaml``: the compiler's static schedule of the MLA."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from firmwright.errors import UserError, first_line
+from firmwright.report.manifest import ScheduledLayer
+
+HEADER = """\
+# Clock cycles of {name} on the MLA, layer by layer, as SiMa's compiler schedules them.
+# A static schedule: it has no stalls for instructions or memory, and nothing was measured.
+# start_cycle and end_cycle are inclusive: a layer takes end_cycle - start_cycle + 1 cycles.
+"""
+KEYS = {"name", "start_cycle", "end_cycle"}
+
+
+def read_schedule(text: str, shown: str) -> tuple[ScheduledLayer, ...]:
+    """Return the layers by their index, which the file may also write as text.
+
+    Raises UserError for anything else than indices, names and whole numbers, for an index that is
+    there twice, and for a layer that ends before it starts.
+    """
+    try:
+        root = yaml.compose(text, Loader=yaml.CSafeLoader)
+        content = yaml.load(text, Loader=yaml.CSafeLoader)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise UserError(f"{shown}: not valid YAML: {first_line(error)}") from None
+    if not isinstance(content, dict) or root is None:
+        raise UserError(f"{shown}: expected layers by their index")
+    if len({key.value for key, _ in root.value}) != len(root.value):
+        raise UserError(f"{shown}: an index is there twice")
+    try:
+        numbered = {int(index): layer for index, layer in content.items()}
+    except (TypeError, ValueError):
+        raise UserError(f"{shown}: expected whole numbers as the layers' indices") from None
+    return tuple(read_layer(index, numbered[index], shown) for index in sorted(numbered))
+
+
+def read_layer(index: int, layer: Any, shown: str) -> ScheduledLayer:
+    place = f"{shown}: layer {index}"
+    if not isinstance(layer, dict) or not layer.keys() >= KEYS:
+        raise UserError(f"{place}: expected {', '.join(sorted(KEYS))}")
+    start, end = layer["start_cycle"], layer["end_cycle"]
+    if type(start) is not int or type(end) is not int or start < 0:
+        raise UserError(f"{place}: start_cycle and end_cycle are whole numbers from 0 on")
+    if end < start:
+        raise UserError(f"{place}: ends in cycle {end}, before it starts in {start}")
+    return ScheduledLayer(str(layer["name"]), start, end)
+
+
+def write_schedule(path: Path, layers: Sequence[ScheduledLayer], name: str) -> None:
+    """Write the layers as YAML, numbered from 1, as the table of our own cycles is."""
+    content = msgspec.to_builtins(dict(enumerate(layers, 1)))
+    text = yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=96)
+    path.write_text(HEADER.format(name=name) + text, encoding="utf-8", newline="\n")

@@ -1,0 +1,99 @@
+"""SiMa's Model SDK: where its Python is, and the script that runs in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from firmwright.errors import UserError
+from firmwright.targets.vendor_tool import run_vendor_tool
+
+PYTHON_VARIABLE = "AFE_PYTHON"
+"""Names the interpreter of the SDK, or a program that calls it."""
+HOME_VARIABLE = "MODEL_COMPILER_HOME"
+"""Set where the SDK's own environment is active."""
+PASSED_VARIABLES = (
+    *("HOME", "PATH", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV"),
+    *(HOME_VARIABLE, "MODEL_COMPILER_VERSION", "SIMA_MLA_SIM_PARALLEL"),
+)
+"""All that the SDK sees of the environment: what its own activation sets."""
+SCRIPT = "compile.py"
+RECORD = "sdk.json"
+VERSION_PROGRAM = (
+    "from afe.apis.release_v1 import get_model_sdk_version; print(get_model_sdk_version())"
+)
+LOG_LINES = 12
+"""Last lines of a failed script's log that its message shows."""
+
+
+@dataclass(frozen=True)
+class Sdk:
+    """An installed SDK: its interpreter, and the variable that led to it."""
+
+    python: Path
+    variable: str
+
+    @property
+    def identity(self) -> list[object]:
+        """Return what tells one installation from another without starting it."""
+        status = self.python.stat()
+        release = os.environ.get("MODEL_COMPILER_VERSION", "")
+        return [str(self.python), status.st_size, status.st_mtime_ns, release]
+
+
+def find_sdk() -> Sdk | None:
+    """Return the SDK, None where no variable names one.
+
+    Raises UserError for a variable that names something that does not run.
+    """
+    for variable, place in ((PYTHON_VARIABLE, ""), (HOME_VARIABLE, "bin/python")):
+        stated = os.environ.get(variable)
+        if stated:
+            python = Path(stated).expanduser().absolute() / place
+            if not python.is_file() or not os.access(python, os.X_OK):
+                raise UserError(
+                    f"{variable}={stated}: {python} is no program; set {variable} to the Model "
+                    "SDK's, or leave it unset"
+                )
+            return Sdk(python, variable)
+    return None
+
+
+def read_version(sdk: Sdk) -> str:
+    """Ask the SDK for its version; UserError where it does not answer."""
+    done = run_python(sdk, ["-c", VERSION_PROGRAM], Path.cwd())
+    if done.returncode != 0:
+        raise UserError(describe_failure(sdk, f"exit code {done.returncode}", done.stdout, None))
+    return done.stdout.strip().splitlines()[-1]
+
+
+def run_script(sdk: Sdk, folder: Path, log: Path) -> str:
+    """Run the script in its folder; its output goes to ``log``. Return the SDK's version.
+
+    Raises UserError with the end of the log where the script fails or leaves no record.
+    """
+    done = run_python(sdk, [SCRIPT], folder)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text(done.stdout, encoding="utf-8")
+    if done.returncode != 0:
+        raise UserError(describe_failure(sdk, f"exit code {done.returncode}", done.stdout, log))
+    try:
+        record: Any = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        return str(record["model_sdk_version"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise UserError(describe_failure(sdk, f"no valid {RECORD}", done.stdout, log)) from None
+
+
+def run_python(sdk: Sdk, arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    added = {"LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
+    return run_vendor_tool([str(sdk.python), *arguments], folder, PASSED_VARIABLES, added)
+
+
+def describe_failure(sdk: Sdk, what: str, output: str, log: Path | None) -> str:
+    place = f"its log, {log}, ends with" if log else "it said"
+    end = [f"  {line}" for line in output.splitlines()[-LOG_LINES:]]
+    return "\n".join([f"SiMa's Model SDK ({sdk.python} {SCRIPT}): {what}; {place}:", *end])

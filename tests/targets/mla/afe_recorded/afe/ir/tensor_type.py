@@ -1,0 +1,10 @@
+"""api: element types. The members are those that published examples use."""
+
+from enum import Enum
+
+
+class ScalarType(Enum):
+    float32 = "float32"
+    int8 = "int8"
+    bfloat16 = "bfloat16"
+    int32 = "int32"
