@@ -71,7 +71,7 @@ def row(name: str, what: str, inputs: Array, built: Path) -> str:
         name,
         what,
         f"{different} of {firmware.size}",
-        f"{run['agreement']['differences']} of {run['agreement']['elements']}",
+        f"{run['differences']} of {run['values']}",
         f"{run['instructions']:,}",
         f"{100 * taken / run['macs']:.2f}",
     )

@@ -21,8 +21,7 @@ from typing import Any
 import tvm
 
 from firmwright.ir.records import read_record
-from firmwright.ir.regions import Partition
-from firmwright.targets.layout import TRANSFORM
+from firmwright.ir.regions import TRANSFORM, Partition
 from firmwright.targets.soma_dory.cost import Accelerator, estimate_cycles
 from firmwright.targets.soma_dory.layer import Layer, LayerKind
 from firmwright.targets.soma_dory.matching import read_layer
@@ -111,7 +110,7 @@ def network_layers(folder: Path, accelerator: Accelerator) -> list[Compared]:
     return [
         compared(region.name, read_layer(module[region.name]), accelerator)
         for region in partition.regions
-        if region.device == "soma_dory" and region.anchor != TRANSFORM
+        if region.device == "soma_dory"
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tarfile
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,15 @@ import jsonschema
 import numpy as np
 import numpy.typing as npt
 import pytest
+import yaml
 
 from firmwright.builder import random_array
 from firmwright.data.samples import random_samples
 from firmwright.ir.tensors import Tensor
 
 from .conftest import HOST_STAGES, Repository, repository_of_example
+
+WITHOUT_SAMPLES = [stage for stage in HOST_STAGES if stage != "samples"]
 
 Array = npt.NDArray[Any]
 
@@ -93,6 +97,24 @@ def test_the_graphs_equal_numpy(
         assert run["differences"] == 0
 
 
+def test_layers_are_shown_on_the_device_that_executes_them(models: Repository) -> None:
+    """The core changes layouts: jobs of the accelerator have modelled cycles, nothing else has."""
+    models.build("recipe=one_conv.yaml", "platform=diana")
+    build = models.folder / "build" / "one_conv"
+    stats = yaml.safe_load((build / "diana" / "stats" / "one_conv_stats.yaml").read_text("utf-8"))
+    shown = {layer["name"]: layer["device"] for layer in stats.values()}
+    assert shown == {
+        layer["name"]: "soma_dory" if layer["modelled"] else "c" for layer in stats.values()
+    }
+    assert sorted(shown.values()) == ["c", "c", "c", "soma_dory"]  # with the run function itself
+    with tarfile.open(build / "one_conv-diana.tar.gz") as bundle:
+        for file in ("report/report.json", "manifest.json"):
+            text = bundle.extractfile(f"one_conv-diana/{file}")
+            assert text is not None
+            layers = json.load(text)["layers"]
+            assert {layer["name"]: layer["device"] for layer in layers}.items() <= shown.items()
+
+
 def explain(models: Repository, recipe: str, *options: str) -> subprocess.CompletedProcess[str]:
     return models.run(sys.executable, "-m", "firmwright.cli", "explain", recipe, *options)
 
@@ -120,6 +142,9 @@ def test_explain_needs_no_compiler_and_names_the_rule(models: Repository) -> Non
     summary = explained["summary"]
     assert summary["macs_by_device"] == {"soma_dory": 884736, "c": 1179648}
     assert summary["macs"] == sum(summary["macs_by_device"].values())
+    assert summary["operators_by_device"] == {"soma_dory": 1, "c": 1}
+    moved = [(o["kind"], o["device"]) for o in explained["operators"] if o["moves"]]
+    assert moved == [("layout_transform", "c")] * 2
 
 
 def test_demands_that_are_not_met_fail_the_build(models: Repository) -> None:
@@ -144,13 +169,13 @@ def test_a_build_follows_the_modules_of_the_recipes_folder(models: Repository) -
     text = module.read_text(encoding="utf-8")
     text = text.replace("import numpy as np", "import numpy as np\nfrom weights import BITS")
     module.write_text(text.replace("shift_bits=0", "shift_bits=BITS"), encoding="utf-8")
-    assert models.build(*build) == HOST_STAGES
+    assert models.build(*build) == WITHOUT_SAMPLES
     assert models.build(*build) == []
     with module.open("a", encoding="utf-8") as stream:
         stream.write("# a remark\n")
     assert models.build(*build) == ["model", "bundle"]  # the same network, by another file
     models.write("weights.py", "BITS = 3\n")
-    assert models.build(*build) == HOST_STAGES
+    assert models.build(*build) == WITHOUT_SAMPLES
     byte_code = {p.name.split(".")[0] for p in models.folder.glob("__pycache__/*")}
     assert byte_code <= {"dodo"}  # doit's, where Python writes any; none of the user's modules
     assert {p.name for p in models.folder.iterdir()} - {"__pycache__"} == {

@@ -11,7 +11,7 @@ import pytest
 
 from firmwright.emulator import Execution, run_firmware
 from firmwright.errors import UserError
-from firmwright.project.write import device_templates
+from firmwright.project.files import place_device_files
 from firmwright.toolchain import (
     Build,
     Platform,
@@ -22,6 +22,7 @@ from firmwright.toolchain import (
     load_toolchain,
 )
 from firmwright.toolchain.boards import list_board_files
+from firmwright.toolchain.build import LINKER_SCRIPT
 
 SOURCES = Path(__file__).parent / "firmware"
 TEMPLATES = files("firmwright.templates")
@@ -56,7 +57,7 @@ def build(tmp_path: Path, cache: Path) -> BuildFirmware:
         objects = []
         for path in sorted([*project.glob("*.c"), *project.glob("*.S")]):
             objects.append(path.with_suffix(".o"))
-            compile_object(settings, compiler, path, objects[-1], cache)
+            compile_object(settings, compiler, project, path.name, objects[-1], cache)
         elf = project / "firmware.elf"
         link_firmware(settings, compiler, project, objects, elf, cache)
         return elf
@@ -95,10 +96,13 @@ def _render_board(platform: Platform, project: Path) -> None:
     )
     templates = [*list_board_files(platform.board), TEMPLATES.joinpath("runtime", "fw_hal.h.j2")]
     for device in platform.accelerators:
-        names = device_templates(device, platform.board)
+        names = place_device_files(device, platform.board)
         templates += [TEMPLATES.joinpath(*name.split("/")) for name in names]
     for template in templates:
         text = environment.from_string(template.read_text(encoding="utf-8")).render(
             platform=platform, stack_bytes=platform.stack
         )
-        (project / template.name.removesuffix(".j2")).write_text(text, encoding="utf-8")
+        name = template.name.removesuffix(".j2")
+        path = project / LINKER_SCRIPT if name == Path(LINKER_SCRIPT).name else project / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")

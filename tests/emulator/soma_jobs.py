@@ -32,9 +32,8 @@ def store_at(offset: int, data: bytes) -> bytes:
     return b"i" + words(offset, len(data)) + data
 
 
-def copy(l1: int, planes: int, rows: int, row_bytes: int, l2_row: int) -> bytes:
-    """Return a copy of rows that lie close together in L1, ``l2_row`` apart in L2."""
-    return words(l1, planes, rows, row_bytes, rows * l2_row, l2_row, rows * row_bytes, row_bytes)
+def copy(l1: int, planes: int, plane_bytes: int, l2_stride: int) -> bytes:
+    return words(l1, planes, plane_bytes, l2_stride)
 
 
 @dataclass(frozen=True)
@@ -101,18 +100,20 @@ def dense_weights(weights: Array, bias: Array) -> bytes:
     for first in range(0, outputs, 16):
         tiles = weights[first : first + 16].reshape(16, inputs // 16, 16).transpose(1, 0, 2)
         blocks += tiles.tobytes()
-        wide = np.zeros((16, 4), "<i4")
-        wide[:, 0] = bias[first : first + 16]
+        part = bias[first : first + 16].astype("<i4")
+        wide = np.stack([part, *3 * [part >> 31]], axis=1)
         blocks += wide.tobytes()
     return swapped(blocks)
 
 
-def image_bytes(image: Array, skip: int, spare: int = 0) -> bytes:
-    """Lay out (C, H, W) with ``skip`` foreign bytes in front of every row, ``spare`` behind."""
-    width = rounded(skip + image.shape[2]) + spare
-    rows = np.full((*image.shape[:2], width), 0x55, np.int8)
-    rows[:, :, skip : skip + image.shape[2]] = image
-    return swapped(rows.tobytes())
+def image_bytes(image: Array, gap: int = 0) -> bytes:
+    """Lay out (C, H, W): three columns of zeros behind a row, ``gap`` bytes behind a channel."""
+    channels, height, width = image.shape
+    rows = np.full((channels, height, rounded(width)), 0x55, np.int8)
+    rows[:, :, :width] = image
+    rows[:, :, width : width + 3] = 0
+    planes = np.pad(rows.reshape(channels, -1), ((0, 0), (0, gap)))
+    return swapped(planes.tobytes())
 
 
 def image_of(data: bytes, shape: tuple[int, int, int]) -> Array:

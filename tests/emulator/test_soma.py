@@ -52,14 +52,17 @@ def layer(
     outputs: tuple[int, ...],
     window: Window,
     *,
-    skip: int = 0,
     shift: int = 0,
     relu: bool = False,
 ) -> bytes:
     """Return a ``fw_soma_layer``; inputs and outputs are (channels, height, width)."""
+    (*depths, width), (*results, columns) = inputs, outputs
+    top, left, bottom, _ = window.padding
+    width, columns = (n if n == 1 else rounded(n) for n in (width, columns))
     return words(
-        *inputs, *outputs, *window.kernel, window.stride, *window.padding, skip, shift, relu
-    )
+        *depths, width, *results, columns, *window.kernel, window.stride, top, bottom, left, shift,
+        relu,
+    )  # fmt: skip
 
 
 POINT = Window((1, 1), 1, (0, 0, 0, 0))
@@ -78,26 +81,26 @@ def any_bias(random: np.random.Generator, outputs: int, wild: bool) -> Array:
 def convolution(seed: int, depthwise: bool) -> Trial:
     random = np.random.default_rng(seed)
     kernel = tuple(int(k) for k in random.choice([1, 3, 5, 7], 2))
-    padding = tuple(int(random.integers(0, k)) for k in (*kernel, *kernel))
+    top, bottom = (int(n) for n in random.integers(0, kernel[0], 2))
+    padding = (top, kernel[1] // 2, bottom, int(random.integers(0, kernel[1] // 2 + 1)))
     window = Window(kernel, int(random.integers(1, 3)), padding)  # type: ignore[arg-type]
     height, width = (int(random.integers(k, 20)) for k in kernel)
     channels = int(random.integers(1, 9))
     outputs = channels if depthwise else 16 * int(random.integers(1, 3))
-    skip, relu = int(random.integers(0, 16)), bool(random.integers(0, 2))
-    spare = 16 * int(random.integers(0, 3))
+    gap, relu = 16 * int(random.integers(0, 3)), bool(random.integers(0, 2))
     shift = int(random.choice([0, 5, 9, 12, 31]))
     x = integers(random, channels, height, width)
     weights = integers(random, outputs, 1 if depthwise else channels, *kernel)
     bias = any_bias(random, outputs, wild=shift == 31)
     rows, columns = window.results(height, width)
     pack = depthwise_weights if depthwise else convolution_weights
-    pitch, out_pitch = rounded(skip + width), rounded(columns)
-    described = layer(x.shape, (outputs, rows, columns), window, skip=skip, shift=shift, relu=relu)
-    answer = outputs * rows * out_pitch
-    console = store_at(0, image_bytes(x, skip, spare)) + store_at(WEIGHTS, pack(weights, bias))
-    console += b"l" + copy(32, channels, height, pitch, pitch + spare) + words(0)
+    plane, out_plane = height * rounded(width), rows * rounded(columns)
+    described = layer(x.shape, (outputs, rows, columns), window, shift=shift, relu=relu)
+    answer = outputs * out_plane
+    console = store_at(0, image_bytes(x, gap)) + store_at(WEIGHTS, pack(weights, bias))
+    console += b"l" + copy(32, channels, plane, plane + gap) + words(0)
     console += (b"d" if depthwise else b"c") + described + words(32, WEIGHTS, RESULT)
-    console += b"s" + copy(RESULT, outputs, rows, out_pitch, out_pitch) + words(0)
+    console += b"s" + copy(RESULT, outputs, out_plane, out_plane) + words(0)
     console += b"o" + words(0, answer)
     sums = convolved(x, weights, bias, window, depthwise)
     return Trial(
@@ -116,9 +119,9 @@ def dense(seed: int) -> Trial:
     bias = any_bias(random, outputs, wild=shift == 31)
     described = layer((inputs, 1, 1), (outputs, 1, 1), POINT, shift=shift, relu=relu)
     console = store_at(0, swapped(x.tobytes())) + store_at(WEIGHTS, dense_weights(weights, bias))
-    console += b"l" + copy(0, 1, 1, inputs, inputs) + words(0)
+    console += b"l" + copy(0, 1, inputs, inputs) + words(0)
     console += b"f" + described + words(0, WEIGHTS, RESULT)
-    console += b"s" + copy(RESULT, 1, 1, outputs, outputs) + words(0) + b"o" + words(0, outputs)
+    console += b"s" + copy(RESULT, 1, outputs, outputs) + words(0) + b"o" + words(0, outputs)
     sums = weights.astype(np.int64) @ x.astype(np.int64) + bias
     return Trial(
         console,
@@ -134,14 +137,14 @@ def addition(seed: int) -> Trial:
     shape = (channels, height, width)
     shift, relu = int(random.choice([0, 1, 31])), bool(random.integers(0, 2))
     left, right = integers(random, *shape), integers(random, *shape)
-    pitch = rounded(width)
-    answer = channels * height * pitch
-    console = store_at(0, image_bytes(left, 0)) + store_at(WEIGHTS, image_bytes(right, 0))
-    console += b"l" + copy(0, channels, height, pitch, pitch) + words(0)
-    console += b"l" + copy(64_000, channels, height, pitch, pitch) + words(WEIGHTS)
+    plane = height * rounded(width)
+    answer = channels * plane
+    console = store_at(0, image_bytes(left)) + store_at(WEIGHTS, image_bytes(right))
+    console += b"l" + copy(0, channels, plane, plane) + words(0)
+    console += b"l" + copy(64_000, channels, plane, plane) + words(WEIGHTS)
     console += b"a" + layer(shape, (0, 0, 0), POINT, shift=shift, relu=relu)
     console += words(0, 64_000, 0)  # in place
-    console += b"s" + copy(0, channels, height, pitch, pitch) + words(0) + b"o" + words(0, answer)
+    console += b"s" + copy(0, channels, plane, plane) + words(0) + b"o" + words(0, answer)
     sums = left.astype(np.int64) + right
     return Trial(
         console, answer, lambda data: image_of(data, shape), requantized(sums, shift, relu)
@@ -183,7 +186,7 @@ def test_trials_reach_both_ends_of_the_clip_and_leave_them() -> None:
 
 IMAGE, RESULTS = (3, 8, 20), (32, 8, 20)
 SAME = Window((3, 3), 1, (1, 1, 1, 1))
-LOAD = copy(0, 3, 8, 32, 48)
+LOAD = copy(0, 3, 8 * 32, 8 * 48)
 
 
 def test_cycles_are_those_of_the_cost_model(build: BuildFirmware, run: RunFirmware) -> None:
@@ -193,7 +196,7 @@ def test_cycles_are_those_of_the_cost_model(build: BuildFirmware, run: RunFirmwa
         b"d" + layer(IMAGE, IMAGE, SAME) + words(0, WEIGHTS, RESULT),
         b"f" + layer((64, 1, 1), (32, 1, 1), POINT) + words(0, WEIGHTS, RESULT),
         b"a" + layer(IMAGE, (0, 0, 0), POINT) + words(0, 0, RESULT),
-        b"s" + copy(RESULT, 32, 8, 32, 32) + words(0),
+        b"s" + copy(RESULT, 32, 8 * 32, 8 * 32) + words(0),
     ]
     elf = build("soma.c", "diana")
     answers = run(elf, "diana", b"".join(job + b"n" for job in jobs) + b"q").console
@@ -208,7 +211,8 @@ def test_cycles_are_those_of_the_cost_model(build: BuildFirmware, run: RunFirmwa
         0,
     ]
     weights = [2 * (27 * 16 + 64), 9 * 16 + 64, 2 * (64 * 16 + 256)]
-    transfer = [3 * 8 * (70 + 2), *(70 + size // 16 for size in weights), 0, 70 + 32 * 8 * 32 // 16]
+    fetches = [times * (70 + size // 16) for times, size in zip((1, 3, 1), weights, strict=True)]
+    transfer = [3 * (70 + 8 * 2), *fetches, 0, 70 + 32 * 8 * 32 // 16]
     np.testing.assert_array_equal(np.diff(counters, axis=0, prepend=0).T, [compute, transfer])
 
 
@@ -250,13 +254,25 @@ FAULTS = {
     b"a" + layer(IMAGE, (0, 0, 0), POINT) + words(0, 0, 16): (
         "fw_soma_add: the result's place in L1 is 16; allowed: places outside the input"
     ),
-    b"l" + copy(255_984, 1, 1, 32, 32) + words(0): (
+    b"l" + copy(255_984, 1, 16, 16) + words(0): (
         "fw_soma_load: the tile's end in L1 is 256016; allowed: up to 256000"
     ),
-    b"s" + copy(0, 1, 1, 24, 24) + words(0): "row_bytes is 24; allowed: multiples of 16",
-    b"s" + copy(0, 2, 2, 16, 2**30) + words(0): r"fw_soma_store: [0-9]+ bytes of L2 from 0x1c",
+    b"s" + copy(0, 1, 24, 24) + words(0): "plane_bytes is 24; allowed: multiples of 16",
+    b"s" + copy(0, 2, 16, 2**30) + words(0): r"fw_soma_store: [0-9]+ bytes of L2 from 0x1c",
 }
 ONLY_EMULATED = "of L2 from|the address in L2"
+
+
+def test_a_store_moves_whole_pieces_of_32_bytes(build: BuildFirmware, run: RunFirmware) -> None:
+    jobs = [
+        store_at(0, b"\x11" * 64 + b"\x22" * 64),
+        b"l" + copy(0, 1, 64, 64) + words(0),
+        b"s" + copy(0, 1, 16, 16) + words(64),
+        b"o" + words(64, 64),
+    ]
+    for platform in ("host", "diana"):
+        found = run(build("soma.c", platform), platform, b"".join(jobs) + b"q").console
+        assert found == b"\x11" * 32 + b"\x22" * 32
 
 
 def test_a_fault_is_told_in_words(build: BuildFirmware, run: RunFirmware) -> None:

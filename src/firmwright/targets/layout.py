@@ -8,9 +8,6 @@ from tvm import relax
 
 from firmwright.ir.tensors import Storage
 
-TRANSFORM = "layout_transform"
-"""The anchor of regions that only change a tensor's layout."""
-
 
 class Layout(Protocol):
     """How tensors lie in memory that a device reads and writes; its functions return tuples."""

@@ -19,6 +19,7 @@ CONDITIONS: Mapping[str, Callable[[Any, Any, Mapping[str, Any]], bool]] = {
     "are": lambda values, wanted, _: all(v == wanted for v in values),
     "one_of": lambda value, wanted, _: value in wanted,
     "within": lambda value, ends, _: value is not None and ends[0] <= value <= ends[1],
+    "all_within": lambda values, ends, _: all(ends[0] <= v <= ends[1] for v in values),
     "up_to": lambda value, other, facts: bool(value <= facts[other]),
     "same_as": lambda value, other, facts: bool(value == facts[other]),
 }

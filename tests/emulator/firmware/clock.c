@@ -19,7 +19,7 @@ void counted(void);
 __attribute__((noinline)) void counted(void)
 {
     static const uint32_t source[40] = {1, 2, 3};
-    const fw_soma_copy copy = {0, 1, 1, 160, 160, 160, 160, 160};
+    const fw_soma_copy copy = {0, 1, 160, 160};
     uint64_t first = fw_hal_cycles();
     uint64_t second = fw_hal_cycles();
     fw_soma_load(&copy, source);

@@ -21,23 +21,22 @@ static uint32_t read_word(void)
 
 static fw_soma_copy read_copy(void)
 {
-    uint32_t values[8];
-    for (int i = 0; i < 8; i++) {
+    uint32_t values[4];
+    for (int i = 0; i < 4; i++) {
         values[i] = read_word();
     }
-    const fw_soma_copy copy = {values[0], values[1], values[2], values[3],
-                               values[4], values[5], values[6], values[7]};
+    const fw_soma_copy copy = {values[0], values[1], values[2], values[3]};
     return copy;
 }
 
 static fw_soma_layer read_layer(void)
 {
-    uint32_t v[16];
-    for (int i = 0; i < 16; i++) {
+    uint32_t v[14];
+    for (int i = 0; i < 14; i++) {
         v[i] = read_word();
     }
     const fw_soma_layer layer = {v[0], v[1], v[2],  v[3],  v[4],  v[5],  v[6],  v[7],
-                                 v[8], v[9], v[10], v[11], v[12], v[13], v[14], v[15]};
+                                 v[8], v[9], v[10], v[11], v[12], v[13]};
     return layer;
 }
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from firmwright.ir.storage import from_storage, to_storage
-from firmwright.targets.soma_dory.device_layout import device_storage
+from firmwright.targets.soma_dory.device_layout import device_shape, device_storage
 from firmwright.targets.soma_dory.layer import Array
 
 
 def to_device(array: Array) -> Array:
-    """Return an array of bytes in device layout, its padding 0."""
+    """Return an array of bytes in device layout, its padding 0, without the bytes behind it."""
+    shape = device_shape(array.shape)
+    return in_memory(array)[: -device_storage(array.shape).spare].reshape(shape)
+
+
+def in_memory(array: Array) -> Array:
+    """Return all bytes that an array of bytes takes in device layout."""
     return to_storage(array, device_storage(array.shape))
 
 

@@ -13,17 +13,19 @@ from firmwright.codegen.templates import make_environment, render
 from firmwright.ir.kernels import Cycles, LoweredRegion
 from firmwright.ir.regions import Region
 from firmwright.targets.soma_dory.cost import Accelerator
-from firmwright.targets.soma_dory.device_layout import device_shape
+from firmwright.targets.soma_dory.device_layout import device_storage
 from firmwright.targets.soma_dory.layer import Array, Layer, LayerKind
 from firmwright.targets.soma_dory.lowering import lower_layer
 from firmwright.toolchain import load_platform
 
-from .device_arrays import from_device, to_device
+from .device_arrays import from_device, in_memory
 
 FLAGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-O1", "-fPIC"]
 SANITIZER = ["-fsanitize=undefined", "-fno-sanitize-recover=all"]
 MODEL = ("posix/fw_soma.c", "posix/soma_limits.c", "posix/soma_model.c")
 HEADERS = ("fw_soma.h", "posix/soma_model.h")
+GUARD = 64
+"""Bytes behind the results that nothing may change."""
 HAL = """
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,9 +38,10 @@ void fw_hal_exit(int32_t code) { exit(code); }
 
 @dataclass(frozen=True)
 class Result:
-    """What a layer computed, and the cycles that the C model counted."""
+    """What a layer computed, also as it lies in memory, and the cycles that the C model counted."""
 
     output: Array
+    stored: Array
     cycles: Cycles
     lowered: LoweredRegion
 
@@ -73,14 +76,17 @@ class Model:
         shape: tuple[int, ...] = (layer.batch, layer.out_channels)
         if layer.kind is not LayerKind.DENSE:
             shape += (layer.out_height, layer.out_width)
-        output = np.full(device_shape(shape), 85, "int8")
-        arrays = [to_device(i) for i in inputs] + [*lowered.weights.values()] + [output]
+        size = device_storage(shape).bytes
+        memory = np.full(size + GUARD, 85, "int8")
+        output = memory[:size]
+        arrays = [in_memory(i) for i in inputs] + [*lowered.weights.values()] + [output]
         expected = (*lowered.kernel.inputs, *lowered.kernel.weights, *lowered.kernel.outputs)
         assert [a.nbytes for a in arrays] == [p.bytes for p in expected]
         library.layer(*(a.ctypes.data_as(ctypes.c_void_p) for a in arrays))
         library.fw_soma_read_cycles.restype = CycleCount
         counted = library.fw_soma_read_cycles()
-        return Result(from_device(output, shape),
+        assert (memory[size:] == 85).all(), "bytes behind the results are not the layer's"
+        return Result(from_device(output, shape), output,
                       Cycles(counted.compute, counted.transfer, 0), lowered)  # fmt: skip
 
     def build(self, lowered: LoweredRegion, compiler: str) -> Path:

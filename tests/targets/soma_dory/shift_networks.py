@@ -14,7 +14,7 @@ from firmwright.models.onnx.export import PER_CHANNEL_OPSET, export_onnx
 from firmwright.models.tflite import importer as tflite
 from firmwright.quantize.engine import quantize
 from firmwright.quantize.graph import prepare
-from firmwright.quantize.integer_io import add_quant_params, remove_float_io
+from firmwright.quantize.integer_io import remove_float_io
 from firmwright.quantize.restore import infer_distributions, restore_float
 from firmwright.quantize.shift_arithmetic import make_shift_network
 from firmwright.transforms import canonicalize
@@ -38,9 +38,9 @@ def shifted_network(name: str) -> tuple[tvm.IRModule, ModelInterface, Tensor]:
         export_onnx(found.module, found.interface), found.interface.inputs, PER_CHANNEL_OPSET
     )
     quantized = quantize(model, infer_distributions(model, found.ranges), OPTIONS)
-    grids = remove_float_io(quantized)
+    remove_float_io(quantized)
     module, described = onnx_importer.import_model(quantized.SerializeToString(), name, {})
-    return *make_shift_network(module, add_quant_params(described, grids)), interface.inputs[0]
+    return *make_shift_network(module, described), interface.inputs[0]
 
 
 def network_samples(name: str, count: int) -> list[Sample]:

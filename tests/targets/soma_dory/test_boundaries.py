@@ -15,16 +15,15 @@ from tvm import relax
 from firmwright.builder import Graph
 from firmwright.compile import partition_network
 from firmwright.errors import UserError
-from firmwright.ir.regions import Partition, Region
-from firmwright.ir.storage import to_storage
+from firmwright.ir.regions import TRANSFORM, Partition, Region
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.models.relax.importer import import_model, run_reference
 from firmwright.partition.layouts import TransformInserter, choose_layout_regions
 from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
-from firmwright.targets.layout import TRANSFORM
 from firmwright.targets.soma_dory.boundaries import DeviceLayout
+from firmwright.targets.soma_dory.device_layout import device_storage
 from firmwright.targets.soma_dory.layer import Array
 from firmwright.toolchain import load_platform
 
@@ -93,7 +92,7 @@ def test_every_tensor_is_made_before_it_is_read_and_in_the_right_layout(
 ) -> None:
     before, native, flexible = graph
     inside = choose_layout_regions(before, native, flexible, LAYOUT)
-    insertion = TransformInserter(before, inside, "soma_dory", LAYOUT)
+    insertion = TransformInserter(before, inside, "soma_dory", LAYOUT, "c")
     for region in before.regions:
         insertion.add(region)
     after = insertion.build_partition()
@@ -213,10 +212,11 @@ def test_without_transforms_the_network_reads_and_writes_the_devices_layout(make
     (tensor,) = interface.inputs
     image = np.random.default_rng(1).integers(-128, 128, tensor.shape).astype("int8")
     assert TRANSFORM not in {r.anchor for r in partition.regions}
-    assert tensor.bytes == to_device(image).size
-    (found,) = execute(module, partition, [to_storage(image, tensor.storage)])
+    spare = device_storage(tensor.shape).spare
+    assert tensor.bytes == to_device(image).size + spare
+    (found,) = execute(module, partition, [to_device(image)])
     ((expected,),) = run_reference(data, [{tensor.name: image}]).outputs
-    assert interface.outputs[0].bytes == found.size
+    assert interface.outputs[0].bytes == found.size + spare
     assert np.array_equal(from_device(found, expected.shape), expected)
 
 
@@ -231,7 +231,7 @@ def execute(module: tvm.IRModule, partition: Partition, inputs: list[Array]) -> 
     values = dict(zip(partition.inputs, inputs, strict=True))
     for region in partition.regions:
         read = [values[n] for n in region.inputs]
-        native = region.device == "soma_dory" and region.anchor != TRANSFORM
+        native = region.device == "soma_dory"
         if native:
             shapes = [tuple(map(int, p.ty.shape)) for p in module[region.name].params]
             read = [from_device(a, s) for a, s in zip(read, shapes, strict=True)]

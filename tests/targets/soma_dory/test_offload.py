@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from firmwright.ir.regions import TRANSFORM
 from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
-from firmwright.targets.layout import TRANSFORM
 from firmwright.toolchain import load_platform
 from firmwright.transforms import canonicalize
 from tests.lowering.test_tflite_networks import NETWORKS

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import tvm
 
-from firmwright.ir.regions import Region
-from firmwright.targets.layout import TRANSFORM
+from firmwright.ir.regions import TRANSFORM, Region
 from firmwright.targets.soma_dory.boundaries import DeviceLayout
 from firmwright.targets.soma_dory.layer import Array
 from firmwright.targets.soma_dory.lowering import lower_transform

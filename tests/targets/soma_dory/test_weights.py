@@ -40,7 +40,7 @@ def weight_and_bias(layer: Layer, data: list[int], out: int, place: tuple[int, .
         inputs = -(-depth // 16)
         start = block * (inputs * 256 + 256)
         weight = start + (place[0] // 16 * 16 + lane) * 16 + place[0] % 16
-        bias = [start + inputs * 256 + lane * 16 + byte for byte in range(4)]
+        bias = [start + inputs * 256 + lane * 16 + byte for byte in range(16)]
     else:
         if layer.kind is LayerKind.DEPTHWISE_CONV2D:
             block, lane, depth = out // 4, out % 4 * 4, 1
@@ -56,7 +56,10 @@ def test_every_weight_and_bias_is_where_the_accelerator_reads_it(name: str) -> N
     assert layer.weights is not None and layer.bias is not None
     packed = pack_weights(layer)
     assert packed.dtype == "uint8"
-    assert packed.size == weight_bytes(layer, layer.out_channels, layer.in_channels)
+    fetched = weight_bytes(layer, layer.out_channels, layer.in_channels)
+    if layer.kind is LayerKind.DEPTHWISE_CONV2D:  # channel i reads from 4 * (i % 4) on
+        fetched = -(-layer.out_channels // 4) * fetched + 12
+    assert packed.size == fetched
     data = byte_reader(packed)
     weights = layer.weights.reshape(*layer.weights.shape[:2], *layer.kernel)
     for out, *place in np.ndindex(*weights.shape):
@@ -69,5 +72,8 @@ def test_everything_else_is_zero(name: str) -> None:
     layer = LAYERS[name]
     assert layer.weights is not None and layer.bias is not None
     found = np.sort(pack_weights(layer)[pack_weights(layer) != 0])
-    own = np.concatenate([layer.weights.reshape(-1).view("uint8"), layer.bias.view("uint8")])
+    bias = layer.bias.view("uint8")
+    if layer.kind is LayerKind.DENSE:  # of 128 bits
+        bias = np.stack([layer.bias, *3 * [layer.bias >> 31]]).view("uint8").reshape(-1)
+    own = np.concatenate([layer.weights.reshape(-1).view("uint8"), bias])
     assert np.array_equal(found, np.sort(own[own != 0]))

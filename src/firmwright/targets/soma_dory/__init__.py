@@ -26,6 +26,7 @@ class SomaDoryTarget(Target):
     packages = ("ortools",)
     reason = "it has DIANA's arithmetic, and breaks none of the accelerator's rules"
     machines = MappingProxyType({"diana": "firmwright.targets.soma_dory.emulated_device:Diana"})
+    stages = ("firmwright.targets.soma_dory.stages:CHIP_CHECK",)
     options: Mapping[str, tuple[str, ...]] = MappingProxyType(
         {"layout_transform": SWITCH, "requant_transform": SWITCH}
     )
@@ -50,7 +51,7 @@ class SomaDoryTarget(Target):
         return DeviceLayout(allows_transforms=context.options.get("layout_transform") != "0")
 
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
-        from firmwright.targets.layout import TRANSFORM
+        from firmwright.ir.regions import TRANSFORM
         from firmwright.targets.soma_dory.cost import Accelerator
         from firmwright.targets.soma_dory.lowering import lower_layer, lower_transform
         from firmwright.targets.soma_dory.matching import read_layer

@@ -16,11 +16,11 @@ from firmwright.targets.soma_dory.layer import Layer
 from firmwright.targets.soma_dory.tiling import Tiling
 
 
-def render_layer(tiling: Tiling, double_buffering: bool) -> str:
+def render_layer(tiling: Tiling, double_buffering: bool, clear: int = 0) -> str:
     """Return the statements of a layer's function.
 
     Its parameters are ``input`` (of an addition ``input_0`` and ``input_1``), ``weights`` and
-    ``output``.
+    ``output``. So many columns behind those of the results are to be 0, ``clear``.
     """
     layer, tile = tiling.layer, tiling.tile
     needed, count = tiles.footprint(layer, tile), sum(1 for _ in tiles.walk_jobs(layer, tile))
@@ -33,14 +33,15 @@ def render_layer(tiling: Tiling, double_buffering: bool) -> str:
         "places": TileBuffers(needed.inputs, needed.outputs, double_buffering and several),
         "samples": TileLoop("sample", layer.batch, 1),
         "channels": TileLoop("channel", layer.out_channels, tile.channels),
-        "rows": WindowLoop("row", layer.out_height, tile.rows, tiles.row_axis(layer)),
-        "columns": WindowLoop("column", layer.out_width, tile.columns, tiles.column_axis(layer)),
+        "rows": RowLoop("row", layer.out_height, tile.rows, tiles.row_axis(layer)),
         "bytes": TileLoop("byte", layer.out_width, tile.columns),
+        "surplus": list(range(layer.out_width, layer.out_width + clear)),
         "sums_channels": tiles.is_channel_sum(layer),
         "block": weight_block_words(layer),
         "channels_a_block": tiles.channels_per_block(layer),
         "aligned": tiles.align,
         "whole_rows": round_up_rows,
+        "product": format_product,
         "place": offset_pointer,
     }
     template = layer.kind.value.removeprefix("depthwise_")
@@ -108,8 +109,8 @@ class TileLoop:
 
 
 @dataclass(frozen=True)
-class WindowLoop(TileLoop):
-    """Tiles along rows or columns: also which input elements they read, and their padding."""
+class RowLoop(TileLoop):
+    """Tiles along rows: also which input rows they read, and their padding."""
 
     axis: tiles.Axis
 
@@ -132,16 +133,6 @@ class WindowLoop(TileLoop):
     def padding(self, side: str) -> str:
         found = [getattr(span, side) for span in self.axis.make_spans(self.step)]
         return f"{self.name}s_{side}" if self.tiled and any(found) else str(found[0])
-
-    @property
-    def skip(self) -> str:
-        skipped = any(span.skip for span in self.axis.make_spans(self.step))
-        return f"{self.first} % {ROW}" if skipped else "0"
-
-    @property
-    def from_row(self) -> str:
-        """The first element that is loaded: transfers begin at whole rows of 16 bytes."""
-        return self.first if self.skip == "0" else f"{self.first} / {ROW} * {ROW}"
 
     def declarations(self) -> Iterator[tuple[str, str]]:
         yield from super().declarations()

@@ -9,7 +9,7 @@ from math import prod
 import tvm
 from tvm import relax
 
-from firmwright.ir.operators import ELEMENTWISE, RESHAPES
+from firmwright.ir.operators import ELEMENTWISE, RESHAPES, relax_names
 from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name, static_shape
 from firmwright.ir.tensors import ELEMENT_BYTES, Storage
 from firmwright.targets.soma_dory.device_layout import ROW, WORD, device_shape, device_storage
@@ -27,8 +27,8 @@ class DeviceLayout:
     def convert_function(self, function: relax.Function) -> relax.Function | None:
         """Return the same operators on tensors of the padded shapes, or None.
 
-        What computes a byte from the bytes at the same place does so in any order of bytes;
-        padding is computed too, and never read.
+        What computes a byte from the bytes at the same place does so in any order of bytes. Padding
+        is computed too; the accelerator reads it, so it has to stay 0.
         """
         results = list(function.body.body.fields)
         if not function.params or not all(
@@ -91,12 +91,15 @@ def pad_type(variable: relax.Var) -> relax.TensorType:
 def convert_operator(value: relax.Expr, new: Mapping[relax.Var, relax.Var]) -> relax.Expr | None:
     """Return an operator on padded rows; None where a result byte would not be where it was.
 
-    An elementwise operator on equal shapes and numbers leaves bytes in place. A concatenation
+    An elementwise operator on equal shapes and numbers leaves bytes in place; one that makes
+    something of zeros would put that into the padding. A concatenation
     along any axis but the last joins whole rows, and a reshape of whole rows moves nothing.
     """
     name = operator_name(value)
     shape = static_shape(value) if name else ()
     if name in ELEMENTWISE:
+        if not keeps_zeros(value):
+            return None
         arguments = [convert_argument(a, shape, new) for a in value.args]
         return (
             None
@@ -112,6 +115,31 @@ def convert_operator(value: relax.Expr, new: Mapping[relax.Var, relax.Var]) -> r
         if before[-1:] == shape[-1:] or before[-1] % ROW == shape[-1] % ROW == 0:
             return relax.op.reshape(new[value.args[0]], device_shape(shape))
     return None
+
+
+KEEPS_ZEROS = relax_names(
+    "abs astype ceil floor left_shift multiply negative nn.leakyrelu nn.relu nn.relu6 right_shift "
+    "round sign sqrt square"
+)
+"""Operators that make zeros of zeros, whatever their constants are."""
+
+
+def keeps_zeros(value: relax.Expr) -> bool:
+    """Tell whether an elementwise operator makes zeros where all tensors that it reads are 0."""
+    name = operator_name(value)
+    if name == "relax.clip":
+        low, high = (float(limit.value) for limit in value.args[1:])
+        return low <= 0 <= high
+    constants = [constant_array(a) for a in value.args if isinstance(a, Constant)]
+    if name in ("relax.quantize", "relax.dequantize"):
+        return len(constants) == 2 and not constants[1].any()
+    if name in ("relax.add", "relax.subtract"):
+        return not any(constant.any() for constant in constants)
+    if name == "relax.maximum":
+        return not any((constant.astype(float) > 0).any() for constant in constants)
+    if name == "relax.minimum":
+        return not any((constant.astype(float) < 0).any() for constant in constants)
+    return name in KEEPS_ZEROS
 
 
 def convert_argument(

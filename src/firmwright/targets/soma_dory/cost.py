@@ -4,7 +4,8 @@ The model is MATCH's (arXiv 2410.08855). A block of 16 output channels by 16 col
 of results takes C·FY·FX + C·FY·2 + 23 cycles, with C input channels and FY kernel rows that are
 not padding for that row; a depthwise channel takes as much with C = 1. A transfer takes 70 cycles
 and one more for every 16 bytes, for each contiguous piece of L2; the weights of a job are one
-piece. The cycles of an addition are our assumption: 16 bytes a cycle, and 23 for the job.
+piece, and a depthwise layer is a job a channel (diana-driver.md, J4). The cycles of an
+addition are our assumption: 16 bytes a cycle, and 23 for the job.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def count_hidden_cycles(parts: SampleCycles) -> int:
 
 def estimate_sample(layer: Layer, tile: tiles.Tile, accelerator: Accelerator) -> SampleCycles:
     compute = weights = moves = count = 0
-    inputs = 2 if layer.kind is LayerKind.ADD else 1
+    inputs = tiles.count_inputs(layer)
     for job in tiles.walk_jobs(layer, tile):
         count += 1
         compute += job_cycles(layer, job, accelerator)
@@ -96,13 +97,13 @@ def job_cycles(layer: Layer, job: tiles.TileJob, accelerator: Accelerator) -> in
     overhead = accelerator.block_overhead
     if layer.kind is LayerKind.ADD:
         copy = tiles.output_transfer(layer, job.rows, job.columns, job.channels)
-        return copy.planes * copy.rows * copy.row_bytes // ROW + overhead
+        return copy.planes * copy.plane_bytes // ROW + overhead
     if layer.kind is LayerKind.DEPTHWISE_CONV2D:
         blocks, depth = job.channels, 1
     else:
         blocks = -(-job.channels // accelerator.lanes)
         depth = tiles.align(job.in_channels) if layer.kind is LayerKind.DENSE else job.in_channels
-    blocks *= -(-job.columns.size // accelerator.columns)
+    blocks *= -(-job.columns // accelerator.columns)
     axis = tiles.row_axis(layer)
     return sum(
         blocks * (depth * axis.kernel_elements(row) * (layer.kernel[1] + 2) + overhead)
@@ -111,9 +112,11 @@ def job_cycles(layer: Layer, job: tiles.TileJob, accelerator: Accelerator) -> in
 
 
 def weight_cycles(layer: Layer, channels: int, in_channels: int, accelerator: Accelerator) -> int:
-    """Return the cycles in which a job's weights and bias are fetched, in one piece."""
+    """Return the cycles in which weights and bias are fetched: a piece, or one a channel."""
     size = tiles.weight_bytes(layer, channels, in_channels)
-    return accelerator.transfer_overhead + size // accelerator.bytes_per_cycle if size else 0
+    fetches = channels if layer.kind is LayerKind.DEPTHWISE_CONV2D else 1
+    once = accelerator.transfer_overhead + size // accelerator.bytes_per_cycle if size else 0
+    return fetches * once
 
 
 def transfer_cycles(copy: tiles.TileTransfer, accelerator: Accelerator) -> int:

@@ -42,9 +42,7 @@ def number_fields(names: str) -> tuple[tuple[str, Any], ...]:
 class CopyStruct(ctypes.Structure):
     """``fw_soma_copy``; the names are those of the header."""
 
-    _fields_ = number_fields(
-        "l1 planes rows row_bytes l2_plane_stride l2_row_stride l1_plane_stride l1_row_stride"
-    )
+    _fields_ = number_fields("l1 planes plane_bytes l2_stride")
 
 
 class LayerStruct(ctypes.Structure):
@@ -52,7 +50,7 @@ class LayerStruct(ctypes.Structure):
 
     _fields_ = number_fields(
         "in_channels in_height in_width out_channels out_height out_width kernel_height "
-        "kernel_width stride pad_top pad_left pad_bottom pad_right skip shift relu"
+        "kernel_width stride pad_top pad_bottom pad_columns shift relu"
     )
 
 

@@ -18,6 +18,7 @@ from firmwright.ir.regions import Region
 from firmwright.ir.relax import dtype_of, static_shape
 from firmwright.targets.soma_dory.body import render_layer
 from firmwright.targets.soma_dory.cost import Accelerator
+from firmwright.targets.soma_dory.device_layout import SPARE, ZEROS
 from firmwright.targets.soma_dory.layer import Array, Layer, LayerKind
 from firmwright.targets.soma_dory.tiles import align
 from firmwright.targets.soma_dory.tiling import find_best_tiling
@@ -50,7 +51,7 @@ def lower_layer(region: Region, layer: Layer, accelerator: Accelerator) -> Lower
         ),
         outputs=(Parameter("output", "int8", output_bytes(layer), region.outputs[0]),),
         scratch=(),
-        body=render_layer(tiling, accelerator.double_buffering),
+        body=render_layer(tiling, accelerator.double_buffering, count_surplus(layer)),
         functions=(),
         quantized_operators=0,
         float_operators=(),
@@ -60,13 +61,25 @@ def lower_layer(region: Region, layer: Layer, accelerator: Accelerator) -> Lower
     return LoweredRegion(kernel, weights)
 
 
+def count_surplus(layer: Layer) -> int:
+    """Return how many columns behind those of the results have to be made 0.
+
+    Sums of zeros are zeros, and a dense layer has weights of zeros for what pads its outputs.
+    """
+    if layer.kind in (LayerKind.ADD, LayerKind.DENSE):
+        return 0
+    return min(ZEROS, align(layer.out_width) - layer.out_width)
+
+
 def input_bytes(layer: Layer) -> int:
     """Return the bytes of one input in device layout."""
-    return layer.batch * sample_bytes(layer, layer.in_channels, layer.in_height, layer.in_width)
+    sample = sample_bytes(layer, layer.in_channels, layer.in_height, layer.in_width)
+    return layer.batch * sample + SPARE
 
 
 def output_bytes(layer: Layer) -> int:
-    return layer.batch * sample_bytes(layer, layer.out_channels, layer.out_height, layer.out_width)
+    sample = sample_bytes(layer, layer.out_channels, layer.out_height, layer.out_width)
+    return layer.batch * sample + SPARE
 
 
 def sample_bytes(layer: Layer, channels: int, height: int, width: int) -> int:

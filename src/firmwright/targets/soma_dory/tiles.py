@@ -1,10 +1,11 @@
 """Tiles: the parts of a layer that the accelerator computes one at a time, and their bytes.
 
 A tile is chosen for the results; what it reads follows from the kernel. Tiles are walked in the
-order rows, columns, output channels, input channels, the last one fastest. No other order is
+order rows, output channels, input channels, the last one fastest. No other order is
 offered: the accelerator fetches the weights of every job anew, so that with the output channels
-inside of rows and columns an input tile is loaded once and used for all of them, and nothing
-that another order saves is worth more.
+inside of rows an input tile is loaded once and used for all of them, and nothing that another
+order saves is worth more. Columns are not cut: a job reads the rows of its input from their first
+byte on, and pads both of their ends (diana-driver.md, K2 and E1).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from firmwright.targets.soma_dory.device_layout import ROW
+from firmwright.targets.soma_dory.device_layout import PIECE, ROW
 from firmwright.targets.soma_dory.layer import Layer, LayerKind
 
 LANES = 16
@@ -21,13 +22,16 @@ LANES = 16
 SPACING = 4
 """A depthwise channel has the first of four lanes; the others are zeros, as in DORY."""
 
+DEPTHWISE_PLANES = LANES - 1
+"""Planes behind a depthwise tile that its last jobs write too (diana-driver.md, B4)."""
+
 BIAS_BYTES = {LayerKind.CONV2D: 4, LayerKind.DEPTHWISE_CONV2D: 4, LayerKind.DENSE: 16}
 """Bytes of bias a lane."""
 
 
-def align(count: int) -> int:
+def align(count: int, multiple: int = ROW) -> int:
     """Round up to whole rows of 16 bytes, or to whole blocks of 16 channels."""
-    return -(-count // ROW) * ROW
+    return -(-count // multiple) * multiple
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class Tile:
     """Sizes of all tiles of a layer but the last along each axis, which has the rest.
 
     ``channels``, ``rows`` and ``columns`` are of the results; ``in_channels`` of the input,
-    where a sum runs over them.
+    where a sum runs over them. ``columns`` is the whole width, but for an addition.
     """
 
     channels: int
@@ -46,9 +50,9 @@ class Tile:
 
 @dataclass(frozen=True)
 class Span:
-    """One tile along one axis: results ``start`` …, and the input elements that they read.
+    """One tile of rows: results ``start`` …, and the input rows that they read.
 
-    ``before`` and ``after`` are the elements of padding that the kernel also covers.
+    ``before`` and ``after`` are the rows of padding that the kernel also covers.
     """
 
     start: int
@@ -58,20 +62,10 @@ class Span:
     before: int
     after: int
 
-    @property
-    def skip(self) -> int:
-        """Columns that are loaded in front of the first that is read: transfers are aligned."""
-        return self.first % ROW
-
-    @property
-    def pitch(self) -> int:
-        """Bytes of an input row of this tile."""
-        return align(self.skip + self.read)
-
 
 @dataclass(frozen=True)
 class Axis:
-    """Rows or columns of a layer: elements in, results out, and the kernel between them."""
+    """The rows of a layer: elements in, results out, and the kernel between them."""
 
     elements: int
     results: int
@@ -100,25 +94,17 @@ class Axis:
 
 @dataclass(frozen=True)
 class TileTransfer:
-    """A box of bytes in L2, which is compact in L1; strides in bytes."""
+    """Planes of so many bytes each, which are compact in L1 and ``stride`` bytes apart in L2."""
 
     planes: int
-    rows: int
-    row_bytes: int
-    plane_stride: int
-    row_stride: int
+    plane_bytes: int
+    stride: int
 
     def pieces(self) -> tuple[int, int]:
         """Return the number of contiguous pieces in L2, and the bytes of each."""
-        count, piece = 1, self.row_bytes
-        for length, stride in ((self.rows, self.row_stride), (self.planes, self.plane_stride)):
-            if length == 1:
-                continue
-            if count == 1 and stride == piece:
-                piece *= length
-            else:
-                count *= length
-        return count, piece
+        if self.planes == 1 or self.stride == self.plane_bytes:
+            return 1, self.planes * self.plane_bytes
+        return self.planes, self.plane_bytes
 
 
 @dataclass(frozen=True)
@@ -126,7 +112,7 @@ class TileJob:
     """One run of the accelerator; ``loads`` where its input tile is not in L1 yet."""
 
     rows: Span
-    columns: Span
+    columns: int
     channels: int
     in_channels: int
     loads: bool
@@ -137,11 +123,6 @@ def row_axis(layer: Layer) -> Axis:
     return Axis(
         layer.in_height, layer.out_height, layer.kernel[0], layer.strides[0], layer.padding[0]
     )
-
-
-def column_axis(layer: Layer) -> Axis:
-    return Axis(layer.in_width, layer.out_width, layer.kernel[1], layer.strides[1],
-                layer.padding[1])  # fmt: skip
 
 
 def is_channel_sum(layer: Layer) -> bool:
@@ -169,42 +150,61 @@ def tile_sizes(length: int, size: int) -> list[int]:
 
 def walk_jobs(layer: Layer, tile: Tile) -> Iterator[TileJob]:
     """Walk the tiles of one sample, in the order in which they are computed."""
-    columns = column_axis(layer).make_spans(tile.columns)
+    columns = tile_sizes(layer.out_width, tile.columns)
     channels = tile_sizes(layer.out_channels, tile.channels)
     inputs = tile_sizes(layer.in_channels, tile.in_channels)
     for row_span in row_axis(layer).make_spans(tile.rows):
-        for column_span in columns:
+        for width in columns:
             for i, count in enumerate(channels):
                 if not is_channel_sum(layer):
-                    yield TileJob(row_span, column_span, count, count, True, True)
+                    yield TileJob(row_span, width, count, count, True, True)
                     continue
                 for j, depth in enumerate(inputs):
                     loads = i == 0 or len(inputs) > 1
-                    yield TileJob(row_span, column_span, count, depth, loads, j == len(inputs) - 1)
+                    yield TileJob(row_span, width, count, depth, loads, j == len(inputs) - 1)
 
 
-def input_transfer(layer: Layer, rows: Span, columns: Span, planes: int) -> TileTransfer:
+def input_transfer(layer: Layer, rows: Span, columns: int, planes: int) -> TileTransfer:
     """Return the transfer of an input tile; of a dense layer ``planes`` is its channels."""
     if layer.kind is LayerKind.DENSE:
-        return TileTransfer(1, 1, align(planes), 0, 0)
-    pitch = align(layer.in_width)
-    return TileTransfer(planes, rows.read, columns.pitch, layer.in_height * pitch, pitch)
+        return TileTransfer(1, align(planes), 0)
+    pitch = align(columns if layer.kind is LayerKind.ADD else layer.in_width)
+    return TileTransfer(planes, rows.read * pitch, layer.in_height * pitch)
 
 
-def output_transfer(layer: Layer, rows: Span, columns: Span, planes: int) -> TileTransfer:
+def output_transfer(layer: Layer, rows: Span, columns: int, planes: int) -> TileTransfer:
     """Return the transfer of a tile of results; of a dense layer ``planes`` is its channels."""
     if layer.kind is LayerKind.DENSE:
-        return TileTransfer(1, 1, align(planes), 0, 0)
-    pitch = align(layer.out_width)
-    return TileTransfer(planes, rows.size, align(columns.size), layer.out_height * pitch, pitch)
+        return TileTransfer(1, align(planes), 0)
+    pitch = align(columns)
+    return TileTransfer(planes, rows.size * pitch, layer.out_height * pitch)
+
+
+def row_tile_sizes(layer: Layer) -> list[int]:
+    """Return how many rows of results a tile may have, most first.
+
+    A store that is no multiple of 32 bytes overwrites 16 more (diana-driver.md, T2). Of the
+    last tile's rows they are the next channel's first ones, which are there already. So the rows
+    of each tile, of the last one too, are whole pieces, unless one tile has all rows.
+    """
+    height, pitch = layer.out_height, align(layer.out_width)
+    if height * pitch % PIECE:
+        return [height]
+    rows = 2 if pitch % PIECE else 1
+    return [height, *(n for n in range(height - 1, 0, -1) if n % rows == 0)]
 
 
 def weight_bytes(layer: Layer, channels: int, in_channels: int) -> int:
+    """Return the bytes of weights and biases that are fetched at a time.
+
+    A depthwise layer is a job a channel, of which each fetches one block
+    (diana-driver.md, J4).
+    """
     if layer.kind is LayerKind.ADD:
         return 0
     area = layer.kernel[0] * layer.kernel[1]
     if layer.kind is LayerKind.DEPTHWISE_CONV2D:
-        return align(channels * SPACING) * (area + BIAS_BYTES[layer.kind])
+        return LANES * (area + BIAS_BYTES[layer.kind])
     depth = align(in_channels) if layer.kind is LayerKind.DENSE else in_channels
     return align(channels) * (depth * area + BIAS_BYTES[layer.kind])
 
@@ -223,11 +223,19 @@ class Footprint:
 
 
 def footprint(layer: Layer, tile: Tile) -> Footprint:
-    """Return what the tiles take, without second ones for double buffering."""
+    """Return what the tiles take, without second ones for double buffering.
+
+    Transfers write whole pieces of 32 bytes into L1, too.
+    """
     bytes_in, bytes_out = plane_bytes(layer, tile.rows, tile.columns)
     planes_in, planes_out = plane_counts(layer, tile.channels, tile.in_channels)
     weights = weight_bytes(layer, tile.channels, tile.in_channels)
-    return Footprint(planes_in * bytes_in, planes_out * bytes_out, weights)
+    read = count_inputs(layer) * align(planes_in * bytes_in, PIECE)
+    return Footprint(read, align(planes_out * bytes_out, PIECE), weights)
+
+
+def count_inputs(layer: Layer) -> int:
+    return 2 if layer.kind is LayerKind.ADD else 1
 
 
 def plane_bytes(layer: Layer, rows: int, columns: int) -> tuple[int, int]:
@@ -235,20 +243,21 @@ def plane_bytes(layer: Layer, rows: int, columns: int) -> tuple[int, int]:
     if layer.kind is LayerKind.DENSE:
         return 1, 1
     row_spans = row_axis(layer).make_spans(rows)
-    column_spans = column_axis(layer).make_spans(columns)
-    bytes_in = max(s.read for s in row_spans) * max(s.pitch for s in column_spans)
-    bytes_out = max(s.size for s in row_spans) * max(align(s.size) for s in column_spans)
-    return bytes_in, bytes_out
+    width_in = columns if layer.kind is LayerKind.ADD else layer.in_width
+    bytes_in = max(s.read for s in row_spans) * align(width_in)
+    return bytes_in, max(s.size for s in row_spans) * align(columns)
 
 
 def plane_counts(layer: Layer, channels: int, in_channels: int) -> tuple[int, int]:
-    """Return how many channels of input and of results there are in L1 at a time.
+    """Return how many channels of an input and of results there are in L1 at a time.
 
     Results of sums over channels come in blocks of 16, and take 32 bits each where the sums of
-    several input tiles are added there.
+    several input tiles are added there. Depthwise jobs write behind their results.
     """
-    if not is_channel_sum(layer):
-        return (2 if layer.kind is LayerKind.ADD else 1) * channels, channels
+    if layer.kind is LayerKind.DEPTHWISE_CONV2D:
+        return channels, channels + DEPTHWISE_PLANES
+    if layer.kind is LayerKind.ADD:
+        return channels, channels
     inputs = align(in_channels) if layer.kind is LayerKind.DENSE else in_channels
     bytes_of_sum = 1 if in_channels == layer.in_channels else 4
     return inputs, align(channels) * bytes_of_sum

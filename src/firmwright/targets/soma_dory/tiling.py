@@ -19,7 +19,7 @@ from firmwright.errors import UserError
 from firmwright.ir.kernels import Cycles
 from firmwright.targets.soma_dory import tiles
 from firmwright.targets.soma_dory.cost import Accelerator, estimate_cycles, estimate_sample
-from firmwright.targets.soma_dory.device_layout import ROW
+from firmwright.targets.soma_dory.device_layout import PIECE
 from firmwright.targets.soma_dory.layer import Layer, LayerKind
 
 if TYPE_CHECKING:
@@ -99,9 +99,10 @@ def explain_no_tiling(layer: Layer, accelerator: Accelerator) -> str | None:
     if accelerator.input_channel_tiling and tiles.is_channel_sum(stored):
         depths.add(min(tiles.LANES, stored.in_channels))
     channels = min(tiles.channels_per_block(stored), stored.out_channels)
-    columns = min(ROW, stored.out_width)
+    columns = min(PIECE, stored.out_width) if layer.kind is LayerKind.ADD else stored.out_width
+    rows = tiles.row_tile_sizes(stored)[-1]
     for depth in sorted(depths, reverse=True):
-        needed = tiles.footprint(stored, tiles.Tile(channels, 1, columns, depth))
+        needed = tiles.footprint(stored, tiles.Tile(channels, rows, columns, depth))
         if needed.weights > accelerator.weights:
             memory, found, size = "the weight memory", needed.weights, accelerator.weights
         elif needed.l1 > l1_bytes(accelerator):
@@ -110,7 +111,7 @@ def explain_no_tiling(layer: Layer, accelerator: Accelerator) -> str | None:
             return None
     inputs = f" of {depth} input channels" if tiles.is_channel_sum(stored) else ""
     return (
-        f"its smallest tile ({channels} x 1 x {columns} results{inputs}) "
+        f"its smallest tile ({channels} x {rows} x {columns} results{inputs}) "
         f"needs {found:,} B of {memory}, which offers {size:,} B"
     )
 
@@ -124,11 +125,9 @@ def plane_options(
     layer: Layer, accelerator: Accelerator, channels: Sequence[ChannelTile]
 ) -> list[PlaneTile]:
     """Return the tiles of rows and columns that fit with some tile of channels, largest first."""
-    rows = range(layer.out_height, 0, -1)
+    rows, columns = tiles.row_tile_sizes(layer), [layer.out_width]
     if layer.kind is LayerKind.ADD:
-        columns = even_sizes(layer.out_width, ROW)
-    else:
-        columns = [layer.out_width, *reversed(range(ROW, layer.out_width, ROW))]
+        columns = even_sizes(layer.out_width, PIECE)
     needs = {(c.planes_in, c.planes_out) for c in channels}
     options = []
     for height, width in product(rows, columns):
@@ -140,10 +139,10 @@ def plane_options(
 
 def plane_option(layer: Layer, accelerator: Accelerator, rows: int, columns: int) -> PlaneTile:
     row_spans = tiles.row_axis(layer).make_spans(rows)
-    spans = list(product(row_spans, tiles.column_axis(layer).make_spans(columns)))
+    spans = list(product(row_spans, tiles.tile_sizes(layer.out_width, columns)))
     copies_in = Counter(tiles.input_transfer(layer, r, c, layer.in_channels) for r, c in spans)
     copies_out = Counter(tiles.output_transfer(layer, r, c, layer.out_channels) for r, c in spans)
-    inputs = 2 if layer.kind is LayerKind.ADD else 1
+    inputs = tiles.count_inputs(layer)
     load, load_calls = split_transfers(copies_in, accelerator)
     store, store_calls = split_transfers(copies_out, accelerator)
     return PlaneTile(rows, columns, len(spans), inputs * load, inputs * load_calls, store,
@@ -216,8 +215,9 @@ def solve(
         model.add_multiplication_equality(result, factors)
         return result
 
-    l1 = times("bytes_in", "planes_in") + times("bytes_out", "planes_out")
-    model.add(l1 <= l1_bytes(accelerator))
+    read = whole_pieces(model, times("bytes_in", "planes_in"))
+    written = whole_pieces(model, times("bytes_out", "planes_out"))
+    model.add(tiles.count_inputs(layer) * read + written <= l1_bytes(accelerator))
     calls = times("load_calls", "loads") + times("store_calls", "stores")
     moves = times("load", "fetches") + plane["store"] + accelerator.transfer_overhead * calls
     busy = channel["compute"] + times("jobs", "weights")
@@ -239,8 +239,8 @@ def solve(
     return planes[solver.value(plane.index)], channels[solver.value(channel.index)]
 
 
-MAX_CYCLES = 2**40
-"""More cycles than any layer takes: CP-SAT wants a bound of what it computes."""
+MAX_CYCLES = MAX_BYTES = 2**40
+"""More than any layer takes: CP-SAT wants a bound of what it computes."""
 
 
 class SolverChoice:
@@ -258,6 +258,13 @@ class SolverChoice:
     def bounds(self, field: str) -> tuple[int, int]:
         values = [getattr(option, field) for option in self.options]
         return min(values), max(values)
+
+
+def whole_pieces(model: cp_model.CpModel, size: cp_model.IntVar) -> cp_model.LinearExpr:
+    """Model ``tiles.align(size, PIECE)``."""
+    pieces = model.new_int_var(0, MAX_BYTES // PIECE, "pieces")
+    model.add_division_equality(pieces, size + PIECE - 1, PIECE)
+    return pieces * PIECE
 
 
 def model_hidden_cycles(

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from firmwright.targets.soma_dory.device_layout import ROW, reverse_device_words
+from firmwright.targets.soma_dory.device_layout import ROW, WORD, reverse_device_words
 from firmwright.targets.soma_dory.layer import Array, Layer, LayerKind
 from firmwright.targets.soma_dory.tiles import BIAS_BYTES, LANES, SPACING, align
 
@@ -25,7 +25,11 @@ def pack_weights(layer: Layer) -> Array:
     assert layer.weights is not None and layer.bias is not None
     weights, bias = PACKERS[layer.kind](layer.weights, layer.bias)
     blocks = np.concatenate([weights.view("uint8"), bias.view("uint8")], axis=1)
-    return reverse_device_words(blocks.reshape(-1))
+    return np.pad(reverse_device_words(blocks.reshape(-1)), (0, SPARE_BYTES.get(layer.kind, 0)))
+
+
+SPARE_BYTES = {LayerKind.DEPTHWISE_CONV2D: 3 * WORD}
+"""Bytes behind the last block that the chip fetches with it (diana-driver.md, J4)."""
 
 
 def pack_conv2d(weights: Array, bias: Array) -> tuple[Array, Array]:
@@ -41,11 +45,15 @@ def pack_depthwise(weights: Array, bias: Array) -> tuple[Array, Array]:
 
 
 def pack_dense(weights: Array, bias: Array) -> tuple[Array, Array]:
-    """Return weights (blocks, [inputs / 16][output][input]) and 16 bytes of bias an output."""
+    """Return weights (blocks, [inputs / 16][output][input]) and 16 bytes of bias an output.
+
+    A bias is a number of 128 bits: its sign fills the bytes behind its first four.
+    """
     padded = pad_axis(pad_axis(weights, 0), 1)
     blocks = padded.reshape(-1, LANES, padded.shape[1] // ROW, ROW).transpose(0, 2, 1, 3)
-    words = pad_axis(bias, 0).astype("<i4").view("uint8").reshape(-1, 4)
-    biases = np.pad(words, [(0, 0), (0, BIAS_BYTES[LayerKind.DENSE] - 4)])
+    words = pad_axis(bias, 0).astype("<i4")
+    signs = np.repeat(words >> 31, BIAS_BYTES[LayerKind.DENSE] // 4 - 1).reshape(len(words), -1)
+    biases = np.concatenate([words[:, None], signs.astype("<i4")], axis=1).view("uint8")
     return blocks.reshape(len(blocks), -1), biases.reshape(len(blocks), -1)
 
 

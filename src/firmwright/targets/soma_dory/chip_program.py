@@ -1,0 +1,120 @@
+"""The C project for DIANA's chip as a program of this machine, over a model of the registers.
+
+All of the project's files are compiled, though the program reads its samples by the console of an
+ordinary program. DORY's driver is the user's where ``DORY_HAL`` names its folder, else a stand-in
+by diana-driver.md; the registers' headers are those of the SDK where ``PULP_SDK_HOME`` names
+it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from firmwright.codegen.templates import find_templates, make_environment, render
+from firmwright.errors import UserError
+from firmwright.toolchain import find_compiler, link_firmware
+from firmwright.toolchain.build import Build, compile_each, compile_object, object_path
+from firmwright.toolchain.compilers import Compiler
+from firmwright.toolchain.layout import FOLDERS, list_sources
+
+DRIVER, SDK = "DORY_HAL", "PULP_SDK_HOME"
+"""Variables that name the user's own sources."""
+
+FOLDER = "soma_dory/chip_check"
+CONSOLE = "boards/posix/fw_hal.c.j2"
+BOARD_SUPPORT = "fw_hal.c"
+
+DRIVER_SOURCES = (
+    "dory.c",
+    "digital_conv_2d.c",
+    "digital_depthwise_conv_2d.c",
+    "digital_element_wise_sum.c",
+    "digital_fully_connected.c",
+    "encoders_instruction_memory.c",
+    "utils.c",
+)
+"""The files of ``DORY_HAL`` that the digital core needs."""
+
+FLAGS = ("-std=gnu99", "-fno-pie")
+"""Of the project and the model. The driver takes addresses of L2 for 32 bits."""
+DRIVER_FLAGS = ("-w", "-Wno-int-conversion", "-Wno-implicit-function-declaration")
+"""Of the user's driver, which hands pointers to functions of integers."""
+
+
+def build_program(source: Path, build: Build, scratch: Path, cache: Path) -> tuple[Path, Compiler]:
+    """Compile and link a project with the driver and the model; return the program.
+
+    ``build`` is of a host with the chip's accelerator. Raises UserError where a file of the user's
+    driver is missing, ToolError where a compiler refuses a file.
+    """
+    project = scratch / "project"
+    shutil.copytree(source, project)
+    write_templates(FOLDER, scratch, {"platform": build.platform})
+    (scratch / "console.c").write_text(render(make_environment(), CONSOLE, {}), encoding="utf-8")
+    driver = copy_driver(scratch)
+    compiler = find_compiler(build.toolchain, build.platform.architecture)
+    own = replace(build, cflags=FLAGS, include=list_headers())
+    theirs = replace(own, cflags=(*own.cflags, *(DRIVER_FLAGS if DRIVER in os.environ else ())))
+    sources = [project / name for name in list_sources(project)]
+    objects = compile_files(own, compiler, scratch, sources, cache)
+    console = compile_files(own, compiler, scratch, [scratch / "console.c"], cache)
+    objects += console + compile_files(own, compiler, scratch, list_c(scratch / "model"), cache)
+    objects += compile_files(theirs, compiler, scratch, driver, cache)
+    # The board support of the chip is compiled, and left out: its console cannot read samples.
+    linked = [o for o in objects if o.stem != Path(BOARD_SUPPORT).stem]
+    program = scratch / "chip.elf"
+    link = replace(build, cflags=("-no-pie",), include=())
+    link_firmware(link, compiler, scratch, linked, program, cache)
+    return program, compiler
+
+
+def list_headers() -> tuple[str, ...]:
+    """Return where the headers of project, driver and SDK are, as seen from the scratch folder."""
+    registers = "registers"
+    if SDK in os.environ:
+        registers = str(Path(os.environ[SDK], "install/include").resolve())
+    return (*(f"project/{folder}" for folder in FOLDERS), "driver", "sdk", registers)
+
+
+def copy_driver(scratch: Path) -> list[Path]:
+    """Put the user's driver in the place of the stand-in, if there is one; return its sources."""
+    folder = scratch / "driver"
+    if DRIVER in os.environ:
+        shutil.rmtree(folder)
+        folder.mkdir()
+        home = Path(os.environ[DRIVER])
+        for path in [*home.glob("include/*.h"), *(home / "src" / n for n in DRIVER_SOURCES)]:
+            if not path.is_file():
+                raise UserError(f"no file {path}: {DRIVER} names a folder with include/ and src/")
+            shutil.copy(path, folder)
+    return list_c(folder)
+
+
+def list_c(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.c"))
+
+
+def compile_files(
+    build: Build, compiler: Compiler, scratch: Path, sources: Sequence[Path], cache: Path
+) -> list[Path]:
+    def compile_one(name: str) -> Path:
+        output = scratch / "objects" / object_path(name)
+        compile_object(build, compiler, scratch, name, output, cache)
+        return output
+
+    return compile_each(compile_one, [s.relative_to(scratch).as_posix() for s in sources])
+
+
+def write_templates(name: str, folder: Path, variables: dict[str, object]) -> None:
+    """Render a folder of templates, and those below it."""
+    for entry in find_templates(name)[0].iterdir():
+        if entry.is_dir():
+            write_templates(f"{name}/{entry.name}", folder / entry.name, variables)
+            continue
+        folder.mkdir(parents=True, exist_ok=True)
+        text = render(make_environment(), f"{name}/{entry.name}", variables)
+        (folder / entry.name.removesuffix(".j2")).write_text(text, encoding="utf-8", newline="\n")

@@ -1,0 +1,89 @@
+"""Boards whose firmware an SDK's own make builds: what is missing for it here, and how it runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from firmwright.errors import UserError
+from firmwright.toolchain.boards import Sdk, is_built_elsewhere, load_board
+from firmwright.toolchain.build import Build
+from firmwright.toolchain.compilers import ToolError, explain_missing_compiler
+from firmwright.toolchain.tool_folder import ToolFolder, find_tool_folder
+
+COMMAND = ("make", "all")
+
+
+def explain_not_built(build: Build) -> str:
+    """Say why nothing is compiled here; empty where firmwright compiles, or the SDK is there.
+
+    A variable that names a wrong folder is no reason: the build fails with it.
+    """
+    board = build.platform.board
+    if not is_built_elsewhere(board):
+        return ""
+    sdk = load_board(board).sdk
+    if sdk is None:
+        return f"the board '{board}' has its own Makefile, and does not state its `sdk`"
+    return "; ".join(list_missing(build, sdk))
+
+
+def list_missing(build: Build, sdk: Sdk) -> Iterator[str]:
+    """Yield what the SDK's make lacks, and how to get it."""
+    if missing := explain_missing_compiler(build.toolchain, build.platform.architecture):
+        yield missing
+    for variable, (known_by, *_) in sdk.folders.items():
+        if not os.environ.get(variable):
+            yield f"{variable} is not set; set it to the folder with {known_by}"
+
+
+def find_sdk_folders(sdk: Sdk) -> dict[str, ToolFolder]:
+    """Return the folders by their variables, with all files that a build reads of them.
+
+    Raises UserError for a variable that names another folder.
+    """
+    found = {}
+    for variable, (known_by, *patterns) in sdk.folders.items():
+        folder = find_tool_folder(variable, (known_by,))
+        if folder is None:
+            raise UserError(f"{variable} is not set; set it to the folder with {known_by}")
+        read = {path for pattern in patterns for path in folder.path.glob(pattern)}
+        names = {path.relative_to(folder.path).as_posix() for path in read if path.is_file()}
+        found[variable] = ToolFolder(folder.path, tuple(sorted({known_by, *names})))
+    return found
+
+
+def make_firmware(project: Path, sdk: Sdk, scratch: Path, cache: Path) -> Path:
+    """Let make build a copy of the project in ``scratch``; return the ELF.
+
+    Make inherits the environment, in which an SDK keeps its settings. Raises UserError where it
+    is not installed or leaves no ELF, and ToolError where it fails; the whole output is in
+    ``cache`` then.
+    """
+    find_sdk_folders(sdk)
+    shutil.copytree(project, scratch)
+    try:
+        done = subprocess.run(
+            COMMAND,
+            cwd=scratch,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+        )
+    except FileNotFoundError:
+        raise UserError("make is not installed; the SDK's rules need it") from None
+    if done.returncode:
+        cache.mkdir(parents=True, exist_ok=True)
+        log = cache / "failed-make.txt"
+        log.write_text(done.stdout, encoding="utf-8")
+        raise ToolError("the SDK's make failed", done.stdout, log)
+    found = sorted(scratch.glob(sdk.firmware))
+    if len(found) != 1:
+        raise UserError(f"the SDK's make left {len(found)} files {sdk.firmware}; one is expected")
+    return found[0]

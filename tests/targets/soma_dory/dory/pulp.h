@@ -1,2 +1,0 @@
-/* Stands for the SDK's header in tests. */
-#include <stddef.h>
