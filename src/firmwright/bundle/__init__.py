@@ -1,0 +1,1 @@
+"""Bundles as files: written, read back without trust, and described."""

@@ -1,0 +1,182 @@
+"""The archive of a bundle: how it is written, and how one from outside is read.
+
+The reader trusts nothing and writes nothing. It takes an archive only if :func:`write_archive`
+would write the same one: so links, devices, other owners, times, orders, and bytes behind the end
+are all refused. Before that it names the usual attacks one by one, for a message that helps.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+import unicodedata
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from firmwright.errors import UserError
+
+COMPRESSION = 9
+
+MAX_PACKED_BYTES = 512 * 1024**2
+MAX_UNPACKED_BYTES = 1024**3
+MAX_RATIO = 100
+"""Unpacked bytes for each packed one. Firmware with much padding stays below it."""
+SMALL_BYTES = 16 * 1024**2
+"""What may be unpacked at any ratio: a small firmware may be nothing but zeros."""
+MAX_ENTRIES = 10_000
+MAX_DEPTH = 16
+"""Folders within each other."""
+CHUNK_BYTES = 1024**2
+
+
+class BrokenBundleError(UserError):
+    """A file that is not a bundle, or one that was damaged or changed."""
+
+
+def write_archive(path: Path, folder: str, files: Mapping[str, bytes]) -> None:
+    """Write files below one folder: sorted, owned by root, at time 0, with plain modes."""
+    with (
+        path.open("wb") as raw,
+        gzip.GzipFile("", "wb", COMPRESSION, raw, mtime=0) as packed,
+    ):
+        packed.write(pack_tar(folder, files))
+
+
+def pack_tar(folder: str, files: Mapping[str, bytes]) -> bytes:
+    """Return the archive before it is compressed: the same bytes for the same files.
+
+    Without a ``folder`` ('') the files lie at its top.
+    """
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name in sorted(files):
+            entry = tarfile.TarInfo(PurePosixPath(folder, name).as_posix())
+            entry.size = len(files[name])
+            entry.mode = 0o755 if name.endswith(".elf") else 0o644
+            entry.mtime = 0
+            archive.addfile(entry, io.BytesIO(files[name]))
+    return content.getvalue()
+
+
+def read_archive(content: bytes, shown: str) -> tuple[str, dict[str, bytes]]:
+    """Return the archive's folder and its files by their names below it.
+
+    Messages name it ``shown``. Raises BrokenBundleError for anything that
+    :func:`write_archive` does not write, and for what is larger than the limits above.
+    """
+    try:
+        unpacked = unpack_gzip(content)
+        files = read_tar(unpacked)
+        folder, names = split_folder(files)
+        kept = {name: files[f"{folder}/{name}"] for name in names}
+        if pack_tar(folder, kept) != unpacked:
+            raise BrokenBundleError(
+                "the archive has the files of a bundle, but was not packed by firmwright: owners, "
+                "times, modes or the order differ, or bytes follow its end"
+            )
+    except (BrokenBundleError, ValueError) as error:  # ValueError: a name too long to be packed
+        raise BrokenBundleError(f"{shown}: {error}") from None
+    return folder, kept
+
+
+def read_capped(path: Path) -> bytes:
+    """Return a file's bytes; BrokenBundleError where it is no file, or too large for a bundle."""
+    if not path.is_file():  # a pipe or a device might never end
+        state = "not a file" if path.exists() else "no such file"
+        raise BrokenBundleError(f"{path}: {state}")
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(MAX_PACKED_BYTES + 1)
+    except OSError as error:
+        raise BrokenBundleError(f"{path}: {error.strerror}") from None
+    if len(content) > MAX_PACKED_BYTES:
+        raise BrokenBundleError(f"{path}: larger than {MAX_PACKED_BYTES:,} bytes")
+    return content
+
+
+def unpack_gzip(content: bytes) -> bytes:
+    """Return what one gzip stream holds; it ends where the file ends."""
+    unpacker = zlib.decompressobj(wbits=31)  # gzip with its header and checksum
+    limit = min(MAX_UNPACKED_BYTES, max(SMALL_BYTES, MAX_RATIO * len(content)))
+    unpacked = io.BytesIO()
+    rest = content
+    try:
+        while not unpacker.eof:
+            part = unpacker.decompress(rest, CHUNK_BYTES)
+            rest = unpacker.unconsumed_tail
+            if not part and not rest and not unpacker.eof:
+                raise BrokenBundleError("cut off: its compressed data do not end")
+            unpacked.write(part)
+            if unpacked.tell() > limit:
+                raise BrokenBundleError(f"{len(content):,} bytes unpack to more than {limit:,}")
+    except zlib.error as error:
+        raise BrokenBundleError(f"not a .tar.gz archive, or damaged: {error}") from None
+    if unpacker.unused_data:
+        raise BrokenBundleError(f"{len(unpacker.unused_data):,} bytes follow the archive's end")
+    return unpacked.getvalue()
+
+
+def read_tar(content: bytes) -> dict[str, bytes]:
+    """Return the files of an uncompressed archive by name, all names checked."""
+    files: dict[str, bytes] = {}
+    taken: set[str] = set()
+    try:
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:", errors="strict") as archive:
+            for entry in read_entries(archive):
+                check_name(entry.name)
+                # The same file for systems that ignore case or compose letters.
+                key = unicodedata.normalize("NFC", entry.name).casefold()
+                if key in taken:
+                    raise BrokenBundleError(f"two entries are named {entry.name!r}")
+                taken.add(key)
+                stream = archive.extractfile(entry)
+                assert stream is not None  # read_entries yields files alone
+                files[entry.name] = read_exactly(stream, entry)
+    except (tarfile.TarError, ValueError, OverflowError) as error:
+        raise BrokenBundleError(f"not a tar archive, or damaged: {error}") from None
+    return files
+
+
+def read_entries(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """Yield the entries; BrokenBundleError for the first that is not a plain file."""
+    for number, entry in enumerate(archive, 1):
+        if number > MAX_ENTRIES:
+            raise BrokenBundleError(f"more than {MAX_ENTRIES:,} entries")
+        if entry.type != tarfile.REGTYPE or entry.pax_headers:
+            kind = "a link" if entry.issym() or entry.islnk() else "no plain file"
+            raise BrokenBundleError(f"the entry {entry.name!r} is {kind}; a bundle has files alone")
+        yield entry
+
+
+def read_exactly(stream: IO[bytes], entry: tarfile.TarInfo) -> bytes:
+    data = stream.read()
+    if len(data) != entry.size:
+        raise BrokenBundleError(
+            f"cut off: {entry.name!r} has {len(data):,} of {entry.size:,} bytes"
+        )
+    return data
+
+
+def check_name(name: str) -> None:
+    """Raise BrokenBundleError for a name that could leave the folder it is unpacked in."""
+    parts = name.split("/")
+    if name.startswith("/") or "\\" in name or (len(parts[0]) == 2 and parts[0].endswith(":")):
+        raise BrokenBundleError(f"the entry {name!r} has an absolute name, or a backslash")
+    if any(part in ("", ".", "..") for part in parts):
+        raise BrokenBundleError(f"the entry {name!r} has an empty part, '.' or '..' in its name")
+    if not name.isprintable():
+        raise BrokenBundleError(f"the entry {name!r} has characters that cannot be printed")
+    if len(parts) > MAX_DEPTH:
+        raise BrokenBundleError(f"the entry {name!r} lies more than {MAX_DEPTH} folders deep")
+
+
+def split_folder(files: Mapping[str, bytes]) -> tuple[str, list[str]]:
+    """Return the one folder at the top, and the names below it."""
+    folders = {PurePosixPath(name).parts[0] for name in files}
+    if len(folders) != 1 or any("/" not in name for name in files):
+        raise BrokenBundleError("a bundle has one folder at its top, and all its files below it")
+    (folder,) = folders
+    return folder, [name.removeprefix(f"{folder}/") for name in files]

@@ -1,0 +1,133 @@
+"""A bundle that was read and checked: its files, and what its manifest says of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files as package_files
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from firmwright.bundle.archive import BrokenBundleError, read_archive, read_capped
+from firmwright.documents.schema_check import find_errors
+from firmwright.documents.yaml_text import format_pointer
+from firmwright.report.manifest import MANIFEST_VERSION
+
+MANIFEST = "manifest.json"
+MAX_LISTED = 5
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """The files of an archive by their names below its folder, and its digest.
+
+    ``manifest`` is the content of ``manifest.json``, which fits its schema and lists the files.
+    """
+
+    path: Path
+    folder: str
+    sha256: str
+    packed_bytes: int
+    files: Mapping[str, bytes]
+    manifest: Mapping[str, Any]
+
+
+def read_bundle(path: Path) -> Bundle:
+    """Read a bundle from outside into memory; nothing is written.
+
+    Raises BrokenBundleError where the archive, the manifest or a file's digest is not as
+    firmwright writes it.
+    """
+    content = read_capped(path)
+    folder, files = read_archive(content, str(path))
+    try:
+        manifest = read_manifest(files)
+        compare_recipe(manifest)
+        compare_files(manifest, files)
+    except BrokenBundleError as error:
+        raise BrokenBundleError(f"{path}: {error}") from None
+    return Bundle(path, folder, hashlib.sha256(content).hexdigest(), len(content), files, manifest)
+
+
+def read_json(content: bytes, name: str) -> Any:
+    """Return what JSON from outside says; BrokenBundleError for a key that stands twice."""
+
+    def refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            twice = next(key for key, _ in pairs if sum(k == key for k, _ in pairs) > 1)
+            raise BrokenBundleError(f"{name}: the key {twice!r} stands twice")
+        return found
+
+    def refuse_constant(text: str) -> None:
+        raise BrokenBundleError(f"{name}: {text} is not JSON")
+
+    try:
+        return json.loads(
+            content.decode("utf-8"),
+            object_pairs_hook=refuse_duplicates,
+            parse_constant=refuse_constant,
+        )
+    except (ValueError, RecursionError) as error:
+        raise BrokenBundleError(f"{name}: not JSON: {error}") from None
+
+
+@cache
+def load_manifest_schema() -> dict[str, Any]:
+    text = package_files("firmwright.report").joinpath("manifest.schema.json").read_text("utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    return schema
+
+
+def read_manifest(files: Mapping[str, bytes]) -> dict[str, Any]:
+    """Return the manifest; BrokenBundleError where there is none or it does not fit its schema."""
+    if MANIFEST not in files:
+        raise BrokenBundleError(f"not a bundle: it has no {MANIFEST}")
+    manifest = read_json(files[MANIFEST], MANIFEST)
+    version = manifest.get("manifest_version") if isinstance(manifest, dict) else None
+    if isinstance(version, int) and version > MANIFEST_VERSION:
+        raise BrokenBundleError(
+            f"{MANIFEST} is of version {version}, this firmwright reads {MANIFEST_VERSION}"
+        )
+    wrong = [
+        f"  {format_pointer(finding.pointer)}: {finding.message}"
+        for finding in islice(find_errors(manifest, load_manifest_schema()), MAX_LISTED)
+    ]
+    if wrong:
+        raise BrokenBundleError("\n".join([f"{MANIFEST} does not fit its schema:", *wrong]))
+    checked: dict[str, Any] = manifest
+    return checked
+
+
+def compare_recipe(manifest: Mapping[str, Any]) -> None:
+    """Raise BrokenBundleError where the recipe's digest is not that of the resolved recipe."""
+    recipe = manifest["recipe"]
+    text = json.dumps(recipe["resolved"], sort_keys=True, separators=(",", ":"))
+    if hashlib.sha256(text.encode("ascii")).hexdigest() != recipe["sha256"]:
+        raise BrokenBundleError(f"{MANIFEST}: recipe.sha256 is not the digest of recipe.resolved")
+
+
+def compare_files(manifest: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
+    """Raise BrokenBundleError where the files are not those that the manifest lists."""
+    listed = {entry["path"]: (entry["bytes"], entry["sha256"]) for entry in manifest["files"]}
+    found = {
+        name: (len(data), hashlib.sha256(data).hexdigest())
+        for name, data in files.items()
+        if name != MANIFEST
+    }
+    wrong = [
+        *(f"  {name} is missing" for name in sorted({*listed} - {*found})),
+        *(f"  {name} is not listed" for name in sorted({*found} - {*listed})),
+        *(
+            f"  {name} has another digest or size"
+            for name in sorted({*listed} & {*found})
+            if listed[name] != found[name]
+        ),
+    ]
+    if wrong:
+        head = f"the files are not those that {MANIFEST} lists:"
+        raise BrokenBundleError("\n".join([head, *wrong]))

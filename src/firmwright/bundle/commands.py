@@ -1,0 +1,123 @@
+"""The commands that take bundles as files. They build nothing."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from firmwright.bundle.bundle import read_bundle
+from firmwright.bundle.inspect import compare_bundles, inspect_file
+from firmwright.bundle.policy import verify_bundle
+from firmwright.bundle.signing import (
+    KEY_VARIABLE,
+    UntrustedBundleError,
+    envelope_path,
+    sign_bundle,
+)
+from firmwright.errors import UserError
+from firmwright.ir.records import to_plain
+from firmwright.report.difference import format_difference, format_markdown
+from firmwright.report.inspection import format_inspection
+
+SAME, DIFFERS, BROKEN = 0, 1, 2
+"""Exit codes of ``diff``, as those of the program ``diff``."""
+TRUSTED, UNTRUSTED = 0, 1
+"""Exit codes of ``verify-bundle``, and ``BROKEN``; the other commands end with 0 or ``BROKEN``."""
+
+
+def add_commands(commands: Any) -> None:
+    """Add the parsers of these commands to those of the command line."""
+    sentence = "tell what is in a bundle or an ELF image"
+    inspect = commands.add_parser("inspect", help=sentence, description=sentence)
+    inspect.add_argument("file", metavar="FILE", type=Path, help="a bundle (.tar.gz) or an ELF")
+    sentence = "tell what changed from one bundle to another"
+    codes = "exit code: 0 the same, 1 they differ, 2 one cannot be read"
+    diff = commands.add_parser("diff", help=sentence, description=sentence, epilog=codes)
+    diff.add_argument("before", metavar="BEFORE", type=Path, help="a bundle (.tar.gz)")
+    diff.add_argument("after", metavar="AFTER", type=Path, help="another one")
+    forms = diff.add_mutually_exclusive_group()
+    forms.add_argument("--markdown", action="store_true", help="print tables for a pull request")
+    for parser in (inspect, forms):
+        parser.add_argument("--json", action="store_true", help="print JSON")
+    sentence = "sign what a bundle was made from; a second key adds its signature"
+    sign = commands.add_parser("sign", help=sentence, description=sentence)
+    sign.add_argument(
+        "--key", type=Path, help=f"private key, ed25519 in PEM (default: ${KEY_VARIABLE})"
+    )
+    sentence = "check digests, signatures and provenance of a bundle against a policy"
+    codes = "exit code: 0 to be trusted, 1 not, 2 it cannot be read, or the policy is wrong"
+    verify = commands.add_parser("verify-bundle", help=sentence, description=sentence, epilog=codes)
+    verify.add_argument("--policy", type=Path, required=True, help="keys and expectations, YAML")
+    for parser in (sign, verify):
+        parser.add_argument("bundle", metavar="BUNDLE", type=Path, help="a bundle (.tar.gz)")
+        parser.add_argument(
+            "--envelope", type=Path, help="the signed provenance (default: beside the bundle)"
+        )
+
+
+def run_command(options: argparse.Namespace) -> int:
+    """Run one of these commands; return its exit code."""
+    try:
+        return COMMANDS[options.command](options)
+    except UserError as error:
+        print(to_printable(str(error)), file=sys.stderr)
+        return UNTRUSTED if isinstance(error, UntrustedBundleError) else BROKEN
+
+
+def run_inspect(options: argparse.Namespace) -> int:
+    found = inspect_file(options.file)
+    if options.json:
+        print_json(found, "inspection.schema.json")
+    else:
+        print(to_printable(format_inspection(found)))
+    return 0
+
+
+def run_diff(options: argparse.Namespace) -> int:
+    found = compare_bundles(options.before, options.after)
+    if options.json:
+        print_json(found, "difference.schema.json")
+    else:
+        text = format_markdown(found) if options.markdown else format_difference(found)
+        print(to_printable(text))
+    return SAME if found.is_same else DIFFERS
+
+
+def run_sign(options: argparse.Namespace) -> int:
+    envelope = options.envelope or envelope_path(options.bundle)
+    key = sign_bundle(read_bundle(options.bundle), options.key, envelope)
+    print(f"wrote {to_printable(str(envelope))}, signed by {key}")
+    return 0
+
+
+def run_verify(options: argparse.Namespace) -> int:
+    envelope = options.envelope or envelope_path(options.bundle)
+    bundle = verify_bundle(options.bundle, options.policy, envelope)
+    print(to_printable(f"{options.bundle}: trusted, sha256 {bundle.sha256}"))
+    return TRUSTED
+
+
+def print_json(record: object, schema: str) -> None:
+    """Print a record; ``schema`` is the file in ``firmwright/report`` that describes it."""
+    content = {"$schema": schema, **to_plain(record)}
+    print(msgspec.json.format(msgspec.json.encode(content), indent=1).decode())
+
+
+def to_printable(text: str) -> str:
+    """Return text from outside for a terminal: what would control it is shown as an escape."""
+    return "".join(
+        c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text
+    )
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "inspect": run_inspect,
+    "diff": run_diff,
+    "sign": run_sign,
+    "verify-bundle": run_verify,
+}

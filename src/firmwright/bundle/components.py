@@ -1,0 +1,88 @@
+"""What a firmware consists of, and what made it: the facts that both forms of the SBOM tell."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, metadata
+
+LICENSE_CLASSIFIER = "License :: OSI Approved :: "
+LONGEST_LICENSE = 60
+"""Characters; some packages state the whole text of theirs."""
+
+
+@dataclass(frozen=True)
+class License:
+    """An SPDX ``expression``, or the ``name`` that somebody gave; both empty where none is told."""
+
+    expression: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Component:
+    """A part: ``kind`` is ``library``, ``model``, ``data`` or ``tool``.
+
+    ``included`` parts are in the firmware, the others only made it. ``version``, ``purl`` and
+    ``sha256`` are empty where there is none.
+    """
+
+    kind: str
+    name: str
+    included: bool
+    version: str = ""
+    purl: str = ""
+    sha256: str = ""
+    license: License = License()
+    description: str = ""
+
+
+@dataclass(frozen=True)
+class BillOfMaterials:
+    """A firmware with its parts; ``sha256`` is the digest of its image.
+
+    ``stages`` are the steps that made it, in their order, each with what it does. ``metrics`` are
+    measured accuracies of the firmware by name.
+    """
+
+    name: str
+    platform: str
+    description: str
+    sha256: str
+    components: tuple[Component, ...]
+    stages: Mapping[str, str]
+    metrics: Mapping[str, float]
+
+
+def make_package(name: str, version: str, included: bool = False) -> Component:
+    """Return a Python package, with the licence that it states, or another tool."""
+    try:
+        license = read_license(name)
+    except PackageNotFoundError:
+        number = re.search(r"\d+(\.\d+)+", version)
+        return Component(
+            "tool", name, included, version, f"pkg:generic/{name}@{number[0]}" if number else ""
+        )
+    kind = "library" if included else "tool"
+    return Component(kind, name, included, version, f"pkg:pypi/{name}@{version}", "", license)
+
+
+def read_license(name: str) -> License:
+    """Return what an installed package says: an expression, a short text, or a classifier."""
+    stated = metadata(name)
+    for expression in stated.get_all("License-Expression") or ():
+        return License(expression=expression)
+    for text in stated.get_all("License") or ():
+        if text.strip() and "\n" not in text and len(text) <= LONGEST_LICENSE:
+            return License(name=text.strip())
+    found = [c for c in stated.get_all("Classifier") or () if c.startswith(LICENSE_CLASSIFIER)]
+    return License(name=found[0].removeprefix(LICENSE_CLASSIFIER)) if found else License()
+
+
+def digest_all(digests: Mapping[str, str] | tuple[str, ...]) -> str:
+    """Return one SHA-256 for several digests, in their order."""
+    listed = digests.items() if isinstance(digests, Mapping) else ((d, "") for d in digests)
+    text = "".join(f"{name} {digest}\n" for name, digest in listed)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,110 @@
+"""The SBOM in the form of CycloneDX 1.7, https://cyclonedx.org/docs/1.7/json.
+
+It has neither a time nor a random number: the same bundle gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+from firmwright.bundle.components import BillOfMaterials, Component, License
+
+TYPES = {
+    "library": "library",
+    "model": "machine-learning-model",
+    "data": "data",
+    "tool": "application",
+}
+TASKS = {"run": "test", "accuracy": "test", "bundle": "release"}
+"""CycloneDX's word for what a stage does; all others build."""
+
+
+def make_cyclonedx(bill: BillOfMaterials) -> dict[str, Any]:
+    """Return the document: parts under ``components``, what only made them in ``formulation``."""
+    root = f"firmware:{bill.name}"
+    included = [c for c in bill.components if c.included]
+    made_by = [c for c in bill.components if not c.included]
+    return {
+        "$schema": "http://cyclonedx.org/schema/bom-1.7.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.7",
+        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_OID, bill.sha256)}",
+        "version": 1,
+        "metadata": {
+            "lifecycles": [{"phase": "build"}],
+            "component": {
+                "type": "firmware",
+                "bom-ref": root,
+                "name": bill.name,
+                "description": bill.description,
+                "hashes": [{"alg": "SHA-256", "content": bill.sha256}],
+                "properties": [{"name": "firmwright:platform", "value": bill.platform}],
+            },
+        },
+        "components": [describe(component, bill) for component in included],
+        "dependencies": [
+            {"ref": root, "dependsOn": [make_reference(c) for c in included]},
+            *({"ref": make_reference(c)} for c in included),
+        ],
+        "formulation": [
+            {
+                "bom-ref": "build",
+                "components": [describe(component, bill) for component in made_by],
+                "workflows": [make_workflow(bill)],
+            }
+        ],
+    }
+
+
+def make_reference(component: Component) -> str:
+    return f"{component.kind}:{component.name}"
+
+
+def describe(component: Component, bill: BillOfMaterials) -> dict[str, Any]:
+    """Return a component; what is not known of it is left out."""
+    optional = {
+        "version": component.version,
+        "description": component.description,
+        "purl": component.purl,
+        "licenses": list(list_licenses(component.license)),
+        "hashes": [{"alg": "SHA-256", "content": component.sha256}] if component.sha256 else [],
+    }
+    found: dict[str, Any] = {
+        "type": TYPES[component.kind],
+        "bom-ref": make_reference(component),
+        "name": component.name,
+        **{key: value for key, value in optional.items() if value},
+    }
+    if component.kind == "model" and bill.metrics:
+        metrics = [{"type": name, "value": f"{value:g}"} for name, value in bill.metrics.items()]
+        found["modelCard"] = {"quantitativeAnalysis": {"performanceMetrics": metrics}}
+    return found
+
+
+def list_licenses(license: License) -> Iterator[dict[str, Any]]:
+    if license.expression:
+        yield {"expression": license.expression}
+    elif license.name:
+        yield {"license": {"name": license.name}}
+
+
+def make_workflow(bill: BillOfMaterials) -> dict[str, Any]:
+    """Return the stages as tasks of one workflow."""
+    kinds = {stage: TASKS.get(stage, "build") for stage in bill.stages}
+    return {
+        "bom-ref": "workflow",
+        "uid": "workflow",
+        "taskTypes": sorted(set(kinds.values())),
+        "tasks": [
+            {
+                "bom-ref": f"stage:{stage}",
+                "uid": stage,
+                "name": stage,
+                "description": sentence,
+                "taskTypes": [kinds[stage]],
+            }
+            for stage, sentence in bill.stages.items()
+        ],
+    }

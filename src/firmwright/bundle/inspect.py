@@ -1,0 +1,65 @@
+"""Look into a bundle or an ELF image, and compare two bundles."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from pathlib import Path
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import NoteSection
+
+from firmwright.bundle.archive import BrokenBundleError, read_capped
+from firmwright.bundle.bundle import read_bundle
+from firmwright.report.difference import Difference, find_changes
+from firmwright.report.inspection import InspectedImage, Inspection
+from firmwright.toolchain.image import read_sections
+
+ELF_MAGIC = b"\x7fELF"
+
+
+def inspect_file(path: Path) -> Inspection:
+    """Return what is in a bundle or an ELF; BrokenBundleError for what is neither."""
+    content = read_capped(path)
+    digest = hashlib.sha256(content).hexdigest()
+    if content.startswith(ELF_MAGIC):
+        image = inspect_image(content, path.name)
+        return Inspection(path.name, "elf", len(content), digest, (image,), None)
+    bundle = read_bundle(path)
+    images = tuple(
+        inspect_image(data, name)
+        for name, data in sorted(bundle.files.items())
+        if data.startswith(ELF_MAGIC)
+    )
+    return Inspection(
+        path.name, "bundle", bundle.packed_bytes, bundle.sha256, images, dict(bundle.manifest)
+    )
+
+
+def inspect_image(content: bytes, name: str) -> InspectedImage:
+    """Return what an ELF image says of itself; BrokenBundleError for a damaged one."""
+    try:
+        image = ELFFile(io.BytesIO(content))
+        order = "little" if image.little_endian else "big"
+        machine = f"{image.get_machine_arch()}, {image.elfclass} bits, {order}-endian"
+        return InspectedImage(name, machine, find_build_id(image), read_sections(image))
+    # pyelftools trusts the tables of a file: damaged ones end in any of these.
+    except (ELFError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise BrokenBundleError(f"{name}: a damaged ELF image: {error}") from None
+
+
+def find_build_id(image: ELFFile) -> str | None:
+    """Return the linker's build id (a note of GNU's), None where there is none."""
+    notes = (s for s in image.iter_sections() if isinstance(s, NoteSection))
+    for note in (note for section in notes for note in section.iter_notes()):
+        if note["n_type"] == "NT_GNU_BUILD_ID":
+            return str(note["n_desc"])
+    return None
+
+
+def compare_bundles(before: Path, after: Path) -> Difference:
+    """Return what changed from one bundle to the other; BrokenBundleError for a damaged one."""
+    first, second = read_bundle(before), read_bundle(after)
+    changes = tuple(find_changes(first.manifest, second.manifest))
+    return Difference(before.name, after.name, first.sha256, second.sha256, changes)

@@ -1,0 +1,119 @@
+"""The SBOM in the form of SPDX 3.0.1, https://spdx.github.io/spdx-spec/v3.0.1/, as JSON-LD.
+
+Its time of creation, which SPDX demands, is that of all files in a bundle: the beginning of 1970.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from firmwright.bundle.components import BillOfMaterials, Component
+
+CONTEXT = "https://spdx.org/rdf/3.0.1/spdx-context.jsonld"
+CREATION = "_:creation"
+CREATED = "1970-01-01T00:00:00Z"
+PURPOSES = {"library": "library", "tool": "application"}
+
+Element = dict[str, Any]
+
+
+def make_spdx(bill: BillOfMaterials) -> dict[str, Any]:
+    """Return the document: the firmware contains its parts, the build used the rest."""
+    space = f"urn:sha256:{bill.sha256}"
+    agent = make_element("SoftwareAgent", f"{space}#firmwright", name="firmwright")
+    root = make_element(
+        "software_Package",
+        f"{space}#firmware",
+        name=bill.name,
+        description=bill.description,
+        verifiedUsing=[make_hash(bill.sha256)],
+        software_primaryPurpose="firmware",
+    )
+    build = make_element(
+        "build_Build",
+        f"{space}#build",
+        build_buildType="tag:firmwright,2026:recipe/v1",
+        description="; ".join(f"{stage}: {what}" for stage, what in bill.stages.items()),
+    )
+    parts = [(c, make_part(c, f"{space}#{number}")) for number, c in enumerate(bill.components)]
+    included = [part["spdxId"] for component, part in parts if component.included]
+    inputs = [part["spdxId"] for component, part in parts if component.kind == "data"]
+    tools = [part["spdxId"] for component, part in parts if component.kind == "tool"]
+    elements = [agent, root, build, *(part for _, part in parts)]
+    elements.append(relate(f"{space}#contains", root, "contains", included))
+    elements.append(relate(f"{space}#inputs", build, "hasInput", inputs))
+    elements.append(relate(f"{space}#tools", build, "usesTool", tools))
+    elements.append(relate(f"{space}#output", build, "hasOutput", [root["spdxId"]]))
+    elements += [e for component, part in parts for e in make_license(component, part)]
+    listed = [element["spdxId"] for element in elements]
+    document = make_element(
+        "SpdxDocument",
+        f"{space}#document",
+        rootElement=[root["spdxId"]],
+        element=listed,
+        profileConformance=["core", "software", "build", "simpleLicensing"],
+    )
+    creation = {
+        "type": "CreationInfo",
+        "@id": CREATION,
+        "specVersion": "3.0.1",
+        "created": CREATED,
+        "createdBy": [agent["spdxId"]],
+    }
+    return {"@context": CONTEXT, "@graph": [creation, document, *elements]}
+
+
+def make_element(kind: str, identifier: str, **properties: Any) -> Element:
+    """Return an element with the properties that are known."""
+    known = {key: value for key, value in properties.items() if value}
+    return {"type": kind, "spdxId": identifier, "creationInfo": CREATION, **known}
+
+
+def make_hash(digest: str) -> Element:
+    return {"type": "Hash", "algorithm": "sha256", "hashValue": digest}
+
+
+def make_part(component: Component, name: str) -> Element:
+    """Return a package of the kind that SPDX has for a model, for data and for all else."""
+    common = {
+        "name": component.name,
+        "description": component.description,
+        "verifiedUsing": [make_hash(component.sha256)] if component.sha256 else [],
+        "software_packageVersion": component.version,
+        "software_packageUrl": component.purl,
+    }
+    if component.kind == "model":
+        return make_element("ai_AIPackage", name, software_primaryPurpose="model", **common)
+    if component.kind == "data":
+        kinds = {"software_primaryPurpose": "data", "dataset_datasetType": ["noAssertion"]}
+        return make_element("dataset_DatasetPackage", name, **kinds, **common)
+    purpose = PURPOSES[component.kind]
+    return make_element("software_Package", name, software_primaryPurpose=purpose, **common)
+
+
+def make_license(component: Component, part: Element) -> list[Element]:
+    """Return the licence of a part that states an expression, and that it is the part's."""
+    name = part["spdxId"]
+    if not component.license.expression:
+        return []
+    stated = make_element(
+        "simplelicensing_LicenseExpression",
+        f"{name}-license",
+        simplelicensing_licenseExpression=component.license.expression,
+    )
+    declared = relate(f"{name}-declared", part, "hasDeclaredLicense", [stated["spdxId"]])
+    return [stated, declared]
+
+
+def relate(name: str, source: Element, kind: str, others: Sequence[str]) -> Element:
+    """Return a relationship; SPDX's individual ``NoneElement`` stands for no others."""
+    none = "https://spdx.org/rdf/3.0.1/terms/Core/NoneElement"
+    return make_element(
+        "Relationship",
+        name,
+        **{"from": source["spdxId"]},
+        relationshipType=kind,
+        to=list(others) or [none],
+        completeness="complete",
+    )

@@ -1,0 +1,28 @@
+"""The recipe's budget: which parts of it nothing measures on a platform."""
+
+from __future__ import annotations
+
+from firmwright.documents.document import make_diagnostic_in
+from firmwright.errors import Diagnostic, DiagnosticError
+
+from .job import Job
+
+
+def check_measurable(job: Job) -> None:
+    """Raise DiagnosticError for a budget that nothing measures on this platform."""
+    budget = job.recipe.budget
+    if budget is None:
+        return
+    if not job.has_firmware:
+        message = f"the platform '{job.platform.name}' links no firmware here that could be held"
+        raise DiagnosticError([make_diagnostic(job, "", f"{message} to it; leave the key out")])
+    if budget.cycles is not None and not job.counts_instructions:
+        runs = f"'{job.emulator}' counts no instructions" if job.is_run else "nothing runs"
+        message = f"{runs} on '{job.platform.name}', so nothing can be held to it"
+        raise DiagnosticError([make_diagnostic(job, "cycles", f"{message}; leave the key out")])
+
+
+def make_diagnostic(job: Job, key: str, message: str) -> Diagnostic:
+    """Return a message at a key of the budget, or at all of it."""
+    pointer = ("budget", key) if key else ("budget",)
+    return make_diagnostic_in(job.recipe.path, pointer, message)

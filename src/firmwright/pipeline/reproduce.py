@@ -1,0 +1,154 @@
+"""reproduce: build a recipe twice with all varied that must not matter, and compare."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from firmwright.errors import UserError
+
+from .artifact import INDEX_FILE
+from .command_line import read_overrides
+from .inputs import user_files
+from .job import Job
+from .recipe_words import find_start
+from .task import Title, run_action
+
+SENTENCE = "build twice with all varied that must not matter, and compare"
+
+
+@dataclass(frozen=True)
+class Variation:
+    """How a build is done; variables with the value None are taken away."""
+
+    folder: str
+    umask: int
+    jobs: int
+    variables: Mapping[str, str | None]
+
+
+PLAIN = Variation("plain", 0o022, 1, {"TZ": "UTC", "LC_ALL": "C", "PYTHONHASHSEED": "0"})
+"""The user's own machine, with the caches that it has."""
+
+OTHER = Variation(
+    "bätch & söhne 日本 (copy)",
+    0o077,
+    4,
+    {
+        "TZ": "Pacific/Kiritimati",
+        "LC_ALL": "tr_TR.UTF-8",  # in Turkish, I is not the capital of i
+        "PYTHONHASHSEED": "4242",
+        "HOME": "{folder}/home",  # without any cache
+        "XDG_CACHE_HOME": None,
+        "SOURCE_DATE_EPOCH": "1",
+        "OMP_NUM_THREADS": "1",
+        "CFLAGS": "-O0 -g",
+        "CPATH": "/nonexistent",
+    },
+)
+
+
+def reproduce(job: Job) -> None:
+    """Build twice; raise UserError where the results differ, with the place and the stage."""
+    place = Path(tempfile.mkdtemp(prefix="firmwright-reproduce-"))
+    first, second = (build(job, place, variation) for variation in (PLAIN, OTHER))
+    ours, theirs = read_result(job, first), read_result(job, second)
+    from firmwright.bundle.first_difference import digest_files, find_first
+
+    if find_first(ours, theirs) or ours != theirs:
+        raise UserError(f"{explain(job, first, second)}\nboth builds are kept in {place}")
+    shutil.rmtree(place)
+    job.note(f"the same twice: {job.bundle.name}, sha256 {digest_files(ours)}")
+
+
+def build(job: Job, place: Path, variation: Variation) -> Path:
+    """Build a copy of what the recipe reads; return the folder of the results."""
+    folder = place / variation.folder
+    recipe, start = copy_inputs(job, folder / "recipe")
+    environment = dict(os.environ)
+    for name, value in variation.variables.items():
+        environment.pop(name, None)
+        if value is not None:
+            environment[name] = value.format(folder=folder)
+    words = [f"{name}={value}" for name, value in read_overrides().items()]
+    outdir = folder / "build"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "firmwright.cli", "build"),
+            *("-n", str(variation.jobs), "--outdir", str(outdir)),
+            *(os.path.relpath(recipe, start), *words),
+        ],
+        cwd=start, env=environment, umask=variation.umask, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, encoding="utf-8", errors="replace", check=False,
+    )  # fmt: skip
+    if done.returncode:
+        told = (done.stdout + done.stderr).strip()
+        raise UserError(f"the build in {folder} failed with code {done.returncode}:\n{told}")
+    return outdir
+
+
+def copy_inputs(job: Job, folder: Path) -> tuple[Path, Path]:
+    """Copy what the build reads of the user's, with the folders between the files.
+
+    Returns the copy of the recipe, and the folder that stands for the one of the command.
+    """
+    start, recipe = to_absolute(find_start()), to_absolute(job.recipe.path)
+    files = [recipe, *map(to_absolute, (*user_files(job), *job.lock_files))]
+    root = Path(os.path.commonpath([start, *(path.parent for path in files)]))
+    for path in files:
+        copy = folder / path.relative_to(root)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
+    new_start = folder / start.relative_to(root)
+    new_start.mkdir(parents=True, exist_ok=True)
+    return folder / recipe.relative_to(root), new_start
+
+
+def to_absolute(path: Path) -> Path:
+    """Return a path without ``..``; unlike resolve(), links in it stay."""
+    return Path(os.path.abspath(path))  # noqa: PTH100
+
+
+def read_result(job: Job, outdir: Path) -> dict[str, bytes]:
+    """Return the files of the bundle of a build."""
+    from firmwright.bundle.first_difference import read_folder
+
+    return read_folder(outdir / job.bundle.name)
+
+
+def explain(job: Job, first: Path, second: Path) -> str:
+    """Return the first file that differs, in the order of the stages, and the stage."""
+    from firmwright.bundle.first_difference import find_first, read_folder
+
+    for name in (name for name in job.stages if job.has_stage(name)):
+        place = job.folder(name).relative_to(job.outdir)
+        ours, theirs = read_folder(first / place), read_folder(second / place)
+        for files in (ours, theirs):
+            files.pop(INDEX_FILE, None)
+        if found := find_first(ours, theirs):
+            return f"two builds differ, first in the stage {name}: {found}"
+    found = find_first(read_result(job, first), read_result(job, second))
+    return f"two builds differ, though all of their stages agree: {found or 'in their bytes'}"
+
+
+def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
+    """Yield the task of each job: reproduce:digits-rv32-bare."""
+    yield {"basename": "reproduce", "name": None, "doc": SENTENCE}
+    for job in jobs:
+        name = f"reproduce:{job.bundle_name}"
+        yield {
+            "basename": "reproduce",
+            "name": job.bundle_name,
+            "doc": SENTENCE,
+            "title": Title(job, "reproduce"),
+            "actions": [(run_action, [job, name, partial(reproduce, job)])],
+            "verbosity": 2,
+        }

@@ -1,0 +1,171 @@
+"""What ``firmwright diff`` tells of two bundles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from firmwright.report.table import align_columns
+
+Manifest = Mapping[str, Any]
+Values = dict[str, Any]
+"""Values by the names that are compared."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A value that is another; null where only the other bundle has it."""
+
+    area: str
+    name: str
+    before: Any
+    after: Any
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What ``firmwright diff --json`` prints: digests of two bundles and what changed.
+
+    Bundles with the same contents and other digests were packed by another version of zlib.
+    """
+
+    before: str
+    after: str
+    before_sha256: str
+    after_sha256: str
+    changes: tuple[Change, ...]
+
+    @property
+    def is_same(self) -> bool:
+        return self.before_sha256 == self.after_sha256
+
+
+def find_changes(before: Manifest, after: Manifest) -> Iterator[Change]:
+    """Yield what differs between two manifests, area by area; every field belongs to one."""
+    for area, read in AREAS.items():
+        old, new = read(before), read(after)
+        for name in [*old, *(n for n in new if n not in old)]:
+            if old.get(name) != new.get(name):
+                yield Change(area, name, old.get(name), new.get(name))
+
+
+def flatten(value: Any, place: str = "") -> Values:
+    """Return the leaves of plain data by their places: ``run.inputs.x[0]``."""
+    if isinstance(value, Mapping) and value:
+        parts = [(f"{place}.{key}" if place else str(key), part) for key, part in value.items()]
+    elif isinstance(value, list) and value:
+        parts = [(f"{place}[{index}]", part) for index, part in enumerate(value)]
+    else:
+        return {place: value}
+    return {name: leaf for key, part in parts for name, leaf in flatten(part, key).items()}
+
+
+def read_devices(manifest: Manifest) -> Values:
+    """Return the device of each operator of the model, however regions are cut and numbered."""
+    layers = manifest["layers"]
+    return {name: each["device"] for each in layers for name in each["sources"] or [each["name"]]}
+
+
+def read_cycles(manifest: Manifest) -> Values:
+    timeline = manifest["cycles"]
+    if timeline is None:
+        return {}
+    each = {
+        ", ".join(layer["sources"]) or layer["name"]: layer["end_cycle"] - layer["start_cycle"] + 1
+        for layer in timeline["layers"]
+    }
+    return {"in all": timeline["cycles"], **each}
+
+
+def read_files(manifest: Manifest) -> Values:
+    return {
+        file["path"]: f"{file['bytes']:,} bytes, {file['sha256'][:12]}"
+        for file in manifest["files"]
+    }
+
+
+def read_key(*keys: str) -> Callable[[Manifest], Values]:
+    """Return a reader of top-level keys, with the leaves below them."""
+
+    def read(manifest: Manifest) -> Values:
+        stated = {key: manifest[key] for key in keys if manifest.get(key) is not None}
+        return {name: value for name, value in flatten(stated).items() if value != {}}
+
+    return read
+
+
+AREAS: Mapping[str, Callable[[Manifest], Values]] = {
+    "recipe": lambda manifest: flatten(manifest["recipe"]["resolved"]),
+    "description": lambda manifest: {"description": manifest["recipe"].get("description")},
+    "choice": read_key("name", "platform", "target"),
+    "model": read_key("model"),
+    "device of an operator": read_devices,
+    "cycles": read_cycles,
+    "memory": read_key("memory"),
+    "batch": read_key("batch"),
+    "run": read_key("run", "not_run", "not_built"),
+    "packages and tools": read_key("versions"),
+    "inputs": read_key("inputs"),
+    "files": read_files,
+    "other": read_key(
+        "manifest_version", "arithmetic", "detection", "quantization", "accuracy", "comparison",
+        "mapping", "stand_ins", "artifacts",
+    ),
+}  # fmt: skip
+"""What of a manifest each area compares."""
+
+
+def format_difference(found: Difference) -> str:
+    """Return a table for each area that changed."""
+    if found.is_same:
+        return f"same: {found.before_sha256}"
+    lines = [f"before  {found.before_sha256}  {found.before}"]
+    lines += [f"after   {found.after_sha256}  {found.after}"]
+    if not found.changes:
+        lines += ["", "The contents are the same; the archives were compressed differently."]
+    for area, changes in groupby(found.changes, key=lambda change: change.area):
+        rows = [(f"  {c.name}", show(c.before), "→", show(c.after), rate(c)) for c in changes]
+        lines += ["", area, *align_columns(rows, "<><<<")]
+    return "\n".join(lines)
+
+
+def format_markdown(found: Difference) -> str:
+    """Return the same for a comment on a pull request."""
+    names = f"`{found.before}` and `{found.after}`"
+    if found.is_same:
+        return f"**Same bundle:** {names} (`{found.before_sha256[:12]}`)."
+    lines = [f"**Bundles differ:** {names} (`{found.before_sha256[:12]}` → "
+             f"`{found.after_sha256[:12]}`)."]  # fmt: skip
+    if not found.changes:
+        lines += ["", "The contents are the same; the archives were compressed differently."]
+    for area, changes in groupby(found.changes, key=lambda change: change.area):
+        lines += ["", f"| {area} | before | after | |", "|---|--:|--:|--:|"]
+        for c in changes:
+            cells = (escape(c.name), escape(show(c.before)), escape(show(c.after)), rate(c))
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def show(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def rate(change: Change) -> str:
+    """Return by how much a count changed, in percent; '' for what is no count."""
+    before, after = change.before, change.after
+    numbers = all(isinstance(v, int) and not isinstance(v, bool) for v in (before, after))
+    return f"{100 * (after - before) / before:+.1f} %" if numbers and before else ""
+
+
+def escape(text: str) -> str:
+    """Return text that stays in its cell of a table in Markdown."""
+    quoted = text.replace("&", "&amp;").replace("<", "&lt;")
+    for mark in "\\`*_[]|":
+        quoted = quoted.replace(mark, f"\\{mark}")
+    return quoted

@@ -1,0 +1,138 @@
+"""What ``firmwright inspect`` tells of a bundle or of an ELF image."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from firmwright.report.explanation import format_count
+from firmwright.report.table import align_columns
+from firmwright.toolchain.image import Section
+
+Manifest = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class InspectedImage:
+    """An ELF image: its sections that take memory, by address.
+
+    ``build_id`` is GNU's, in hexadecimal digits; null where the image has none.
+    """
+
+    file: str
+    machine: str
+    build_id: str | None
+    sections: tuple[Section, ...]
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What ``firmwright inspect --json`` prints; ``kind`` is ``bundle`` or ``elf``.
+
+    ``manifest`` is the bundle's own, in the form of ``manifest.schema.json``; null for an image.
+    """
+
+    file: str
+    kind: str
+    bytes: int
+    sha256: str
+    images: tuple[InspectedImage, ...]
+    manifest: dict[str, Any] | None
+
+
+def format_inspection(found: Inspection) -> str:
+    """Return the tables that a terminal shows."""
+    head = [("file", f"{found.file} ({found.bytes:,} bytes)"), ("sha256", found.sha256)]
+    parts = []
+    if found.manifest is not None:
+        head += describe_manifest(found.manifest)
+        parts += [
+            ["layers by device", *list_layers(found.manifest)],
+            ["files", *list_files(found.manifest)],
+        ]
+    parts = [align_columns(head, "<<"), *map(describe_image, found.images), *parts]
+    return "\n\n".join("\n".join(lines) for lines in parts)
+
+
+def describe_manifest(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    recipe, model, memory = manifest["recipe"], manifest["model"], manifest["memory"]
+    yield "name", f"{manifest['name']} on {manifest['platform']}, target {manifest['target']}"
+    if "description" in recipe:
+        yield "about", recipe["description"]
+    yield "recipe", recipe["sha256"]
+    yield "model", f"{model['sha256']} ({model['format']})"
+    yield "batch", describe_batch(manifest["batch"])
+    if manifest.get("not_built") is None:
+        yield "flash", f"{memory['flash_bytes']:,} bytes"
+        yield "RAM", f"{memory['ram_bytes']:,} bytes, the arena {memory['arena_bytes']:,} of them"
+    else:
+        yield "firmware", f"not built: {manifest['not_built']}"
+        yield "arena", f"{memory['arena_bytes']:,} bytes"
+    for name, used in memory["other_memories"].items():
+        yield name, f"{used:,} bytes"
+    yield "run", describe_run(manifest)
+    versions = manifest["versions"].items()  # a compiler's begins with its name
+    yield "made by", ", ".join(v if v.startswith(name) else f"{name} {v}" for name, v in versions)
+
+
+def describe_batch(batch: Mapping[str, Any] | None) -> str:
+    if batch is None:
+        return "1 (none was asked for)"
+    wanted, actual = batch["desired_batch_size"], batch["actual_batch_size"]
+    return f"{actual:,} ({wanted:,} desired)"
+
+
+def describe_run(manifest: Manifest) -> str:
+    run, cycles = manifest["run"], manifest["cycles"]
+    if run is None:
+        return f"not run: {manifest['not_run']}"
+    counted = f"{cycles['cycles']:,} cycles, " if cycles else ""
+    samples = format_count(run["samples"], "sample", "samples")
+    differ = f"{run['differences']:,} of {run['values']:,} values differ from {run['reference']}"
+    return f"{counted}{samples}: {differ} ({run['emulator']})"
+
+
+def describe_image(image: InspectedImage) -> list[str]:
+    """Return a table of the sections: at rest in flash (stored), at run time in RAM (written)."""
+    rows = [("section", "address", "bytes", "memory")]
+    for section in image.sections:
+        places = [
+            *(["stored"] if section.stored else []),
+            *(["written"] if section.writable else []),
+        ]
+        rows.append(
+            (section.name, f"{section.address:#010x}", f"{section.bytes:,}", ", ".join(places))
+        )
+    identity = f"build id {image.build_id}" if image.build_id else "no build id"
+    return [f"{image.file}: {image.machine}, {identity}", *align_columns(rows, "<>><")]
+
+
+def list_layers(manifest: Manifest) -> list[str]:
+    """Return a table of the devices, and one of the layers with their cycles where counted."""
+    layers, timeline = manifest["layers"], manifest["cycles"]
+    cycles = {
+        layer["name"]: f"{layer['end_cycle'] - layer['start_cycle'] + 1:,}"
+        for layer in (timeline["layers"] if timeline else ())
+    }
+    macs, counts = Counter[str](), Counter[str]()
+    for layer in layers:
+        macs[layer["device"]] += layer["macs"]
+        counts[layer["device"]] += 1
+    devices = [(name, str(counts[name]), f"{macs[name]:,}") for name in sorted(counts)]
+    rows = [("layer", "device", "MACs", "cycles", "operators of the model")]
+    for layer in layers:
+        name, sources = layer["name"], ", ".join(layer["sources"])
+        counted = cycles.get(name, "-")
+        rows.append((name, layer["device"], f"{layer['macs']:,}", counted, sources))
+    return [
+        *align_columns([("device", "layers", "MACs"), *devices], "<>>"),
+        "",
+        *align_columns(rows, "<<>><"),
+    ]
+
+
+def list_files(manifest: Manifest) -> list[str]:
+    rows = [(f["path"], f"{f['bytes']:,}", f["sha256"]) for f in manifest["files"]]
+    return align_columns(rows, "<><")

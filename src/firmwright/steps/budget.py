@@ -1,0 +1,53 @@
+"""The recipe's budget compared with the firmware, and what takes most where it takes more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from firmwright.errors import DiagnosticError
+from firmwright.pipeline.artifacts import FIRMWARE, FIRMWARE_SIZE, TIMELINE
+from firmwright.pipeline.budget import make_diagnostic
+from firmwright.pipeline.job import Job
+from firmwright.toolchain.contributors import find_contributors
+
+MAX_LISTED = 5
+"""Contributors that a message names."""
+
+Use = tuple[str, int, str, Sequence[tuple[str, int]]]
+"""A key of the budget, what is used of it, its unit, and what takes how much."""
+
+
+def check_budget(job: Job) -> None:
+    """Raise DiagnosticError for each part of the budget that the firmware exceeds."""
+    found = [
+        make_diagnostic(job, key, describe(used, limit, unit, parts))
+        for key, used, unit, parts in measure(job)
+        if (limit := getattr(job.recipe.budget, key)) is not None and used > limit
+    ]
+    if found:
+        raise DiagnosticError(found)
+
+
+def measure(job: Job) -> Iterator[Use]:
+    """Yield what the firmware takes of all that the budget limits."""
+    budget = job.recipe.budget
+    if budget is None:
+        return
+    size, elf = FIRMWARE_SIZE.read(job), FIRMWARE.path(job)
+    all_in_ram = job.platform.all_in_ram
+    stored = find_contributors(elf, lambda section: section.stored)
+    written = find_contributors(elf, lambda section: section.writable or all_in_ram)
+    yield "flash", size.flash_bytes, "bytes", stored
+    yield "ram", size.ram_bytes, "bytes", written
+    if budget.cycles is not None:
+        timeline = TIMELINE.read(job)
+        layers = [(layer.name, layer.cycles) for layer in timeline.layers]
+        slowest = sorted(layers, key=lambda layer: (-layer[1], layer[0]))
+        yield "cycles", timeline.cycles, "cycles", slowest
+
+
+def describe(used: int, limit: int, unit: str, parts: Sequence[tuple[str, int]]) -> str:
+    """Return e.g. ``24,020 bytes are used, 3,540 more than the budget of …``, with the largest."""
+    lines = [f"{used:,} {unit}, {used - limit:,} more than the {limit:,} allowed; the largest:"]
+    lines += [f"  {100 * n / used:4.1f} %  {n:,}  {name}" for name, n in parts[:MAX_LISTED]]
+    return "\n".join(lines)

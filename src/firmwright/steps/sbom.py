@@ -1,0 +1,92 @@
+"""The bill of materials of a build, from what it read and what its stages recorded."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from firmwright import __version__
+from firmwright.bundle.components import (
+    BillOfMaterials,
+    Component,
+    License,
+    digest_all,
+    make_package,
+)
+from firmwright.bundle.cyclonedx import make_cyclonedx
+from firmwright.bundle.spdx import make_spdx
+from firmwright.ir.records import encode_record
+from firmwright.pipeline import artifacts
+from firmwright.pipeline.job import Job
+from firmwright.recipe.lock import Lock
+
+CYCLONEDX, SPDX = "sbom/firmware.cdx.json", "sbom/firmware.spdx.json"
+
+
+def write_sboms(job: Job, read: Lock) -> dict[str, bytes]:
+    """Return both forms of the SBOM by their names in the bundle."""
+    bill = make_bill(job, read)
+    return {CYCLONEDX: encode_record(make_cyclonedx(bill)), SPDX: encode_record(make_spdx(bill))}
+
+
+def make_bill(job: Job, read: Lock) -> BillOfMaterials:
+    """Return the parts of the firmware, and what made it; ``read`` is what the build read."""
+    image = artifacts.FIRMWARE.path(job).read_bytes()
+    return BillOfMaterials(
+        name=job.bundle_name,
+        platform=job.platform.name,
+        description=job.recipe.description or "",
+        sha256=hashlib.sha256(image).hexdigest(),
+        components=(*list_included(job, read), *list_makers(read)),
+        stages={s.name: s.sentence for s in job.stages.values() if job.has_stage(s.name)},
+        metrics=collect_metrics(job),
+    )
+
+
+def list_included(job: Job, read: Lock) -> Iterator[Component]:
+    """Yield what is in the firmware: network, templates, the compiler's parts, libraries."""
+    model = artifacts.MODEL_INTERFACE.read(job)
+    source = job.recipe.model
+    name = Path(source.path or source.url or "").name or source.python or model.format
+    yield Component("model", name, True, sha256=model.sha256, description=f"format {model.format}")
+    yield Component(
+        "library",
+        "firmwright-templates",
+        True,
+        __version__,
+        f"pkg:pypi/firmwright@{__version__}",
+        license=License("Apache-2.0"),
+        description="the C that does not depend on the network",
+    )
+    toolchain = job.build.toolchain.name
+    yield Component(
+        "library",
+        f"{toolchain}-runtime",
+        True,
+        read.versions.get(toolchain, ""),
+        description="what the linker takes of the compiler's run-time and C libraries",
+    )
+    for library in job.recipe.libraries:
+        names = [*library.sources, *([library.archive] if library.archive else [])]
+        digests = {n: read.files[n] for n in names if n in read.files}
+        yield Component("library", library.name, True, sha256=digest_all(digests))
+
+
+def list_makers(read: Lock) -> Iterator[Component]:
+    """Yield what is not in the firmware: samples, and tools with their versions."""
+    for purpose, digests in read.samples.items():
+        described = f"{len(digests)} samples; the digest is that of their digests"
+        digest = digest_all(digests)
+        yield Component("data", f"{purpose}-samples", False, sha256=digest, description=described)
+    for name, version in read.versions.items():
+        yield make_package(name, version)
+
+
+def collect_metrics(job: Job) -> dict[str, float]:
+    """Return what `evaluate` measured of the firmware."""
+    if not job.has_stage("accuracy"):
+        return {}
+    record = artifacts.ACCURACY.read(job)
+    rates = {"top1": record.top1, "agreement": record.agreement, "metric": record.metric or {}}
+    return {name: rate["firmware"] for name, rate in rates.items() if "firmware" in rate}

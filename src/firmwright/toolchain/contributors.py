@@ -1,0 +1,48 @@
+"""What takes most of a memory: the symbols of a linked image, and sections without symbols."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from firmwright.toolchain.image import Section, read_sections
+
+
+def find_contributors(elf: Path, counts: Callable[[Section], bool]) -> list[tuple[str, int]]:
+    """Return what takes bytes in the sections that count, by name, the largest first.
+
+    Symbols within others are not told apart. What no symbol names is told by section.
+    """
+    with elf.open("rb") as stream:
+        image = ELFFile(stream)
+        sections = [section for section in read_sections(image) if counts(section)]
+        symbols = sorted(find_symbols(image).items())
+    taken = Counter[str]()
+    for section in sections:
+        reached, end = section.address, section.address + section.bytes
+        unnamed = section.bytes
+        for address, (size, name) in symbols:
+            if reached <= address < end:  # a symbol within another one counts with it
+                taken[name] += size
+                unnamed -= size
+                reached = address + size
+        if unnamed > 0:
+            taken[f"{section.name}, without a symbol"] += unnamed
+    return sorted(taken.items(), key=lambda item: (-item[1], item[0]))
+
+
+def find_symbols(image: ELFFile) -> dict[int, tuple[int, str]]:
+    """Return the size and name of the largest symbol at each address."""
+    table = image.get_section_by_name(".symtab")
+    found: dict[int, tuple[int, str]] = {}
+    for symbol in table.iter_symbols() if isinstance(table, SymbolTableSection) else ():
+        size, address = int(symbol["st_size"]), int(symbol["st_value"])
+        if size and symbol["st_info"]["type"] in ("STT_FUNC", "STT_OBJECT"):
+            # Arm marks Thumb code by an odd address.
+            place = address - address % 2 if symbol["st_info"]["type"] == "STT_FUNC" else address
+            found[place] = max(found.get(place, (0, "")), (size, symbol.name))
+    return found

@@ -1,0 +1,364 @@
+"""What the commands tell of a bundle, and of one that was changed."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import random
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from spdx_python_model import v3_0_1 as spdx
+
+from firmwright.bundle.archive import write_archive
+from firmwright.bundle.bundle import read_bundle
+from firmwright.bundle.inspect import inspect_image
+from firmwright.bundle.policy import verify_bundle
+from firmwright.bundle.signing import sign_bundle
+from firmwright.errors import UserError
+from tests.hammer import bundles as hammer
+from tests.hammer.bundles import write_keys
+
+from .conftest import ALL_STAGES, Repository
+
+BUNDLE = "build/digits/digits-rv32-bare.tar.gz"
+
+
+def firmwright(repository: Repository, *arguments: str) -> tuple[int, str]:
+    """Return the exit code and all that the command prints."""
+    done = repository.run(sys.executable, "-m", "firmwright.cli", *arguments)
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stdout + done.stderr
+
+
+def load_schema(name: str) -> Any:
+    return json.loads(files("firmwright.report").joinpath(name).read_text("utf-8"))
+
+
+def repack(
+    bundle: Path, path: Path, edit: Callable[[dict[str, Any], dict[str, bytes]], object]
+) -> Path:
+    """Write a bundle whose manifest and files were edited, packed as firmwright does it."""
+    found = read_bundle(bundle)
+    manifest: dict[str, Any] = json.loads(found.files["manifest.json"])
+    contents = dict(found.files)
+    edit(manifest, contents)
+    if "manifest.json" in contents:
+        contents["manifest.json"] = json.dumps(manifest).encode()
+    write_archive(path, found.folder, contents)
+    return path
+
+
+def test_inspect_tells_what_is_in_a_bundle(built: Repository) -> None:
+    code, text = firmwright(built, "inspect", BUNDLE)
+    assert code == 0
+    lines = {line.split()[0]: line for line in text.splitlines() if line}
+    manifest = built.manifest(BUNDLE)
+    assert lines["flash"].split()[1] == f"{manifest['memory']['flash_bytes']:,}"
+    assert lines["batch"].endswith("1 (none was asked for)")
+    assert "zig 0.17.0" in lines["made"]
+    assert lines[".text"].endswith("stored")
+    assert lines[".bss"].endswith("written")
+    assert lines["c"].split() == ["c", "6", "54,624"]
+    assert lines["region_000_conv2d"].endswith("stem, stem_out_QuantizeLinear")
+    assert manifest["files"][0]["sha256"] in text
+
+
+def test_inspect_prints_json_of_its_schema(built: Repository) -> None:
+    elf = built.folder / "build/digits/rv32-bare/firmware/firmware.elf"
+    images = []
+    for path in (BUNDLE, str(elf)):
+        code, text = firmwright(built, "inspect", "--json", path)
+        found = json.loads(text)
+        assert code == 0
+        assert found["$schema"] == "inspection.schema.json"
+        jsonschema.validate(found, load_schema("inspection.schema.json"))
+        images += found["images"]
+    in_bundle, alone = images
+    assert in_bundle["sections"] == alone["sections"]
+    manifest = built.manifest(BUNDLE)
+    flash = sum(section["bytes"] for section in alone["sections"] if section["stored"])
+    assert flash == manifest["memory"]["flash_bytes"]
+
+
+def test_a_damaged_image_is_no_traceback(built: Repository) -> None:
+    elf = (built.folder / "build/digits/rv32-bare/firmware/firmware.elf").read_bytes()
+    draw = random.Random(17)
+    refused = 0
+    for _ in range(500):
+        damaged = bytearray(elf)
+        for _ in range(3):  # the header, or the sections' table at the end
+            damaged[draw.choice([draw.randrange(64), -draw.randrange(1, 640)])] = draw.randrange(
+                256
+            )
+        try:
+            inspect_image(bytes(damaged), "firmware.elf")
+        except UserError:
+            refused += 1
+    assert 0 < refused < 500
+
+
+def test_the_same_bundle_is_the_same(built: Repository) -> None:
+    code, text = firmwright(built, "diff", BUNDLE, BUNDLE)
+    assert (code, text.split()[0]) == (0, "same:")
+
+
+def change_manifest(manifest: dict[str, Any], _: Mapping[str, bytes]) -> None:
+    manifest["recipe"]["resolved"]["fuse_layers"] = False
+    text = json.dumps(manifest["recipe"]["resolved"], sort_keys=True, separators=(",", ":"))
+    manifest["recipe"]["sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    manifest["layers"][0]["device"] = "npu"
+    manifest["memory"]["flash_bytes"] += 2402
+    manifest["versions"]["numpy"] = "9.9 | `x`\x1b[2J"
+
+
+def test_diff_tells_what_changed_area_by_area(built: Repository, tmp_path: Path) -> None:
+    other = str(repack(built.folder / BUNDLE, tmp_path / "other.tar.gz", change_manifest))
+    code, text = firmwright(built, "diff", BUNDLE, other)
+    assert code == 1
+    lines = [line.split() for line in text.splitlines()]
+    assert ["fuse_layers", "true", "→", "false"] in lines
+    assert ["stem", "c", "→", "npu"] in lines
+    assert ["+10.0", "%"] in [line[-2:] for line in lines if "flash_bytes" in " ".join(line)]
+    assert "\x1b" not in text
+
+    code, text = firmwright(built, "diff", "--markdown", BUNDLE, other)
+    rows = [line.strip("|").split("|") for line in text.splitlines() if "numpy" in line]
+    assert code == 1
+    assert r"9.9 \| \`x\`" in text
+    assert len(rows) == 1
+
+    code, text = firmwright(built, "diff", "--json", BUNDLE, other)
+    jsonschema.validate(json.loads(text), load_schema("difference.schema.json"))
+    areas = {change["area"] for change in json.loads(text)["changes"]}
+    assert areas == {"recipe", "device of an operator", "memory", "packages and tools"}
+
+
+def add_file(_: Mapping[str, Any], contents: dict[str, bytes]) -> None:
+    contents["src/extra.c"] = b""
+
+
+def change_file(_: Mapping[str, Any], contents: dict[str, bytes]) -> None:
+    contents["firmware.bin"] += b"\0"
+
+
+@pytest.mark.parametrize("edit", [add_file, change_file])
+def test_a_broken_bundle_is_neither_the_same_nor_another(
+    edit: Callable[..., None], built: Repository, tmp_path: Path
+) -> None:
+    other = str(repack(built.folder / BUNDLE, tmp_path / "other.tar.gz", edit))
+    code, text = firmwright(built, "diff", BUNDLE, other)
+    assert code == 2
+    assert text.startswith(f"{other}: the files are not those that manifest.json lists:")
+    assert firmwright(built, "inspect", other)[0] == 2
+
+
+def test_a_budget_that_is_exceeded_names_what_takes_most(copy_of_built: Repository) -> None:
+    recipe = copy_of_built.folder / "digits.yaml"
+    budget = "budget: {flash: 20 KiB, ram: 16 KiB, cycles: 300_000}\n"
+    recipe.write_text(recipe.read_text() + budget)
+    code, text = firmwright(copy_of_built, "build", "digits.yaml")
+    assert code == 1
+    told = [line.split() for line in text.splitlines()]
+    for place in ("4:17: budget.flash", "4:30: budget.ram", "4:46: budget.cycles"):
+        assert f"digits.yaml:{place}: " in text
+    names = [words[-1] for words in told if words[1:2] == ["%"]]
+    assert "region_004_mean" in names  # the slowest layer
+    assert "network_region_001_conv2d_weights" in names
+    assert ["89.8", "%", "16,384", ".stack,", "without", "a", "symbol"] in told
+
+    recipe.write_text(recipe.read_text().replace("20 KiB", "1 MiB").replace("16 KiB", "1 MiB"))
+    recipe.write_text(recipe.read_text().replace("300_000", "20_000_000"))
+    assert firmwright(copy_of_built, "build", "digits.yaml")[0] == 0
+
+    code, text = firmwright(copy_of_built, "build", "digits.yaml", "platform=host")
+    assert code == 1
+    assert "budget.cycles: 'native' counts no instructions on 'host'" in text
+
+
+@dataclass(frozen=True)
+class Signed:
+    """A signed bundle, its envelope, and a policy that trusts the keys ``first`` and ``second``."""
+
+    folder: Path
+    bundle: Path
+    envelope: Path
+    policy: Path
+
+    def verify(self, bundle: Path | None = None, **keys: object) -> str:
+        """Return what the check of a bundle says against a policy with more keys; '' if trusted."""
+        stated = {"keys": ["first.pub", "second.pub"], **keys}
+        self.policy.write_text(json.dumps(stated))
+        try:
+            verify_bundle(bundle or self.bundle, self.policy, self.envelope)
+        except UserError as error:
+            return f"{type(error).__name__}: {error}"
+        return ""
+
+
+@pytest.fixture
+def signed(built: Repository, tmp_path: Path) -> Signed:
+    for number, name in enumerate(("first", "second"), 1):
+        write_keys(tmp_path, name, number)
+    envelope = tmp_path / "digits.intoto.json"
+    sign_bundle(read_bundle(built.folder / BUNDLE), tmp_path / "first.pem", envelope)
+    return Signed(tmp_path, built.folder / BUNDLE, envelope, tmp_path / "policy.yaml")
+
+
+def test_a_signed_bundle_is_trusted_by_the_command(built: Repository, signed: Signed) -> None:
+    verify = ("verify-bundle", str(signed.bundle), "--envelope", str(signed.envelope), "--policy")
+    signed.policy.write_text("keys: [first.pub]\nname: digits\nplatform: rv32-bare\n")
+    code, text = firmwright(built, *verify, str(signed.policy))
+    assert (code, "trusted, sha256" in text) == (0, True)
+    signed.policy.write_text("keys: [first.pub]\nname: keywords\n")
+    code, text = firmwright(built, *verify, str(signed.policy))
+    assert code == 1
+    assert f"policy.yaml:2:7: name: {signed.bundle} has digits" in text
+    signed.policy.write_text("keys: [second.pub]\n")
+    assert firmwright(built, *verify, str(signed.policy))[0] == 1
+    signed.policy.write_text("key: [first.pub]\n")
+    assert firmwright(built, *verify, str(signed.policy))[0] == 2
+
+
+def test_a_second_key_adds_its_signature_and_the_same_key_the_same_bytes(signed: Signed) -> None:
+    before = signed.envelope.read_bytes()
+    bundle = read_bundle(signed.bundle)
+    sign_bundle(bundle, signed.folder / "first.pem", signed.envelope)
+    assert signed.envelope.read_bytes() == before
+    assert "fewer than 2 of the policy's 2 keys" in signed.verify(signatures=2)
+    sign_bundle(bundle, signed.folder / "second.pem", signed.envelope)
+    assert signed.verify(signatures=2) == ""
+    assert "2 are demanded of 1 keys" in signed.verify(keys=["first.pub"], signatures=2)
+
+
+def test_the_provenance_names_all_that_the_manifest_has(signed: Signed) -> None:
+    statement = json.loads(base64.b64decode(json.loads(signed.envelope.read_text())["payload"]))
+    digest = hashlib.sha256(signed.bundle.read_bytes()).hexdigest()
+    manifest = read_bundle(signed.bundle).manifest
+    assert statement["subject"] == [
+        {"name": "digits-rv32-bare.tar.gz", "digest": {"sha256": digest}}
+    ]
+    definition = statement["predicate"]["buildDefinition"]
+    named = {entry["name"]: entry for entry in definition["resolvedDependencies"]}
+    assert named["model"]["digest"]["sha256"] == manifest["model"]["sha256"]
+    assert named["numpy"]["annotations"]["version"] == manifest["versions"]["numpy"]
+    assert {"digits.onnx", "inputs.npz", "run sample 2", "zig"} <= {*named}
+    assert definition["externalParameters"]["recipe"]["name"] == "digits"
+
+
+def test_a_good_signature_of_another_bundle_is_not_trusted(signed: Signed, tmp_path: Path) -> None:
+    other = repack(signed.bundle, tmp_path / "other.tar.gz", change_manifest)
+    assert "UntrustedBundleError" in signed.verify(other)
+    assert "of another bundle" in signed.verify(other)
+    with pytest.raises(UserError, match="signed for another bundle"):
+        sign_bundle(read_bundle(other), signed.folder / "first.pem", signed.envelope)
+
+
+def test_changes_of_a_signed_bundle_are_detected(built: Repository) -> None:
+    """The full figure: ``python -m tests.hammer.bundles``."""
+    path = built.folder / BUNDLE
+    for change in (hammer.flip_byte, hammer.repack):
+        told = [*hammer.find_undetected(path, change, 20, seed=1)]
+        assert len(told) == 20
+        assert all(told)
+
+
+@pytest.mark.parametrize(
+    ("content", "rule"),
+    [
+        ("", "not JSON"),
+        ("[]", "not an envelope"),
+        ('{"signatures": []}', "not an envelope"),
+        ('{"payload": 1, "payloadType": "", "signatures": []}', "not an envelope"),
+        ('{"payload": "", "payloadType": "", "signatures": [1]}', "not an envelope"),
+        ('{"payload": "", "payload": "", "payloadType": "", "signatures": []}', "stands twice"),
+        ('{"payload": "", "payloadType": "", "signatures": []}', "fewer than 1"),
+    ],
+)
+def test_an_envelope_from_outside_is_read_strictly(content: str, rule: str, signed: Signed) -> None:
+    signed.envelope.write_text(content)
+    assert rule in signed.verify()
+    signed.envelope.unlink()
+    assert "no such file" in signed.verify()
+
+
+def test_keys_that_are_not_fit_are_refused(signed: Signed, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundle, key = read_bundle(signed.bundle), signed.folder / "first.pem"
+
+    def refusal(path: Path | None) -> str:
+        with pytest.raises(UserError) as raised:
+            sign_bundle(bundle, path, signed.folder / "new.intoto.json")
+        assert "PRIVATE" not in str(raised.value)
+        return str(raised.value)
+
+    monkeypatch.delenv("FIRMWRIGHT_SIGNING_KEY", raising=False)
+    assert "no key to sign with" in refusal(None)
+    key.chmod(0o644)
+    assert "others can read this key" in refusal(key)
+    assert "no such file" in refusal(signed.folder / "missing.pem")
+    monkeypatch.setenv("FIRMWRIGHT_SIGNING_KEY", "secret words")
+    assert "no unencrypted private key" in refusal(None)
+    assert "secret" not in refusal(None)
+    elliptic = ec.generate_private_key(ec.SECP256R1())
+    pem = elliptic.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    monkeypatch.setenv("FIRMWRIGHT_SIGNING_KEY", pem.decode())
+    assert "not of ed25519" in refusal(None)
+    assert not (signed.folder / "new.intoto.json").exists()
+    assert "not a public key" in signed.verify(keys=["first.pem"])
+
+
+def test_the_sbom_is_valid_cyclonedx(built: Repository) -> None:
+    bundle = read_bundle(built.folder / BUNDLE)
+    content = bundle.files["sbom/firmware.cdx.json"].decode()
+    assert JsonStrictValidator(SchemaVersion.V1_7).validate_str(content) is None
+    found = json.loads(content)
+    image = hashlib.sha256(bundle.files["firmware.elf"]).hexdigest()
+    assert found["metadata"]["component"]["hashes"][0]["content"] == image
+    parts = {part["name"]: part for part in found["components"]}
+    assert {*parts} == {"digits.onnx", "firmwright-templates", "zig-runtime"}
+    model = parts["digits.onnx"]
+    assert model["type"] == "machine-learning-model"
+    assert model["hashes"][0]["content"] == bundle.manifest["model"]["sha256"]
+    (build,) = found["formulation"]
+    makers = {part["name"]: part for part in build["components"]}
+    assert makers["apache-tvm"]["licenses"] == [{"expression": "Apache-2.0"}]
+    assert makers["zig"]["purl"] == "pkg:generic/zig@0.17.0"
+    assert [task["name"] for task in build["workflows"][0]["tasks"]] == ALL_STAGES
+
+
+def to_element(part: object) -> spdx.Element:
+    assert isinstance(part, spdx.Element)
+    return part
+
+
+def test_the_sbom_is_valid_spdx(built: Repository) -> None:
+    bundle = read_bundle(built.folder / BUNDLE)
+    found = spdx.SHACLObjectSet()
+    with io.BytesIO(bundle.files["sbom/firmware.spdx.json"]) as stream:
+        spdx.JSONLDDeserializer().read(stream, found)
+    assert found.link() == set()  # every name in it is that of an element
+    with io.BytesIO() as stream:  # writing checks that nothing required is missing
+        spdx.JSONLDSerializer().write(found, stream)
+    (document,) = found.foreach_type(spdx.SpdxDocument)
+    (root,) = map(to_element, document.rootElement)
+    assert root.name == "digits-rv32-bare"
+    (contains,) = [
+        relation
+        for relation in found.foreach_type(spdx.Relationship)
+        if relation.relationshipType == spdx.RelationshipType.contains
+    ]
+    assert [to_element(part).name for part in contains.to] == [
+        "digits.onnx", "firmwright-templates", "zig-runtime",
+    ]  # fmt: skip
