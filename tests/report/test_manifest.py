@@ -8,8 +8,9 @@ from firmwright.report.manifest import Source
 
 
 def test_a_recipe_without_description_has_none_in_the_manifest() -> None:
-    assert msgspec.to_builtins(Source("0")) == {"sha256": "0"}
-    assert msgspec.to_builtins(Source("0", "A doorbell.")) == {
+    assert msgspec.to_builtins(Source("0", {})) == {"sha256": "0", "resolved": {}}
+    assert msgspec.to_builtins(Source("0", {}, "A doorbell.")) == {
         "sha256": "0",
+        "resolved": {},
         "description": "A doorbell.",
     }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 from types import MappingProxyType
 
-from firmwright.ir.regions import COPY, Partition, RuleViolation
+from firmwright.ir.regions import Partition, RuleViolation
 from firmwright.report.table import align_columns
 
 LONGEST_NAME, SHORTEST_NAME = 80, 12
@@ -20,8 +20,9 @@ class OperatorPlacement:
     """An operator, with those that run together with it; ``shape`` is that of its first result.
 
     ``name`` is the source model's. ``refusals`` are the rules that it breaks of devices before
-    ``device`` in the mix. A ``view`` only gives its input another shape: nothing runs. ``kernel``
-    says how the device computes it, '' where there is but one way.
+    ``device`` in the mix. A ``view`` only gives its input another shape: nothing runs. What
+    ``moves`` only copies a tensor or changes its layout, and is no operator of the model.
+    ``kernel`` says how the device computes it, '' where there is but one way.
     """
 
     name: str
@@ -32,6 +33,7 @@ class OperatorPlacement:
     reason: str
     refusals: tuple[RuleViolation, ...]
     view: bool
+    moves: bool
     kernel: str
 
 
@@ -40,7 +42,8 @@ class Summary:
     """Multiply-accumulates of one inference, in total and by device.
 
     ``boundaries`` counts the tensors that one device writes and another reads; inputs and outputs
-    of the network count as the last device's. ``copied_bytes`` pass from one memory to another,
+    of the network count as the last device's. ``operators_by_device`` counts neither views nor
+    what only moves a tensor. ``copied_bytes`` pass from one memory to another,
     because not all devices that use a tensor reach the same memory.
     """
 
@@ -77,6 +80,7 @@ def explain(
             reason=region.reason,
             refusals=region.refusals,
             view=region.view,
+            moves=region.moves,
             kernel=kernels.get(region.name, ""),
         )
         for region in partition.regions
@@ -84,7 +88,7 @@ def explain(
     macs, counts = Counter[str](), Counter[str]()
     for operator in operators:
         macs[operator.device] += operator.macs
-        counts[operator.device] += not operator.view and operator.kind != COPY
+        counts[operator.device] += not (operator.view or operator.moves)
     return Explanation(
         operators,
         Summary(
@@ -139,7 +143,7 @@ def format_table(explanation: Explanation, width: int | None = None) -> str:
     for operator, line in zip(explanation.operators, lines, strict=True):
         shown.append(line)
         why = f"    {operator.device}: {operator.reason}"
-        if (operator.device != last or operator.kind == COPY) and why not in shown:
+        if (operator.device != last or operator.moves) and why not in shown:
             shown.append(why)
         if not operator.view:
             shown += [f"    {r.device}: {r.rule}: {r.sentence}" for r in operator.refusals]
@@ -204,7 +208,7 @@ def check_offload(
     if not offered:
         return problems
     if ends_on_processor and not allow_fallback:
-        fallen = list_operators(explanation, last, lambda o: not o.view and o.kind != COPY)
+        fallen = list_operators(explanation, last, lambda o: not (o.view or o.moves))
         if fallen:
             problems.append(f"allow_fallback: false, but on {last} are\n" + "\n".join(fallen))
     if require_offload is not None:

@@ -25,9 +25,14 @@ MANIFEST_VERSION = 1
 
 @dataclass(frozen=True)
 class Source:
-    """The recipe: its digest, and its description if it has one."""
+    """The recipe: its digest, and its description if it has one.
+
+    ``resolved`` is what the digest is of: every key with its default, and without the folders of
+    absolute paths. The digest is that of its JSON with sorted keys and no spaces.
+    """
 
     sha256: str
+    resolved: dict[str, Any]
     description: str | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -42,18 +47,34 @@ class BundledFile:
 
 @dataclass(frozen=True)
 class MemoryReport:
-    """Bytes, as linked. No placement needs less than ``arena_lower_bound_bytes``.
+    """Bytes. No placement needs less than ``arena_lower_bound_bytes``.
 
-    ``other_memories`` has the arenas outside the processor's memory. ``copied_bytes`` is what one
-    inference copies from memory to memory.
+    ``flash_bytes`` and ``ram_bytes`` are those of the linked firmware, null where nothing was
+    linked. ``other_memories`` has the arenas outside the processor's memory. ``copied_bytes`` is
+    what one inference copies from memory to memory.
     """
 
-    flash_bytes: int
-    ram_bytes: int
+    flash_bytes: int | None
+    ram_bytes: int | None
     arena_bytes: int
     arena_lower_bound_bytes: int
     other_memories: dict[str, int]
     copied_bytes: int
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A region of the network and the device that computes it.
+
+    ``sources`` names its operators in the model, ``operators`` their kinds; ``macs`` are the
+    multiply-accumulates of one inference.
+    """
+
+    name: str
+    device: str
+    sources: tuple[str, ...]
+    operators: tuple[str, ...]
+    macs: int
 
 
 @dataclass(frozen=True)
@@ -86,12 +107,44 @@ class RegionArtifacts:
 
 
 @dataclass(frozen=True)
+class ScheduledLayer:
+    """A layer in the static schedule of an accelerator's compiler; both ends are inclusive.
+
+    Nobody measured these cycles, and they have no stalls.
+    """
+
+    name: str
+    start_cycle: int
+    end_cycle: int
+
+
+@dataclass(frozen=True)
+class CompiledArchive:
+    """What an accelerator's own compiler made of the whole network.
+
+    A ``stand_in`` was written without the compiler: nothing runs it. ``processors`` counts the
+    steps of the archive on each core, ``programs`` are the files that the cores run. The batch is
+    what was asked for and what the compiler granted, null where the archive does not say.
+    """
+
+    file: str
+    stand_in: bool
+    members: tuple[BundledFile, ...]
+    processors: dict[str, int]
+    programs: tuple[str, ...]
+    desired_batch_size: int | None
+    actual_batch_size: int | None
+    static_schedule: tuple[ScheduledLayer, ...]
+
+
+@dataclass(frozen=True)
 class ArtifactsReport:
     """What the files in the archive's ``artifacts/<folder>`` were made from, and by which tools.
 
     ``model`` is the digest of the model file, ``samples`` are the digests of the ``frames`` that
     the tools calibrate with. ``tools`` is their version, null where they were not installed.
-    ``files`` are relative to the folder.
+    ``files`` are relative to the folder. ``archive`` is there for tools that compile the whole
+    network, ``regions`` are those for tools that compile parts of it.
     """
 
     folder: str
@@ -100,7 +153,8 @@ class ArtifactsReport:
     frames: int
     samples: tuple[str, ...]
     tools: str | None
-    regions: tuple[RegionArtifacts, ...]
+    regions: tuple[RegionArtifacts, ...] = ()
+    archive: CompiledArchive | None = None
 
 
 @dataclass(frozen=True)
@@ -115,6 +169,7 @@ class Manifest:
     has estimated costs where the platform states its `timing`. ``stand_ins`` tells, by region,
     what its code stands in for. ``artifacts`` is what an accelerator's own tools are given, null
     for a target without such tools. ``run`` is null where nothing was run; ``not_run`` says why.
+    ``not_built`` says why nothing was compiled; null where the archive has a firmware.
     """
 
     manifest_version: int
@@ -125,6 +180,7 @@ class Manifest:
     recipe: Source
     files: tuple[BundledFile, ...]
     arithmetic: Arithmetic
+    layers: tuple[Layer, ...]
     memory: MemoryReport
     batch: BatchChoice | None
     run: RunRecord | None
@@ -139,6 +195,7 @@ class Manifest:
     stand_ins: dict[str, str] = field(default_factory=dict)
     artifacts: ArtifactsReport | None = None
     not_run: str | None = None
+    not_built: str | None = None
 
 
 INCLUDED: Mapping[type, tuple[str, ...]] = {
@@ -146,7 +203,7 @@ INCLUDED: Mapping[type, tuple[str, ...]] = {
     Lock: ("files", "samples"),
     RunRecord: (
         "emulator", "reference", "instructions", "macs", "samples", "mismatches", "differences",
-        "values", "max_difference", "tolerance", "counts",
+        "values", "max_difference", "tolerance", "drawn", "counts",
     ),
     QuantizationRecord: ("engine", "scheme", "activations", "weights", "per_channel", "method"),
     AccuracyRecord: (

@@ -13,9 +13,13 @@ from typing import Any
 
 import firmwright
 from firmwright.ir.records import build_schema
+from firmwright.project.interface import SCHEMA_FILE, NetworkInterface
 from firmwright.recipe.lock import Lock
+from firmwright.report.difference import Difference
 from firmwright.report.explanation import Explanation
+from firmwright.report.inspection import Inspection
 from firmwright.report.manifest import build_manifest_schema
+from firmwright.report.report import build_report_schema
 
 PACKAGE = Path(firmwright.__file__).parent
 
@@ -23,9 +27,13 @@ PACKAGE = Path(firmwright.__file__).parent
 def build_schemas() -> dict[Path, dict[str, Any]]:
     """Return every schema by its file."""
     return {
+        PACKAGE / "project" / SCHEMA_FILE: build_schema(NetworkInterface),
         PACKAGE / "recipe" / "lock.schema.json": build_schema(Lock),
+        PACKAGE / "report" / "difference.schema.json": build_schema(Difference),
         PACKAGE / "report" / "explanation.schema.json": build_schema(Explanation),
+        PACKAGE / "report" / "inspection.schema.json": build_schema(Inspection),
         PACKAGE / "report" / "manifest.schema.json": build_manifest_schema(),
+        PACKAGE / "report" / "report.schema.json": build_report_schema(),
     }
 
 

@@ -1,0 +1,208 @@
+"""The charts of a report as boxes in percent of their frame; a template draws them as SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, floor, log10
+
+from firmwright.planning.arena import Buffer
+from firmwright.report.layers import ReportedLayer
+from firmwright.report.report import Memory, Report, Roof
+
+DECIMALS = 3
+"""Of a percentage: a pixel on screens of 100,000."""
+LEAST_WIDTH = 0.1
+"""Percent; what is narrower could not be seen."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangle in percent of the chart, from its upper left corner.
+
+    ``style`` is a class of the style sheet, ``title`` what is told of it, ``layer`` the number of
+    the layer that it stands for, None for none.
+    """
+
+    left: float
+    top: float
+    width: float
+    height: float
+    style: str
+    title: str
+    layer: int | None
+
+
+@dataclass(frozen=True)
+class Track:
+    """What one device does during an inference."""
+
+    name: str
+    boxes: tuple[Box, ...]
+
+
+@dataclass(frozen=True)
+class ArenaChart:
+    """The buffers of one memory: from left to right the steps, from bottom to top the offsets.
+
+    ``bytes`` is the height. ``bound`` is the place of the lower bound in percent from the top,
+    None for memories whose bound is not known.
+    """
+
+    memory: str
+    bytes: int
+    bound: float | None
+    boxes: tuple[Box, ...]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A straight line in percent; ``title`` is its label."""
+
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+    title: str
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """MACs of a cycle over MACs of a byte, both axes logarithmic.
+
+    The boxes are points without a width. ``left`` … ``top`` are the powers of ten at the ends.
+    """
+
+    points: tuple[Box, ...]
+    roofs: tuple[Line, ...]
+    left: int
+    right: int
+    bottom: int
+    top: int
+
+
+def name_style(devices: Sequence[str], device: str) -> str:
+    """Return the class of a device's color."""
+    return f"device-{devices.index(device) % 6}"
+
+
+def draw_timeline(report: Report) -> tuple[Track, ...]:
+    """Return a track for each device with its layers over time; none where nothing was counted.
+
+    A layer's time has up to four parts: what the processor executes for it, and its device's
+    computing, transfers and waiting.
+    """
+    if report.total is None:
+        return ()
+    return tuple(
+        Track(
+            device,
+            tuple(
+                box
+                for layer in report.layers
+                if layer.device == device
+                for box in draw_layer(layer, report)
+            ),
+        )
+        for device in report.devices
+    )
+
+
+def draw_layer(layer: ReportedLayer, report: Report) -> list[Box]:
+    """Return the parts of a layer's time, one behind the other."""
+    assert report.total is not None
+    if layer.time is None:
+        return []
+    style, modelled = name_style(report.devices, layer.device), layer.time.modelled
+    parts = [("counted", layer.time.counted)]
+    if modelled:
+        named = ("compute", modelled.compute), ("transfer", modelled.transfer)
+        parts += [*named, ("stall", modelled.stall)]
+    # Of a job beside the processor, the instructions that start it come before.
+    start = layer.time.end - layer.time.cycles
+    boxes = []
+    for name, cycles in parts:
+        if cycles:
+            left, width = (percent(n, report.total.cycles) for n in (start, cycles))
+            title = f"{layer.title}: {cycles:,} cycles, {name}"
+            shown = max(width, LEAST_WIDTH)
+            boxes.append(Box(left, 0, shown, 100, f"{style} {name}", title, layer.number))
+        start += cycles
+    return boxes
+
+
+def draw_arenas(memory: Memory) -> tuple[ArenaChart, ...]:
+    """Return a chart for each memory that has an arena."""
+    sizes = {"ram": memory.arena, **memory.other_arenas}
+    bounds = {"ram": memory.arena_lower_bound}
+    return tuple(
+        ArenaChart(
+            name,
+            size,
+            100 - percent(bounds[name], size) if name in bounds else None,
+            tuple(draw_buffer(b, memory, size) for b in memory.buffers if b.memory == name),
+        )
+        for name, size in sizes.items()
+        if size
+    )
+
+
+def draw_buffer(buffer: Buffer, memory: Memory, size: int) -> Box:
+    steps = len(memory.steps)
+    first, last = memory.steps[buffer.first], memory.steps[buffer.last]
+    return Box(
+        left=percent(buffer.first, steps),
+        top=100 - percent(buffer.end, size),
+        width=percent(buffer.last - buffer.first + 1, steps),
+        height=percent(buffer.bytes, size),
+        style=f"buffer-{buffer.first % 2}",
+        title=f"{buffer.name}: {buffer.bytes:,} bytes at {buffer.offset:,}, {first} to {last}",
+        layer=None,
+    )
+
+
+def draw_roofline(report: Report) -> Roofline | None:
+    """Return each layer's place below the roofs; None where no cycles of products are known."""
+    found = [
+        (layer, layer.macs / layer.size.moved, layer.macs / layer.cycles)
+        for layer in report.layers
+        if layer.macs and layer.cycles
+    ]
+    if not found:
+        return None
+    ridges = [(r.macs_per_cycle / r.bytes_per_cycle, r.macs_per_cycle) for r in report.roofs]
+    across = [x for _, x, _ in found] + [x for x, _ in ridges]
+    upwards = [y for _, _, y in found] + [y for _, y in ridges]
+    left, right = floor(log10(min(across))), ceil(log10(max(across)) + 1e-9)
+    bottom, top = floor(log10(min(upwards))), ceil(log10(max(upwards)) + 1e-9)
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        return (
+            percent(log10(x) - left, right - left),
+            100 - percent(log10(y) - bottom, top - bottom),
+        )
+
+    points = tuple(
+        Box(
+            *place(x, y), 0, 0, name_style(report.devices, layer.device),
+            f"{layer.title}: {y:.3g} MACs a cycle, {x:.3g} MACs a byte", layer.number,
+        )
+        for layer, x, y in found
+    )  # fmt: skip
+
+    def draw_roof(roof: Roof) -> list[Line]:
+        ridge = roof.macs_per_cycle / roof.bytes_per_cycle
+        title = f"{roof.device}: {roof.macs_per_cycle:g} MACs and {roof.bytes_per_cycle:g} bytes"
+        start = max(ridge / 10 ** (top - bottom), 10**left)
+        slope = Line(
+            *place(start, start * roof.bytes_per_cycle), *place(ridge, roof.macs_per_cycle), title
+        )
+        flat = Line(slope.x2, slope.y2, 100, slope.y2, title)
+        return [slope, flat]
+
+    roofs = tuple(line for roof in report.roofs for line in draw_roof(roof))
+    return Roofline(points, roofs, left, right, bottom, top)
+
+
+def percent(part: float, whole: float) -> float:
+    return round(100 * part / whole, DECIMALS)

@@ -1,0 +1,28 @@
+"""Every file of a bundle's report, by its name in the bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from firmwright.ir.records import encode_record, to_plain
+from firmwright.report.page import render_page
+from firmwright.report.report import SCHEMA_NAME, Report
+from firmwright.report.trace import write_trace
+from firmwright.report.viewers import make_graph, make_overlays, write_csv
+
+PAGE = "report.html"
+
+
+def write_files(report: Report) -> Mapping[str, bytes]:
+    """Return the page, and in a folder beside it the same facts for programs."""
+    overlays = {f"over_model_{name}.json": data for name, data in make_overlays(report).items()}
+    explorer: dict[str, Any] = {**overlays, "compiled.json": make_graph(report)}
+    trace = {"report/trace.perfetto-trace": write_trace(report)} if report.total else {}
+    return {
+        PAGE: render_page(report).encode("utf-8"),
+        "report/report.json": encode_record({"$schema": SCHEMA_NAME, **to_plain(report)}),
+        "report/layers.csv": write_csv(report.layers).encode("utf-8"),
+        **trace,
+        **{f"report/model_explorer/{name}": encode_record(d) for name, d in explorer.items()},
+    }

@@ -1,0 +1,65 @@
+"""The graph of a network as a list: a row a layer, and lanes for tensors that are read later.
+
+As version control shows its history: a layer stands in a lane, which stays taken until the last
+layer that reads its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from firmwright.report.layers import ReportedLayer
+
+ROW, LANE = 28, 16
+"""Pixels of a row and of a lane."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A layer and the lane that it stands in, both from 0 on."""
+
+    layer: ReportedLayer
+    row: int
+    lane: int
+
+    @property
+    def x(self) -> int:
+        return LANE * self.lane + LANE // 2
+
+    @property
+    def y(self) -> int:
+        return ROW * self.row + ROW // 2
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes, and edges as the data of SVG paths; ``width`` and ``height`` in pixels."""
+
+    nodes: tuple[Node, ...]
+    edges: tuple[str, ...]
+    width: int
+    height: int
+
+
+def draw_graph(layers: Sequence[ReportedLayer]) -> Graph:
+    """Return the layers in order of execution, and the lines from those that they follow."""
+    last_reader = {number: layer.number for layer in layers for number in layer.follows}
+    lanes: list[int | None] = []
+    nodes: dict[int, Node] = {}
+    edges = []
+    for row, layer in enumerate(layers):
+        for number in layer.follows:
+            if last_reader[number] == layer.number:
+                lanes[nodes[number].lane] = None
+        lane = lanes.index(None) if None in lanes else len(lanes)
+        lanes[lane : lane + 1] = [layer.number if layer.number in last_reader else None]
+        nodes[layer.number] = Node(layer, row, lane)
+        edges += [draw_edge(nodes[number], nodes[layer.number]) for number in layer.follows]
+    return Graph(tuple(nodes.values()), tuple(edges), LANE * len(lanes), ROW * len(nodes))
+
+
+def draw_edge(start: Node, end: Node) -> str:
+    """Return a line down the lane of ``start`` that turns into the one of ``end`` at last."""
+    above, middle = end.y - ROW, end.y - ROW // 2
+    return f"M{start.x} {start.y}V{above}C{start.x} {middle} {end.x} {middle} {end.x} {end.y}"

@@ -1,0 +1,76 @@
+"""One layer as text, from the model's operator to the lines of C."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
+
+from firmwright.codegen.names import escape_comment
+from firmwright.errors import UserError, suggest_known
+from firmwright.report.layers import ReportedLayer
+
+LABEL_WIDTH = 11
+
+
+def find_layers(layers: Sequence[ReportedLayer], wanted: str) -> list[ReportedLayer]:
+    """Return the layers of this name: of a region, an operator or tensor of the model.
+
+    Without one, those with a name of which it is a part. Raises UserError where there is none.
+    """
+    names = {layer.number: {layer.name, *layer.sources, *layer.results} for layer in layers}
+    exact = [layer for layer in layers if wanted in names[layer.number]]
+    part = [
+        layer
+        for layer in layers
+        if any(wanted.lower() in name.lower() for name in names[layer.number])
+    ]
+    if exact or part:
+        return exact or part
+    known = [layer.title for layer in layers]
+    raise UserError(f"no layer has {wanted!r} in its name{suggest_known(wanted, known)}")
+
+
+def format_layer(layer: ReportedLayer, count: int, code: Sequence[str], width: int) -> str:
+    """Return the lines of a layer, one of ``count``, and of its ``code``.
+
+    What is not printable in a name is left out.
+    """
+    lines = [f"{escape_comment(layer.title)}: layer {layer.number} of {count}, on {layer.device}"]
+    for label, text in list_facts(layer):
+        hanging = " " * (LABEL_WIDTH + 4)
+        first = f"  {label:<{LABEL_WIDTH}}  "
+        shown = escape_comment(text)
+        lines += wrap(shown, width, initial_indent=first, subsequent_indent=hanging)
+    return "\n".join([*lines, *(f"    {line}".rstrip() for line in code)])
+
+
+def list_facts(layer: ReportedLayer) -> Iterator[tuple[str, str]]:
+    """Yield what is known of a layer, in the order in which the compiler finds it."""
+    yield "model", ", ".join(layer.sources) or "no operator: it only moves data"
+    yield "rewritten", ", ".join(layer.operators)
+    yield "region", f"{layer.name}, results of {' x '.join(map(str, layer.shape)) or 'a scalar'}"
+    yield layer.device, layer.reason
+    for refusal in layer.refusals:
+        yield f"not {refusal.device}", f"{refusal.rule}: {refusal.sentence}"
+    if layer.form:
+        yield "form", layer.form
+    if layer.stand_in:
+        yield "stand-in", f"for {layer.stand_in}"
+    if layer.float_operators:
+        yield "in float32", ", ".join(layer.float_operators)
+    if layer.macs:
+        yield "work", f"{layer.macs:,} multiply-accumulates"
+    size = layer.size
+    yield (
+        "bytes",
+        (
+            f"reads {size.reads:,}, writes {size.writes:,}, weights {size.weights:,}, "
+            f"scratch {size.scratch:,}"
+        ),
+    )
+    if layer.follows:
+        yield "follows", f"layer {', '.join(map(str, layer.follows))}"
+    if layer.estimated_us is not None:
+        yield "time", f"{layer.estimated_us:,.1f} us, estimated from the platform's numbers"
+    if layer.code:
+        yield "code", f"{layer.code.file}, lines {layer.code.first} to {layer.code.last}"

@@ -1,0 +1,210 @@
+"""The layers of a network as a report shows them: where each runs, why, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from firmwright.ir.kernels import Cycles, Kernel, Kernels
+from firmwright.ir.regions import Partition, Region, RuleViolation
+from firmwright.ir.tensors import Operator
+from firmwright.planning.schedule import Schedule, find_dependencies
+from firmwright.quantize.record import LayerAccuracy
+from firmwright.report.estimates import LayerEstimate
+from firmwright.report.timeline import LayerCycles, Timeline
+
+QUANTIZED = "_QuantizeLinear"
+"""What an operator is called that quantizes a tensor, behind the tensor's name."""
+
+
+@dataclass(frozen=True)
+class CodeLines:
+    """The lines of a file of the C project, numbered from 1, both ends included."""
+
+    file: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class LayerTime:
+    """When a layer runs: from cycle ``start`` up to, not including, cycle ``end``.
+
+    ``modelled`` cycles come from the cost model of the layer's device. ``counted`` are
+    instructions that the emulator counted, one cycle each.
+    """
+
+    start: int
+    end: int
+    modelled: Cycles | None
+    counted: int
+
+    @property
+    def cycles(self) -> int:
+        """The cycles of the layer's own work, also where it runs beside others."""
+        return self.counted + (self.modelled_cycles or 0)
+
+    @property
+    def modelled_cycles(self) -> int | None:
+        return self.modelled.total if self.modelled else None
+
+    @property
+    def origin(self) -> str:
+        parts = {"modelled": self.modelled is not None, "counted": self.counted > 0}
+        return " + ".join(name for name, is_part in parts.items() if is_part) or "none"
+
+
+@dataclass(frozen=True)
+class LayerSize:
+    """Bytes: activations that a layer reads and writes, its weights, and scratch memory."""
+
+    reads: int
+    writes: int
+    weights: int
+    scratch: int
+
+    @property
+    def moved(self) -> int:
+        """Activations and weights, each moved once."""
+        return self.reads + self.writes + self.weights
+
+
+@dataclass(frozen=True)
+class ReportedLayer:
+    """A region that runs, numbered from 1 in order of execution.
+
+    ``sources`` are the names of its operators in the model, ``operators`` their kinds after the
+    rewrites. ``reason`` and ``refusals`` say why it runs on its ``device``, ``form`` how its C
+    computes; ``stand_in`` says of code that stands in for a closed tool's result whose it is.
+    ``follows`` are the numbers of the layers whose results it reads. ``results`` are the
+    model's own names of its results. ``time`` is None where nothing was counted; then
+    ``estimated_us`` has microseconds where the platform states its timing.
+    """
+
+    number: int
+    name: str
+    device: str
+    kind: str
+    sources: tuple[str, ...]
+    operators: tuple[str, ...]
+    results: tuple[str, ...]
+    reason: str
+    refusals: tuple[RuleViolation, ...]
+    form: str
+    stand_in: str | None
+    float_operators: tuple[str, ...]
+    follows: tuple[int, ...]
+    macs: int
+    size: LayerSize
+    shape: tuple[int, ...]
+    time: LayerTime | None
+    estimated_us: float | None
+    accuracy: LayerAccuracy | None
+    code: CodeLines | None
+
+    @property
+    def title(self) -> str:
+        """The first of its names in the model, its own name where it has none."""
+        return self.sources[0] if self.sources else self.name
+
+    @property
+    def cycles(self) -> int | None:
+        """Cycles of its own work, None where nothing was counted."""
+        return self.time.cycles if self.time else None
+
+    @property
+    def snr(self) -> float | None:
+        """The SNR of its result against the float network's in dB; None where there is none."""
+        return self.accuracy.signal.snr if self.accuracy else None
+
+    @property
+    def lost(self) -> float | None:
+        """By how many dB its result is worse than the worst of its own inputs."""
+        return self.accuracy.lost if self.accuracy else None
+
+
+@dataclass(frozen=True)
+class LayerFacts:
+    """What stages recorded of a network's layers; None, or nothing, for those that did not run.
+
+    ``operators`` are the model's, ``code`` has the lines of each region's function.
+    """
+
+    partition: Partition
+    kernels: Kernels
+    schedule: Schedule
+    timeline: Timeline | None
+    estimates: Sequence[LayerEstimate]
+    accuracy: Sequence[LayerAccuracy]
+    operators: Sequence[Operator]
+    code: Mapping[str, CodeLines]
+
+
+def describe_layers(facts: LayerFacts) -> tuple[ReportedLayer, ...]:
+    """Return the regions that run, in order of execution; views are left out."""
+    regions = {region.name: region for region in facts.partition.regions if not region.view}
+    order = [step.region for step in facts.schedule.steps if step.region in regions]
+    number = {name: place for place, name in enumerate(order, 1)}
+    reads = find_dependencies(facts.partition)
+    kernels = {kernel.region: kernel for kernel in facts.kernels.kernels}
+    times = {layer.name: layer for layer in facts.timeline.layers} if facts.timeline else {}
+    estimates = {layer.name: layer.cost.microseconds for layer in facts.estimates}
+    accuracy = {layer.layer: layer for layer in facts.accuracy}
+    tensors_of = map_results(facts.operators)
+    bytes_of = {tensor.name: tensor.bytes for tensor in facts.partition.tensors}
+    shapes = {tensor.name: tensor.shape for tensor in facts.partition.tensors}
+    return tuple(
+        ReportedLayer(
+            number=number[name],
+            name=name,
+            device=region.device,
+            kind=region.anchor,
+            sources=region.sources,
+            operators=region.operators,
+            results=find_results(region, tensors_of),
+            reason=region.reason,
+            refusals=region.refusals,
+            form=kernels[name].note or "",
+            stand_in=kernels[name].stand_in,
+            float_operators=tuple(map(str, kernels[name].float_operators)),
+            follows=tuple(sorted(number[other] for other in reads[name])),
+            macs=region.macs,
+            size=measure(region, kernels[name], bytes_of),
+            shape=shapes[region.outputs[0]],
+            time=read_time(times.get(name)),
+            estimated_us=None if name in times else estimates.get(name),
+            accuracy=next((accuracy[s] for s in region.sources if s in accuracy), None),
+            code=facts.code.get(name),
+        )
+        for name, region in ((name, regions[name]) for name in order)
+    )
+
+
+def map_results(operators: Sequence[Operator]) -> dict[str, tuple[str, ...]]:
+    """Map the names of operators, and of the tensors that they make, to these tensors."""
+    tensors = {name: (name,) for operator in operators for name in operator.results}
+    return tensors | {operator.name: operator.results for operator in operators}
+
+
+def find_results(region: Region, tensors_of: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the model's names of the tensors that a region's operators make.
+
+    An operator that quantization added is named after the tensor that it reads.
+    """
+    names = (n for s in region.sources for n in (s, s.removesuffix(QUANTIZED)))
+    return tuple(dict.fromkeys(tensor for name in names for tensor in tensors_of.get(name, ())))
+
+
+def measure(region: Region, kernel: Kernel, bytes_of: Mapping[str, int]) -> LayerSize:
+    return LayerSize(
+        reads=sum(bytes_of[name] for name in region.inputs),
+        writes=sum(bytes_of[name] for name in region.outputs),
+        weights=sum(weight.bytes for weight in kernel.weights),
+        scratch=sum(scratch.bytes for scratch in kernel.scratch),
+    )
+
+
+def read_time(layer: LayerCycles | None) -> LayerTime | None:
+    if layer is None:
+        return None
+    return LayerTime(layer.start_cycle, layer.end_cycle + 1, layer.modelled, layer.counted.cpu)

@@ -1,0 +1,156 @@
+"""The page ``report.html``: one file that needs no network, and no script to be read.
+
+Every text is escaped, for names in models may hold anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+
+import jinja2
+import yaml
+from markupsafe import Markup
+
+from firmwright.codegen.templates import read_template
+from firmwright.report.charts import (
+    draw_arenas,
+    draw_roofline,
+    draw_timeline,
+    name_style,
+    percent,
+)
+from firmwright.report.graph import draw_graph
+from firmwright.report.report import Report
+
+FOLDER = "report"
+BETWEEN_TAGS = re.compile(r">\n+<")
+"""Line breaks that a browser would keep a node for: half of the nodes of a long table."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """An answer of the summary; ``state`` is "good", "bad" or "plain"."""
+
+    question: str
+    answer: str
+    lines: tuple[str, ...]
+    state: str = "plain"
+
+
+@cache
+def make_page_environment() -> jinja2.Environment:
+    """Return the environment of the page: it escapes whatever is not marked as safe."""
+    return jinja2.Environment(
+        loader=jinja2.FunctionLoader(read_template),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=True,
+    )
+
+
+def render_page(report: Report) -> str:
+    """Return the page; the same report gives the same text."""
+    tracks, roofline = draw_timeline(report), draw_roofline(report)
+    parts = {
+        "summary": True, "graph": True, "timeline": tracks, "memory": True, "roofline": roofline,
+        "layers": True, "accuracy": report.accuracy, "sizes": True, "origin": True,
+    }  # fmt: skip
+    page = make_page_environment().get_template(f"{FOLDER}/report.html.j2")
+    text = page.render(
+        report=report,
+        sections=[(name, name.capitalize()) for name, shown in parts.items() if shown],
+        cards=list(summarize(report)),
+        graph=draw_graph(report.layers),
+        tracks=tracks,
+        arenas=draw_arenas(report.memory),
+        roofline=roofline,
+        recipe=yaml.safe_dump(report.recipe, sort_keys=False, allow_unicode=True, width=80),
+        css=read_asset("report.css.j2"),
+        script=read_asset("report.js.j2"),
+        style=lambda device: name_style(report.devices, device),
+        share=lambda size, sizes: percent(size, max(sizes)),
+        power=lambda exponent: f"{10.0**exponent:g}",
+    )
+    return BETWEEN_TAGS.sub("><", text)
+
+
+def read_asset(name: str) -> Markup:
+    """Return a style sheet or a script of ours, which is not escaped."""
+    return Markup(read_template(f"{FOLDER}/{name}"))
+
+
+def summarize(report: Report) -> Iterable[Card]:
+    """Yield the answers to what people ask first."""
+    yield tell_exactness(report)
+    yield tell_fit(report)
+    yield tell_speed(report)
+    yield tell_fallback(report)
+
+
+def tell_exactness(report: Report) -> Card:
+    proof = report.proof
+    if proof is None:
+        return Card("Is it exact?", "not run", ("The platform has no emulator.",))
+    lines: tuple[str, ...] = (
+        f"{proof.exact_samples} of {proof.samples} samples, largest difference "
+        f"{proof.max_difference:g}",
+        f"{proof.emulator} against {proof.reference}",
+    )
+    stand_ins = sum(layer.stand_in is not None for layer in report.layers)
+    if stand_ins:
+        lines = (*lines, f"{stand_ins} layers are stand-ins for what closed tools make")
+    if proof.mismatches:
+        return Card("Is it exact?", f"{proof.mismatches:,} values are off", lines, "bad")
+    answer = "exact" if not proof.differences else "within the tolerance"
+    return Card("Is it exact?", answer, lines, "good")
+
+
+def tell_fit(report: Report) -> Card:
+    memory = report.memory
+    bound = f"the arena is {memory.arena:,} bytes, at least {memory.arena_lower_bound:,}"
+    if memory.flash is None or memory.ram is None:
+        return Card("Does it fit?", "not linked", (bound,))
+    used = {"flash": memory.flash, "ram": memory.ram}
+    lines = tuple(
+        f"{name}: {used[name]:,} of {size:,} bytes, {percent(used[name], size):.1f} %"
+        for name, size in memory.capacity.items()
+        if name in used
+    )
+    if not lines:
+        return Card("Does it fit?", f"{memory.ram:,} bytes of RAM", (bound,))
+    # The linker, and the planner before it, refuse what does not fit.
+    return Card("Does it fit?", "it fits", (*lines, bound), "good")
+
+
+def tell_speed(report: Report) -> Card:
+    total, macs = report.total, sum(layer.macs for layer in report.layers)
+    if total is None:
+        estimated = [layer.estimated_us for layer in report.layers]
+        if not estimated or None in estimated:
+            return Card("How fast is it?", "not counted", (f"{macs:,} multiply-accumulates",))
+        spent = sum(time for time in estimated if time is not None)
+        lines = ("estimated from the platform's numbers, not measured", f"{macs:,} MACs")
+        return Card("How fast is it?", f"{spent:,.0f} µs", lines)
+    slowest = max(report.layers, key=lambda layer: layer.cycles or 0)
+    lines = (
+        f"{total.modelled:,} modelled, {total.counted:,} counted; {macs:,} MACs",
+        f"the slowest layer is {slowest.number}: {slowest.title}",
+    )
+    return Card("How fast is it?", f"{total.cycles:,} cycles", lines)
+
+
+def tell_fallback(report: Report) -> Card:
+    floats = sum(len(layer.float_operators) for layer in report.layers)
+    refused = [layer for layer in report.layers if layer.refusals]
+    lines = [f"layer {layer.number}: {layer.title}" for layer in refused[:3]]
+    lines += [f"and {len(refused) - 3} more"] if len(refused) > 3 else []
+    lines += [f"{floats} quantized operators run in float32"] if floats else []
+    if not refused and not floats:
+        return Card("What fell back?", "nothing", (), "good")
+    answer = f"{len(refused)} layers" if refused else "no layer"
+    return Card("What fell back?", answer, tuple(lines))

@@ -1,0 +1,124 @@
+"""The file ``report.json`` of a bundle: all that the page and the files for viewers show.
+
+``report.schema.json`` is its published schema.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from firmwright.ir.records import build_schema
+from firmwright.ir.tensors import Tensor
+from firmwright.planning.arena import Buffer
+from firmwright.recipe.lock import Lock
+from firmwright.report.layers import ReportedLayer
+from firmwright.toolchain.image import Symbol
+
+REPORT_VERSION = 1
+SCHEMA_NAME = "report.schema.json"
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """The model file: its format, its digest, what it reads and writes."""
+
+    format: str
+    sha256: str
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """How the firmware's outputs agree with the reference's; see the run's record.
+
+    ``instructions`` is the mean of one inference, None where the emulator counts none.
+    """
+
+    emulator: str
+    reference: str
+    samples: int
+    exact_samples: int
+    mismatches: int
+    differences: int
+    max_difference: float
+    instructions: int | None
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The static memory plan and what was linked, in bytes.
+
+    ``flash`` and ``ram`` are None where nothing was linked. ``capacity`` has the platform's
+    memories. ``steps`` are the regions in order of execution, to which the ``buffers`` refer. No
+    placement needs less than ``arena_lower_bound``. ``symbols`` are the largest of the firmware.
+    """
+
+    flash: int | None
+    ram: int | None
+    capacity: dict[str, int]
+    arena: int
+    arena_lower_bound: int
+    other_arenas: dict[str, int]
+    steps: tuple[str, ...]
+    buffers: tuple[Buffer, ...]
+    sections: dict[str, int]
+    symbols: tuple[Symbol, ...]
+
+
+@dataclass(frozen=True)
+class Total:
+    """One inference: cycles, and how many are modelled and counted; see the layers' times."""
+
+    cycles: int
+    modelled: int
+    counted: int
+
+
+@dataclass(frozen=True)
+class Roof:
+    """What a device can do at best, as its platform states: MACs and bytes of a cycle."""
+
+    device: str
+    macs_per_cycle: float
+    bytes_per_cycle: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """One bundle as people look at it.
+
+    ``devices`` are those of the target, in its order. ``proof`` is None where nothing was run,
+    ``total`` where nothing was counted. ``accuracy`` has the lines of the table that the stage
+    `accuracy` prints. ``recipe`` is the resolved recipe, ``inputs`` what the build read.
+    """
+
+    report_version: int
+    name: str
+    platform: str
+    platform_description: str
+    target: str
+    devices: tuple[str, ...]
+    model: ModelFacts
+    proof: Proof | None
+    total: Total | None
+    memory: Memory
+    layers: tuple[ReportedLayer, ...]
+    accuracy: tuple[str, ...]
+    roofs: tuple[Roof, ...]
+    recipe: dict[str, Any]
+    inputs: Lock
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} on {self.platform}"
+
+
+def build_report_schema() -> dict[str, Any]:
+    """Return the schema of ``report.json``, which names it under ``$schema``."""
+    schema = build_schema(Report)
+    definition = schema["$defs"]["Report"]
+    definition["properties"] = {"$schema": {"const": SCHEMA_NAME}, **definition["properties"]}
+    definition["required"] = ["$schema", *definition["required"]]
+    return schema

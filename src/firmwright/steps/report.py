@@ -1,0 +1,139 @@
+"""What the bundle's report shows, from what the stages recorded."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from firmwright.pipeline import artifacts
+from firmwright.pipeline.artifact import Artifact
+from firmwright.pipeline.job import Job
+from firmwright.recipe.lock import Lock
+from firmwright.report.accuracy import format_accuracy
+from firmwright.report.estimates import LayerEstimate
+from firmwright.report.layers import CodeLines, LayerFacts, describe_layers
+from firmwright.report.report import REPORT_VERSION, Memory, ModelFacts, Proof, Report, Roof, Total
+from firmwright.steps.mapping import estimate_job_layers
+from firmwright.toolchain.image import list_symbols
+
+T = TypeVar("T")
+
+MAX_SYMBOLS = 100
+"""Symbols that a report lists: a network of thousands of layers has as many."""
+
+
+def collect_report(job: Job, read: Lock) -> Report:
+    """Return the report of a job; ``read`` is what the build read."""
+    interface = artifacts.MODEL_INTERFACE.read(job)
+    accuracy = read_optional(job, artifacts.ACCURACY)
+    facts = replace(
+        read_layer_facts(job),
+        timeline=read_optional(job, artifacts.TIMELINE),
+        accuracy=(accuracy.layers if accuracy else None) or (),
+    )
+    return Report(
+        report_version=REPORT_VERSION,
+        name=job.recipe.name,
+        platform=job.platform.name,
+        platform_description=job.platform.description,
+        target=job.target,
+        devices=tuple(device.name for device in job.mix),
+        model=ModelFacts(interface.format, interface.sha256, interface.inputs, interface.outputs),
+        proof=read_proof(job),
+        total=read_total(job),
+        memory=read_memory(job),
+        layers=describe_layers(facts),
+        accuracy=tuple(format_accuracy(accuracy)) if accuracy else (),
+        roofs=list_roofs(job),
+        recipe=job.recipe.canonical,
+        inputs=read,
+    )
+
+
+def read_optional(job: Job, artifact: Artifact[T]) -> T | None:
+    """Return what a stage recorded; None without the stage."""
+    return artifact.read(job) if job.has_stage(artifact.stage) else None
+
+
+def read_layer_facts(job: Job) -> LayerFacts:
+    """Return what is known of each layer once the C project is written."""
+    return LayerFacts(
+        partition=artifacts.PARTITION.read(job),
+        kernels=artifacts.KERNELS.read(job),
+        schedule=artifacts.PLAN.read(job).schedule,
+        timeline=None,
+        estimates=estimate(job),
+        accuracy=(),
+        operators=artifacts.MODEL_INTERFACE.read(job).operators,
+        code=find_code(artifacts.PROJECT.read(job)),
+    )
+
+
+def estimate(job: Job) -> tuple[LayerEstimate, ...]:
+    """Estimate each layer where the platform states how fast all devices of the mix are."""
+    timing = job.platform.timing
+    stated = timing is not None and all(device.name in timing.engines for device in job.mix)
+    return estimate_job_layers(job) if stated else ()
+
+
+def find_code(project: Path) -> dict[str, CodeLines]:
+    """Return the lines of each region's function, by the region's name."""
+    found = {}
+    for path in sorted(project.rglob("*region_*.c")):
+        text = path.read_text(encoding="utf-8")
+        name = path.stem[path.stem.index("region_") :]
+        function = re.search(rf"^\w[^;{{}}\n]*\w*{name}\((?s:.*?)^}}", text, re.MULTILINE)
+        if function:
+            first, last = (text.count("\n", 0, place) + 1 for place in function.span())
+            found[name] = CodeLines(path.relative_to(project).as_posix(), first, last)
+    return found
+
+
+def read_proof(job: Job) -> Proof | None:
+    record = read_optional(job, artifacts.RUN)
+    if record is None:
+        return None
+    return Proof(
+        emulator=record.emulator,
+        reference=record.reference,
+        samples=record.samples,
+        exact_samples=record.exact_samples,
+        mismatches=record.mismatches,
+        differences=record.differences,
+        max_difference=record.max_difference,
+        instructions=record.instructions,
+    )
+
+
+def read_total(job: Job) -> Total | None:
+    timeline = read_optional(job, artifacts.TIMELINE)
+    return Total(timeline.cycles, timeline.modelled, timeline.counted) if timeline else None
+
+
+def read_memory(job: Job) -> Memory:
+    plan, linked = artifacts.PLAN.read(job), read_optional(job, artifacts.FIRMWARE_SIZE)
+    symbols = list_symbols(artifacts.FIRMWARE.read(job)) if linked else []
+    return Memory(
+        flash=linked.flash_bytes if linked else None,
+        ram=linked.ram_bytes if linked else None,
+        capacity={name: memory.size for name, memory in job.platform.memories.items()},
+        arena=plan.arena_bytes,
+        arena_lower_bound=plan.arena_lower_bound_bytes,
+        other_arenas=plan.other_arenas,
+        steps=tuple(step.region for step in plan.schedule.steps),
+        buffers=plan.buffers,
+        sections=dict(linked.sections) if linked else {},
+        symbols=tuple(symbols[:MAX_SYMBOLS]),
+    )
+
+
+def list_roofs(job: Job) -> tuple[Roof, ...]:
+    """Return what the platform states of the mix's devices."""
+    engines = job.platform.timing.engines if job.platform.timing else {}
+    return tuple(
+        Roof(name, engines[name].macs_per_cycle, engines[name].bytes_per_cycle)
+        for name in (device.name for device in job.mix)
+        if name in engines
+    )
