@@ -47,13 +47,13 @@ def write_recipe(network: str, folder: Path) -> Path:
 def row(network: str, run: dict[str, Any], platform: str) -> str:
     real = min(len(real_inputs(network)), COUNT)
     inputs = [f"{real} real"] * (real > 0) + [f"{COUNT - real} random"] * (real < COUNT)
-    agreement, counted = run["agreement"], run["instructions"]
+    counted = run["instructions"]
     cells = [
         network,
         platform,
         ", ".join(inputs),
-        f"{agreement['exact_samples']} of {run['samples']}",
-        f"{agreement['differences']} of {agreement['elements']}",
+        f"{run['exact_samples']} of {run['samples']}",
+        f"{run['differences']} of {run['values']}",
         "—" if counted is None else f"{counted:,}",
     ]
     return f"| {' | '.join(str(c) for c in cells)} |"

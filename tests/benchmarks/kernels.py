@@ -41,6 +41,8 @@ from firmwright.toolchain import (
     load_platform,
     load_toolchain,
 )
+from firmwright.toolchain.build import object_path
+from firmwright.toolchain.layout import NETWORK, list_sources
 
 ROOT = Path(__file__).parents[2]
 RECIPES = {"ResNet8": "resnet8", "DS-CNN": "kws", "MobileNetV1": "vww", "autoencoder": "ad"}
@@ -98,10 +100,10 @@ def make_library(outdir: Path, toolchain: str) -> Path:
     compiler = find_compiler(build.toolchain, host.architecture)
     sources, folder = outdir / "host" / "sources", outdir / "shared"
     objects = []
-    for source in sorted(sources.glob("*.c")):
-        if source.name not in ("main.c", "fw_hal.c"):
-            objects.append(folder / f"{source.stem}.o")
-            compile_object(build, compiler, source, objects[-1], folder / "cache")
+    for source in list_sources(sources):
+        if source.startswith(f"{NETWORK}/"):
+            objects.append(folder / object_path(source))
+            compile_object(build, compiler, sources, source, objects[-1], folder / "cache")
     library = folder / "network.so"
     shared = replace(build, cflags=("-fPIC", "-shared"))
     link_firmware(shared, compiler, sources, objects, library, folder / "cache")

@@ -165,7 +165,7 @@ class Judged:
 def judged(network: Network, built: Path) -> Judged:
     record = json.loads((built / "accuracy" / "accuracy.json").read_text())
     emulated = built / "rv32-bare" / "run"
-    run = json.loads((emulated / "run.json").read_text())["agreement"]
+    run = json.loads((emulated / "run.json").read_text())
     outputs = arrays(emulated / "outputs.npz")
     found = outputs["firmware_0"].reshape(len(network.inputs), -1).argmax(axis=1)
     right = network.labels
@@ -177,7 +177,7 @@ def judged(network: Network, built: Path) -> Judged:
         (record["agreement"]["quantized"], record["agreement"]["firmware"]),
         record["outputs"][0]["signals"]["quantized"]["snr"],
         run["differences"],
-        run["elements"],
+        run["values"],
     )
 
 

@@ -26,7 +26,7 @@ from firmwright.quantize.calibration import calibrate
 from firmwright.quantize.engine import quantize
 from firmwright.quantize.equalization import equalize_layers
 from firmwright.quantize.graph import prepare
-from firmwright.quantize.integer_io import add_quant_params, remove_float_io
+from firmwright.quantize.integer_io import remove_float_io
 from firmwright.quantize.shift_arithmetic import make_shift_network
 from firmwright.recipe.quantization import QuantizeOptions
 
@@ -61,9 +61,9 @@ def fake_quantized(model: onnx.ModelProto, samples: Samples, chosen: QuantizeOpt
 def shifted_classes(model: onnx.ModelProto, samples: Samples) -> Classes:
     """Return the classes that the module of integers gives."""
     quantized = fake_quantized(model, samples, SHIFTING)
-    grids = remove_float_io(quantized)
+    remove_float_io(quantized)
     module, interface = importer.import_model(quantized.SerializeToString(), "network", {})
-    module, interface = make_shift_network(module, add_quant_params(interface, grids))
+    module, interface = make_shift_network(module, interface)
     (tensor,) = interface.inputs
     given = [{tensor.name: quantize_array(s[tensor.name], tensor)} for s in samples]
     found = relax.run_reference(tvm.ir.save_json(module).encode(), given).outputs

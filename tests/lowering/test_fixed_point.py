@@ -6,12 +6,12 @@ import random
 import subprocess
 from collections.abc import Iterator
 from fractions import Fraction
-from importlib.resources import files
 from math import floor
 from pathlib import Path
 
 import pytest
 
+from firmwright.codegen.templates import make_environment, render
 from firmwright.lowering.kernels.fixed_point import quantize_multiplier
 from firmwright.toolchain.build import SANITIZERS
 
@@ -103,8 +103,8 @@ def arguments() -> Iterator[tuple[int, int, int, int]]:
 
 @pytest.mark.needs("gcc")
 def test_rounding_is_exact_and_defined(tmp_path: Path) -> None:
-    header = files("firmwright.templates").joinpath("network", "fixed_point.h.j2")
-    (tmp_path / "fixed_point.h").write_text(header.read_text(encoding="utf-8"))
+    header = render(make_environment(), "network/fixed_point.h.j2", {"prefix": "network"})
+    (tmp_path / "fixed_point.h").write_text(header)
     (tmp_path / "main.c").write_text(PROGRAM)
     command = ["gcc", "-std=c99", "-O2", *SANITIZERS, "-o", "main", "main.c"]
     subprocess.run(command, cwd=tmp_path, check=True)

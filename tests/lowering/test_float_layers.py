@@ -16,7 +16,7 @@ from firmwright.models.onnx import importer
 from firmwright.project.write import write_project
 from firmwright.toolchain import (
     Build,
-    compile_object,
+    compile_project,
     find_compiler,
     link_firmware,
     load_platform,
@@ -116,12 +116,10 @@ def run_on(data: bytes, sample: Sample, platform_name: str, folder: Path) -> npt
     network = lowered(data, platform=platform_name)
     write_project(network, build, folder / "sources")
     compiler = find_compiler(build.toolchain, platform.architecture)
-    objects = []
-    for source in sorted((folder / "sources").glob("*.[cS]")):
-        objects.append(folder / f"{source.stem}.o")
-        compile_object(build, compiler, source, objects[-1], folder / "cache")
+    project, cache = folder / "sources", folder / "cache"
+    objects = compile_project(build, compiler, project, folder / "objects", cache)
     elf = folder / "firmware.elf"
-    link_firmware(build, compiler, folder / "sources", objects, elf, folder / "cache")
+    link_firmware(build, compiler, project, objects, elf, cache)
     given = encode_samples(network.interface.inputs, [sample])
     emulator = platform.emulators[0]
     ran = run_firmware(elf, platform, emulator, given, "network_run", folder / "cache", 10**10)

@@ -47,7 +47,7 @@ def test_the_c_source_says_so_too(tmp_path: Path) -> None:
     graph.output(name, GRID, unchecked)
     build = Build(load_toolchain("gcc"), load_platform("host"), ())
     write_project(lowered(graph.build(), "onnx"), build, tmp_path)
-    text = (tmp_path / "region_000_divide.c").read_text()
+    text = (tmp_path / "network" / "network_region_000_divide.c").read_text()
     assert f" * In float32, on quantized values: divide ('{name}')\n" in text
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import textwrap
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pytest
 import tvm
 from onnx.reference import ReferenceEvaluator
 
+from firmwright.codegen.templates import make_environment, render
 from firmwright.errors import UserError
 from firmwright.models.onnx import importer as onnx_importer
 from firmwright.models.relax import importer as relax_importer
@@ -49,8 +49,8 @@ def convert(function: str, numbers: Array, result: str, folder: Path) -> Array:
     """Run a function of the header over numbers, or over the bits of 16-bit floats."""
     if shutil.which("gcc") is None:
         pytest.skip("gcc is not installed")
-    header = files("firmwright.templates").joinpath("network", "sixteen_bit_floats.h.j2")
-    (folder / "sixteen_bit_floats.h").write_text(header.read_text(encoding="utf-8"))
+    header = render(make_environment(), "network/sixteen_bit_floats.h.j2", {"prefix": "network"})
+    (folder / "sixteen_bit_floats.h").write_text(header)
     (folder / "main.c").write_text(PROGRAM)
     c_types = {"uint16": "uint16_t", "float32": "float", "float64": "double"}
     defined = {"FUNCTION": function, "FROM": c_types[numbers.dtype.name], "TO": c_types[result]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
 from firmwright.toolchain import (
     Build,
-    compile_object,
+    compile_project,
     find_compiler,
     link_firmware,
     load_platform,
@@ -59,18 +60,16 @@ def executed(
     folder: Path,
     cflags: tuple[str, ...] = (),
     edit: Callable[[Path], None] = lambda _: None,
+    build: Build | None = None,
 ) -> Execution:
     """Write the project of a network for this machine, ``edit`` it, compile with gcc, run."""
-    platform = load_platform("host")
-    build = Build(load_toolchain("gcc"), platform, cflags)
+    build = replace(build or Build(load_toolchain("gcc"), load_platform("host")), cflags=cflags)
+    platform = build.platform
     sources = folder / "sources"
     write_project(network, build, sources)
     edit(sources)
     compiler = find_compiler(build.toolchain, platform.architecture)
-    objects = []
-    for source in sorted(sources.glob("*.c")):
-        objects.append(folder / "objects" / f"{source.stem}.o")
-        compile_object(build, compiler, source, objects[-1], folder / "cache")
+    objects = compile_project(build, compiler, sources, folder / "objects", folder / "cache")
     elf = folder / "firmware.elf"
     link_firmware(build, compiler, sources, objects, elf, folder / "cache")
     given = encode_samples(network.interface.inputs, samples)

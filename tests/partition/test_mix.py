@@ -89,6 +89,7 @@ def test_the_explanation_counts_macs_boundaries_and_operators() -> None:
     first, second, scores = 147456, 73728, 2560
     summary = explanation.summary
     assert summary.macs_by_device == {"soma_dory": first + scores, "c": second}
+    assert summary.operators_by_device == {"soma_dory": 2, "c": 2}  # without layout transforms
     # In: the input and the pooled tensor; out: the first convolution's result and the scores.
     assert summary.boundaries == 4
     assert format_summary(summary) == "67.0 % of MACs on soma_dory, 4 boundaries, 2 operators on c"
@@ -174,7 +175,7 @@ def test_an_explanation_fits_the_terminal(width: int) -> None:
     refusal = RuleViolation(device="npu", rule="strides", sentence=sentence)
     placed = OperatorPlacement(
         "block/conv/with/a/long/name", "conv2d", (1, 16, 32, 32), 2359296, "c", "", (refusal,),
-        False, "dot products",
+        False, False, "dot products",
     )  # fmt: skip
     summary = Summary(2359296, {"npu": 0, "c": 2359296}, {"npu": 0, "c": 1}, 0, 0)
     explanation = Explanation((placed,), summary)

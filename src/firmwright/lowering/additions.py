@@ -101,10 +101,5 @@ def add_in_fixed_point(terms: Sequence[QuantizedTensor], grid: OutputQuantParams
 def scale_steps(values: Array, factor: float) -> Array:
     """Multiply integers by a factor below one, rounded twice as TFLite's kernels round."""
     fixed = to_fixed_point(np.array([factor]))
-    mantissa, shift = int(fixed.mantissa[0]), int(fixed.shift[0])
-    scale = np.vectorize(
-        lambda x: rounding_shift_right(rounding_multiply_high(int(x), mantissa), -shift),
-        otypes=["int64"],
-    )
-    result: Array = scale(values)
-    return result
+    products = rounding_multiply_high(values, int(fixed.mantissa[0]))
+    return rounding_shift_right(products, -int(fixed.shift[0]))

@@ -89,7 +89,7 @@ def read_data(anchor: tvm.ir.Call, definitions: Definitions) -> tuple[relax.Expr
         fits = axes == TO_FIRST and static_shape(anchor.args[0])[-1] == prod(
             static_shape(moved)[1:]
         )
-    return (call.args[0], axes) if fits else (moved, ())
+    return (skip_reshapes(call.args[0], definitions), axes) if fits else (moved, ())
 
 
 def split_tensor(

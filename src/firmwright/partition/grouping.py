@@ -3,7 +3,8 @@
 An *anchor* is an operator that reads each input element more than once (a convolution, a
 pooling, a softmax). Every group is a tree and returns its root only, so groups never form a
 cycle. An operator with several results is always a root: nothing joins behind it. The tensors
-between groups are narrow: a dequantize opens a group, a quantize closes one.
+between groups are narrow: a dequantize opens a group, a quantize closes one. Sums of products read
+an element many times, so what moves their data runs once, in a group of its own.
 """
 
 from __future__ import annotations
@@ -12,9 +13,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import tvm
 from tvm import relax
 
-from firmwright.ir.operators import CHEAP, FusionKind
+from firmwright.ir.operators import (
+    CHEAP,
+    LAYOUT,
+    MOVEMENTS,
+    FusionKind,
+    count_macs,
+)
 from firmwright.ir.relax import (
     dtype_of,
     operator_name,
@@ -105,10 +113,36 @@ def start_group(binding: relax.VarBinding, kind: FusionKind, producers: Sequence
     for producer in reversed(producers):
         fits = len(group.bindings) + len(producer.bindings) < LARGEST_GROUP
         if fits and may_merge(group, producer, binding, kind):
-            group.bindings = producer.bindings + group.bindings
+            moving = find_movement(producer, binding.value)
+            taken = [b for b in producer.bindings if b not in moving]
+            producer.bindings = moving or producer.bindings
+            group.bindings = taken + group.bindings
             group.anchored = group.anchored or producer.anchored
     group.bindings.append(binding)
     return group
+
+
+def find_movement(producer: Group, reader: tvm.ir.Call) -> list[relax.VarBinding]:
+    """Return the operators that move the data of a sum of products, as far as they do no more.
+
+    There are none where the data is not moved, or is dequantized before: it would be wider. A
+    layout of floats stays with its reader, whose forms know two.
+    """
+    own = {b.var: b for b in producer.bindings}
+    last = own.get(reader.args[0]) if count_macs(reader) else None
+    while last is not None and operator_name(last.value) not in MOVEMENTS:
+        last = own.get(last.value.args[0])
+    if last is None:
+        return []
+    found = {last.var}
+    for binding in reversed(producer.bindings):
+        if binding.var in found:
+            found.update(v for v in read_variables(binding.value) if v in own)
+    moving = [b for b in producer.bindings if b.var in found]
+    names = [operator_name(b.value) for b in moving]
+    moves = [name for name in names if name in MOVEMENTS]
+    is_layout = moves == ["relax.permute_dims"] and dtype_of(last.var) == "float32"
+    return [] if is_layout or not LAYOUT.issuperset(names) else moving
 
 
 def find_results(

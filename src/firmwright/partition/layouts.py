@@ -17,22 +17,23 @@ import tvm
 from tvm import relax
 
 from firmwright.errors import UserError
-from firmwright.ir.regions import Partition, Region, make_move_region
+from firmwright.ir.regions import TRANSFORM, Partition, Region, make_move_region
 from firmwright.ir.relax import set_functions
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.partition.min_cut import UNCUTTABLE, Node, find_source_side
-from firmwright.targets.layout import TRANSFORM, Layout
+from firmwright.targets.layout import Layout
 
 DEVICE, PLAIN = "the device's layout", "the plain layout"
 
 
 def insert_transforms(
-    module: tvm.IRModule, partition: Partition, device: str, layout: Layout
+    module: tvm.IRModule, partition: Partition, device: str, layout: Layout, fallback: str
 ) -> tuple[tvm.IRModule, Partition]:
     """Insert the fewest transforms between the regions of ``device`` and the others.
 
     Where several ways need as few, take the one that moves the fewest bytes. Functions of other
     regions in the layout have its shapes; those of the device's own regions keep the plain ones.
+    ``fallback`` executes the transforms, by C that ``device`` makes.
     Where the layout allows no transforms, all tensors that are connected with a region of the
     device are in its layout, also inputs and outputs of the network. Raises UserError where a
     region cannot use it.
@@ -44,7 +45,7 @@ def insert_transforms(
     flexible = convert_functions(module, others, layout)
     if layout.allows_transforms:
         inside = choose_layout_regions(partition, native, flexible, layout)
-        insertion = TransformInserter(partition, inside, device, layout)
+        insertion = TransformInserter(partition, inside, device, layout, fallback)
         for region in partition.regions:
             insertion.add(region)
         partition, functions = insertion.build_partition(), insertion.functions
@@ -158,9 +159,15 @@ class TransformInserter:
     """Builds the partition with transforms, region by region; ``functions`` are those of them."""
 
     def __init__(
-        self, partition: Partition, inside: Collection[str], device: str, layout: Layout
+        self,
+        partition: Partition,
+        inside: Collection[str],
+        device: str,
+        layout: Layout,
+        fallback: str,
     ) -> None:
         self.before, self.inside, self.device, self.layout = partition, inside, device, layout
+        self.fallback = fallback
         self.made_inside = {n for r in partition.regions if r.name in inside for n in r.outputs}
         self.plain = {t.name: t for t in partition.tensors}
         self.moved: dict[str, str] = {}
@@ -198,9 +205,10 @@ class TransformInserter:
         self.tensors.append(to_layout(result, self.layout) if inward else result)
         self.functions[region] = self.layout.make_transform(plain.shape, plain.dtype, inward)
         reason = "the next region reads another layout"
-        self.regions.append(
-            make_move_region(region, self.device, reason, TRANSFORM, read=name, result=result.name)
+        moved = make_move_region(
+            region, self.fallback, reason, TRANSFORM, read=name, result=result.name
         )
+        self.regions.append(replace(moved, lowered_by=self.device))
         return result.name
 
     def build_partition(self) -> Partition:

@@ -60,7 +60,9 @@ def partition_module(
     for device in mix:
         layout = device.target.layout(device.context)
         if layout is not None:
-            module, partition = insert_transforms(module, partition, device.name, layout)
+            module, partition = insert_transforms(
+                module, partition, device.name, layout, fallback=mix[-1].name
+            )
     return assign_memories(module, partition, mix)
 
 

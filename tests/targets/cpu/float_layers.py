@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,9 @@ from firmwright.ir.tensors import Tensor
 from tests.targets.cpu.shapes import DEPTHWISE, draw_shape
 
 Array = npt.NDArray[Any]
+
+GUARD = 32
+"""Elements behind each output: as many as one store of vectors writes, and more."""
 
 FLOAT_KINDS = (LayerKind.FLOAT_CONV2D, LayerKind.FLOAT_DEPTHWISE_CONV2D)
 
@@ -81,4 +85,9 @@ def make_float_tensors(layer: FloatLayer, number: int) -> tuple[list[Tensor], Te
     after = (layer.batch, layer.out_height, layer.out_width, layer.out_channels)
     shapes = {"input": before, "added": after}
     read = [Tensor(f"input_{number}_{role}", shapes[role], "float32") for role in layer.roles]
-    return read, Tensor(f"output_{number}", after, "float32")
+    return read, make_output(number, after, "float32")
+
+
+def make_output(number: int, shape: tuple[int, ...], dtype: str) -> Tensor:
+    """Return an output of a shape, with elements behind it that no layer may write."""
+    return Tensor(f"output_{number}", (math.prod(shape) + GUARD,), dtype)

@@ -27,6 +27,7 @@ from tests.targets.cpu.float_layers import (
     draw_float_layer,
     evaluate_floats,
     make_float_tensors,
+    make_output,
 )
 from tests.targets.cpu.shapes import Shape, draw_shape
 
@@ -184,11 +185,11 @@ def make_tensors(layer: AnyLayer, number: int) -> tuple[list[Tensor], Tensor]:
         shape = (layer.elements,)
         names = (f"input_{number}_a", f"input_{number}_b")
         read = [Tensor(n, shape, d) for n, d in zip(names, layer.input_dtypes, strict=True)]
-        return read, Tensor(f"output_{number}", shape, layer.output_dtype)
+        return read, make_output(number, shape, layer.output_dtype)
     before = (layer.batch, layer.height, layer.width, layer.channels)
     after = (layer.batch, layer.out_height, layer.out_width, layer.out_channels)
     read = [Tensor(f"input_{number}", before, layer.input_dtype)]
-    return read, Tensor(f"output_{number}", after, layer.output_dtype)
+    return read, make_output(number, after, layer.output_dtype)
 
 
 def draw_layer(kind: LayerKind, generator: np.random.Generator) -> Layer:

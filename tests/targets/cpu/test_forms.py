@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
 
@@ -11,12 +12,14 @@ import pytest
 
 from firmwright.emulator import run_firmware
 from firmwright.errors import UserError
+from firmwright.ir.layer import LayerKind, LayerRounding
 from firmwright.project.write import Network, write_project
 from firmwright.targets.cpu.forms.form import Form, choose
+from firmwright.targets.cpu.forms.requantize import make_requantization
 from firmwright.targets.cpu.table import FORMS
 from firmwright.toolchain import (
     Build,
-    compile_object,
+    compile_project,
     find_compiler,
     link_firmware,
     load_platform,
@@ -25,7 +28,8 @@ from firmwright.toolchain import (
 from firmwright.verify.protocol import decode_outputs, encode_samples
 from tests.networks.firmware import SANITIZED
 from tests.targets.cpu.float_layers import FLOAT_KINDS
-from tests.targets.cpu.layers import AnyLayer, draw, evaluate, make_network
+from tests.targets.cpu.layers import AnyLayer, draw, evaluate, make_layer, make_network
+from tests.targets.cpu.shapes import Shape
 from tests.toolchain.folders import arm64_gcc_folder
 
 COUNT = 12
@@ -81,10 +85,7 @@ def run_layers(
     except UserError as error:
         pytest.skip(str(error))
     write_project(network, build, folder / "sources")
-    objects = []
-    for source in sorted((folder / "sources").glob("*.[cS]")):
-        objects.append(folder / "objects" / f"{source.stem}.o")
-        compile_object(build, compiler, source, objects[-1], cache)
+    objects = compile_project(build, compiler, folder / "sources", folder / "objects", cache)
     elf = folder / "firmware.elf"
     link_firmware(build, compiler, folder / "sources", objects, elf, cache)
     generator = np.random.default_rng(1)
@@ -102,9 +103,11 @@ def run_layers(
     for number, (layer, result) in enumerate(zip(layers, found, strict=True)):
         read = network.partition.regions[number].inputs
         expected = evaluate(layer, [sample[name] for name in read])
+        written, behind = np.split(result, [expected.size])
         np.testing.assert_array_equal(
-            result.reshape(expected.shape), expected, f"layer {number}: {describe(layer)}"
+            written.reshape(expected.shape), expected, f"layer {number}: {describe(layer)}"
         )
+        assert not behind.any(), f"layer {number} writes behind its output: {describe(layer)}"
 
 
 def describe(layer: AnyLayer) -> str:
@@ -152,3 +155,12 @@ def test_layers_that_break_a_condition_are_drawn(form: Form) -> None:
         if not kept:
             return
     pytest.fail(f"no layer breaks: {[condition.sentence for condition in kept]}")
+
+
+def test_a_layer_may_have_one_result_alone() -> None:
+    """A ReLU leaves a single one where zero is stored as the largest integer."""
+    generator = np.random.default_rng(0)
+    layer = make_layer(LayerKind.DENSE, Shape(3, 5), generator, LayerRounding.FLOAT)
+    numbers = make_requantization(replace(layer, low=layer.high))
+    assert not numbers.offsets.any()
+    assert numbers.multipliers.all()

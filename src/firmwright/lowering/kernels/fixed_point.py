@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,8 @@ from tvm import tirx
 
 Integer = Any
 """A TIR expression, or a Python integer in its place."""
+
+Integers = TypeVar("Integers", int, npt.NDArray[np.int64])
 
 FAST_LIMIT = 2**29
 """Below this magnitude a value can be multiplied by four in 32 bits, as fixed_scale does."""
@@ -139,13 +141,13 @@ def is_zero(x: Integer) -> bool:
     return isinstance(x, tirx.IntImm) and int(x) == 0
 
 
-def rounding_multiply_high(x: int, y: int) -> int:
-    """As fixed_product of the generated header, on Python's integers."""
+def rounding_multiply_high(x: Integers, y: int) -> Integers:
+    """As fixed_product of the generated header, on Python's integers or an int64 array."""
     return (x * y + 2**30) >> 31
 
 
-def rounding_shift_right(x: int, bits: int) -> int:
-    """As fixed_shift of the generated header, on Python's integers."""
+def rounding_shift_right(x: Integers, bits: int) -> Integers:
+    """As fixed_shift of the generated header, on Python's integers or an int64 array."""
     return (((2 * x - (x < 0)) >> bits) + 1) >> 1
 
 

@@ -67,9 +67,10 @@ def find_steps(layer: Layer) -> tuple[Array, Array, Array]:
 
 
 def choose_offsets(low: Array, high: Array) -> Array:
-    """Return offsets in the middle, and where nothing bounds one side, at the other."""
-    middle = np.where(low <= -(2**31), high, (low + high) // 2)
-    chosen: Array = np.where(high >= 2**31, low, middle)
+    """Return offsets in the middle, and where nothing bounds one side alone, at the other."""
+    open_below, open_above = low <= -(2**31), high >= 2**31
+    bound = np.where(open_below, high, low)
+    chosen: Array = np.where(open_below != open_above, bound, (low + high) // 2)
     return chosen
 
 
@@ -100,11 +101,12 @@ def bound_offsets(
 ) -> tuple[Array, Array]:
     """Return the smallest and the largest offset with which multipliers have these steps.
 
-    What is reached by no sum, or by every one, bounds the offset from one side only.
+    What is reached by no sum, or by every one, bounds the offset from one side only. Where a layer
+    has one result only, nothing bounds it.
     """
     factors, ends = multipliers[:, None], limits[:, None]
     low = heights - ((begins * factors) >> 30)
     high = heights - (((begins - 1) * factors) >> 30) - 1
     low = np.where(begins > ends, -(2**40), low)
     high = np.where(begins <= -ends, 2**40, high)
-    return low.max(1), high.min(1)
+    return low.max(1, initial=-(2**40)), high.min(1, initial=2**40)

@@ -63,7 +63,7 @@ def pack_dense(layer: Layer) -> Packing:
     scratch = [Scratch("starts", "uint32", layer.taps // int(groups[0]))]
     in_order = arrangement.inputs.tolist() == [*range(layer.taps)]
     if not in_order:
-        arrays["order"] = arrangement.inputs.astype("uint16")
+        arrays["order"] = arrangement.inputs.astype(np.min_scalar_type(layer.taps - 1))
         scratch.append(Scratch("ordered", layer.input_dtype, layer.taps))
     straight = channels.tolist() == [*range(layer.out_channels)]
     if not straight:

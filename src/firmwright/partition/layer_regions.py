@@ -1,0 +1,102 @@
+"""Regions of many layers, for devices whose own compiler takes them: what one is, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import tvm
+from tvm import relax
+
+from firmwright.ir.operators import FusionKind, short_name
+from firmwright.ir.regions import RuleViolation
+from firmwright.partition.layers import CONVERSIONS, LayerGraph
+from firmwright.partition.outline import find_dequantized, make_binding_kind
+from firmwright.targets.placement import Composite, Placement
+
+
+def make_layer_kind(
+    module: tvm.IRModule,
+    bindings: Sequence[relax.VarBinding],
+    is_refused: Callable[[relax.VarBinding], object],
+) -> Callable[[relax.VarBinding], FusionKind]:
+    """Return what tells the grouping an operator's kind: one that is refused stands alone.
+
+    Between a dequantize and a quantize it does not, for there is nothing between to hand over.
+    """
+    dequantized = find_dequantized(list(bindings))
+    kind = make_binding_kind(module, dequantized, True)
+
+    def of_binding(binding: relax.VarBinding) -> FusionKind:
+        splits = binding.var not in dequantized and short_name(binding.value) not in CONVERSIONS
+        return FusionKind.ALONE if splits and is_refused(binding) else kind(binding)
+
+    return of_binding
+
+
+def make_placement(
+    kind: str,
+    title: str,
+    regions: list[list[int]],
+    layers: LayerGraph,
+    broken: Mapping[int, Sequence[RuleViolation]],
+) -> Placement:
+    """Return what a device takes: ``regions`` of layers by number, as composites of a ``kind``.
+
+    ``broken`` has the rules that speak against the others. ``title`` is what sentences call the
+    device.
+    """
+    objected = {
+        b.var: tuple(found)
+        for number, found in broken.items()
+        if found
+        for b in layers.groups[number].bindings
+    }
+    composites = [
+        Composite(
+            kind,
+            tuple(v for v in layers.layer_of if layers.layer_of[v] in region),
+            describe_region(title, number, regions, layers, broken),
+        )
+        for number, region in enumerate(regions)
+    ]
+    return Placement(tuple(composites), objected)
+
+
+def describe_region(
+    title: str,
+    number: int,
+    regions: list[list[int]],
+    layers: LayerGraph,
+    broken: Mapping[int, Sequence[RuleViolation]],
+) -> str:
+    """Say what a region is, and what keeps it apart from those in front of it."""
+    region = regions[number]
+    text = f"{title} takes all {len(region)} layers of it" if region[1:] else f"{title} takes it"
+    between = find_separating_layer(region, {i for r in regions[:number] for i in r}, layers)
+    if between is None:
+        return text if number == 0 else f"{text}; it reads nothing of another region's"
+    said = "; ".join(o.sentence for o in broken[between])
+    return (
+        f"{text}; it is a region of its own because of {layers.describe(between)} before it: {said}"
+    )
+
+
+def find_separating_layer(
+    region: Sequence[int], others: set[int], layers: LayerGraph
+) -> int | None:
+    """Return the nearest layer, of neither, between the region and another one; None for none."""
+    waiting = [p for number in region for p in layers.reads[number] if p not in region]
+    for number in waiting:  # grows
+        if number not in others and reaches(number, others, layers):
+            return number
+        waiting += [p for p in layers.reads[number] if p not in waiting]
+    return None
+
+
+def reaches(number: int, others: set[int], layers: LayerGraph) -> bool:
+    waiting = list(layers.reads[number])
+    for earlier in waiting:  # grows
+        if earlier in others:
+            return True
+        waiting += [p for p in layers.reads[earlier] if p not in waiting]
+    return False
