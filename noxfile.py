@@ -36,6 +36,20 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def docs(session: nox.Session) -> None:
+    """Build the pages, strictly; with `-- linkcheck` follow the links to other sites instead."""
+    builder = session.posargs or ["html"]
+    strict = ("--fail-on-warning", "--keep-going", "--conf-dir", "docs")
+    session.run(sys.executable, "-m", "sphinx", *strict, "--builder", *builder, ".", "build/docs")
+
+
+@nox.session
+def browser(session: nox.Session) -> None:
+    """Open reports in Chromium; `-- --refresh` takes the pictures in docs anew."""
+    session.run(sys.executable, "-m", "pytest", "tests/e2e/browser.py", *session.posargs)
+
+
+@nox.session
 def refresh(session: nox.Session) -> None:
     """Write generated pages, schemas and expected messages anew; `git diff` shows what changed."""
     session.run(sys.executable, "-m", "firmwright.recipe.docs")

@@ -11,15 +11,16 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "firmwright"
 
 LAYERS = (
-    ("cli",),
+    ("api", "cli"),
     ("steps", "tasks", "targets.c7x"),
-    ("targets.tidl",),
+    ("targets.tidl", "targets.mla", "targets.soma_dory"),
     ("terminal",),
     ("pipeline",),
+    ("bundle",),
     ("report",),
     ("verify", "compile"),
     ("project", "device"),
-    ("postprocess", "quantize", "planning", "targets.soma_dory"),
+    ("postprocess", "quantize", "planning"),
     ("recipe", "emulator", "partition", "targets.cpu"),
     ("targets",),
     ("models", "lowering"),

@@ -1,4 +1,4 @@
-"""Draws docs/architecture.svg: ``python -m tests.quality.picture`` (``nox -s refresh`` does).
+"""Draws docs/explanation/architecture.svg: ``python -m tests.quality.picture``.
 
 A row of boxes is a layer. An arrow says that a package imports another.
 """
@@ -12,7 +12,7 @@ from statistics import fmean
 
 from tests.quality.layers import LAYERS, ROOT, Graph, group, read_imports
 
-PICTURE = ROOT / "docs" / "architecture.svg"
+PICTURE = ROOT / "docs" / "explanation" / "architecture.svg"
 
 ROW, GAP, SPACE, LETTER = 30, 36, 26, 7.9
 """Height of a box, between rows, between boxes, and the width of a letter, in pixels."""

@@ -27,4 +27,4 @@ def test_no_cycle_of_folders() -> None:
 
 def test_picture_is_fresh() -> None:
     is_fresh = PICTURE.read_text(encoding="utf-8") == draw(PACKAGES)
-    assert is_fresh, "docs/architecture.svg is stale; `python -m nox -s refresh` writes it"
+    assert is_fresh, "architecture.svg is stale; `python -m nox -s refresh` writes it"

@@ -66,7 +66,8 @@ def test_constraints_pin_every_dependency_by_digest(name: str) -> None:
     pinned = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))
     wanted = list(PROJECT["project"]["dependencies"])
     if name == "constraints-test.txt":
-        wanted += PROJECT["project"]["optional-dependencies"]["test"]
+        extras = PROJECT["project"]["optional-dependencies"]
+        wanted += extras["test"] + extras["docs"]
     names = {re.match(r"[A-Za-z0-9-]+", w)[0].lower() for w in wanted}  # type: ignore[index]
     assert names <= set(pinned)
     for requirement in re.split(r"\n(?=[a-z])", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)):
@@ -95,9 +96,11 @@ def test_readme_has_the_two_lines() -> None:
 
 def test_general_code_names_no_device() -> None:
     """All of a device is in its two folders; a board belongs to the platform that names it."""
-    names = re.compile("tidl|c7x|soma|diana", re.IGNORECASE)
+    names = re.compile(r"tidl|c7x|soma|diana|\bmla\b|sima", re.IGNORECASE)
     general = re.compile("(src|tasks|templates)/")
-    owned = re.compile("(src/firmwright/targets|templates)/(tidl|c7x|soma_dory)/|templates/boards/")
+    owned = re.compile(
+        "(src/firmwright/targets|templates)/(tidl|c7x|soma_dory|mla)/|templates/boards/"
+    )
     found = []
     for path in tracked():
         name = path.relative_to(ROOT).as_posix()

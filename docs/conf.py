@@ -1,0 +1,25 @@
+"""How Sphinx builds the pages: ``python -m nox -s docs`` writes them to build/docs.
+
+Its source is the whole repository, so that links between docs/ and examples/ are pages.
+"""
+
+from firmwright import __version__
+
+project = "firmwright"
+release = __version__
+copyright = "the firmwright authors"
+
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+root_doc = "docs/index"
+include_patterns = ["docs/**.md", "examples/**.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+exclude_patterns = ["build", ".*", "src", "tests"]
+nitpicky = True
+# Signatures name types of TVM, NumPy and inner modules, which have no page here.
+nitpick_ignore_regex = [("py:.*", ".*")]
+myst_heading_anchors = 3
+autodoc_member_order = "bysource"
+autodoc_typehints = "description"
+
+html_theme = "furo"
+html_title = f"firmwright {release}"
+html_copy_source = False

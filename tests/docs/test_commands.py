@@ -1,0 +1,95 @@
+"""Every command that a page shows is one: its options, variables, names and recipes are known."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from firmwright.cli import is_recipe, make_parser
+from firmwright.pipeline.command_line import VARIABLES, make_catalog, place_paths
+from firmwright.pipeline.recipe_words import find_files
+from firmwright.recipe import Catalog, load_recipe
+from tests.quality.test_repository import ROOT, tracked
+
+PAGES = [path for path in tracked() if path.suffix == ".md" and "CHANGELOG" not in path.name]
+INLINE = re.compile(r"`((?:doit|firmwright) [^`\n]+)`")
+CODE = re.compile(r"^```(?:console|sh)?\n(.*?)^```$|^((?: {4}[^\n]*\n)+)", re.MULTILINE | re.DOTALL)
+COMMENT = re.compile(r"\s+#.*$")
+DOIT_COMMANDS = frozenset("build chip-check clean forget help info list lock reproduce run".split())
+READERS = ("acme", "acne", "keywords", "my", "net", "policy", "recipe")
+"""Recipes, platforms and policies that a reader has, not the repository; one is misspelled."""
+
+
+def read_commands() -> Iterator[tuple[str, str]]:
+    """Yield the commands of all pages, each with a page that shows it."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        lines = [line for code in CODE.findall(text) for line in "".join(code).splitlines()]
+        shown = [COMMENT.sub("", line.strip().removeprefix("$ ")) for line in lines]
+        for command in [*shown, *INLINE.findall(text)]:
+            for part in re.split(r" (?:&&|\|) ", command):
+                if part.startswith(("doit ", "firmwright ")):
+                    yield part, str(page.relative_to(ROOT))
+
+
+COMMANDS = dict(read_commands())
+
+
+def test_commands_are_found() -> None:
+    assert len(COMMANDS) > 50
+    assert {"doit build recipe=recipes/digits.yaml", "firmwright doctor"} <= COMMANDS.keys()
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS), ids=lambda c: f"{COMMANDS[c]}: {c}")
+def test_the_command_is_known(
+    command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(ROOT)
+    program, *words = [word for word in shlex.split(command) if "…" not in word]
+    named = parse(words) if program == "firmwright" else parse_doit(words)
+    recipes = [word.removeprefix("recipe=") for word in named if is_recipe(word)]
+    variables = dict(word.split("=", 1) for word in words if re.match(r"[a-z_]+=", word))
+    assert variables.keys() <= set(VARIABLES)
+    check_recipes(recipes, variables, tmp_path)
+
+
+def parse(words: list[str]) -> list[str]:
+    """Return the recipes of a command of firmwright; one that is only named needs none."""
+    takes_recipe = words[0] in ("build", "lock", "list", "explain", "info", "clean", "forget")
+    if takes_recipe and not any(is_recipe(w) and not w.startswith("-") for w in words[1:]):
+        words = [*words, "my.yaml"]
+    try:
+        options = make_parser().parse_args(words)
+    except SystemExit as end:
+        assert end.code == 0, words  # --help and --version end too
+        return []
+    return getattr(options, "recipes", [])
+
+
+def parse_doit(words: list[str]) -> list[str]:
+    """Return what follows ``recipe=``."""
+    named = [word for word in words if not word.startswith("-") and "=" not in word]
+    named = [word for word in named if not word.isdigit() and word != "/dev/null"]
+    assert not named or named[0] in DOIT_COMMANDS
+    return [word for word in words if word.startswith("recipe=")]
+
+
+@cache
+def read_catalog() -> Catalog:
+    return make_catalog()
+
+
+def check_recipes(recipes: list[str], variables: dict[str, str], scratch: Path) -> None:
+    """Read each recipe with these variables; a reader's own is stood in for by the first one."""
+    overrides = {k: v for k, v in variables.items() if k not in ("recipe", "outdir")}
+    if Path(overrides.get("platform", "")).stem in READERS:
+        del overrides["platform"]
+    for word in (part for words in recipes for part in words.split(",")):
+        is_readers = Path(word).stem in READERS
+        for path in find_files("digits" if is_readers else word):
+            load_recipe(path, place_paths(overrides, path), read_catalog(), scratch)
