@@ -17,6 +17,7 @@ from firmwright.codegen.templates import make_environment, render
 from firmwright.ir.kernels import LibraryFunction
 from firmwright.lowering.library_call import library_call, unwrap_library_calls
 from firmwright.lowering.schedule import schedule_region
+from firmwright.project.files import place_library_files
 
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
 FIELDS = {
@@ -41,9 +42,9 @@ def run(folder: Path, source: str, *flags: str, compiler: str = "gcc") -> str:
 
 def headers(folder: Path, *functions: LibraryFunction) -> None:
     env = make_environment()
-    for name in ("fw_dltensor.h", "fw_libraries.h"):
-        given = {"network": {"name": "test"}, "library_functions": functions}
-        (folder / name).write_text(render(env, f"libraries/{name}.j2", given))
+    given = {"network": {"name": "test"}, "library_functions": functions, "prefix": "test"}
+    for template, place in place_library_files("test").items():
+        (folder / Path(place).name).write_text(render(env, template, given))
 
 
 def test_the_tensor_is_laid_out_as_in_dlpack_s_own_header(tmp_path: Path) -> None:

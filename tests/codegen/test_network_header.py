@@ -23,12 +23,14 @@ def header(batch: BatchLayout | None) -> str:
         partition=SimpleNamespace(macs=1),
         plan=SimpleNamespace(arena_bytes=16),
         batch=batch,
+        class_names=(),
     )
     variables = {
         "network": network,
         "prefix": "network",
         "inputs": make_ports(INPUTS),
         "outputs": make_ports(OUTPUTS),
+        "detector": None,
     }
     return render(make_environment(), "network/network.h.j2", variables)
 

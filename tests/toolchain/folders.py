@@ -40,7 +40,8 @@ elif Path(__file__).name == "cl7x":
         text = re.sub(r'\.sect .*', '.section .rodata', source.read_text().replace(";", "#"))
         source = Path(output).with_suffix(".s")
         source.write_text(text)
-    flags = ["-std=c11", "-O1", "-fPIC", "-Wall", "-Wextra", "-Werror", "-I."]
+    folders = [word for word in arguments if word.startswith("-I")]
+    flags = ["-std=c11", "-O1", "-fPIC", "-Wall", "-Wextra", "-Werror", *folders]
     subprocess.run(["gcc", *flags, "-c", "-o", output, source], check=True)
 """
 

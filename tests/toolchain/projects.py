@@ -10,6 +10,7 @@ import jinja2
 import pytest
 
 from firmwright.toolchain import Build, find_compiler, load_platform, load_toolchain
+from firmwright.toolchain.build import LINKER_SCRIPT
 from firmwright.toolchain.compilers import Compiler
 
 # A program that needs the run-time library: 64-bit division, floats, memcpy, constant data.
@@ -84,7 +85,14 @@ def write_freestanding(project: Path) -> None:
     headers.mkdir(parents=True)
     for name in ("string.h", "math.h"):
         (headers / name).write_text(render(f"freestanding/{name}.j2"))
-    (project / "fw_math.c").write_text(render("freestanding/fw_math.c.j2"))
+    (headers / "fw_math.c").write_text(render("freestanding/fw_math.c.j2"))
+
+
+def write_linker_script(project: Path, text: str) -> None:
+    """Give a project a linker script, where those of boards lie."""
+    path = project / LINKER_SCRIPT
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
 
 
 def write_project(build: Build, project: Path) -> list[str]:
@@ -94,10 +102,10 @@ def write_project(build: Build, project: Path) -> list[str]:
     sources = ["main.c"]
     if not build.settings.libc:
         write_freestanding(project)
-        sources.append("fw_math.c")
+        sources.append("freestanding/fw_math.c")
     if build.platform.memories:
         origins = [build.platform.memories[name].origin for name in ("flash", "ram")]
-        (project / "link.ld").write_text(BARE_SCRIPT % tuple(origins))
+        write_linker_script(project, BARE_SCRIPT % tuple(origins))
         (project / "start.c").write_text(BARE_START)
         sources.append("start.c")
     return sources

@@ -15,7 +15,7 @@ from firmwright.toolchain import Build, compile_object, link_firmware, makefile_
 from firmwright.toolchain.build import SANITIZERS
 from firmwright.toolchain.compilers import Compiler, find_errors, run_compiler
 
-from .projects import load_build, render, write_project
+from .projects import load_build, render, write_linker_script, write_project
 
 COMBINATIONS = [
     ("host", "zig"),
@@ -39,7 +39,7 @@ def build_project(build: Build, compiler: Compiler, folder: Path, cache: Path) -
     objects = []
     for source in sources:
         objects.append(folder / "objects" / f"{Path(source).stem}.o")
-        compile_object(build, compiler, project / source, objects[-1], cache)
+        compile_object(build, compiler, project, source, objects[-1], cache)
     elf = folder / "firmware" / "firmware.elf"
     link_firmware(build, compiler, project, objects, elf, cache)
     return elf
@@ -85,7 +85,7 @@ def test_a_build_folder_may_be_a_symbolic_link(tmp_path: Path, compiler_cache: P
     project = tmp_path / "build"
     (project / "freestanding").mkdir()
     (project / "x.c").write_text("int x;\n")
-    compile_object(build, compiler, project / "x.c", tmp_path / "x.o", compiler_cache)
+    compile_object(build, compiler, project, "x.c", tmp_path / "x.o", compiler_cache)
     assert (tmp_path / "x.o").exists()
 
 
@@ -127,7 +127,8 @@ def test_the_makefile_gives_the_same_firmware(
     expected = build_project(build, compiler, tmp_path / "stages", compiler_cache)
     project = tmp_path / "by hand"
     sources = write_project(build, project)
-    makefile = render("project/Makefile.j2", demo=False, **makefile_variables(build, sources))
+    variables = {**makefile_variables(build, sources), "demo": False, "prefix": "network"}
+    makefile = render("project/Makefile.j2", **variables)
     (project / "Makefile").write_text(makefile)
     assert not any(line.endswith(" ") for line in makefile.splitlines())
     before = sorted(project.rglob("*"))
@@ -141,7 +142,7 @@ def test_a_users_flags_come_last(tmp_path: Path, compiler_cache: Path) -> None:
     build, compiler = load_build("host", "zig", "-O0", "-Wno-error")
     assert build.compile_flags[-2:] == ("-O0", "-Wno-error")
     (tmp_path / "x.c").write_text("int main(void) { int unused; return 0; }\n")
-    compile_object(build, compiler, tmp_path / "x.c", tmp_path / "x.o", compiler_cache)
+    compile_object(build, compiler, tmp_path, "x.c", tmp_path / "x.o", compiler_cache)
     assert (tmp_path / "x.o").exists()
 
 
@@ -151,7 +152,7 @@ def test_a_mistake_in_c_is_shown_with_file_line_and_command(
     build, compiler = load_build("rv32-bare", "zig")
     (tmp_path / "x.c").write_text("int main(void)\n{\n    return undeclared;\n}\n")
     with pytest.raises(UserError) as caught:
-        compile_object(build, compiler, tmp_path / "x.c", tmp_path / "x.o", compiler_cache)
+        compile_object(build, compiler, tmp_path, "x.c", tmp_path / "x.o", compiler_cache)
     message = str(caught.value)
     assert message.startswith("x.c: the compiler refused it:\n")
     assert "x.c:3:12: error" in message
@@ -175,7 +176,7 @@ def test_a_warning_stops_the_build(tmp_path: Path, compiler_cache: Path) -> None
     build, compiler = load_build("cortex-m4-bare", "zig")
     (tmp_path / "x.c").write_text("int f(int x);\nint f(int x) { int unused; return x; }\n")
     with pytest.raises(UserError, match="unused variable"):
-        compile_object(build, compiler, tmp_path / "x.c", tmp_path / "x.o", compiler_cache)
+        compile_object(build, compiler, tmp_path, "x.c", tmp_path / "x.o", compiler_cache)
 
 
 def test_an_undefined_symbol_is_named(tmp_path: Path, compiler_cache: Path) -> None:
@@ -186,7 +187,7 @@ def test_an_undefined_symbol_is_named(tmp_path: Path, compiler_cache: Path) -> N
         "int nobody_has_this(void);\nvoid start(void);\n"
         '__attribute__((section(".text.start"))) void start(void) { nobody_has_this(); }\n'
     )
-    compile_object(build, compiler, project / "x.c", tmp_path / "x.o", compiler_cache)
+    compile_object(build, compiler, project, "x.c", tmp_path / "x.o", compiler_cache)
     elf = tmp_path / "out" / "firmware.elf"
     with pytest.raises(UserError, match=r"firmware.elf: the linker failed:\n.*nobody_has_this"):
         link_firmware(build, compiler, project, [tmp_path / "x.o"], elf, compiler_cache)
@@ -197,10 +198,9 @@ def test_a_failed_link_leaves_no_unfinished_image(tmp_path: Path, compiler_cache
     (tmp_path / "freestanding").mkdir()
     # The branch reaches 4 KiB only; the linker finds out while it writes the image.
     (tmp_path / "x.S").write_text(".globl start\nstart: beq a0, a1, far_away\n")
-    (tmp_path / "link.ld").write_text(
-        "ENTRY(start)\nfar_away = 0x90000000;\nSECTIONS { .text 0x80000000 : { *(.text) } }\n"
-    )
-    compile_object(build, compiler, tmp_path / "x.S", tmp_path / "x.o", compiler_cache)
+    script = "ENTRY(start)\nfar_away = 0x90000000;\nSECTIONS { .text 0x80000000 : { *(.text) } }\n"
+    write_linker_script(tmp_path, script)
+    compile_object(build, compiler, tmp_path, "x.S", tmp_path / "x.o", compiler_cache)
     elf = tmp_path / "out" / "firmware.elf"
     with pytest.raises(UserError, match="out of range"):
         link_firmware(build, compiler, tmp_path, [tmp_path / "x.o"], elf, compiler_cache)
@@ -213,7 +213,7 @@ def test_the_sanitizers_stop_at_undefined_behaviour(tmp_path: Path, compiler_cac
         "int main(int count, char **names)\n"
         "{\n    int numbers[2] = {1, 2};\n    (void)names;\n    return numbers[count + 1];\n}\n"
     )
-    compile_object(build, compiler, tmp_path / "x.c", tmp_path / "x.o", compiler_cache)
+    compile_object(build, compiler, tmp_path, "x.c", tmp_path / "x.o", compiler_cache)
     elf = tmp_path / "firmware.elf"
     link_firmware(build, compiler, tmp_path, [tmp_path / "x.o"], elf, compiler_cache)
     finished = subprocess.run([elf], capture_output=True, text=True, check=False)

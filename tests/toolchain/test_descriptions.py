@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from firmwright.documents.document import load_document
+from firmwright.documents.sizes import parse_size
 from firmwright.errors import DiagnosticError, UserError
 from firmwright.toolchain import (
     Memory,
@@ -21,7 +22,6 @@ from firmwright.toolchain import (
 )
 from firmwright.toolchain.descriptions import DescriptionKind
 from firmwright.toolchain.platforms import PLATFORMS
-from firmwright.toolchain.sizes import parse_size
 from firmwright.toolchain.toolchains import TOOLCHAINS
 
 OWN = [(kind, name) for kind in (PLATFORMS, TOOLCHAINS) for name in kind.names()]
@@ -48,7 +48,7 @@ def test_platforms_and_toolchains_are_there() -> None:
     assert platform_names() == (
         *("aarch64-dotprod-linux", "aarch64-i8mm-linux", "aarch64-linux", "am62a", "am67a"),
         *("cortex-m4-bare", "cortex-m55-bare", "diana", "diana-chip", "host"),
-        *("j721e", "j721s2", "j784s4", "rv32-bare"),
+        *("j721e", "j721s2", "j784s4", "mlsoc", "modalix", "rv32-bare"),
     )
     assert toolchain_names() == (
         *("arm-none-eabi-gcc", "arm64-gcc", "cl7x", "clang", "gcc", "pulp-gcc"),

@@ -49,6 +49,6 @@ def test_a_linked_image_is_refused(tmp_path: Path, compiler_cache: Path) -> None
     objects = []
     for source in write_project(build, project):
         objects.append(tmp_path / f"{Path(source).stem}.o")
-        compile_object(build, compiler, project / source, objects[-1], compiler_cache)
+        compile_object(build, compiler, project, source, objects[-1], compiler_cache)
     with pytest.raises(UserError, match=r"^firmware.elf: labelled hard-float.*__aeabi_fmul"):
         link_firmware(build, compiler, project, objects, tmp_path / "firmware.elf", compiler_cache)

@@ -57,7 +57,7 @@ def library(tmp_path_factory: pytest.TempPathFactory, compiler_cache: Path) -> c
     rt_flags = ("-OReleaseFast", "-fstrip", "-fPIC", "-j1", "-femit-bin=rt.o")
     link = ("ld.lld", "-shared", "-Bsymbolic", "-o", "math.so", "fw_math.o", "many.o", "rt.o")
     for command in (
-        (*compile_c, "-c", "-o", "fw_math.o", "fw_math.c"),
+        (*compile_c, "-c", "-o", "fw_math.o", "freestanding/fw_math.c"),
         (*compile_c, "-c", "-o", "many.o", "many.c"),
         (*compiler.command, *build_rt, *target, *rt_flags),
         (*compiler.command, *link),

@@ -13,7 +13,7 @@ from firmwright.errors import UserError
 from firmwright.toolchain import compile_object, link_firmware
 from firmwright.toolchain.image import measure_firmware, read_segments, write_bin, write_hex
 
-from .projects import load_build
+from .projects import load_build, write_linker_script
 
 # Sections of known size and content, at known places; .data has its load address in flash.
 SOURCE = """
@@ -46,8 +46,8 @@ def link(folder: Path, cache: Path, data_load_address: int = 0x80000200) -> Path
     build, compiler = load_build("rv32-bare", "zig")
     (folder / "freestanding").mkdir()
     (folder / "x.c").write_text(SOURCE)
-    (folder / "link.ld").write_text(SCRIPT % data_load_address)
-    compile_object(build, compiler, folder / "x.c", folder / "x.o", cache)
+    write_linker_script(folder, SCRIPT % data_load_address)
+    compile_object(build, compiler, folder, "x.c", folder / "x.o", cache)
     elf = folder / "firmware.elf"
     link_firmware(build, compiler, folder, [folder / "x.o"], elf, cache)
     return elf

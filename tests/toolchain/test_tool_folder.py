@@ -45,7 +45,7 @@ def test_a_chips_program_is_built_by_both_ways_and_runs(
     sources = write_project(build, project)
     objects = [tmp_path / "objects" / f"{Path(name).stem}.o" for name in sources]
     for source, target in zip(sources, objects, strict=True):
-        compile_object(build, compiler, project / source, target, tmp_path)
+        compile_object(build, compiler, project, source, target, tmp_path)
     elf = tmp_path / "firmware.elf"
     link_firmware(build, compiler, project, objects, elf, tmp_path)
     with elf.open("rb") as stream:
@@ -55,7 +55,8 @@ def test_a_chips_program_is_built_by_both_ways_and_runs(
     if qemu is None or make is None:
         pytest.skip("qemu-user and make are not installed")
     assert subprocess.run([qemu, elf], check=False).returncode == 0
-    makefile = render("project/Makefile.j2", demo=False, **makefile_variables(build, sources))
+    variables = {**makefile_variables(build, sources), "demo": False, "prefix": "network"}
+    makefile = render("project/Makefile.j2", **variables)
     (project / "Makefile").write_text(makefile)
     subprocess.run([make], cwd=project, check=True)
     assert (project / "firmware.elf").read_bytes() == elf.read_bytes()

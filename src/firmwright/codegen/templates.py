@@ -61,6 +61,7 @@ def make_environment(own: tuple[Path, ...] = ()) -> jinja2.Environment:
     env.filters["comment"] = escape_comment
     env.filters["values"] = format_c_values
     env.filters["c_float"] = lambda number: format_c_value(np.float32(number))
+    env.filters["c_string"] = format_c_string
     env.filters["wrapped"] = wrap_comment
     return env
 
@@ -85,6 +86,18 @@ def format_c_values(array: npt.NDArray[Any]) -> str:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def format_c_string(text: str) -> str:
+    """Write text as a C literal in UTF-8, in characters that every compiler reads alike.
+
+    Octal escapes end after three digits; question marks are escaped because of trigraphs.
+    """
+    escaped = "".join(
+        chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}"
+        for byte in text.encode()
+    )
+    return f'"{escaped}"'
 
 
 def format_c_value(value: np.generic) -> str:

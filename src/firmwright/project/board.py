@@ -21,10 +21,11 @@ from firmwright.toolchain.boards import (
 def write_board(
     env: jinja2.Environment, board: str, variables: Mapping[str, Any], folder: Path
 ) -> None:
-    """Write a board's files into a project's folder: templates rendered, all else as it is.
+    """Write a board's files into its folder of a project: templates rendered, all else as it is.
 
     Raises DiagnosticError, with file and line, for a template with a mistake.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     for file in (f for f in list_board_files(board) if f.name != MAKEFILE):
         target = folder / file.name.removesuffix(TEMPLATE_SUFFIX)
         if file.name.endswith(TEMPLATE_SUFFIX):

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from firmwright.codegen.templates import TEMPLATE_SUFFIX, make_environment, render
 from firmwright.ir.tensors import ModelInterface
-from firmwright.project.write import make_ports, output_name, write_file
+from firmwright.project.files import file_name
+from firmwright.project.write import make_ports, write_file
 from firmwright.recipe import DemoOptions
 
 FILES = ("demo.c", "demo_data.c", "demo_data.h", "gdb_anchor.c", "gdb_anchor.h",
@@ -27,12 +28,13 @@ def write_demo(
     interface: ModelInterface,
     layers: Sequence[str],
     sample: Mapping[str, npt.NDArray[Any]],
+    data_section: str,
     folder: Path,
 ) -> None:
     """Render the application's files into ``folder``; ``layers`` are in order of execution.
 
     ``sample`` has the network's inputs and the outputs that they give, as ``input_0`` … and
-    ``output_0`` …, in their shapes.
+    ``output_0`` …, in their shapes. ``data_section`` is the board's, for its buffers.
     """
     inputs, outputs = make_ports(interface.inputs), make_ports(interface.outputs)
     expected = outputs if options.compare else []
@@ -46,12 +48,13 @@ def write_demo(
         "input_data": [(p, view_as_c_type(sample[f"input_{i}"])) for i, p in enumerate(inputs)],
         "expected": [(p, view_as_c_type(sample[f"output_{i}"])) for i, p in enumerate(expected)],
         "layers": layers,
+        "data_section": data_section,
         "arena_bytes": sum(ALIGNMENT + -(-t.bytes // ALIGNMENT) * ALIGNMENT for t in tensors),
     }
     profiler = () if options.profile == "none" else ("profiler.c",)
     for file in (*FILES, *profiler):
         template = f"demo/{file}{TEMPLATE_SUFFIX}"
-        write_file(folder / output_name(template), render(make_environment(), template, variables))
+        write_file(folder / file_name(template), render(make_environment(), template, variables))
 
 
 def view_as_c_type(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -8,25 +8,25 @@ from pathlib import Path
 
 from firmwright.errors import UserError
 from firmwright.ir.kernels import Kernel, LibraryFunction
+from firmwright.toolchain.layout import SOURCE_SUFFIXES
 
-SOURCE_SUFFIXES = (".c", ".S")
 ARCHIVE_SUFFIXES = (".a", ".lib")
 
 
-def copy_libraries(files: Sequence[Path], project: Path) -> None:
-    """Copy sources, headers and archives beside the project's own files, which are there already.
+def copy_libraries(files: Sequence[Path], folder: Path) -> None:
+    """Copy sources, headers and archives beside the network's own files, which are there already.
 
     Raises UserError for one whose name, or whose object's, is taken.
     """
     for file in files:
-        objects = {p.stem: p.name for p in project.iterdir() if p.suffix in SOURCE_SUFFIXES}
+        objects = {p.stem: p.name for p in folder.iterdir() if p.suffix in SOURCE_SUFFIXES}
         taken = objects.get(file.stem) if file.suffix in SOURCE_SUFFIXES else None
-        if (project / file.name).exists() or taken:
+        if (folder / file.name).exists() or taken:
             raise UserError(
                 f"{file}: the generated project has a file {taken or file.name} already; rename "
                 "yours"
             )
-        shutil.copyfile(file, project / file.name)
+        shutil.copyfile(file, folder / file.name)
 
 
 def collect_library_functions(kernels: Iterable[Kernel]) -> list[LibraryFunction]:

@@ -12,6 +12,7 @@ from firmwright.data.fetch import read_model
 from firmwright.errors import UserError
 from firmwright.models import FORMATS
 from firmwright.recipe.defaults import FORMATS_BY_SUFFIX
+from firmwright.recipe.editor_schema import FILE_NAME, FIRST_LINE, format_editor_schema
 from firmwright.toolchain import load_platform
 
 TEMPLATES = {
@@ -36,9 +37,11 @@ def write_new_repository(model: str, platform: str, folder: Path) -> dict[Path, 
     if recipe.exists():
         raise UserError(f"{recipe}: is there already; remove it, or give the model another name")
     variables = {"name": name, "model": model, "platform": known.name, **describe_model(model)}
+    variables["first_line"] = FIRST_LINE
     texts = {recipe.name: "repository/recipe.yaml.j2", **TEMPLATES}
     env = make_environment()
     rendered = {path: render(env, template, variables) for path, template in texts.items()}
+    rendered[FILE_NAME] = format_editor_schema()
     written = {}
     for path, text in {**rendered, **TEXTS}.items():
         place = folder / path

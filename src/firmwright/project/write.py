@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from firmwright.codegen.c_library import HEADERS, functions_by_header
+from firmwright.codegen.c_library import functions_by_header
 from firmwright.codegen.names import c_identifier, make_unique_identifiers
-from firmwright.codegen.templates import TEMPLATE_SUFFIX, find_templates, make_environment, render
-from firmwright.errors import UserError
+from firmwright.codegen.templates import TEMPLATE_SUFFIX, make_environment, render
 from firmwright.ir.kernels import C_TYPES, Kernel, Kernels, Parameter
 from firmwright.ir.regions import RAM, Partition, Region
 from firmwright.ir.tensors import BatchLayout, ModelInterface, Tensor
@@ -22,44 +21,37 @@ from firmwright.planning.plan import Input, Location, Output, Plan, Slot
 from firmwright.planning.schedule import Wait
 from firmwright.postprocess.detector import Detector
 from firmwright.project.board import render_makefile, write_board
+from firmwright.project.files import (
+    DETECTION_TEMPLATES,
+    NETWORK_TEMPLATES,
+    PROFILE_TEMPLATE,
+    network_file,
+    place_call_files,
+    place_device_files,
+    place_library_files,
+    place_network_files,
+    place_program_files,
+)
 from firmwright.project.inter_core_calls import PROCESSOR_ONLY, Cores
+from firmwright.project.interface import (
+    InterfaceModel,
+    NetworkInterface,
+    Port,
+    describe_ports,
+    encode_interface,
+)
+from firmwright.project.kernel_names import add_prefix
 from firmwright.project.libraries import (
     ARCHIVE_SUFFIXES,
-    SOURCE_SUFFIXES,
     collect_library_functions,
     copy_libraries,
 )
 from firmwright.recipe import DemoOptions
 from firmwright.toolchain import Build, makefile_variables
-
-PROGRAM_TEMPLATES = ("network/weights.c", "application/main.c", "runtime/fw_hal.h")
-"""Templates of a project that make a program of the network."""
-
-NETWORK_TEMPLATES = ("network/network.h", "network/network.c", "network/regions.h",
-           *(f"network/{h}" for h in HEADERS), "network/weights.h", *PROGRAM_TEMPLATES)  # fmt: skip
-"""Templates that every project has; boards and toolchains add theirs."""
-
-DETECTION_TEMPLATES = ("postprocess/detection.h", "postprocess/detection.c")
-"""Templates of a project that makes boxes of its outputs."""
-
-PROFILE_TEMPLATE = "runtime/fw_profile.h"
-"""Template of a project whose demo application measures cycles."""
+from firmwright.toolchain.boards import load_board
+from firmwright.toolchain.layout import BOARD, NETWORK, list_sources
 
 REGION_TEMPLATE = f"network/region.c{TEMPLATE_SUFFIX}"
-ALIAS_TEMPLATE = f"network/alias.h{TEMPLATE_SUFFIX}"
-"""Template of the header under a prefix of the user's own."""
-
-
-@dataclass(frozen=True)
-class Port:
-    """A network input or output as the header shows it: a member of a struct of pointers."""
-
-    member: str
-    tensor: Tensor
-
-    @property
-    def c_type(self) -> str:
-        return C_TYPES[self.tensor.dtype]
 
 
 @dataclass(frozen=True)
@@ -102,6 +94,8 @@ class Network:
     """The user's sources, headers and archives that are part of the project."""
     batch: BatchLayout | None = None
     """How its samples lie, where the recipe asks for several at once."""
+    class_names: tuple[str, ...] = ()
+    """Those of the recipe's detector, if it has names."""
 
     @property
     def devices(self) -> frozenset[str]:
@@ -120,34 +114,21 @@ class Network:
         return self.demo.profile if self.demo else "none"
 
 
-def list_templates(name: str, own: Sequence[Path] = ()) -> list[str]:
-    """Return the templates that lie in this folder itself, sorted; none where it is missing."""
-    entries = [e.name for folder in find_templates(name, own) for e in folder.iterdir()]
-    return [f"{name}/{n}" for n in sorted(entries) if n.endswith(TEMPLATE_SUFFIX)]
+def place_project_files(network: Network, build: Build, own: Sequence[Path]) -> dict[str, str]:
+    """Return the paths of the files that this project has once, but those of the board.
 
-
-def device_templates(device: str, board: str, own: Sequence[Path] = ()) -> list[str]:
-    """Return a device's header and its code for the board; none where it is the processor."""
-    common = list_templates(device, own)
-    specific = list_templates(f"{device}/{board}", own)
-    if common and not specific:
-        raise UserError(f"board '{board}' has no code for the device {device}")
-    return common + specific
-
-
-def project_templates(network: Network, build: Build, own: Sequence[Path]) -> list[str]:
-    """Return the templates of the files that this project has once, but those of the board."""
-    board = build.platform.board
-    carriers = network.cores.template_folders(network.devices, board)
-    names = [template for folder in carriers for template in list_templates(folder, own)]
-    fixed = [*NETWORK_TEMPLATES, *(DETECTION_TEMPLATES if network.detector else ())]
-    fixed += [PROFILE_TEMPLATE] if network.profile != "none" else []
-    names += [f"{name}{TEMPLATE_SUFFIX}" for name in fixed]
+    They are those of their templates.
+    """
+    board, prefix = build.platform.board, network.c_prefix
+    templates = [*NETWORK_TEMPLATES, *(DETECTION_TEMPLATES if network.detector else ())]
+    templates += [PROFILE_TEMPLATE] if network.profile != "none" else []
+    placed = place_network_files(templates, prefix)
     for device in sorted(network.devices):
-        names += device_templates(device, board, own)
-    if not build.settings.libc:
-        names += list_templates("freestanding")
-    return names + (list_templates("libraries") if network.calls_libraries else [])
+        placed |= place_device_files(device, board, own)
+    carriers = network.cores.template_folders(network.devices, board)
+    placed |= place_call_files(carriers, board, prefix, own)
+    placed |= place_library_files(prefix) if network.calls_libraries else {}
+    return placed | place_program_files(build.settings.libc)
 
 
 def list_hook_folders(network: Network, build: Build) -> list[str]:
@@ -169,20 +150,38 @@ def write_project(
     """
     env = make_environment(own)
     variables = template_variables(network, build)
-    for template in project_templates(network, build, own):
-        write_file(folder / output_name(template), render(env, template, variables))
-    write_board(env, build.platform.board, variables, folder)
+    for template, place in place_project_files(network, build, own).items():
+        write_file(folder / place, render(env, template, variables))
+    write_board(env, build.platform.board, variables, folder / BOARD)
     for step in variables["steps"]:
         text = render(env, REGION_TEMPLATE, {**variables, "step": step})
-        write_file(folder / f"{step.region.name}.c", text)
+        write_file(folder / NETWORK / network_file(network.c_prefix, f"{step.region.name}.c"), text)
         for file in step.kernel.files:
-            write_file(folder / file.name, file.text)
-    if network.c_prefix != "network":
-        write_file(folder / f"{network.c_prefix}.h", render(env, ALIAS_TEMPLATE, variables))
-    copy_libraries(network.libraries, folder)
+            write_file(folder / NETWORK / file.name, file.text)
+    described = folder / NETWORK / network_file(network.c_prefix, "interface.json")
+    write_file(described, encode_interface(describe_interface(network)))
+    copy_libraries(network.libraries, folder / NETWORK)
     makefile = project_makefile_variables(network, build, folder)
     write_file(folder / "Makefile", render_makefile(env, build.platform.board, makefile))
     return variables
+
+
+def describe_interface(network: Network) -> NetworkInterface:
+    """Return what ``<prefix>_interface.json`` says."""
+    inputs, outputs = (make_ports(t) for t in (network.interface.inputs, network.interface.outputs))
+    return NetworkInterface(
+        name=network.name,
+        prefix=network.c_prefix,
+        header=network_file(network.c_prefix, "network.h"),
+        function=f"{network.c_prefix}_run",
+        model=InterfaceModel(network.interface.format, network.interface.sha256),
+        batch=network.batch.size if network.batch else 1,
+        inputs=describe_ports(inputs),
+        outputs=describe_ports(outputs, network.detector),
+        class_names=network.class_names,
+        arena_bytes={RAM: network.plan.arena_bytes, **network.plan.other_arenas},
+        constant_bytes=sum(array.nbytes for array in network.weights.values()),
+    )
 
 
 def template_variables(network: Network, build: Build) -> dict[str, Any]:
@@ -201,6 +200,7 @@ def template_variables(network: Network, build: Build) -> dict[str, Any]:
         "location": lambda location: emit_location(location, inputs, outputs),
         "platform": build.platform,
         "stack_bytes": build.platform.stack,
+        "data_section": load_board(build.platform.board).data_section,
         "detector": network.detector,
         "byte_values": make_dequantize_tables(network.interface.outputs)
         if network.detector
@@ -215,17 +215,14 @@ def template_variables(network: Network, build: Build) -> dict[str, Any]:
 
 def project_makefile_variables(network: Network, build: Build, project: Path) -> dict[str, Any]:
     """Return what the Makefile of a project is rendered with, whose sources are written."""
-    sources = sorted(p.name for p in project.iterdir() if p.suffix in SOURCE_SUFFIXES)
-    archives = [file.name for file in network.libraries if file.suffix in ARCHIVE_SUFFIXES]
-    return {**makefile_variables(build, sources, archives), "demo": network.demo is not None}
-
-
-def output_name(template: str) -> str:
-    """Put headers of ``freestanding/`` there and everything else into one flat folder."""
-    name = template.removesuffix(TEMPLATE_SUFFIX)
-    if name.startswith("freestanding/") and name.endswith(".h"):
-        return name
-    return name.rsplit("/", 1)[-1]
+    archives = [
+        f"{NETWORK}/{file.name}" for file in network.libraries if file.suffix in ARCHIVE_SUFFIXES
+    ]
+    return {
+        **makefile_variables(build, list_sources(project), archives),
+        "demo": network.demo is not None,
+        "prefix": network.c_prefix,
+    }
 
 
 def write_file(path: Path, text: str) -> None:
@@ -257,6 +254,7 @@ def make_kernel_calls(
         if region.view:
             continue
         kernel = share_pointers(kernels[region.name], network.plan.locations)
+        kernel = add_prefix(kernel, network.c_prefix)
         arguments = [pointer(p) for p in kernel.inputs]
         arguments += [f"{network.c_prefix}_{p.tensor}" for p in kernel.weights]
         arguments += [pointer(p) for p in (*kernel.outputs, *kernel.scratch)]

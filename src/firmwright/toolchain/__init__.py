@@ -6,7 +6,13 @@ Images of the linked firmware are the business of :mod:`firmwright.toolchain.ima
 
 from __future__ import annotations
 
-from firmwright.toolchain.build import Build, compile_object, link_firmware, make_host_build
+from firmwright.toolchain.build import (
+    Build,
+    compile_object,
+    compile_project,
+    link_firmware,
+    make_host_build,
+)
 from firmwright.toolchain.compilers import Compiler, compiler_folder, find_compiler
 from firmwright.toolchain.makefile import makefile_variables
 from firmwright.toolchain.platforms import (
@@ -33,6 +39,7 @@ __all__ = [
     "Qemu",
     "Toolchain",
     "compile_object",
+    "compile_project",
     "compiler_folder",
     "find_compiler",
     "link_firmware",

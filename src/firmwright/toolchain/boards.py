@@ -5,6 +5,7 @@ The package's own lie in ``templates/boards``. A user's is any folder with the s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -26,16 +27,33 @@ SUFFIXES = (".c", ".h", ".S", ".ld", TEMPLATE_SUFFIX)
 
 
 @dataclass(frozen=True)
+class Sdk:
+    """What a board's own Makefile builds with, and what it writes.
+
+    ``folders`` has, by the variable of the environment that names a folder, what is read there: a
+    file by which the folder is known, then patterns of others. ``firmware`` is the pattern of the
+    ELF's path in the project.
+    """
+
+    folders: Mapping[str, tuple[str, ...]]
+    firmware: str
+
+
+@dataclass(frozen=True)
 class Board:
     """A board, as its ``board.yaml`` describes it.
 
     ``families`` are those of the architectures that its code is for. ``machine`` is what the
-    emulator unicorn stands in with, empty where it cannot.
+    emulator unicorn stands in with, empty where it cannot. ``data_section`` is where the linker
+    script wants weights and activations, empty for the usual sections. ``sdk`` is for a board that
+    is built elsewhere.
     """
 
     description: str
     families: tuple[str, ...]
     machine: str = ""
+    data_section: str = ""
+    sdk: Sdk | None = None
 
 
 def board_names() -> tuple[str, ...]:

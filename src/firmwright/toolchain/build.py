@@ -15,19 +15,20 @@ import subprocess
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TypeVar
 
 from firmwright.errors import UserError
 from firmwright.progress import track
 from firmwright.toolchain.compilers import Compiler, ToolError, run_compiler
 from firmwright.toolchain.float_abi import check_float_abi
+from firmwright.toolchain.layout import BOARD, FREESTANDING, NETWORK, list_sources
 from firmwright.toolchain.platforms import Platform, load_platform
 from firmwright.toolchain.toolchains import ArchitectureSettings, Toolchain, load_toolchain
 
 T = TypeVar("T")
 
-LINKER_SCRIPT = "link.ld"
+LINKER_SCRIPT = f"{BOARD}/link.ld"
 RUNTIME_OBJECT = "compiler_rt.o"
 
 # Extra compiler flags for a host build that stops at the first undefined behaviour (gcc, clang).
@@ -41,11 +42,15 @@ SANITIZERS = (
 
 @dataclass(frozen=True)
 class Build:
-    """What decides about the objects: toolchain, platform, and the user's extra flags."""
+    """What decides about the objects: toolchain, platform, and the user's extra flags.
+
+    ``include`` are the folders with headers, as the compiler's folder sees them.
+    """
 
     toolchain: Toolchain
     platform: Platform
     cflags: tuple[str, ...] = ()
+    include: tuple[str, ...] = (NETWORK, BOARD)
 
     @property
     def settings(self) -> ArchitectureSettings:
@@ -55,8 +60,9 @@ class Build:
     @property
     def compile_flags(self) -> tuple[str, ...]:
         """All flags of a compilation; a user's own come last and win."""
-        own_headers = () if self.settings.libc else ("-isystem", "freestanding")
-        return (*self.settings.flags, *self.toolchain.flags, *own_headers, *self.cflags)
+        headers = [f"-I{folder}" for folder in self.include]
+        headers += [] if self.settings.libc else ["-isystem", FREESTANDING]
+        return (*self.settings.flags, *self.toolchain.flags, *headers, *self.cflags)
 
 
 def make_host_build(platform: Platform) -> Build:
@@ -110,22 +116,33 @@ def runtime_command(build: Build, compiler: Compiler, output: str) -> tuple[str,
 
 
 def compile_object(
-    build: Build, compiler: Compiler, source: Path, output: Path, cache: Path
+    build: Build, compiler: Compiler, project: Path, source: str, output: Path, cache: Path
 ) -> None:
-    """Compile one C or assembly source of a project folder to an object.
+    """Compile one C or assembly source, by its path from the folder in which the compiler runs.
 
     ``cache`` is a folder for the compiler's own cache. Raises ToolError when it fails.
     """
-    compile_source(source.parent, build, compiler, source.name, output, cache)
-
-
-def compile_source(
-    project: Path, build: Build, compiler: Compiler, source: str, output: Path, cache: Path
-) -> None:
-    """Compile a source by its path from the folder in which the compiler runs."""
     output.parent.mkdir(parents=True, exist_ok=True)
     command = compile_command(build, compiler, source, relative_path(output, project))
     run_tool(command, project, cache, source, "the compiler refused it")
+
+
+def compile_project(
+    build: Build, compiler: Compiler, project: Path, folder: Path, cache: Path
+) -> list[Path]:
+    """Compile all sources of a generated project; return the objects in the order of linking."""
+
+    def compile_one(source: str) -> Path:
+        target = folder / object_path(source)
+        compile_object(build, compiler, project, source, target, cache)
+        return target
+
+    return compile_each(compile_one, list_sources(project))
+
+
+def object_path(source: str) -> str:
+    """Return the path of a source's object, in a folder of objects or beside the source."""
+    return PurePath(source).with_suffix(".o").as_posix()
 
 
 def compile_each(compile_one: Callable[[str], T], sources: Collection[str]) -> list[T]:
@@ -143,7 +160,7 @@ def link_firmware(
 ) -> None:
     """Link objects to ``elf``, with its map (``.map``) beside it.
 
-    ``project`` is the folder that has ``link.ld``; objects are linked in the order given. The
+    ``project`` is the folder that has ``board/link.ld``; objects are linked in the order given. The
     compiler's run-time library, where it needs one, is built once per ``cache`` folder. Raises
     ToolError when the linker fails, and UserError for soft-float code that is labelled hard-float.
     """

@@ -85,6 +85,11 @@ def find_compiler(toolchain: Toolchain, architecture: str) -> Compiler:
     return Compiler(command, f"{version}, sha256 {folder.digest}", folder=str(folder.path))
 
 
+def explain_missing_compiler(toolchain: Toolchain, architecture: str) -> str:
+    """Say how to install a toolchain's compiler; empty where it is present."""
+    return "" if _find_command(toolchain) else _describe_missing(toolchain, architecture)
+
+
 def compiler_folder(toolchain: Toolchain, architecture: str | None = None) -> ToolFolder | None:
     """Return the folder of a toolchain that comes as one, None where its variable is not set.
 

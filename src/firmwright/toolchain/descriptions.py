@@ -81,6 +81,12 @@ class DescriptionKind:
         """Return the text of one of the package's own descriptions."""
         return (self._folder() / f"{name}.yaml").read_text(encoding="utf-8")
 
+    def find_file(self, name_or_path: str, relative_to: Path | None = None) -> Path:
+        """Return the file of a description that can be loaded."""
+        if is_own_file(name_or_path):
+            return (relative_to or Path()) / name_or_path
+        return Path(str(self._folder() / f"{name_or_path}.yaml"))
+
     def load_schema(self) -> dict[str, Any]:
         """Return the JSON schema that every description of this kind fulfils."""
         return read_schema(self.schema)

@@ -8,12 +8,15 @@ from pathlib import Path
 
 from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
 from intelhex import IntelHex
 
 from firmwright.errors import UserError
 
 # A flat image over two memories far apart would be mostly padding.
 _LARGEST_IMAGE = 256 * 1024**2
+
+SIZED_SYMBOLS = frozenset({"STT_FUNC", "STT_OBJECT"})
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,26 @@ class FirmwareSize:
 
 
 @dataclass(frozen=True)
+class Section:
+    """Bytes at an address: ``stored`` in the image or not, ``writable`` at run time or not."""
+
+    name: str
+    address: int
+    bytes: int
+    stored: bool
+    writable: bool
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A function or an object of an ELF, the section that it lies in, and its bytes."""
+
+    name: str
+    section: str
+    bytes: int
+
+
+@dataclass(frozen=True)
 class Segment:
     """Bytes to be stored at a load address."""
 
@@ -45,23 +68,38 @@ def measure_firmware(elf: Path, all_in_ram: bool = False) -> FirmwareSize:
 
     With ``all_in_ram`` what is stored stays in RAM, and counts there whether it is writable or not.
     """
-    flash = ram = 0
-    sections = {}
     with elf.open("rb") as stream:
-        allocated = [
-            section
-            for section in ELFFile(stream).iter_sections()
-            if section["sh_flags"] & SH_FLAGS.SHF_ALLOC and section["sh_size"]
-        ]
-        for section in sorted(allocated, key=lambda item: int(item["sh_addr"])):
-            size = int(section["sh_size"])
-            sections[section.name] = size
+        sections = read_sections(ELFFile(stream))
+    stored = sum(section.bytes for section in sections if section.stored)
+    ram = sum(section.bytes for section in sections if all_in_ram or section.writable)
+    return FirmwareSize(stored, ram, {section.name: section.bytes for section in sections})
+
+
+def read_sections(image: ELFFile) -> tuple[Section, ...]:
+    """Return the sections that take memory, by address."""
+    sections = []
+    for section in image.iter_sections():
+        if section["sh_flags"] & SH_FLAGS.SHF_ALLOC and section["sh_size"]:
             stored = section["sh_type"] != "SHT_NOBITS"
             # LLD does not mark a reserved section such as the stack as writable.
-            writable = all_in_ram or section["sh_flags"] & SH_FLAGS.SHF_WRITE or not stored
-            flash += size if stored else 0
-            ram += size if writable else 0
-    return FirmwareSize(flash, ram, sections)
+            writable = bool(section["sh_flags"] & SH_FLAGS.SHF_WRITE) or not stored
+            address, size = int(section["sh_addr"]), int(section["sh_size"])
+            sections.append(Section(section.name, address, size, stored, writable))
+    return tuple(sorted(sections, key=lambda section: section.address))
+
+
+def list_symbols(elf: Path) -> list[Symbol]:
+    """Return the functions and objects of an ELF, the largest first; none of a stripped one."""
+    found = []
+    with elf.open("rb") as stream:
+        file = ELFFile(stream)
+        table = file.get_section_by_name(".symtab")
+        for symbol in table.iter_symbols() if isinstance(table, SymbolTableSection) else ():
+            place = symbol["st_shndx"]
+            if symbol["st_info"]["type"] in SIZED_SYMBOLS and isinstance(place, int):
+                section = file.get_section(place).name
+                found.append(Symbol(symbol.name, section, int(symbol["st_size"])))
+    return sorted(found, key=lambda s: (-s.bytes, s.name, s.section))
 
 
 def read_segments(elf: Path) -> tuple[Segment, ...]:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
-from pathlib import PurePath
 
-from firmwright.toolchain.build import LINKER_SCRIPT, RUNTIME_OBJECT, Build, link_flags
+from firmwright.toolchain.build import (
+    LINKER_SCRIPT,
+    RUNTIME_OBJECT,
+    Build,
+    link_flags,
+    object_path,
+)
 
 _LINE_LENGTH = 90
 
@@ -14,7 +19,7 @@ _LINE_LENGTH = 90
 def makefile_variables(
     build: Build, sources: Sequence[str], archives: Sequence[str] = ()
 ) -> dict[str, object]:
-    """Return the variables of the Makefile template, for the sources of a flat project folder.
+    """Return the variables of the Makefile template, for sources by their paths in the project.
 
     The flags are those of the build itself, so ``make`` gives the firmware that firmwright gives;
     objects are linked in the order of ``sources``, the project's ``archives`` behind them. Every
@@ -25,7 +30,7 @@ def makefile_variables(
     command = f"$(PYTHON) -m {module}" if module else toolchain.program
     if toolchain.variable:
         command = f"$({toolchain.variable})/{command}"
-    objects = [PurePath(source).with_suffix(".o").as_posix() for source in sources]
+    objects = [object_path(source) for source in sources]
     runtime = [word.format(zig_library="$(ZIG_LIBRARY)") for word in settings.runtime]
     return {
         "platform": build.platform.name,

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from firmwright.documents.schema_check import Finding
+from firmwright.documents.sizes import parse_size
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import DiagnosticError, UserError, did_you_mean, suggest_known
 from firmwright.toolchain.boards import board_names, has_board_file, load_board
 from firmwright.toolchain.descriptions import is_own_file, resolve_own
 from firmwright.toolchain.families import find_family, find_features
-from firmwright.toolchain.sizes import parse_size
 from firmwright.toolchain.toolchains import TOOLCHAINS, Toolchain, load_toolchain
 
 LINKER_SCRIPT = "link.ld"

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
+from firmwright.documents.sizes import read_sizes
 from firmwright.errors import UserError
 from firmwright.toolchain.descriptions import DescriptionKind, resolve_own
 from firmwright.toolchain.platform_checks import find_platform_errors
-from firmwright.toolchain.sizes import read_sizes
 
 PLATFORMS = DescriptionKind(
     "platform", "platforms", "platform.schema.json", check=find_platform_errors

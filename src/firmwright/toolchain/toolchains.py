@@ -21,7 +21,7 @@ TOOLCHAINS = DescriptionKind("toolchain", "", "toolchain.schema.json")
 class ArchitectureSettings:
     """What a toolchain needs to know for one architecture.
 
-    Without a C library (``libc``) the project's own ``freestanding/`` headers and ``fw_math.c``
+    Without a C library (``libc``) the headers and functions in the project's ``freestanding/``
     step in. Without a ``linker`` the compiler's driver links. ``runtime`` is the command, behind
     the compiler's own, that builds ``compiler_rt.o``; empty where the linker finds its own.
     ``files`` are those of the toolchain's folder that only this architecture needs, and ``since``

@@ -1,0 +1,113 @@
+"""The files of a project that templates make, and where each of them lies.
+
+The network's own files have its prefix in their names, so that two networks lie in one folder of
+another project. What all networks share keeps its name: the header of a device, which its regions
+include, and the declarations of a call between cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from firmwright.codegen.c_library import HEADERS
+from firmwright.codegen.templates import TEMPLATE_SUFFIX, find_templates
+from firmwright.errors import UserError
+from firmwright.toolchain.layout import BOARD, DEMO, FREESTANDING, NETWORK
+
+MAIN_FILE = "network"
+"""Of the templates with this stem come the files that have the prefix for their name."""
+
+WEIGHTS_TEMPLATE = f"network/weights.c{TEMPLATE_SUFFIX}"
+
+NETWORK_TEMPLATES = (
+    *(f"network/{h}{TEMPLATE_SUFFIX}" for h in ("network.h", "regions.h", "weights.h", *HEADERS)),
+    f"network/network.c{TEMPLATE_SUFFIX}",
+    WEIGHTS_TEMPLATE,
+)
+"""Templates of the network's files that every project has."""
+
+DETECTION_TEMPLATES = tuple(
+    f"postprocess/{name}{TEMPLATE_SUFFIX}" for name in ("detection.h", "detection.c")
+)
+"""Templates of a project that makes boxes of its outputs."""
+
+PROFILE_TEMPLATE = f"network/profile.h{TEMPLATE_SUFFIX}"
+"""Template of a project whose demo application measures cycles."""
+
+
+def network_file(prefix: str, name: str) -> str:
+    """Return the name that a file of the network's own has: ``kws.h``, ``kws_weights.c``."""
+    stem, dot, suffix = name.partition(".")
+    return f"{prefix}{dot}{suffix}" if stem == MAIN_FILE else f"{prefix}_{name}"
+
+
+def place_network_files(templates: Iterable[str], prefix: str) -> dict[str, str]:
+    """Return the paths of the network's own files by their templates."""
+    return {t: f"{NETWORK}/{network_file(prefix, file_name(t))}" for t in templates}
+
+
+def place_files(templates: Iterable[str], folder: str) -> dict[str, str]:
+    """Return the paths, in a folder, of files that keep their names, by their templates."""
+    return {t: f"{folder}/{file_name(t)}" for t in templates}
+
+
+def place_device_files(device: str, board: str, own: Sequence[Path] = ()) -> dict[str, str]:
+    """Return the paths of a device's files: its header, and what drives it on the board.
+
+    There are none where it is the processor. Raises UserError where the board has no code for it.
+    """
+    common = list_templates(device, own)
+    specific = list_templates(f"{device}/{board}", own)
+    if common and not specific:
+        raise UserError(f"board '{board}' has no code for the device {device}")
+    return {**place_files(common, NETWORK), **place_files(specific, BOARD)}
+
+
+def place_call_files(
+    folders: Iterable[str], board: str, prefix: str, own: Sequence[Path] = ()
+) -> dict[str, str]:
+    """Return the paths of what carries the calls between cores, from its folders of templates.
+
+    Of a core's ``call`` come declarations, of the board's folder in it what the board does, and of
+    the others what is written for the network.
+    """
+    placed = {}
+    for folder in folders:
+        templates = list_templates(folder, own)
+        if folder.endswith("/call"):
+            placed.update(place_files(templates, NETWORK))
+        elif folder.endswith(f"/{board}"):
+            placed.update(place_files(templates, BOARD))
+        else:
+            placed.update(place_network_files(templates, prefix))
+    return placed
+
+
+def place_library_files(prefix: str) -> dict[str, str]:
+    """Return the paths of the headers for the user's C functions."""
+    shared = ("libraries/fw_dltensor.h.j2", "libraries/fw_libraries.h.j2")
+    return {
+        **place_network_files(["libraries/libraries.h.j2"], prefix),
+        **place_files(shared, NETWORK),
+    }
+
+
+def place_program_files(libc: bool) -> dict[str, str]:
+    """Return the paths of what makes a program of a network, but the board's files."""
+    templates = [] if libc else list_templates("freestanding")
+    return {
+        "application/main.c.j2": f"{DEMO}/main.c",
+        "runtime/fw_hal.h.j2": f"{BOARD}/fw_hal.h",
+        **place_files(templates, FREESTANDING),
+    }
+
+
+def list_templates(name: str, own: Sequence[Path] = ()) -> list[str]:
+    """Return the templates that lie in this folder itself, sorted; none where it is missing."""
+    entries = [e.name for folder in find_templates(name, own) for e in folder.iterdir()]
+    return [f"{name}/{n}" for n in sorted(entries) if n.endswith(TEMPLATE_SUFFIX)]
+
+
+def file_name(template: str) -> str:
+    return template.removesuffix(TEMPLATE_SUFFIX).rsplit("/", 1)[-1]

@@ -1,0 +1,112 @@
+"""The file ``<prefix>_interface.json`` of a network: what a program needs to know to call it.
+
+``interface.schema.json`` is its published schema. The header has the same as macros.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from firmwright.ir.kernels import C_TYPES
+from firmwright.ir.records import to_plain
+from firmwright.ir.tensors import Storage, Tensor
+from firmwright.postprocess.detector import Detector
+
+SCHEMA_FILE = "interface.schema.json"
+
+
+@dataclass(frozen=True)
+class Port:
+    """A network input or output as the header shows it: a member of a struct of pointers."""
+
+    member: str
+    tensor: Tensor
+
+    @property
+    def c_type(self) -> str:
+        return C_TYPES[self.tensor.dtype]
+
+
+@dataclass(frozen=True)
+class InterfaceTensor:
+    """An input or output.
+
+    ``member`` is its name in the structs of the header, ``name`` that in the model. ``elements``
+    and ``bytes`` are what it takes in memory. Real values are ``scale`` * (value - ``zero_point``),
+    both null where it is not quantized. ``layout`` names the axes where the recipe does, as NCHW.
+    ``storage`` is null where the elements lie in their order.
+    """
+
+    member: str
+    name: str
+    shape: tuple[int, ...]
+    layout: str | None
+    dtype: str
+    c_type: str
+    elements: int
+    bytes: int
+    scale: float | None
+    zero_point: int | None
+    storage: Storage | None
+
+
+@dataclass(frozen=True)
+class InterfaceModel:
+    """The model: its format, and the digest of its file."""
+
+    format: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class NetworkInterface:
+    """The file ``<prefix>_interface.json``.
+
+    ``header`` and ``function`` are what a program includes and calls. ``batch`` is how many samples
+    an inference takes. ``arena_bytes`` is the working memory inside the library by the memory that
+    it lies in, ``constant_bytes`` are the weights, biases and scales. ``class_names`` are those of
+    the recipe, none where it has no names.
+    """
+
+    name: str
+    prefix: str
+    header: str
+    function: str
+    model: InterfaceModel
+    batch: int
+    inputs: tuple[InterfaceTensor, ...]
+    outputs: tuple[InterfaceTensor, ...]
+    class_names: tuple[str, ...]
+    arena_bytes: dict[str, int]
+    constant_bytes: int
+
+
+def describe_ports(
+    ports: Sequence[Port], detector: Detector | None = None
+) -> tuple[InterfaceTensor, ...]:
+    """Return the entries of inputs, or of outputs with the ``detector`` that reads them."""
+    read = {grid.output for grid in detector.grids} if detector else set()
+    return tuple(
+        InterfaceTensor(
+            member=port.member,
+            name=port.tensor.name,
+            shape=port.tensor.shape,
+            layout=detector.detection.layout if detector and index in read else None,
+            dtype=port.tensor.dtype,
+            c_type=port.c_type,
+            elements=port.tensor.elements,
+            bytes=port.tensor.bytes,
+            scale=port.tensor.scale,
+            zero_point=port.tensor.zero_point,
+            storage=port.tensor.storage,
+        )
+        for index, port in enumerate(ports)
+    )
+
+
+def encode_interface(interface: NetworkInterface) -> str:
+    """Return the text of the file: JSON with sorted keys."""
+    content = {"$schema": SCHEMA_FILE, **to_plain(interface)}
+    return json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
