@@ -18,12 +18,13 @@ from . import (
     plan,
     quantized,
     run,
+    samples,
     sources,
     stats,
 )
 
 MODULES = (
-    model, calibration, quantized, batch, partition, kernels, accuracy, plan, sources,
+    model, calibration, quantized, samples, batch, partition, kernels, accuracy, plan, sources,
     objects, firmware, run, stats, comparison, mapping, demo, bundle,
 )  # fmt: skip
 PIPELINE = tuple(stage.STAGE for stage in MODULES)

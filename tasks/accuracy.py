@@ -44,4 +44,5 @@ STAGE = Stage(
     applies=lambda job: job.recipe.evaluate and not job.origin,
     scope=Scope.TARGET,
     archive=ACCURACY.pack,
+    about=("evaluate",),
 )

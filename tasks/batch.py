@@ -14,8 +14,7 @@ def options(job: Job) -> Any:
     batch = require(job.recipe.batch)
     return {
         "batch": [batch.size, batch.require],
-        **mix_options(job),
-        **rewrite_options(job),
+        "jobs": [{**mix_options(each), **rewrite_options(each)} for each in job.all_jobs],
         **memory_options(job),
         "extensions": job.recipe.extensions,
     }
@@ -30,4 +29,6 @@ STAGE = Stage(
     options=options,
     inputs=lambda job: [*job.recipe.list_files("transforms", "extensions"), *job.device_files],
     applies=lambda job: job.recipe.batch,
+    for_both=True,
+    about=("batch",),
 )

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from firmwright.pipeline.inputs import user_files
 from firmwright.pipeline.stage import Stage
+from firmwright.recipe.files import make_portable
 
 STAGE = Stage(
     name="bundle",
     sentence="pack firmware, sources and manifest",
     run="firmwright.steps.bundle:run",
     reads_all=True,
-    options=lambda job: job.recipe.sha256,
-    inputs=lambda job: [*user_files(job), *job.lock_files],
-    applies=lambda job: job.has_firmware and not job.origin,
-    publish=lambda job: [job.bundle, *job.box_pictures.values()],
+    options=lambda job: [make_portable(job.recipe.data), job.not_built],
+    inputs=lambda job: [*user_files(job), *job.description_files.values()],
+    templates=lambda _: ["report/*.j2", "bundle/*.j2"],
+    applies=lambda job: not job.origin,
+    publish=lambda job: [job.bundle, job.report, *job.box_pictures.values()],
 )

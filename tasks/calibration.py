@@ -31,4 +31,5 @@ STAGE = Stage(
     inputs=lambda job: job.recipe.list_files("quantize"),
     applies=lambda job: job.recipe.quantize,
     scope=Scope.MODEL,
+    about=("quantize", "calibration"),
 )

@@ -9,12 +9,14 @@ from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import canonical_run_inputs, list_sample_files
 from firmwright.pipeline.stage import Stage
+from firmwright.toolchain.boards import load_board
 
 
 def options(job: Job) -> Any:
     canonical = job.recipe.canonical
     return {
         **{key: canonical[key] for key in ("name", "c_prefix", "demo")},
+        "data_section": load_board(job.platform.board).data_section,
         "sample": None
         if job.has_stage("run")
         else [canonical_run_inputs(job), job.recipe.run.seed],
@@ -32,6 +34,7 @@ STAGE = Stage(
     reads=(
         artifacts.MODEL_INTERFACE,
         artifacts.NETWORK_INTERFACE,
+        artifacts.NETWORK_MODULE,
         artifacts.INTERFACE,
         artifacts.BATCH_LAYOUT,
         artifacts.PARTITION,

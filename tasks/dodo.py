@@ -9,18 +9,27 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from types import FrameType
 from typing import Any
 
+from doit.exceptions import TaskFailed
+
 from firmwright.errors import UserError
-from firmwright.pipeline import command_line, lock
+from firmwright.pipeline import command_line, lock, reproduce
 from firmwright.pipeline.freshness import ContentChecker
 from firmwright.pipeline.job import Job
+from firmwright.pipeline.recipe_words import RECIPES
 from firmwright.pipeline.task import make_tasks
 from firmwright.tasks import PIPELINE
+from firmwright.terminal.pipes import end_with_reader
 from firmwright.terminal.reporter import StageReporter
+
+NO_RECIPE = f"no recipe: name one (recipe=my.yaml) or put some into {RECIPES}/"
+
+PRINTING = frozenset({"help", "info", "list"})
+"""doit's commands that only print."""
 
 
 @cache
@@ -33,24 +42,37 @@ def get_jobs() -> list[Job]:
         sys.exit(1)
 
 
+def refuse_empty_build() -> TaskFailed:
+    return TaskFailed(NO_RECIPE)
+
+
 def task_build() -> Iterator[dict[str, Any]]:
     """Yield the task of each recipe. `doit list` and `doit help build` show what there is."""
     names = " ".join(job.recipe.name for job in get_jobs())
     variables = " ".join(f"{name}=" for name in command_line.VARIABLES)
-    doc = f"build the bundle of each recipe: {names}; what may follow: {variables}"
+    doc = f"build the bundle of each recipe: {names or 'none'}; what may follow: {variables}"
+    if not names:
+        yield {"basename": "build", "actions": [refuse_empty_build], "doc": doc}
+        return
     yield {"basename": "build", "name": None, "doc": doc}
     for job in get_jobs():
         yield {
             "basename": "build",
             "name": job.recipe.name,
             "actions": None,
-            "task_dep": [*lock.preceding_tasks(job), job.task_name(job.last_stage)],
+            # In this order; doit knows what a stage reads, in no order.
+            "task_dep": [*lock.preceding_tasks(job), *job.list_tasks()],
         }
 
 
 def task_lock() -> Iterator[dict[str, Any]]:
     """Yield the tasks that write a recipe's lock, or compare with it: lock:digits-rv32-bare."""
     yield from lock.make_tasks(get_jobs())
+
+
+def task_reproduce() -> Iterator[dict[str, Any]]:
+    """Yield the tasks that build a recipe twice and compare: reproduce:digits-rv32-bare."""
+    yield from reproduce.make_tasks(get_jobs())
 
 
 def task_stages() -> Iterator[dict[str, Any]]:
@@ -62,6 +84,16 @@ def task_stages() -> Iterator[dict[str, Any]]:
     yield from make_tasks([each for job in get_jobs() for each in job.all_jobs])
 
 
+def prepare_command(words: Sequence[str]) -> None:
+    """Refuse the command that doit has lost; let those that only print end with their reader."""
+    command = words[0] if words else ""
+    if command == "auto":
+        print("doit has no `auto` any more; `doit build` runs what has changed", file=sys.stderr)
+        sys.exit(1)
+    if command in PRINTING:
+        end_with_reader()
+
+
 def stop_on_interrupt(_signal: int, _frame: FrameType | None) -> None:
     """End at ctrl-C with one line; what is finished stays finished."""
     if os.getpid() == MAIN_PROCESS:
@@ -69,6 +101,7 @@ def stop_on_interrupt(_signal: int, _frame: FrameType | None) -> None:
     sys.exit(130)
 
 
+prepare_command(sys.argv[1:])
 MAIN_PROCESS = os.getpid()
 signal.signal(signal.SIGINT, stop_on_interrupt)
 

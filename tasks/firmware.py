@@ -10,7 +10,7 @@ from firmwright.pipeline.artifacts import FIRMWARE, FIRMWARE_SIZE, OBJECTS, PROJ
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import find_extra_archives
 from firmwright.pipeline.stage import Stage
-from firmwright.pipeline.tools import compiler_tool
+from firmwright.pipeline.tools import compiler_tool, list_sdk_tools
 
 IMAGES = ("firmware.elf", "firmware.bin", "firmware.hex", "firmware.map")
 """What of the results is part of the bundle."""
@@ -37,7 +37,7 @@ STAGE = Stage(
     writes=(FIRMWARE, FIRMWARE_SIZE),
     options=options,
     inputs=inputs,
-    tools=lambda job: [compiler_tool(job.build)],
+    tools=lambda job: [compiler_tool(job.build), *list_sdk_tools(job.platform)],
     applies=lambda job: job.has_firmware,
     archive=lambda job: {name: job.folder("firmware") / name for name in IMAGES},
 )

@@ -29,4 +29,5 @@ STAGE = Stage(
     options=options,
     inputs=lambda job: job.recipe.list_files("model"),
     scope=Scope.MODEL,
+    about=("model",),
 )

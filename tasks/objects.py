@@ -5,6 +5,7 @@ from __future__ import annotations
 from firmwright.pipeline.artifacts import OBJECTS, PROJECT
 from firmwright.pipeline.stage import Stage
 from firmwright.pipeline.tools import compiler_tool
+from firmwright.toolchain.boards import is_built_elsewhere
 
 STAGE = Stage(
     name="objects",
@@ -14,5 +15,5 @@ STAGE = Stage(
     writes=(OBJECTS,),
     options=lambda job: job.build_settings,
     tools=lambda job: [compiler_tool(job.build)],
-    applies=lambda job: job.has_firmware,
+    applies=lambda job: not is_built_elsewhere(job.platform.board),
 )

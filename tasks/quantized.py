@@ -13,6 +13,7 @@ from firmwright.pipeline.artifacts import (
     PREPARED_MODEL,
     QUANTIZATION,
     QUANTIZED_MODEL,
+    QUANTIZED_RELAX,
 )
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import require
@@ -31,6 +32,13 @@ def inputs(job: Job) -> list[Path]:
     return job.recipe.list_files("quantize") if quantize and quantize.sees_samples else []
 
 
+def archive(job: Job) -> dict[str, Path]:
+    """Return what was done, and the network itself: it can be a recipe's model again."""
+    shift = require(job.recipe.quantize).arithmetic == "shift"
+    network = QUANTIZED_RELAX if shift else QUANTIZED_MODEL
+    return {**QUANTIZATION.pack(job), **network.pack(job, "quantized/")}
+
+
 STAGE = Stage(
     name="quantized",
     sentence="quantize the network",
@@ -41,5 +49,6 @@ STAGE = Stage(
     inputs=inputs,
     applies=lambda job: job.recipe.quantize,
     scope=Scope.MODEL,
-    archive=QUANTIZATION.pack,
+    archive=archive,
+    about=("quantize",),
 )

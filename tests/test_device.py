@@ -78,7 +78,7 @@ def test_examples_import_nothing_else(path: Path) -> None:
 
 
 def test_docs_name_nothing_else() -> None:
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.md")]
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
     allowed = {"firmwright.device", "firmwright.tasks.dodo"}
     for page in pages:
         named = re.findall(

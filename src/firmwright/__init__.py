@@ -1,3 +1,23 @@
 """firmwright turns one YAML recipe into one reproducible firmware bundle."""
 
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from firmwright.api import build as build
+
 __version__ = "0.1.0"
+
+# ONNX Runtime reports its use to its maker unless this is set before it is loaded.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
+
+def __getattr__(name: str) -> Any:
+    """Import ``build`` when it is first used: most of the package does without."""
+    if name == "build":
+        from firmwright.api import build
+
+        return build
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

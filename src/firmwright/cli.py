@@ -10,14 +10,18 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 from firmwright import __version__
+from firmwright.bundle import commands as bundle_commands
+from firmwright.errors import did_you_mean
 from firmwright.pipeline.command_line import find_build_root, run_tasks, set_variables
 from firmwright.pipeline.installed import LISTS, print_lists
 from firmwright.pipeline.recipe_words import enter_repository
 from firmwright.recipe.overrides import list_overrides
+from firmwright.terminal.pipes import end_with_reader
 
 COMMANDS = {
     "build": "build the bundle of each recipe",
-    "lock": "write what a recipe reads to a lock beside it; a build that reads else then fails",
+    "lock": "pin everything that a recipe reads; a build that would read something else fails",
+    "reproduce": "build each recipe twice, with all varied that must not matter, and compare",
     "list": "list the tasks of each recipe",
     "explain": "tell where every operator runs, and why not elsewhere; needs no compiler",
     "info": "show a task of a recipe: its files, and why it would run",
@@ -45,12 +49,17 @@ def make_parser() -> argparse.ArgumentParser:
         for variable, meaning in VARIABLES.items():
             command.add_argument(f"--{variable}", help=meaning)
         if name == "build":
-            command.add_argument("-n", "--jobs", default="1", help="stages to run side by side")
+            command.add_argument(
+                "-n", "--jobs", type=parse_jobs, default="1", help="stages to run side by side"
+            )
             command.add_argument(
                 "-q", "--quiet", action="store_true", help="print nothing but mistakes"
             )
         if name == "explain":
             command.add_argument("--json", action="store_true", help="print JSON, of one recipe")
+            command.add_argument(
+                "--layer", metavar="NAME", help="follow one layer, from the model to its lines of C"
+            )
         if name == "lock":
             command.add_argument("--check", action="store_true", help="compare, write nothing")
         if name == "info":
@@ -66,17 +75,24 @@ def make_parser() -> argparse.ArgumentParser:
     begin = commands.add_parser("init", help=sentence, description=sentence)
     begin.add_argument("model", metavar="MODEL", help="a model file")
     begin.add_argument("--platform", default="rv32-bare", help="what to build for")
+    bundle_commands.add_commands(commands)
     for name, (sentence, _) in LISTS.items():
         commands.add_parser(name, help=sentence, description=sentence)
+    sentence = "write the schema of recipes for editors: all keys, and the names known here"
+    schema = commands.add_parser("schema", help=sentence, description=sentence)
+    schema.add_argument("folder", nargs="?", default=".", metavar="FOLDER", help="default: here")
+    sentence = "print a script that completes commands, recipes and names in a shell"
+    completion = commands.add_parser("completion", help=sentence, description=sentence)
+    completion.add_argument("shell", choices=("bash", "zsh"), help="source <(firmwright … SHELL)")
     return main
 
 
 def begin(options: argparse.Namespace) -> int:
-    """Write the first files of a board or a repository here; return the exit code."""
+    """Write the first files of a board, a repository or an editor; return the exit code."""
     from firmwright.errors import UserError
 
     try:
-        told = begin_board(options) if options.command == "new" else begin_repository(options)
+        told = BEGINNINGS[options.command](options)
     except UserError as error:
         print(error, file=sys.stderr)
         return 1
@@ -103,6 +119,24 @@ def begin_repository(options: argparse.Namespace) -> list[str]:
     return [*told, f"Build with: firmwright build {Path(options.model).stem}.yaml"]
 
 
+def begin_schema(options: argparse.Namespace) -> list[str]:
+    """Write the schema of recipes for editors; return what to tell."""
+    from firmwright.recipe.editor_schema import FIRST_LINE, write_editor_schema
+
+    written = write_editor_schema(Path(options.folder))
+    return [f"wrote {written}", f"Recipes in its folder begin with: {FIRST_LINE}"]
+
+
+BEGINNINGS = {"init": begin_repository, "new": begin_board, "schema": begin_schema}
+
+
+def parse_jobs(text: str) -> str:
+    """Return a number of jobs as it was written; doit takes 0 and less, and then builds nothing."""
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 on, found {text!r}")
+    return text
+
+
 def is_recipe(word: str) -> bool:
     """Tell a recipe from a variable, ``name=value``."""
     return "=" not in word or word.startswith("recipe=")
@@ -122,6 +156,7 @@ def to_doit_arguments(options: argparse.Namespace) -> list[str]:
         "build": ["run", *quiet, "-n", getattr(options, "jobs", "1"), "build"],
         "explain": ["run", "--output-file", os.devnull],
         "lock": ["run", "locked" if getattr(options, "check", False) else "lock"],
+        "reproduce": ["run", "reproduce"],
         "list": ["list", "--all"],
         "info": ["info"],
         "clean": ["clean", "--clean-all"],
@@ -133,27 +168,54 @@ def to_doit_arguments(options: argparse.Namespace) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code: 0 done, 1 a stage failed, 2 wrong usage."""
     options = make_parser().parse_args(arguments)
-    if options.command in ("init", "new"):
+    if options.command in BEGINNINGS:
         return begin(options)
+    if options.command in bundle_commands.COMMANDS:
+        end_with_reader()
+        return bundle_commands.run_command(options)
     if options.command in LISTS:
+        end_with_reader()
         return print_lists(options.command)
+    if options.command == "completion":
+        from firmwright.terminal.completion import render_completion
+
+        print(render_completion(options.shell, make_parser()), end="")
+        return 0
     enter_repository()
     given = to_doit_arguments(options)
     set_variables(given)
     from firmwright.tasks import dodo  # it reads the variables while it is imported
 
     if options.command == "explain":
-        from firmwright.pipeline.explain import print_explanations
-        from firmwright.terminal.library_output import LIBRARY_LOG, keep_library_output
-
-        given += [job.task_name("partition") for job in dodo.get_jobs()]
-        with redirect_stdout(sys.stderr):
-            failed = run_tasks(dodo, given)
-        with keep_library_output(find_build_root() / LIBRARY_LOG):
-            return failed or print_explanations(dodo.get_jobs(), options.json)
+        return explain(options, given)
     if options.command == "info":
+        known = {name for job in dodo.get_jobs() for name in job.stages if job.has_stage(name)}
+        if options.task not in known:
+            print(f"--task: no stage '{options.task}'{did_you_mean(options.task, known)}",
+                  file=sys.stderr)  # fmt: skip
+            return 2
         given += [job.task_name(options.task) for job in dodo.get_jobs()]
     return run_tasks(dodo, given)
+
+
+def explain(options: argparse.Namespace, given: Sequence[str]) -> int:
+    """Run the stages that an explanation needs, and print it; return the exit code."""
+    from firmwright.pipeline.explain import print_explanations
+    from firmwright.steps.layer import print_layer
+    from firmwright.tasks import dodo
+    from firmwright.terminal.library_output import LIBRARY_LOG, keep_library_output
+
+    needed = "partition" if options.layer is None else "sources"
+    tasks = [job.task_name(needed) for job in dodo.get_jobs()]
+    with redirect_stdout(sys.stderr):
+        failed = run_tasks(dodo, [*given, *tasks])
+    end_with_reader()
+    if failed:
+        return failed
+    with keep_library_output(find_build_root() / LIBRARY_LOG):
+        if options.layer is not None:
+            return print_layer(dodo.get_jobs(), options.layer)
+        return print_explanations(dodo.get_jobs(), options.json)
 
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ def lower_regions(
         if region.view:
             continue
         try:
-            lowered.append(devices[region.device].lower(region, module))
+            lowered.append(devices[region.lowered_by or region.device].lower(region, module))
         except UserError as error:
             refused.append(f"  {error}")
     if refused:

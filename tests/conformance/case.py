@@ -31,6 +31,7 @@ from firmwright.project.write import write_project
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
 from firmwright.toolchain import Build, load_platform, load_toolchain
+from firmwright.toolchain.layout import list_sources
 from firmwright.verify.protocol import decode_outputs, encode_samples
 
 SANITIZE = ("-O0", "-fsanitize=undefined", "-fno-sanitize-recover=undefined")
@@ -177,7 +178,7 @@ def run(case: Case) -> None:
         folder = Path(name)
         write_project(network, build, folder)
         # One compiler run is much faster than one for each file.
-        sources = "".join(f'#include "{p.name}"\n' for p in sorted(folder.glob("*.c")))
+        sources = "".join(f'#include "{source}"\n' for source in list_sources(folder))
         command = ["gcc", *build.compile_flags, *SANITIZE, "-I.", "-xc", "-", "-o", "firmware"]
         made = subprocess.run(
             [*command, "-lm"], cwd=folder, input=sources, capture_output=True, text=True

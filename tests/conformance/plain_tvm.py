@@ -2,8 +2,8 @@
 
     python -m tests.conformance.plain_tvm
 
-It reads docs/conformance_refused.csv. It is run by hand, after TVM or the list of refused cases
-has changed; the page says why each of the cases stays refused.
+It reads docs/reference/conformance_refused.csv. It is run by hand, after TVM or the list of
+refused cases has changed; the page says why each of the cases stays refused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.conformance.case import (
 
 LIST = Path(__file__).with_name("evaluated_by_tvm.txt")
 PROGRAM = "tests.conformance.plain_tvm"
-REFUSED = Path(__file__).parents[2] / "docs/conformance_refused.csv"
+REFUSED = Path(__file__).parents[2] / "docs/reference/conformance_refused.csv"
 
 
 def judge(name: str) -> Outcome:

@@ -25,7 +25,8 @@ SENTENCES = (
     (r"only \d of its \d results", "TVM computes the first of its results only."),
     (r"mode max", "RoiAlign's mode max: TVM does not compute what ONNX defines."),
     (r"ai\.onnx\.ml", "An operator of classical machine learning; TVM has no converter."),
-    (r"operators that cannot be compiled:\n  [\w.]+ \(node '[^']*'\)$", "TVM has no converter."),
+    (r"operators that cannot be compiled:\n  [\w.]+ \(node '[^']*'\)\n  export",
+     "TVM has no converter."),
 )  # fmt: skip
 """Patterns of messages, and what they say to a reader of the page; the first that fits holds."""
 

@@ -1,4 +1,4 @@
-"""Write docs/conformance.md, check it, or judge single cases.
+"""Write docs/reference/conformance.md, check it, or judge single cases.
 
 python -m tests.conformance.run                 write the page
 python -m tests.conformance.run --check         exit 1, with a diff, where it is stale
@@ -17,8 +17,8 @@ from tests.conformance.pool import judge_all
 
 ROOT = Path(__file__).parents[2]
 FILES = {
-    "conformance.md": ROOT / "docs/conformance.md",
-    "conformance_refused.csv": ROOT / "docs/conformance_refused.csv",
+    "conformance.md": ROOT / "docs/reference/conformance.md",
+    "conformance_refused.csv": ROOT / "docs/reference/conformance_refused.csv",
 }
 
 
@@ -41,7 +41,11 @@ def main(arguments: list[str]) -> int:
         if check and stored != text:
             stale = True
             lines = difflib.unified_diff(
-                stored.splitlines(), text.splitlines(), f"docs/{name}", "this run", lineterm=""
+                stored.splitlines(),
+                text.splitlines(),
+                f"docs/reference/{name}",
+                "this run",
+                lineterm="",
             )
             print("\n".join(lines))
         elif not check:

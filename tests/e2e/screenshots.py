@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich._export_format import CONSOLE_SVG_FORMAT
@@ -23,6 +23,8 @@ from .conftest import DIGITS, ROOT, Repository, new_repository
 PICTURES = ROOT / "docs" / "pictures"
 COLUMNS = 80
 BUILD = ("doit", "build", "recipe=digits.yaml")
+MODULES = {"firmwright": "firmwright.cli"}
+"""The module of a command that is not called as its module."""
 ERASED = re.compile(r".*\x1b\[2K")
 TIME = re.compile(r"(\d+ min )?\d+(\.\d)? s(?=\x1b\[0m$)")
 TIME_SHOWN = "0.5 s"
@@ -33,19 +35,21 @@ FONT = re.compile(r"@font-face \{\{.*?\}\}\s*", re.DOTALL)
 def take_pictures(folder: Path, repository: Repository) -> None:
     """Write the pictures of a build, of one with nothing to do, and of a mistake."""
     folder.mkdir(parents=True, exist_ok=True)
-    draw(folder / "build.svg", repository)
-    draw(folder / "up-to-date.svg", repository)
+    draw(folder / "build.svg", repository, BUILD)
+    draw(folder / "up-to-date.svg", repository, BUILD)
     repository.write("digits.yaml", DIGITS + "cflags: [-O9z]\n")
-    draw(folder / "failure.svg", repository)
+    draw(folder / "failure.svg", repository, BUILD)
 
 
-def draw(path: Path, repository: Repository) -> None:
-    """Run the build, and draw the lines that stay on the terminal."""
+def draw(path: Path, repository: Repository, command: Sequence[str]) -> None:
+    """Run the command, and draw the lines that stay on the terminal."""
     console = Console(
         file=io.StringIO(), record=True, width=COLUMNS, force_terminal=True, highlight=False
     )
-    console.print(Text(f"$ {' '.join(BUILD)}", "bold"))
-    for line in read_lines(repository.run_in_terminal(COLUMNS, *BUILD)):
+    console.print(Text(f"$ {' '.join(command)}", "bold"))
+    program, *arguments = command
+    module = MODULES.get(program, program)
+    for line in read_lines(repository.run_in_terminal(COLUMNS, module, *arguments)):
         console.print(Text.from_ansi(line), soft_wrap=True)
     form = FONT.sub("", CONSOLE_SVG_FORMAT)
     svg = console.export_svg(title="firmwright", code_format=form, unique_id=path.stem)

@@ -51,7 +51,7 @@ def test_not_even_one_sample_fits(repository: Repository) -> None:
     small(repository, "17 KiB")
     repository.write("batch.yaml", "model: digits.onnx\nplatform: small.yaml\nbatch: 16\n")
     text = fail(repository, "recipe=batch.yaml")
-    assert "batch:batch-small: the network does not fit small: it needs " in text
+    assert "batch.yaml:3:8: batch: the network does not fit small: it needs " in text
     assert text.count(" bytes  ") == 5
 
 

@@ -24,7 +24,6 @@ from .conftest import (
     OTHERS,
     ROOT,
     Repository,
-    new_repository,
     ran,
 )
 
@@ -44,7 +43,14 @@ def test_manifest_is_what_its_schema_says_and_what_is_in_the_archive(built: Repo
     listed = {f["path"]: (f["bytes"], f["sha256"]) for f in manifest["files"]}
     assert listed == {n: (len(c), hashlib.sha256(c).hexdigest()) for n, c in contents.items()}
     assert {"firmware.elf", "firmware.bin", "firmware.hex", "firmware.map"} <= set(contents)
-    assert {"src/network.c", "src/network.h", "src/main.c", "src/Makefile"} <= set(contents)
+    sources = ("network/network.h", "board/link.ld", "demo/main.c", "Makefile")
+    assert {f"src/{name}" for name in sources} <= set(contents)
+    built_by = ("digits.yaml", "platforms/rv32-bare.yaml", "toolchains/zig.yaml")
+    assert {f"recipe/{name}" for name in built_by} <= set(contents)
+    assert b"# another comment" not in contents["recipe/digits.yaml"]
+    readme = contents["README.md"].decode()
+    assert manifest["model"]["sha256"] in readme and "3 of 3 samples exact" in readme
+    assert "{.image = image}" in readme
 
 
 def test_manifest_tells_model_run_and_memory(built: Repository) -> None:
@@ -79,7 +85,7 @@ def test_the_cycles_of_the_layers_are_in_the_manifest_and_in_a_file(built: Repos
 
 
 def test_the_cycles_of_another_target_stand_beside_the_recipes(repository: Repository) -> None:
-    again = [s for s in ALL_STAGES if s not in ("model", "bundle")]
+    again = [s for s in ALL_STAGES if s not in ("model", "samples", "bundle")]
     stages = repository.build("recipe=digits.yaml", "compare=c")
     assert sorted(stages) == sorted([*ALL_STAGES, *again, "comparison"])
     comparison = repository.manifest(BUNDLE)["comparison"]
@@ -99,16 +105,14 @@ def test_where_nothing_is_counted_nothing_is_compared(repository: Repository) ->
     assert (manifest["cycles"], manifest["comparison"]) == (None, None)
 
 
-def test_same_bytes_in_another_folder_at_another_time_for_another_user(tmp_path: Path) -> None:
-    first, second = new_repository(tmp_path / "a"), new_repository(tmp_path / "b" / "c")
-    second.environment |= {
-        "HOME": str(tmp_path), "TZ": "Asia/Tokyo", "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "7",
-        "SOURCE_DATE_EPOCH": "1",
-    }  # fmt: skip
-    second.write("digits.yaml", "# another comment\n" + (first.folder / "digits.yaml").read_text())
-    first.build("recipe=digits.yaml")
-    assert second.doit("-n", "2", "build", "recipe=digits.yaml").returncode == 0
-    assert (first.folder / BUNDLE).read_bytes() == (second.folder / BUNDLE).read_bytes()
+def test_same_bytes_in_another_folder_at_another_time_for_another_user(
+    repository: Repository, built: Repository
+) -> None:
+    repository.write("digits.yaml", "# a comment\n" + (built.folder / "digits.yaml").read_text())
+    done = repository.doit("reproduce", "recipe=digits.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    digest = hashlib.sha256((built.folder / BUNDLE).read_bytes()).hexdigest()
+    assert f"the same twice: digits-rv32-bare.tar.gz, sha256 {digest}" in done.stdout
 
 
 def test_archive_has_no_trace_of_who_and_when(built: Repository) -> None:
@@ -193,7 +197,7 @@ def test_tvm_names_for_those_who_had_them(repository: Repository) -> None:
     repository.write("t.yaml", (repository.folder / "digits.yaml").read_text()
                      + "c_prefix: tvmgen_default\n")  # fmt: skip
     repository.build("recipe=t.yaml", "platform=host")
-    project = repository.folder / "build/t/host/sources"
+    network = repository.folder / "build/t/host/sources/network"
     caller = repository.write(
         "caller.c",
         """
@@ -212,8 +216,8 @@ int main(void)
 }
 """,
     )
-    sources = [str(p) for p in project.glob("*.c") if p.name not in ("main.c", "fw_hal.c")]
-    compiled = repository.run("cc", "-Wall", "-Wextra", "-Werror", "-std=c99", f"-I{project}",
+    sources = [str(path) for path in network.glob("*.c")]
+    compiled = repository.run("cc", "-Wall", "-Wextra", "-Werror", "-std=c99", f"-I{network}",
                               "-o", "caller", str(caller), *sources, "-lm")  # fmt: skip
     assert compiled.returncode == 0, compiled.stderr
     called = repository.run(str(repository.folder / "caller"))

@@ -117,10 +117,11 @@ def test_without_an_emulator_the_reference_gives_the_outputs(
     models: Repository, tmp_path: Path
 ) -> None:
     stages = models.build("recipe=d.yaml", "platform=diana-chip", "target=soma_dory, c")
-    assert stages[-1] == "demo"
+    assert stages[-2:] == ["demo", "bundle"]
     builds = models.folder / "build" / "d"
     data = [(builds / p / "demo" / "demo_data.c").read_bytes() for p in ("diana", "diana-chip")]
     assert data[0] == data[1]
+    assert 'section(".l2_data"' in (builds / "diana-chip/demo/malloc_wrapper.c").read_text()
     for name, text in (
         ("install/rules/pulp.mk", "sources:\n\t@echo $(PULP_APP_SRCS) $(PULP_CFLAGS)\n"),
         ("include/dory.h", ""),
@@ -130,8 +131,9 @@ def test_without_an_emulator_the_reference_gives_the_outputs(
     command = ["make", "DEMO=1", f"PULP_SDK_HOME={tmp_path}", f"DORY_HAL={tmp_path}"]
     sources = builds / "diana-chip" / "sources"
     words = subprocess.run(command, cwd=sources, capture_output=True, text=True).stdout.split()
-    assert {"network.c", "../demo/demo.c", "../demo/profiler.c", "-DFW_PROFILE"} <= set(words)
-    assert "main.c" not in words
+    expected = {"network/network.c", "../demo/demo.c", "../demo/profiler.c", "-DFW_PROFILE"}
+    assert expected <= set(words)
+    assert "demo/main.c" not in words
 
 
 def test_make_works_in_the_build_folder_too(demo: Repository, tmp_path: Path) -> None:
@@ -149,9 +151,9 @@ def test_marks_of_layers_change_nothing_in_the_firmware(demo: Repository, tmp_pa
     assert plain.build("recipe=d.yaml", "platform=host")[:1] == ["sources"]
     assert (plain.folder / "build/d/host/firmware/firmware.elf").read_bytes() == marked
     project = plain.folder / "build/d/host/sources"
-    assert not (project / "fw_profile.h").exists()
-    assert "FW_PROFILE" not in (project / "network.c").read_text()
-    assert "demo" not in (project / "Makefile").read_text()
+    assert not (project / "network" / "network_profile.h").exists()
+    assert "FW_PROFILE" not in (project / "network" / "network.c").read_text()
+    assert "make demo" not in (project / "Makefile").read_text()
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
@@ -165,15 +167,16 @@ def test_every_variant_is_c99_without_warnings(
     partition = read_record(stages / "partition/partition.json", Partition)
     layers = [region.name for region in partition.regions if not region.view]
     sample = read_arrays(stages / "run/sample.npz")
+    includes = [f"-I{stages}/sources/{folder}" for folder in ("network", "board")]
     for profile, compare, indefinite in product(
         ("none", "global", "individual"), (True, False), (True, False)
     ):
         options = DemoOptions(profile, compare, indefinite)
         folder = tmp_path / f"{profile}-{compare}-{indefinite}"
-        write_demo("d", "network", options, interface, layers, sample, folder)
+        write_demo("d", "network", options, interface, layers, sample, "", folder)
         sources = sorted(folder.glob("*.c"))
         assert (folder / "profiler.c" in sources) == (profile != "none")
-        check(compiler, "-fsyntax-only", f"-I{stages}/sources", *sources)
+        check(compiler, "-fsyntax-only", *includes, *sources)
 
 
 def check(*command: str | Path) -> None:

@@ -24,6 +24,7 @@ def test_init_writes_what_builds(folder: Repository) -> None:
         "wrote digits.yaml",
         "wrote samples.py",
         "wrote .github/workflows/firmware.yml",
+        "wrote recipe.schema.json",
         "wrote dodo.py",
         "wrote .gitignore",
         "Build with: firmwright build digits.yaml",

@@ -51,7 +51,7 @@ def test_compiler_flag_runs_objects_and_later(copy_of_built: Repository) -> None
 
 
 def test_samples_run_only_the_run(copy_of_built: Repository) -> None:
-    assert copy_of_built.build(RECIPE, "samples=2") == ["run", "stats", "bundle"]
+    assert copy_of_built.build(RECIPE, "samples=2") == ["samples", "run", "stats", "bundle"]
 
 
 def test_application_template_leaves_kernels_alone(
@@ -78,8 +78,8 @@ def test_application_template_leaves_kernels_alone(
     [
         ("model", "module.json"),
         ("rv32-bare/kernels", "weights.npz"),
-        ("rv32-bare/sources", "network.c"),
-        ("rv32-bare/objects", "network.o"),
+        ("rv32-bare/sources", "network/network.c"),
+        ("rv32-bare/objects", "network/network.o"),
         ("rv32-bare/firmware", "firmware.elf"),
         (".", "digits-rv32-bare.tar.gz"),
     ],

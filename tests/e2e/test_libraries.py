@@ -49,7 +49,7 @@ def mistake(repository: Repository) -> str:
 
 def archive(repository: Repository, name: str, *flags: str) -> None:
     """Compile the first version of the library; headers are those of the project built before."""
-    include = repository.folder / "build" / "net" / "host" / "sources"
+    include = repository.folder / "build" / "net" / "host" / "sources/network"
     source = "resize_nchw_1x2_v1.c"
     compiled = ["cc", *flags, "-O2", "-ffp-contract=off", "-fno-sanitize=undefined", "-c"]
     for command in ([*compiled, f"-I{include}", source, "-o", "v1.o"], ["ar", "rcs", name, "v1.o"]):
@@ -97,16 +97,17 @@ def test_a_strategy_that_calls_what_no_library_has(shared: Repository) -> None:
     shared.write("library.py", before.replace('"resize_nchw_1x2"', '"resize_nchw_2x1"'))
     output = mistake(shared)
     shared.write("library.py", before)
-    needed = "region_000_image_resize2d.o needs 'resize_nchw_2x1', which nothing defines; did you"
-    assert f"net.yaml:6:3: libraries: {needed} mean 'resize_nchw_1x2'?" in output
+    needed = "network_region_000_image_resize2d.o needs 'resize_nchw_2x1', which nothing defines"
+    hint = "did you mean 'resize_nchw_1x2'?"
+    assert f"net.yaml:6:3: libraries: {needed}; {hint}" in output
 
 
 def test_a_source_whose_name_the_project_has(shared: Repository) -> None:
-    shared.write("main.c", "")
-    recipe(shared, "sources: [main.c]")
-    assert "main.c: the generated project has a file main.c already; rename yours" in mistake(
-        shared
-    )
+    name = "network_weights.c"
+    shared.write(name, "")
+    recipe(shared, f"sources: [{name}]")
+    told = f"{name}: the generated project has a file {name} already; rename yours"
+    assert told in mistake(shared)
 
 
 def test_an_archive_is_linked_where_it_is_for_the_machine(shared: Repository) -> None:

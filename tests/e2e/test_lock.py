@@ -35,7 +35,7 @@ def locked(built: Repository, tmp_path_factory: pytest.TempPathFactory) -> Repos
     repository.write("digits.yaml", RECIPE)
     repository.write("scans.py", SCANS)
     lock(repository)
-    assert repository.build("recipe=digits.yaml") == ["locked-files", "bundle"]
+    assert repository.build("recipe=digits.yaml") == ["locked-files", "samples", "bundle"]
     return repository
 
 
@@ -67,7 +67,7 @@ def test_lock_has_the_digests_of_files_and_samples(locked: Repository) -> None:
     assert len(found["samples"]["run"]) == len(set(found["samples"]["run"])) == 3
     assert set(found["versions"]) == {
         *("apache-tvm", "firmwright", "jinja2", "numpy", "onnx", "onnxruntime"),
-        *("unicorn", "zig"),
+        *("perfetto", "unicorn", "zig"),
     }
     manifest = locked.manifest("build/digits/digits-rv32-bare.tar.gz")
     assert manifest["inputs"] == {"files": found["files"], "samples": found["samples"]}

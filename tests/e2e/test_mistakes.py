@@ -70,12 +70,13 @@ def test_wrong_digest_shows_both(repository: Repository) -> None:
     assert ".yaml:1:37: digits.onnx: wrong digest" in text
     assert f"expected sha256 {'a' * 64}" in text
     assert "found    sha256 6b26fd07" in text
+    assert "if it is the right one, state the digest that was found" in text
 
 
 def test_download_that_fails_names_the_mirror(repository: Repository) -> None:
     url = "http://127.0.0.1:9/m.onnx"
     text = fail_with(repository, f"model: {{url: '{url}', sha256: '{'a' * 64}'}}\n")
-    assert f"{url}: cannot download the model" in text
+    assert f"r.yaml:1:8: model: {url}: cannot download the model: Connection refused; a " in text
     assert "FIRMWRIGHT_MIRROR" in text
 
 
@@ -110,6 +111,7 @@ def test_unsupported_operators_are_named_all_at_once(repository: Repository) -> 
     text = fail_with(repository, "model: m.onnx\n")
     assert "acme.Foo (node 'first')" in text
     assert "acme.Bar (node 'second')" in text
+    assert "export the model with other operators, or end it before these" in text
 
 
 def test_arena_larger_than_ram_names_the_largest_buffers(repository: Repository) -> None:
@@ -246,8 +248,22 @@ def test_recipes_of_one_name_are_refused(repository: Repository) -> None:
     assert "are both named 'digits'" in text
 
 
+def test_a_build_of_the_same_name_is_not_replaced(copy_of_built: Repository) -> None:
+    copy_of_built.write("other.yaml", "name: digits\nmodel: digits.onnx\n")
+    text = fail(copy_of_built, "recipe=other.yaml")
+    assert text.startswith("other.yaml:1:1: name: 'digits' is also the name of digits.yaml, whose ")
+    copy_of_built.write("digits.yaml", "name: mine\nmodel: digits.onnx\n")
+    listed = copy_of_built.doit("list", "recipe=other.yaml")
+    assert (listed.returncode, listed.stderr) == (0, "")
+
+
 def test_no_recipe_at_all(repository: Repository) -> None:
     assert "no recipe: name one" in fail(repository)
+    assert "what may follow: recipe= " in repository.doit("help", "build").stdout
+    assert "`doit build` runs what has changed" in repository.doit("auto").stderr
+    for command in ("firmwright platforms", "doit list", "doit help build"):
+        piped = repository.run("bash", "-c", f"set -o pipefail; {command} | true")
+        assert piped.stderr == "", command
 
 
 def test_samples_of_wrong_type_or_shape(repository: Repository) -> None:
@@ -258,13 +274,16 @@ def test_samples_of_wrong_type_or_shape(repository: Repository) -> None:
     np.savez(repository.folder / "n.npz", picture=np.zeros((2, 1, 8, 8), "int8"))
     (repository.folder / "b.npz").write_bytes(b"PK nothing")
     for file, message in (
-        ("f", "is float32, the input 'image' int8"),
+        ("f", "r.yaml:3:15: run.inputs: "),
+        ("f", "is float32, the input 'image' int8; save it with .astype('int8')"),
         ("s", "expected a leading sample axis and then [1, 1, 8, 8]"),
         ("n", "no array for the network's input 'image' (it has: picture)"),
         ("b", "not an .npz of plain arrays"),
     ):
         recipe = f"model: digits.onnx\nplatform: host\nrun: {{inputs: {file}.npz}}\n"
-        assert message in fail_with(repository, recipe)
+        text = fail_with(repository, recipe)
+        assert message in text
+        assert "kernels" not in text  # nothing was compiled before
 
 
 def test_operator_without_c_is_named(repository: Repository) -> None:
@@ -283,6 +302,6 @@ def test_importer_that_fails_says_so_once(repository: Repository) -> None:
     save(repository.folder / "m.onnx", nodes, [1, 1, 2, 2, 2, 2], [1, 1, 1, 1, 1, 1])
     text = fail_with(repository, "model: m.onnx\n")
     assert text.strip().splitlines()[2:] == [
-        "model:r: m.onnx: cannot import operator Conv (node 'in four dimensions'): "
+        "r.yaml:1:8: model: m.onnx: cannot import operator Conv (node 'in four dimensions'): "
         "Ndim > 5 not supported for convolution."
     ]

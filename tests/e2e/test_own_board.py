@@ -50,7 +50,7 @@ def test_a_made_up_chip_is_built_and_run(board: Repository) -> None:
     assert manifest["not_run"] is None
     own = ("acme.yaml", "boards/acme/board.yaml", "boards/acme/fw_hal.c", "boards/acme/startup.c")
     assert {*own, "boards/acme/link.ld.j2"} < {*manifest["inputs"]["files"]}
-    project = board.folder / "build/digits/acme/sources"
+    project = board.folder / "build/digits/acme/sources/board"
     assert "ORIGIN = 0x08000000, LENGTH = 524288" in (project / "link.ld").read_text()
     for name in ("fw_hal.c", "startup.c"):
         own_file = board.folder / "boards/acme" / name

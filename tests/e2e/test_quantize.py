@@ -19,9 +19,9 @@ QUANTIZED_STAGES = [
     "model",
     "calibration",
     "quantized",
-    *HOST_STAGES[1:3],
+    *HOST_STAGES[1:4],
     "accuracy",
-    *HOST_STAGES[3:],
+    *HOST_STAGES[4:],
 ]
 RECIPE = """\
 model: float.onnx
@@ -107,6 +107,24 @@ def test_bundle_tells_what_was_done_and_what_it_cost(quantized: Repository) -> N
     assert signals["firmware"] == pytest.approx(signals["quantized"])
 
 
+def assert_same_c_again(repository: Repository, network: str) -> None:
+    """The quantized network of the bundle as a recipe's model gives the same C in every byte."""
+    with tarfile.open(repository.folder / "build/r/r-host.tar.gz") as archive:
+        member = archive.extractfile(f"r-host/quantized/{network}")
+        assert member is not None
+        (repository.folder / network).write_bytes(member.read())
+    repository.write("again.yaml", f"name: r\nmodel: {network}\nplatform: host\n")
+    done = repository.doit("sources:r-host", "recipe=again.yaml", "outdir=again")
+    assert done.returncode == 0, done.stderr
+    first, second = (repository.folder / p / "host/sources" for p in ("build/r", "again"))
+    ours, again = ({p.name: p.read_bytes() for p in f.glob("*.[ch]")} for f in (first, second))
+    assert ours == again
+
+
+def test_the_quantized_network_can_be_a_model_again(changed: Repository) -> None:
+    assert_same_c_again(changed, "model.onnx")
+
+
 def test_model_of_the_manifest_is_the_users(quantized: Repository) -> None:
     from firmwright.pipeline.freshness import file_digest
 
@@ -115,7 +133,7 @@ def test_model_of_the_manifest_is_the_users(quantized: Repository) -> None:
 
 
 def test_firmware_takes_and_gives_integers(quantized: Repository) -> None:
-    header = (quantized.folder / "build/r/host/sources/network.h").read_text()
+    header = (quantized.folder / "build/r/host/sources/network/network.h").read_text()
     assert "int8_t" in header
     assert "real value = " in header
 
@@ -141,6 +159,7 @@ def test_shifts_are_one_network_by_definition_and_in_c(changed: Repository) -> N
     assert manifest["run"]["mismatches"] == 0
     top1 = manifest["accuracy"]["top1"]
     assert top1["firmware"] == top1["quantized"] >= 85
+    assert_same_c_again(changed, "model.relax")
 
 
 def test_another_platform_shares_the_network(changed: Repository) -> None:
@@ -335,7 +354,7 @@ def test_sixteen_bit_floats_are_not_quantized(tmp_path: Path) -> None:
         value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
     onnx.save(model, repository.folder / "float.onnx")
     text = fail(repository, "recipe=r.yaml")
-    assert "quantize: the model has 16-bit floats (" in text
+    assert "r.yaml:" in text and "the model has 16-bit floats (" in text
     assert "quantization starts from float32" in text
 
 

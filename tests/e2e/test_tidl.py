@@ -26,7 +26,8 @@ def test_a_stand_in_is_exact_and_is_named_everywhere(repository: Repository) -> 
     manifest = repository.manifest("build/digits/digits-host.tar.gz")
     assert manifest["run"]["differences"] == 0
     (region,) = manifest["stand_ins"]
-    source = repository.folder / "build/digits/host/sources" / f"{region}.c"
+    network = repository.folder / "build/digits/host/sources/network"
+    source = network / f"network_{region}.c"
     assert "A stand-in for TIDL" in source.read_text()
     told = repository.run("firmwright", "explain", "recipe=digits.yaml", "--json")
     operators = json.loads(told.stdout)["operators"]

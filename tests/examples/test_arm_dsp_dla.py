@@ -187,7 +187,7 @@ def test_a_device_that_another_package_installs_brings_its_templates(tmp_path: P
     repository.write("detector.yaml", "\n".join(lines))
     done = repository.doit("sources", "recipe=detector.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (folder / "build/detector/shared/sources/fw_dla.c").is_file()
+    assert (folder / "build/detector/shared/sources/board/fw_dla.c").is_file()
     template = site / "templates/dla/fw_dla.h.j2"
     template.write_text(template.read_text().replace("The DLA as", "The accelerator as"))
     assert "sources" in ran(repository.doit("sources", "recipe=detector.yaml").stdout)

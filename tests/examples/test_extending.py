@@ -28,7 +28,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def regions(built: Path, recipe: str) -> list[str]:
     """Return the C of a network's regions, in order."""
-    paths = (built / recipe).glob("*/sources/region_*.c")
+    paths = (built / recipe).glob("*/sources/network/network_region_*.c")
     return [path.read_text(encoding="utf-8") for path in sorted(paths)]
 
 
@@ -80,5 +80,5 @@ def test_the_library_s_function_is_called_and_part_of_the_bundle(built: Path, ve
     assert "resize_nchw_1x2(&tensor_0, &tensor_1);" in region
     source = f"resize_nchw_1x2_{version}.c"
     described = manifest(built, recipe)
-    assert f"src/{source}" in [file["path"] for file in described["files"]]
+    assert f"src/network/{source}" in [file["path"] for file in described["files"]]
     assert {source, "library.py", "networks.py"} == set(described["inputs"]["files"])

@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from firmwright.errors import UserError
+from firmwright.models.onnx import importer
 from tests.networks.firmware import SANITIZED, Sample, assert_exact, lowered, run_generated
 from tests.networks.onnx_models import (
     FLOAT,
@@ -361,3 +362,17 @@ def test_damaged_bytes_never_get_through_as_a_traceback() -> None:
         except UserError:
             refused += 1
     assert refused > 50
+
+
+def test_attributes_that_nobody_knows_are_remarked() -> None:
+    model = chain(node("Relu", ["x"], ["y"]))
+    model.graph.node[0].attribute.append(helper.make_attribute("weight_bits", 8))
+    data = model.SerializeToString()
+    _, interface = importer.import_model(data, "m", {})
+    expected = "attributes that ONNX does not define are passed over: weight_bits (1 times)"
+    assert interface.remarks == (expected,)
+    name, shape = interface.inputs[0].name, interface.inputs[0].shape
+    given = np.full(shape, -1, "float32")
+    found = importer.run_reference(data, [{name: given}])
+    assert found.runtime.startswith("onnxruntime ")
+    assert np.array_equal(found.outputs[0][0], np.maximum(given, 0))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tvm_ffi
 from ai_edge_litert import schema_py_generated as schema
 
 from firmwright.errors import UserError
@@ -349,3 +350,16 @@ def test_damaged_bytes_never_get_through_as_a_traceback() -> None:
         except UserError:
             refused += 1
     assert refused > 20
+
+
+def test_one_scale_of_an_axis_that_is_not_there_is_taken_for_the_whole_tensor() -> None:
+    wrong, right = added(edit=grid(FIRST, quantizedDimension=1)), added()
+    assert tflite.import_model(wrong, "m", {})[1].remarks == ()  # an axis of the tensor
+    wrong = added(edit=grid(FIRST, quantizedDimension=5))
+    module, interface = tflite.import_model(wrong, "m", {})
+    assert tvm_ffi.structural_equal(module, tflite.import_model(right, "m", {})[0])
+    (remark,) = interface.remarks
+    assert remark.endswith("one scale for an axis that it does not have, taken for all of it")
+    sample = {"a": np.arange(4, dtype="int8").reshape(1, 4), "b": np.ones((1, 4), "int8")}
+    ours, expected = (tflite.run_reference(data, [sample]).outputs for data in (wrong, right))
+    assert np.array_equal(ours[0][0], expected[0][0])

@@ -129,3 +129,33 @@ def test_what_is_no_model_has_no_external_data(content: bytes, tmp_path: Path) -
     path = tmp_path / "model.onnx"
     path.write_bytes(content)
     assert external_locations(path) == ()
+
+
+def make_branch(tensor: TensorProto) -> onnx.GraphProto:
+    value = helper.make_tensor_value_info("r", TensorProto.FLOAT, [4])
+    return helper.make_graph(
+        [helper.make_node("Constant", [], ["r"], value=tensor)], "b", [], [value]
+    )
+
+
+def test_data_of_nested_graphs_and_functions_is_not_read_from_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cw.bin").write_bytes(WEIGHTS.tobytes())
+    outside = numpy_helper.from_array(WEIGHTS, "outside")
+    onnx.external_data_helper.set_external_data(outside, "cw.bin")
+    outside.ClearField("raw_data")
+    x = helper.make_tensor_value_info("x", TensorProto.BOOL, [])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])
+    branches = {"then_branch": make_branch(outside), "else_branch": make_branch(outside)}
+    nested = helper.make_graph([helper.make_node("If", ["x"], ["y"], **branches)], "g", [x], [y])
+    opset = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    constant = helper.make_node("Constant", [], ["y"], value=outside)
+    function = helper.make_function("own", "Weights", [], ["y"], [constant], opset[:1])
+    called = helper.make_node("Weights", [], ["y"], domain="own")
+    calling = helper.make_graph([called], "g", [], [y])
+    for graph, functions in ((nested, []), (calling, [function])):
+        model = helper.make_model(graph, opset_imports=opset, ir_version=8, functions=functions)
+        with pytest.raises(UserError, match=r"'outside': its data is in .* 'cw\.bin'"):
+            import_model(model.SerializeToString(), "model.onnx", {})

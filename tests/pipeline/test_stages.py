@@ -33,4 +33,6 @@ def test_artifact_is_of_a_class_that_exists(artifact: Artifact[Any]) -> None:
 
 def test_all_artifacts_are_written_by_some_stage() -> None:
     named = {a for a in vars(artifacts).values() if isinstance(a, Artifact)}
+    # Not every run of the stage `quantized` leaves it, so it is none of the stage's results.
+    named.remove(artifacts.QUANTIZED_RELAX)
     assert {a for a in named if a.stage != NETWORK_STAGE} <= WRITTEN

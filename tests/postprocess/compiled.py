@@ -25,6 +25,7 @@ Outputs = Sequence[npt.NDArray[Any]]
 NETWORK_H = """\
 #include <stdbool.h>
 #include <stdint.h>
+#define NETWORK_CLASSES %d
 typedef struct network_outputs {
 %s
 } network_outputs;
@@ -34,7 +35,7 @@ REFUSED = 5
 """Exit code of the program where the detector returns -1."""
 
 HARNESS = """\
-#include "detection.h"
+#include "network_detection.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -100,17 +101,17 @@ class CompiledDetector:
         }
         for name in ("detection.c", "detection.h"):
             text = render(make_environment(), f"postprocess/{name}.j2", variables)
-            (folder / name).write_text(text)
+            (folder / f"network_{name}").write_text(text)
         members = "\n".join(f"    {p.c_type} *{p.member};" for p in shown)
         size = f"#define NETWORK_BATCH_SIZE {batch.size}\n" if batch else ""
-        (folder / "network.h").write_text(NETWORK_H % members + size)
+        (folder / "network.h").write_text(NETWORK_H % (detector.classes, members) + size)
         reads = ", ".join(f".{p.member} = exactly({p.tensor.bytes})" for p in shown)
         frees = "\n".join(f"        free(outputs.{p.member});" for p in shown)
         chosen = f"{sample}, " if batch else ""
         parts = {"reads": reads, "frees": frees, "sample": chosen, "refused": REFUSED}
         (folder / "main.c").write_text(HARNESS % parts)
         done = subprocess.run(
-            [compiler, *FLAGS, "-o", self.program, "detection.c", "main.c", "-lm"],
+            [compiler, *FLAGS, "-o", self.program, "network_detection.c", "main.c", "-lm"],
             cwd=folder, capture_output=True, text=True,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr

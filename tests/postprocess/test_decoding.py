@@ -228,6 +228,6 @@ def test_every_encoding_is_in_the_recipe_and_on_its_page() -> None:
     recipe = json.loads(files("firmwright.recipes").joinpath("recipe.schema.json").read_text())
     stated = recipe["properties"]["postprocess"]["properties"]["detection"]["properties"]
     assert stated["box"]["properties"]["encoding"]["enum"] == list(ENCODINGS)
-    page = (Path(__file__).parents[2] / "docs" / "detection.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "detection.md").read_text("utf-8")
     rows = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
     assert rows[1:] == list(ENCODINGS)

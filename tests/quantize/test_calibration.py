@@ -65,6 +65,17 @@ def test_histogram_keeps_its_size_however_small_the_first_sample_is(scale: float
     assert zeros >= array.size
 
 
+def test_a_moving_average_follows_the_samples_slowly() -> None:
+    samples = [{"x": np.full((1, 3, 8, 8), value, "float32")} for value in (1.0, 3.0, 3.0)]
+    seen = calibrate(ready(residual_network()), samples)
+    restored = unpack_distributions(sorted(seen), pack_distributions(seen))["x"]
+    wanted = 1 + 0.01 * 2 + 0.01 * (3 - 1.02)
+    assert restored.moving_average == pytest.approx((wanted, wanted))
+    found = chosen(restored, "moving_average")
+    assert (found.low, found.high) == pytest.approx((0.0, wanted))
+    assert chosen(restored, "minmax").high == 3
+
+
 def with_outlier() -> Distribution:
     """A normal distribution of 100,000 values and one value at 100."""
     values = np.append(np.random.default_rng(0).normal(0, 1, 100_000), 100.0)

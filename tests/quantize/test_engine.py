@@ -14,7 +14,7 @@ from firmwright.errors import UserError
 from firmwright.quantize.calibration import calibrate
 from firmwright.quantize.engine import quantize
 from firmwright.quantize.graph import evaluate
-from firmwright.quantize.integer_io import add_quant_params, remove_float_io
+from firmwright.quantize.integer_io import remove_float_io
 from firmwright.quantize.layers import choose_layers
 from firmwright.recipe.quantization import QuantizeOptions
 
@@ -235,9 +235,8 @@ def test_grids_reach_the_interface() -> None:
     model = quantized(options(io="integer"))
     grids = remove_float_io(model)
     _, interface = import_model(model.SerializeToString(), "m", {})
-    stated = add_quant_params(interface, grids)
-    assert (stated.inputs[0].dtype, stated.inputs[0].scale) == ("int8", grids["x"].scale)
-    assert stated.outputs[0].zero_point == grids["y"].zero_point
+    assert (interface.inputs[0].dtype, interface.inputs[0].scale) == ("int8", grids["x"].scale)
+    assert interface.outputs[0].zero_point == grids["y"].zero_point
 
 
 def test_inputs_and_outputs_that_are_only_moved_are_integers_too() -> None:

@@ -20,7 +20,7 @@ from firmwright.models.onnx import importer
 from firmwright.quantize.calibration import calibrate
 from firmwright.quantize.engine import quantize
 from firmwright.quantize.graph import evaluate
-from firmwright.quantize.integer_io import add_quant_params, remove_float_io
+from firmwright.quantize.integer_io import remove_float_io
 from firmwright.quantize.shift_arithmetic import make_shift_network, rewrite_to_shifts
 from tests.networks.firmware import run_generated
 
@@ -42,9 +42,9 @@ def quantized(data: bytes, **changes: Any) -> tuple[onnx.ModelProto, bytes]:
 
 def shifted(data: bytes, **changes: Any) -> tuple[tvm.IRModule, ModelInterface]:
     inner = onnx.load_model_from_string(quantized(data, **changes)[1])
-    grids = remove_float_io(inner)
+    remove_float_io(inner)
     module, interface = importer.import_model(inner.SerializeToString(), "network", {})
-    return make_shift_network(module, add_quant_params(interface, grids))
+    return make_shift_network(module, interface)
 
 
 def kinds(module: tvm.IRModule) -> list[str]:

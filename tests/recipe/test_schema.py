@@ -16,7 +16,7 @@ from firmwright.recipe import docs
 SCHEMA: dict[str, Any] = json.loads(
     files("firmwright.recipes").joinpath("recipe.schema.json").read_text("utf-8")
 )
-PAGE = Path(__file__).parents[2] / "docs" / "recipe.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "recipe.md"
 
 
 def properties(schema: Any, prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from firmwright.ir.kernels import Kernels
-from firmwright.ir.regions import Partition, Region
+from firmwright.ir.regions import Partition, Region, RuleViolation
 from firmwright.ir.tensors import Tensor
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
@@ -38,6 +38,7 @@ def region(number: int, device: str, macs: int) -> Region:
         macs=macs,
         view=False,
         dequantized=(),
+        refusals=(RuleViolation("strides", "they are 3", device="npu"),) if device == "c" else (),
     )
 
 
@@ -61,9 +62,12 @@ def test_a_device_that_got_nothing_stands_out(tmp_path: Path) -> None:
         ("0.0 % on npu", WARNING)
     ]
     nothing, fallen = describe_fallbacks(job)
-    assert nothing[1].plain == "nothing runs on npu; `firmwright explain r.yaml` says why"
+    assert nothing[1].plain == "nothing runs on npu; `firmwright explain r.yaml` says all"
     assert nothing[1].style == WARNING
-    assert fallen[1].plain == "2 operators on c; `firmwright explain r.yaml` says why"
+    assert fallen[1].plain == (
+        "2 operators on c, first conv2d 'region_0' (npu: strides: they are 3); "
+        "`firmwright explain r.yaml` says all"
+    )
 
 
 def test_what_runs_where_it_should_is_no_fallback(tmp_path: Path) -> None:

@@ -260,6 +260,6 @@ def test_nothing_is_rewritten_that_was_not_asked_for() -> None:
 
 
 def test_every_rewrite_is_documented() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "tidl.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "tidl.md").read_text("utf-8")
     rows = [f"| `{transform.name}` | {transform.postcondition} |" for transform in OPTIONAL]
     assert "\n".join(rows) in page

@@ -13,6 +13,9 @@ import numpy.typing as npt
 from firmwright.errors import UserError
 from firmwright.ir.tensors import Tensor
 
+UNREADABLE = (OSError, ValueError, EOFError, MemoryError, OverflowError, zipfile.BadZipFile)
+"""What NumPy raises for files that hold no array, or claim one larger than memory."""
+
 Array = npt.NDArray[Any]
 OutputsByName = dict[str, Array]
 """Outputs of a network by name, as real numbers, with a leading sample axis."""
@@ -22,7 +25,7 @@ def load_npy(path: Path) -> Array:
     """Read an ``.npy`` file; UserError unless it holds one plain array."""
     try:
         array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except UNREADABLE as error:
         raise UserError(f"{path}: not an .npy of a plain array: {error}") from None
     if not isinstance(array, np.ndarray):
         raise UserError(f"{path}: not an .npy of one array")
@@ -35,8 +38,11 @@ def load_npz(path: Path, names: Sequence[str]) -> dict[str, Array]:
         with np.load(path, allow_pickle=False) as archive:
             found = {name: archive[name] for name in names if name in archive}
             known = ", ".join(sorted(archive.files))
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except UNREADABLE as error:
         raise UserError(f"{path}: not an .npz of plain arrays: {error}") from None
+    for name, array in found.items():
+        if not isinstance(array, np.ndarray):
+            raise UserError(f"{path}: '{name}' is no array")
     missing = [name for name in names if name not in found]
     if missing:
         raise UserError(
@@ -74,7 +80,8 @@ def check_array(array: Array, tensor: Tensor, label: str) -> Array:
     real = array.dtype == np.float32 and tensor.scale is not None and tensor.dtype != "float32"
     if array.dtype != np.dtype(tensor.dtype) and not real:
         raise UserError(
-            f"{label}: is {array.dtype}, the input '{tensor.name}' {tensor.dtype}; save it as that"
+            f"{label}: is {array.dtype}, the input '{tensor.name}' {tensor.dtype}; save it with "
+            f".astype('{tensor.dtype}')"
         )
     samples = len(array) if array.ndim else 0
     if samples == 0 or not has_same_axes(array.shape[1:], tensor):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +23,8 @@ class WrongDigestError(UserError):
     def __init__(self, shown_as: str, expected: str, found: str) -> None:
         self.expected = expected
         super().__init__(
-            f"{shown_as}: wrong digest\n  expected sha256 {expected}\n  found    sha256 {found}"
+            f"{shown_as}: wrong digest\n  expected sha256 {expected}\n  found    sha256 {found}\n"
+            "  fetch the file again or, if it is the right one, state the digest that was found"
         )
 
 
@@ -79,12 +81,18 @@ def download(url: str, sha256: str, what: str) -> bytes:
             path = pooch.retrieve(url, known_hash=None, path=scratch, downloader=fetch)
         except (requests.RequestException, OSError, ValueError) as error:
             raise UserError(
-                f"{url}: cannot download {what}: {first_line(error)}; a folder in "
+                f"{url}: cannot download {what}: {describe_failure(error)}; a folder in "
                 f"{MIRROR_VARIABLE} that holds the file with sha256 {sha256} serves as well"
             ) from None
         data = Path(path).read_bytes()
     check_digest(data, sha256, url)
     return data
+
+
+def describe_failure(error: BaseException) -> str:
+    """Return what the system says of a connection; the libraries put a page around it."""
+    found = re.search(r"\[Errno -?\d+\] ([^'\")]+)", str(error))
+    return found[1] if found else first_line(error)
 
 
 class DownloadReport:

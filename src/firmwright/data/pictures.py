@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 MAX_PIXELS = 100_000_000
 """A picture of more is refused unread: some small files claim to hold gigabytes."""
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+"""What is read. Pillow knows more, and starts programs of this machine for some of them."""
 WIDE_MODES = ("I", "F")
 """First letters of Pillow's modes whose pixels it would clamp to 0..255, not scale."""
 
@@ -35,7 +37,7 @@ def open_picture(data: bytes, label: str) -> Image.Image:
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
-        with Image.open(io.BytesIO(data)) as picture:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as picture:
             if picture.width * picture.height > MAX_PIXELS:
                 size = f"{picture.width} x {picture.height}"
                 raise UserError(f"{label}: {size} pixels; at most {MAX_PIXELS:,} are read")
@@ -49,7 +51,7 @@ def open_picture(data: bytes, label: str) -> Image.Image:
         raise
     except UnidentifiedImageError:
         raise UserError(
-            f"{label}: not a picture that can be read: no format that Pillow knows"
+            f"{label}: not a picture that can be read: it is none of {', '.join(FORMATS)}"
         ) from None
     except Exception as error:  # decoders raise OSError, SyntaxError, ValueError, struct.error …
         raise UserError(f"{label}: not a picture that can be read: {first_line(error)}") from None

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
@@ -15,6 +16,11 @@ from firmwright.errors import UserError
 from firmwright.ir.tensors import Tensor
 
 Sample = Mapping[str, Array]
+
+Range = tuple[float, float]
+"""A lower and an upper limit."""
+
+UNIT: Range = (0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -39,8 +45,16 @@ class Column:
     origins: list[Origin]
 
 
-def random_samples(inputs: Sequence[Tensor], count: int, seed: int) -> list[Sample]:
-    """Draw integers over their whole range, floats from [0, 1); the same for the same seed."""
+def random_samples(
+    inputs: Sequence[Tensor],
+    count: int,
+    seed: int,
+    ranges: Mapping[str, Range] = MappingProxyType({}),
+) -> list[Sample]:
+    """Draw integers over their whole range, floats from [0, 1); the same for the same seed.
+
+    ``ranges`` has other limits of floats, by input.
+    """
     columns = {}
     for index, tensor in enumerate(inputs):
         generator = np.random.default_rng([seed, index])
@@ -48,7 +62,9 @@ def random_samples(inputs: Sequence[Tensor], count: int, seed: int) -> list[Samp
         if tensor.dtype == "bool":
             columns[tensor.name] = generator.integers(0, 2, shape).astype(bool)
         elif "float" in tensor.dtype:
-            columns[tensor.name] = generator.random(shape).astype(tensor.dtype)
+            low, high = ranges.get(tensor.name, UNIT)
+            drawn = low + (high - low) * generator.random(shape)
+            columns[tensor.name] = drawn.astype(tensor.dtype)
         else:
             limits = np.iinfo(tensor.dtype)
             drawn = generator.integers(limits.min, limits.max, shape, tensor.dtype, endpoint=True)

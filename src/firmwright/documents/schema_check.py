@@ -180,10 +180,12 @@ def _explain_yaml_type(types: set[str], found: Any, written: str) -> str:
     if not written:
         return ""
     if types & {"integer", "number"} and isinstance(found, str):
-        if re.fullmatch(r"[-+]?[0-9.]+[eE][-+]?[0-9]+", found):
-            return (
-                " (YAML takes it for text; write it in full, or with point and sign as in 1.0e+3)"
-            )
+        power = re.fullmatch(r"([-+]?[0-9]+)(\.[0-9]*)?[eE]([-+]?[0-9]+)", found)
+        if power:
+            whole, part, exponent = power.groups()
+            number = f"{whole}{part or '.0'}e{int(exponent):+}"
+            advice = f"write {number}" if "number" in types else "write it in full"
+            return f" (YAML takes it for text; {advice})"
         if re.fullmatch(r"[-+]?[0-9.]+" if "number" in types else r"[-+]?[0-9]+", found):
             return " (a number has neither quotes nor leading zeros)"
     return ""

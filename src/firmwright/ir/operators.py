@@ -47,6 +47,9 @@ LAYOUT = PERMUTATIONS | relax_names(
     "broadcast_to concat flip layout_transform nn.pad repeat strided_slice take tile"
 )
 
+MOVEMENTS = LAYOUT - RESHAPES
+"""Layout operators that write each element to another place."""
+
 VALUE_PRESERVING = LAYOUT | relax_names(
     "image.resize2d maximum minimum nn.max_pool1d nn.max_pool2d nn.max_pool3d where"
 )

@@ -10,6 +10,8 @@ RAM = "ram"
 """The processor's own memory, where the network's inputs and outputs are."""
 COPY = "copy"
 """The anchor of regions that only copy a tensor to another memory."""
+TRANSFORM = "layout_transform"
+"""The anchor of regions that only change a tensor's layout."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Region:
     """A group of operators that runs as one function on one device.
 
     ``name`` is a C identifier and the name of its Relax function in ``partition/module.json``.
+    ``device`` executes it; ``lowered_by`` names the device that makes its C, if that is another.
     ``inputs`` and ``outputs`` name tensors of the partition. A ``view`` only gives its input's
     bytes another shape and needs no code. ``macs`` counts multiply-accumulates. ``dequantized``
     names those inputs that carry in float what was computed from quantized values. ``refusals``
@@ -49,6 +52,12 @@ class Region:
     dequantized: tuple[str, ...]
     refusals: tuple[RuleViolation, ...] = ()
     memory: str = RAM
+    lowered_by: str = ""
+
+    @property
+    def moves(self) -> bool:
+        """Whether it only moves a tensor, and is no operator of the model."""
+        return self.anchor in (COPY, TRANSFORM) and not self.sources
 
 
 def make_move_region(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,18 +14,20 @@ Array = npt.NDArray[Any]
 
 
 def to_storage(array: Array, storage: Storage | None) -> Array:
-    """Return a tensor's bytes as they lie in memory, of the storage's shape; padding is 0."""
+    """Return a tensor's bytes as they lie in memory, one after the other; padding is 0."""
     if storage is None:
         return array
     widths = [(0, after - before) for before, after in zip(array.shape, storage.shape, strict=True)]
-    return swap_bytes(np.pad(array, widths), storage.word)
+    rows = np.pad(array, widths).reshape(-1)
+    return np.pad(swap_bytes(rows, storage.word), (0, storage.spare))
 
 
 def from_storage(array: Array, storage: Storage | None, shape: tuple[int, ...]) -> Array:
     """Return the tensor of this shape whose bytes lie in ``array``, whatever its padding holds."""
     if storage is None:
         return array.reshape(shape)
-    padded = swap_bytes(array.reshape(storage.shape), storage.word)
+    padded = swap_bytes(array.reshape(-1)[: prod(storage.shape)], storage.word)
+    padded = padded.reshape(storage.shape)
     return np.ascontiguousarray(padded[tuple(slice(length) for length in shape)])
 
 

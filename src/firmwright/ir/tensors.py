@@ -23,10 +23,16 @@ class Storage:
     """How a tensor of bytes lies in memory, where a device has a layout of its own.
 
     ``shape`` has the padding behind each axis; bytes are reversed within words of ``word`` bytes.
+    Behind all there are ``spare`` bytes, which nobody reads.
     """
 
     shape: tuple[int, ...]
     word: int
+    spare: int = 0
+
+    @property
+    def bytes(self) -> int:
+        return prod(self.shape) + self.spare
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,7 @@ class Tensor:
 
     @property
     def elements(self) -> int:
-        return prod(self.storage.shape if self.storage else self.shape)
+        return self.storage.bytes if self.storage else prod(self.shape)
 
     @property
     def bytes(self) -> int:
@@ -64,13 +70,17 @@ class Operator:
 
 @dataclass(frozen=True)
 class ModelInterface:
-    """The model stage's result beside the Relax module (file ``model/model.json``)."""
+    """The model stage's result beside the Relax module (file ``model/model.json``).
+
+    ``remarks`` say what was repaired or passed over.
+    """
 
     format: str
     sha256: str
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     operators: tuple[Operator, ...]
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ FORMATS = {
             ("ai-edge-litert", "tflite"),
         ),
         Format("pt2", (".pt2",), "firmwright.models.pytorch.importer", ("torch",), extra="torch"),
-        Format("relax", (), "firmwright.models.relax.importer"),
+        Format("relax", (".relax",), "firmwright.models.relax.importer"),
     )
 }
 

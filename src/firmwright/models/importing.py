@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 import tvm
 
@@ -45,6 +46,13 @@ def run_importer(name: str, convert: Callable[[], tvm.IRModule]) -> tvm.IRModule
             failure = f"cannot import the graph: {first_line(error)}"
         # The importer's objects are gone here, and have said what they had to say about it.
     raise UserError(f"{name}: {failure}")
+
+
+def refuse_operators(name: str, lines: Iterable[str]) -> NoReturn:
+    """Raise UserError that lists the operators that nothing can compile, and a way out."""
+    heading = f"{name}: operators that cannot be compiled:"
+    advice = "  export the model with other operators, or end it before these"
+    raise UserError("\n".join([heading, *lines, advice]))
 
 
 def variable_name(source: str) -> str:

@@ -43,6 +43,9 @@ QUANTIZATION: Artifact[QuantizationRecord] = Artifact(
 )
 QUANTIZED_MODEL: Artifact[Path] = Artifact("quantized", "model.onnx", PATH)
 
+QUANTIZED_RELAX: Artifact[Path] = Artifact("quantized", "model.relax", PATH)
+"""Only in shift arithmetic: the network's definition then."""
+
 NETWORK_INTERFACE: Artifact[ModelInterface] = Artifact(NETWORK_STAGE, "model.json", INTERFACE_CLASS)
 NETWORK_MODULE: Artifact[tvm.IRModule] = Artifact(NETWORK_STAGE, "module.json", MODULE)
 

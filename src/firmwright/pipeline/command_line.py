@@ -28,8 +28,10 @@ from firmwright.toolchain import (
     toolchain_names,
 )
 
+from .budget import check_measurable
 from .devices import load_custom_targets
 from .job import Job, find_toolchain
+from .ownership import refuse_taken_folder
 from .recipe_words import find_recipes, find_start
 from .stage import Stage
 
@@ -57,7 +59,9 @@ def load_jobs(pipeline: tuple[Stage, ...]) -> list[Job]:
         try:
             overrides = place_paths(read_overrides(), path)
             recipe = load_recipe(path, overrides, catalogue, cache=root / ".recipes")
-            jobs.append(make_job(recipe, root, pipeline, several=len(paths) > 1))
+            job = make_job(recipe, root, pipeline, several=len(paths) > 1)
+            refuse_taken_folder(job)
+            jobs.append(job)
         except DiagnosticError as error:
             found.extend(error.diagnostics)
         except UserError as error:
@@ -146,7 +150,9 @@ def make_job(recipe: Recipe, root: Path, pipeline: tuple[Stage, ...], several: b
     build = Build(toolchain, platform, recipe.cflags)
     alone = get_var("outdir") is not None and not several
     outdir = root if alone else root / recipe.name
-    return Job(recipe, platform, build, outdir, pipeline)
+    job = Job(recipe, platform, build, outdir, pipeline)
+    check_measurable(job)
+    return job
 
 
 def refuse_unfit_choices(recipe: Recipe, platform: Platform, toolchain: Toolchain) -> None:

@@ -43,7 +43,7 @@ def explain_kernels(job: Job) -> Explanation:
     partition, module = PARTITION.read(job), REGIONS.read(job)
     devices = {device.name: device for device in job.mix}
     kernels = {
-        region.name: devices[region.device].describe_kernel(region, module)
+        region.name: devices[region.lowered_by or region.device].describe_kernel(region, module)
         for region in partition.regions
         if not region.view
     }

@@ -8,6 +8,7 @@ from typing import Any
 
 from firmwright.models.formats import FORMATS
 from firmwright.recipe import lock
+from firmwright.recipe.quantization import Inputs
 
 from .artifact import Artifact
 from .artifacts import ACCURACY, CALIBRATION, RUN
@@ -47,8 +48,12 @@ def find_sampled(job: Job) -> dict[str, Artifact[Any]]:
 def reads_pictures(job: Job) -> bool:
     recipe = job.recipe
     calibration = recipe.quantize and recipe.quantize.calibration
-    named = [holder.inputs for holder in (recipe.run, recipe.evaluate, calibration) if holder]
-    sources = [s for inputs in named if isinstance(inputs, dict) for s in inputs.values()]
+    holders = (recipe.run, recipe.evaluate, calibration)
+    return any(has_pictures(holder.inputs) for holder in holders if holder)
+
+
+def has_pictures(inputs: Inputs | None) -> bool:
+    sources = inputs.values() if isinstance(inputs, dict) else ()
     return any(source.kind == "pictures" for source in sources)
 
 

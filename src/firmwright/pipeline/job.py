@@ -13,8 +13,11 @@ from firmwright.recipe import Recipe
 from firmwright.recipe.recipe import lock_path
 from firmwright.targets import Device, load_mix
 from firmwright.toolchain import Build, Platform
-from firmwright.toolchain.boards import is_built_elsewhere, list_own_files
+from firmwright.toolchain.boards import list_own_files
 from firmwright.toolchain.descriptions import is_own_file, resolve_own
+from firmwright.toolchain.platforms import PLATFORMS
+from firmwright.toolchain.sdk import explain_not_built
+from firmwright.toolchain.toolchains import TOOLCHAINS
 
 from .artifact import NETWORK_STAGE
 from .devices import device_files, load_custom_targets
@@ -68,7 +71,7 @@ class Job:
     def folder(self, stage: str) -> Path:
         """Return a stage's result folder, below the platform's own where it depends on it."""
         name = self.network_stage if stage == NETWORK_STAGE else stage
-        if self.origin and self.stages[name].scope is Scope.MODEL:
+        if self.origin and self.is_of_origin(name):
             return self.origin.folder(name)
         return (self.outdir if self.is_shared(name) else self.outdir / self.platform.name) / name
 
@@ -80,8 +83,12 @@ class Job:
 
     def makes_stage(self, stage: str) -> bool:
         """Tell whether a stage's results are this job's own, not those of its origin."""
-        shared = self.origin is not None and self.stages[stage].scope is Scope.MODEL
-        return self.has_stage(stage) and not shared
+        return self.has_stage(stage) and not self.is_of_origin(stage)
+
+    def is_of_origin(self, name: str) -> bool:
+        """Tell whether a stage's results are those of the job that this one is compared with."""
+        stage = self.stages[name]
+        return self.origin is not None and (stage.scope is Scope.MODEL or stage.for_both)
 
     def is_shared(self, stage: str) -> bool:
         """Tell whether platforms share a stage's results."""
@@ -128,6 +135,10 @@ class Job:
         """The core of each device of the mix, in its order."""
         return {device.name: device.target.core for device in self.mix}
 
+    def list_tasks(self) -> list[str]:
+        """Return the names of the tasks of all its stages, in the order of the pipeline."""
+        return [self.task_name(stage) for stage in self.stages if self.has_stage(stage)]
+
     def task_name(self, stage: str) -> str:
         """Return the name of a stage's task; doit remembers each platform's by itself."""
         return f"{stage}:{self.recipe.name if self.is_shared(stage) else self.bundle_name}"
@@ -158,14 +169,24 @@ class Job:
         return self.outdir / f"{self.bundle_name}.tar.gz"
 
     @property
+    def report(self) -> Path:
+        """The page of the bundle, beside it to be opened."""
+        return self.outdir / f"{self.bundle_name}.html"
+
+    @property
     def cache(self) -> Path:
         """A folder for what compilers and emulators keep; never part of a result."""
         return self.origin.cache if self.origin else self.outdir / ".cache"
 
+    @cached_property
+    def not_built(self) -> str:
+        """Why nothing is compiled: what is missing here of the platform's SDK; empty if all is."""
+        return explain_not_built(self.build)
+
     @property
     def has_firmware(self) -> bool:
-        """Whether we compile and link it: for other boards an SDK builds the project."""
-        return not is_built_elsewhere(self.platform.board)
+        """Whether the firmware is compiled and linked."""
+        return not self.not_built
 
     @property
     def is_run(self) -> bool:
@@ -175,11 +196,6 @@ class Job:
     @property
     def counts_instructions(self) -> bool:
         return self.is_run and self.emulator in COUNTING_EMULATORS
-
-    @property
-    def last_stage(self) -> str:
-        """The stage whose result the user wants."""
-        return next(name for name in ("bundle", "demo", "sources") if self.has_stage(name))
 
     @property
     def box_pictures(self) -> dict[Path, Path]:
@@ -205,6 +221,17 @@ class Job:
         """Return the recipe's lock, where there is one."""
         path = lock_path(self.recipe.path)
         return [path] if path.exists() else []
+
+    @property
+    def description_files(self) -> dict[str, Path]:
+        """Return what the bundle has beside the recipe: its lock, platform and toolchain."""
+        recipe, folder = self.recipe, self.recipe.path.parent
+        toolchain = TOOLCHAINS.find_file(find_toolchain(recipe, self.platform))
+        return {
+            **{f"{recipe.name}.lock": path for path in self.lock_files},
+            f"platforms/{self.platform.name}.yaml": PLATFORMS.find_file(recipe.platform, folder),
+            f"toolchains/{self.build.toolchain.name}.yaml": toolchain,
+        }
 
     @property
     def device_files(self) -> list[Path]:

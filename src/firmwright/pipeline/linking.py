@@ -10,6 +10,7 @@ from firmwright.documents.document import make_diagnostic_in
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import DiagnosticError, UserError
 from firmwright.toolchain.compilers import ToolError
+from firmwright.toolchain.layout import NETWORK
 from firmwright.toolchain.libraries import check_machine, find_failed_symbols
 
 from .artifacts import PROJECT
@@ -25,7 +26,7 @@ def find_link_archives(job: Job, like: Path) -> list[Path]:
     project, found = PROJECT.path(job), []
     for index, library in enumerate(job.recipe.libraries):
         if library.archive is not None:
-            archive = project / Path(library.archive).name
+            archive = project / NETWORK / Path(library.archive).name
             try:
                 check_machine(archive, like)
             except UserError as error:

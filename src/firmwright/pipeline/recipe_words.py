@@ -32,17 +32,14 @@ def find_start() -> Path:
 
 
 def find_recipes() -> list[Path]:
-    """Return the files that the words name, each once; all of ``recipes/`` without a word.
+    """Return the files that the words name, each once; all of ``recipes/``, if any, without a word.
 
     A word is a path, a name in ``recipes/``, or a pattern; commas and repeated words add. Raises
     UserError for a word that means no file.
     """
     words = read_words()
     if words is None:
-        found = sorted(RECIPES.glob("*.yaml"))
-        if not found:
-            raise UserError(f"no recipe: name one (recipe=my.yaml) or put some into {RECIPES}/")
-        return found
+        return sorted(RECIPES.glob("*.yaml"))
     paths = [path for word in words for path in find_files(word)]
     return list(dict.fromkeys(paths))
 

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from firmwright.data.arrays import dequantize_array
 from firmwright.data.reading import read_columns
 from firmwright.data.samples import (
+    UNIT,
     Column,
+    Range,
     Sample,
     random_samples,
     refuse_not_finite,
@@ -22,9 +24,10 @@ from firmwright.ir.tensors import BatchLayout, ModelInterface, Tensor
 from firmwright.models import FORMATS
 from firmwright.models.formats import ReferenceOutputs
 from firmwright.recipe.quantization import Inputs
+from firmwright.verify.input_ranges import find_input_ranges
 
 from .artifact import NETWORK_STAGE
-from .artifacts import BATCH_LAYOUT, MODEL_INTERFACE
+from .artifacts import BATCH_LAYOUT, MODEL_INTERFACE, NETWORK_MODULE
 from .job import Job
 from .options import select_run_inputs
 
@@ -88,7 +91,18 @@ def read_run_samples(
     data = read_run_columns(job, single, count)
     if data:
         return data, to_samples(data, count)
-    return data, random_samples(single.inputs, count, job.recipe.run.seed)
+    ranges = find_drawn_ranges(job, single)
+    return data, random_samples(single.inputs, count, job.recipe.run.seed, ranges)
+
+
+def find_drawn_ranges(job: Job, single: ModelInterface) -> dict[str, Range]:
+    """Return the limits of random floats, by input: those that the model states, else 0 and 1."""
+    stated = find_input_ranges(NETWORK_MODULE.read(job))
+    return {
+        tensor.name: limits or UNIT
+        for tensor, limits in zip(single.inputs, stated, strict=True)
+        if "float" in tensor.dtype
+    }
 
 
 def read_batch_layout(job: Job, interface: ModelInterface) -> BatchLayout:

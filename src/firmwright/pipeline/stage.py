@@ -8,6 +8,8 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from firmwright.documents.yaml_text import Pointer
+
 from .artifact import Artifact
 from .tools import Tool
 
@@ -35,12 +37,14 @@ class Stage:
     the user's files; by ``templates``, patterns of files below firmwright's own; by ``tools``;
     and by the code, all of firmwright's: every hand-kept list of what a stage imports has been
     incomplete. A stage that ``compares`` reads the results of the job that it compares with as
-    well, one that ``reads_all`` those of every other stage.
+    well, one that ``reads_all`` those of every other stage. The results of one ``for_both`` hold
+    for the job that it compares with too.
 
     A recipe that asks nothing of a stage, so that it does not apply, does without; where one asks
     and the platform or machine cannot run the stage, ``explain_absence`` says why. ``archive``
     gives files for the bundle by their names in it; ``publish`` those that move out of the
-    stage's folder to places of their own.
+    stage's folder to places of their own. ``about`` is the key of the recipe that the stage's
+    mistakes are about: they are told with its place.
     """
 
     name: str
@@ -55,10 +59,12 @@ class Stage:
     applies: Callable[[Job], object] = lambda _: True
     scope: Scope = Scope.PLATFORM
     compares: bool = False
+    for_both: bool = False
     reads_all: bool = False
     archive: Callable[[Job], Mapping[str, Path]] = lambda _: {}
     explain_absence: Callable[[Job], str] = lambda _: ""
     publish: Callable[[Job], Sequence[Path]] = lambda _: ()
+    about: Pointer = ()
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -18,14 +18,17 @@ from doit.exceptions import TaskFailed
 import firmwright
 from firmwright import __version__, progress
 from firmwright.data.fetch import WrongDigestError
-from firmwright.errors import UserError
+from firmwright.documents.yaml_text import Pointer
+from firmwright.errors import DiagnosticError, UserError
 from firmwright.models.formats import FORMATS
 from firmwright.recipe import lock
 from firmwright.targets import load_target, target_names
 
 from .artifact import INDEX_FILE
+from .command_line import find_place
 from .freshness import InputWatch, Unchanged, file_digest
 from .job import Job
+from .ownership import claim_folder, release_folder
 from .stage import Stage
 
 PACKAGE = Path(firmwright.__file__).parent
@@ -74,17 +77,20 @@ def make_task(job: Job, stage: Stage) -> dict[str, Any]:
     dependencies += [str(p) for p in find_templates(stage.templates(job))]
     name, folder = job.task_name(stage.name), job.folder(stage.name)
     targets = [folder / INDEX_FILE, *stage.publish(job)]
+    caches = [job.cache] if stage.name == next(iter(job.stages)) else []
     unchanged = Unchanged(collect_configuration(job, stage), lambda: list_outputs(job, stage))
     return {
         "basename": stage.name,
         "name": name.partition(":")[2],
         "doc": stage.sentence,
         "title": Title(job, stage.name),
-        "actions": [(run_action, [job, name, partial(execute, job, stage, dependencies)])],
+        "actions": [
+            (run_action, [job, name, partial(execute, job, stage, dependencies), stage.about])
+        ],
         "file_dep": dependencies,
         "targets": [str(t) for t in targets],
         "uptodate": [unchanged],
-        "clean": [(remove_results, [[folder, partial_folder(folder), job.cache], targets])],
+        "clean": [(remove_results, [[folder, partial_folder(folder), *caches], targets])],
         "verbosity": 2,
     }
 
@@ -118,8 +124,12 @@ def collect_configuration(job: Job, stage: Stage) -> dict[str, Any]:
     return configuration
 
 
-def run_action(job: Job, task: str, action: Callable[[], None]) -> dict[str, Any] | StageFailed:
+def run_action(
+    job: Job, task: str, action: Callable[[], None], about: Pointer = ()
+) -> dict[str, Any] | StageFailed:
     """Do what a task does; a user's mistake fails it with its message alone.
+
+    The message begins with the place of the recipe's key that it is ``about``, else with the task.
 
     Returns what the job has to say, which doit hands on from whatever process this is.
     """
@@ -129,12 +139,21 @@ def run_action(job: Job, task: str, action: Callable[[], None]) -> dict[str, Any
         action()
     except WrongDigestError as error:
         return StageFailed(f"{locate(job.recipe.path, error.expected)}: {error}", job.notes)
-    except UserError as error:
+    except DiagnosticError as error:
         return StageFailed(str(error), job.notes)
+    except UserError as error:
+        return StageFailed(tell_place(job, task, about, str(error)), job.notes)
     except OSError as error:
         place = error.filename or job.outdir
-        return StageFailed(f"{place}: {error.strerror or error}", job.notes)
+        return StageFailed(f"{task}: {place}: {error.strerror or error}", job.notes)
     return {"notes": list(job.notes)}
+
+
+def tell_place(job: Job, task: str, about: Pointer, message: str) -> str:
+    """Return the message behind the place of the recipe's key, or behind the task's name."""
+    if not about:
+        return f"{task}: {message}"
+    return str(find_place(job.recipe, about, message.removeprefix(f"{about[0]}: ")))
 
 
 def locate(recipe: Path, digest: str) -> str:
@@ -154,6 +173,7 @@ def execute(job: Job, stage: Stage, dependencies: list[str]) -> None:
         watched = InputWatch(dependencies)
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
+        claim_folder(job.origin or job)
         resolve_name(stage.run)(job, unfinished)
         watched.check()
         for target in stage.publish(job):
@@ -189,6 +209,7 @@ def remove_results(folders: list[Path], targets: list[Path], dryrun: bool) -> No
     for target in targets:
         target.unlink(missing_ok=True)
     for parent in sorted({f.parent for f in folders}, key=lambda p: len(p.parts), reverse=True):
+        release_folder(parent)
         with suppress(OSError):  # something else is still in there
             parent.rmdir()
 

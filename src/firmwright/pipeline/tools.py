@@ -13,6 +13,8 @@ from typing import Any
 
 from firmwright.errors import UserError
 from firmwright.toolchain import Build, Platform, compiler_folder, find_compiler
+from firmwright.toolchain.boards import Sdk, load_board
+from firmwright.toolchain.sdk import find_sdk_folders
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,27 @@ def compiler_tool(build: Build) -> Tool:
         partial(stamp_compiler, build),
         lambda: find_compiler(toolchain, build.platform.architecture).version,
     )
+
+
+def list_sdk_tools(platform: Platform) -> list[Tool]:
+    """Return the folders of the SDK that builds a platform's firmware, none where we link it."""
+    sdk = load_board(platform.board).sdk
+    if sdk is None:
+        return []
+    return [
+        Tool(name, partial(stamp_sdk, sdk, name), partial(digest_sdk, sdk, name))
+        for name in sdk.folders
+    ]
+
+
+def stamp_sdk(sdk: Sdk, variable: str) -> list[Any]:
+    with suppress(UserError):  # incomplete: the stage that calls it says so
+        return find_sdk_folders(sdk)[variable].identity
+    return []
+
+
+def digest_sdk(sdk: Sdk, variable: str) -> str:
+    return f"sha256 {find_sdk_folders(sdk)[variable].digest}"
 
 
 def stamp_compiler(build: Build) -> list[Any]:

@@ -64,7 +64,7 @@ def batch_parameter(parameter: relax.Var, size: int) -> relax.Var:
     if not shape or shape[0] != 1:
         raise UserError(
             f"batch: input '{parameter.name}' has the shape {list(shape)}; a batch needs inputs "
-            "whose first axis has length 1"
+            "whose first axis has length 1: export the model with one"
         )
     return relax.Var(str(parameter.name), relax.TensorType((size, *shape[1:]), parameter.ty.dtype))
 

@@ -15,7 +15,7 @@ class BatchChoice:
     """What was wanted and what fits (file ``batch/batch.json``); bytes of the fullest memory.
 
     ``next_needs`` is what one sample more would need, None where no more were wanted. The two
-    sizes have the names that SiMa's users search their archives for.
+    sizes have the names that archives of vendors' compilers have.
     """
 
     desired_batch_size: int

@@ -30,7 +30,7 @@ ENCODINGS = {
     "distances": Encoding(grid=True, anchors=False),
     "distributions": Encoding(grid=True, anchors=False),
 }
-"""docs/detection.md has the formulas; ``reference.py`` and the C template compute them."""
+"""docs/howto/detection.md has the formulas; ``reference.py`` and the C template compute them."""
 
 QUANTIZED_TYPES = ("int8", "uint8", "int16")
 

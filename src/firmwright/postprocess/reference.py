@@ -1,5 +1,6 @@
-"""Detection in numpy, the reference of the firmware's C; written from docs/detection.md, not the C.
+"""Detection in numpy, the reference of the firmware's C.
 
+It is written from docs/howto/detection.md, not from the C.
 It computes in single precision, as the C does. Both drop boxes that are not finite or have no
 area. Boxes of equal score keep the order of their cells: by head, anchor, row, column.
 """

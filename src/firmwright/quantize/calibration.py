@@ -28,18 +28,25 @@ WIDENING_RATIO = 64
 """From this many times as far on, the bins are not added to but made as much wider."""
 ZERO_THRESHOLD = 2.0**-100
 """A tensor that stays below counts as zero: float32 has no numbers for the edges of its bins."""
+AVERAGING_CONSTANT = 0.01
+"""What a sample counts for in a moving average: the default of ONNX Runtime and PyTorch."""
 QUANTIZED_BINS = 128
 """Levels on one side of zero, to which the entropy method compares; ONNX Runtime's default."""
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """Values of one tensor over all samples; counts in bins of equal width, symmetric about 0."""
+    """Values of one tensor over all samples; counts in bins of equal width, symmetric about 0.
+
+    ``moving_average`` has the lowest and highest value, each averaged over the samples in order:
+    a sample counts for a hundredth, as in ONNX Runtime and PyTorch. None without samples.
+    """
 
     lowest: float
     highest: float
     counts: npt.NDArray[np.int64]
     edges: npt.NDArray[np.float64]
+    moving_average: tuple[float, float] | None = None
 
     @property
     def centers(self) -> npt.NDArray[np.float64]:
@@ -65,6 +72,7 @@ def calibrate(model: onnx.ModelProto, samples: Sequence[Sample]) -> dict[str, Di
     """
     tensors = float_tensors(model)
     collector = make_collector("entropy", 0.0)
+    averages: dict[str, Array] = {}
     for index, found in enumerate(evaluate(model, samples, tensors)):
         for name, array in found.items():
             if not np.isfinite(array).all():
@@ -74,10 +82,20 @@ def calibrate(model: onnx.ModelProto, samples: Sequence[Sample]) -> dict[str, Di
                 )
         arrays = {n: flush_to_zero(a.astype("float32")) for n, a in found.items() if a.size}
         widen_bins(collector, arrays)
+        for name, array in arrays.items():
+            limits = np.array([array.min(), array.max()], "float64")
+            before = averages.setdefault(name, limits)
+            averages[name] = before + AVERAGING_CONSTANT * (limits - before)
         with redirect_stdout(StringIO()):  # the collector reports progress
             collector.collect(arrays)
     return {
-        name: Distribution(float(h[2]), float(h[3]), h[0].astype("int64"), h[1].astype("float64"))
+        name: Distribution(
+            float(h[2]),
+            float(h[3]),
+            h[0].astype("int64"),
+            h[1].astype("float64"),
+            (float(averages[name][0]), float(averages[name][1])),
+        )
         for name, h in sorted(collector.get_histogram_dict().items())
     }
 
@@ -116,7 +134,8 @@ def pack_distributions(found: dict[str, Distribution]) -> dict[str, Array]:
     """Return the arrays that :func:`unpack_distributions` takes, named by position."""
     arrays: dict[str, Array] = {}
     for index, (_, one) in enumerate(sorted(found.items())):
-        limits = np.array([one.lowest, one.highest, one.edges[0], one.edges[-1]])
+        average = one.moving_average or ()
+        limits = np.array([one.lowest, one.highest, one.edges[0], one.edges[-1], *average])
         arrays[f"limits_{index}"] = limits
         arrays[f"counts_{index}"] = one.counts
     return arrays
@@ -125,7 +144,9 @@ def pack_distributions(found: dict[str, Distribution]) -> dict[str, Array]:
 def unpack_distributions(names: Sequence[str], arrays: dict[str, Array]) -> dict[str, Distribution]:
     found = {}
     for index, name in enumerate(names):
-        low, high, first, last = (float(v) for v in arrays[f"limits_{index}"])
+        low, high, first, last, *average = (float(v) for v in arrays[f"limits_{index}"])
         counts = arrays[f"counts_{index}"]
-        found[name] = Distribution(low, high, counts, np.linspace(first, last, len(counts) + 1))
+        edges = np.linspace(first, last, len(counts) + 1)
+        averages = (average[0], average[1]) if average else None
+        found[name] = Distribution(low, high, counts, edges, averages)
     return found

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-
 import onnx
 
 from firmwright.ir.quant_params import QuantParams
-from firmwright.ir.tensors import ModelInterface, Tensor
+from firmwright.models.grids import state_in_onnx
 
 DATA_MOVEMENT_OPERATORS = ("Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze")
 
@@ -17,7 +14,7 @@ def remove_float_io(model: onnx.ModelProto) -> dict[str, QuantParams]:
     """Take the quantize behind each input and the dequantize before each output out of a graph.
 
     Names stay. Returns the grids of the inputs and outputs that are integers now: those that
-    nothing else reads as real numbers.
+    nothing else reads as real numbers. The model states them too.
     """
     graph = model.graph
     grids = {}
@@ -38,6 +35,7 @@ def remove_float_io(model: onnx.ModelProto) -> dict[str, QuantParams]:
             kind = onnx.helper.np_dtype_to_tensor_dtype(grids[value.name].numpy_dtype)
             value.type.tensor_type.elem_type = kind
     del graph.value_info[:]
+    state_in_onnx(model, {name: (grid.scale, grid.zero_point) for name, grid in grids.items()})
     return grids
 
 
@@ -77,14 +75,3 @@ def read_quant_params(node: onnx.NodeProto, model: onnx.ModelProto) -> QuantPara
     constants = {i.name: i for i in model.graph.initializer}
     scale, zero_point = (onnx.numpy_helper.to_array(constants[n]) for n in node.input[1:3])
     return QuantParams(zero_point.dtype.name, float(scale), int(zero_point))
-
-
-def add_quant_params(interface: ModelInterface, grids: Mapping[str, QuantParams]) -> ModelInterface:
-    """Return the interface with the grids of its tensors."""
-
-    def add(tensor: Tensor) -> Tensor:
-        grid = grids.get(tensor.name)
-        return replace(tensor, scale=grid.scale, zero_point=grid.zero_point) if grid else tensor
-
-    inputs, outputs = (tuple(map(add, ts)) for ts in (interface.inputs, interface.outputs))
-    return replace(interface, inputs=inputs, outputs=outputs)

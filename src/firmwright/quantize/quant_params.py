@@ -49,6 +49,9 @@ def choose_interval(
     whole = include_zero(distribution.lowest, distribution.highest)
     if whole.low == whole.high or options.method == "minmax":
         return whole
+    if options.method == "moving_average":
+        assert distribution.moving_average is not None  # the method has samples
+        return include_zero(*distribution.moving_average)
     if options.method == "model":
         return Interval(whole.low * COVERED_PART, whole.high * COVERED_PART)
     if options.method == "mse":

@@ -29,6 +29,7 @@ from firmwright.ir.relax import (
     static_shape,
 )
 from firmwright.ir.tensors import ModelInterface
+from firmwright.models.grids import read_grids, state_in_relax
 from firmwright.models.relax import importer as relax_importer
 from firmwright.transforms import canonicalize
 
@@ -63,7 +64,9 @@ def make_shift_network(
     module: tvm.IRModule, interface: ModelInterface
 ) -> tuple[tvm.IRModule, ModelInterface]:
     """Return an imported QDQ graph in shift arithmetic: a Relax model with the same interface."""
-    module = rewrite_to_shifts(canonicalize(module))
+    grids = read_grids((*interface.inputs, *interface.outputs))
+    names = [tensor.name for tensor in interface.outputs]
+    module = state_in_relax(rewrite_to_shifts(canonicalize(module)), grids, names)
     data = tvm.ir.save_json(module).encode()
     _, described = relax_importer.import_model(data, "the quantized model", {})
     return module, replace(described, inputs=interface.inputs, outputs=interface.outputs)

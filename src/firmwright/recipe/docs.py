@@ -1,4 +1,4 @@
-"""Writes docs/recipe.md from the recipe schema: ``python -m firmwright.recipe.docs``.
+"""Writes docs/reference/recipe.md from the recipe schema: ``python -m firmwright.recipe.docs``.
 
 With ``--check`` it writes nothing and exits with 1 if the page is stale.
 """
@@ -155,7 +155,7 @@ def main(arguments: list[str]) -> int:
     """Write or check the page; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m firmwright.recipe.docs", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, tell if stale")
-    parser.add_argument("page", nargs="?", type=Path, default=Path("docs/recipe.md"))
+    parser.add_argument("page", nargs="?", type=Path, default=Path("docs/reference/recipe.md"))
     options = parser.parse_args(arguments)
 
     page = render_page(load_schema())

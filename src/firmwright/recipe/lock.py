@@ -19,7 +19,7 @@ from firmwright.recipe.recipe import lock_path
 
 LOCK_VERSION = 1
 
-CORE_PACKAGES = ("apache-tvm", "firmwright", "jinja2", "numpy")
+CORE_PACKAGES = ("apache-tvm", "firmwright", "jinja2", "numpy", "perfetto")
 """Packages that compute or write what is in every bundle."""
 QUANTIZATION_PACKAGES = ("onnx", "onnxruntime")
 PICTURE_PACKAGES = ("pillow",)

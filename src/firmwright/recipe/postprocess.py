@@ -31,7 +31,7 @@ class Confidence:
 
 @dataclass(frozen=True, slots=True)
 class BoxCode:
-    """How a box is written: ``encoding`` names a rule of docs/detection.md.
+    """How a box is written: ``encoding`` names a rule of docs/howto/detection.md.
 
     ``channel`` is its first; ``bins`` counts the values of each distance's distribution.
     """

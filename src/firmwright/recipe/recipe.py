@@ -118,6 +118,15 @@ class Library:
     archive: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What the firmware may take: bytes of ``flash`` and ``ram``, ``cycles`` of one inference."""
+
+    flash: int | None = None
+    ram: int | None = None
+    cycles: int | None = None
+
+
 @dataclass(frozen=True)
 class Recipe:
     """One recipe; ``path`` is its file as the user gave it, other paths are as the file has them.
@@ -144,6 +153,7 @@ class Recipe:
     allow_fallback: bool = True
     require_offload: float | None = None
     """Percentage of multiply-accumulates that the devices in front of the last have to take."""
+    budget: Budget | None = None
     detection: Detection | None = None
     quantize: QuantizeOptions | None = None
     evaluate: EvaluateOptions | None = None

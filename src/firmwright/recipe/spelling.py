@@ -9,6 +9,7 @@ import msgspec
 
 from firmwright.data.sources import KINDS
 from firmwright.documents.schema_check import Schema
+from firmwright.documents.sizes import parse_size
 from firmwright.documents.yaml_text import Pointer
 from firmwright.recipe.schema import rewrite_data
 from firmwright.recipe.target import read_target
@@ -55,6 +56,7 @@ def _normalize_target(stated: Any) -> Any:
 _SPELLINGS: Mapping[str, Callable[[Any], Any]] = {
     "percentage": lambda text: float(text.removesuffix("%")),
     "sha256": str.lower,
+    "size": parse_size,
     "source": _normalize_source,
     "target": _normalize_target,
 }

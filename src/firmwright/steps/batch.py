@@ -11,7 +11,7 @@ from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import max_boxes, require
 from firmwright.planning import MemoryUse, Program, check_memory, make_plan, memory_uses
 from firmwright.planning.batch import batch_network, largest_tensor
-from firmwright.planning.batch_size import choose_batch
+from firmwright.planning.batch_size import BatchChoice, choose_batch
 from firmwright.targets import Device
 from firmwright.targets.custom_strategies import load_extensions
 
@@ -19,7 +19,20 @@ from .network import rewrite_network
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``batch.json``; UserError where one sample does not fit, or samples are mixed."""
+    """Write ``batch.json``; UserError where one sample does not fit, or samples are mixed.
+
+    With a comparison it is the batch that fits both.
+    """
+    choices = [choose(each) for each in job.all_jobs]
+    choice = min(choices, key=lambda choice: choice.actual_batch_size)
+    BATCH.write(folder, choice)
+    job.note(str(choice))
+    if choice is not choices[0]:
+        job.note(f"{choices[0].actual_batch_size:,} would fit without `compare`")
+
+
+def choose(job: Job) -> BatchChoice:
+    """Return the largest batch of a job that fits the platform."""
     module, interface = rewrite_network(job)
 
     def uses(size: int, mix: Sequence[Device]) -> Sequence[MemoryUse]:
@@ -37,6 +50,4 @@ def run(job: Job, folder: Path) -> None:
 
     wanted = require(job.recipe.batch)
     with load_extensions(job.mix, job.recipe.extensions, job.recipe.path) as mix:
-        choice = choose_batch(wanted.size, wanted.require, lambda size: uses(size, mix))
-    BATCH.write(folder, choice)
-    job.note(str(choice))
+        return choose_batch(wanted.size, wanted.require, lambda size: uses(size, mix))

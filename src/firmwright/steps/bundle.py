@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
-import tarfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
+from firmwright.bundle.archive import write_archive
 from firmwright.ir.records import write_record
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.artifact import Artifact
@@ -20,29 +16,37 @@ from firmwright.pipeline.job import Job
 from firmwright.pipeline.lock import check_lock
 from firmwright.recipe.lock import Lock
 from firmwright.report import manifest
-
-T = TypeVar("T")
+from firmwright.report.files import PAGE, write_files
+from firmwright.steps.budget import check_budget
+from firmwright.steps.bundle_texts import write_texts
+from firmwright.steps.report import collect_report, read_optional
+from firmwright.steps.sbom import write_sboms
 
 ARTIFACTS: Artifact[manifest.ArtifactsReport] = Artifact(
     "artifacts", "artifacts.json", "firmwright.report.manifest:ArtifactsReport"
 )
 """What the manifest has of the record of a device that brings this stage."""
 
-COMPRESSION = 9
-
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``manifest.json``, the archive, and the pictures of the first inference with boxes.
+    """Write ``manifest.json``, the archive, its report, and pictures with boxes.
 
-    Raises UserError where the build read something else than the recipe's lock says.
+    The pictures are those of the first inference.
+
+    Raises UserError where the build read something else than the recipe's lock says, or the
+    firmware takes more than the recipe's budget.
     """
     read = collect_inputs(job)
     check_lock(job, read)
+    check_budget(job)
     for stale in job.outdir.glob(f"{job.bundle_name}-boxes*.png"):
         stale.unlink()
     for drawn, published in job.box_pictures.items():
         (folder / published.name).write_bytes(drawn.read_bytes())
-    contents = collect_files(job)
+    contents = {**collect_files(job), **write_files(collect_report(job, read))}
+    contents |= write_sboms(job, read) if job.has_firmware else {}
+    contents |= write_texts(job, describe_result(job))
+    (folder / job.report.name).write_bytes(contents[PAGE])
     listed = tuple(
         manifest.BundledFile(name, len(data), hashlib.sha256(data).hexdigest())
         for name, data in sorted(contents.items())
@@ -73,15 +77,23 @@ def make_manifest(
         platform=job.platform.name,
         target=job.target,
         model=artifacts.MODEL_INTERFACE.read(job),
-        recipe=manifest.Source(job.recipe.sha256, job.recipe.description or msgspec.UNSET),
+        recipe=manifest.Source(
+            job.recipe.sha256, job.recipe.canonical, job.recipe.description or msgspec.UNSET
+        ),
         files=files,
         arithmetic=manifest.Arithmetic(
             job.recipe.rounding, kernels.quantized_operators, kernels.float_operators
+        ),
+        layers=tuple(
+            manifest.Layer(r.name, r.device, r.sources, r.operators, r.macs)
+            for r in artifacts.PARTITION.read(job).regions
+            if not r.view
         ),
         memory=make_memory_report(job),
         batch=read_optional(job, artifacts.BATCH),
         run=read_optional(job, artifacts.RUN),
         not_run=None if job.has_stage("run") else explain_no_run(job),
+        not_built=job.not_built or None,
         inputs=read,
         stand_ins={k.region: k.stand_in for k in kernels.kernels if k.stand_in},
         versions=read.versions,
@@ -95,37 +107,29 @@ def make_manifest(
     )
 
 
+def describe_result(job: Job) -> str:
+    """Say in a line how exact the firmware is, or that it was not built or not run."""
+    if job.not_built:
+        return f"no firmware was compiled or run: {job.not_built}"
+    run = read_optional(job, artifacts.RUN)
+    if run is None:
+        return f"not run: {explain_no_run(job)}"
+    exact = f"{run.exact_samples} of {run.samples} samples exact"
+    largest = f"largest difference {run.max_difference:g}"
+    return f"run in {run.emulator}: {exact}, {largest}, against {run.reference}"
+
+
 def explain_no_run(job: Job) -> str:
     return f"the platform '{job.platform.name}' lists no emulator"
 
 
-def read_optional(job: Job, artifact: Artifact[T]) -> T | None:
-    """Return what a stage recorded; None without the stage."""
-    return artifact.read(job) if job.has_stage(artifact.stage) else None
-
-
 def make_memory_report(job: Job) -> manifest.MemoryReport:
-    linked, plan = artifacts.FIRMWARE_SIZE.read(job), artifacts.PLAN.read(job)
+    linked, plan = read_optional(job, artifacts.FIRMWARE_SIZE), artifacts.PLAN.read(job)
     return manifest.MemoryReport(
-        flash_bytes=linked.flash_bytes,
-        ram_bytes=linked.ram_bytes,
+        flash_bytes=linked.flash_bytes if linked else None,
+        ram_bytes=linked.ram_bytes if linked else None,
         arena_bytes=plan.arena_bytes,
         arena_lower_bound_bytes=plan.arena_lower_bound_bytes,
         other_memories=plan.other_arenas,
         copied_bytes=artifacts.PARTITION.read(job).copied_bytes,
     )
-
-
-def write_archive(path: Path, folder: str, files: Mapping[str, bytes]) -> None:
-    """Write files below one folder: sorted, owned by root, at time 0, with plain modes."""
-    with (
-        path.open("wb") as raw,
-        gzip.GzipFile("", "wb", COMPRESSION, raw, mtime=0) as packed,
-        tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as archive,
-    ):
-        for name in sorted(files):
-            entry = tarfile.TarInfo(f"{folder}/{name}")
-            entry.size = len(files[name])
-            entry.mode = 0o755 if name.endswith(".elf") else 0o644
-            entry.mtime = 0
-            archive.addfile(entry, io.BytesIO(files[name]))

@@ -11,6 +11,7 @@ from firmwright.pipeline import artifacts, samples
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import require
 from firmwright.project.demo import write_demo
+from firmwright.toolchain.boards import load_board
 from firmwright.verify.batches import join_outputs, join_samples
 
 
@@ -31,6 +32,7 @@ def run(job: Job, folder: Path) -> None:
             if step.region not in views
         ],
         artifacts.RUN_SAMPLE.read(job) if job.has_stage("run") else make_reference_sample(job),
+        load_board(job.platform.board).data_section,
         folder,
     )
 

@@ -21,6 +21,8 @@ def run(job: Job, folder: Path) -> None:
     shapes = {name: entry.shape for name, entry in job.recipe.inputs.items()}
     module, interface = importer.load().import_model(data, shown_as, shapes)
     (folder / f"model.{importer.name}").write_bytes(data)
+    for remark in interface.remarks:
+        job.note(remark)
     MODEL_MODULE.write(folder, module)
     MODEL_INTERFACE.write(folder, interface)
 

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import chain
+from pathlib import Path, PurePosixPath
 
+from firmwright.errors import DiagnosticError, UserError
 from firmwright.ir.records import read_record, write_record
 from firmwright.pipeline.artifacts import OBJECTS, PROJECT
+from firmwright.pipeline.command_line import find_place
 from firmwright.pipeline.freshness import file_digest
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.tools import stamp_compiler
 from firmwright.toolchain import compile_object, find_compiler
-from firmwright.toolchain.build import compile_each
+from firmwright.toolchain.build import compile_each, object_path
+from firmwright.toolchain.layout import list_sources
+
+INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include\b[ \t]*(?:["<]([^">\n]+)[">]|(\S))', re.M)
+"""The name that a line includes, or the first letter of a macro that gives it."""
 
 
 @dataclass(frozen=True)
@@ -26,22 +37,51 @@ class CompiledObject:
 
 @dataclass(frozen=True)
 class Objects:
-    """Objects by their source's name (file ``objects/objects.json``)."""
+    """Objects by their source's path (file ``objects/objects.json``)."""
 
     objects: dict[str, CompiledObject]
 
 
 def digest_sources(project: Path, settings: str) -> dict[str, str]:
-    """Digest each source with every header and the compiler's settings."""
-    common = hashlib.sha256(settings.encode())
+    """Digest each source with the headers that it includes and the compiler's settings."""
+    headers: dict[str, list[Path]] = {}
     for header in sorted(project.rglob("*.h")):
-        common.update(header.relative_to(project).as_posix().encode() + header.read_bytes())
+        headers.setdefault(header.name, []).append(header)
     keys = {}
-    for source in sorted(p for p in project.iterdir() if p.suffix in (".c", ".S")):
-        own = common.copy()
-        own.update(source.name.encode() + source.read_bytes())
-        keys[source.name] = own.hexdigest()
+    for source in list_sources(project):
+        digest = hashlib.sha256(settings.encode())
+        for file in find_included(project / source, headers):
+            digest.update(file.relative_to(project).as_posix().encode() + file.read_bytes())
+        keys[source] = digest.hexdigest()
     return keys
+
+
+def find_included(source: Path, headers: Mapping[str, Sequence[Path]]) -> list[Path]:
+    """Return a source and what it includes, and what that includes; ``headers`` are by name.
+
+    The preprocessor is not run: what stands in a branch that is left out counts too, and so does
+    every header of a name. With an include whose name is a macro, all headers do.
+    """
+    found = [source]
+    for file in found:  # grows
+        for quoted, computed in INCLUDE.findall(file.read_bytes()):
+            named = headers.get(PurePosixPath(os.fsdecode(quoted)).name, ())
+            wanted = chain.from_iterable(headers.values()) if computed else named
+            found += [header for header in wanted if header not in found]
+    return found
+
+
+@contextmanager
+def tell_flag(job: Job) -> Iterator[None]:
+    """Give a compiler's refusal the place of the recipe's flag that it names."""
+    try:
+        yield
+    except UserError as error:
+        for index, flag in enumerate(job.recipe.cflags):
+            if flag in str(error):
+                place = find_place(job.recipe, ("cflags", index), str(error))
+                raise DiagnosticError([place]) from None
+        raise
 
 
 def run(job: Job, folder: Path) -> None:
@@ -55,17 +95,19 @@ def run(job: Job, folder: Path) -> None:
     known = read_record(listed, Objects).objects if listed.exists() else {}
 
     def compile_one(name: str) -> CompiledObject:
-        target = folder / f"{Path(name).stem}.o"
-        before, kept = known.get(name), last / target.name
+        target = folder / object_path(name)
+        before, kept = known.get(name), last / object_path(name)
         if (
             before
             and before.key == keys[name]
             and kept.exists()
             and file_digest(kept) == before.sha256
         ):
+            target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(kept, target)
         else:
-            compile_object(job.build, compiler, project / name, target, job.cache)
+            with tell_flag(job):
+                compile_object(job.build, compiler, project, name, target, job.cache)
         return CompiledObject(keys[name], file_digest(target))
 
     compiled = compile_each(compile_one, keys)

@@ -15,7 +15,7 @@ from firmwright.pipeline.samples import read_real_samples
 from firmwright.quantize.calibration import unpack_distributions
 from firmwright.quantize.description import describe_quantization
 from firmwright.quantize.engine import quantize
-from firmwright.quantize.integer_io import add_quant_params, remove_float_io
+from firmwright.quantize.integer_io import remove_float_io
 from firmwright.quantize.shift_arithmetic import make_shift_network
 
 
@@ -36,15 +36,18 @@ def run(job: Job, folder: Path) -> None:
         samples = read_real_samples(job, source.inputs, given.inputs, given.samples)
     model = quantize(model, distributions, wanted, samples)
     record = describe_quantization(model, distributions, calibration, wanted)
-    grids = remove_float_io(model) if wanted.io == "integer" else {}
+    if wanted.io == "integer":
+        remove_float_io(model)
     data = model.SerializeToString(deterministic=True)
     module, interface = importer.import_model(data, "the quantized model", {})
     (folder / artifacts.QUANTIZED_MODEL.file).write_bytes(data)
     if wanted.arithmetic == "shift":
         module, interface = make_shift_network(module, interface)
-        (folder / "model.relax").write_text(tvm.ir.save_json(module), encoding="utf-8")
+        (folder / artifacts.QUANTIZED_RELAX.file).write_text(
+            tvm.ir.save_json(module), encoding="utf-8"
+        )
     artifacts.NETWORK_MODULE.write(folder, module)
-    artifacts.NETWORK_INTERFACE.write(folder, add_quant_params(interface, grids))
+    artifacts.NETWORK_INTERFACE.write(folder, interface)
     artifacts.QUANTIZATION.write(folder, record)
     for note in record.notes:
         job.note(f"quantize: {note}")

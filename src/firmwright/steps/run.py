@@ -63,14 +63,26 @@ def run(job: Job, folder: Path) -> None:
         tolerance=tolerance,
         **vars(compare(interface.outputs, found, expected, tolerance, find_steps(job))),
         inputs=tuple(sample_digest(s) for s in alone) if data else (),
+        drawn={} if data else samples.find_drawn_ranges(job, single),
         counts=decode_counts(execution.console),
     )
     artifacts.RUN.write(folder, record)
-    if remarks := list_remarks(record):
+    remarks = list_remarks(record)
+    if are_all_equal(found):
+        remarks.append("all samples give the same outputs: give real ones (`run.inputs`)")
+    if remarks:
         job.note("; ".join(remarks))
     if job.recipe.detection is not None:
         boxes = decode_boxes(execution.console, len(interface.outputs), len(chosen), layout.size)
         compare_boxes(job, folder, data, boxes, alone, single, reference)
+
+
+def are_all_equal(results: Sequence[Sequence[NDArray[Any]]]) -> bool:
+    """Tell whether several samples give the same outputs, which proves little."""
+    first, *others = results
+    return bool(others) and all(
+        np.array_equal(a, b) for other in others for a, b in zip(first, other, strict=True)
+    )
 
 
 def find_steps(job: Job) -> tuple[float, ...]:

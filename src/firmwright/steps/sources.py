@@ -26,11 +26,21 @@ def make_detector(
     return fit_detector(detection, classes, interface.outputs, batch)
 
 
+def list_class_names(job: Job) -> tuple[str, ...]:
+    """Return the names of a detector's classes, none where the recipe only counts them."""
+    detection = job.recipe.detection
+    if detection is None or detection.classes.count is not None:
+        return ()
+    return read_class_names(detection.classes, job.data_folders)
+
+
 def run(job: Job, folder: Path) -> None:
     """Write the project: C sources, headers, linker script, Makefile."""
     network = read_network(job, PLAN.read(job))
     detector = make_detector(job, network.interface, network.batch)
-    network = replace(network, detector=detector, demo=job.recipe.demo)
+    network = replace(
+        network, detector=detector, demo=job.recipe.demo, class_names=list_class_names(job)
+    )
     own_templates = tuple(template_folders(job.recipe).values())
     variables = write_project(network, job.build, folder, own_templates)
     for device in job.mix:

@@ -77,7 +77,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
             self.finish(task, title, False, getattr(fail, "notes", ()))
         if isinstance(fail, TaskFailed):
             self.outstream.flush()
-            print(f"{task.name}: {fail.get_msg()}", file=sys.stderr)
+            print(fail.get_msg().rstrip(), file=sys.stderr)
         else:
             super().add_failure(task, fail)
             print(self.library_log.read_text(errors="replace"), end="", file=sys.stderr)
@@ -90,7 +90,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
         self.screen.finish(task.name, DONE if succeeded else FAILED)
         for note in notes:
             self.screen.print_hanging("  ", note, "dim")
-        if succeeded and job.origin is None and title.stage in ("run", job.last_stage):
+        if succeeded and job.origin is None and title.stage in ("run", "bundle"):
             self.results[job.title] = (job, title.stage)
 
     def skip_uptodate(self, task: Any) -> None:
@@ -127,7 +127,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
 
         self.show_head(job)
         rows: list[tuple[str, Text | str]] = [*describe_run(job)]
-        if stage == job.last_stage:
+        if stage == "bundle":
             rows = [*summarize(job), (stage, find_result(job))]
         self.show_rows(rows)
 
@@ -135,7 +135,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
         """Say of the recipes for which nothing ran where their results are."""
         for title in self.fresh:
             job = title.job
-            if title.stage == job.last_stage and job.origin is None:
+            if title.stage == "bundle" and job.origin is None:
                 self.show_head(job)
                 self.show_rows([("up to date", find_result(job))])
         self.fresh.clear()
@@ -147,7 +147,5 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
 
 
 def find_result(job: Job) -> str:
-    """Return the path of what the user wants, with the bytes of a bundle."""
-    if job.last_stage != "bundle":
-        return f"{job.folder(job.last_stage)}/"
+    """Return the path of the bundle, with its bytes."""
     return f"{job.bundle} ({job.bundle.stat().st_size:,} bytes)"

@@ -9,7 +9,7 @@ from rich.text import Text
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.explain import explain_partition
 from firmwright.pipeline.job import Job
-from firmwright.report.explanation import compute_mac_share, format_count
+from firmwright.report.explanation import Explanation, compute_mac_share, format_count
 from firmwright.verify.record import RunRecord
 
 LARGEST = 3
@@ -32,6 +32,9 @@ def summarize(job: Job) -> list[Row]:
 
 
 def describe_run(job: Job) -> Iterator[Row]:
+    if job.not_built:
+        yield "outputs", Text(f"no firmware was compiled or run: {job.not_built}", WARNING)
+        return
     if not job.has_stage("run"):
         yield "outputs", Text("nothing was run: the platform has no emulator", WARNING)
         return
@@ -107,16 +110,31 @@ def describe_layers(job: Job) -> Iterator[Row]:
 
 def describe_fallbacks(job: Job) -> Iterator[Row]:
     """Yield what does not run where, or as, it was asked for."""
-    summary = explain_partition(job).summary
+    found = explain_partition(job)
+    summary = found.summary
     *offered, last = summary.macs_by_device
-    why = f"`firmwright explain {job.recipe.path}` says why"
+    why = f"`firmwright explain {job.recipe.path}` says all"
     for device in offered:
         if not summary.operators_by_device[device]:
             yield "fall-back", Text(f"nothing runs on {device}; {why}", WARNING)
     fallen = summary.operators_by_device[last]
     if offered and fallen:
-        yield "fall-back", Text(f"{format_count(fallen, 'operator', 'operators')} on {last}; {why}")
+        counted = format_count(fallen, "operator", "operators")
+        yield "fall-back", Text(f"{counted} on {last}{describe_first_refusal(found, last)}; {why}")
     kernels = artifacts.KERNELS.read(job)
     if kernels.float_operators:
         floats = f"{len(kernels.float_operators)} of {kernels.quantized_operators}"
         yield "fall-back", Text(f"{floats} quantized operators run in float32")
+
+
+def describe_first_refusal(found: Explanation, device: str) -> str:
+    """Return ``, first conv2d 'a' (npu: strides: …)`` for the first refused operator of a device.
+
+    Operators with multiply-accumulates come before others.
+    """
+    refused = [o for o in found.operators if o.device == device and o.refusals and not o.view]
+    if not refused:
+        return ""
+    first = min(refused, key=lambda operator: operator.macs == 0)
+    rule = first.refusals[0]
+    return f", first {first.kind} '{first.name}' ({rule.device}: {rule.rule}: {rule.sentence})"

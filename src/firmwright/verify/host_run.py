@@ -19,12 +19,11 @@ from firmwright.project.libraries import ARCHIVE_SUFFIXES
 from firmwright.project.write import Network, write_project
 from firmwright.toolchain import (
     Platform,
-    compile_object,
+    compile_project,
     find_compiler,
     link_firmware,
     make_host_build,
 )
-from firmwright.toolchain.build import compile_each
 from firmwright.toolchain.libraries import check_machine
 from firmwright.verify.batches import join_samples, split_outputs
 from firmwright.verify.protocol import decode_outputs, encode_samples
@@ -50,14 +49,7 @@ def run_on_host(
     toolchain, platform = build.toolchain, build.platform
     write_project(network, build, folder / "sources")
     compiler = find_compiler(toolchain, platform.architecture)
-
-    def compile_one(source: str) -> Path:
-        target = folder / f"{Path(source).stem}.o"
-        compile_object(build, compiler, folder / "sources" / source, target, cache)
-        return target
-
-    names = [path.name for path in sorted((folder / "sources").glob("*.c"))]
-    objects = compile_each(compile_one, names)
+    objects = compile_project(build, compiler, folder / "sources", folder / "objects", cache)
     archives = [file for file in network.libraries if file.suffix in ARCHIVE_SUFFIXES]
     for archive in archives:
         check_machine(archive, objects[0])

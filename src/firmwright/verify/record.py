@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from firmwright.data.samples import Range
 from firmwright.data.signals import SignalQuality
 from firmwright.quantize.record import LayerAccuracy
 from firmwright.recipe import Tolerance
@@ -37,10 +38,10 @@ class RunRecord(Agreement):
     of one inference, rounded down, ``instructions_total`` the sum over all samples, by function
     in ``instructions_by_function``. ``instructions_by_region`` has those of a region's function
     and of all that it calls. They are None, or empty, where the emulator cannot count. ``inputs``
-    are the digests of the single samples that the recipe names, none of random ones. ``counts``
-    are what emulated devices counted in all samples: transfers, calls between cores, their bytes.
-    What an emulated device executes while it is waited for is in ``instructions_by_function``
-    alone.
+    are the digests of the single samples that the recipe names, none of random ones. ``drawn`` has
+    the limits between which random floats were drawn, by input. ``counts`` are what emulated
+    devices counted in all samples: transfers, calls between cores, their bytes. What an emulated
+    device executes while it is waited for is in ``instructions_by_function`` alone.
     """
 
     emulator: str
@@ -54,6 +55,7 @@ class RunRecord(Agreement):
     instructions_by_region: dict[str, int]
     tolerance: Tolerance
     inputs: tuple[str, ...] = ()
+    drawn: dict[str, Range] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
 
 

@@ -29,7 +29,7 @@ BYTES = 4 * 8 * 64 * 64
 BLOCKS = 8
 SUM = network({SHAPE: (op.add, numbers(1, *SHAPE))})
 """Blocks of an input, a constant and the output."""
-SOURCE = "region_000_add.c"
+SOURCE = "network/network_region_000_add.c"
 
 
 def ran(

@@ -47,9 +47,10 @@ def build_module(platform_name: str, folder: Path) -> ctypes.CDLL:
     build = make_loadable_build(platform)
     assert build is not None
     write_loadable(variables, build, project)
-    sources = loadable_sources(project, platform.board)
+    sources = loadable_sources(project, "network")
     assert sources == [
-        *("fw_c7x.c", "weights.asm", "../c7x_module.c", "../network.c", "../region_000_add.c"),
+        *("fw_c7x.c", "weights.asm", "../network/network.c"),
+        *("../network/network_c7x_module.c", "../network/network_region_000_add.c"),
     ]
     compiler = find_compiler(build.toolchain, build.platform.architecture)
     output = folder / "loadable" / LOADABLE_NAME

@@ -30,7 +30,7 @@ PASSED_ON = {
     *("HOME", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "PYTHONHOME", "PYTHONPATH", "PYTHONSAFEPATH"),
     *("TMPDIR", "ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"),
 }
-SOURCES = ("weights.asm", "../network.c")
+SOURCES = ("weights.asm", "../network/network.c")
 
 
 @pytest.fixture
@@ -48,14 +48,15 @@ def project(tmp_path: Path) -> Path:
     (folder / "weights.asm").write_text(f"{weights}        .byte   42, 0, 0, 0\n")
     (folder / "link.cmd").touch()
     network = "extern const int answer;\nint network(void);\nint network(void) { return answer; }\n"
-    (folder.parent / "network.c").write_text(network)
+    (folder.parent / "network").mkdir()
+    (folder.parent / "network" / "network.c").write_text(network)
     return folder
 
 
 def compiled(root: Path, silicon: int, output: str, source: str) -> list[str]:
     return [
         *("-mv" + str(silicon), "-o3", "--abi=eabi", "--gcc", "--c11", f"-I{root}/include"),
-        *("--compile_only", f"--output_file={output}", source),
+        *("-I../network", "--compile_only", f"--output_file={output}", source),
     ]
 
 
@@ -149,11 +150,13 @@ def test_what_is_half_installed_is_named(missing: str, cgt: Path) -> None:
 
 @pytest.mark.usefixtures("cgt")
 def test_a_refusal_of_the_compiler_is_shown(project: Path, tmp_path: Path) -> None:
-    (project.parent / "network.c").write_text("int network(void) { return nothing; }\n")
+    source = project.parent / "network" / "network.c"
+    source.write_text("int network(void) { return nothing; }\n")
     build = make_loadable_build(load_platform("am62a"))
     assert build is not None
     compiler = find_compiler(build.toolchain, build.platform.architecture)
-    with pytest.raises(UserError, match=r"^../network.c: the compiler refused it:[^$]*output: "):
+    message = r"^../network/network.c: the compiler refused it:[^$]*output: "
+    with pytest.raises(UserError, match=message):
         compile_loadable(build, compiler, project, SOURCES, tmp_path, tmp_path)
 
 

@@ -36,7 +36,7 @@ VECTORS = 2 * (2 * 1 + 2 * 32 + 2 * 30 + 2 * 24 + 56 * 56 * 4)
 FORMULA: Formula = lambda x, constant: op.subtract(op.multiply(x, constant), x)  # noqa: E731
 SMALL = (1, 8, 8, 8)
 SUM = network({SMALL: (op.add, numbers(1, *SMALL))})
-SOURCE = "region_000_add.c"
+SOURCE = "network/network_region_000_add.c"
 ROWS = (2, 4, 64)
 
 

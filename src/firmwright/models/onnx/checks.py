@@ -54,15 +54,36 @@ def structure_problems(model: onnx.ModelProto) -> Iterator[str]:
     for names, what in ((graph.input, "inputs"), (graph.initializer, "initializers")):
         for label in find_duplicates(v.name for v in names):
             yield f"two {what} are named '{label}'"
-    stated = (a.t for n in graph.node for a in n.attribute if a.HasField("t"))
-    for tensor in (*graph.initializer, *stated):
+    for tensor in find_tensors(graph):
         yield from tensor_problems(tensor)
+    for node in (node for function in model.functions for node in function.node):
+        for tensor in find_node_tensors(node):
+            yield from tensor_problems(tensor)
     known = ["", *(v.name for v in graph.input), *(t.name for t in graph.initializer)]
     known += [t.values.name for t in graph.sparse_initializer]
     steps = [
         GraphNode(describe(n), tuple(n.input), tuple(o for o in n.output if o)) for n in graph.node
     ]
     yield from order_problems(known, steps, [v.name for v in graph.output])
+
+
+def find_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    """Yield the constants of a graph, and of the graphs within it."""
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
+    for node in graph.node:
+        yield from find_node_tensors(node)
+
+
+def find_node_tensors(node: onnx.NodeProto) -> Iterator[onnx.TensorProto]:
+    for attribute in node.attribute:
+        yield from (*([attribute.t] if attribute.HasField("t") else ()), *attribute.tensors)
+        sparse = [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else ()
+        for each in (*sparse, *attribute.sparse_tensors):
+            yield from (each.values, each.indices)
+        for graph in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
+            yield from find_tensors(graph)
 
 
 def describe(node: onnx.NodeProto) -> str:
@@ -75,8 +96,9 @@ def tensor_problems(tensor: onnx.TensorProto) -> Iterator[str]:
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         where = next((e.value for e in tensor.external_data if e.key == "location"), "")
         yield (
-            f"'{tensor.name}': its data is in another file, '{where}'; that is read only beside "
-            "a model given by its path: download both, or export the model as one file"
+            f"'{tensor.name}': its data is in another file, '{where}'; that is read only for "
+            "initializers of the main graph of a model given by its path: download both, or export "
+            "the model as one file"
         )
     if tensor.data_type not in onnx.TensorProto.DataType.values():
         yield f"'{tensor.name}': data of an unknown type, number {tensor.data_type}"

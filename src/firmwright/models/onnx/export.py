@@ -85,7 +85,7 @@ class Exporter:
 
     def run(self) -> bytes:
         for parameter, tensor in zip(self.main.params, self.interface.inputs, strict=True):
-            self.values[parameter] = OnnxValue(tensor.name)
+            self.values[parameter] = self.read_input(tensor)
         refused = []
         for binding in self.bindings:
             if isinstance(binding.value, relax.Var | Constant):
@@ -109,8 +109,7 @@ class Exporter:
         for binding in constants:
             self.values[binding.var] = self.get_value(binding.value)
         for variable, tensor in zip(outputs, self.interface.outputs, strict=True):
-            name = self.to_relax_layout(self.values[variable])
-            self.nodes.append(helper.make_node("Identity", [name], [tensor.name]))
+            self.write_output(self.values[variable], tensor)
         inputs, outputs = (
             [make_value_info(tensor) for tensor in tensors]
             for tensors in (self.interface.inputs, self.interface.outputs)
@@ -119,6 +118,15 @@ class Exporter:
         opsets = [helper.make_opsetid("", self.opset)]
         made = helper.make_model(graph, opset_imports=opsets, ir_version=8)
         return bytes(made.SerializeToString(deterministic=True))
+
+    def read_input(self, tensor: Tensor) -> OnnxValue:
+        """Return the value of an input of the graph."""
+        return OnnxValue(tensor.name)
+
+    def write_output(self, value: OnnxValue, tensor: Tensor) -> None:
+        """Give a value the name of an output of the graph."""
+        name = self.to_relax_layout(value)
+        self.nodes.append(helper.make_node("Identity", [name], [tensor.name]))
 
     def find_converter(self, name: str) -> Callable[[tvm.ir.Call], OnnxValue]:
         special: dict[str, Callable[[tvm.ir.Call], OnnxValue]] = {

@@ -17,7 +17,9 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from firmwright.errors import UserError, first_line
 from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface, Operator, Tensor
 from firmwright.models.formats import Imported, ReferenceOutputs, Samples, Shapes
-from firmwright.models.importing import run_importer, variable_name
+from firmwright.models.grids import add_grids, derive_grids, find_in_onnx
+from firmwright.models.importing import refuse_operators, run_importer, variable_name
+from firmwright.models.onnx.attributes import drop_unknown_attributes
 from firmwright.models.onnx.checks import check_model
 from firmwright.models.onnx.converters import (
     CONVERTERS,
@@ -74,7 +76,8 @@ class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
 
 def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     """Import an ONNX file; see :class:`firmwright.models.formats.TorchImporter`."""
-    model = parse(data, name)
+    model, remarks = parse(data, name)
+    grids = find_in_onnx(model)
     name_nodes(model.graph)
     unpack_initializers(model.graph)
     inputs = collect_inputs(model.graph, name, shapes)
@@ -96,23 +99,30 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     interface = ModelInterface(
         format="onnx",
         sha256=hashlib.sha256(data).hexdigest(),
-        inputs=inputs,
-        outputs=collect_outputs(module, model.graph, name),
+        inputs=add_grids(inputs, grids),
+        outputs=add_grids(collect_outputs(module, model.graph, name), grids),
         operators=tuple(Operator(n.name, n.op_type, tuple(n.output)) for n in model.graph.node),
+        remarks=remarks,
     )
-    return module, interface
+    return module, derive_grids(module, interface)
 
 
-def parse(data: bytes, name: str) -> onnx.ModelProto:
-    """Decode and check the file; UserError where it is no (whole) ONNX model."""
+def parse(data: bytes, name: str) -> tuple[onnx.ModelProto, tuple[str, ...]]:
+    """Decode and check the file; return the model and remarks about it.
+
+    Raises UserError where it is no (whole) ONNX model.
+    """
     try:
         model = onnx.load_model_from_string(data)
     except DecodeError:
-        raise UserError(f"{name}: not an ONNX model, or a truncated one") from None
+        raise UserError(
+            f"{name}: not an ONNX model, or a truncated one; fetch or export it again"
+        ) from None
     if not model.graph.node and not model.graph.output:
         raise UserError(f"{name}: not an ONNX model: it has no graph")
+    remarks = drop_unknown_attributes(model)
     check_model(model, name)
-    return model
+    return model, remarks
 
 
 def name_nodes(graph: onnx.GraphProto) -> None:
@@ -154,7 +164,7 @@ def check_operators(model: onnx.ModelProto, name: str) -> None:
         )
     ]
     if lines:
-        raise UserError("\n".join([f"{name}: operators that cannot be compiled:", *lines]))
+        refuse_operators(name, lines)
 
 
 def collect_inputs(graph: onnx.GraphProto, name: str, shapes: Shapes) -> tuple[Tensor, ...]:
@@ -221,13 +231,22 @@ def collect_outputs(module: tvm.IRModule, graph: onnx.GraphProto, name: str) -> 
     for value, kind in zip(graph.output, types, strict=True):
         shape = getattr(kind, "shape", None)
         if shape is None or not all(isinstance(d, tvm.tirx.IntImm) for d in shape):
-            raise UserError(f"{name}: output '{value.name}' has no static shape")
+            raise UserError(
+                f"{name}: output '{value.name}'{describe_maker(graph, value.name)} has no static "
+                "shape; firmware needs fixed ones: end the model before it"
+            )
         numbers = tuple(int(d) for d in shape)
         if 0 in numbers:
             label = f"{name}: output '{value.name}'"
             raise UserError(f"{label} has no elements: its shape is {list(numbers)}")
         outputs.append(Tensor(value.name, numbers, str(kind.dtype)))
     return tuple(outputs)
+
+
+def describe_maker(graph: onnx.GraphProto, label: str) -> str:
+    """Return `` of NonZero (node 'n')`` for the operator that computes a tensor."""
+    makers = (f" of {n.op_type} (node '{n.name}')" for n in graph.node if label in n.output)
+    return next(makers, "")
 
 
 def run_reference(data: bytes, inputs: Samples) -> ReferenceOutputs:
@@ -238,6 +257,9 @@ def run_reference(data: bytes, inputs: Samples) -> ReferenceOutputs:
     """
     import onnxruntime
 
+    model = onnx.load_model_from_string(data)
+    if drop_unknown_attributes(model):
+        data = model.SerializeToString(deterministic=True)
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1

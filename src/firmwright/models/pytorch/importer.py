@@ -25,7 +25,7 @@ from firmwright.errors import UserError, first_line
 from firmwright.ir.relax import rename_variables
 from firmwright.ir.tensors import ModelInterface, Operator, Tensor, is_source_name
 from firmwright.models.formats import EXPORT_HINT, Imported, ReferenceOutputs, Samples, Shapes
-from firmwright.models.importing import run_importer, suppress_output
+from firmwright.models.importing import refuse_operators, run_importer, suppress_output
 from firmwright.models.pytorch.corrections import TorchImporter
 from firmwright.models.relax.importer import bind_shapes, check_calls, format_shape, make_tensor
 from firmwright.progress import track
@@ -166,7 +166,7 @@ def check_operators(program: torch.export.ExportedProgram, name: str) -> None:
         if node.target.__name__ not in known
     ]
     if lines:
-        raise UserError("\n".join([f"{name}: operators that cannot be compiled:", *lines]))
+        refuse_operators(name, lines)
 
 
 def label_nodes(program: torch.export.ExportedProgram) -> dict[str, str]:

@@ -21,6 +21,8 @@ from firmwright.ir.operators import relax_names
 from firmwright.ir.relax import main_bindings, operator_name
 from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface, Operator, Tensor, is_source_name
 from firmwright.models.formats import Imported, ReferenceOutputs, Samples, Shapes
+from firmwright.models.grids import add_grids, derive_grids, find_in_relax, find_outputs_in_relax
+from firmwright.models.importing import refuse_operators
 from firmwright.progress import track
 
 RUN_TIME_CALLS = relax_names("call_dps_packed call_pure_packed call_py_func call_tir_inplace")
@@ -30,23 +32,25 @@ RUN_TIME_CALLS = relax_names("call_dps_packed call_pure_packed call_py_func call
 def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     """Read and check a Relax module; see :class:`firmwright.models.formats.TorchImporter`."""
     module = tvm.ir.load_json(data.decode())
+    grids, stated = find_in_relax(module), find_outputs_in_relax(module)
     check_functions(module, name)
     module = bind_shapes(module, shapes, name)
     module = relax.transform.ConvertToDataflow(min_size=1)(relax.transform.Normalize()(module))
     module = relax.transform.DeadCodeElimination(["main"])(module)
     check_calls(module, name)
     main = module["main"]
-    return module, ModelInterface(
+    interface = ModelInterface(
         format="relax",
         sha256=hashlib.sha256(data).hexdigest(),
-        inputs=tuple(make_tensor(str(p.name), p.ty, name) for p in main.params),
-        outputs=collect_outputs(main, name),
+        inputs=add_grids((make_tensor(str(p.name), p.ty, name) for p in main.params), grids),
+        outputs=add_grids(collect_outputs(main, name, stated), grids),
         operators=tuple(
             Operator(str(b.var.name), operator_name(b.value).rpartition(".")[2], (str(b.var.name),))
             for b in main_bindings(module)
             if operator_name(b.value)
         ),
     )
+    return module, derive_grids(module, interface)
 
 
 def check_functions(module: tvm.IRModule, name: str) -> None:
@@ -113,7 +117,7 @@ def check_calls(module: tvm.IRModule, name: str) -> None:
             shown = called.removeprefix("relax.") or str(binding.value.op)
             lines.append(f"  {shown} ('{binding.var.name}')")
     if lines:
-        raise UserError("\n".join([f"{name}: operators that cannot be compiled:", *lines]))
+        refuse_operators(name, lines)
 
 
 def make_tensor(label: str, kind: Any, name: str) -> Tensor:
@@ -132,8 +136,11 @@ def make_tensor(label: str, kind: Any, name: str) -> Tensor:
     return Tensor(label, tuple(int(d) for d in shape), str(kind.dtype))
 
 
-def collect_outputs(main: relax.Function, name: str) -> tuple[Tensor, ...]:
-    """Describe the outputs by their variables' names; ``output_0`` … where those say nothing."""
+def collect_outputs(main: relax.Function, name: str, stated: Sequence[str]) -> tuple[Tensor, ...]:
+    """Describe the outputs by the names that the module states, else by their variables' names.
+
+    They are ``output_0`` … where those say nothing.
+    """
     values = {b.var: b.value for block in main.body.blocks for b in block.bindings}
     result = main.body.body
     result = values[result] if isinstance(values.get(result), relax.Tuple) else result
@@ -142,6 +149,7 @@ def collect_outputs(main: relax.Function, name: str) -> tuple[Tensor, ...]:
     telling = len(set(names)) == len(names) and all(is_source_name(n) for n in names)
     if not telling:
         names = ["output"] if len(names) == 1 else [f"output_{i}" for i in range(len(names))]
+    names = list(stated) if len(stated) == len(names) else names
     types = main.ret_ty.fields if isinstance(main.ret_ty, relax.TupleType) else [main.ret_ty]
     return tuple(make_tensor(label, kind, name) for label, kind in zip(names, types, strict=True))
 

@@ -26,6 +26,7 @@ from firmwright.models.graph_order import (
     order_problems,
     refuse_problems,
 )
+from firmwright.models.importing import refuse_operators
 
 Array = npt.NDArray[Any]
 
@@ -53,10 +54,35 @@ QUANTIZED_ARITHMETIC = frozenset(
 """Operators that compute with what 8-bit integers stand for, not with the integers."""
 
 
+STATEFUL_OPERATORS = frozenset(
+    """
+    SVDF UNIDIRECTIONAL_SEQUENCE_LSTM UNIDIRECTIONAL_SEQUENCE_RNN BIDIRECTIONAL_SEQUENCE_LSTM
+    BIDIRECTIONAL_SEQUENCE_RNN
+    """.split()
+)
+
+
 def check_model(model: Any, name: str) -> None:
     """Refuse, with all that is wrong, what cannot be imported; raises UserError."""
-    for problems in (index_problems(model), graph_problems(model)):
-        refuse_problems(f"{name}: a damaged TFLite model:", problems)
+    heading = f"{name}: a damaged TFLite model:"
+    refuse_problems(heading, index_problems(model))
+    stateful = list_stateful_operators(model)
+    if stateful:
+        refuse_operators(name, stateful)
+    refuse_problems(heading, graph_problems(model))
+
+
+def list_stateful_operators(model: Any) -> list[str]:
+    """Return a line for each operator with a state; their state tensors follow other rules."""
+    graph, kinds = model.Subgraphs(0), operator_kinds(model)
+    reason = "keeps a state between runs, which the generated function does not"
+    operators = map(graph.Operators, range(graph.OperatorsLength()))
+    return [
+        f"  {kinds[o.OpcodeIndex()]} "
+        f"(tensor '{decode_text(graph.Tensors(o.Outputs(0)).Name())}') {reason}"
+        for o in operators
+        if kinds[o.OpcodeIndex()] in STATEFUL_OPERATORS
+    ]
 
 
 def decode_text(raw: bytes | None) -> str:

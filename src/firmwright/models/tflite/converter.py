@@ -17,13 +17,6 @@ from firmwright.models.tflite.corrections import CORRECTIONS, DATA_MOVEMENT, FLO
 WEIGHTED_OPERATORS = {"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"}
 """Operators of which TFLite has hybrid kernels: float32 activations, integer weights."""
 
-STATEFUL_OPERATORS = frozenset(
-    """
-    SVDF UNIDIRECTIONAL_SEQUENCE_LSTM UNIDIRECTIONAL_SEQUENCE_RNN BIDIRECTIONAL_SEQUENCE_LSTM
-    BIDIRECTIONAL_SEQUENCE_RNN
-    """.split()
-)
-
 
 class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
     """Binds each result to a variable of its TFLite tensor's name."""
@@ -49,8 +42,6 @@ class Converter(tflite_frontend.OperatorConverter):  # type: ignore[misc]
 
     def explain_refusal(self, operator: Any, kind: str) -> str:
         """Return the sentence that tells why an operator is not converted, '' if it is."""
-        if kind in STATEFUL_OPERATORS:
-            return "keeps a state between runs, which the generated function does not"
         inputs, outputs = self.get_input_tensors(operator), self.get_output_tensors(operator)
         quantized = [t.qnn_params is not None for t in inputs + outputs]
         if kind in WEIGHTED_OPERATORS and quantized[1] and not quantized[-1]:

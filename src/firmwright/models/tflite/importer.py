@@ -22,18 +22,22 @@ from tvm.relax.frontend.tflite import from_tflite
 from firmwright.errors import UserError, first_line
 from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface, Operator, Tensor
 from firmwright.models.formats import Imported, ReferenceOutputs, Samples, Shapes
-from firmwright.models.importing import run_importer
+from firmwright.models.importing import refuse_operators, run_importer
 from firmwright.models.tflite.checks import check_model, decode_text, operator_kinds, to_ints
 from firmwright.models.tflite.converter import Converter
-from firmwright.models.tflite.repairs import convert_constants, repair
+from firmwright.models.tflite.repairs import convert_constants, repair, repair_dimensions
 from firmwright.progress import track
 
 Result = TypeVar("Result")
 
+DIMENSION_REFUSAL = "quantized_dimension must be in range"
+"""What LiteRT says of a verified file whose scales belong to an axis that a tensor has not."""
+
 
 def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     """Import a TFLite file; see :class:`firmwright.models.formats.TorchImporter`."""
-    check_file(data, name)
+    digest = hashlib.sha256(data).hexdigest()
+    data, remarks = check_file(data, name)
     check_model(tflite.Model.GetRootAsModel(data, 0), name)
     model = tflite.Model.GetRootAsModel(convert_constants(repair(data)), 0)
     graph = model.Subgraphs(0)
@@ -49,8 +53,7 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
         name, lambda: from_tflite(model, dict(shapes) or None, op_converter=Converter)
     )
     check_outputs(module, outputs, name)
-    digest = hashlib.sha256(data).hexdigest()
-    return module, ModelInterface("tflite", digest, inputs, outputs, operators)
+    return module, ModelInterface("tflite", digest, inputs, outputs, operators, remarks)
 
 
 def check_outputs(module: tvm.IRModule, outputs: Sequence[Tensor], name: str) -> None:
@@ -66,14 +69,28 @@ def check_outputs(module: tvm.IRModule, outputs: Sequence[Tensor], name: str) ->
             )
 
 
-def check_file(data: bytes, name: str) -> None:
-    """Let LiteRT verify the bytes, because TVM's reader trusts every offset in them."""
+def check_file(data: bytes, name: str) -> tuple[bytes, tuple[str, ...]]:
+    """Let LiteRT verify the bytes, because TVM's reader trusts every offset in them.
+
+    Returns the bytes, repaired where LiteRT asks for more than TFLite Micro, and remarks.
+    """
     if data[4:8] != b"TFL3":
-        raise UserError(f"{name}: not a TFLite model (no 'TFL3' mark at byte 4)")
+        raise UserError(f"{name}: not a TFLite model (no 'TFL3' mark at byte 4); export it again")
+    what = f"{name}: LiteRT does not survive this model"
     try:
-        run_in_subprocess(f"{name}: LiteRT does not survive this model", load_interpreter, data)
+        try:
+            run_in_subprocess(what, load_interpreter, data)
+        except (ValueError, RuntimeError) as error:
+            if DIMENSION_REFUSAL not in str(error):
+                raise
+            data, remarks = repair_dimensions(data)
+            run_in_subprocess(what, load_interpreter, data)
+            return data, remarks
     except (ValueError, RuntimeError) as error:
-        raise UserError(f"{name}: a damaged TFLite model: {first_line(error)}") from None
+        raise UserError(
+            f"{name}: a damaged TFLite model: {first_line(error)}; fetch or export it again"
+        ) from None
+    return data, ()
 
 
 def list_operators(model: Any, graph: Any) -> tuple[Operator, ...]:
@@ -98,7 +115,7 @@ def check_operators(operators: Sequence[Operator], name: str) -> None:
     known = Converter(None, None, None, None).convert_map  # only an instance has it
     lines = [f"  {o.kind} (tensor '{o.name}')" for o in operators if o.kind not in known]
     if lines:
-        raise UserError("\n".join([f"{name}: operators that cannot be compiled:", *lines]))
+        refuse_operators(name, lines)
 
 
 def make_tensor(graph: Any, index: int, name: str, shapes: Shapes) -> Tensor:
@@ -149,7 +166,7 @@ def run_reference(data: bytes, inputs: Samples) -> ReferenceOutputs:
     """
     what = "LiteRT, the reference, does not survive the model"
     arrays = [list(sample.values()) for sample in inputs]
-    results = run_in_subprocess(what, evaluate, repair(data), arrays)
+    results = run_in_subprocess(what, evaluate, repair(repair_dimensions(data)[0]), arrays)
     kernels = "optimized kernels, for a SUM" if has_integer_sum(data) else "reference kernels"
     return ReferenceOutputs(f"ai-edge-litert {version('ai-edge-litert')} ({kernels})", results)
 

@@ -45,6 +45,33 @@ def repair(data: bytes) -> bytes:
     return pack(model, len(data))
 
 
+def repair_dimensions(data: bytes) -> tuple[bytes, tuple[str, ...]]:
+    """Return the model with a quantized dimension that each tensor has, and a remark.
+
+    A single scale holds for the whole tensor, whatever axis it is said to be of. Tensors with
+    more scales are left to LiteRT, which refuses them.
+    """
+    graph = tflite.Model.GetRootAsModel(data, 0).Subgraphs(0)
+    wrong = [i for i in range(graph.TensorsLength()) if has_idle_dimension(graph.Tensors(i))]
+    if not wrong:
+        return data, ()
+    model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
+    for index in wrong:
+        model.subgraphs[0].tensors[index].quantization.quantizedDimension = 0
+    shown = decode_text(graph.Tensors(wrong[0]).Name())
+    more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+    remark = f"'{shown}'{more}: one scale for an axis that it does not have, taken for all of it"
+    return pack(model, len(data)), (remark,)
+
+
+def has_idle_dimension(tensor: Any) -> bool:
+    """Tell whether a tensor of one scale states it for an axis that it does not have."""
+    grid = tensor.Quantization()
+    if grid is None or grid.ScaleLength() != 1:
+        return False
+    return not 0 <= grid.QuantizedDimension() < max(tensor.ShapeLength(), 1)
+
+
 def make_unique_names(names: Sequence[bytes | None]) -> list[str]:
     """Return a name for each tensor: its own if no other has it, else with its number.
 

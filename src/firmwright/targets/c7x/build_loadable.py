@@ -23,7 +23,7 @@ def run(job: Job, folder: Path) -> None:
     """
     build = get_build(job)
     compiler = find_compiler(build.toolchain, build.platform.architecture)
-    sources = loadable_sources(PROJECT.path(job), build.platform.board)
+    sources = loadable_sources(PROJECT.path(job), job.recipe.c_prefix)
     project, output = PROJECT.path(job) / C7X.name, folder / LOADABLE_NAME
     objects = compile_loadable(build, compiler, project, sources, job.cache, folder)
     archives = find_matching_archives(job, objects[0])

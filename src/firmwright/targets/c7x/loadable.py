@@ -14,12 +14,13 @@ from firmwright.targets.c7x import C7X
 from firmwright.toolchain import Build, Platform, load_toolchain
 from firmwright.toolchain.build import (
     compile_each,
-    compile_source,
+    compile_object,
     link_command,
     relative_path,
     run_tool,
 )
 from firmwright.toolchain.compilers import Compiler
+from firmwright.toolchain.layout import NETWORK
 
 LOADABLE_NAME = "c7x_deploy_tvm.out"
 """The linked loadable's name, the one that TI's compilers give it; its map ends in ``.map``."""
@@ -34,7 +35,8 @@ def make_loadable_build(platform: Platform) -> Build | None:
     if toolchain is None:
         return None
     architecture = f"c{platform.accelerators[C7X.name]['silicon']}"
-    return Build(load_toolchain(toolchain), replace(platform, architecture=architecture))
+    silicon = replace(platform, architecture=architecture)
+    return Build(load_toolchain(toolchain), silicon, include=(f"../{NETWORK}",))
 
 
 def strip_command(build: Build, folder: str, loadable: str) -> tuple[str, ...]:
@@ -53,7 +55,7 @@ def compile_loadable(
 
     def compile_one(source: str) -> Path:
         target = to / object_name(source)
-        compile_source(project, build, compiler, source, target, cache)
+        compile_object(build, compiler, project, source, target, cache)
         return target
 
     return compile_each(compile_one, sources)

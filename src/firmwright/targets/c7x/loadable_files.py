@@ -8,20 +8,21 @@ from typing import Any
 
 import numpy.typing as npt
 
-from firmwright.codegen.templates import TEMPLATE_SUFFIX, make_environment, render, template_folder
-from firmwright.project.write import (
+from firmwright.codegen.templates import TEMPLATE_SUFFIX, make_environment, render
+from firmwright.project.files import (
     DETECTION_TEMPLATES,
-    PROGRAM_TEMPLATES,
+    WEIGHTS_TEMPLATE,
+    file_name,
     list_templates,
-    output_name,
-    write_file,
+    place_network_files,
 )
+from firmwright.project.write import write_file
 from firmwright.targets.c7x import C7X
 from firmwright.targets.c7x.loadable import LOADABLE_NAME, object_name, strip_command
 from firmwright.toolchain import Build
-from firmwright.toolchain.boards import list_board_files
 from firmwright.toolchain.build import compile_command, link_command
 from firmwright.toolchain.compilers import Compiler
+from firmwright.toolchain.layout import NETWORK, list_sources
 from firmwright.toolchain.makefile import wrap_words
 
 LINK_SCRIPT = "link.cmd"
@@ -37,8 +38,8 @@ def write_loadable(variables: Mapping[str, Any], build: Build, project: Path) ->
     folder = project / C7X.name
     variables = {**variables, "byte_lines": format_byte_directives}
     for template in loadable_templates(build):
-        write_file(folder / output_name(template), render(env, template, variables))
-    sources = loadable_sources(project, build.platform.board)
+        write_file(folder / file_name(template), render(env, template, variables))
+    sources = loadable_sources(project, variables["prefix"])
     makefile = {**loadable_makefile_variables(build, sources), "script": LINK_SCRIPT}
     template = f"{C7X.name}/loadable/Makefile{TEMPLATE_SUFFIX}"
     write_file(folder / "Makefile", render(env, template, makefile))
@@ -51,21 +52,22 @@ def loadable_templates(build: Build) -> list[str]:
     return [*common, *list_templates(f"{C7X.name}/{build.toolchain.name}")]
 
 
-def loadable_sources(project: Path, board: str) -> list[str]:
+def loadable_sources(project: Path, prefix: str) -> list[str]:
     """Return what the loadable is compiled from, by its path from the loadable's folder.
 
-    Of the project's own sources those that are not the processor's: the program around the network,
-    the weights in C, the boxes, the caller of the loadable, and what is there for the board.
+    Of the network's sources those that are not the processor's: the weights in C, the boxes, and
+    the caller of the loadable.
     """
-    folders = sorted(folder.name for folder in template_folder().iterdir())
-    others = [f"{name}/{board}" for name in folders]
-    others += [f"{C7X.name}/call/{part}" for part in (board, "processor")]
-    templates = [template for folder in others for template in list_templates(folder)]
-    templates += [file.name for file in list_board_files(board)]
-    left_out = {output_name(t) for t in (*PROGRAM_TEMPLATES, *DETECTION_TEMPLATES, *templates)}
-    shared = sorted(p.name for p in project.glob("*.c") if p.name not in left_out)
+    processor = list_templates(f"{C7X.name}/call/processor")
+    elsewhere = [WEIGHTS_TEMPLATE, *DETECTION_TEMPLATES, *processor]
+    left_out = place_network_files(elsewhere, prefix).values()
+    shared = [
+        source
+        for source in list_sources(project)
+        if source.startswith(f"{NETWORK}/") and source.endswith(".c") and source not in left_out
+    ]
     own = sorted(p.name for p in (project / C7X.name).iterdir() if p.suffix in (".asm", ".c"))
-    return [*own, *(f"../{name}" for name in shared)]
+    return [*own, *(f"../{source}" for source in shared)]
 
 
 def format_byte_directives(array: npt.NDArray[Any]) -> str:

@@ -1,0 +1,122 @@
+"""The grids of a quantized network's inputs and outputs, where its format has no place for them.
+
+An ONNX graph or a Relax module of integers has no field that says what they stand for. Mostly its
+operators tell: they dequantize an input at once, and quantize an output. A network that this
+project has quantized may have neither; it states the grids beside the graph, so that it can be a
+model again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import onnx
+import tvm
+from tvm import relax
+
+from firmwright.ir.operators import short_name
+from firmwright.ir.quant_params import read_quant_params
+from firmwright.ir.relax import (
+    Constant,
+    constant_array,
+    find_outputs,
+    main_bindings,
+    read_variables,
+)
+from firmwright.ir.tensors import ModelInterface, Tensor
+
+KEY = "firmwright.grids"
+"""Key of ONNX's ``metadata_props``, and of the attributes of a Relax module."""
+
+OUTPUTS_KEY = "firmwright.outputs"
+
+Grids = Mapping[str, tuple[float, int]]
+"""Scale and zero point by the name of the input or output."""
+
+
+def read_grids(tensors: Iterable[Tensor]) -> Grids:
+    return {t.name: (t.scale, t.zero_point or 0) for t in tensors if t.scale is not None}
+
+
+def state_in_onnx(model: onnx.ModelProto, grids: Grids) -> None:
+    """Write the grids into a model, where there are any."""
+    if grids:
+        onnx.helper.set_model_props(model, {KEY: json.dumps(grids, sort_keys=True)})
+
+
+def find_in_onnx(model: onnx.ModelProto) -> Grids:
+    return parse(next((p.value for p in model.metadata_props if p.key == KEY), "{}"))
+
+
+def state_in_relax(module: tvm.IRModule, grids: Grids, outputs: Sequence[str]) -> tvm.IRModule:
+    """Return a module that states grids and the names of its outputs, for which Relax has none."""
+    module = module.with_attr(KEY, json.dumps(grids, sort_keys=True))
+    return module.with_attr(OUTPUTS_KEY, json.dumps(list(outputs)))
+
+
+def find_outputs_in_relax(module: tvm.IRModule) -> list[str]:
+    """Return the stated names of the outputs, none where nothing is stated."""
+    stated = module.attrs and OUTPUTS_KEY in module.attrs
+    return [str(name) for name in json.loads(str(module.attrs[OUTPUTS_KEY]))] if stated else []
+
+
+def find_in_relax(module: tvm.IRModule) -> Grids:
+    return parse(str(module.attrs[KEY]) if module.attrs and KEY in module.attrs else "{}")
+
+
+def parse(text: str) -> Grids:
+    """Return stated grids; a text that is none of ours states nothing."""
+    try:
+        found = json.loads(text)
+        return {str(name): (float(scale), int(zero)) for name, (scale, zero) in found.items()}
+    except (AttributeError, TypeError, ValueError):
+        return {}
+
+
+def add_grids(tensors: Iterable[Tensor], grids: Grids) -> tuple[Tensor, ...]:
+    """Return the tensors with their grids; floats have none."""
+    return tuple(
+        replace(t, scale=grids[t.name][0], zero_point=grids[t.name][1])
+        if t.name in grids and "float" not in t.dtype
+        else t
+        for t in tensors
+    )
+
+
+def derive_grids(module: tvm.IRModule, interface: ModelInterface) -> ModelInterface:
+    """Return the interface with the grids of ports that are dequantized, or quantized, at once."""
+    bindings = main_bindings(module)
+    outputs, _ = find_outputs(module["main"], bindings)
+    makers = {b.var: [b.value] for b in bindings}
+    readers: dict[relax.Var, list[relax.Expr]] = {}
+    for binding in bindings:
+        for variable in read_variables(binding.value):
+            readers.setdefault(variable, []).append(binding.value)
+    inputs = zip(interface.inputs, module["main"].params, strict=True)
+    returned = zip(interface.outputs, outputs, strict=True)
+    return replace(
+        interface,
+        inputs=tuple(derive_grid(t, "dequantize", readers.get(v, [])) for t, v in inputs),
+        outputs=tuple(derive_grid(t, "quantize", makers.get(v, [])) for t, v in returned),
+    )
+
+
+def derive_grid(tensor: Tensor, kind: str, calls: Sequence[relax.Expr]) -> Tensor:
+    """Return a port with the one grid that all ``calls`` around it state, if it states none."""
+    if tensor.scale is not None or {short_name(call) for call in calls} != {kind}:
+        return tensor
+    if not all(has_one_grid(call) for call in calls):
+        return tensor
+    grids = {read_quant_params(call) for call in calls}
+    if len(grids) != 1:
+        return tensor
+    (grid,) = grids
+    return replace(tensor, scale=grid.scale, zero_point=grid.zero_point)
+
+
+def has_one_grid(call: relax.Call) -> bool:
+    """Return whether a call's scale and zero point are constants, one for the whole tensor."""
+    constants = all(isinstance(a, Constant) for a in call.args[1:3])
+    return constants and constant_array(call.args[1]).size == 1

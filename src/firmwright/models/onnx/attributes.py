@@ -1,0 +1,34 @@
+"""Attributes that ONNX does not define: tools write notes for each other into a graph."""
+
+from __future__ import annotations
+
+import onnx
+
+
+def drop_unknown_attributes(model: onnx.ModelProto) -> tuple[str, ...]:
+    """Remove the attributes of ONNX's operators that ONNX does not define; return a remark.
+
+    quantlab writes ``weight_bits``, DORY's tools ``in1_add``. No operator reads them.
+    """
+    versions = {opset.domain or "ai.onnx": opset.version for opset in model.opset_import}
+    dropped: dict[str, int] = {}
+    for node in model.graph.node:
+        version = versions.get(node.domain or "ai.onnx")
+        if version is None or not is_text(node.op_type):
+            continue
+        if not onnx.defs.has(node.op_type, version, node.domain):
+            continue
+        known = onnx.defs.get_schema(node.op_type, version, node.domain).attributes
+        unknown = [a for a in node.attribute if is_text(a.name) and a.name not in known]
+        for attribute in unknown:
+            dropped[attribute.name] = dropped.get(attribute.name, 0) + 1
+            node.attribute.remove(attribute)
+    if not dropped:
+        return ()
+    listed = ", ".join(f"{name} ({count} times)" for name, count in sorted(dropped.items()))
+    return (f"attributes that ONNX does not define are passed over: {listed}",)
+
+
+def is_text(name: str | bytes) -> bool:
+    """Return whether a name of a damaged file is text; the checker refuses what is not UTF-8."""
+    return isinstance(name, str)

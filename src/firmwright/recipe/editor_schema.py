@@ -1,0 +1,77 @@
+"""The recipe's schema for editors: it also lists the names of what is installed here."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from firmwright.documents.schema_check import Schema
+from firmwright.errors import UserError
+from firmwright.recipe.schema import load_schema
+from firmwright.targets import load_target, target_names
+from firmwright.toolchain import load_platform, platform_names, toolchain_names
+
+FILE_NAME = "recipe.schema.json"
+
+OWN_FILE = {"type": "string", "pattern": "/|\\.ya?ml$"}
+"""A platform or toolchain of the user's own, by its path."""
+
+
+FIRST_LINE = f"# yaml-language-server: $schema={FILE_NAME}"
+"""What tells an editor where a recipe's schema is."""
+
+
+def list_platforms() -> list[str]:
+    """Return the names of the platforms, and their aliases."""
+    names = platform_names()
+    return [*names, *sorted(alias for name in names for alias in load_platform(name).aliases)]
+
+
+def list_emulators() -> list[str]:
+    return sorted({e for name in platform_names() for e in load_platform(name).emulators})
+
+
+def list_targets() -> list[str]:
+    """Return the devices, each with the general one behind it if it takes only some operators."""
+    return [
+        name if load_target(name).is_fallback else f"{name}, c" for name in sorted(target_names())
+    ]
+
+
+def allow_names(schema: Any, names: Sequence[str], *others: Schema) -> None:
+    """Have a value of the schema be one of the names, or of another form."""
+    schema["anyOf"] = [{"enum": list(names)}, *others]
+
+
+def write_editor_schema(folder: Path) -> Path:
+    """Write the schema into a folder of recipes; UserError where that fails."""
+    path = folder / FILE_NAME
+    try:
+        path.write_text(format_editor_schema(), encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror}") from None
+    return path
+
+
+def format_editor_schema() -> str:
+    return json.dumps(make_editor_schema(), indent=2) + "\n"
+
+
+def make_editor_schema() -> dict[str, Any]:
+    """Return the schema with the platforms, devices, toolchains and emulators that are installed.
+
+    Names that are not listed stay legal where a recipe may name a file of its own: a custom
+    device, or options of a device, are any text.
+    """
+    schema: dict[str, Any] = copy.deepcopy(dict(load_schema()))
+    keys = schema["properties"]
+    allow_names(keys["platform"], list_platforms(), OWN_FILE)
+    allow_names(keys["toolchain"], list(toolchain_names()), OWN_FILE)
+    (mix,) = (form for form in keys["target"]["oneOf"] if form["type"] == "string")
+    for schema_of_mix in (mix, keys["compare"]):
+        allow_names(schema_of_mix, list_targets(), {"type": "string"})
+    allow_names(keys["run"]["properties"]["emulator"], list_emulators())
+    return schema

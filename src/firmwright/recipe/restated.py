@@ -1,0 +1,47 @@
+"""A recipe as it was built, written as a recipe again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from firmwright.documents.schema_check import Schema
+from firmwright.documents.yaml_text import Pointer
+from firmwright.recipe.files import make_portable
+from firmwright.recipe.recipe import Recipe
+from firmwright.recipe.schema import rewrite_data
+
+
+def restate(recipe: Recipe) -> str:
+    """Return a recipe's YAML with what the command line replaced, sorted, without comments.
+
+    What the schema gives by default is left out; of absolute paths only the file's name stays.
+    """
+    import yaml
+
+    stated = drop_empty(rewrite_data(make_portable(recipe.data), forget_default))
+    return yaml.safe_dump(stated, allow_unicode=True, sort_keys=True, width=100)
+
+
+SHOWN = (("platform",), ("target",))
+SUPPLIED = (
+    (("model", "format"), "relax"),
+    (("quantize", "calibration", "percentile"), 99.99),
+)
+"""What is filled in, and may not be stated, or not always."""
+
+
+def forget_default(pointer: Pointer, value: Any, schema: Schema) -> Any:
+    """Return None for what is filled in anyway, and does not tell a reader the most."""
+    if pointer in SHOWN or pointer[:2] == ("run", "tolerance"):
+        return value  # a tolerance of 0 is not the default one
+    is_default = "default" in schema and value == schema["default"]
+    return None if is_default or (pointer, value) in SUPPLIED else value
+
+
+def drop_empty(data: Any) -> Any:
+    """Return data without keys that have no value, nor any key that has one."""
+    if isinstance(data, Mapping):
+        kept = {key: drop_empty(value) for key, value in data.items()}
+        return {key: value for key, value in kept.items() if value not in (None, {}, [])}
+    return [drop_empty(value) for value in data] if isinstance(data, list) else data

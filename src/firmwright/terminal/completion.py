@@ -1,0 +1,69 @@
+"""Completion of the command line: a script for bash or zsh, made of what is installed."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+from firmwright.codegen.templates import make_environment, render
+from firmwright.pipeline.command_line import VARIABLES
+from firmwright.recipe.editor_schema import (
+    list_emulators,
+    list_platforms,
+    list_targets,
+)
+from firmwright.toolchain import toolchain_names
+
+SHELLS = ("bash", "zsh")
+
+DOIT_COMMANDS = ("build", "list", "info", "clean", "forget", "help", "lock", "locked")
+"""doit's own commands and our groups of tasks that a user types."""
+
+
+def render_completion(shell: str, parser: argparse.ArgumentParser) -> str:
+    """Return the script that completes the commands of a parser in a shell."""
+    options = {name: list_words(command) for name, command in list_commands(parser)}
+    variables = {
+        "shell": shell,
+        "options": options,
+        "of_recipes": [name for name, command in list_commands(parser) if takes_recipes(command)],
+        "variables": VARIABLES,
+        "values": list_values(),
+        "doit_commands": DOIT_COMMANDS,
+    }
+    return render(make_environment(), "completion/bash.j2", variables)
+
+
+def list_values() -> dict[str, list[str]]:
+    """Return what the variables with known values may be; a value is one word of a shell."""
+    found = {
+        "platform": list_platforms(),
+        "target": list_targets(),
+        "compare": list_targets(),
+        "toolchain": list(toolchain_names()),
+        "emulator": list_emulators(),
+        "compile_for_device": ["true", "false"],
+    }
+    return {name: [word.replace(" ", "") for word in words] for name, words in found.items()}
+
+
+def list_commands(
+    parser: argparse.ArgumentParser,
+) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            yield from action.choices.items()
+
+
+def list_words(command: argparse.ArgumentParser) -> list[str]:
+    """Return the options of a command, its own commands, and what its words are chosen from."""
+    words = [name for name, _ in list_commands(command)]
+    for action in command._actions:
+        words += [option for option in action.option_strings if option.startswith("--")]
+        if not action.option_strings and not isinstance(action, argparse._SubParsersAction):
+            words += [str(choice) for choice in action.choices or ()]
+    return words
+
+
+def takes_recipes(command: argparse.ArgumentParser) -> bool:
+    return any(action.dest == "recipes" for action in command._actions)

@@ -1,0 +1,97 @@
+"""Which range a model states for its inputs of floating point: random samples are drawn from it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from firmwright.data.samples import Range
+from firmwright.ir.operators import PERMUTATIONS, relax_names
+from firmwright.ir.relax import (
+    Constant,
+    constant_array,
+    dtype_of,
+    main_bindings,
+    operator_name,
+    read_variables,
+)
+from firmwright.transforms import canonicalize
+
+Readers = Mapping[relax.Var, Sequence[relax.VarBinding]]
+
+PASSING = PERMUTATIONS | relax_names("ceil floor nn.pad round strided_slice")
+"""Operators behind which a range still is that of their operand."""
+
+EVERYTHING: Range = (-np.inf, np.inf)
+
+
+def find_input_ranges(module: tvm.IRModule) -> tuple[Range | None, ...]:
+    """Return the range that the readers of each parameter of ``main`` keep of its values.
+
+    A quantize keeps what its grid holds, a clip what is between its limits; of several readers the
+    range is the smallest that holds all. None where it is not finite, and for integers.
+    """
+    parameters = module["main"].params
+    if not any("float" in dtype_of(p) for p in parameters):
+        return tuple(None for _ in parameters)
+    module = canonicalize(module)  # then limits are constants
+    readers: dict[relax.Var, list[relax.VarBinding]] = defaultdict(list)
+    for binding in main_bindings(module):
+        for variable in read_variables(binding.value):
+            readers[variable].append(binding)
+    return tuple(find_range(p, readers) for p in module["main"].params)
+
+
+def find_range(parameter: relax.Var, readers: Readers) -> Range | None:
+    dtype = dtype_of(parameter)
+    if "float" not in dtype:
+        return None
+    largest = float(np.finfo("float16" if dtype == "float16" else "float32").max)
+    low, high = join_ranges(parameter, readers)
+    return (low, high) if -largest < low < high < largest else None
+
+
+def join_ranges(variable: relax.Var, readers: Readers) -> Range:
+    kept = [find_kept_range(b, readers) for b in readers.get(variable, ())] or [EVERYTHING]
+    return min(low for low, _ in kept), max(high for _, high in kept)
+
+
+def find_kept_range(binding: relax.VarBinding, readers: Readers) -> Range:
+    """Return the range outside of which a reader, and what follows, tells no values apart."""
+    call, name = binding.value, operator_name(binding.value)
+    if name == "relax.quantize":
+        return find_grid(call)
+    if name in PASSING:
+        return join_ranges(binding.var, readers)
+    low, high = find_limits(call)
+    if (low, high) == EVERYTHING:
+        return EVERYTHING
+    next_low, next_high = join_ranges(binding.var, readers)
+    return max(low, next_low), min(high, next_high)
+
+
+def find_limits(call: relax.Expr) -> Range:
+    """Return the limits of a clip, or of a maximum or minimum with a constant."""
+    name = operator_name(call)
+    if name == "relax.clip":
+        low, high = (float(limit.value) for limit in call.args[1:])
+        return low, high
+    if name in ("relax.maximum", "relax.minimum") and isinstance(call.args[1], Constant):
+        limits = constant_array(call.args[1]).astype(float)
+        is_lower = name == "relax.maximum"
+        return (float(limits.min()), np.inf) if is_lower else (-np.inf, float(limits.max()))
+    return EVERYTHING
+
+
+def find_grid(quantize: tvm.ir.Call) -> Range:
+    """Return the smallest and the largest value that a quantize can store."""
+    scale, zero_point = quantize.args[1:]
+    if not (isinstance(scale, Constant) and isinstance(zero_point, Constant)):
+        return EVERYTHING
+    ends = np.iinfo(dtype_of(quantize))
+    steps, zero = constant_array(scale).astype(float), constant_array(zero_point).astype(float)
+    return float(((ends.min - zero) * steps).min()), float(((ends.max - zero) * steps).max())

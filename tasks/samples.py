@@ -1,0 +1,30 @@
+"""samples: the samples that the recipe names, checked before anything is compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from firmwright.pipeline.artifacts import MODEL_INTERFACE, NETWORK_INTERFACE
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.options import canonical_run_inputs, list_run_files
+from firmwright.pipeline.stage import Scope, Stage
+
+
+def options(job: Job) -> Any:
+    evaluate = job.recipe.canonical.get("evaluate")
+    return {
+        "run": [canonical_run_inputs(job), job.recipe.run.samples],
+        "evaluate": evaluate and [evaluate["inputs"], evaluate.get("samples")],
+    }
+
+
+STAGE = Stage(
+    name="samples",
+    sentence="check that the samples fit the network",
+    run="firmwright.steps.samples:run",
+    reads=(MODEL_INTERFACE, NETWORK_INTERFACE),
+    options=options,
+    inputs=lambda job: [*list_run_files(job), *job.recipe.list_files("evaluate.inputs")],
+    applies=lambda job: canonical_run_inputs(job),
+    scope=Scope.MODEL,
+)

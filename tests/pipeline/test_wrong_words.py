@@ -1,0 +1,33 @@
+"""Words of the command line that mean nothing are told, not ignored."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from firmwright.cli import make_parser
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("jobs", ["0", "-5", "two", "1.5", "²", ""])
+def test_a_number_of_jobs_with_which_nothing_would_be_built(
+    jobs: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as raised:
+        make_parser().parse_args(["build", f"--jobs={jobs}", "digits.yaml"])
+    assert raised.value.code == 2
+    assert "expected a whole number from 1 on" in capsys.readouterr().err
+
+
+def test_a_stage_that_there_is_not(tmp_path: Path) -> None:
+    recipe = ROOT / "recipes" / "digits.yaml"
+    command = ("info", str(recipe), "--task", "modle", "--outdir", str(tmp_path))
+    done = subprocess.run(
+        [sys.executable, "-m", "firmwright.cli", *command], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stderr == "--task: no stage 'modle'; did you mean 'model'?\n"

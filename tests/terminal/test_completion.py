@@ -1,0 +1,62 @@
+"""Completion is tried in bash itself, by the words that it would complete."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from firmwright.cli import make_parser
+from firmwright.terminal.completion import render_completion
+
+PROGRAM = """
+source ./completion
+while read -r line; do
+    read -ra COMP_WORDS <<<"${line%|}"
+    [[ $line == *' |' ]] && COMP_WORDS+=("")
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMPREPLY=()
+    _firmwright
+    echo "${COMPREPLY[*]}"
+done
+"""
+
+LINES = {
+    "firmwright exp": "explain",
+    "firmwright completion b": "bash",
+    "firmwright new b": "board",
+    "firmwright build recipes/no": "",
+    "firmwright build mi": "mine.yaml",
+    "firmwright build yo": "yolo",
+    "firmwright build yolo --jo": "--jobs",
+    "firmwright build yolo --platform cortex-m4": "cortex-m4-bare",
+    "firmwright build yolo platf": "platform=",
+    "doit build recipe = yo": "yolo",
+    "doit build platform = rv32": "rv32-bare",
+    "doit build target = soma": "soma_dory,c",
+    "doit build emulator = uni": "unicorn",
+    "doit inf": "info",
+    "doit build compile_for_device = |": "true false",
+}
+"""What is typed, in the words that bash makes of it (``|`` an empty one), and what is offered."""
+
+
+def test_bash_completes_commands_recipes_and_names(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").touch()
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes/yolo.yaml").touch()
+    (tmp_path / "completion").write_text(render_completion("bash", make_parser()))
+    done = subprocess.run(
+        ["bash", "--norc", "-c", PROGRAM],
+        input="".join(f"{line}\n" for line in LINES),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert dict(zip(LINES, done.stdout.splitlines(), strict=True)) == LINES
+    assert done.stderr == ""
+
+
+def test_zsh_gets_the_same_through_its_emulation() -> None:
+    script = render_completion("zsh", make_parser())
+    assert "autoload -Uz compinit bashcompinit && compinit && bashcompinit" in script
+    assert script.endswith(render_completion("bash", make_parser()).partition("bashrc")[2][-600:])
