@@ -269,13 +269,13 @@ def test_no_recipe_at_all(repository: Repository) -> None:
 def test_samples_of_wrong_type_or_shape(repository: Repository) -> None:
     import numpy as np
 
-    np.savez(repository.folder / "f.npz", image=np.zeros((2, 1, 8, 8), "float32"))
+    np.savez(repository.folder / "f.npz", image=np.zeros((2, 1, 8, 8), "float64"))
     np.savez(repository.folder / "s.npz", image=np.zeros((2, 1, 8, 7), "int8"))
     np.savez(repository.folder / "n.npz", picture=np.zeros((2, 1, 8, 8), "int8"))
     (repository.folder / "b.npz").write_bytes(b"PK nothing")
     for file, message in (
         ("f", "r.yaml:3:15: run.inputs: "),
-        ("f", "is float32, the input 'image' int8; save it with .astype('int8')"),
+        ("f", "is float64, the input 'image' int8; save it with .astype('int8')"),
         ("s", "expected a leading sample axis and then [1, 1, 8, 8]"),
         ("n", "no array for the network's input 'image' (it has: picture)"),
         ("b", "not an .npz of plain arrays"),

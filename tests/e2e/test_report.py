@@ -54,7 +54,9 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     repository = Repository(tmp_path_factory.mktemp("hostile"))
     repository.write("dodo.py", "from firmwright.tasks.dodo import *\n")
     write_network(repository.folder / "net.onnx")
-    repository.write("net.yaml", "model: net.onnx\ntarget: c\ncflags: [-Wall, -Wextra, -Werror]\n")
+    # the prefix looks like the name of a region
+    recipe = "model: net.onnx\ntarget: c\ncflags: [-Wall, -Wextra, -Werror]\n"
+    repository.write("net.yaml", f"{recipe}c_prefix: region_net\n")
     repository.build("recipe=net.yaml")
     assert not list(repository.folder.rglob("evil"))
     return repository

@@ -67,7 +67,7 @@ def read_layer_facts(job: Job) -> LayerFacts:
         estimates=estimate(job),
         accuracy=(),
         operators=artifacts.MODEL_INTERFACE.read(job).operators,
-        code=find_code(artifacts.PROJECT.read(job)),
+        code=find_code(artifacts.PROJECT.read(job), job.recipe.c_prefix),
     )
 
 
@@ -78,12 +78,12 @@ def estimate(job: Job) -> tuple[LayerEstimate, ...]:
     return estimate_job_layers(job) if stated else ()
 
 
-def find_code(project: Path) -> dict[str, CodeLines]:
+def find_code(project: Path, prefix: str) -> dict[str, CodeLines]:
     """Return the lines of each region's function, by the region's name."""
     found = {}
-    for path in sorted(project.rglob("*region_*.c")):
+    for path in sorted(project.rglob(f"{prefix}_region_*.c")):
         text = path.read_text(encoding="utf-8")
-        name = path.stem[path.stem.index("region_") :]
+        name = path.stem.removeprefix(f"{prefix}_")
         function = re.search(rf"^\w[^;{{}}\n]*\w*{name}\((?s:.*?)^}}", text, re.MULTILINE)
         if function:
             first, last = (text.count("\n", 0, place) + 1 for place in function.span())
