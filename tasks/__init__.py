@@ -9,6 +9,7 @@ from . import (
     calibration,
     comparison,
     demo,
+    exports,
     firmware,
     kernels,
     mapping,
@@ -25,6 +26,6 @@ from . import (
 
 MODULES = (
     model, calibration, quantized, samples, batch, partition, kernels, accuracy, plan, sources,
-    objects, firmware, run, stats, comparison, mapping, demo, bundle,
+    objects, firmware, run, stats, comparison, mapping, demo, exports, bundle,
 )  # fmt: skip
 PIPELINE = tuple(stage.STAGE for stage in MODULES)

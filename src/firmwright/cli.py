@@ -23,6 +23,7 @@ COMMANDS = {
     "lock": "pin everything that a recipe reads; a build that would read something else fails",
     "reproduce": "build each recipe twice, with all varied that must not matter, and compare",
     "list": "list the tasks of each recipe",
+    "export": "package the network for another build system",
     "explain": "tell where every operator runs, and why not elsewhere; needs no compiler",
     "info": "show a task of a recipe: its files, and why it would run",
     "clean": "remove what was built",
@@ -47,7 +48,8 @@ def make_parser() -> argparse.ArgumentParser:
             "recipes", nargs="+", metavar="RECIPE", help="a recipe file, or name=value as for doit"
         )
         for variable, meaning in VARIABLES.items():
-            command.add_argument(f"--{variable}", help=meaning)
+            option = "as" if name == variable == "export" else variable
+            command.add_argument(f"--{option}", dest=variable, help=meaning)
         if name == "build":
             command.add_argument(
                 "-n", "--jobs", type=parse_jobs, default="1", help="stages to run side by side"
@@ -154,6 +156,7 @@ def to_doit_arguments(options: argparse.Namespace) -> list[str]:
     quiet = ["--output-file", os.devnull] if getattr(options, "quiet", False) else []
     command = {
         "build": ["run", *quiet, "-n", getattr(options, "jobs", "1"), "build"],
+        "export": ["run", "build"],
         "explain": ["run", "--output-file", os.devnull],
         "lock": ["run", "locked" if getattr(options, "check", False) else "lock"],
         "reproduce": ["run", "reproduce"],
@@ -188,6 +191,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     if options.command == "explain":
         return explain(options, given)
+    if options.command == "export":
+        without = [str(job.recipe.path) for job in dodo.get_jobs() if not job.recipe.export]
+        if without:
+            print(f"{without[0]}: no key `export` says for what; add it, or --as NAME",
+                  file=sys.stderr)  # fmt: skip
+            return 2
     if options.command == "info":
         known = {name for job in dodo.get_jobs() for name in job.stages if job.has_stage(name)}
         if options.task not in known:

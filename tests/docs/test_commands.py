@@ -21,6 +21,7 @@ INLINE = re.compile(r"`((?:doit|firmwright) [^`\n]+)`")
 CODE = re.compile(r"^```(?:console|sh)?\n(.*?)^```$|^((?: {4}[^\n]*\n)+)", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"\s+#.*$")
 DOIT_COMMANDS = frozenset("build chip-check clean forget help info list lock reproduce run".split())
+RECIPE_COMMANDS = frozenset("build clean explain export forget info list lock".split())
 READERS = ("acme", "acne", "keywords", "my", "net", "policy", "recipe")
 """Recipes, platforms and policies that a reader has, not the repository; one is misspelled."""
 
@@ -60,7 +61,7 @@ def test_the_command_is_known(
 
 def parse(words: list[str]) -> list[str]:
     """Return the recipes of a command of firmwright; one that is only named needs none."""
-    takes_recipe = words[0] in ("build", "lock", "list", "explain", "info", "clean", "forget")
+    takes_recipe = words[0] in RECIPE_COMMANDS
     if takes_recipe and not any(is_recipe(w) and not w.startswith("-") for w in words[1:]):
         words = [*words, "my.yaml"]
     try:

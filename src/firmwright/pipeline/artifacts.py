@@ -103,3 +103,4 @@ MAPPING: Artifact[CostComparison] = Artifact(
     "mapping", "mapping.json", "firmwright.report.comparison:CostComparison"
 )
 DEMO: Artifact[Path] = Artifact("demo", "", PATH)
+EXPORTS: Artifact[Path] = Artifact("exports", "", PATH)

@@ -7,6 +7,7 @@ from firmwright.recipe.load import load_recipe
 from firmwright.recipe.recipe import (
     BatchRequest,
     DemoOptions,
+    ExportOptions,
     InputShape,
     Library,
     ModelSource,
@@ -23,6 +24,7 @@ __all__ = [
     "Catalog",
     "DemoOptions",
     "DeviceSpec",
+    "ExportOptions",
     "InputShape",
     "KnownDevice",
     "KnownPlatform",

@@ -42,14 +42,18 @@ class Override:
 @cache
 def list_overrides() -> Mapping[str, Override]:
     """Return the keys that the command line sets, by name, in the order of the schema."""
-    return dict(_find_overrides(load_schema(), ()))
+    schema = load_schema()
+    return dict(_find_overrides(schema, (), schema["$defs"]))
 
 
-def _find_overrides(schema: Schema, pointer: Pointer) -> Iterator[tuple[str, Override]]:
+def _find_overrides(
+    schema: Schema, pointer: Pointer, definitions: Schema
+) -> Iterator[tuple[str, Override]]:
     for name, part in schema.get("properties", {}).items():
         if "override" in part:
-            yield name, Override((*pointer, name), part, part["override"])
-        yield from _find_overrides(part, (*pointer, name))
+            complete = {**part, "$defs": definitions}
+            yield name, Override((*pointer, name), complete, part["override"])
+        yield from _find_overrides(part, (*pointer, name), definitions)
 
 
 def apply_overrides(data: dict[str, Any], overrides: Mapping[str, str]) -> Iterator[Diagnostic]:

@@ -109,6 +109,14 @@ class DemoOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """The build systems that the network is packaged for, and the version of the packages."""
+
+    to: tuple[str, ...]
+    version: str = "0.1.0"
+
+
+@dataclass(frozen=True, slots=True)
 class Library:
     """C code of the user's: ``sources`` with their ``includes``, or an ``archive``; file paths."""
 
@@ -162,6 +170,7 @@ class Recipe:
     """Custom devices by name, each as ``module:function``."""
     transforms: TransformOptions | None = None
     demo: DemoOptions | None = None
+    export: ExportOptions | None = None
     extensions: tuple[str, ...] = ()
     """Custom strategies: a ``module:function`` each."""
     libraries: tuple[Library, ...] = ()

@@ -16,10 +16,7 @@ from firmwright.verify.batches import join_outputs, join_samples
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write the application's C files, its data those of the run's first sample.
-
-    Where no emulator runs the firmware, the outputs are those of the reference.
-    """
+    """Write the application's C files, its data those of the run's first sample."""
     views = {region.name for region in artifacts.PARTITION.read(job).regions if region.view}
     write_demo(
         job.recipe.name,
@@ -31,10 +28,15 @@ def run(job: Job, folder: Path) -> None:
             for step in artifacts.PLAN.read(job).schedule.steps
             if step.region not in views
         ],
-        artifacts.RUN_SAMPLE.read(job) if job.has_stage("run") else make_reference_sample(job),
+        read_sample(job),
         load_board(job.platform.board).data_section,
         folder,
     )
+
+
+def read_sample(job: Job) -> dict[str, NDArray[Any]]:
+    """Return the inputs of one inference, and the outputs of the firmware or of the reference."""
+    return artifacts.RUN_SAMPLE.read(job) if job.has_stage("run") else make_reference_sample(job)
 
 
 def make_reference_sample(job: Job) -> dict[str, NDArray[Any]]:

@@ -28,6 +28,7 @@ def summarize(job: Job) -> list[Row]:
         *describe_devices(job),
         *describe_layers(job),
         *describe_fallbacks(job),
+        *describe_exports(job),
     ]
 
 
@@ -138,3 +139,9 @@ def describe_first_refusal(found: Explanation, device: str) -> str:
     first = min(refused, key=lambda operator: operator.macs == 0)
     rule = first.refusals[0]
     return f", first {first.kind} '{first.name}' ({rule.device}: {rule.rule}: {rule.sentence})"
+
+
+def describe_exports(job: Job) -> Iterator[Row]:
+    if job.recipe.export:
+        names = ", ".join(job.recipe.export.to)
+        yield "exports", Text(f"{names} in {artifacts.EXPORTS.path(job)}")

@@ -1,0 +1,58 @@
+"""exports: the network as packages of other build systems."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from firmwright.pipeline import artifacts
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.options import canonical_run_inputs, list_sample_files, require
+from firmwright.pipeline.stage import Stage
+
+
+def options(job: Job) -> Any:
+    recipe = job.recipe
+    return {
+        "name": recipe.name,
+        "c_prefix": recipe.c_prefix,
+        "description": recipe.description,
+        "export": asdict(require(recipe.export)),
+        "platform": asdict(job.platform),
+        "sample": None if job.has_stage("run") else [canonical_run_inputs(job), recipe.run.seed],
+    }
+
+
+def inputs(job: Job) -> list[Path]:
+    return [] if job.has_stage("run") else list_sample_files(job)
+
+
+def templates(job: Job) -> list[str]:
+    folders = [f"exports/{name}" for name in require(job.recipe.export).to]
+    own = [f"{folder}/{files}" for folder in folders for files in ("export.yaml", "**/*.j2")]
+    return ["exports/*.j2", *own]
+
+
+STAGE = Stage(
+    name="exports",
+    sentence="package the network for other build systems",
+    run="firmwright.steps.exports:run",
+    reads=(
+        artifacts.MODEL_INTERFACE,
+        artifacts.NETWORK_INTERFACE,
+        artifacts.NETWORK_MODULE,
+        artifacts.INTERFACE,
+        artifacts.BATCH_LAYOUT,
+        artifacts.PARTITION,
+        artifacts.PROJECT,
+        artifacts.RUN_SAMPLE,
+    ),
+    writes=(artifacts.EXPORTS,),
+    options=options,
+    inputs=inputs,
+    templates=templates,
+    applies=lambda job: job.recipe.export,
+    archive=lambda job: artifacts.EXPORTS.pack(job, "exports/"),
+    about=("export",),
+)

@@ -1,0 +1,37 @@
+"""The packages that a build makes of its network, from the recipe to a program of the user's."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import new_repository
+
+PLACES = ("digits-host", "build/digits/host")
+
+
+@pytest.mark.needs("gcc")
+def test_the_bundle_has_the_package_and_its_example_is_right(tmp_path: Path) -> None:
+    repository = new_repository(tmp_path)
+    command = [sys.executable, "-m", "firmwright.cli", "export", "digits.yaml"]
+    done = repository.run(*command, "--platform", "host", "--as", "cmake")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "exports    cmake in build/digits/host/exports" in done.stdout
+    with tarfile.open(tmp_path / "build/digits/digits-host.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    packed, made = (
+        {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.*")}
+        for folder in (
+            tmp_path / "digits-host/exports/cmake",
+            tmp_path / "build/digits/host/exports/cmake",
+        )
+    )
+    assert packed == made
+    sources = [f"digits-host/exports/cmake/{path}" for path in packed if path.suffix == ".c"]
+    flags = ["-std=c99", "-Idigits-host/exports/cmake/src"]
+    subprocess.run(["gcc", *flags, *sources, "-lm", "-o", "check"], cwd=tmp_path, check=True)
+    assert subprocess.check_output([tmp_path / "check"]) == b"network: right\n"

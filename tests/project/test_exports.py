@@ -1,0 +1,96 @@
+"""Packages of the network for other build systems, as far as each can be tried here."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from firmwright.errors import UserError
+from firmwright.project.exports import Export, load_export, write_export
+from firmwright.recipe.schema import load_schema
+from tests.project.exported import export, make_exported
+
+NAMES: list[str] = load_schema()["$defs"]["build-system"]["enum"]
+
+
+def run(*command: object, folder: Path) -> str:
+    words = [str(word) for word in command]
+    ran = subprocess.run(words, cwd=folder, stdout=-1, stderr=subprocess.STDOUT, text=True)
+    assert ran.returncode == 0, ran.stdout
+    return ran.stdout
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the package of each build system."""
+    folder = tmp_path_factory.mktemp("exports")
+    network = make_exported(folder / "project")
+    for name in NAMES:
+        write_export(name, network, folder / name)
+    return folder
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_package_is_whole_and_always_the_same(packages: Path, tmp_path: Path, name: str) -> None:
+    assert isinstance(load_export(name), Export)
+    again = export(name, tmp_path)
+    files = sorted(path.relative_to(again) for path in again.rglob("*") if path.is_file())
+    assert {path.name for path in files} > {"README.md", "digits.h", "digits_weights.c"}
+    for path in files:
+        assert (again / path).read_bytes() == (packages / name / path).read_bytes()
+    text = (again / "README.md").read_text()
+    assert len(text.splitlines()) <= 20
+    assert all("{" not in str(path) for path in files)
+
+
+CHECK = "build/check_digits"
+
+
+@pytest.mark.needs("cmake", "gcc")
+@pytest.mark.parametrize("source", ["add_subdirectory", "FetchContent", "find_package"])
+def test_cmake_takes_the_network_in_three_ways(packages: Path, tmp_path: Path, source: str) -> None:
+    package, words = packages / "cmake", [f"-DDIGITS_FROM={source}"]
+    if source == "find_package":
+        run("cmake", "-S", package, "-B", "alone", folder=tmp_path)
+        run("cmake", "--build", "alone", "--parallel", 2, folder=tmp_path)
+        run("cmake", "--install", "alone", "--prefix", tmp_path / "prefix", folder=tmp_path)
+        words += [f"-DCMAKE_PREFIX_PATH={tmp_path}/prefix"]
+    run("cmake", "-S", package / "example", "-B", "build", *words, folder=tmp_path)
+    run("cmake", "--build", "build", "--parallel", 2, folder=tmp_path)
+    assert run(CHECK, folder=tmp_path) == "digits: right\n"
+
+
+def test_a_prefix_that_a_build_system_uses_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cmake has a meaning of its own for the name 'test'"):
+        export("cmake", tmp_path, "test")
+
+
+ARM = """\
+set(CMAKE_SYSTEM_NAME Generic)
+set(CMAKE_SYSTEM_PROCESSOR arm)
+set(CMAKE_C_COMPILER arm-none-eabi-gcc)
+set(CMAKE_C_FLAGS_INIT "-mcpu=cortex-a15 -mfloat-abi=soft")
+set(CMAKE_EXE_LINKER_FLAGS_INIT "--specs=rdimon.specs -Wl,-Ttext-segment=0x40200000")
+"""
+QEMU = ("qemu-system-arm", "-M", "virt", "-cpu", "cortex-a15", "-nic", "none", "-display", "none",
+        "-semihosting-config", "enable=on,target=native", "-kernel")  # fmt: skip
+
+
+@pytest.mark.needs("cmake", "arm-none-eabi-gcc", "qemu-system-arm")
+def test_cmake_builds_the_network_for_another_processor(packages: Path, tmp_path: Path) -> None:
+    (tmp_path / "arm.cmake").write_text(ARM)
+    words = ["-S", packages / "cmake" / "example", "-B", "build"]
+    run("cmake", *words, f"-DCMAKE_TOOLCHAIN_FILE={tmp_path}/arm.cmake", folder=tmp_path)
+    run("cmake", "--build", "build", "--parallel", 2, folder=tmp_path)
+    assert run(*QEMU, CHECK, folder=tmp_path) == "digits: right\n"
+
+
+@pytest.mark.needs("gcc")
+def test_the_example_tells_a_wrong_result(tmp_path: Path) -> None:
+    package = export("cmake", tmp_path, wrong=True)
+    sources = [*sorted((package / "src").glob("*.c")), package / "example" / "main.c"]
+    run("gcc", "-std=c99", "-I", package / "src", *sources, "-lm", "-o", "check", folder=tmp_path)
+    ran = subprocess.run([tmp_path / "check"], stdout=-1)
+    assert (ran.returncode, ran.stdout) == (1, b"digits: WRONG\n")
