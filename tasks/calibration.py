@@ -31,5 +31,5 @@ STAGE = Stage(
     inputs=lambda job: job.recipe.list_files("quantize"),
     applies=lambda job: job.recipe.quantize,
     scope=Scope.MODEL,
-    about=("quantize", "calibration"),
+    about=("quantize", "calibration", "inputs"),
 )

@@ -1,4 +1,4 @@
-"""samples: the samples that the recipe names, checked before anything is compiled."""
+"""samples: the data that the recipe names, checked before anything is compiled."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from firmwright.pipeline.stage import Scope, Stage
 
 
 def options(job: Job) -> Any:
-    evaluate = job.recipe.canonical.get("evaluate")
+    canonical = job.recipe.canonical
+    evaluate = canonical.get("evaluate", {})
     return {
         "run": [canonical_run_inputs(job), job.recipe.run.samples],
-        "evaluate": evaluate and [evaluate["inputs"], evaluate.get("samples")],
+        "evaluate": [evaluate.get(key) for key in ("inputs", "samples", "labels", "metric")],
+        "detection": canonical.get("detection"),
     }
 
 
@@ -24,7 +26,7 @@ STAGE = Stage(
     run="firmwright.steps.samples:run",
     reads=(MODEL_INTERFACE, NETWORK_INTERFACE),
     options=options,
-    inputs=lambda job: [*list_run_files(job), *job.recipe.list_files("evaluate.inputs")],
-    applies=lambda job: canonical_run_inputs(job),
+    inputs=lambda job: [*list_run_files(job), *job.recipe.list_files("evaluate", "postprocess")],
+    applies=lambda job: canonical_run_inputs(job) or job.recipe.detection,
     scope=Scope.MODEL,
 )

@@ -245,14 +245,14 @@ BAD_DATA = {
                                  "calibration.npy[3]: 2 of 192 values (sample 3, input 'x')"]),
     "overflow": (overflowing, ["sample 0 makes the network compute values that are not finite"]),
     "shape": (lambda f: save(f, np.zeros((4, 3, 8, 7), "float32")),
-              ["calibration.npy: has shape [4, 3, 8, 7]"]),
+              [" quantize.calibration.inputs: calibration.npy: has shape [4, 3, 8, 7]"]),
     "type": (lambda f: save(f, np.zeros((4, 3, 8, 8))), ["calibration.npy: is float64"]),
     "empty": (lambda f: save(f, np.zeros((0, 3, 8, 8), "float32")), ["has shape [0, 3, 8, 8]"]),
     "damaged": (lambda f: (f / "calibration.npy").write_bytes(b"\x93NUMPY"),
                 ["calibration.npy: not an .npy of a plain array"]),
     "missing": (lambda f: (f / "calibration.npy").unlink(), ["no such file"]),
     "labels": (lambda f: np.save(f / "labels.npy", np.zeros(39, "int64")),
-               ["labels.npy: 39 labels for 40 samples"]),
+               [" evaluate.labels: labels.npy: 39 labels for 40 samples"]),
     "labels-type": (lambda f: np.save(f / "labels.npy", np.zeros(40)),
                     ["labels.npy: labels are whole numbers, one a sample; found float64"]),
 }  # fmt: skip
@@ -266,6 +266,7 @@ def test_data_that_will_not_do(tmp_path: Path, case: str) -> None:
     text = fail(repository, "recipe=r.yaml")
     for message in messages:
         assert message in text
+    assert "kernels" not in text  # nothing was compiled before
 
 
 BAD_RECIPES = {

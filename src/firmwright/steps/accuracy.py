@@ -16,6 +16,7 @@ from firmwright.ir.tensors import ModelInterface
 from firmwright.models import FORMATS
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
+from firmwright.pipeline.labels import Labels, read_labels
 from firmwright.pipeline.options import require
 from firmwright.pipeline.samples import read_real_samples, read_samples
 from firmwright.postprocess.classes import read_class_names
@@ -26,23 +27,17 @@ from firmwright.verify.accuracy import Evaluation, dequantize_outputs, measure_a
 from firmwright.verify.boxes import BoxComparer, fit_float_detector
 from firmwright.verify.detection import AGREEMENT_IOU
 from firmwright.verify.host_run import run_on_host
-from firmwright.verify.labels import read_box_labels, read_class_labels
 
 
-def make_box_comparer(
-    job: Job, interface: ModelInterface, labels: Path | None, count: int
-) -> BoxComparer | None:
+def make_box_comparer(job: Job, interface: ModelInterface, labels: Labels) -> BoxComparer | None:
     """Return what compares boxes, for a recipe with a detection."""
     detection = job.recipe.detection
     if detection is None:
         return None
     names = read_class_names(detection.classes, job.data_folders)
     limits = require(job.recipe.evaluate).thresholds.boxes
-    right = None
-    if labels is not None and labels.suffix == ".json":
-        right = read_box_labels(labels, names, count)
     detector = fit_float_detector(detection, len(names), interface)
-    return BoxComparer(detector, limits.iou if limits else AGREEMENT_IOU, right)
+    return BoxComparer(detector, limits.iou if limits else AGREEMENT_IOU, labels.boxes)
 
 
 def run_float_network(
@@ -92,13 +87,8 @@ def run(job: Job, folder: Path) -> None:
     # The float network takes real numbers; a model that is compiled as it is, what it takes.
     read = read_real_samples if job.recipe.quantize else read_samples
     samples = read(job, source.inputs, stated.inputs, stated.samples)
-    file = None if stated.labels is None else job.recipe.resolve(stated.labels)
-    # What labels mean to a metric, or how many classes a single output tells, is not known here.
-    scores = interface.outputs[0].elements
-    classes = scores if scores > 1 and not stated.metric else None
-    listed = file if file and file.suffix == ".npy" else None
-    labels = read_class_labels(listed, len(samples), classes) if listed else None
-    boxes = make_box_comparer(job, interface, file, len(samples))
+    labels = read_labels(job, interface, len(samples))
+    boxes = make_box_comparer(job, interface, labels)
     scratch = folder / "host"
     found = run_networks(job, interface, samples, scratch)
     shutil.rmtree(scratch)
@@ -107,7 +97,7 @@ def run(job: Job, folder: Path) -> None:
         if stated.metric is not None:
             own = load_custom_function(stated.metric, job.recipe.path.parent)
             metric = stack.enter_context(own)
-        record = measure_accuracy(found, labels, metric, boxes, stated.thresholds)
+        record = measure_accuracy(found, labels.classes, metric, boxes, stated.thresholds)
     artifacts.ACCURACY.write(folder, record)
     message = format_failure(record)
     if message:

@@ -52,14 +52,17 @@ def export_float_model(job: Job, interface: ModelInterface) -> FloatModel:
 def run(job: Job, folder: Path) -> None:
     """Write ``prepared.onnx``, ``calibration.json`` and ``distributions.npz``."""
     quantize = require(job.recipe.quantize)
+    calibration = quantize.calibration
     interface = artifacts.MODEL_INTERFACE.read(job)
+    samples = []
+    if calibration.inputs is not None:
+        given = calibration.inputs, calibration.samples
+        samples = read_real_samples(job, interface.inputs, *given)
     network = export_float_model(job, interface)
     opset = INT16_OPSET if quantize.sixteen_bit else PER_CHANNEL_OPSET
     model = prepare(network.data, network.inputs, opset)
     if quantize.equalize:
         model = equalize_layers(model)
-    calibration = quantize.calibration
-    samples = []
     if calibration.inputs is None:
         if network.ranges is None:
             raise UserError(
@@ -68,8 +71,6 @@ def run(job: Job, folder: Path) -> None:
             )
         found = infer_distributions(model, network.ranges)
     else:
-        given = calibration.inputs, calibration.samples
-        samples = read_real_samples(job, interface.inputs, *given)
         found = calibrate(model, samples)
     if len(samples) == 1:
         job.note("calibration: a single sample: what it does not show is clamped")

@@ -1,46 +1,60 @@
-"""samples: the samples that the recipe names, checked before anything is compiled."""
+"""samples: what the recipe names of samples, labels and classes, checked before the compile."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import Diagnostic, DiagnosticError, UserError
-from firmwright.pipeline import artifacts
+from firmwright.pipeline.artifacts import MODEL_INTERFACE, NETWORK_INTERFACE
 from firmwright.pipeline.command_line import find_place
 from firmwright.pipeline.inputs import has_pictures
 from firmwright.pipeline.job import Job
+from firmwright.pipeline.labels import read_labels
 from firmwright.pipeline.samples import read_network_columns, read_samples
-from firmwright.recipe.quantization import Inputs
+from firmwright.postprocess.classes import read_class_names
+from firmwright.recipe.quantization import EvaluateOptions
 
 
 def run(job: Job, _folder: Path) -> None:
-    """Write nothing; DiagnosticError with the place of each key whose samples do not fit.
+    """Write nothing; DiagnosticError with the place of each key whose data does not fit.
 
     Of pictures the first is read, of all else as many samples as the recipe asks for.
     """
-    recipe = job.recipe
-    found: list[Diagnostic] = []
-    stated: list[tuple[Pointer, Inputs | None, int | None]] = [
-        (("run", "inputs"), recipe.run.inputs, recipe.run.samples)
-    ]
-    if recipe.evaluate is not None:
-        place = ("evaluate", "inputs")
-        stated.append((place, recipe.evaluate.inputs, recipe.evaluate.samples))
-    for pointer, given, count in stated:
-        if given is None:
-            continue
+    recipe, found = job.recipe, list[Diagnostic]()
+
+    @contextmanager
+    def collect(*place: str) -> Iterator[None]:
+        """Note the mistake that the key at this place leads to."""
         try:
-            check_samples(job, pointer, given, 1 if has_pictures(given) else count)
+            yield
         except UserError as error:
-            found.append(find_place(recipe, pointer, str(error)))
+            found.append(find_place(recipe, place, str(error)))
+
+    if recipe.run.inputs is not None:
+        with collect("run", "inputs"):
+            count = 1 if has_pictures(recipe.run.inputs) else recipe.run.samples
+            network = NETWORK_INTERFACE.read(job)
+            read_network_columns(job, network, recipe.run.inputs, count)
+    if recipe.detection is not None:
+        with collect("postprocess", "detection", "classes"):
+            read_class_names(recipe.detection.classes, job.data_folders)
+    if recipe.evaluate is not None:
+        counted = recipe.evaluate.samples
+        with collect("evaluate", "inputs"):
+            counted = count_samples(job, recipe.evaluate)
+        with collect("evaluate", "labels"):
+            read_labels(job, NETWORK_INTERFACE.read(job), counted or 1)
     if found:
         raise DiagnosticError(found)
 
 
-def check_samples(job: Job, pointer: Pointer, given: Inputs, count: int | None) -> None:
-    """Read samples as the stage that the key belongs to will read them."""
-    if pointer[0] == "run":
-        read_network_columns(job, artifacts.NETWORK_INTERFACE.read(job), given, count)
-    else:
-        read_samples(job, artifacts.MODEL_INTERFACE.read(job).inputs, given, count)
+def count_samples(job: Job, stated: EvaluateOptions) -> int:
+    """Return how many samples the evaluation is known to have; UserError for unfit ones."""
+    pictures = has_pictures(stated.inputs)
+    read = read_samples(
+        job, MODEL_INTERFACE.read(job).inputs, stated.inputs, 1 if pictures else stated.samples
+    )
+    return stated.samples or len(read)
