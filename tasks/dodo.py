@@ -23,13 +23,9 @@ from firmwright.pipeline.job import Job
 from firmwright.pipeline.recipe_words import RECIPES
 from firmwright.pipeline.task import make_tasks
 from firmwright.tasks import PIPELINE
-from firmwright.terminal.pipes import end_with_reader
 from firmwright.terminal.reporter import StageReporter
 
 NO_RECIPE = f"no recipe: name one (recipe=my.yaml) or put some into {RECIPES}/"
-
-PRINTING = frozenset({"help", "info", "list"})
-"""doit's commands that only print."""
 
 
 @cache
@@ -84,14 +80,11 @@ def task_stages() -> Iterator[dict[str, Any]]:
     yield from make_tasks([each for job in get_jobs() for each in job.all_jobs])
 
 
-def prepare_command(words: Sequence[str]) -> None:
-    """Refuse the command that doit has lost; let those that only print end with their reader."""
-    command = words[0] if words else ""
-    if command == "auto":
+def refuse_lost_command(words: Sequence[str]) -> None:
+    """End the program for the command that doit has lost."""
+    if words[:1] == ["auto"]:
         print("doit has no `auto` any more; `doit build` runs what has changed", file=sys.stderr)
         sys.exit(1)
-    if command in PRINTING:
-        end_with_reader()
 
 
 def stop_on_interrupt(_signal: int, _frame: FrameType | None) -> None:
@@ -101,7 +94,7 @@ def stop_on_interrupt(_signal: int, _frame: FrameType | None) -> None:
     sys.exit(130)
 
 
-prepare_command(sys.argv[1:])
+refuse_lost_command(sys.argv[1:])
 MAIN_PROCESS = os.getpid()
 signal.signal(signal.SIGINT, stop_on_interrupt)
 

@@ -261,9 +261,8 @@ def test_no_recipe_at_all(repository: Repository) -> None:
     assert "no recipe: name one" in fail(repository)
     assert "what may follow: recipe= " in repository.doit("help", "build").stdout
     assert "`doit build` runs what has changed" in repository.doit("auto").stderr
-    for command in ("firmwright platforms", "doit list", "doit help build"):
-        piped = repository.run("bash", "-c", f"set -o pipefail; {command} | true")
-        assert piped.stderr == "", command
+    piped = repository.run("bash", "-c", "set -o pipefail; firmwright platforms | true")
+    assert piped.stderr == ""
 
 
 def test_samples_of_wrong_type_or_shape(repository: Repository) -> None:

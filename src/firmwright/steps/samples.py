@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import Diagnostic, DiagnosticError, UserError
 from firmwright.pipeline.artifacts import MODEL_INTERFACE, NETWORK_INTERFACE
 from firmwright.pipeline.command_line import find_place

@@ -1,0 +1,108 @@
+"""doit's commands as they are here: in every folder of a repository, and plain where they fail.
+
+The entry points ``doit.COMMAND`` put these in the place of doit's own, for other task files too.
+They differ from those only where they would end with an error, and in what `doit clean` prints.
+"""
+
+from __future__ import annotations
+
+import dbm
+from typing import Any
+
+from doit import cmd_clean, cmd_dumpdb, cmd_forget, cmd_help, cmd_info, cmd_list, cmd_run
+from doit.cmd_base import DoitCmdBase
+from doit.exceptions import InvalidCommand, InvalidDodoFile
+
+from firmwright.errors import did_you_mean
+from firmwright.terminal.pipes import end_with_reader
+
+OUR_REMOVAL = " - executing 'Python: function remove_results'\n"
+"""How doit announces the action that a stage is cleaned by; that says by itself what goes."""
+
+NO_TASK_FILE = """\
+no dodo.py in this folder or above
+A dodo.py is one line, `from firmwright.tasks.dodo import *`; `firmwright init` writes it, and \
+`firmwright build my.yaml` needs none."""
+
+
+class FromAnyFolder(DoitCmdBase):  # type: ignore[misc]
+    """A command that looks for its task file above where it is given, as with doit's ``-k``."""
+
+    def execute(self, params: Any, args: list[str]) -> Any:
+        params.update_defaults({"seek_file": True})
+        try:
+            return super().execute(params, args)
+        except InvalidDodoFile as error:
+            if params.get("dodoFile") == "dodo.py" and "Could not find" in str(error):
+                raise InvalidDodoFile(NO_TASK_FILE) from None
+            raise
+
+
+class Run(FromAnyFolder, cmd_run.Run):  # type: ignore[misc]
+    """`doit run`, and `doit` with the name of a task."""
+
+
+class Printing(FromAnyFolder):
+    """A command that only prints: it ends when nobody reads on."""
+
+    def execute(self, params: Any, args: list[str]) -> Any:
+        end_with_reader()
+        return super().execute(params, args)
+
+
+class Help(Printing, cmd_help.Help):  # type: ignore[misc]
+    """`doit help`."""
+
+
+class List(Printing, cmd_list.List):  # type: ignore[misc]
+    """`doit list`."""
+
+
+class Info(Printing, cmd_info.Info):  # type: ignore[misc]
+    """`doit info`; of a task that there is not, it tells the nearest."""
+
+    def _execute(self, pos_args: list[str], hide_status: bool = False) -> Any:
+        known = [task.name for task in self.task_list]
+        for name in pos_args:
+            if name not in known:
+                raise InvalidCommand(f"info: no task '{name}'{did_you_mean(name, known)}")
+        return super()._execute(pos_args, hide_status)
+
+
+class Forget(FromAnyFolder, cmd_forget.Forget):  # type: ignore[misc]
+    """`doit forget`."""
+
+
+class Removals:
+    """What `doit clean` writes to, without the lines that announce our own removals."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> None:
+        if not text.endswith(OUR_REMOVAL):
+            self.stream.write(text)
+
+    def flush(self) -> None:
+        self.stream.flush()
+
+
+class Clean(FromAnyFolder, cmd_clean.Clean):  # type: ignore[misc]
+    """`doit clean`."""
+
+    outstream: Any
+
+    def clean_tasks(self, tasks: Any, dryrun: bool, cleanforget: bool) -> None:
+        self.outstream = Removals(self.outstream)
+        super().clean_tasks(tasks, dryrun, cleanforget)
+
+
+class DumpDB(cmd_dumpdb.DumpDB):  # type: ignore[misc]
+    """`doit dumpdb`; without a database of doit's own it tells what answers instead."""
+
+    def execute(self, opt_values: Any, pos_args: list[str]) -> Any:
+        file = opt_values["dep_file"]
+        if not dbm.whichdb(file):
+            message = f"dumpdb: {file} is no DBM file; `doit info TASK` tells what doit remembers"
+            raise InvalidCommand(message)
+        return super().execute(opt_values, pos_args)
