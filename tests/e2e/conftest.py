@@ -125,6 +125,22 @@ def repository_of_example(name: str, folder: Path) -> Repository:
     return repository
 
 
+@pytest.fixture(scope="module", autouse=True)
+def share_results(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """Take from the builds of other tests what they have in common.
+
+    A module marked ``fresh`` does without: what it judges is that each build is done anew.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if request.node.get_closest_marker("fresh") is None:
+            base = tmp_path_factory.getbasetemp()
+            worker = "PYTEST_XDIST_WORKER" in os.environ
+            patch.setenv("FIRMWRIGHT_CACHE", str((base.parent if worker else base) / "cache"))
+        yield
+
+
 @pytest.fixture
 def repository(tmp_path: Path) -> Repository:
     return new_repository(tmp_path / "repository")

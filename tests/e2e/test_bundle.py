@@ -27,6 +27,8 @@ from .conftest import (
     ran,
 )
 
+pytestmark = pytest.mark.fresh
+
 BUNDLE = "build/digits/digits-rv32-bare.tar.gz"
 
 

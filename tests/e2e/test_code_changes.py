@@ -10,7 +10,7 @@ import pytest
 
 from .conftest import ROOT, Repository
 
-pytestmark = pytest.mark.needs("gcc")
+pytestmark = [pytest.mark.fresh, pytest.mark.needs("gcc")]
 
 SOURCE = ROOT / "src" / "firmwright"
 DATA = frozenset({"recipes", "templates", "toolchains"})

@@ -18,6 +18,8 @@ from firmwright.data.fetch import find_in_mirror
 
 from .conftest import ROOT, Repository
 
+pytestmark = pytest.mark.fresh
+
 RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
 
 

@@ -14,6 +14,8 @@ import pytest
 
 from .conftest import ALL_STAGES, HOST_STAGES, ROOT, Repository, ran
 
+pytestmark = pytest.mark.fresh
+
 RECIPE = "recipe=digits.yaml"
 PROBE = """
 import sys

@@ -16,6 +16,8 @@ from firmwright.toolchain import load_platform
 
 from .conftest import Repository, copy_of, repository_of_example
 
+pytestmark = pytest.mark.fresh
+
 BUILD = ("recipe=one_conv.yaml", "platform=diana-chip")
 BUNDLE = "build/one_conv/one_conv-diana-chip.tar.gz"
 REASON = (

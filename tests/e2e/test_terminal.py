@@ -12,6 +12,8 @@ import pytest
 from .conftest import ALL_STAGES, Repository, ran
 from .screenshots import take_pictures
 
+pytestmark = pytest.mark.fresh
+
 RECIPE = "recipe=digits.yaml"
 BUNDLE = "build/digits/digits-rv32-bare.tar.gz"
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

@@ -33,6 +33,8 @@ from tests.hammer.bundles import write_keys
 
 from .conftest import ALL_STAGES, Repository
 
+pytestmark = pytest.mark.fresh
+
 BUNDLE = "build/digits/digits-rv32-bare.tar.gz"
 
 

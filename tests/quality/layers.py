@@ -25,7 +25,8 @@ LAYERS = (
     ("targets",),
     ("models", "lowering"),
     ("builder", "data", "toolchain", "transforms", "codegen"),
-    ("custom", "documents", "ir"),
+    ("custom", "shared_cache", "ir"),
+    ("documents",),
     ("errors", "progress"),
 )
 """The packages of the source, the highest layer first. A new package needs a place here."""

@@ -48,6 +48,7 @@ OTHER = Variation(
         "PYTHONHASHSEED": "4242",
         "HOME": "{folder}/home",  # without any cache
         "XDG_CACHE_HOME": None,
+        "FIRMWRIGHT_CACHE": None,
         "SOURCE_DATE_EPOCH": "1",
         "OMP_NUM_THREADS": "1",
         "CFLAGS": "-O0 -g",

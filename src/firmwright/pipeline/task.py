@@ -30,6 +30,7 @@ from .freshness import InputWatch, Unchanged, file_digest
 from .job import Job
 from .ownership import claim_folder, release_folder
 from .stage import Stage
+from .stage_cache import find_key, take_or_run
 
 PACKAGE = Path(firmwright.__file__).parent
 TASKS = PACKAGE / "tasks"
@@ -85,7 +86,10 @@ def make_task(job: Job, stage: Stage) -> dict[str, Any]:
         "doc": stage.sentence,
         "title": Title(job, stage.name),
         "actions": [
-            (run_action, [job, name, partial(execute, job, stage, dependencies), stage.about])
+            (
+                run_action,
+                [job, name, partial(execute, job, stage, unchanged, dependencies), stage.about],
+            )
         ],
         "file_dep": dependencies,
         "targets": [str(t) for t in targets],
@@ -125,18 +129,19 @@ def collect_configuration(job: Job, stage: Stage) -> dict[str, Any]:
 
 
 def run_action(
-    job: Job, task: str, action: Callable[[], None], about: Pointer = ()
+    job: Job, task: str, action: Callable[[], object], about: Pointer = ()
 ) -> dict[str, Any] | StageFailed:
     """Do what a task does; a user's mistake fails it with its message alone.
 
     The message begins with the place of the recipe's key that it is ``about``, else with the task.
 
-    Returns what the job has to say, which doit hands on from whatever process this is.
+    Returns what the job has to say, and whether the result was taken from the shared cache; doit
+    hands it on from whatever process this is.
     """
     progress.begin_task(task)
     job.notes.clear()
     try:
-        action()
+        taken = action()
     except WrongDigestError as error:
         return StageFailed(f"{locate(job.recipe.path, error.expected)}: {error}", job.notes)
     except DiagnosticError as error:
@@ -146,7 +151,7 @@ def run_action(
     except OSError as error:
         place = error.filename or job.outdir
         return StageFailed(f"{task}: {place}: {error.strerror or error}", job.notes)
-    return {"notes": list(job.notes)}
+    return {"notes": list(job.notes), "taken": taken is True}
 
 
 def tell_place(job: Job, task: str, about: Pointer, message: str) -> str:
@@ -165,8 +170,11 @@ def locate(recipe: Path, digest: str) -> str:
     return str(recipe)
 
 
-def execute(job: Job, stage: Stage, dependencies: list[str]) -> None:
-    """Run the stage beside the last good result, then put the new one in its place."""
+def execute(job: Job, stage: Stage, unchanged: Unchanged, dependencies: list[str]) -> bool:
+    """Run the stage beside the last good result, then put the new one in its place.
+
+    Returns whether the result was taken from the shared cache.
+    """
     folder = job.folder(stage.name)
     unfinished = partial_folder(folder)
     try:
@@ -174,8 +182,12 @@ def execute(job: Job, stage: Stage, dependencies: list[str]) -> None:
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
         claim_folder(job.origin or job)
-        resolve_name(stage.run)(job, unfinished)
-        watched.check()
+        taken = take_or_run(
+            job,
+            unfinished,
+            lambda: find_key(job, stage, unchanged.configuration, map(Path, dependencies)),
+            lambda: run_watched(job, stage, unfinished, watched),
+        )
         for target in stage.publish(job):
             (unfinished / target.name).replace(target)
         write_index(unfinished)
@@ -183,6 +195,13 @@ def execute(job: Job, stage: Stage, dependencies: list[str]) -> None:
         unfinished.rename(folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+    return taken
+
+
+def run_watched(job: Job, stage: Stage, folder: Path, watched: InputWatch) -> None:
+    """Run a stage; UserError if one of its inputs changed meanwhile."""
+    resolve_name(stage.run)(job, folder)
+    watched.check()
 
 
 def partial_folder(folder: Path) -> Path:

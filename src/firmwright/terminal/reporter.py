@@ -69,6 +69,8 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
     def add_success(self, task: Any) -> None:
         title = task.custom_title
         if title:
+            if task.values.get("taken"):
+                self.screen.running[task.name].sentence = "taken from the shared cache"
             self.finish(task, title, True, task.values.get("notes", ()))
 
     def add_failure(self, task: Any, fail: Any) -> None:

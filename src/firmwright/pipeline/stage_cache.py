@@ -1,0 +1,85 @@
+"""Takes the results of stages from the cache that builds share, and keeps them there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from firmwright.shared_cache import SharedCache, open_cache
+from firmwright.shared_cache.entry import CacheError
+
+from .freshness import file_digest
+from .job import Job
+from .stage import Stage
+
+FORMAT = 1
+"""Of the key: another one finds nothing that was kept before."""
+
+
+def find_key(
+    job: Job, stage: Stage, configuration: Mapping[str, Any], files: Iterable[Path]
+) -> str:
+    """Return the digest of everything that decides about a stage's result, on any machine.
+
+    Files count by their content and their names below the recipe's folder.
+    """
+    folder = job.recipe.path.parent.resolve()
+    decisive = {
+        "format": FORMAT,
+        "stage": stage.name,
+        "task": job.task_name(stage.name),
+        "bundle": job.bundle_name,
+        "machine": [platform.system(), platform.machine()],
+        **configuration,
+        "files": [[name_file(path.resolve(), folder), file_digest(path)] for path in files],
+    }
+    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+
+
+def name_file(path: Path, folder: Path) -> str:
+    """Return a file's path below the recipe's folder; of one elsewhere only the name counts."""
+    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.name
+
+
+def take_or_run(
+    job: Job, folder: Path, make_key: Callable[[], str], run: Callable[[], None]
+) -> bool:
+    """Fill a stage's empty folder from the cache, else run the stage and keep what it gives.
+
+    Returns whether it was taken; what the stage had to say is then said again. A cache that fails
+    is a note to the user, and the stage runs.
+    """
+    shared = load_cache()
+    if shared is None:
+        run()
+        return False
+    key = make_key()
+    try:
+        entry = shared.restore(key, folder)
+    except CacheError as error:
+        job.note(f"shared cache: {error}; this stage was run instead")
+        entry = None
+    if entry is not None:
+        job.notes.extend(entry.notes)
+        return True
+    shutil.rmtree(folder)
+    folder.mkdir()
+    said = len(job.notes)
+    run()
+    try:
+        shared.keep(key, folder, job.notes[said:])
+    except CacheError as error:
+        job.note(f"shared cache: {error}; the result was not kept")
+    return False
+
+
+@cache
+def load_cache() -> SharedCache | None:
+    """Return the cache that the environment names; a process opens it once."""
+    return open_cache()

@@ -1,0 +1,147 @@
+"""Where entries and files lie: in a folder, or behind HTTP. Both have bazel-remote's layout.
+
+``ac/KEY`` is an entry, ``cas/SHA256`` a file by its digest.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from .entry import CacheError
+
+TIMEOUT = (5.0, 60.0)
+"""Seconds to wait for a connection, and for the next bytes."""
+
+KEPT_SHARE = 0.9
+"""What is left of a full folder's limit, so that not each build removes something."""
+
+
+class Store(Protocol):
+    def read(self, name: str, most: int) -> bytes | None:
+        """Return what is kept as ``ac/…`` or ``cas/…``, None if nothing is.
+
+        CacheError if it has more than ``most`` bytes, or cannot be read.
+        """
+
+    def write(self, name: str, data: bytes) -> None:
+        """Keep bytes; CacheError where that fails."""
+
+
+class FolderStore:
+    """A folder that several builds use at once. What was not used for longest goes first.
+
+    ``limit`` is in bytes.
+    """
+
+    def __init__(self, folder: Path, limit: int) -> None:
+        self.folder = folder
+        self.limit = limit
+        self.is_pruned = False
+
+    def read(self, name: str, most: int) -> bytes | None:
+        path = self.find(name)
+        try:
+            with path.open("rb") as stream:
+                data = stream.read(most + 1)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise CacheError(f"{path}: {error.strerror}") from None
+        if len(data) > most:
+            raise CacheError(f"{path}: larger than the {most:,} bytes that it should have")
+        with suppress(OSError):  # a cache that is only read may have another owner
+            os.utime(path)
+        return data
+
+    def write(self, name: str, data: bytes) -> None:
+        path = self.find(name)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as unfinished:
+                unfinished.write(data)
+            Path(unfinished.name).replace(path)
+        except OSError as error:
+            raise CacheError(f"{path}: {error.strerror}") from None
+        if not self.is_pruned:
+            self.is_pruned = True
+            self.prune()
+
+    def find(self, name: str) -> Path:
+        kind, _, digest = name.partition("/")
+        return self.folder / kind / digest[:2] / digest
+
+    def prune(self) -> None:
+        """Remove what was not used for longest where the folder holds more than the limit."""
+        files = sorted(self.list_files())
+        total = sum(size for _, size, _ in files)
+        if total <= self.limit:
+            return
+        for _, size, path in files:
+            if total <= KEPT_SHARE * self.limit:
+                return
+            path.unlink(missing_ok=True)
+            total -= size
+
+    def list_files(self) -> Iterator[tuple[int, int, Path]]:
+        """Yield when each file was used last (ns), its bytes, and its path."""
+        for path in self.folder.glob("*/*/*"):
+            with suppress(OSError):  # another build removed it
+                status = path.stat()
+                yield status.st_mtime_ns, status.st_size, path
+
+
+class WebStore:
+    """A server that takes ``GET`` and ``PUT``: bazel-remote, or any with WebDAV.
+
+    One that failed once is not asked again: each stage would wait for it.
+    """
+
+    def __init__(self, address: str) -> None:
+        import requests
+
+        self.address = address.rstrip("/")
+        self.failures = requests.RequestException
+        self.session = requests.Session()
+        self.is_down = False
+
+    def read(self, name: str, most: int) -> bytes | None:
+        url = f"{self.address}/{name}"
+        if self.is_down:
+            return None
+        try:
+            with self.session.get(url, timeout=TIMEOUT, stream=True) as answer:
+                if answer.status_code == 404:
+                    return None
+                answer.raise_for_status()
+                data = b""
+                for block in answer.iter_content(1 << 20):
+                    data += block
+                    if len(data) > most:
+                        raise CacheError(f"{url}: more than the {most:,} bytes it should have")
+        except self.failures as error:
+            self.is_down = True
+            raise CacheError(f"{url}: {describe(error)}") from None
+        return data
+
+    def write(self, name: str, data: bytes) -> None:
+        url = f"{self.address}/{name}"
+        if self.is_down:
+            return
+        try:
+            self.session.put(url, data=data, timeout=TIMEOUT).raise_for_status()
+        except self.failures as error:
+            self.is_down = True
+            raise CacheError(f"{url}: {describe(error)}") from None
+
+
+def describe(error: Exception) -> str:
+    """Return what went wrong: the server's answer, or the kind of the failure."""
+    answer = getattr(error, "response", None)
+    if answer is not None:
+        return f"the server answers {answer.status_code} {answer.reason}".rstrip()
+    return f"the server does not answer ({type(error).__name__})"

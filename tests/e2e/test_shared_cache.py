@@ -1,0 +1,83 @@
+"""Builds that share the results of stages: the same bundle, and never a wrong one."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from .conftest import Repository, new_repository, ran
+
+BUNDLE = "build/r/r-host.tar.gz"
+RECIPE = "model: digits.onnx\nplatform: host\nrun: {inputs: inputs.npz, samples: 3}\n"
+TAKEN = "taken from the shared cache"
+
+
+def make(folder: Path, place: str) -> Repository:
+    """Return a repository whose builds use the cache at a place, or none."""
+    repository = new_repository(folder)
+    repository.write("r.yaml", RECIPE)
+    repository.environment["FIRMWRIGHT_CACHE"] = place
+    return repository
+
+
+def build(repository: Repository) -> tuple[list[str], list[str], str]:
+    """Return the stages that were taken, those that ran, and all that was printed."""
+    done = repository.doit("build", "recipe=r.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    taken = [line.split()[1] for line in done.stdout.splitlines() if TAKEN in line]
+    return taken, [stage for stage in ran(done.stdout) if stage not in taken], done.stdout
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:
+    """A cache that one build filled, and the bundle of a build without any."""
+    folder = tmp_path_factory.mktemp("kept")
+    without = make(folder / "without", "")
+    assert not build(without)[0]
+    first = make(folder / "first", str(folder / "cache"))
+    assert not build(first)[0]
+    bundle = (without.folder / BUNDLE).read_bytes()
+    assert (first.folder / BUNDLE).read_bytes() == bundle
+    return folder / "cache", bundle
+
+
+@pytest.fixture
+def cache(kept: tuple[Path, bytes], tmp_path: Path) -> Path:
+    return shutil.copytree(kept[0], tmp_path / "cache")
+
+
+def test_another_folder_takes_every_stage(
+    kept: tuple[Path, bytes], cache: Path, tmp_path: Path
+) -> None:
+    repository = make(tmp_path / "other", str(cache))
+    taken, own, _ = build(repository)
+    assert "objects" in taken
+    assert not own
+    assert (repository.folder / BUNDLE).read_bytes() == kept[1]
+    assert build(repository)[:2] == ([], [])  # and is up to date
+    with (repository.folder / "r.yaml").open("a") as recipe:
+        recipe.write("c_prefix: other\n")
+    taken, own, _ = build(repository)
+    assert "sources" in own
+    assert "model" not in own
+
+
+def test_damaged_files_are_named_and_made_again(
+    kept: tuple[Path, bytes], cache: Path, tmp_path: Path
+) -> None:
+    """One byte of each of 100 files is changed, or the file is cut, or has more."""
+    generator = random.Random(1)
+    files = sorted(path for path in cache.glob("*/*/*") if path.stat().st_size)
+    for path in generator.sample(files, min(100, len(files))):
+        data = bytearray(path.read_bytes())
+        place = generator.randrange(len(data))
+        data[place] ^= 1 << generator.randrange(8)
+        path.write_bytes(generator.choice([bytes(data), bytes(data[:place]), bytes(data) + b"\0"]))
+    repository = make(tmp_path / "other", str(cache))
+    taken, own, told = build(repository)
+    assert len(taken) < len(own)
+    assert "this stage was run instead" in told
+    assert (repository.folder / BUNDLE).read_bytes() == kept[1]

@@ -1,0 +1,159 @@
+"""Entries of the shared cache from outside; a folder that is full; a server; who only reads."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from firmwright.errors import UserError
+from firmwright.shared_cache import open_cache
+from firmwright.shared_cache.cache import SharedCache
+from firmwright.shared_cache.entry import CachedFile, CacheError, Entry, decode, encode
+from firmwright.shared_cache.stores import FolderStore, WebStore
+
+KEY = "0" * 64
+
+
+def make_entry(*paths: str) -> Entry:
+    return Entry(KEY, tuple(CachedFile(path, "1" * 64, 3, False) for path in paths), ("a note",))
+
+
+def test_an_entry_is_an_action_result_of_bazels() -> None:
+    """The bytes are written out by hand, from the field numbers of remote_execution.proto."""
+    entry = Entry(KEY, (CachedFile("a", "ab", 3, True),), ())
+    told = b'{"key": "' + KEY.encode() + b'", "notes": []}'
+    file = b"\x0a\x01a" + b"\x12\x06" + b"\x0a\x02ab" + b"\x10\x03" + b"\x20\x01"
+    expected = b"\x12" + bytes([len(file)]) + file + b"\x2a" + bytes([len(told)]) + told
+    assert encode(entry) == expected
+    assert decode(expected, KEY) == entry
+
+
+@pytest.mark.parametrize("path", ["../x", "/x", "a/../x", "a//b", "", ".", "./a"])
+def test_a_file_outside_its_folder_is_refused(path: str) -> None:
+    with pytest.raises(CacheError, match="a file cannot be named"):
+        decode(encode(make_entry("good", path)), KEY)
+
+
+def test_a_file_that_is_there_twice_is_refused() -> None:
+    with pytest.raises(CacheError, match="a file cannot be named"):
+        decode(encode(make_entry("a", "a")), KEY)
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff" * 9, b"<html>", encode(make_entry())[:-1]])
+def test_what_is_no_entry_is_refused(data: bytes) -> None:
+    with pytest.raises(CacheError, match="not an entry"):
+        decode(data, KEY)
+
+
+def test_the_entry_of_another_stage_is_refused() -> None:
+    with pytest.raises(CacheError, match="another stage"):
+        decode(encode(make_entry()), "2" * 64)
+
+
+def test_a_full_folder_loses_what_was_not_used_for_longest(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path, 100)
+    store.is_pruned = True
+    for number in range(10):
+        store.write(f"cas/{number:064}", bytes(20))
+        os.utime(store.find(f"cas/{number:064}"), ns=(number, number))
+    store.prune()
+    assert [n for n in range(10) if store.read(f"cas/{n:064}", 20)] == [6, 7, 8, 9]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    """The folder of a stage that made a program."""
+    folder = tmp_path / "made"
+    folder.mkdir()
+    (folder / "tool").write_bytes(b"#!")
+    (folder / "tool").chmod(0o755)
+    return folder
+
+
+def check_exchange(cache: SharedCache, made: Path, found: Path) -> None:
+    """Keep a folder, and find it again."""
+    cache.keep(KEY, made, ["a note"])
+    entry = cache.restore(KEY, found)
+    assert entry is not None
+    assert entry.notes == ("a note",)
+    assert (found / "tool").stat().st_mode & 0o111
+    assert cache.restore("3" * 64, found) is None
+
+
+def test_a_folder_gives_what_it_took(made: Path, tmp_path: Path) -> None:
+    check_exchange(SharedCache(FolderStore(tmp_path / "cache", 1000), True), made, tmp_path / "it")
+
+
+def test_who_may_only_read_keeps_nothing(made: Path, tmp_path: Path) -> None:
+    SharedCache(FolderStore(tmp_path / "cache", 1000), writable=False).keep(KEY, made, [])
+    assert not (tmp_path / "cache").exists()
+
+
+class Handler(SimpleHTTPRequestHandler):
+    """GET and PUT of files in a folder, as a cache's server has them."""
+
+    def do_PUT(self) -> None:
+        path = Path(self.translate_path(self.path))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(201)
+        self.end_headers()
+
+    def log_message(self, *_words: object) -> None:
+        """Stay silent."""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ThreadingHTTPServer]:
+    handler = partial(Handler, directory=str(tmp_path / "served"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        yield running
+        running.shutdown()
+
+
+def test_a_server_gives_what_it_took(
+    made: Path, server: ThreadingHTTPServer, tmp_path: Path
+) -> None:
+    cache = SharedCache(WebStore(f"http://127.0.0.1:{server.server_port}/team/"), True)
+    check_exchange(cache, made, tmp_path / "it")
+    assert (tmp_path / "served/team/ac" / KEY).is_file()
+    (blob,) = (tmp_path / "served/team/cas").iterdir()
+    blob.write_bytes(b"##")
+    with pytest.raises(CacheError, match=r"cas/\w+ \(tool\) is not what its digest says"):
+        cache.restore(KEY, tmp_path / "it")
+    blob.write_bytes(b"#! and more")
+    with pytest.raises(CacheError, match="more than the 2 bytes"):
+        cache.restore(KEY, tmp_path / "it")
+
+
+def test_a_server_that_is_down_is_asked_once(server: ThreadingHTTPServer, tmp_path: Path) -> None:
+    cache = SharedCache(WebStore(f"http://127.0.0.1:{server.server_port}"), True)
+    server.shutdown()
+    server.server_close()
+    with pytest.raises(CacheError, match="the server does not answer"):
+        cache.restore(KEY, tmp_path)
+    assert cache.restore(KEY, tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("FIRMWRIGHT_CACHE", "s3://bucket", "'s3://bucket' is neither a folder nor an address"),
+        ("FIRMWRIGHT_CACHE_ROLE", "admin", "'admin' is neither 'read' nor 'write'"),
+        ("FIRMWRIGHT_CACHE_SIZE", "much", "not a size: 'much'"),
+    ],
+)
+def test_a_cache_that_cannot_be(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, message: str
+) -> None:
+    monkeypatch.setenv("FIRMWRIGHT_CACHE", "somewhere")
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(UserError, match=f"{variable}: {message}"):
+        open_cache()
