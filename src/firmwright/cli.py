@@ -10,8 +10,8 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 from firmwright import __version__
-from firmwright.bundle import commands as bundle_commands
 from firmwright.errors import did_you_mean
+from firmwright.pipeline import bundle_commands
 from firmwright.pipeline.command_line import find_build_root, run_tasks, set_variables
 from firmwright.pipeline.installed import LISTS, print_lists
 from firmwright.pipeline.recipe_words import enter_repository

@@ -11,7 +11,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import NoteSection
 
 from firmwright.bundle.archive import BrokenBundleError, read_capped
-from firmwright.bundle.bundle import read_bundle
+from firmwright.bundle.bundle import Bundle, read_bundle
 from firmwright.report.difference import Difference, find_changes
 from firmwright.report.inspection import InspectedImage, Inspection
 from firmwright.toolchain.image import read_sections
@@ -58,8 +58,8 @@ def find_build_id(image: ELFFile) -> str | None:
     return None
 
 
-def compare_bundles(before: Path, after: Path) -> Difference:
-    """Return what changed from one bundle to the other; BrokenBundleError for a damaged one."""
-    first, second = read_bundle(before), read_bundle(after)
-    changes = tuple(find_changes(first.manifest, second.manifest))
-    return Difference(before.name, after.name, first.sha256, second.sha256, changes)
+def compare_bundles(before: Bundle, after: Bundle) -> Difference:
+    """Return what changed from one bundle to the other."""
+    changes = tuple(find_changes(before.manifest, after.manifest))
+    names = before.path.name, after.path.name
+    return Difference(*names, before.sha256, after.sha256, changes)

@@ -35,6 +35,20 @@ def envelope_path(bundle: Path) -> Path:
 def sign_bundle(bundle: Bundle, key: Path | None, envelope: Path) -> str:
     """Add a signature to the envelope, or begin one; return the id of the key.
 
+    It raises what :func:`prepare_envelope` does.
+    """
+    found, signer = prepare_envelope(bundle, key, envelope)
+    found.sign(signer)
+    content = msgspec.json.format(msgspec.json.encode(found.to_dict()), indent=1) + b"\n"
+    unfinished = envelope.with_name(f".{envelope.name}.partial")
+    unfinished.write_bytes(content)
+    unfinished.replace(envelope)
+    return str(signer.public_key.keyid)
+
+
+def prepare_envelope(bundle: Bundle, key: Path | None, envelope: Path) -> tuple[Envelope, Any]:
+    """Return the envelope to sign, new where there is none, and what signs it.
+
     Raises UserError for a key that others can read, or that is none of ed25519, and
     UntrustedBundleError where the envelope is that of another bundle.
     """
@@ -45,12 +59,7 @@ def sign_bundle(bundle: Bundle, key: Path | None, envelope: Path) -> str:
         raise UntrustedBundleError(
             f"{envelope}: signed for another bundle; remove it, or name another with --envelope"
         )
-    found.sign(signer)
-    content = msgspec.json.format(msgspec.json.encode(found.to_dict()), indent=1) + b"\n"
-    unfinished = envelope.with_name(f".{envelope.name}.partial")
-    unfinished.write_bytes(content)
-    unfinished.replace(envelope)
-    return str(signer.public_key.keyid)
+    return found, signer
 
 
 def verify_signatures(bundle: Bundle, envelope: Path, keys: Sequence[Any], wanted: int) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ from .command_line import read_overrides
 from .inputs import user_files
 from .job import Job
 from .recipe_words import find_start
+from .separate_build import build_separately
 from .task import Title, run_action
 
 SENTENCE = "build twice with all varied that must not matter, and compare"
@@ -81,18 +80,8 @@ def build(job: Job, place: Path, variation: Variation) -> Path:
             environment[name] = value.format(folder=folder)
     words = [f"{name}={value}" for name, value in read_overrides().items()]
     outdir = folder / "build"
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "firmwright.cli", "build"),
-            *("-n", str(variation.jobs), "--outdir", str(outdir)),
-            *(os.path.relpath(recipe, start), *words),
-        ],
-        cwd=start, env=environment, umask=variation.umask, stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, encoding="utf-8", errors="replace", check=False,
-    )  # fmt: skip
-    if done.returncode:
-        told = (done.stdout + done.stderr).strip()
-        raise UserError(f"the build in {folder} failed with code {done.returncode}:\n{told}")
+    words += ["-n", str(variation.jobs)]
+    build_separately(recipe, start, outdir, words, environment, variation.umask)
     return outdir
 
 

@@ -1,4 +1,4 @@
-"""The commands that take bundles as files. They build nothing."""
+"""The commands that take bundles as files."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from firmwright.bundle.signing import (
     KEY_VARIABLE,
     UntrustedBundleError,
     envelope_path,
+    prepare_envelope,
     sign_bundle,
 )
 from firmwright.errors import UserError
@@ -24,8 +25,10 @@ from firmwright.ir.records import to_plain
 from firmwright.report.difference import format_difference, format_markdown
 from firmwright.report.inspection import format_inspection
 
+from .rebuild import rebuild, search_in
+
 SAME, DIFFERS, BROKEN = 0, 1, 2
-"""Exit codes of ``diff``, as those of the program ``diff``."""
+"""Exit codes of ``diff`` and ``rebuild``, as those of the program ``diff``."""
 TRUSTED, UNTRUSTED = 0, 1
 """Exit codes of ``verify-bundle``, and ``BROKEN``; the other commands end with 0 or ``BROKEN``."""
 
@@ -53,7 +56,14 @@ def add_commands(commands: Any) -> None:
     codes = "exit code: 0 to be trusted, 1 not, 2 it cannot be read, or the policy is wrong"
     verify = commands.add_parser("verify-bundle", help=sentence, description=sentence, epilog=codes)
     verify.add_argument("--policy", type=Path, required=True, help="keys and expectations, YAML")
-    for parser in (sign, verify):
+    sentence = "build a bundle again from what it says of itself, and compare"
+    codes = "exit code: 0 the same, 1 they differ, 2 it cannot be read, or not be built here"
+    again = commands.add_parser("rebuild", help=sentence, description=sentence, epilog=codes)
+    again.add_argument(
+        "--files", metavar="FOLDER", type=Path, help="has the files that are not in the bundle"
+    )
+    again.add_argument("--attest", metavar="KEY", type=Path, help="sign it where it is the same")
+    for parser in (sign, verify, again):
         parser.add_argument("bundle", metavar="BUNDLE", type=Path, help="a bundle (.tar.gz)")
         parser.add_argument(
             "--envelope", type=Path, help="the signed provenance (default: beside the bundle)"
@@ -66,7 +76,8 @@ def run_command(options: argparse.Namespace) -> int:
         return COMMANDS[options.command](options)
     except UserError as error:
         print(to_printable(str(error)), file=sys.stderr)
-        return UNTRUSTED if isinstance(error, UntrustedBundleError) else BROKEN
+        verified = options.command == "verify-bundle"
+        return UNTRUSTED if verified and isinstance(error, UntrustedBundleError) else BROKEN
 
 
 def run_inspect(options: argparse.Namespace) -> int:
@@ -79,7 +90,7 @@ def run_inspect(options: argparse.Namespace) -> int:
 
 
 def run_diff(options: argparse.Namespace) -> int:
-    found = compare_bundles(options.before, options.after)
+    found = compare_bundles(read_bundle(options.before), read_bundle(options.after))
     if options.json:
         print_json(found, "difference.schema.json")
     else:
@@ -102,6 +113,29 @@ def run_verify(options: argparse.Namespace) -> int:
     return TRUSTED
 
 
+def run_rebuild(options: argparse.Namespace) -> int:
+    bundle = read_bundle(options.bundle)
+    envelope = options.envelope or envelope_path(options.bundle)
+    if options.attest:
+        prepare_envelope(bundle, options.attest, envelope)  # a build takes long
+    if options.files:
+        search_in(options.files)
+    rebuilt = rebuild(bundle)
+    if not rebuilt.is_same(bundle):
+        from firmwright.bundle.first_difference import find_first  # it imports numpy
+
+        print(to_printable(format_difference(compare_bundles(bundle, rebuilt.bundle))))
+        first = find_first(bundle.files, rebuilt.bundle.files)
+        print(to_printable(f"\nfirst: {first}\nthe build is kept in {rebuilt.place}"))
+        return DIFFERS
+    rebuilt.remove()
+    print(to_printable(f"{bundle.path}: the same, sha256 {bundle.sha256}"))
+    if options.attest:
+        key = sign_bundle(bundle, options.attest, envelope)
+        print(f"wrote {to_printable(str(envelope))}, signed by {key}")
+    return SAME
+
+
 def print_json(record: object, schema: str) -> None:
     """Print a record; ``schema`` is the file in ``firmwright/report`` that describes it."""
     content = {"$schema": schema, **to_plain(record)}
@@ -120,4 +154,5 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "diff": run_diff,
     "sign": run_sign,
     "verify-bundle": run_verify,
+    "rebuild": run_rebuild,
 }

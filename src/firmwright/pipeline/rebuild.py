@@ -1,0 +1,129 @@
+"""rebuild: make a bundle again from what it says of itself, and compare the two file by file.
+
+The recipe, its lock, and descriptions of platforms are in the bundle. A user's own files (model,
+samples, Python) are not: they may be large or secret. They are found by the digests that the
+manifest lists, among the files in the bundle, in a folder that is given, and in mirrors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import posixpath
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from shutil import rmtree
+
+from firmwright.bundle.archive import MAX_DEPTH, BrokenBundleError, check_name
+from firmwright.bundle.bundle import Bundle, read_bundle
+from firmwright.data.fetch import MIRROR_VARIABLE, find_in_mirror
+from firmwright.errors import UserError
+from firmwright.recipe.lock import find_package_versions
+
+from .separate_build import build_separately
+
+
+class RebuildError(UserError):
+    """A bundle that cannot be built again here, and why."""
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """A bundle that was built again; ``place`` is the folder of that build, to be removed."""
+
+    bundle: Bundle
+    place: Path
+
+    def is_same(self, other: Bundle) -> bool:
+        """Tell whether all files are the same, however the archives were compressed."""
+        return (self.bundle.folder, self.bundle.files) == (other.folder, other.files)
+
+    def remove(self) -> None:
+        rmtree(self.place)
+
+
+def rebuild(bundle: Bundle, words: Sequence[str] = ()) -> Rebuilt:
+    """Build a bundle again in a new folder; ``words`` are options of the build.
+
+    Raises RebuildError where its tools or its files are not here, or the build fails.
+    """
+    refuse_other_versions(bundle)
+    place = Path(tempfile.mkdtemp(prefix="firmwright-rebuild-"))
+    recipe, missing = write_inputs(bundle, place / "inputs")
+    outdir = place / "build"
+    try:
+        build_separately(recipe, recipe.parent, outdir, words)
+    except UserError as error:
+        rmtree(place)
+        raise RebuildError("\n".join([str(error), *tell_missing(missing)])) from None
+    (built,) = outdir.glob("*.tar.gz")
+    return Rebuilt(read_bundle(built), place)
+
+
+def refuse_other_versions(bundle: Bundle) -> None:
+    """Raise RebuildError for Python packages of other versions than those that built a bundle."""
+    wanted = bundle.manifest["versions"]
+    found = find_package_versions(wanted)
+    others = [f"  {n} {wanted[n]}, here is {v}" for n, v in found.items() if v != wanted[n]]
+    if others:
+        head = f"{bundle.path} was built with other versions; install these to rebuild it:"
+        raise RebuildError("\n".join([head, *others]))
+
+
+def write_inputs(bundle: Bundle, root: Path) -> tuple[Path, dict[str, str]]:
+    """Write what the build reads below ``root``, as it lay around the recipe.
+
+    Returns the recipe's place, and the digests of files that were not found, by name.
+    """
+    wanted = bundle.manifest["inputs"]["files"]
+    folder = root.joinpath(*["recipe"] * max([1, *map(count_levels_up, wanted)]))
+    contents = {hashlib.sha256(data).hexdigest(): data for data in bundle.files.values()}
+    missing = {}
+    for name, digest in wanted.items():
+        data = contents.get(digest)
+        if data is None:
+            data = find_in_mirror(PurePosixPath(name).name, digest)
+        if data is None:
+            missing[name] = digest
+        else:
+            write_input(folder / name, data)
+    name = bundle.manifest["name"]
+    for file in (f"{name}.yaml", f"{name}.lock"):
+        if f"recipe/{file}" in bundle.files:
+            write_input(folder / file, bundle.files[f"recipe/{file}"])
+    return folder / f"{name}.yaml", missing
+
+
+def count_levels_up(name: str) -> int:
+    """Return how many folders above the recipe's a file's name leads to.
+
+    Raises BrokenBundleError for a name that no build gives, such as an absolute one.
+    """
+    path = posixpath.normpath(name)
+    levels = path.split("/").count("..")
+    check_name(path[3 * levels :])
+    if levels > MAX_DEPTH:
+        raise BrokenBundleError(f"{name!r} leads more than {MAX_DEPTH} folders up")
+    return levels
+
+
+def write_input(path: Path, data: bytes) -> None:
+    place = Path(os.path.normpath(path))
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(data)
+
+
+def tell_missing(missing: Mapping[str, str]) -> list[str]:
+    """Return lines about files that were not found, if any."""
+    if not missing:
+        return []
+    head = f"These files are neither in the bundle nor in --files, nor in {MIRROR_VARIABLE}:"
+    return [head, *(f"  {name}, sha256 {digest}" for name, digest in missing.items())]
+
+
+def search_in(folder: Path) -> None:
+    """Let a folder be searched for files by digest, before the mirrors; also by the build."""
+    others = os.environ.get(MIRROR_VARIABLE)
+    os.environ[MIRROR_VARIABLE] = os.pathsep.join([str(folder.resolve()), *filter(None, [others])])
