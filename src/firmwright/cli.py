@@ -12,7 +12,13 @@ from pathlib import Path
 from firmwright import __version__
 from firmwright.errors import did_you_mean
 from firmwright.pipeline import bundle_commands
-from firmwright.pipeline.command_line import find_build_root, run_tasks, set_variables
+from firmwright.pipeline.command_line import (
+    NO_USER_CODE,
+    add_no_user_code,
+    find_build_root,
+    run_tasks,
+    set_variables,
+)
 from firmwright.pipeline.installed import LISTS, print_lists
 from firmwright.pipeline.recipe_words import enter_repository
 from firmwright.recipe.overrides import list_overrides
@@ -50,6 +56,7 @@ def make_parser() -> argparse.ArgumentParser:
         for variable, meaning in VARIABLES.items():
             option = "as" if name == variable == "export" else variable
             command.add_argument(f"--{option}", dest=variable, help=meaning)
+        add_no_user_code(command)
         if name == "build":
             command.add_argument(
                 "-n", "--jobs", type=parse_jobs, default="1", help="stages to run side by side"
@@ -148,6 +155,8 @@ def to_doit_arguments(options: argparse.Namespace) -> list[str]:
     """Translate to doit's own command line."""
     recipes = [word.removeprefix("recipe=") for word in options.recipes if is_recipe(word)]
     variables = [word for word in options.recipes if not is_recipe(word)]
+    if options.no_user_code:
+        variables.append(f"{NO_USER_CODE}=1")
     if recipes:
         variables.append(f"recipe={','.join(recipes)}")
     for name in VARIABLES:

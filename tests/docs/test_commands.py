@@ -14,6 +14,7 @@ from firmwright.cli import is_recipe, make_parser
 from firmwright.pipeline.command_line import VARIABLES, make_catalog, place_paths
 from firmwright.pipeline.recipe_words import find_files
 from firmwright.recipe import Catalog, load_recipe
+from firmwright.recipe.overrides import list_overrides
 from tests.quality.test_repository import ROOT, tracked
 
 PAGES = [path for path in tracked() if path.suffix == ".md" and "CHANGELOG" not in path.name]
@@ -87,7 +88,7 @@ def read_catalog() -> Catalog:
 
 def check_recipes(recipes: list[str], variables: dict[str, str], scratch: Path) -> None:
     """Read each recipe with these variables; a reader's own is stood in for by the first one."""
-    overrides = {k: v for k, v in variables.items() if k not in ("recipe", "outdir")}
+    overrides = {k: v for k, v in variables.items() if k in list_overrides()}
     if Path(overrides.get("platform", "")).stem in READERS:
         del overrides["platform"]
     for word in (part for words in recipes for part in words.split(",")):

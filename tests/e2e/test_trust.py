@@ -362,7 +362,7 @@ def test_a_bundle_that_was_not_built_so_is_told(
     """The test above runs the build that is left out here."""
     honest = read_bundle(built.folder / BUNDLE)
     other = repack(honest.path, tmp_path / "other.tar.gz", change_memory)
-    monkeypatch.setattr(bundle_commands, "rebuild", lambda _: Rebuilt(honest, tmp_path))
+    monkeypatch.setattr(bundle_commands, "rebuild", lambda *_: Rebuilt(honest, tmp_path))
     assert bundle_commands.run_command(make_parser().parse_args(["rebuild", str(other)])) == 1
     told = capsys.readouterr().out
     assert "memory.flash_bytes" in told
@@ -425,3 +425,14 @@ def test_the_sbom_is_valid_spdx(built: Repository) -> None:
     assert [to_element(part).name for part in contains.to] == [
         "digits.onnx", "firmwright-templates", "zig-runtime",
     ]  # fmt: skip
+
+
+def test_code_of_a_recipe_is_told_before_it_runs_or_refused(repository: Repository) -> None:
+    repository.write("npu.py", "import sys\nprint('it runs', file=sys.stderr)\n")
+    repository.write("digits.yaml", "model: digits.onnx\ndevices: {npu: 'npu:NPU'}\n")
+    code, text = firmwright(repository, "list", "digits.yaml")
+    assert text.index("digits.yaml: runs Python of its own: npu:NPU") < text.index("it runs")
+    code, text = firmwright(repository, "list", "digits.yaml", "--no-user-code")
+    assert code == 1
+    assert "digits.yaml:2:16: devices.npu: a Python function; not allowed here" in text
+    assert "it runs" not in text

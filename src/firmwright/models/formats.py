@@ -43,7 +43,7 @@ class Format:
     """One model format; ``module`` is imported only when such a model is built.
 
     ``packages`` read and evaluate such a model. One of them may be an ``extra``: firmwright
-    installs it only with the extra of its name.
+    installs it only with the extra of its name. Where a model ``holds_code``, reading one runs it.
     """
 
     name: str
@@ -51,6 +51,7 @@ class Format:
     module: str
     packages: tuple[str, ...] = ()
     extra: str | None = None
+    holds_code: bool = False
 
     def load(self) -> Importer:
         """Import the module; UserError with the remedy where its package is not installed."""
@@ -75,7 +76,14 @@ FORMATS = {
             "firmwright.models.tflite.importer",
             ("ai-edge-litert", "tflite"),
         ),
-        Format("pt2", (".pt2",), "firmwright.models.pytorch.importer", ("torch",), extra="torch"),
+        Format(
+            "pt2",
+            (".pt2",),
+            "firmwright.models.pytorch.importer",
+            ("torch",),
+            extra="torch",
+            holds_code=True,
+        ),
         Format("relax", (".relax",), "firmwright.models.relax.importer"),
     )
 }

@@ -25,6 +25,7 @@ from firmwright.ir.records import to_plain
 from firmwright.report.difference import format_difference, format_markdown
 from firmwright.report.inspection import format_inspection
 
+from .command_line import NO_USER_CODE, add_no_user_code
 from .rebuild import rebuild, search_in
 
 SAME, DIFFERS, BROKEN = 0, 1, 2
@@ -62,6 +63,7 @@ def add_commands(commands: Any) -> None:
     again.add_argument(
         "--files", metavar="FOLDER", type=Path, help="has the files that are not in the bundle"
     )
+    add_no_user_code(again)
     again.add_argument("--attest", metavar="KEY", type=Path, help="sign it where it is the same")
     for parser in (sign, verify, again):
         parser.add_argument("bundle", metavar="BUNDLE", type=Path, help="a bundle (.tar.gz)")
@@ -120,7 +122,7 @@ def run_rebuild(options: argparse.Namespace) -> int:
         prepare_envelope(bundle, options.attest, envelope)  # a build takes long
     if options.files:
         search_in(options.files)
-    rebuilt = rebuild(bundle)
+    rebuilt = rebuild(bundle, [f"{NO_USER_CODE}=1"] if options.no_user_code else [])
     if not rebuilt.is_same(bundle):
         from firmwright.bundle.first_difference import find_first  # it imports numpy
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
+from argparse import ArgumentParser
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -16,6 +19,7 @@ from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import Diagnostic, DiagnosticError, UserError, did_you_mean, suggest_known
 from firmwright.recipe import Catalog, KnownDevice, KnownPlatform, Recipe, load_recipe
 from firmwright.recipe.overrides import find_override, list_overrides
+from firmwright.recipe.own_code import find_own_code
 from firmwright.targets import load_target, target_names
 from firmwright.toolchain import (
     Build,
@@ -35,7 +39,8 @@ from .ownership import refuse_taken_folder
 from .recipe_words import find_recipes, find_start
 from .stage import Stage
 
-VARIABLES = ("recipe", "outdir", *list_overrides())
+NO_USER_CODE = "no_user_code"
+VARIABLES = ("recipe", "outdir", NO_USER_CODE, *list_overrides())
 """What a word of the command line, ``name=value``, may set."""
 
 
@@ -57,6 +62,7 @@ def load_jobs(pipeline: tuple[Stage, ...]) -> list[Job]:
     jobs: list[Job] = []
     for path in paths:
         try:
+            check_own_code(path)
             overrides = place_paths(read_overrides(), path)
             recipe = load_recipe(path, overrides, catalogue, cache=root / ".recipes")
             job = make_job(recipe, root, pipeline, several=len(paths) > 1)
@@ -89,6 +95,35 @@ def check_variables() -> None:
     for name, value in sorted(given.items()):
         if not value:
             raise UserError(f"{name}=: a value is missing")
+
+
+def add_no_user_code(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--no-user-code", action="store_true", help="refuse recipes that run code of their own"
+    )
+
+
+def refuses_code() -> bool:
+    """Tell whether recipes may run no code: by the command line, or else by the environment."""
+    given = get_var(NO_USER_CODE)
+    if given is None:
+        given = os.environ.get(f"FIRMWRIGHT_{NO_USER_CODE.upper()}", "")
+    return given not in ("", "0")
+
+
+def check_own_code(recipe: Path) -> None:
+    """Say what Python code of its own a recipe runs, before any of it runs.
+
+    Raises DiagnosticError for all code of its own where none may run.
+    """
+    found = find_own_code(recipe)
+    if found and refuses_code():
+        refused = f"not allowed here ({NO_USER_CODE})"
+        places = (code.place for code in found)
+        raise DiagnosticError(replace(p, message=f"{p.message}; {refused}") for p in places)
+    python = list(dict.fromkeys(code.python for code in found if code.python))
+    if python:
+        print(f"{recipe}: runs Python of its own: {', '.join(python)}", file=sys.stderr)
 
 
 def read_overrides() -> dict[str, str]:

@@ -14,7 +14,7 @@ from typing import Any
 from firmwright.errors import UserError
 
 from .artifact import INDEX_FILE
-from .command_line import read_overrides
+from .command_line import read_overrides, refuses_code
 from .inputs import user_files
 from .job import Job
 from .recipe_words import find_start
@@ -80,6 +80,7 @@ def build(job: Job, place: Path, variation: Variation) -> Path:
             environment[name] = value.format(folder=folder)
     words = [f"{name}={value}" for name, value in read_overrides().items()]
     outdir = folder / "build"
+    words += ["--no-user-code"] if refuses_code() else []
     words += ["-n", str(variation.jobs)]
     build_separately(recipe, start, outdir, words, environment, variation.umask)
     return outdir

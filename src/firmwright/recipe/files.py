@@ -28,6 +28,7 @@ class FileFormat:
     find_required: Callable[[str], str | None] = lambda _: None
     list_files: Callable[[Any, Path], list[Path]] = lambda name, folder: [folder / name]
     is_path: bool = False
+    is_function: bool = False
     may_be_folder: bool = False
 
 
@@ -74,9 +75,11 @@ FILE_FORMATS = {
         is_path=True,
     ),
     "user-function": FileFormat(
-        lambda name: str(module_file(name, Path())) if ":" in name else None, _list_modules
+        lambda name: str(module_file(name, Path())) if ":" in name else None,
+        _list_modules,
+        is_function=True,
     ),
-    "python-function": FileFormat(list_files=_list_modules),
+    "python-function": FileFormat(list_files=_list_modules, is_function=True),
 }
 """By the schema's ``format``. A ``user-function`` is in the recipe's folder, a
 ``python-function`` may be in an installed package."""

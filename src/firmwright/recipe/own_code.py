@@ -1,0 +1,64 @@
+"""What of a recipe is code that runs on this machine, found before any of it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from firmwright.documents.document import check_document, read_bytes
+from firmwright.documents.yaml_text import Pointer
+from firmwright.errors import Diagnostic
+from firmwright.models.formats import FORMATS
+from firmwright.recipe.defaults import complete_model
+from firmwright.recipe.files import find_references, is_description_file
+
+COMPILED = {
+    "cflags": "flags can make a compiler run programs",
+    "libraries": "C of a recipe is compiled, and run here for the platform `host`",
+}
+"""Keys by which a recipe runs code that is not Python."""
+
+
+@dataclass(frozen=True)
+class OwnCode:
+    """Code of a recipe: its place with a sentence on it, and the name of what Python runs."""
+
+    place: Diagnostic
+    python: str | None
+
+
+def find_own_code(path: Path) -> list[OwnCode]:
+    """Return the code of a recipe; of a wrong recipe what can be told.
+
+    Raises DiagnosticError for a file that is no mapping in YAML.
+    """
+    document, _ = check_document(read_bytes(path, str(path)), {}, str(path))
+    found = [*find_functions(document.data), *find_programs(document.data)]
+    return [
+        OwnCode(document.make_diagnostic(pointer, sentence), python)
+        for pointer, sentence, python in found
+    ]
+
+
+def find_functions(data: Any) -> Iterator[tuple[Pointer, str, str | None]]:
+    """Yield what Python runs: functions, and models whose format holds code."""
+    for reference in find_references(data):
+        if reference.format.is_function and isinstance(reference.value, str):
+            yield reference.pointer, "a Python function", reference.value
+    model = data.get("model")
+    source = complete_model(model) if isinstance(model, str | dict) else {}
+    form = FORMATS.get(str(source.get("format")))
+    if form and form.holds_code:
+        yield ("model",), f"a model of the format '{form.name}' holds code", "the model"
+
+
+def find_programs(data: Any) -> Iterator[tuple[Pointer, str, str | None]]:
+    """Yield what other programs run: own platforms and toolchains, flags, C."""
+    for key in ("platform", "toolchain"):
+        if isinstance(data.get(key), str) and is_description_file(data[key]):
+            yield (key,), "a description names programs and templates that run", None
+    for key, sentence in COMPILED.items():
+        if data.get(key):
+            yield (key,), sentence, None
