@@ -22,15 +22,12 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from spdx_python_model import v3_0_1 as spdx
 
-from firmwright.bundle.archive import BrokenBundleError, write_archive
+from firmwright.bundle.archive import write_archive
 from firmwright.bundle.bundle import read_bundle
 from firmwright.bundle.inspect import inspect_image
 from firmwright.bundle.policy import verify_bundle
 from firmwright.bundle.signing import sign_bundle
-from firmwright.cli import make_parser
 from firmwright.errors import UserError
-from firmwright.pipeline import bundle_commands
-from firmwright.pipeline.rebuild import Rebuilt, count_levels_up
 from tests.hammer import bundles as hammer
 from tests.hammer.bundles import write_keys
 
@@ -324,64 +321,6 @@ def test_keys_that_are_not_fit_are_refused(signed: Signed, monkeypatch: pytest.M
     assert "not a public key" in signed.verify(keys=["first.pem"])
 
 
-def test_a_rebuilder_attests_the_same_bundle(built: Repository, signed: Signed) -> None:
-    own_files = ("--files", str(built.folder))
-    keys = ("--attest", str(signed.folder / "second.pem"), "--envelope", str(signed.envelope))
-    code, text = firmwright(built, "rebuild", str(signed.bundle), *own_files, *keys)
-    assert (code, "the same, sha256" in text) == (0, True), text
-    assert signed.verify(signatures=2) == ""
-
-
-def test_a_bundle_is_not_rebuilt_without_its_files_or_tools(
-    built: Repository, signed: Signed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(built.environment, "FIRMWRIGHT_MIRROR", "")
-    code, text = firmwright(built, "rebuild", str(signed.bundle))
-    digest = hashlib.sha256((built.folder / "inputs.npz").read_bytes()).hexdigest()
-    assert (code, f"  inputs.npz, sha256 {digest}" in text) == (2, True)
-    other = repack(signed.bundle, tmp_path / "other.tar.gz", change_manifest)
-    code, text = firmwright(built, "rebuild", str(other))
-    assert (code, "  numpy 9.9" in text) == (2, True)
-    (signed.folder / "first.pem").chmod(0o644)
-    code, text = firmwright(
-        built, "rebuild", str(signed.bundle), "--attest", str(signed.folder / "first.pem")
-    )
-    assert (code, "others can read this key" in text) == (2, True)
-
-
-def change_memory(manifest: dict[str, Any], _: Mapping[str, bytes]) -> None:
-    manifest["memory"]["flash_bytes"] -= 4
-
-
-def test_a_bundle_that_was_not_built_so_is_told(
-    built: Repository,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """The test above runs the build that is left out here."""
-    honest = read_bundle(built.folder / BUNDLE)
-    other = repack(honest.path, tmp_path / "other.tar.gz", change_memory)
-    monkeypatch.setattr(bundle_commands, "rebuild", lambda *_: Rebuilt(honest, tmp_path))
-    assert bundle_commands.run_command(make_parser().parse_args(["rebuild", str(other)])) == 1
-    told = capsys.readouterr().out
-    assert "memory.flash_bytes" in told
-    assert "first: manifest.json, memory.flash_bytes: " in told
-
-
-@pytest.mark.parametrize(
-    ("name", "levels"), [("a.npz", 0), ("x/../a.npz", 0), ("../../m/a.npz", 2), ("x/../../a", 1)]
-)
-def test_files_are_put_around_the_recipe(name: str, levels: int) -> None:
-    assert count_levels_up(name) == levels
-
-
-@pytest.mark.parametrize("name", ["/etc/passwd", "..", "", "a\\b", "../" * 17 + "a", "\x1b[2J"])
-def test_files_with_names_of_no_build_are_refused(name: str) -> None:
-    with pytest.raises(BrokenBundleError):
-        count_levels_up(name)
-
-
 def test_the_sbom_is_valid_cyclonedx(built: Repository) -> None:
     bundle = read_bundle(built.folder / BUNDLE)
     content = bundle.files["sbom/firmware.cdx.json"].decode()
@@ -425,14 +364,3 @@ def test_the_sbom_is_valid_spdx(built: Repository) -> None:
     assert [to_element(part).name for part in contains.to] == [
         "digits.onnx", "firmwright-templates", "zig-runtime",
     ]  # fmt: skip
-
-
-def test_code_of_a_recipe_is_told_before_it_runs_or_refused(repository: Repository) -> None:
-    repository.write("npu.py", "import sys\nprint('it runs', file=sys.stderr)\n")
-    repository.write("digits.yaml", "model: digits.onnx\ndevices: {npu: 'npu:NPU'}\n")
-    code, text = firmwright(repository, "list", "digits.yaml")
-    assert text.index("digits.yaml: runs Python of its own: npu:NPU") < text.index("it runs")
-    code, text = firmwright(repository, "list", "digits.yaml", "--no-user-code")
-    assert code == 1
-    assert "digits.yaml:2:16: devices.npu: a Python function; not allowed here" in text
-    assert "it runs" not in text
