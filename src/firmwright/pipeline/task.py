@@ -30,7 +30,6 @@ from .freshness import InputWatch, Unchanged, file_digest
 from .job import Job
 from .ownership import claim_folder, release_folder
 from .stage import Stage
-from .stage_cache import find_key, take_or_run
 
 PACKAGE = Path(firmwright.__file__).parent
 TASKS = PACKAGE / "tasks"
@@ -182,6 +181,9 @@ def execute(job: Job, stage: Stage, unchanged: Unchanged, dependencies: list[str
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
         claim_folder(job.origin or job)
+        # Imported late: a build with nothing to do shares nothing.
+        from .stage_cache import find_key, take_or_run
+
         taken = take_or_run(
             job,
             unfinished,
