@@ -15,28 +15,35 @@ while read -r line; do
     [[ $line == *' |' ]] && COMP_WORDS+=("")
     COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMPREPLY=()
     _firmwright
-    echo "${COMPREPLY[*]}"
+    printf '%s|' "${COMPREPLY[@]}"
+    echo
 done
 """
 
 LINES = {
-    "firmwright exp": "explain",
-    "firmwright completion b": "bash",
-    "firmwright new b": "board",
-    "firmwright build recipes/no": "",
-    "firmwright build mi": "mine.yaml",
-    "firmwright build yo": "yolo",
-    "firmwright build yolo --jo": "--jobs",
-    "firmwright build yolo --platform cortex-m4": "cortex-m4-bare",
-    "firmwright build yolo platf": "platform=",
-    "doit build recipe = yo": "yolo",
-    "doit build platform = rv32": "rv32-bare",
-    "doit build target = soma": "soma_dory,c",
-    "doit build emulator = uni": "unicorn",
-    "doit inf": "info",
-    "doit build compile_for_device = |": "true false",
+    "firmwright expl": "explain |",
+    "firmwright completion b": "bash |",
+    "firmwright new b": "board |",
+    "firmwright build recipes/no": "|",
+    "firmwright build mi": "mine.yaml |",
+    "firmwright build yo": "yolo |",
+    "firmwright build yolo --jo": "--jobs |",
+    "firmwright build yolo --platform cortex-m4": "cortex-m4-bare |",
+    "firmwright build yolo platf": "platform=|",
+    "doit build recipe = yo": "yolo |",
+    "doit build platform = rv32": "rv32-bare |",
+    "doit build target = soma": "soma_dory,c |",
+    "doit build emulator = uni": "unicorn |",
+    "doit build platform=rv32": "platform=rv32-bare |",
+    "doit build recipe=m": "recipe=mine.yaml |",
+    "doit build outdir = re": "recipes/|",
+    "doit inf": "info |",
+    "doit build compile_for_device = |": "true |false |",
 }
-"""What is typed, in the words that bash makes of it (``|`` an empty one), and what is offered."""
+"""What is typed, in the words that bash makes of it (``|`` an empty one), and what is offered.
+
+``|`` ends each word. name=value in one word is how zsh breaks the line.
+"""
 
 
 def test_bash_completes_commands_recipes_and_names(tmp_path: Path) -> None:
