@@ -54,27 +54,30 @@ def test_the_examples_are_valid() -> None:
 
 
 def test_the_page_has_every_key() -> None:
-    page = docs.render_page(SCHEMA)
+    page = docs.render_recipe_page()
     for key, _ in KEYS:
         last = key.rsplit(".", 1)[-1]
         assert f"{last}` |" in page, key
 
 
 def test_the_page_in_the_repository_is_fresh() -> None:
-    assert docs.main(["--check", str(PAGE)]) == 0, "run: python -m firmwright.recipe.docs"
+    assert docs.main(["--check", str(PAGE.parent)]) == 0, "run: python -m firmwright.recipe.docs"
 
 
 def test_a_stale_page_is_noticed_and_mended(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = tmp_path / "recipe.md"
-    assert docs.main(["--check", str(page)]) == 1
+    page = tmp_path / "description-files.md"
+    assert docs.main(["--check", str(tmp_path)]) == 1
+    assert docs.main([str(tmp_path)]) == 0
     page.write_text("old")
-    assert docs.main(["--check", str(page)]) == 1
-    assert "is stale; run: python -m firmwright.recipe.docs" in capsys.readouterr().err
+    capsys.readouterr()
+    assert docs.main(["--check", str(tmp_path)]) == 1
+    told = f"{page} is stale; run: python -m firmwright.recipe.docs\n"
+    assert capsys.readouterr().err == told
     assert page.read_text() == "old"
-    assert docs.main([str(page)]) == 0
-    assert docs.main(["--check", str(page)]) == 0
+    assert docs.main([str(tmp_path)]) == 0
+    assert docs.main(["--check", str(tmp_path)]) == 0
 
 
 def test_the_rewrites_that_a_recipe_may_name_are_those_that_exist() -> None:

@@ -1,6 +1,7 @@
-"""Writes docs/reference/recipe.md from the recipe schema: ``python -m firmwright.recipe.docs``.
+"""Writes the pages of all keys from the schemas: ``python -m firmwright.recipe.docs``.
 
-With ``--check`` it writes nothing and exits with 1 if the page is stale.
+These are recipe.md and description-files.md in docs/reference. With ``--check`` it writes nothing
+and exits with 1 if a page is stale.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 from firmwright.documents.schema_check import Schema, resolve_reference
 from firmwright.recipe.overrides import list_overrides
 from firmwright.recipe.schema import load_schema
+from firmwright.toolchain.descriptions import read_schema
 
 _PAGE = """\
 <!-- Generated from recipes/recipe.schema.json by `python -m firmwright.recipe.docs`. -->
@@ -32,10 +34,17 @@ The first line gives an editor completion and checks, by `recipes/recipe.schema.
 {overrides}
 Every mistake is reported with file, line and column, all of them at once.
 
-| key | type | default | meaning | example |
-|---|---|---|---|---|
-{rows}
+{table}
 """
+
+_DESCRIPTION_FILES = """\
+<!-- Generated from the schemas in toolchains/ by `python -m firmwright.recipe.docs`. -->
+# The files of platforms, toolchains and boards
+
+These are all of their keys. [Platforms and toolchains](platforms.md) describes the ready ones, \
+[a board of your own](../howto/own-board.md) how to write them.
+"""
+_KINDS = ("platform", "toolchain", "board")
 
 _TYPES = {
     "string": "text",
@@ -54,17 +63,32 @@ class _Key:
     required: bool
 
 
-def render_page(schema: Schema) -> str:
-    """Return the page as Markdown."""
+def render_recipe_page() -> str:
+    """Return the page of the recipe as Markdown."""
     import yaml
 
-    rows = {key.name: _format_row(key, schema) for key in _find_keys(schema, "", schema, set())}
+    schema = load_schema()
     return _PAGE.format(
         description=schema["description"],
         example=yaml.safe_dump(schema["examples"][0], sort_keys=False),
         overrides=_describe_overrides(),
-        rows="\n".join(rows.values()),
+        table=_format_table(schema),
     )
+
+
+def render_description_files() -> str:
+    """Return the page of the files in toolchains/ as Markdown."""
+    parts = [_DESCRIPTION_FILES]
+    for kind in _KINDS:
+        schema = read_schema(f"{kind}.schema.json")
+        parts += [f"## A {kind}\n\n{schema['description']}\n\n{_format_table(schema)}\n"]
+    return "\n".join(parts)
+
+
+def _format_table(schema: Schema) -> str:
+    rows = {key.name: _format_row(key, schema) for key in _find_keys(schema, "", schema, set())}
+    head = ["| key | type | default | meaning | example |", "|---|---|---|---|---|"]
+    return "\n".join([*head, *rows.values()])
 
 
 def _describe_overrides() -> str:
@@ -119,13 +143,13 @@ def _format_row(key: _Key, root: Schema) -> str:
         default = "required"
     elif "default" in key.schema:
         default = _format_code(key.schema["default"])
-    example = _format_code(key.schema["examples"][0])
+    examples = key.schema.get("examples", ())
     cells = [
         f"`{key.name}`",
         _format_type(key.schema, root),
         default,
         key.schema["description"],
-        example,
+        _format_code(examples[0]) if examples else "—",
     ]
     return "| " + " | ".join(cells) + " |"
 
@@ -136,9 +160,10 @@ def _format_type(schema: Schema, root: Schema) -> str:
 
 
 def _format_form(form: Schema, root: Schema) -> str:
-    if "enum" in form:
-        return " or ".join(_format_code(value) for value in form["enum"])
-    text = _TYPES[form["type"]]
+    if "enum" in form or "const" in form:
+        return " or ".join(_format_code(value) for value in form.get("enum", [form.get("const")]))
+    types = [form["type"]] if isinstance(form["type"], str) else form["type"]
+    text = " or ".join(_TYPES[each] for each in types)
     if form["type"] == "array":
         text += f" ({_format_type(form['items'], root)})"
     if "minimum" in form:
@@ -147,25 +172,29 @@ def _format_form(form: Schema, root: Schema) -> str:
 
 
 def _format_code(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
+    text = value if isinstance(value, str) and value else json.dumps(value)
     return f"`{text}`"
 
 
+PAGES = {"recipe.md": render_recipe_page, "description-files.md": render_description_files}
+
+
 def main(arguments: list[str]) -> int:
-    """Write or check the page; return the exit code."""
+    """Write or check the pages; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m firmwright.recipe.docs", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, tell if stale")
-    parser.add_argument("page", nargs="?", type=Path, default=Path("docs/reference/recipe.md"))
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("docs/reference"))
     options = parser.parse_args(arguments)
 
-    page = render_page(load_schema())
-    if not options.check:
-        options.page.write_text(page, encoding="utf-8", newline="\n")
-        return 0
-    if options.page.is_file() and options.page.read_text(encoding="utf-8") == page:
-        return 0
-    print(f"{options.page} is stale; run: python -m firmwright.recipe.docs", file=sys.stderr)
-    return 1
+    stale = False
+    for name, render in PAGES.items():
+        path, page = options.folder / name, render()
+        if not options.check:
+            path.write_text(page, encoding="utf-8", newline="\n")
+        elif not path.is_file() or path.read_text(encoding="utf-8") != page:
+            print(f"{path} is stale; run: python -m firmwright.recipe.docs", file=sys.stderr)
+            stale = True
+    return int(stale)
 
 
 if __name__ == "__main__":
