@@ -8,22 +8,29 @@ from pathlib import Path
 
 import pytest
 
-from firmwright.data.fetch import find_in_mirror
-from tests.e2e.conftest import ROOT, Repository
-
-from .tutorial import MODEL
+from tests.e2e.conftest import ROOT, Repository, need_mirrored
 
 PAGES = sorted(path for path in (ROOT / "docs/migration").glob("*.md") if path.stem != "index")
 INCLUDED = re.compile(r"^```\{literalinclude\} (\S+)$", re.MULTILINE)
-RECIPES = [path for path in (ROOT / "docs/migration/recipes").glob("*.yaml")
-           if "\nmodel:" in path.read_text(encoding="utf-8")]  # fmt: skip
+
+
+def find_recipe(page: Path) -> Path:
+    """Return the recipe that a page shows."""
+    first: str = INCLUDED.findall(page.read_text(encoding="utf-8"))[0]
+    return (page.parent / first).resolve()
+
+
+def test_there_is_a_page_for_each_tool() -> None:
+    tools = {"htvm", "microtvm", "onnx2c", "sima", "tflm", "ti", "ti-nnc"}
+    assert {page.stem for page in PAGES} == tools
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_has_a_recipe_and_says_how_to_build_it(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    recipe = (page.parent / INCLUDED.findall(text)[0]).resolve()
+    recipe = find_recipe(page)
     assert recipe.is_file()
+    assert re.search(r"^\| .*\|\n\|(---\|){2,}$", text, re.MULTILINE), "no table of calls"
     named = (str(recipe.relative_to(ROOT)), recipe.stem)
     assert any(text.endswith(f"    doit build recipe={name}\n") for name in named)
 
@@ -31,14 +38,15 @@ def test_a_page_has_a_recipe_and_says_how_to_build_it(page: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.needs("qemu-aarch64")
 def test_the_recipes_build_and_run(tmp_path: Path) -> None:
-    if find_in_mirror("", MODEL["sha256"]) is None:
-        pytest.skip(f"no folder of FIRMWRIGHT_MIRROR holds the model {MODEL['sha256']}")
+    need_mirrored("kws")
+    need_mirrored("resnet8-j721s2")
     repository = Repository(ROOT)
-    words = ",".join(str(path.relative_to(ROOT)) for path in RECIPES)
+    recipes = [find_recipe(page) for page in PAGES]
+    words = ",".join(str(path.relative_to(ROOT)) for path in recipes)
     done = repository.doit("build", f"recipe={words}", f"outdir={tmp_path}")
     assert done.returncode == 0, done.stdout + done.stderr
     bundles = {path.parent.name: path for path in tmp_path.glob("*/*.tar.gz")}
-    assert bundles.keys() == {recipe.stem for recipe in RECIPES}
+    assert bundles.keys() == {recipe.stem for recipe in recipes}
     for bundle in bundles.values():
         assert repository.manifest(str(bundle))["run"]["mismatches"] == 0
     for name in ("microtvm", "ti-nnc"):

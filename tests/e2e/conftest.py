@@ -171,20 +171,21 @@ OTHERS = (("resnet8-qdq", "rv32-bare"), ("kws-qdq", "cortex-m4-bare"), ("kws-mat
           ("fastestdet", "host"))  # fmt: skip
 
 
+def need_mirrored(recipe: str) -> None:
+    """Skip the test unless a mirror folder holds every file that the recipe names by digest."""
+    import yaml
+
+    from firmwright.data.fetch import find_in_mirror
+
+    for digest in digests(yaml.safe_load((ROOT / "recipes" / f"{recipe}.yaml").read_text())):
+        if find_in_mirror("", digest) is None:
+            pytest.skip(f"no folder of FIRMWRIGHT_MIRROR holds the file {digest} of {recipe}")
+
+
 @pytest.fixture
 def mirror() -> Callable[[str], None]:
-    """Skip the test unless a mirror folder holds every file that the recipe names by digest."""
-
-    def need(recipe: str) -> None:
-        import yaml
-
-        from firmwright.data.fetch import find_in_mirror
-
-        for digest in digests(yaml.safe_load((ROOT / "recipes" / f"{recipe}.yaml").read_text())):
-            if find_in_mirror("", digest) is None:
-                pytest.skip(f"no folder of FIRMWRIGHT_MIRROR holds the file {digest} of {recipe}")
-
-    return need
+    """Return what skips the test where a recipe's files are not there."""
+    return need_mirrored
 
 
 def digests(part: Any) -> Iterator[str]:
