@@ -62,7 +62,7 @@ def load_document(path: Path, schema: Mapping[str, Any], shown_as: str | None = 
 
 def make_diagnostic_in(path: Path, pointer: Pointer, message: str) -> Diagnostic:
     """Return ``message`` at a value of a YAML file that was read before, or at what holds it."""
-    document, _ = _parse(read_bytes(path, str(path)), str(path))
+    document, _ = parse_document(read_bytes(path, str(path)), str(path))
     return document.make_diagnostic(pointer, message)
 
 
@@ -74,7 +74,7 @@ def check_document(
     Lets a caller add findings of its own before it raises them all. Raises
     DiagnosticError where there is no data at all.
     """
-    document, found = _parse(content, shown)
+    document, found = parse_document(content, shown)
     places = {(d.line, d.column) for d in found}
     for finding in islice(
         find_errors(document.data, schema, document.get_source_text), MAX_FINDINGS
@@ -108,7 +108,11 @@ def read_bytes(path: Path, shown: str) -> bytes:
     raise DiagnosticError([Diagnostic(shown, 0, 0, message)])
 
 
-def _parse(content: bytes, shown: str) -> tuple[Document, list[Diagnostic]]:
+def parse_document(content: bytes, shown: str) -> tuple[Document, list[Diagnostic]]:
+    """Return the data as it is written, not validated, and what YAML itself has to say.
+
+    Raises DiagnosticError for what is no mapping.
+    """
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

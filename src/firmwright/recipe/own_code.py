@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from firmwright.documents.document import check_document, read_bytes
+from firmwright.documents.document import parse_document, read_bytes
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import Diagnostic
 from firmwright.models.formats import FORMATS
@@ -34,7 +34,7 @@ def find_own_code(path: Path) -> list[OwnCode]:
 
     Raises DiagnosticError for a file that is no mapping in YAML.
     """
-    document, _ = check_document(read_bytes(path, str(path)), {}, str(path))
+    document, _ = parse_document(read_bytes(path, str(path)), str(path))
     found = [*find_functions(document.data), *find_programs(document.data)]
     return [
         OwnCode(document.make_diagnostic(pointer, sentence), python)
