@@ -117,6 +117,6 @@ def test_the_chip_has_weights_and_activations_where_its_accelerator_reaches(
     text = "\n".join(path.read_text() for path in sorted(project.rglob("*.c")))
     shared = '__attribute__((section(".l2_data")))'
     assert text.count(shared) == len(re.findall(r"^const uint32_t network_\w+\[", text, re.M)) > 0
-    assert 'section(".l2_data"))) static uint8_t arena[' in text
+    assert '#define NETWORK_ARENA __attribute__((aligned(16), section(".l2_data")))' in text
     assert "element_wise_sum(NULL" in text and "digital_element_wise_sum(" not in text
     assert CHIP.stack == 2048
