@@ -53,8 +53,9 @@ def rebuild(bundle: Bundle, words: Sequence[str] = ()) -> Rebuilt:
     place = Path(tempfile.mkdtemp(prefix="firmwright-rebuild-"))
     recipe, missing = write_inputs(bundle, place / "inputs")
     outdir = place / "build"
+    environment = os.environ | {"FIRMWRIGHT_CACHE": ""}  # what others made proves nothing
     try:
-        build_separately(recipe, recipe.parent, outdir, words)
+        build_separately(recipe, recipe.parent, outdir, words, environment)
     except UserError as error:
         rmtree(place)
         raise RebuildError("\n".join([str(error), *tell_missing(missing)])) from None
