@@ -22,6 +22,7 @@ from firmwright.pipeline.freshness import ContentChecker
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.recipe_words import RECIPES
 from firmwright.pipeline.task import make_tasks
+from firmwright.pipeline.workers import watch_workers
 from firmwright.tasks import PIPELINE
 from firmwright.terminal.reporter import StageReporter
 
@@ -97,6 +98,7 @@ def stop_on_interrupt(_signal: int, _frame: FrameType | None) -> None:
 refuse_lost_command(sys.argv[1:])
 MAIN_PROCESS = os.getpid()
 signal.signal(signal.SIGINT, stop_on_interrupt)
+watch_workers()
 
 try:
     command_line.prepare_build_root()

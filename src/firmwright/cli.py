@@ -163,8 +163,11 @@ def to_doit_arguments(options: argparse.Namespace) -> list[str]:
         if getattr(options, name) is not None:
             variables.append(f"{name}={getattr(options, name)}")
     quiet = ["--output-file", os.devnull] if getattr(options, "quiet", False) else []
+    jobs = getattr(options, "jobs", "1")
+    # One job needs no second process: doit would start one for it.
+    side_by_side = ["-n", jobs] if int(jobs) > 1 else []
     command = {
-        "build": ["run", *quiet, "-n", getattr(options, "jobs", "1"), "build"],
+        "build": ["run", *quiet, *side_by_side, "build"],
         "export": ["run", "build"],
         "explain": ["run", "--output-file", os.devnull],
         "lock": ["run", "locked" if getattr(options, "check", False) else "lock"],

@@ -1,0 +1,70 @@
+"""The processes of a build end together, whichever of them is killed.
+
+doit gives each stage to a worker, waits for the worker's answer without end, and a worker waits
+for the next stage just so. One that was killed would leave the other, which holds the build
+folder's lock.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from multiprocessing.process import BaseProcess
+from threading import Thread
+from types import FrameType
+from typing import Any
+
+from doit import cmd_run
+from doit.runner import MRunner
+
+
+class WatchedRunner(MRunner):  # type: ignore[misc]
+    """doit's runner of stages side by side, in which no process outlives another."""
+
+    def run_tasks(self, task_dispatcher: Any) -> None:
+        try:
+            super().run_tasks(task_dispatcher)
+        finally:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+    def _run_start_processes(self, job_q: Any, result_q: Any) -> list[BaseProcess]:
+        workers: list[BaseProcess] = super()._run_start_processes(job_q, result_q)
+
+        def look(_signal: int = 0, _frame: FrameType | None = None) -> None:
+            if sys.exc_info()[0] is None:  # else doit is ending them
+                refuse_dead(workers)
+
+        signal.signal(signal.SIGCHLD, look)
+        look()
+        return workers
+
+    def execute_task_subprocess(self, job_q: Any, result_q: Any, reporter_class: Any) -> None:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        Thread(target=end_with_parent, daemon=True).start()
+        super().execute_task_subprocess(job_q, result_q, reporter_class)
+
+
+def refuse_dead(workers: Sequence[BaseProcess]) -> None:
+    """End the build, with a message, if a worker did not end by itself."""
+    for worker in workers:
+        code = worker.exitcode
+        if code:
+            how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            hint = ": memory may have run out" if code == -signal.SIGKILL else ""
+            sys.exit(f"a process of the build ended with {how}{hint}; finished stages are kept")
+
+
+def end_with_parent() -> None:
+    """Wait until the main process is gone, then end this one."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None  # a worker has one
+    parent.join()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def watch_workers() -> None:
+    """Have doit run stages side by side in that way."""
+    cmd_run.MRunner = WatchedRunner
