@@ -38,6 +38,15 @@ def test_a_result_that_is_missing_or_another_is_named(tmp_path: Path) -> None:
     assert find_reasons(unchanged, values) == (False, told)
 
 
+def test_results_of_a_copied_build_folder_are_looked_at_where_they_are_now(tmp_path: Path) -> None:
+    before, now = tmp_path / "before", tmp_path / "now"
+    before.write_text("as it was")
+    values = Unchanged({"options": 1}, lambda: [before]).record()
+    now.write_text("damaged")
+    told = f"{before} is in another build folder"
+    assert find_reasons(Unchanged({"options": 1}, lambda: [now]), values) == (False, told)
+
+
 def test_many_reasons_are_counted() -> None:
     now = {str(n): n for n in range(8)}
     unchanged = Unchanged(now, lambda: ())

@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import json
 import os
+import sqlite3
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -66,8 +67,14 @@ class ContentChecker(FileChangedChecker):  # type: ignore[misc]
 
 
 def lock_folder(path: Path) -> TextIO:
-    """Lock a build folder for as long as the file is open: two builds would spoil each other."""
-    stream = path.open("w")
+    """Lock a build folder for as long as the file is open: two builds would spoil each other.
+
+    Processes that a build forks hold the lock too: until they end, they may write there.
+    """
+    try:
+        stream = path.open("w")
+    except OSError as error:
+        sys.exit(f"{path}: {error.strerror}; choose another build folder with outdir=")
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -76,20 +83,50 @@ def lock_folder(path: Path) -> TextIO:
     return stream
 
 
+DAMAGED = (DatabaseException, sqlite3.Error, ValueError)
+"""What is raised for a damaged state; sqlite3's own messages may be no text."""
+
+
 class DurableDB(SqliteDB):  # type: ignore[misc]
-    """doit's sqlite3 state, written after every task: a killed build loses nothing finished."""
+    """doit's sqlite3 state, written after every task: a killed build loses nothing finished.
+
+    A row is the digest of a text, and the text: what doit knows of a task, as JSON.
+    """
 
     desc = "sqlite3, written after every task"
 
     def __init__(self, name: str, codec: Any, *, module_name: str | None = None) -> None:
         """Open the state; wait while another build has it, start afresh if it is damaged."""
-        self._lock = lock_folder(Path(f"{name}.lock"))
+        self.lock = lock_folder(Path(f"{name}.lock"))
         try:
-            super().__init__(name, codec, module_name=module_name)
-        except DatabaseException:
+            self.open(name, codec, module_name)
+        except DAMAGED:
             print(f"{name} is damaged: what was built is forgotten", file=sys.stderr)
-            Path(name).unlink()
-            super().__init__(name, codec, module_name=module_name)
+            try:
+                for path in (Path(name), Path(f"{name}-journal")):
+                    path.unlink(missing_ok=True)
+                self.open(name, codec, module_name)
+            except (*DAMAGED, OSError) as error:
+                sys.exit(f"{name}: cannot be made anew: {error}; remove it, or change outdir=")
+
+    def open(self, name: str, codec: Any, module_name: str | None) -> None:
+        """Open a file whose pages are whole; raises one of DAMAGED for another."""
+        super().__init__(name, codec, module_name=module_name)
+        ((_, verdict),) = self._conn.execute("pragma quick_check(1)").fetchone().items()
+        if verdict != "ok":
+            raise DatabaseException(verdict)
+
+    def _get_task_data(self, task_id: str) -> dict[str, Any]:
+        try:
+            row = super()._get_task_data(task_id)
+            digest, text = row or ["", ""]
+            known: dict[str, Any] = self.codec.decode(text) if row else {}
+        except (TypeError, ValueError, sqlite3.Error):
+            digest, text, known = "", "damaged", {}
+        if text and digest != text_digest(text):
+            print(f"{self.name}: the state of {task_id} is damaged: it runs again", file=sys.stderr)
+            return {}
+        return known
 
     def set(self, task_id: str, dependency: str, value: Any) -> None:
         super().set(task_id, dependency, value)
@@ -104,9 +141,17 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
         self._dirty.clear()
 
     def _write(self, tasks: Iterable[str]) -> None:
-        rows = [(t, self.codec.encode(self._cache[t])) for t in tasks if self._cache[t]]
-        self._conn.executemany("insert or replace into doit values (?,?)", rows)
-        self._conn.commit()
+        texts = {t: self.codec.encode(self._cache[t]) for t in tasks if self._cache[t]}
+        rows = [(t, [text_digest(text), text]) for t, text in texts.items()]
+        try:
+            self._conn.executemany("insert or replace into doit values (?,?)", rows)
+            self._conn.commit()
+        except sqlite3.Error as error:  # a full disk, or the file is gone
+            sys.exit(f"{self.name}: what was built cannot be noted: {error}")
+
+
+def text_digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class Unchanged:
@@ -138,9 +183,14 @@ class Unchanged:
             yield "it has not run yet"
             return
         yield from list_differences(values["configuration"], self.configuration)
+        own = {str(path) for path in self.outputs()}
         for path, state in recorded.items():
-            if not same_file(path, state):
-                yield f"{path} is {'not what was written' if Path(path).exists() else 'missing'}"
+            if not Path(path).exists():
+                yield f"{path} is missing"
+            elif path not in own:  # the state came with a copy of a build folder
+                yield f"{path} is in another build folder"
+            elif not same_file(path, state):
+                yield f"{path} is not what was written"
 
     def record(self) -> dict[str, Any]:
         outputs = {str(p): read_state(p) for p in sorted(self.outputs())}

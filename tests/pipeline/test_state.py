@@ -1,0 +1,83 @@
+"""doit's state, damaged: what it no longer knows runs again, and no traceback is shown."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from pathlib import Path
+
+import pytest
+from doit.dependency import JSONCodec
+
+from firmwright.pipeline.freshness import DurableDB
+
+VALUE = {"outputs": {"x": [1, 2, 3, 4, "digest"]}}
+
+
+def open_state(folder: Path) -> DurableDB:
+    """Open a state; give up its lock, which would last as long as this process."""
+    opened = DurableDB(str(folder / ".doit.db"), JSONCodec())
+    opened.lock.close()
+    return opened
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """A state that knows two tasks, closed."""
+    written = open_state(tmp_path)
+    for task in ("first", "second"):
+        written.set(task, "_values_:", VALUE)
+        written.set(task, "deps:", ["a"])
+    written.dump()
+    return tmp_path
+
+
+def test_what_is_written_is_read(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    read = open_state(state)
+    assert [read.get(task, "_values_:") for task in ("first", "third")] == [VALUE, None]
+    assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "row", ["no JSON", "null", "[]", '["", "{}"]', '{"_values_:": 1}', "\udcff", None, 5]
+)
+def test_a_damaged_row_is_forgotten(
+    state: Path, capsys: pytest.CaptureFixture[str], row: object
+) -> None:
+    with sqlite3.connect(state / ".doit.db") as table:
+        content = row.encode("utf-8", "surrogateescape") if isinstance(row, str) else row
+        table.execute("update doit set task_data = ? where task_id = 'first'", (content,))
+    read = open_state(state)
+    assert (read.get("first", "_values_:"), read.get("second", "_values_:")) == (None, VALUE)
+    told = capsys.readouterr().err
+    assert told == "" or "the state of first is damaged: it runs again" in told
+    read.set("first", "deps:", ["b"])
+    read.dump()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_damaged_file_never_lies(state: Path, seed: int) -> None:
+    path, draw = state / ".doit.db", random.Random(seed)
+    content = bytearray(path.read_bytes())
+    for _ in range(draw.choice((1, 20, 200))):
+        content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+    path.write_bytes(content)
+    read = open_state(state)
+    assert read.get("first", "_values_:") in (None, VALUE)
+    read.set("first", "deps:", ["b"])
+    read.dump()
+
+
+def test_a_state_that_cannot_be_written_ends_the_build_in_words(state: Path) -> None:
+    read = open_state(state)
+    (state / ".doit.db").unlink()
+    read.set("first", "_values_:", VALUE)
+    with pytest.raises(SystemExit, match="what was built cannot be noted: "):
+        read.set("first", "deps:", ["b"])
+
+
+@pytest.mark.parametrize("name", [".doit.db", ".doit.db.lock"])
+def test_a_state_that_cannot_be_opened_ends_the_build_in_words(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).mkdir()
+    with pytest.raises(SystemExit, match=r"choose another build folder|cannot be made anew"):
+        open_state(tmp_path)
