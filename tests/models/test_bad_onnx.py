@@ -77,10 +77,28 @@ def attribute_in_another_file() -> onnx.ModelProto:
     return chain(node("Constant", [], ["c"], value=tensor), node("Add", ["x", "c"], ["y"]))
 
 
+def attribute_of_a_function() -> onnx.ModelProto:
+    model = window("MaxPool", kernel_shape=[1, 1], strides=[1, 1])
+    model.graph.node[0].attribute[1].ref_attr_name = "strides"
+    return model
+
+
 REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
     "attribute in another file": (
         attribute_in_another_file,
         "'far': its data is in another file, 'far.bin'",
+    ),
+    "attribute of a function": (
+        attribute_of_a_function,
+        "MaxPool .*its attribute 'strides' is one of a function, which it is not in",
+    ),
+    "data longer than its shape": (
+        lambda: constant(FLOAT, [], bytes(12)),
+        r"'c': its data and its shape do not fit: cannot reshape array of size 3 into shape \(\)",
+    ),
+    "data of half an element": (
+        lambda: constant(FLOAT, [2], bytes(7)),
+        "'c': its data and its shape do not fit: buffer size must be a multiple",
     ),
     "split too long": (
         lambda: split(4, 3),
@@ -221,7 +239,7 @@ REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
     ),
     "data too short": (
         lambda: constant(FLOAT, [2**20, 2**20], bytes(16)),
-        "too small for the declared shape",
+        "its data and its shape do not fit: cannot reshape",
     ),
     "length negative": (
         lambda: constant(FLOAT, [-4], bytes(16)),

@@ -174,6 +174,10 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: added(Quantization(np.nan)),
         "tensor 't0': a scale is a positive, finite, normal number; found nan",
     ),
+    "convolution of nothing": (
+        lambda: convolved(edit=lambda b: b.graph.operators[0].inputs.clear()),
+        "a layer with weights has data and weights as inputs; found 0 inputs",
+    ),
     "scale zero": (lambda: added(result=Quantization(0.0)), "'t2': a scale is .* found 0.0"),
     "scale negative": (lambda: added(Quantization(-0.5)), "a scale is .* found -0.5"),
     "scale infinite": (lambda: added(Quantization(np.inf)), "a scale is .* found inf"),

@@ -114,8 +114,8 @@ def require_files(file: DataFile, folder: Path) -> list[Path]:
 
 def module_file(function: str, folder: Path) -> Path:
     """Return the file of ``module:function``: ``a.b:f`` is ``a/b.py`` in the recipe's folder."""
-    module = function.partition(":")[0]
-    return folder / Path(*module.split(".")).with_suffix(".py")
+    *packages, module = function.partition(":")[0].split(".")
+    return folder.joinpath(*packages, f"{module}.py")
 
 
 @dataclass(frozen=True)

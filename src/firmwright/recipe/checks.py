@@ -24,11 +24,12 @@ from firmwright.targets.custom import load_custom_target
 
 def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) -> Iterator[Finding]:
     """Yield every mistake that the schema cannot find."""
-    own, mistakes = load_custom_devices(data.get("devices"), path.parent, catalogue.devices)
+    stated = data.get("devices")
+    own, mistakes = load_custom_devices(stated, path.parent, catalogue.devices)
     yield from mistakes
     devices = {**catalogue.devices, **own}
     # Where a custom device cannot be imported, its options cannot be checked.
-    unknown = {*(data.get("devices") or ())} - {*own}
+    unknown = stated.keys() - own.keys() if isinstance(stated, dict) else set()
     named = {**data, "target": None, "compare": None} if unknown else data
     yield from find_name_errors(named, replace(catalogue, devices=devices))
     yield from find_missing_files(data, path.parent)

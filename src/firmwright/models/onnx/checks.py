@@ -56,6 +56,8 @@ def structure_problems(model: onnx.ModelProto) -> Iterator[str]:
             yield f"two {what} are named '{label}'"
     for tensor in find_tensors(graph):
         yield from tensor_problems(tensor)
+    for node in graph.node:
+        yield from reference_problems(node)
     for node in (node for function in model.functions for node in function.node):
         for tensor in find_node_tensors(node):
             yield from tensor_problems(tensor)
@@ -86,6 +88,12 @@ def find_node_tensors(node: onnx.NodeProto) -> Iterator[onnx.TensorProto]:
             yield from find_tensors(graph)
 
 
+def reference_problems(node: onnx.NodeProto) -> Iterator[str]:
+    """Yield the attributes of a node of the graph that only one of a function may have."""
+    for name in (attribute.name for attribute in node.attribute if attribute.ref_attr_name):
+        yield f"{describe(node)}: its attribute '{name}' is one of a function, which it is not in"
+
+
 def describe(node: onnx.NodeProto) -> str:
     name = node.name or next((o for o in node.output if o), "")
     return f"{node.op_type} (node '{name}')"
@@ -102,8 +110,13 @@ def tensor_problems(tensor: onnx.TensorProto) -> Iterator[str]:
         )
     if tensor.data_type not in onnx.TensorProto.DataType.values():
         yield f"'{tensor.name}': data of an unknown type, number {tensor.data_type}"
-    if any(d < 0 for d in tensor.dims):
+    elif any(d < 0 for d in tensor.dims):
         yield f"'{tensor.name}': a negative length in its shape {list(tensor.dims)}"
+    elif tensor.data_location != onnx.TensorProto.EXTERNAL:
+        try:
+            onnx.numpy_helper.to_array(tensor)
+        except (TypeError, ValueError) as error:
+            yield f"'{tensor.name}': its data and its shape do not fit: {first_line(error)}"
 
 
 def value_problems(model: onnx.ModelProto) -> Iterator[str]:

@@ -338,14 +338,24 @@ def find_bad_length(graph: Any, operator: Any, kind: str) -> str | None:
     return f"found {', '.join(wrong)}" if wrong else None
 
 
+LEAST_INPUTS = {"CONV_2D": 2, "DEPTHWISE_CONV_2D": 2, "FULLY_CONNECTED": 2, "TRANSPOSE_CONV": 3}
+
+
+def find_missing_inputs(graph: Any, operator: Any, kind: str) -> str | None:
+    """a layer with weights has data and weights as inputs"""
+    del graph
+    count = operator.InputsLength()
+    return f"found {count} inputs" if count < LEAST_INPUTS.get(kind, 0) else None
+
+
 def find_bad_bias_type(graph: Any, operator: Any, kind: str) -> str | None:
     """an operator on int16 has an int64 bias, or states the type of its int32 one"""
     stated = read_options(operator, BIAS_OPTIONS, kind)
-    inputs = [int(i) for i in operator.InputsAsNumpy()]
-    source, bias = (inputs[0], inputs[2:]) if kind != "TRANSPOSE_CONV" else (inputs[2], inputs[3:])
-    if stated is None or not bias or bias[0] < 0:
+    given = to_ints(operator.InputsAsNumpy())
+    source, bias = (2, 3) if kind == "TRANSPOSE_CONV" else (0, 2)
+    if stated is None or len(given) <= bias or given[source] < 0 or given[bias] < 0:
         return None
-    types = [graph.Tensors(i).Type() for i in (source, bias[0])]
+    types = [graph.Tensors(given[i]).Type() for i in (source, bias)]
     if types != [tflite.TensorType.INT16, tflite.TensorType.INT32]:
         return None
     if stated.QuantizedBiasType() == tflite.TensorType.INT32:
@@ -358,5 +368,6 @@ def find_bad_bias_type(graph: Any, operator: Any, kind: str) -> str | None:
 
 OPERATOR_RULES: tuple[Callable[[Any, Any, str], str | None], ...] = (
     find_bad_length,
+    find_missing_inputs,
     find_bad_bias_type,
 )
