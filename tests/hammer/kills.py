@@ -1,0 +1,144 @@
+"""Builds that are killed at any moment leave nothing behind, and end in the same bundle.
+
+``python -m tests.hammer.kills [--count 40] [--seconds S] [--seed 0] [--first 0]``
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.hammer.campaign import FindingError, list_processes, run_campaign
+
+ROOT = Path(__file__).parents[2]
+RECIPE = """\
+model: digits.onnx
+target: c
+platform: host
+toolchain: {toolchain}
+run: {{inputs: inputs.npz, samples: 3}}
+"""
+COMMANDS = (
+    ("firmwright.cli", "build", "digits.yaml"),
+    ("firmwright.cli", "build", "digits.yaml", "-n", "2"),
+    ("doit", "-n", "1", "build", "recipe=digits.yaml"),
+    ("doit", "build", "recipe=digits.yaml"),
+)
+KILLS = 5
+"""In a case."""
+
+LONGEST = 600
+"""Seconds in which a build ends, and in which what a killed one started does."""
+
+
+class BuildFolder:
+    """A repository of one small recipe for this machine, and the bundle of an undisturbed build."""
+
+    def __init__(self, folder: Path, toolchain: str = "zig") -> None:
+        self.folder = folder
+        for name in ("digits.onnx", "inputs.npz"):
+            shutil.copyfile(ROOT / "examples/digits" / name, folder / name)
+        (folder / "digits.yaml").write_text(RECIPE.format(toolchain=toolchain))
+        (folder / "dodo.py").write_text("from firmwright.tasks.dodo import *\n")
+        began = time.monotonic()
+        self.undisturbed = self.finish(COMMANDS[0])
+        self.seconds = time.monotonic() - began
+
+    def forget(self) -> None:
+        shutil.rmtree(self.folder / "build", ignore_errors=True)
+
+    def start(self, command: tuple[str, ...]) -> subprocess.Popen[str]:
+        """Start a build as the leader of a session: all that it starts is in there."""
+        return subprocess.Popen(
+            [sys.executable, "-m", *command], cwd=self.folder, start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+
+    def finish(self, command: tuple[str, ...]) -> bytes:
+        """Build to the end; return the bundle. FindingError where that does not succeed."""
+        process = self.start(command)
+        told = wait_for_all(process)
+        if process.returncode:
+            raise FindingError(f"{command}: code {process.returncode}: {told}")
+        left = [str(path) for path in self.folder.rglob("*.partial")]
+        if left:
+            raise FindingError(f"left behind: {', '.join(left)}")
+        return (self.folder / "build/digits/digits-host.tar.gz").read_bytes()
+
+    def compare(self, command: tuple[str, ...]) -> None:
+        """Build to the end; FindingError for another bundle than that of an undisturbed build."""
+        if self.finish(command) != self.undisturbed:
+            raise FindingError("the bundle is another one")
+
+
+def wait_for_all(process: subprocess.Popen[str]) -> str:
+    """Wait for a build, and all that it started; return what it printed."""
+    try:
+        told, _ = process.communicate(timeout=LONGEST)  # the pipe is open while one of them runs
+    except subprocess.TimeoutExpired:
+        left = list_processes(process.pid)
+        for number in left:
+            os.kill(number, signal.SIGKILL)
+        raise FindingError(f"still there after {LONGEST} s: {left}") from None
+    return told
+
+
+class KillHammer:
+    """Kills builds, each of which goes on where the last one was killed."""
+
+    def __init__(self, builds: BuildFolder, kills: int) -> None:
+        self.builds = builds
+        self.kills = kills
+
+    def try_case(self, draw: random.Random) -> str:
+        """Begin afresh, kill some builds, and build to the end."""
+        self.builds.forget()
+        for _ in range(self.kills):
+            while not self.kill_build(draw):
+                self.builds.forget()
+        self.builds.compare(draw.choice(COMMANDS))
+        return f"times {self.kills} kills and then the same bundle"
+
+    def kill_build(self, draw: random.Random) -> bool:
+        """Kill a build at some moment; False if it ended before."""
+        process = self.builds.start(draw.choice(COMMANDS))
+        time.sleep(draw.uniform(0, self.builds.seconds))
+        whom, number = draw.choice(("all", "main", "last")), draw.choice(SIGNALS)
+        killed = kill(process, whom, number)
+        told = wait_for_all(process)
+        # ctrl-C while Python itself starts is Python's to tell.
+        if "Traceback" in told and "KeyboardInterrupt" not in told:
+            raise FindingError(f"{number.name} to {whom}: {told}")
+        return killed
+
+
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+
+
+def kill(process: subprocess.Popen[str], whom: str, number: signal.Signals) -> bool:
+    """Send a signal to all processes of a build, the first or the last; False if there is none."""
+    running = list_processes(process.pid)
+    chosen = {"all": running, "main": running[:1], "last": running[-1:]}[whom]
+    for each in chosen:
+        try:
+            os.kill(each, number)
+        except ProcessLookupError:
+            return False
+    return bool(chosen)
+
+
+def main(arguments: list[str]) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        hammer = KillHammer(BuildFolder(Path(folder)), KILLS)
+        return run_campaign("tests.hammer.kills", hammer.try_case, arguments, 40)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,70 @@
+"""A short run of each hammer. hypothesis draws the cases, so that what it finds is small."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.hammer.campaign import FindingError, run_campaign
+from tests.hammer.faults import FaultHammer
+from tests.hammer.kills import BuildFolder, KillHammer
+from tests.hammer.models import ModelHammer
+from tests.hammer.recipes import RecipeHammer
+
+short = settings(
+    deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+draws = st.randoms(use_true_random=False)
+
+
+@pytest.fixture(scope="module")
+def recipes(tmp_path_factory: pytest.TempPathFactory) -> RecipeHammer:
+    return RecipeHammer(tmp_path_factory.mktemp("recipes"))
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> ModelHammer:
+    return ModelHammer(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="module")
+def builds(tmp_path_factory: pytest.TempPathFactory) -> BuildFolder:
+    return BuildFolder(tmp_path_factory.mktemp("builds"), toolchain="gcc")  # the fastest here
+
+
+@settings(short, max_examples=60)
+@given(draw=draws)
+def test_recipes(recipes: RecipeHammer, draw: random.Random) -> None:
+    recipes.try_case(draw)
+
+
+@settings(short, max_examples=20)
+@given(draw=draws)
+def test_models(models: ModelHammer, draw: random.Random) -> None:
+    models.try_case(draw)
+
+
+@pytest.mark.needs("gcc")
+def test_a_kill(builds: BuildFolder) -> None:
+    KillHammer(builds, kills=1).try_case(random.Random(0))
+
+
+@pytest.mark.needs("gcc")
+def test_a_full_disk(builds: BuildFolder) -> None:
+    FaultHammer(builds).fill_disk(random.Random(0))
+
+
+def test_a_finding_is_told_with_what_repeats_it(capsys: pytest.CaptureFixture[str]) -> None:
+    def try_case(draw: random.Random) -> str:
+        if draw.randrange(4) == 0:
+            raise FindingError("it fell over")
+        return "stood"
+
+    assert run_campaign("here", try_case, ["--count", "9", "--seed", "3"], 1) == 1
+    told = capsys.readouterr().out
+    again = next(line.split("python -m here ")[1] for line in told.splitlines() if "again" in line)
+    assert run_campaign("here", try_case, again.split(), 1) == 1
+    assert "it fell over" in capsys.readouterr().out
