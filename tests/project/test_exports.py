@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from firmwright.errors import UserError
-from firmwright.project.exports import Export, load_export, write_export
+from firmwright.project.exports import write_export
 from firmwright.recipe.schema import load_schema
 from tests.project.exported import export, make_exported
 
@@ -34,7 +33,6 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_package_is_whole_and_always_the_same(packages: Path, tmp_path: Path, name: str) -> None:
-    assert isinstance(load_export(name), Export)
     again = export(name, tmp_path)
     files = sorted(path.relative_to(again) for path in again.rglob("*") if path.is_file())
     assert {path.name for path in files} > {"README.md", "digits.h", "digits_weights.c"}
@@ -62,9 +60,15 @@ def test_cmake_takes_the_network_in_three_ways(packages: Path, tmp_path: Path, s
     assert run(CHECK, folder=tmp_path) == "digits: right\n"
 
 
-def test_a_prefix_that_a_build_system_uses_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cmake has a meaning of its own for the name 'test'"):
-        export("cmake", tmp_path, "test")
+@pytest.mark.needs("cmake")
+def test_two_networks_of_one_prefix_are_refused(packages: Path, tmp_path: Path) -> None:
+    text = "cmake_minimum_required(VERSION 3.15)\nproject(two C)\n"
+    for name in ("one", "two"):
+        text += f"add_subdirectory({packages}/cmake {name})\n"
+    (tmp_path / "CMakeLists.txt").write_text(text)
+    ran = subprocess.run(["cmake", "."], cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode != 0
+    assert "two networks are named digits" in ran.stderr
 
 
 ARM = """\

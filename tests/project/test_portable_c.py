@@ -105,12 +105,13 @@ def compile_c(command: tuple[str, ...], sources: list[Path], folder: Path, name:
 
 
 def run_on_avr(sources: list[Path], folder: Path, *flags: str) -> str:
-    """Run a C program on an emulated ATmega2560; return what it prints."""
+    """Run a program in C or C++ on an emulated ATmega2560; return what it prints."""
     (folder / "console.c").write_text(CONSOLE)
     objects = [compile_c((*AVR, "-std=gnu99", "-c"), [folder / "console.c"], folder, "console.o")]
     for source in sources:
         name = f"{source.stem}.o"
-        command = (*AVR, "-std=c99", *STRICT, "-Dmain=check", *flags, "-c")
+        standard = ("-xc++", "-std=gnu++11") if source.suffix == ".cpp" else ("-std=c99",)
+        command = (*AVR, *standard, *STRICT, "-Dmain=check", *flags, "-c")
         objects.append(compile_c(command, [source], folder, name))
     program = compile_c(AVR, objects, folder, "program.elf")
     ran = subprocess.run(

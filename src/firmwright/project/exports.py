@@ -1,24 +1,24 @@
 """The network as packages of other build systems: a folder of ``templates/exports`` for each.
 
-``export.yaml`` in it says what an :class:`Export` has. The templates lie at their places in the
-package; ``{{name}}`` in a place is filled in as in a text.
+``export.yaml`` in it is a :class:`firmwright.recipe.exports.Export`. The templates lie at their
+places in the package; ``{{name}}`` in a place is filled in as in a text.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy.typing as npt
 
 from firmwright.codegen.templates import (
     TEMPLATE_SUFFIX,
     make_environment,
-    read_template,
     render,
     template_folder,
 )
@@ -27,22 +27,11 @@ from firmwright.project.demo import view_as_c_type
 from firmwright.project.files import network_file
 from firmwright.project.interface import Port
 from firmwright.project.write import write_file
+from firmwright.recipe.exports import Export, load_export
 from firmwright.toolchain import Platform
-from firmwright.toolchain.descriptions import read_own_yaml
 
 PORTABLE_SUFFIXES = frozenset({".c", ".h", ".json"})
 """Of what packages hold: no library of machine code, and no assembly."""
-
-
-@dataclass(frozen=True)
-class Export:
-    """What is said of a package beside its templates: ``network`` is the folder of the C files.
-
-    ``reserved`` are names that it cannot have, because they mean something else there.
-    """
-
-    network: str
-    reserved: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -64,14 +53,10 @@ class ExportedNetwork:
     sources: Path
 
 
-def load_export(name: str) -> Export:
-    return msgspec.convert(read_own_yaml(read_template(f"exports/{name}/export.yaml")), Export)
-
-
 def write_export(name: str, network: ExportedNetwork, folder: Path) -> None:
     """Write a package into ``folder``; UserError for a network that it cannot hold."""
     export = load_export(name)
-    refuse_unfit_network(name, network, export)
+    refuse_machine_code(name, network.sources)
     variables = export_variables(network, export)
     shutil.copytree(network.sources, folder / export.network)
     env = make_environment()
@@ -80,15 +65,22 @@ def write_export(name: str, network: ExportedNetwork, folder: Path) -> None:
         place = env.from_string(template.removeprefix(f"{root}/")).render(variables)
         text = render(env, template, variables)
         write_file(folder / place.removesuffix(TEMPLATE_SUFFIX), text)
+    if export.archive:
+        write_zip(folder / env.from_string(export.archive).render(variables), folder)
 
 
-def refuse_unfit_network(name: str, network: ExportedNetwork, export: Export) -> None:
-    if network.name in export.reserved:
-        raise UserError(
-            f"{name} has a meaning of its own for the name '{network.name}'; choose another "
-            "`c_prefix`"
-        )
-    for file in sorted(network.sources.iterdir()):
+def write_zip(path: Path, folder: Path) -> None:
+    """Pack a folder's files: sorted, all of the same time and mode."""
+    files = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*.*"))
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in files:
+            entry = zipfile.ZipInfo(name)  # of 1980, whatever the clock says
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, (folder / name).read_bytes(), zipfile.ZIP_DEFLATED)
+
+
+def refuse_machine_code(name: str, sources: Path) -> None:
+    for file in sorted(sources.iterdir()):
         if file.suffix not in PORTABLE_SUFFIXES:
             raise UserError(f"`libraries` has {file.name}, but packages hold C alone: no {name}")
 
@@ -106,13 +98,15 @@ def export_variables(network: ExportedNetwork, export: Export) -> dict[str, Any]
     """Return what the templates of a package are rendered with."""
     files = sorted(path.name for path in network.sources.iterdir())
     public = [network_file(network.name, f"{stem}.h") for stem in ("network", "detection")]
-    sentence = network.description or f"The network {network.title} as C, made by firmwright."
+    described = network.description or f"The network {network.title} as C, made by firmwright."
+    sentence = " ".join(described.split())
     sample = network.sample
     return {
         "name": network.name,
         "title": network.title,
         "version": network.version,
-        "sentence": " ".join(sentence.split()),
+        "sentence": sentence,
+        "quoted": json.dumps(sentence, ensure_ascii=False),
         "platform": network.platform,
         "network": export.network,
         "reserved": export.reserved,

@@ -17,6 +17,7 @@ from firmwright.errors import UserError
 from firmwright.models.formats import UNSUPPORTED_SUFFIXES
 from firmwright.recipe import defaults
 from firmwright.recipe.catalog import Catalog, KnownDevice, find_name_errors
+from firmwright.recipe.exports import find_export_errors
 from firmwright.recipe.files import find_missing_files, find_references
 from firmwright.recipe.schema import load_schema
 from firmwright.targets.custom import load_custom_target
@@ -36,6 +37,7 @@ def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) ->
     yield from find_format_errors(data.get("model"))
     yield from find_evaluate_errors(data)
     yield from find_rounding_errors(data)
+    yield from find_export_errors(data)
     yield from find_transform_errors(data.get("transforms"))
     yield from find_duplicate_names(data)
     quantize = data.get("quantize")

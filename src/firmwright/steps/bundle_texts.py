@@ -38,6 +38,7 @@ def write_readme(job: Job, recipe: str, result: str) -> str:
         "result": result,
         "has_firmware": job.has_firmware,
         "is_built_elsewhere": is_built_elsewhere(job.platform.board),
+        "exports": job.recipe.export.to if job.recipe.export else (),
         "prefix": job.recipe.c_prefix,
         "inputs": initialize(interface.inputs),
         "outputs": initialize(interface.outputs),

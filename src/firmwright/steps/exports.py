@@ -19,8 +19,7 @@ from firmwright.toolchain.layout import NETWORK
 def run(job: Job, folder: Path) -> None:
     """Write a folder for each build system.
 
-    Raises UserError for a network that needs more than its own C files, and for one whose prefix
-    is a word of the build system's.
+    Raises UserError for a network that needs more than its own C files.
     """
     refuse_board_code(job)
     options, interface = require(job.recipe.export), artifacts.INTERFACE.read(job)

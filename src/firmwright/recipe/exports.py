@@ -1,0 +1,53 @@
+"""The build systems that a recipe names, as ``templates/exports`` describes each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from firmwright.documents.schema_check import Finding, quote
+from firmwright.recipe.schema import load_schema
+from firmwright.toolchain.descriptions import read_own_yaml
+
+
+@dataclass(frozen=True)
+class Export:
+    """What is said of a package beside its templates: ``network`` is the folder of the C files.
+
+    ``reserved`` are names that it cannot have, because they mean something else there. ``archive``
+    is the file in which all others are packed as well, if there is one.
+    """
+
+    network: str
+    reserved: tuple[str, ...] = ()
+    archive: str = ""
+
+
+def load_export(name: str) -> Export:
+    folder = files("firmwright.templates").joinpath("exports", name)
+    text = folder.joinpath("export.yaml").read_text(encoding="utf-8")
+    return msgspec.convert(read_own_yaml(text), Export)
+
+
+def find_export_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield the prefix where a package cannot have that name.
+
+    Values of the wrong type are skipped: the schema has reported them.
+    """
+    schema = load_schema()
+    prefix = data.get("c_prefix", schema["properties"]["c_prefix"]["default"])
+    for name in _list_names(data.get("export")):
+        known = name in schema["$defs"]["build-system"]["enum"]
+        if known and prefix in load_export(name).reserved:
+            message = f"{name} has a meaning of its own for {quote(prefix)}; choose another prefix"
+            yield Finding(("c_prefix",), message)
+
+
+def _list_names(stated: Any) -> list[Any]:
+    """Return what a recipe says under ``export`` in any of its forms."""
+    named = stated.get("to") if isinstance(stated, Mapping) else stated
+    return named if isinstance(named, list) else [named]
