@@ -235,7 +235,7 @@ def explain(options: argparse.Namespace, given: Sequence[str]) -> int:
         return failed
     with keep_library_output(find_build_root() / LIBRARY_LOG):
         if options.layer is not None:
-            return print_layer(dodo.get_jobs(), options.layer)
+            return print_layer(dodo.get_jobs(), options.layer, options.json)
         return print_explanations(dodo.get_jobs(), options.json)
 
 

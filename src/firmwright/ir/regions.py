@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from firmwright.ir.tensors import Tensor
 
@@ -15,13 +16,40 @@ TRANSFORM = "layout_transform"
 
 
 @dataclass(frozen=True)
+class Change:
+    """What of an operator would have to change: a quantity as it is, and the nearest that passes.
+
+    ``fact`` is the quantity's name in the rules, ``quantity`` that in words.
+    """
+
+    fact: str
+    quantity: str
+    found: Any
+    wanted: Any
+
+    def __str__(self) -> str:
+        """Return e.g. ``strides [1, 2] → [1, 1]``."""
+        return f"{self.quantity} {self.found} → {self.wanted}"
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A change of the model or of the build, and the cycles that a region takes after it."""
+
+    change: str
+    cycles: int
+
+
+@dataclass(frozen=True)
 class RuleViolation:
     """A rule of a device that an operator breaks; the sentence has the value that breaks it.
 
-    ``device`` is the device's name in the mix; the device itself leaves it empty.
+    ``device`` is the device's name in the mix; the device itself leaves it empty. After all
+    ``changes`` the rule holds; without any it is not known what would lift it.
     """
 
     device: str = field(default="", kw_only=True)
+    changes: tuple[Change, ...] = field(default=(), kw_only=True)
     rule: str
     sentence: str
 

@@ -166,6 +166,13 @@ def read_variables(value: relax.Expr) -> list[relax.Var]:
     return []
 
 
+def list_constants(function: relax.Function) -> list[npt.NDArray[np.generic]]:
+    """Return the arrays that the operators of a function read."""
+    values = (b.value for block in function.body.blocks for b in block.bindings)
+    arguments = (a for v in values if isinstance(v, tvm.ir.Call) for a in v.args)
+    return [constant_array(a) for a in arguments if isinstance(a, Constant)]
+
+
 def read_all_variables(bindings: Iterable[relax.VarBinding]) -> list[relax.Var]:
     """Return the variables that bindings read, in their order, with repetitions."""
     return [variable for b in bindings for variable in read_variables(b.value)]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from shutil import get_terminal_size
 
 import msgspec
 
+from firmwright.report.advice import Advice, advise
 from firmwright.report.explanation import Explanation, check_offload, explain, format_table
 
 from .artifacts import PARTITION, REGIONS
@@ -47,7 +49,13 @@ def explain_kernels(job: Job) -> Explanation:
         for region in partition.regions
         if not region.view
     }
-    return explain(partition, [device.name for device in job.recipe.target], kernels)
+    found = explain(partition, [device.name for device in job.recipe.target], kernels)
+    return replace(found, advice=advise_job(job))
+
+
+def advise_job(job: Job) -> tuple[Advice, ...]:
+    """Return what would let the network run faster."""
+    return advise(PARTITION.read(job), REGIONS.read(job), job.mix, job.platform.timing)
 
 
 def find_unmet_demands(job: Job, found: Explanation) -> str:

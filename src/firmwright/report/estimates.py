@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from firmwright.ir.kernels import Kernel, Kernels
-from firmwright.ir.regions import Partition, Region
+from firmwright.ir.kernels import Cycles, Kernels
+from firmwright.ir.regions import Partition
 from firmwright.ir.tensors import Tensor
 from firmwright.toolchain.platforms import Throughput, Timing
 
@@ -71,7 +71,9 @@ def estimate_layers(
             continue
         engine = timing.find_throughput(region.device)
         ports = [tensors[name] for name in (*region.inputs, *region.outputs)]
-        work = estimate_work_us(region, ports, kernel_of[region.name], engine)
+        kernel = kernel_of[region.name]
+        weights = sum(weight.bytes for weight in kernel.weights)
+        work = estimate_work_us(region.macs, ports, weights, engine, kernel.cycles)
         cost = make_cost(cores[region.device] != core, ports, work, timing)
         layers.append(LayerEstimate(region.name, region.device, region.sources, cost))
     ports = [tensors[name] for name in (*partition.inputs, *partition.outputs)]
@@ -86,16 +88,20 @@ def make_cost(called: bool, ports: Iterable[Tensor], work: float, timing: Timing
 
 
 def estimate_work_us(
-    region: Region, ports: Iterable[Tensor], kernel: Kernel, engine: Throughput
+    macs: int,
+    ports: Iterable[Tensor],
+    weight_bytes: int,
+    engine: Throughput,
+    modelled: Cycles | None = None,
 ) -> float:
-    """Estimate the microseconds of a region's own work."""
-    if kernel.cycles:
-        cycles = float(kernel.cycles.total)
+    """Estimate the microseconds of a region's own work; ``ports`` are its inputs and outputs."""
+    if modelled:
+        cycles = float(modelled.total)
     else:
         wide = any(t.dtype in SIXTEEN_BIT_TYPES for t in ports)
         rate = engine.macs_per_cycle_16_bit if wide else engine.macs_per_cycle
-        moved = sum(t.bytes for t in ports) + sum(w.bytes for w in kernel.weights)
-        cycles = max(region.macs / rate, moved / engine.bytes_per_cycle)
+        moved = sum(t.bytes for t in ports) + weight_bytes
+        cycles = max(macs / rate, moved / engine.bytes_per_cycle)
     return round(cycles / engine.clock_mhz, US_DECIMALS)
 
 

@@ -9,6 +9,7 @@ from textwrap import wrap
 from types import MappingProxyType
 
 from firmwright.ir.regions import Partition, RuleViolation
+from firmwright.report.advice import Advice
 from firmwright.report.table import align_columns
 
 LONGEST_NAME, SHORTEST_NAME = 80, 12
@@ -60,6 +61,7 @@ class Explanation:
 
     operators: tuple[OperatorPlacement, ...]
     summary: Summary
+    advice: tuple[Advice, ...] = ()
 
 
 def explain(
@@ -150,6 +152,7 @@ def format_table(explanation: Explanation, width: int | None = None) -> str:
         _, _, missing = operator.kernel.partition(": ")
         shown += [f"    {operator.device}: {missing}"] if missing else []
     shown.append(format_summary(explanation.summary))
+    shown += [f"advice: {advice}" for advice in explanation.advice]
     return "\n".join(part for line in shown for part in wrap_line(line, width))
 
 

@@ -26,6 +26,8 @@ from firmwright.report.graph import draw_graph
 from firmwright.report.report import Report
 
 FOLDER = "report"
+NAMED_LAYERS = 3
+"""Layers that an advice names on the page."""
 BETWEEN_TAGS = re.compile(r">\n+<")
 """Line breaks that a browser would keep a node for: half of the nodes of a long table."""
 
@@ -57,8 +59,8 @@ def render_page(report: Report) -> str:
     """Return the page; the same report gives the same text."""
     tracks, roofline = draw_timeline(report), draw_roofline(report)
     parts = {
-        "summary": True, "graph": True, "timeline": tracks, "memory": True, "roofline": roofline,
-        "layers": True, "accuracy": report.accuracy, "sizes": True, "origin": True,
+        "summary": True, "advice": report.advice, "graph": True, "timeline": tracks,
+        "memory": True, "roofline": roofline, "layers": True, "accuracy": report.accuracy, "sizes": True, "origin": True,
     }  # fmt: skip
     page = make_page_environment().get_template(f"{FOLDER}/report.html.j2")
     text = page.render(
@@ -72,6 +74,7 @@ def render_page(report: Report) -> str:
         recipe=yaml.safe_dump(report.recipe, sort_keys=False, allow_unicode=True, width=80),
         css=read_asset("report.css.j2"),
         script=read_asset("report.js.j2"),
+        named=NAMED_LAYERS,
         style=lambda device: name_style(report.devices, device),
         share=lambda size, sizes: percent(size, max(sizes)),
         power=lambda exponent: f"{10.0**exponent:g}",

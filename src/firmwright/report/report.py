@@ -12,6 +12,7 @@ from firmwright.ir.records import build_schema
 from firmwright.ir.tensors import Tensor
 from firmwright.planning.arena import Buffer
 from firmwright.recipe.lock import Lock
+from firmwright.report.advice import Advice
 from firmwright.report.layers import ReportedLayer
 from firmwright.toolchain.image import Symbol
 
@@ -90,8 +91,9 @@ class Report:
     """One bundle as people look at it.
 
     ``devices`` are those of the target, in its order. ``proof`` is None where nothing was run,
-    ``total`` where nothing was counted. ``accuracy`` has the lines of the table that the stage
-    `accuracy` prints. ``recipe`` is the resolved recipe, ``inputs`` what the build read.
+    ``total`` where nothing was counted. ``advice`` is what would let the network run faster.
+    ``accuracy`` has the lines of the table that the stage `accuracy` prints. ``recipe`` is the
+    resolved recipe, ``inputs`` what the build read.
     """
 
     report_version: int
@@ -105,6 +107,7 @@ class Report:
     total: Total | None
     memory: Memory
     layers: tuple[ReportedLayer, ...]
+    advice: tuple[Advice, ...]
     accuracy: tuple[str, ...]
     roofs: tuple[Roof, ...]
     recipe: dict[str, Any]

@@ -18,6 +18,7 @@ from firmwright.recipe.lock import Lock
 from firmwright.report.difference import Difference
 from firmwright.report.explanation import Explanation
 from firmwright.report.inspection import Inspection
+from firmwright.report.layer_text import FollowedLayers
 from firmwright.report.manifest import build_manifest_schema
 from firmwright.report.report import build_report_schema
 
@@ -31,6 +32,7 @@ def build_schemas() -> dict[Path, dict[str, Any]]:
         PACKAGE / "recipe" / "lock.schema.json": build_schema(Lock),
         PACKAGE / "report" / "difference.schema.json": build_schema(Difference),
         PACKAGE / "report" / "explanation.schema.json": build_schema(Explanation),
+        PACKAGE / "report" / "followed_layers.schema.json": build_schema(FollowedLayers),
         PACKAGE / "report" / "inspection.schema.json": build_schema(Inspection),
         PACKAGE / "report" / "manifest.schema.json": build_manifest_schema(),
         PACKAGE / "report" / "report.schema.json": build_report_schema(),

@@ -7,27 +7,53 @@ from collections.abc import Sequence
 from shutil import get_terminal_size
 
 from firmwright.errors import UserError
+from firmwright.ir.records import encode_record
 from firmwright.pipeline import artifacts
+from firmwright.pipeline.explain import advise_job
 from firmwright.pipeline.job import Job
-from firmwright.report.layer_text import find_layers, format_layer
+from firmwright.report.layer_text import FollowedLayer, FollowedLayers, find_layers, format_layer
 from firmwright.report.layers import ReportedLayer, describe_layers
 from firmwright.steps.report import read_layer_facts
 
 
-def print_layer(jobs: Sequence[Job], name: str) -> int:
+def print_layer(jobs: Sequence[Job], name: str, as_json: bool) -> int:
     """Print the layers of this name of each job; return 1 where one has none."""
+    if as_json and len(jobs) > 1:
+        print("--json takes one recipe", file=sys.stderr)
+        return 2
     width = get_terminal_size().columns
     for job in jobs:
-        layers = describe_layers(read_layer_facts(job))
-        print(job.title)
+        if not as_json:
+            print(job.title)
         try:
-            found = find_layers(layers, name)
+            found = follow_layers(job, name)
         except UserError as error:
             print(f"{job.recipe.path}: {error}", file=sys.stderr)
             return 1
-        for layer in found:
-            print(format_layer(layer, len(layers), read_code(job, layer), width))
+        if as_json:
+            print(encode_record(found).decode(), end="")
+            continue
+        for followed in found.layers:
+            print(format_layer(followed, found.count, width))
     return 0
+
+
+def follow_layers(job: Job, name: str) -> FollowedLayers:
+    """Return the layers of this name; UserError where there is none."""
+    layers, advice = describe_layers(read_layer_facts(job)), advise_job(job)
+    return FollowedLayers(
+        name=job.recipe.name,
+        platform=job.platform.name,
+        count=len(layers),
+        layers=tuple(
+            FollowedLayer(
+                layer,
+                tuple(each for each in advice if layer.title in each.layers),
+                tuple(read_code(job, layer)),
+            )
+            for layer in find_layers(layers, name)
+        ),
+    )
 
 
 def read_code(job: Job, layer: ReportedLayer) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.artifact import Artifact
+from firmwright.pipeline.explain import advise_job
 from firmwright.pipeline.job import Job
 from firmwright.recipe.lock import Lock
 from firmwright.report.accuracy import format_accuracy
@@ -45,6 +46,7 @@ def collect_report(job: Job, read: Lock) -> Report:
         total=read_total(job),
         memory=read_memory(job),
         layers=describe_layers(facts),
+        advice=advise_job(job),
         accuracy=tuple(format_accuracy(accuracy)) if accuracy else (),
         roofs=list_roofs(job),
         recipe=job.recipe.canonical,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import tvm
 
     from firmwright.ir.kernels import LoweredRegion
-    from firmwright.ir.regions import Region
+    from firmwright.ir.regions import Change, Region, Suggestion
     from firmwright.lowering.strategies import Strategy
     from firmwright.targets.device_options import OptionValues
     from firmwright.targets.layout import Layout
@@ -123,6 +123,26 @@ class Target(Protocol):
         """Say in a few words how a region's C will compute; '' where there is but one way."""
         return ""
 
+    def estimate_cycles(
+        self,
+        _region: Region,
+        _module: tvm.IRModule,
+        _context: Context,
+        _changes: Sequence[Change] = (),
+        /,
+    ) -> int | None:
+        """Return about how many cycles a region takes here, None where that is not known.
+
+        ``changes`` are those of a region of another device that let this one take it.
+        """
+        return None
+
+    def suggest(
+        self, _region: Region, _module: tvm.IRModule, _context: Context, /
+    ) -> Sequence[Suggestion]:
+        """Return what would let a region that runs here take fewer cycles."""
+        return ()
+
     def extend_project(
         self, _project: Path, _variables: Mapping[str, Any], _context: Context, /
     ) -> None:
@@ -149,6 +169,14 @@ class Device:
 
     def describe_kernel(self, region: Region, module: tvm.IRModule) -> str:
         return self.target.describe_kernel(region, module, self.context)
+
+    def estimate_cycles(
+        self, region: Region, module: tvm.IRModule, changes: Sequence[Change] = ()
+    ) -> int | None:
+        return self.target.estimate_cycles(region, module, self.context, changes)
+
+    def suggest(self, region: Region, module: tvm.IRModule) -> Sequence[Suggestion]:
+        return self.target.suggest(region, module, self.context)
 
     def extend_project(self, project: Path, variables: Mapping[str, Any]) -> None:
         self.target.extend_project(project, variables, self.context)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,14 +21,15 @@ if TYPE_CHECKING:
     import tvm
 
     from firmwright.ir.kernels import LoweredRegion
-    from firmwright.ir.regions import Region
+    from firmwright.ir.regions import Change, Region, Suggestion
     from firmwright.targets.layout import Layout
     from firmwright.targets.placement import Placement
 
 T = TypeVar("T")
 
 TARGET_MEMBERS = sorted({*Target.__annotations__, "options", "prepare", "place", "layout", "lower",
-                          "describe_kernel", "extend_project"})  # fmt: skip
+                          "describe_kernel", "estimate_cycles", "suggest",
+                          "extend_project"})  # fmt: skip
 """What a target has."""
 
 
@@ -64,6 +65,24 @@ class CustomTarget:
 
     def describe_kernel(self, region: Region, module: tvm.IRModule, context: Context, /) -> str:
         return self._call(self._target.describe_kernel, (str,), region, module, context)
+
+    def estimate_cycles(
+        self,
+        region: Region,
+        module: tvm.IRModule,
+        context: Context,
+        changes: Sequence[Change] = (),
+        /,
+    ) -> int | None:
+        kinds = (int, type(None))
+        return self._call(
+            self._target.estimate_cycles, kinds, region, module, context, tuple(changes)
+        )
+
+    def suggest(
+        self, region: Region, module: tvm.IRModule, context: Context, /
+    ) -> Sequence[Suggestion]:
+        return self._call(self._target.suggest, (tuple, list), region, module, context)
 
     def extend_project(
         self, project: Path, variables: Mapping[str, Any], context: Context, /

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import tvm
 
     from firmwright.ir.kernels import LoweredRegion
-    from firmwright.ir.regions import Region
+    from firmwright.ir.regions import Change, Region, Suggestion
     from firmwright.targets.placement import Placement
 
 
@@ -42,6 +42,25 @@ class CpuTarget(Target):
         from firmwright.targets.cpu.lowering import describe_kernel
 
         return describe_kernel(region, module, context)
+
+    def estimate_cycles(
+        self,
+        region: Region,
+        module: tvm.IRModule,
+        context: Context,
+        _changes: Sequence[Change] = (),
+        /,
+    ) -> int | None:
+        from firmwright.targets.cpu.advice import estimate_cycles
+
+        return estimate_cycles(region, module, context)
+
+    def suggest(
+        self, region: Region, module: tvm.IRModule, context: Context, /
+    ) -> Sequence[Suggestion]:
+        from firmwright.targets.cpu.advice import suggest
+
+        return tuple(suggest(region, module, context))
 
 
 CPU = CpuTarget()

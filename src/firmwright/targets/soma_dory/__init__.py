@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import tvm
 
     from firmwright.ir.kernels import LoweredRegion
-    from firmwright.ir.regions import Region
+    from firmwright.ir.regions import Change, Region, Suggestion
     from firmwright.targets.layout import Layout
     from firmwright.targets.placement import Placement
 
@@ -62,6 +62,26 @@ class SomaDoryTarget(Target):
         return lower_layer(
             region, read_layer(module[region.name]), Accelerator.from_numbers(numbers)
         )
+
+    def estimate_cycles(
+        self,
+        region: Region,
+        module: tvm.IRModule,
+        context: Context,
+        changes: Sequence[Change] = (),
+        /,
+    ) -> int | None:
+        from firmwright.targets.soma_dory.advice import estimate_function
+
+        numbers = context.platform.accelerators[self.name]
+        return estimate_function(module[region.name], numbers, changes)
+
+    def suggest(
+        self, region: Region, module: tvm.IRModule, context: Context, /
+    ) -> Sequence[Suggestion]:
+        from firmwright.targets.soma_dory.advice import suggest
+
+        return tuple(suggest(module[region.name], context.platform.accelerators[self.name]))
 
 
 SOMA_DORY = SomaDoryTarget()

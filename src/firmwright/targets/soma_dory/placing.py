@@ -8,20 +8,21 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from firmwright.ir.regions import RuleViolation
+from firmwright.ir.regions import Change, RuleViolation
 from firmwright.ir.relax import Constant, constant_array, dtype_of, main_bindings, operator_name
 from firmwright.targets import Context
 from firmwright.targets.placement import Composite, Placement
 from firmwright.targets.soma_dory import matching
-from firmwright.targets.soma_dory.cost import Accelerator, estimate_cycles
+from firmwright.targets.soma_dory.advice import estimate_untiled_cycles
+from firmwright.targets.soma_dory.cost import Accelerator
 from firmwright.targets.soma_dory.layer import Layer
 from firmwright.targets.soma_dory.orientation import transpose_images
 from firmwright.targets.soma_dory.rewrites import rewrite_convolutions
 from firmwright.targets.soma_dory.rules import check_layer, check_operators
-from firmwright.targets.soma_dory.tiles import Tile
 
 ACCELERATOR_FORM = "the accelerator's form is int32 sums, bias, right_shift, clip, int8"
-REMEDY = "which `quantize: {scheme: pow2, arithmetic: shift}` makes"
+QUANTIZED = "{scheme: pow2, arithmetic: shift}"
+REMEDY = f"which `quantize: {QUANTIZED}` makes"
 
 
 def prepare_layers(module: tvm.IRModule, context: Context) -> tvm.IRModule:
@@ -45,12 +46,6 @@ def layers_by_match(module: tvm.IRModule) -> dict[matching.Match, Layer]:
     """Return what breaks no rule for operators; its geometry may be any."""
     matches, _ = matching.find_layers(module["main"])
     return {m: matching.make_layer(m) for m in matches if not check_operators(m)}
-
-
-def estimate_untiled_cycles(layer: Layer, accelerator: Accelerator) -> int:
-    """Return the cycles of a layer whose memories are large enough for it."""
-    tile = Tile(layer.out_channels, layer.out_height, layer.out_width, layer.in_channels)
-    return estimate_cycles(layer, tile, accelerator).total
 
 
 def place_layers(module: tvm.IRModule, context: Context) -> Placement:
@@ -86,8 +81,11 @@ def explain_unmatched(
             "normalization; that core is no device here, and of the digital one "
             f"{ACCELERATOR_FORM}",
         )
+    arithmetic = Change("arithmetic", "quantize:", dtype_of(single.anchor.var), QUANTIZED)
     return RuleViolation(
-        "requantization", f"{describe_unmatched(single, values)}; {ACCELERATOR_FORM}, {REMEDY}"
+        "requantization",
+        f"{describe_unmatched(single, values)}; {ACCELERATOR_FORM}, {REMEDY}",
+        changes=(arithmetic,),
     )
 
 
