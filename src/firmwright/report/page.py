@@ -60,7 +60,8 @@ def render_page(report: Report) -> str:
     tracks, roofline = draw_timeline(report), draw_roofline(report)
     parts = {
         "summary": True, "advice": report.advice, "graph": True, "timeline": tracks,
-        "memory": True, "roofline": roofline, "layers": True, "accuracy": report.accuracy, "sizes": True, "origin": True,
+        "memory": True, "roofline": roofline, "layers": True, "accuracy": report.accuracy,
+        "sizes": True, "origin": True,
     }  # fmt: skip
     page = make_page_environment().get_template(f"{FOLDER}/report.html.j2")
     text = page.render(
