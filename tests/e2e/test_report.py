@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
+import subprocess
+import sys
 import tarfile
+from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from importlib.resources import files
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import jsonschema
+import msgspec
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
+
+from firmwright.bundle.archive import write_archive
+from firmwright.bundle.bundle import read_bundle
+from firmwright.report.page import render_page
+from firmwright.report.report import Report
+from firmwright.report.side_by_side import pair_layers
 
 from .conftest import Repository
 
@@ -107,6 +120,141 @@ def test_names_are_text_on_the_page_and_nothing_else(page: Page) -> None:
     assert page.scripts == 1
     assert not page.tags & {"img", "iframe", "object", "embed"}
     assert not [name for name, _ in page.attributes if name.startswith("on")]
+
+
+def test_advice_is_on_the_page_and_in_the_terminal(
+    hostile: Repository, bundle: dict[str, bytes], page: Page
+) -> None:
+    (advice,) = read_report(bundle)["advice"]
+    assert advice["change"] == "quantize: float32 → int8"
+    assert set(advice["layers"]) == set(NAMES)
+    assert advice["change"] in page.texts
+    shown = hostile.run_in_terminal(40, "firmwright.cli", "explain", "net.yaml")
+    lines = shown.replace("\r", "").splitlines()
+    assert any(line.startswith("advice: quantize: float32 → int8") for line in lines)
+    assert max(map(len, lines)) <= 40
+    assert "\u202e" not in shown
+
+
+def test_one_layer_as_json_is_what_its_schema_says(hostile: Repository) -> None:
+    options = ("explain", "net.yaml", "--layer", NAMES[0], "--json")
+    done = hostile.run(sys.executable, "-m", "firmwright.cli", *options)
+    found = json.loads(done.stdout)
+    schema = files("firmwright.report").joinpath("followed_layers.schema.json").read_text()
+    jsonschema.validate(found, json.loads(schema))
+    (followed,) = found["layers"]
+    assert followed["layer"]["sources"] == [NAMES[0]]
+    assert followed["advice"][0]["change"] == "quantize: float32 → int8"
+    assert followed["code"][-1] == "}"
+
+
+def test_two_builds_are_compared_on_a_page(hostile: Repository, tmp_path: Path) -> None:
+    hostile.build("recipe=net.yaml", "platform=diana", "target=soma_dory, c")
+    paths = [f"build/net/net-{name}.tar.gz" for name in ("rv32-bare", "diana")]
+    first, again = tmp_path / "first.html", tmp_path / "again.html"
+    for written in (first, again):
+        done = compare(hostile, *paths, "--html", str(written))
+        assert (done.returncode, done.stdout) == (1, f"wrote {written}\n"), done.stderr
+    assert first.read_bytes() == again.read_bytes()
+    compared = Page(first.read_text("utf-8"))
+    assert compared.scripts == 1
+    assert not compared.tags & {"img", "iframe", "object", "embed"}
+    assert all(
+        value.startswith("#") or value == "data:,"
+        for name, value in compared.attributes
+        if name in ("src", "href")
+    )
+    reports = [read_report(dict(read_bundle(hostile.folder / path).files)) for path in paths]
+    texts = " ".join(compared.texts)
+    for name in NAMES:
+        assert name in texts
+    spent = [sum(x["time"]["counted"] for x in report["layers"]) for report in reports]
+    shown = [v for n, v in compared.attributes if n == "data-key"]
+    assert len(shown) % 4 == 0
+    assert [sum(map(int, shown[column::4])) for column in (1, 2)] == spent
+
+
+def compare(hostile: Repository, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return hostile.run(sys.executable, "-m", "firmwright.cli", "diff", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda files: files.pop("report/report.json"), "it has no report/report.json"),
+        (lambda files: set_version(files, 7), "report/report.json is of version 7, this"),
+    ],
+)
+def test_a_bundle_of_another_version_has_no_page(
+    hostile: Repository,
+    tmp_path: Path,
+    edit: Callable[[dict[str, bytes]], object],
+    message: str,
+) -> None:
+    own = hostile.folder / "build/net/net-rv32-bare.tar.gz"
+    other, written = tmp_path / "other.tar.gz", tmp_path / "page.html"
+    repack(own, other, edit)
+    done = compare(hostile, str(own), str(other), "--html", str(written))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{other}: {message}" in done.stderr
+    assert not written.exists()
+
+
+def repack(path: Path, other: Path, edit: Callable[[dict[str, bytes]], object]) -> None:
+    """Write a bundle again after an edit of its files, which its manifest lists anew."""
+    found = read_bundle(path)
+    contents = dict(found.files)
+    edit(contents)
+    manifest = json.loads(contents.pop("manifest.json"))
+    manifest["files"] = [
+        {"path": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        for name, data in sorted(contents.items())
+    ]
+    contents["manifest.json"] = json.dumps(manifest).encode()
+    write_archive(other, found.folder, contents)
+
+
+def test_a_layer_on_another_device_has_moved(bundle: dict[str, bytes]) -> None:
+    layers = msgspec.convert(read_report(bundle), Report).layers
+    moved = (*layers[:1], replace(layers[1], device="npu"), *layers[2:])
+    pairs = pair_layers(layers, moved, lambda layer: layer.cycles)
+    assert [pair.after for pair in pairs if pair.moved] == [("npu",)]
+    assert {pair.more for pair in pairs} == {0}
+
+
+def set_version(contents: dict[str, bytes], version: int) -> None:
+    report = json.loads(contents["report/report.json"])
+    contents["report/report.json"] = json.dumps({**report, "report_version": version}).encode()
+
+
+def repeat_layers(report: Report, times: int) -> Report:
+    """Return a report of so many copies of a network, one behind the other."""
+    count = len(report.layers)
+    layers = tuple(
+        replace(
+            layer,
+            number=layer.number + copy * count,
+            follows=tuple(n + copy * count for n in layer.follows),
+        )
+        for copy in range(times)
+        for layer in report.layers
+    )
+    return replace(report, layers=layers)
+
+
+def test_thousands_of_layers_make_a_page_that_grows_as_they_do(bundle: dict[str, bytes]) -> None:
+    report = msgspec.convert(read_report(bundle), Report)
+    copies = -(-1000 // len(report.layers))
+    pages, calls = [], []
+    for times in (copies, 2 * copies):
+        counted = count()
+        sys.setprofile(lambda *_, counted=counted: next(counted))
+        pages.append(render_page(repeat_layers(report, times)))
+        sys.setprofile(None)
+        calls.append(next(counted))
+    assert len(pages[1].encode()) < 10 * 2**20
+    assert len(pages[1]) < 2.1 * len(pages[0])
+    assert calls[1] < 2.2 * calls[0]
 
 
 def test_the_page_needs_nothing_from_elsewhere(page: Page) -> None:

@@ -24,8 +24,8 @@ class Change:
 
     fact: str
     quantity: str
-    found: Any
-    wanted: Any
+    found: Any = field(hash=False)  # lists have no hash
+    wanted: Any = field(hash=False)
 
     def __str__(self) -> str:
         """Return e.g. ``strides [1, 2] → [1, 1]``."""

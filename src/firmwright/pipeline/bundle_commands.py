@@ -13,6 +13,7 @@ import msgspec
 from firmwright.bundle.bundle import read_bundle
 from firmwright.bundle.inspect import compare_bundles, inspect_file
 from firmwright.bundle.policy import verify_bundle
+from firmwright.bundle.reports import render_bundles
 from firmwright.bundle.signing import (
     KEY_VARIABLE,
     UntrustedBundleError,
@@ -46,6 +47,9 @@ def add_commands(commands: Any) -> None:
     diff.add_argument("after", metavar="AFTER", type=Path, help="another one")
     forms = diff.add_mutually_exclusive_group()
     forms.add_argument("--markdown", action="store_true", help="print tables for a pull request")
+    forms.add_argument(
+        "--html", metavar="FILE", type=Path, help="write a page with both builds side by side"
+    )
     for parser in (inspect, forms):
         parser.add_argument("--json", action="store_true", help="print JSON")
     sentence = "sign what a bundle was made from; a second key adds its signature"
@@ -95,10 +99,21 @@ def run_diff(options: argparse.Namespace) -> int:
     found = compare_bundles(read_bundle(options.before), read_bundle(options.after))
     if options.json:
         print_json(found, "difference.schema.json")
+    elif options.html:
+        write_page(options.html, render_bundles(options.before, options.after, found))
+        print(to_printable(f"wrote {options.html}"))
     else:
         text = format_markdown(found) if options.markdown else format_difference(found)
         print(to_printable(text))
     return SAME if found.is_same else DIFFERS
+
+
+def write_page(path: Path, text: str) -> None:
+    """Write a page; UserError where that is not possible."""
+    try:
+        path.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def run_sign(options: argparse.Namespace) -> int:

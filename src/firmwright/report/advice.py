@@ -6,7 +6,7 @@ It is about the layer's own work: data that moves from device to device is not i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -14,6 +14,7 @@ import tvm
 
 from firmwright.ir.regions import Change, Partition, Region
 from firmwright.ir.relax import list_constants
+from firmwright.ir.tensors import Tensor
 from firmwright.report.estimates import US_DECIMALS, estimate_work_us
 from firmwright.targets import Device
 from firmwright.toolchain.platforms import Timing
@@ -54,7 +55,7 @@ class Advice:
 class Estimator:
     """What regions take on the devices of a mix: in microseconds where the platform has timing."""
 
-    partition: Partition
+    tensors: Mapping[str, Tensor]
     module: tvm.IRModule
     timing: Timing | None
 
@@ -71,8 +72,7 @@ class Estimator:
         engine = self.timing.engines.get(device.name)
         if engine is None:
             return None
-        names = {*region.inputs, *region.outputs}
-        ports = [tensor for tensor in self.partition.tensors if tensor.name in names]
+        ports = [self.tensors[name] for name in (*region.inputs, *region.outputs)]
         weights = sum(constant.nbytes for constant in list_constants(self.module[region.name]))
         return estimate_work_us(region.macs, ports, weights, engine)
 
@@ -84,7 +84,7 @@ def advise(
 
     ``module`` has the regions' functions.
     """
-    estimator = Estimator(partition, module, timing)
+    estimator = Estimator({tensor.name: tensor for tensor in partition.tensors}, module, timing)
     found = [
         advice
         for region in partition.regions

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 from types import MappingProxyType
 
+from firmwright.codegen.names import escape_comment
 from firmwright.ir.regions import Partition, RuleViolation
 from firmwright.report.advice import Advice
 from firmwright.report.table import align_columns
@@ -136,7 +137,7 @@ def format_table(explanation: Explanation, width: int | None = None) -> str:
         shape = " x ".join(map(str, o.shape)) or "scalar"
         device = "no code" if o.view else o.device
         kernel, _, _ = o.kernel.partition(":")
-        rows.append((o.kind, shape, f"{o.macs:,}", device, kernel, o.name))
+        rows.append((o.kind, shape, f"{o.macs:,}", device, kernel, escape_comment(o.name)))
     if not any(o.kernel for o in explanation.operators):
         rows = [(*row[:4], row[5]) for row in rows]
     head, *lines = align_columns(cut_names(rows, width), "<<><<<"[: len(rows[0])])
@@ -152,7 +153,7 @@ def format_table(explanation: Explanation, width: int | None = None) -> str:
         _, _, missing = operator.kernel.partition(": ")
         shown += [f"    {operator.device}: {missing}"] if missing else []
     shown.append(format_summary(explanation.summary))
-    shown += [f"advice: {advice}" for advice in explanation.advice]
+    shown += [f"advice: {escape_comment(str(advice))}" for advice in explanation.advice]
     return "\n".join(part for line in shown for part in wrap_line(line, width))
 
 

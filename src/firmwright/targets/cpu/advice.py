@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 import tvm
 
-from firmwright.ir.layer import Addition, FloatLayer, LayerKind
+from firmwright.ir.layer import FloatLayer, Layer, LayerKind, LayerRounding
 from firmwright.ir.regions import Region, Suggestion
 from firmwright.ir.relax import dtype_of
 from firmwright.lowering.integer_arithmetic import use_integer_arithmetic
@@ -22,7 +22,7 @@ LOOPS = 5.0
 """Instructions of a multiply-accumulate in loops from TIR."""
 SOFT_FLOAT = 140.0
 """Those of one in software."""
-SHARED = 3.0
+SHARED = {LayerRounding.TWICE: 3.0, LayerRounding.ONCE: 3.0, LayerRounding.FLOAT: 10.0}
 """Instructions that a result takes more in a function that layers share."""
 
 WITHOUT_FLOATS = frozenset({
@@ -77,8 +77,8 @@ def suggest(region: Region, module: tvm.IRModule, context: Context) -> Iterator[
     yield from suggest_core(region, layer, context)
     specialize = context.options.get("specialize", "auto")
     is_shared = choice.form and shares_function(layer, choice.form, specialize)
-    if is_shared and not isinstance(layer, Addition):
-        more = round(SHARED * layer.batch * layer.output_elements)
+    if is_shared and isinstance(layer, Layer):
+        more = round(SHARED[layer.scaling.rounding] * layer.batch * layer.output_elements)
         yield Suggestion("target: c -specialize=speed", now - more)
 
 
@@ -89,13 +89,18 @@ def estimate_integers(kind: LayerKind, features: Collection[str]) -> float:
 
 
 def suggest_core(region: Region, layer: AnyLayer, context: Context) -> Iterator[Suggestion]:
-    """Yield the next larger core of the platform's family that takes fewer instructions."""
+    """Yield the next core of the platform's family that takes fewer instructions.
+
+    The platform's own comes first: it may have more than the platform states.
+    """
     platform = context.platform
     members = load_families().get(find_family(platform.architecture) or "", {})
     is_float = isinstance(layer, FloatLayer)
     own = choose(layer, platform.features, FORMS).form
     now = estimate_mac(own, is_float, platform.architecture)
-    for architecture, features in members.items():
+    for architecture, features in sorted(
+        members.items(), key=lambda member: member[0] != platform.architecture
+    ):
         form = choose(layer, features, FORMS).form
         cost = estimate_mac(form, is_float, architecture)
         if {*platform.features} <= {*features} and cost < now:

@@ -1,0 +1,40 @@
+"""The reports inside bundles, and the page that compares two of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from firmwright.bundle.archive import BrokenBundleError
+from firmwright.bundle.bundle import Bundle, read_bundle, read_json
+from firmwright.report.difference import Difference
+from firmwright.report.report import REPORT_VERSION, Report
+from firmwright.report.side_by_side import render_comparison
+
+REPORT = "report/report.json"
+
+
+def render_bundles(before: Path, after: Path, found: Difference) -> str:
+    """Return the page of two bundles; BrokenBundleError where one has no report to read."""
+    first, second = (read_report(read_bundle(path)) for path in (before, after))
+    return render_comparison(first, second, found)
+
+
+def read_report(bundle: Bundle) -> Report:
+    """Return a bundle's report; BrokenBundleError for none, or one of another version."""
+    if REPORT not in bundle.files:
+        raise BrokenBundleError(f"{bundle.path}: it has no {REPORT}; build it with this firmwright")
+    content = read_json(bundle.files[REPORT], f"{bundle.path}: {REPORT}")
+    version = content.get("report_version") if isinstance(content, dict) else None
+    if version != REPORT_VERSION:
+        raise BrokenBundleError(
+            f"{bundle.path}: {REPORT} is of version {version}, this firmwright reads "
+            f"{REPORT_VERSION}; build it with this firmwright"
+        )
+    try:
+        return msgspec.convert(content, Report)
+    except msgspec.ValidationError as error:
+        raise BrokenBundleError(
+            f"{bundle.path}: {REPORT} does not fit its schema: {error}"
+        ) from None

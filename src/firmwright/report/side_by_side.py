@@ -1,0 +1,118 @@
+"""The page of ``firmwright diff --html``: two builds side by side, and what moved between them.
+
+It is one file, like a report, whose style and script it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from firmwright.report.comparison import align_layers, list_devices, list_sources
+from firmwright.report.difference import Difference, rate, show
+from firmwright.report.layers import ReportedLayer
+from firmwright.report.page import (
+    BETWEEN_TAGS,
+    FOLDER,
+    Card,
+    make_page_environment,
+    read_asset,
+    summarize,
+)
+from firmwright.report.report import Report
+
+NOT_SHOWN = frozenset({"device of an operator", "cycles"})
+"""Areas of a difference that the table of layers shows."""
+
+
+@dataclass(frozen=True)
+class LayerPair:
+    """The layers of both builds that compute the same operators of the model, its ``title``.
+
+    ``before`` and ``after`` are the devices. The costs are None where they are not known.
+    """
+
+    title: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    cost_before: float | None
+    cost_after: float | None
+
+    @property
+    def moved(self) -> bool:
+        return self.before != self.after
+
+    @property
+    def more(self) -> float | None:
+        """How much more the second build takes."""
+        if self.cost_before is None or self.cost_after is None:
+            return None
+        return self.cost_after - self.cost_before
+
+
+@dataclass(frozen=True)
+class Answers:
+    """One question and how both builds answer it."""
+
+    before: Card
+    after: Card
+
+
+def render_comparison(before: Report, after: Report, found: Difference) -> str:
+    """Return the page; the same two bundles give the same text."""
+    measure, unit = choose_measure(before, after)
+    layers = pair_layers(before.layers, after.layers, measure)
+    page = make_page_environment().get_template(f"{FOLDER}/comparison.html.j2")
+    devices = tuple(dict.fromkeys((*before.devices, *after.devices)))
+    areas = groupby(found.changes, key=lambda change: change.area)
+    text = page.render(
+        before=before,
+        after=after,
+        found=found,
+        answers=[Answers(*pair) for pair in zip(summarize(before), summarize(after), strict=True)],
+        layers=layers,
+        moved=sum(pair.moved for pair in layers),
+        unit=unit,
+        digits=0 if unit == "cycles" else 1,
+        areas=[(name, list(each)) for name, each in areas if name not in NOT_SHOWN],
+        css=read_asset("report.css.j2"),
+        script=read_asset("report.js.j2"),
+        style=lambda device: f"device-{devices.index(device) % 6}",
+        show=show,
+        rate=rate,
+    )
+    return BETWEEN_TAGS.sub("><", text)
+
+
+def choose_measure(
+    before: Report, after: Report
+) -> tuple[Callable[[ReportedLayer], float | None], str]:
+    """Return what a layer costs, in a unit that both builds have, and that unit."""
+    if before.total and after.total:
+        return lambda layer: layer.cycles, "cycles"
+    return lambda layer: layer.estimated_us, "µs"
+
+
+def pair_layers(
+    before: Sequence[ReportedLayer],
+    after: Sequence[ReportedLayer],
+    measure: Callable[[ReportedLayer], float | None],
+) -> list[LayerPair]:
+    """Return the shortest stretches of both builds that compute the same operators."""
+
+    def add(layers: Sequence[ReportedLayer]) -> float | None:
+        costs = [measure(layer) for layer in layers]
+        known = [cost for cost in costs if cost is not None]
+        return sum(known) if len(known) == len(costs) else None
+
+    return [
+        LayerPair(
+            ", ".join(list_sources(old) or list_sources(new)) or "what only moves data",
+            list_devices(old),
+            list_devices(new),
+            add(old),
+            add(new),
+        )
+        for old, new in align_layers(before, after)
+    ]

@@ -1,0 +1,277 @@
+"""Each kind of advice is followed, and saves what it promised: cycles modelled, or counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+from onnx import TensorProto
+from tvm import relax
+
+from firmwright.builder import Graph, random_array
+from firmwright.compile import compile_network, partition_network, prepare_module
+from firmwright.data.samples import random_samples
+from firmwright.emulator import run_firmware
+from firmwright.ir.tensors import ModelInterface
+from firmwright.models.onnx import importer as onnx
+from firmwright.models.relax.importer import import_model
+from firmwright.models.relax.python_call import portable_json
+from firmwright.project.write import write_project
+from firmwright.recipe import parse_target
+from firmwright.report.advice import Advice, advise
+from firmwright.report.estimates import estimate_layers
+from firmwright.targets import find_rewrites, load_mix
+from firmwright.toolchain import (
+    Build,
+    compile_project,
+    find_compiler,
+    link_firmware,
+    load_platform,
+    load_toolchain,
+)
+from firmwright.verify.protocol import encode_samples
+from tests.networks.onnx_models import graph, node, value
+
+PLATFORMS = Path(__file__).parents[2] / "toolchains" / "platforms"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What is advised, and what each operator of the model takes."""
+
+    advice: dict[str, Advice]
+    cost: dict[str, float]
+
+    def saves(self, change: str, layer: str) -> float:
+        """Return what a change of one layer promises."""
+        advice = self.advice[change]
+        assert advice.layers == (layer,)
+        assert advice.saves is not None
+        return advice.saves
+
+
+Measure = Callable[[tvm.IRModule, ModelInterface, str, str], Measured]
+
+
+pytestmark = pytest.mark.needs("arm-none-eabi-gcc")
+
+
+@pytest.fixture(scope="module")
+def measure(tmp_path_factory: pytest.TempPathFactory) -> Measure:
+    """Compile a network, run it in the emulator, add what it counts to what devices model."""
+    kept = tmp_path_factory.mktemp("cache")
+
+    def run(
+        module: tvm.IRModule, interface: ModelInterface, platform_name: str, target: str
+    ) -> Measured:
+        platform = load_platform(platform_name)
+        mix = load_mix(parse_target(target), platform, "onnx")
+        prepared = prepare_module(module, find_rewrites(mix))
+        regions, _, partition = partition_network(prepared, interface, mix)
+        network = compile_network(module, interface, mix)
+        # Costs are those of zig. GCC brings its library for Arm, which zig would build first.
+        toolchain = "arm-none-eabi-gcc" if "cortex" in platform.architecture else "zig"
+        build = Build(load_toolchain(toolchain), platform)
+        compiler = find_compiler(build.toolchain, platform.architecture)
+        folder = tmp_path_factory.mktemp("build")
+        write_project(network, build, folder / "sources")
+        objects = compile_project(build, compiler, folder / "sources", folder / "objects", kept)
+        elf = folder / "firmware.elf"
+        link_firmware(build, compiler, folder / "sources", objects, elf, kept)
+        sample = dict(random_samples(network.interface.inputs, 1, 0)[0])
+        given = encode_samples(network.interface.inputs, [sample])
+        kernels = {kernel.region: kernel for kernel in network.kernels.kernels}
+        parts = tuple(f"network_{name}" for name in kernels)
+        ran = run_firmware(elf, platform, "unicorn", given, "network_run", kept, 10**10, parts)
+        cost: dict[str, float] = {}
+        for region in network.partition.regions:
+            if region.sources and not region.view:
+                modelled = kernels[region.name].cycles
+                spent = ran.by_part[f"network_{region.name}"]
+                spent += modelled.total if modelled else 0
+                cost[region.sources[0]] = cost.get(region.sources[0], 0) + spent
+        found = advise(partition, regions, mix, platform.timing)
+        return Measured({advice.change: advice for advice in found}, cost)
+
+    return run
+
+
+def make_layers(follows_advice: bool) -> tuple[tvm.IRModule, ModelInterface]:
+    """Return layers that DIANA's accelerator refuses or has lanes to spare for, or better ones."""
+    made = Graph()
+    x = made.input("x", (1, 16, 16, 16))
+    weights = random_array((16, 16, 3, 3), seed=1)
+    strided = made.conv2d(
+        x, "strided", weights, shift_bits=7, strides=(1, 1 if follows_advice else 2)
+    )
+    if follows_advice:
+        strided = made.emit(
+            relax.op.strided_slice(strided, [3], [0], [16], [2]), "every second column"
+        )
+    side = 7 if follows_advice else 9
+    large = made.conv2d(x, "large", random_array((4, 16, side, side), seed=2), shift_bits=9)
+    channels = 16 if follows_advice else 17
+    wide = made.conv2d(x, "wide", random_array((channels, 16, 3, 3), seed=3), shift_bits=7)
+    results = [strided, large, wide]
+    if follows_advice:
+        image = made.input("image", (1, 4, 8, 8))
+        results.append(made.conv2d(image, "float", random_array((8, 4, 3, 3), seed=4)))
+        results.append(made.conv2d(x, "clipped", weights, shift_bits=7))
+    else:
+        image = made.input("image", (1, 4, 8, 8), "float32")
+        kernel = relax.const(np.ones((8, 4, 3, 3), "float32"))
+        results.append(made.emit(relax.op.nn.conv2d(image, kernel, padding=1), "float"))
+        results.append(clip_to_100(made, x, weights))
+    return import_model(portable_json(made.output(*results).module()), "layers", {})
+
+
+def clip_to_100(made: Graph, x: relax.Var, weights: object) -> relax.Var:
+    """Append a layer whose results reach from -100 to 100."""
+    sums = made.emit(
+        relax.op.nn.conv2d(x, relax.const(weights, "int8"), padding=1, out_dtype="int32"), "sums"
+    )
+    shifted = made.emit(relax.op.right_shift(sums, relax.const(7, "int32")), "shifted")
+    clipped = made.emit(relax.op.clip(shifted, -100, 100), "limits")
+    return made.emit(relax.op.astype(clipped, "int8"), "clipped")
+
+
+@pytest.fixture(scope="module")
+def before(measure: Measure) -> Measured:
+    return measure(*make_layers(False), "diana", "soma_dory, c")
+
+
+@pytest.fixture(scope="module")
+def after(measure: Measure) -> Measured:
+    return measure(*make_layers(True), "diana", "soma_dory, c")
+
+
+@pytest.mark.parametrize(
+    ("change", "layer", "tolerance"),
+    [
+        ("strides [1, 2] → [1, 1]", "strided", 0.1),
+        ("kernel height 9 → 7; kernel width 9 → 7", "large", 0.25),
+        ("quantize: float32 → {scheme: pow2, arithmetic: shift}", "float", 0.1),
+        ("clip [-100, 100] → [-128, 127]", "sums", 0.1),
+        ("crop output channels 17 → 16", "wide", 0.01),
+    ],
+)
+def test_the_accelerator_takes_what_was_changed_and_saves_the_cycles(
+    before: Measured, after: Measured, change: str, layer: str, tolerance: float
+) -> None:
+    new = after.cost["clipped" if layer == "sums" else layer]
+    saved = before.cost[layer] - new
+    assert before.saves(change, layer) == pytest.approx(saved, rel=tolerance)
+    assert change not in after.advice
+
+
+def make_convolution(is_quantized: bool) -> tuple[tvm.IRModule, ModelInterface]:
+    """Return one convolution of 12 x 12 x 8, on floats or on integers."""
+    generator = np.random.default_rng(0)
+    weights = generator.integers(-99, 99, (8, 8, 3, 3), "int8")
+    conv = node("Conv", ["x", "w"], ["y"], name="conv", pads=[1, 1, 1, 1])
+    if not is_quantized:
+        image, result = value("x", [1, 8, 12, 12]), value("y", [1, 8, 12, 12])
+        floats = weights.astype("float32") / 99
+        return onnx.import_model(
+            graph([conv], [image], [result], {"w": floats}).SerializeToString(), "conv", {}
+        )
+    kinds = TensorProto.INT8
+    nodes = [
+        node("DequantizeLinear", ["in", "s", "z"], ["x"]),
+        node("DequantizeLinear", ["stored", "s", "z"], ["w"]),
+        conv,
+        node("QuantizeLinear", ["y", "t", "z"], ["out"]),
+    ]
+    model = graph(
+        nodes,
+        [value("in", [1, 8, 12, 12], kinds)],
+        [value("out", [1, 8, 12, 12], kinds)],
+        {"stored": weights, "s": np.float32(0.01), "t": np.float32(0.2), "z": np.int8(0)},
+    )
+    return onnx.import_model(model.SerializeToString(), "conv", {})
+
+
+@pytest.fixture(scope="module")
+def convolve(
+    measure: Measure, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str, bool], Measured]:
+    """Measure the convolution on rv32-bare, or on a Cortex-M4 that states no features."""
+    bare = (PLATFORMS / "cortex-m4-bare.yaml").read_text("utf-8")
+    plain = tmp_path_factory.mktemp("platform") / "plain.yaml"
+    plain.write_text(
+        bare.replace("features: [armv7e-m-dsp]", "").replace("name: cortex-m4-bare", "name: plain")
+    )
+    builds = {
+        "rv32": ("rv32-bare", "c"),
+        "rv32 for speed": ("rv32-bare", "c -specialize=speed"),
+        "plain": (str(plain), "c"),
+        "M4": ("cortex-m4-bare", "c"),
+    }
+    return cache(
+        lambda build, is_quantized: measure(*make_convolution(is_quantized), *builds[build])
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "start", "end", "tolerance"),
+    [
+        ("quantize: float32 → int8", ("rv32", False), ("rv32", True), 0.1),
+        ("target: c -specialize=speed", ("rv32", True), ("rv32 for speed", True), 0.25),
+        ("build for cortex-m4f with armv7e-m-dsp", ("plain", True), ("M4", True), 0.5),
+    ],
+)
+def test_the_processor_executes_fewer_instructions(
+    convolve: Callable[[str, bool], Measured],
+    change: str,
+    start: tuple[str, bool],
+    end: tuple[str, bool],
+    tolerance: float,
+) -> None:
+    """Instructions of a multiply-accumulate are those of large layers: this one is small."""
+    old, new = convolve(*start), convolve(*end)
+    (layer,) = old.advice[change].layers
+    assert old.saves(change, layer) == pytest.approx(
+        sum(old.cost.values()) - sum(new.cost.values()), rel=tolerance
+    )
+    assert change not in new.advice
+
+
+def advise_tidl(batch: int, bits: str, wanted: int) -> tuple[Sequence[Advice], float]:
+    """Return what is advised for a convolution on AM62A, and its estimated microseconds."""
+    made = graph(
+        [node("Conv", ["x", "w"], ["y"], name="conv")],
+        [value("x", [batch, 8, 32, 32])],
+        [value("y", [batch, 8, 30, 30])],
+        {"w": np.ones((8, 8, 3, 3), "float32")},
+    )
+    module, interface = onnx.import_model(made.SerializeToString(), "conv", {})
+    platform = load_platform("am62a")
+    target = f"tidl -tensor_bits={bits}, c"
+    mix = load_mix(parse_target(target), platform, "onnx", batch=wanted)
+    regions, _, partition = partition_network(
+        prepare_module(module, find_rewrites(mix)), interface, mix
+    )
+    network = compile_network(module, interface, mix)
+    assert platform.timing
+    cores = {device.name: device.target.core for device in mix}
+    layers = estimate_layers(network.partition, network.kernels, platform.timing, cores, "run")
+    spent = sum(layer.cost.work_us for layer in layers if layer.sources)
+    return advise(partition, regions, mix, platform.timing), spent
+
+
+def test_tidl_takes_a_smaller_batch_and_saves_the_microseconds() -> None:
+    (advice,), before = advise_tidl(batch=2, bits="32", wanted=1)
+    nothing, after = advise_tidl(batch=1, bits="32", wanted=1)
+    assert str(advice).startswith("batch 2 → 1: conv to tidl, saves about ")
+    assert advice.saves == pytest.approx(before - 2 * after, rel=0.1)
+    assert not nothing
+
+
+def test_a_change_is_the_nearest_value_that_passes() -> None:
+    (advice,), _ = advise_tidl(batch=1, bits="8", wanted=1)
+    assert advice.change == "quantize: bits 32 → 8; quantize: bits of weights 32 → 8"
