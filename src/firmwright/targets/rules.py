@@ -79,10 +79,12 @@ def find_changes(rule: Rule, facts: Mapping[str, Any]) -> tuple[Change, ...]:
         if all_hold({fact: asked}, facts):
             continue
         wanted = facts[fact]
+        if fact not in rule.change or wanted is None:
+            return ()
         for condition, operand in asked.items():
             if not CONDITIONS[condition](wanted, operand, facts):
                 wanted = NEAREST[condition](wanted, operand, facts)
-        if fact not in rule.change or not all_hold({fact: asked}, {**facts, fact: wanted}):
+        if not all_hold({fact: asked}, {**facts, fact: wanted}):
             return ()
         changes.append(Change(fact, rule.change[fact], facts[fact], wanted))
     return tuple(changes)
