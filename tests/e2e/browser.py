@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import os
 import shutil
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from firmwright.report.page import render_page
+from firmwright.report.report import Report
+
 from .conftest import ROOT, Repository
+from .test_report import repeat_layers
 
 PICTURES = ROOT / "docs" / "pictures"
 SHOWN = {
@@ -123,3 +129,34 @@ def test_pictures_for_the_docs_can_be_taken(
     page.screenshot(path=taken)
     Image.open(taken).convert("RGB").quantize(COLORS).save(taken, optimize=True)
     assert taken.stat().st_size > 10_000
+
+
+def test_the_graph_is_zoomed_and_dragged(page: Page) -> None:
+    graph, frame = page.locator(".graph"), page.get_by_role("region", name="Graph")
+    page.get_by_role("button", name="Larger").click()
+    assert graph.evaluate("graph => graph.style.zoom") == "1.25"
+    frame.evaluate("frame => { frame.style.maxHeight = '100px'; }")
+    frame.scroll_into_view_if_needed()
+    box = frame.bounding_box()
+    assert box
+    page.mouse.move(box["x"] + 50, box["y"] + 80)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 50, box["y"] + 30)
+    page.mouse.up()
+    assert frame.evaluate("frame => frame.scrollTop") > 0
+    assert "#" not in page.url
+    page.get_by_role("button", name="Reset").click()
+    assert graph.evaluate("graph => graph.style.zoom") == "1"
+
+
+def test_two_thousand_layers_are_shown(chromium: Browser, report: Path, tmp_path: Path) -> None:
+    with tarfile.open(report.with_suffix(".tar.gz")) as archive:
+        stored = archive.extractfile(f"{report.stem}/report/report.json")
+        assert stored
+        content = msgspec.json.decode(stored.read(), type=Report)
+    large = tmp_path / "large.html"
+    large.write_text(render_page(repeat_layers(content, -(-2000 // len(content.layers)))))
+    opened = chromium.new_page()
+    opened.goto(large.as_uri())
+    assert opened.locator("#layer-table tbody tr").count() >= 2000
+    opened.close()

@@ -128,7 +128,8 @@ def test_explain_needs_no_compiler_and_names_the_rule(models: Repository) -> Non
         "    soma_dory: strides: its strides are [1, 2]; they may be [1, 1] or [2, 2]"
     )
     assert lines[refused - 1].split()[-3:] == ["c", "loops", "conv2"]
-    assert lines[-1] == "42.9 % of MACs on soma_dory, 2 boundaries, 1 operator on c"
+    assert lines[-2] == "42.9 % of MACs on soma_dory, 2 boundaries, 1 operator on c"
+    assert lines[-1].startswith("advice: strides [1, 2] → [1, 1]: conv2 to soma_dory, saves about ")
     assert not (models.folder / "build" / "two_convs_with_strides" / "diana" / "kernels").exists()
 
     done = explain(models, "two_convs_with_strides.yaml", "--json")

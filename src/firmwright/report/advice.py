@@ -19,6 +19,9 @@ from firmwright.report.estimates import US_DECIMALS, estimate_work_us
 from firmwright.targets import Device
 from firmwright.toolchain.platforms import Timing
 
+LONGEST_NAME = 40
+"""Characters of a layer's name in a line of advice."""
+
 
 @dataclass(frozen=True)
 class Advice:
@@ -37,7 +40,7 @@ class Advice:
 
     def __str__(self) -> str:
         """Return e.g. ``strides [1, 2] → [1, 1]: conv2 to soma_dory, saves about 5 cycles``."""
-        first, *others = self.layers
+        first, *others = (name[:LONGEST_NAME] for name in self.layers)
         named = f"{first} and {len(others)} more" if others else first
         where = f"{named} to {self.device}" if self.moves else f"{named} on {self.device}"
         return f"{self.change}: {where}, {self.gain}"
