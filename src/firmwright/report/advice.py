@@ -39,7 +39,7 @@ class Advice:
     unit: str
 
     def __str__(self) -> str:
-        """Return e.g. ``strides [1, 2] → [1, 1]: conv2 to soma_dory, saves about 5 cycles``."""
+        """Return e.g. ``strides [1, 2] → [1, 1]: conv to npu, saves about 5 cycles``."""
         first, *others = (name[:LONGEST_NAME] for name in self.layers)
         named = f"{first} and {len(others)} more" if others else first
         where = f"{named} to {self.device}" if self.moves else f"{named} on {self.device}"
