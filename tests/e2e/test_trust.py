@@ -68,6 +68,7 @@ def test_inspect_tells_what_is_in_a_bundle(built: Repository) -> None:
     assert code == 0
     lines = {line.split()[0]: line for line in text.splitlines() if line}
     manifest = built.manifest(BUNDLE)
+    assert text.count(manifest["build_id"]) == 2  # in the manifest, and in the image
     assert lines["flash"].split()[1] == f"{manifest['memory']['flash_bytes']:,}"
     assert lines["batch"].endswith("1 (none was asked for)")
     assert "zig 0.17.0" in lines["made"]
@@ -258,6 +259,8 @@ def test_the_provenance_names_all_that_the_manifest_has(signed: Signed) -> None:
     assert named["numpy"]["annotations"]["version"] == manifest["versions"]["numpy"]
     assert {"digits.onnx", "inputs.npz", "run sample 2", "zig"} <= {*named}
     assert definition["externalParameters"]["recipe"]["name"] == "digits"
+    assert definition["internalParameters"]["buildId"] == manifest["build_id"]
+    assert [s["name"] for s in definition["internalParameters"]["stages"]] == ALL_STAGES
 
 
 def test_a_good_signature_of_another_bundle_is_not_trusted(signed: Signed, tmp_path: Path) -> None:

@@ -35,6 +35,11 @@ def make_statement(bundle: Bundle) -> dict[str, Any]:
                     "platform": manifest["platform"],
                     "target": manifest["target"],
                     "recipe": {"sha256": manifest["recipe"]["sha256"]},
+                    "buildId": manifest["build_id"],
+                    "stages": [
+                        {"name": name, "description": sentence}
+                        for name, sentence in manifest["stages"].items()
+                    ],
                 },
                 "resolvedDependencies": list(list_dependencies(bundle)),
             },
@@ -55,7 +60,9 @@ def make_statement(bundle: Bundle) -> dict[str, Any]:
 def list_dependencies(bundle: Bundle) -> Iterator[dict[str, Any]]:
     """Yield all that the lock of the build has: files, samples, and tools with their versions."""
     manifest = bundle.manifest
-    yield {"name": "model", "digest": {"sha256": manifest["model"]["sha256"]}}
+    url = manifest["recipe"]["resolved"]["model"].get("url")
+    model = {"name": "model", "digest": {"sha256": manifest["model"]["sha256"]}}
+    yield {**model, "uri": url} if url else model
     for name, digest in manifest["inputs"]["files"].items():
         yield {"name": name, "digest": {"sha256": digest}}
     for purpose, digests in manifest["inputs"]["samples"].items():

@@ -64,13 +64,14 @@ class InterfaceModel:
 class NetworkInterface:
     """The file ``<prefix>_interface.json``.
 
-    ``header`` and ``function`` are what a program includes and calls. ``batch`` is how many samples
-    an inference takes. ``arena_bytes`` is the working memory inside the library by the memory that
-    it lies in, ``constant_bytes`` are the weights, biases and scales. ``class_names`` are those of
-    the recipe, none where it has no names.
+    ``build_id`` is that of the header. ``header`` and ``function`` are what a program includes and
+    calls. ``batch`` is how many samples an inference takes. ``arena_bytes`` is the working memory
+    inside the library by the memory that it lies in, ``constant_bytes`` are the weights, biases and
+    scales. ``class_names`` are those of the recipe, none where it has no names.
     """
 
     name: str
+    build_id: str
     prefix: str
     header: str
     function: str

@@ -20,6 +20,7 @@ from firmwright.planning.in_place import share_pointers
 from firmwright.planning.plan import Input, Location, Output, Plan, Slot
 from firmwright.planning.schedule import Wait
 from firmwright.postprocess.detector import Detector
+from firmwright.project import build_id
 from firmwright.project.board import render_makefile, write_board
 from firmwright.project.files import (
     DETECTION_TEMPLATES,
@@ -171,6 +172,7 @@ def describe_interface(network: Network) -> NetworkInterface:
     inputs, outputs = (make_ports(t) for t in (network.interface.inputs, network.interface.outputs))
     return NetworkInterface(
         name=network.name,
+        build_id=build_id.UNKNOWN,
         prefix=network.c_prefix,
         header=network_file(network.c_prefix, "network.h"),
         function=f"{network.c_prefix}_run",
@@ -190,6 +192,8 @@ def template_variables(network: Network, build: Build) -> dict[str, Any]:
     outputs = make_ports(network.interface.outputs)
     return {
         "network": network,
+        "build_id": build_id.UNKNOWN,
+        "build_id_bytes": build_id.format_bytes(build_id.UNKNOWN),
         "prefix": network.c_prefix,
         "inputs": inputs,
         "outputs": outputs,

@@ -99,7 +99,7 @@ def read_key(*keys: str) -> Callable[[Manifest], Values]:
 AREAS: Mapping[str, Callable[[Manifest], Values]] = {
     "recipe": lambda manifest: flatten(manifest["recipe"]["resolved"]),
     "description": lambda manifest: {"description": manifest["recipe"].get("description")},
-    "choice": read_key("name", "platform", "target"),
+    "choice": read_key("name", "build_id", "platform", "target"),
     "model": read_key("model"),
     "device of an operator": read_devices,
     "cycles": read_cycles,
@@ -110,8 +110,8 @@ AREAS: Mapping[str, Callable[[Manifest], Values]] = {
     "inputs": read_key("inputs"),
     "files": read_files,
     "other": read_key(
-        "manifest_version", "arithmetic", "detection", "quantization", "accuracy", "comparison",
-        "mapping", "stand_ins", "artifacts",
+        "manifest_version", "stages", "arithmetic", "detection", "quantization", "accuracy",
+        "comparison", "mapping", "stand_ins", "artifacts",
     ),
 }  # fmt: skip
 """What of a manifest each area compares."""

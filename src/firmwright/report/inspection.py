@@ -18,7 +18,7 @@ Manifest = Mapping[str, Any]
 class InspectedImage:
     """An ELF image: its sections that take memory, by address.
 
-    ``build_id`` is GNU's, in hexadecimal digits; null where the image has none.
+    ``build_id`` is the note of GNU's, in hexadecimal digits; null where the image has none.
     """
 
     file: str
@@ -61,6 +61,7 @@ def describe_manifest(manifest: Manifest) -> Iterator[tuple[str, str]]:
     yield "name", f"{manifest['name']} on {manifest['platform']}, target {manifest['target']}"
     if "description" in recipe:
         yield "about", recipe["description"]
+    yield "build id", manifest["build_id"]
     yield "recipe", recipe["sha256"]
     yield "model", f"{model['sha256']} ({model['format']})"
     yield "batch", describe_batch(manifest["batch"])

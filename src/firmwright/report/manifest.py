@@ -161,19 +161,22 @@ class ArtifactsReport:
 class Manifest:
     """The file ``manifest.json`` of a bundle.
 
-    It has fewer fields of the stages' records than their descriptions tell of. ``recipe.sha256``
-    is the digest of the resolved recipe (defaults filled in, overrides applied): comments do not
-    change it. ``versions`` are those of the tools that decide about the bytes. ``detection`` lists
-    the boxes of a recipe with `postprocess`. ``cycles`` is null where the emulator counts no
-    instructions; ``comparison`` also without the recipe's `compare`. With `compare`, ``mapping``
-    has estimated costs where the platform states its `timing`. ``stand_ins`` tells, by region,
-    what its code stands in for. ``artifacts`` is what an accelerator's own tools are given, null
-    for a target without such tools. ``run`` is null where nothing was run; ``not_run`` says why.
-    ``not_built`` says why nothing was compiled; null where the archive has a firmware.
+    It has fewer fields of the stages' records than their descriptions tell of. ``build_id`` is in
+    the firmware and in the network's header. ``recipe.sha256`` is the digest of the resolved recipe
+    (defaults filled in, overrides applied): comments do not change it. ``versions`` are those of
+    the tools that decide about the bytes, ``stages`` says in order what each step of the build did.
+    ``detection`` lists the boxes of a recipe with `postprocess`. ``cycles`` is null where the
+    emulator counts no instructions; ``comparison`` also without the recipe's `compare`. With
+    `compare`, ``mapping`` has estimated costs where the platform states its `timing`. ``stand_ins``
+    tells, by region, what its code stands in for. ``artifacts`` is what an accelerator's own tools
+    are given, null for a target without such tools. ``run`` is null where nothing was run;
+    ``not_run`` says why. ``not_built`` says why nothing was compiled; null where the archive has a
+    firmware.
     """
 
     manifest_version: int
     name: str
+    build_id: str
     platform: str
     target: str
     model: ModelInterface
@@ -186,6 +189,7 @@ class Manifest:
     run: RunRecord | None
     inputs: Lock
     versions: dict[str, str]
+    stages: dict[str, str]
     detection: DetectionReport | None = None
     quantization: QuantizationRecord | None = None
     accuracy: AccuracyRecord | None = None

@@ -14,6 +14,8 @@ from firmwright.pipeline.artifact import Artifact
 from firmwright.pipeline.inputs import collect_inputs
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.lock import check_lock
+from firmwright.pipeline.stage import Stage
+from firmwright.project.build_id import read_build_id
 from firmwright.recipe.lock import Lock
 from firmwright.report import manifest
 from firmwright.report.files import PAGE, write_files
@@ -62,8 +64,13 @@ def run(job: Job, folder: Path) -> None:
 
 def collect_files(job: Job) -> dict[str, bytes]:
     """Return the archive's files by name: what the stages want in it."""
-    stages = (stage for stage in job.stages.values() if job.has_stage(stage.name))
-    return {name: path.read_bytes() for s in stages for name, path in s.archive(job).items()}
+    archives = (stage.archive(job) for stage in list_stages(job))
+    return {name: path.read_bytes() for files in archives for name, path in files.items()}
+
+
+def list_stages(job: Job) -> list[Stage]:
+    """Return the stages that the job goes through."""
+    return [stage for stage in job.stages.values() if job.has_stage(stage.name)]
 
 
 def make_manifest(
@@ -74,6 +81,7 @@ def make_manifest(
     return manifest.Manifest(
         manifest_version=manifest.MANIFEST_VERSION,
         name=job.recipe.name,
+        build_id=read_build_id(artifacts.PROJECT.read(job), job.recipe.c_prefix),
         platform=job.platform.name,
         target=job.target,
         model=artifacts.MODEL_INTERFACE.read(job),
@@ -97,6 +105,7 @@ def make_manifest(
         inputs=read,
         stand_ins={k.region: k.stand_in for k in kernels.kernels if k.stand_in},
         versions=read.versions,
+        stages={s.name: s.sentence for s in list_stages(job)},
         detection=artifacts.BOXES.read(job) if job.recipe.detection else None,
         quantization=read_optional(job, artifacts.QUANTIZATION),
         accuracy=read_optional(job, artifacts.ACCURACY),

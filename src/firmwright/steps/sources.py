@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from firmwright.errors import UserError
 from firmwright.ir.tensors import BatchLayout, ModelInterface
 from firmwright.pipeline.artifacts import PLAN, PROJECT
 from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.job import Job
+from firmwright.pipeline.tools import compiler_tool
 from firmwright.postprocess.classes import read_class_names
 from firmwright.postprocess.detector import Detector, fit_detector
+from firmwright.project.build_id import list_stating, state_build_id
 from firmwright.project.write import write_project
 from firmwright.steps.network import read_network
 
@@ -34,6 +38,13 @@ def list_class_names(job: Job) -> tuple[str, ...]:
     return read_class_names(detection.classes, job.data_folders)
 
 
+def read_compiler_version(job: Job) -> str:
+    """Return the compiler's version; '' where it is not installed: then nothing is compiled."""
+    with suppress(UserError):
+        return compiler_tool(job.build).version() or ""
+    return ""
+
+
 def run(job: Job, folder: Path) -> None:
     """Write the project: C sources, headers, linker script, Makefile."""
     network = read_network(job, PLAN.read(job))
@@ -45,5 +56,7 @@ def run(job: Job, folder: Path) -> None:
     variables = write_project(network, job.build, folder, own_templates)
     for device in job.mix:
         device.extend_project(folder, variables)
+    compiler = read_compiler_version(job) if job.has_firmware else ""
+    state_build_id(folder, list_stating(job.recipe.c_prefix), compiler)
     if not job.has_firmware:
         job.note(f"{job.platform.name} is built by its own SDK: {PROJECT.path(job)}/Makefile")

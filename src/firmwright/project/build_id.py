@@ -1,0 +1,56 @@
+"""The build id of a project: 20 bytes that tell its firmware from all others.
+
+It follows from the text of the whole project and from the compiler's version. So two builds of
+one recipe have the same, and an image need not be linked to know its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from firmwright.project.files import network_file
+from firmwright.toolchain.layout import DEMO, NETWORK
+
+BYTES = 20
+"""As many as linkers take."""
+
+UNKNOWN = b"firmwright build id!".hex()
+"""Stands for the id until all files are written."""
+
+
+def list_stating(prefix: str) -> list[str]:
+    """Return the files of a project that state its id, as a macro, in JSON, and as a note."""
+    own = (network_file(prefix, name) for name in ("network.h", "interface.json"))
+    return [*(f"{NETWORK}/{name}" for name in own), f"{DEMO}/main.c"]
+
+
+def read_build_id(folder: Path, prefix: str) -> str:
+    """Return the id that a project states."""
+    described = folder / NETWORK / network_file(prefix, "interface.json")
+    return str(json.loads(described.read_bytes())["build_id"])
+
+
+def format_bytes(build_id: str) -> str:
+    """Return the bytes of an id as a list in C."""
+    return ", ".join(f"0x{byte:02x}" for byte in bytes.fromhex(build_id))
+
+
+def state_build_id(folder: Path, stating: Iterable[str], compiler: str) -> str:
+    """Compute the id of the project in ``folder`` and put it into the files that state it.
+
+    ``stating`` are their paths in the folder, ``compiler`` is its version, '' where there is none.
+    """
+    total = hashlib.sha256(compiler.encode())
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        content = path.read_bytes()
+        total.update(f"\0{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode())
+        total.update(content)
+    found = total.hexdigest()[: 2 * BYTES]
+    for name in stating:
+        text = (folder / name).read_text(encoding="utf-8")
+        text = text.replace(UNKNOWN, found).replace(format_bytes(UNKNOWN), format_bytes(found))
+        (folder / name).write_text(text, encoding="utf-8", newline="\n")
+    return found
