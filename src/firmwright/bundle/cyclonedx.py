@@ -11,6 +11,9 @@ from typing import Any
 
 from firmwright.bundle.components import BillOfMaterials, Component, License
 
+FILE = "sbom/firmware.cdx.json"
+"""Where a bundle has it."""
+
 TYPES = {
     "library": "library",
     "model": "machine-learning-model",

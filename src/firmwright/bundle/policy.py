@@ -9,10 +9,15 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from firmwright.bundle.bundle import Bundle, read_bundle
+from firmwright.bundle import cyclonedx
+from firmwright.bundle.archive import BrokenBundleError
+from firmwright.bundle.bundle import Bundle, read_bundle, read_json
 from firmwright.bundle.signing import UntrustedBundleError, read_public_key, verify_signatures
 from firmwright.documents.document import Document, load_document
 from firmwright.errors import Diagnostic, DiagnosticError
+
+NO_LICENSE = "NOASSERTION"
+"""SPDX's word for a license that nobody told."""
 
 
 class PolicyError(DiagnosticError, UntrustedBundleError):
@@ -59,3 +64,31 @@ def find_unmet(bundle: Bundle, policy: Document) -> Iterator[Diagnostic]:
     for key, value in found.items():
         if policy.data.get(key, value) != value:
             yield policy.make_diagnostic((key,), f"{bundle.path} has {value}")
+    counter = manifest["recipe"]["resolved"].get("counter", 0)
+    if counter < policy.data.get("counter", 0):
+        yield policy.make_diagnostic(("counter",), f"{bundle.path} has {counter}, which is lower")
+    if "licenses" in policy.data:
+        allowed = policy.data["licenses"]
+        wrong = [f"{n} ({found})" for n, found in list_licenses(bundle) if found not in allowed]
+        if wrong:
+            message = f"not of {bundle.path}, which contains {', '.join(wrong)}"
+            yield policy.make_diagnostic(("licenses",), message)
+
+
+def list_licenses(bundle: Bundle) -> list[tuple[str, str]]:
+    """Return the parts of the firmware with their licenses, as the bundle's SBOM tells them.
+
+    Raises BrokenBundleError where it has none, or one that firmwright does not write.
+    """
+    if cyclonedx.FILE not in bundle.files:
+        raise BrokenBundleError(f"{bundle.path}: it has no {cyclonedx.FILE} to tell licenses")
+    content = read_json(bundle.files[cyclonedx.FILE], cyclonedx.FILE)
+    try:
+        return [(part["name"], read_license(part)) for part in content["components"]]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise BrokenBundleError(f"{bundle.path}: {cyclonedx.FILE} is damaged") from None
+
+
+def read_license(part: dict[str, Any]) -> str:
+    (stated,) = part.get("licenses") or [{"expression": NO_LICENSE}]
+    return str(stated["expression"] if "expression" in stated else stated["license"]["name"])

@@ -162,6 +162,8 @@ class Recipe:
     require_offload: float | None = None
     """Percentage of multiply-accumulates that the devices in front of the last have to take."""
     budget: Budget | None = None
+    counter: int | None = None
+    """For the receivers' policies, which refuse bundles with a lower one."""
     detection: Detection | None = None
     quantize: QuantizeOptions | None = None
     evaluate: EvaluateOptions | None = None

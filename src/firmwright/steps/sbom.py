@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from firmwright import __version__
+from firmwright.bundle import cyclonedx
 from firmwright.bundle.components import (
     BillOfMaterials,
     Component,
@@ -14,20 +15,22 @@ from firmwright.bundle.components import (
     digest_all,
     make_package,
 )
-from firmwright.bundle.cyclonedx import make_cyclonedx
 from firmwright.bundle.spdx import make_spdx
 from firmwright.ir.records import encode_record
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
 from firmwright.recipe.lock import Lock
 
-CYCLONEDX, SPDX = "sbom/firmware.cdx.json", "sbom/firmware.spdx.json"
+SPDX = "sbom/firmware.spdx.json"
 
 
 def write_sboms(job: Job, read: Lock) -> dict[str, bytes]:
     """Return both forms of the SBOM by their names in the bundle."""
     bill = make_bill(job, read)
-    return {CYCLONEDX: encode_record(make_cyclonedx(bill)), SPDX: encode_record(make_spdx(bill))}
+    return {
+        cyclonedx.FILE: encode_record(cyclonedx.make_cyclonedx(bill)),
+        SPDX: encode_record(make_spdx(bill)),
+    }
 
 
 def make_bill(job: Job, read: Lock) -> BillOfMaterials:
