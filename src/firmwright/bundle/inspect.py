@@ -1,4 +1,4 @@
-"""Look into a bundle or an ELF image, and compare two bundles."""
+"""Look into a bundle or an image, and compare two bundles."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import NoteSection
 
+from firmwright.bundle import mcuboot
 from firmwright.bundle.archive import BrokenBundleError, read_capped
 from firmwright.bundle.bundle import Bundle, read_bundle
 from firmwright.report.difference import Difference, find_changes
@@ -20,12 +21,15 @@ ELF_MAGIC = b"\x7fELF"
 
 
 def inspect_file(path: Path) -> Inspection:
-    """Return what is in a bundle or an ELF; BrokenBundleError for what is neither."""
+    """Return what is in a bundle, an ELF or an image for MCUboot; BrokenBundleError for others."""
     content = read_capped(path)
     digest = hashlib.sha256(content).hexdigest()
     if content.startswith(ELF_MAGIC):
         image = inspect_image(content, path.name)
         return Inspection(path.name, "elf", len(content), digest, (image,), None)
+    if content.startswith(mcuboot.MAGIC):
+        found = mcuboot.read_mcuboot_image(content, path.name)
+        return Inspection(path.name, "mcuboot", len(content), digest, (), None, found)
     bundle = read_bundle(path)
     images = tuple(
         inspect_image(data, name)

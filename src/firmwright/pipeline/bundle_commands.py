@@ -37,9 +37,9 @@ TRUSTED, UNTRUSTED = 0, 1
 
 def add_commands(commands: Any) -> None:
     """Add the parsers of these commands to those of the command line."""
-    sentence = "tell what is in a bundle or an ELF image"
+    sentence = "tell what is in a bundle, an ELF image or one for MCUboot"
     inspect = commands.add_parser("inspect", help=sentence, description=sentence)
-    inspect.add_argument("file", metavar="FILE", type=Path, help="a bundle (.tar.gz) or an ELF")
+    inspect.add_argument("file", metavar="FILE", type=Path, help="a bundle (.tar.gz) or an image")
     sentence = "tell what changed from one bundle to another"
     codes = "exit code: 0 the same, 1 they differ, 2 one cannot be read"
     diff = commands.add_parser("diff", help=sentence, description=sentence, epilog=codes)

@@ -28,8 +28,35 @@ class InspectedImage:
 
 
 @dataclass(frozen=True)
+class McubootEntry:
+    """What an image for MCUboot has behind its firmware: ``content`` in hexadecimal digits."""
+
+    kind: str
+    bytes: int
+    content: str
+
+
+@dataclass(frozen=True)
+class McubootImage:
+    """An image for MCUboot. Its signatures are not checked, its digest is.
+
+    ``firmware_sha256`` is the digest of what the header is put in front of: a bundle's
+    ``firmware.bin`` has the same.
+    """
+
+    version: str
+    load_address: int
+    flags: int
+    header_bytes: int
+    firmware_bytes: int
+    firmware_sha256: str
+    digest_matches: bool
+    entries: tuple[McubootEntry, ...]
+
+
+@dataclass(frozen=True)
 class Inspection:
-    """What ``firmwright inspect --json`` prints; ``kind`` is ``bundle`` or ``elf``.
+    """What ``firmwright inspect --json`` prints; ``kind`` is ``bundle``, ``elf`` or ``mcuboot``.
 
     ``manifest`` is the bundle's own, in the form of ``manifest.schema.json``; null for an image.
     """
@@ -40,6 +67,7 @@ class Inspection:
     sha256: str
     images: tuple[InspectedImage, ...]
     manifest: dict[str, Any] | None
+    mcuboot: McubootImage | None = None
 
 
 def format_inspection(found: Inspection) -> str:
@@ -52,8 +80,21 @@ def format_inspection(found: Inspection) -> str:
             ["layers by device", *list_layers(found.manifest)],
             ["files", *list_files(found.manifest)],
         ]
+    if found.mcuboot is not None:
+        head += describe_mcuboot(found.mcuboot)
+        rows = [("entry", "bytes", "content")]
+        rows += [(e.kind, f"{e.bytes:,}", e.content) for e in found.mcuboot.entries]
+        parts.append(align_columns(rows, "<><"))
     parts = [align_columns(head, "<<"), *map(describe_image, found.images), *parts]
     return "\n\n".join("\n".join(lines) for lines in parts)
+
+
+def describe_mcuboot(image: McubootImage) -> Iterator[tuple[str, str]]:
+    yield "image", f"for MCUboot, version {image.version}, flags {image.flags:#x}"
+    yield "load address", f"{image.load_address:#010x}"
+    yield "header", f"{image.header_bytes:,} bytes"
+    yield "firmware", f"{image.firmware_bytes:,} bytes, sha256 {image.firmware_sha256}"
+    yield "digest", "right" if image.digest_matches else "missing, or wrong"
 
 
 def describe_manifest(manifest: Manifest) -> Iterator[tuple[str, str]]:

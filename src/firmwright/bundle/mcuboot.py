@@ -1,0 +1,95 @@
+"""Images for the boot loader MCUboot: a header, the firmware, and entries of type and length.
+
+Source: the format as https://docs.mcuboot.com/design publishes it; all numbers are little-endian.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterator
+
+from firmwright.bundle.archive import BrokenBundleError
+from firmwright.report.inspection import McubootEntry, McubootImage
+
+MAGIC = bytes.fromhex("3db8f396")
+HEADER = struct.Struct("<4sIHHIIBBHII")
+AREA = struct.Struct("<HH")
+ENTRY = struct.Struct("<HH")
+PROTECTED, OPEN = 0x6908, 0x6907
+"""Marks of the two areas of entries: only the first is part of the digest."""
+
+KINDS = {
+    0x01: "digest of the key",
+    0x02: "public key",
+    0x10: "SHA-256",
+    0x11: "SHA-384",
+    0x12: "SHA-512",
+    0x20: "signature, RSA-2048",
+    0x22: "signature, ECDSA",
+    0x23: "signature, RSA-3072",
+    0x24: "signature, Ed25519",
+    0x30: "encrypted key, RSA",
+    0x31: "encrypted key, AES",
+    0x32: "encrypted key, EC P-256",
+    0x33: "encrypted key, X25519",
+    0x40: "dependency",
+    0x50: "security counter",
+    0x60: "boot record",
+}
+DIGESTS = {0x10: hashlib.sha256, 0x11: hashlib.sha384, 0x12: hashlib.sha512}
+
+
+def read_mcuboot_image(content: bytes, name: str) -> McubootImage:
+    """Return what an image says of itself, and whether its digest is right.
+
+    Signatures are not checked. Raises BrokenBundleError for one that is cut off or damaged.
+    """
+    try:
+        return read_parts(content)
+    except (struct.error, ValueError) as error:
+        raise BrokenBundleError(f"{name}: a damaged image for MCUboot: {error}") from None
+
+
+def read_parts(content: bytes) -> McubootImage:
+    """Raises struct.error or ValueError for what does not fit together."""
+    _, load, header, protected, size, flags, major, minor, revision, build, _ = HEADER.unpack_from(
+        content
+    )
+    end = header + size
+    if header < HEADER.size or end > len(content):
+        raise ValueError(f"it has {len(content):,} bytes, its header tells of {end:,}")
+    entries = [*read_area(content, end, PROTECTED, protected)] if protected else []
+    entries += read_area(content, end + protected, OPEN, None)
+    covered = content[: end + protected]
+    wanted = [(DIGESTS[kind], data) for kind, data in entries if kind in DIGESTS]
+    return McubootImage(
+        version=f"{major}.{minor}.{revision}+{build}",
+        load_address=load,
+        flags=flags,
+        header_bytes=header,
+        firmware_bytes=size,
+        firmware_sha256=hashlib.sha256(content[header:end]).hexdigest(),
+        digest_matches=bool(wanted)
+        and all(make(covered).digest() == data for make, data in wanted),
+        entries=tuple(
+            McubootEntry(KINDS.get(kind, f"type {kind:#x}"), len(data), data.hex())
+            for kind, data in entries
+        ),
+    )
+
+
+def read_area(
+    content: bytes, start: int, mark: int, size: int | None
+) -> Iterator[tuple[int, bytes]]:
+    """Yield the entries of an area as type and data; ``size`` is what the header says of it."""
+    found, total = AREA.unpack_from(content, start)
+    if found != mark or size not in (None, total) or start + total > len(content):
+        raise ValueError(f"no area of entries at byte {start:,}")
+    place, end = start + AREA.size, start + total
+    while place < end:
+        kind, length = ENTRY.unpack_from(content, place)
+        place += ENTRY.size + length
+        if place > end:
+            raise ValueError(f"an entry of type {kind:#x} leaves its area")
+        yield kind, content[place - length : place]
