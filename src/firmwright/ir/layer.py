@@ -31,25 +31,35 @@ class LayerRounding(str, Enum):
 
     ``TWICE`` and ``ONCE`` multiply in fixed point, as TFLite's kernels: the high half of the
     doubled product is rounded, then its right shift; or the whole product once, ties up. ``FLOAT``
-    multiplies in float32 and rounds half to even, as ONNX Runtime's kernels.
+    multiplies in float32 and rounds half to even, as ONNX Runtime's kernels. ``SHIFT`` multiplies
+    and adds integers and shifts right, which rounds down.
     """
 
     TWICE = "twice"
     ONCE = "once"
     FLOAT = "float"
+    SHIFT = "shift"
 
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
     """The factors of a layer's sums, one each for every output channel.
 
-    A factor is ``mantissas`` · 2^(-31 - ``shifts``), both int64; or ``factors`` in float32.
+    A factor is ``mantissas`` · 2^(-31 - ``shifts``), both int64; or ``factors`` in float32. With
+    ``SHIFT`` sums become (sum · ``mantissas`` + ``offsets``) >> ``shifts``, and ``factors`` are
+    mantissas · 2^-shifts in float64.
     """
 
     rounding: LayerRounding
     mantissas: Array
     shifts: Array
     factors: Array
+    offsets: Array | int = 0
+
+    @property
+    def has_own_steps(self) -> bool:
+        """Tell whether results begin at sums that do not follow from factors alone."""
+        return self.rounding in (LayerRounding.FLOAT, LayerRounding.SHIFT)
 
 
 @dataclass(frozen=True, eq=False)

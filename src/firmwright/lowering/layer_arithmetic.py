@@ -13,7 +13,7 @@ def requantize_sums(layer: Layer, sums: Array) -> Array:
     """Return the stored integers of int64 sums (…, O), as TFLite's or ONNX Runtime's kernels do.
 
     Sources: :mod:`firmwright.lowering.kernels.fixed_point`,
-    :class:`firmwright.lowering.onnx_rounding.OnnxRounding`.
+    :class:`firmwright.lowering.onnx_rounding.OnnxRounding`. Shifts are what a graph states.
     """
     scaling = layer.scaling
     mantissas, shifts = scaling.mantissas, scaling.shifts
@@ -23,6 +23,8 @@ def requantize_sums(layer: Layer, sums: Array) -> Array:
     elif scaling.rounding is LayerRounding.ONCE:
         bits = 31 + shifts
         steps = (sums * mantissas + (np.int64(1) << (bits - 1))) >> bits
+    elif scaling.rounding is LayerRounding.SHIFT:
+        steps = (sums * mantissas + scaling.offsets) >> shifts
     else:
         product = ((sums << np.maximum(-shifts, 0)) * mantissas + 2**30) >> 31
         doubled = 2 * product - (product < 0)
@@ -49,11 +51,14 @@ def settle_constant_channels(layer: Layer) -> Layer:
     constant = found == other
     if not constant.any():
         return layer
+    # 2^30 · 2^(-31 - 1), or 1 · 2^-2.
+    quarter = (1, 2) if layer.scaling.rounding is LayerRounding.SHIFT else (2**30, 1)
     scaling = replace(
         layer.scaling,
-        mantissas=np.where(constant, 2**30, layer.scaling.mantissas),
-        shifts=np.where(constant, 1, layer.scaling.shifts),
+        mantissas=np.where(constant, quarter[0], layer.scaling.mantissas),
+        shifts=np.where(constant, quarter[1], layer.scaling.shifts),
         factors=np.where(constant, np.float32(0.25), layer.scaling.factors),
+        offsets=np.where(constant, 0, layer.scaling.offsets),
     )
     return replace(
         layer,

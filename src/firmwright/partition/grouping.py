@@ -79,6 +79,7 @@ def group_operators(
     """
     readers = Counter([*read_all_variables(bindings), *outputs])
     group_of = open_composites(taken)
+    bytes_of = find_element_bytes(bindings, readers, kind)
     for binding in bindings:
         if binding.var in group_of:
             group_of[binding.var].bindings.append(binding)
@@ -89,7 +90,7 @@ def group_operators(
             continue
         read = dict.fromkeys(read_variables(binding.value))
         producers = [group_of[v] for v in read if v in group_of and readers[v] == 1]
-        group = start_group(binding, kind(binding), producers)
+        group = start_group(binding, kind(binding), producers, bytes_of)
         group_of.update((member.var, group) for member in group.bindings)
     find_results(bindings, set(outputs), group_of)
     return sort_groups(bindings, group_of)
@@ -105,14 +106,40 @@ def open_composites(taken: Mapping[str, Sequence[Composite]]) -> dict[relax.Var,
     return group_of
 
 
-def start_group(binding: relax.VarBinding, kind: FusionKind, producers: Sequence[Group]) -> Group:
+def find_element_bytes(
+    bindings: Sequence[relax.VarBinding],
+    readers: Mapping[relax.Var, int],
+    kind: Callable[[relax.VarBinding], FusionKind],
+) -> dict[relax.Var, int]:
+    """Return the size of each tensor's elements, or the smaller one of what alone is made of it.
+
+    An elementwise chain may compute in a wider type on its way to a narrower one.
+    """
+    found: dict[relax.Var, int] = {}
+    for binding in reversed(bindings):
+        tensor = isinstance(binding.var.ty, relax.TensorType)
+        found.setdefault(binding.var, ELEMENT_BYTES[dtype_of(binding.var)] if tensor else 0)
+        if not tensor or kind(binding) is not FusionKind.ELEMENTWISE:
+            continue
+        for read in read_variables(binding.value):
+            if readers[read] == 1 and static_shape(read) == static_shape(binding.var):
+                found[read] = min(ELEMENT_BYTES[dtype_of(read)], found[binding.var])
+    return found
+
+
+def start_group(
+    binding: relax.VarBinding,
+    kind: FusionKind,
+    producers: Sequence[Group],
+    bytes_of: Mapping[relax.Var, int],
+) -> Group:
     """Return a group that ends with a binding and takes in those producers that it may."""
     group = Group(
         anchored=kind in (FusionKind.ANCHOR, FusionKind.ALONE), alone=kind is FusionKind.ALONE
     )
     for producer in reversed(producers):
         fits = len(group.bindings) + len(producer.bindings) < LARGEST_GROUP
-        if fits and may_merge(group, producer, binding, kind):
+        if fits and may_merge(group, producer, binding, kind, bytes_of):
             moving = find_movement(producer, binding.value)
             taken = [b for b in producer.bindings if b not in moving]
             producer.bindings = moving or producer.bindings
@@ -178,21 +205,25 @@ def sort_groups(
     return ordered
 
 
-def may_merge(group: Group, producer: Group, binding: relax.VarBinding, own: FusionKind) -> bool:
+def may_merge(
+    group: Group,
+    producer: Group,
+    binding: relax.VarBinding,
+    own: FusionKind,
+    bytes_of: Mapping[relax.Var, int],
+) -> bool:
     """Tell whether ``binding``, which starts or extends ``group``, can take the producer in."""
     if producer.items or producer.alone or own is FusionKind.ALONE:
         return False
     if own is FusionKind.ANCHOR:
         return producer.is_cheap
+    before = ELEMENT_BYTES[dtype_of(producer.root)]
+    is_wider = ELEMENT_BYTES[dtype_of(binding.var)] > before <= bytes_of[binding.var]
     if producer.anchored:
         return (
             not group.anchored
             and own is FusionKind.ELEMENTWISE
             and static_shape(binding.var) == static_shape(producer.root)
-            and not is_wider(producer.root, binding.var)
+            and not is_wider
         )
-    return producer.is_cheap or not is_wider(producer.root, binding.var)
-
-
-def is_wider(before: relax.Var, after: relax.Var) -> bool:
-    return ELEMENT_BYTES[dtype_of(after)] > ELEMENT_BYTES[dtype_of(before)]
+    return producer.is_cheap or not is_wider

@@ -21,6 +21,7 @@ from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, Quan
 from firmwright.planning import make_plan
 from firmwright.project.write import Network
 from firmwright.targets.cpu.forms.form import Form
+from firmwright.targets.cpu.forms.shifted_steps import choose_biases
 from firmwright.targets.cpu.lowering import write_layer
 from tests.targets.cpu.float_layers import (
     FLOAT_KINDS,
@@ -121,6 +122,9 @@ def multiply_groups(layer: Layer, data: Array, weights: Array) -> Array:
 def scale(layer: Layer, sums: Array) -> Array:
     """Return int64 sums (…, O) in steps of the output."""
     scaling = layer.scaling
+    if scaling.rounding is LayerRounding.SHIFT:
+        shifted: Array = (sums * scaling.mantissas + scaling.offsets) >> scaling.shifts
+        return shifted
     if scaling.rounding is LayerRounding.FLOAT:
         rounded: Array = np.rint(sums.astype("float32") * scaling.factors).astype("int64")
         return rounded
@@ -201,7 +205,21 @@ def draw_layer(kind: LayerKind, generator: np.random.Generator) -> Layer:
     relu = bool(generator.random() < 0.4)
     rounding = LayerRounding.FLOAT if generator.random() < 0.3 else rounding
     layer = make_layer(kind, shape, generator, rounding, relu, dtype)
-    return layer if generator.random() < 0.5 else make_extreme(layer, generator)
+    layer = layer if generator.random() < 0.5 else make_extreme(layer, generator)
+    return make_shifted(layer, generator) if generator.random() < 0.2 else layer
+
+
+def make_shifted(layer: Layer, generator: np.random.Generator) -> Layer:
+    """Return the layer with factors of 12 bits, and offsets of less than one of them."""
+    factors, shifts = layer.scaling.mantissas >> 19, layer.scaling.shifts + 12
+    scaling = Scaling(
+        LayerRounding.SHIFT,
+        factors,
+        shifts,
+        np.ldexp(factors.astype("float64"), -shifts.astype("int32")),
+        generator.integers(0, factors),
+    )
+    return choose_biases(replace(layer, scaling=scaling))
 
 
 def make_extreme(layer: Layer, generator: np.random.Generator) -> Layer:

@@ -162,7 +162,7 @@ def describe_requantization(layer: Layer, float_scaled: bool) -> dict[str, Any]:
     ``float_scaled``: by the core's own floats, as ONNX Runtime does.
     """
     once = layer.scaling.rounding is LayerRounding.ONCE
-    steps = layer.scaling.rounding is LayerRounding.FLOAT and not float_scaled
+    steps = layer.scaling.has_own_steps and not float_scaled
     emulated = steps and bool((make_requantization(layer).multipliers == 0).any())
     one_shift = once or steps or layer.low >= layer.zero_point
     return {

@@ -17,8 +17,10 @@ from firmwright.lowering.float_layers import read_float_layer
 from firmwright.lowering.integer_arithmetic import use_integer_arithmetic
 from firmwright.lowering.layers import read_layer
 from firmwright.lowering.region import ROUNDINGS, lower_region
+from firmwright.lowering.shifted_layers import read_shifted_layer
 from firmwright.targets import Context
 from firmwright.targets.cpu.forms.form import Choice, Form, choose
+from firmwright.targets.cpu.forms.shifted_steps import choose_biases
 from firmwright.targets.cpu.layer_functions import (
     AnyLayer,
     LayerFunction,
@@ -84,6 +86,9 @@ def has_strategy(function: relax.Function, context: Context) -> bool:
 def read(function: relax.Function, rounding: str) -> AnyLayer | None:
     """Return what forms can be chosen for; None for all else."""
     layer = read_layer(function, rounding) or read_float_layer(function)
+    if layer is None:
+        shifted = read_shifted_layer(function)
+        layer = None if shifted is None else choose_biases(shifted)
     return read_addition(function, rounding) if layer is None else layer
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from firmwright.ir.layer import LayerKind
 from firmwright.targets.cpu.forms import addition, mve
-from firmwright.targets.cpu.forms.conditions import FACTORS, INTEGERS
+from firmwright.targets.cpu.forms.conditions import FACTORS, INTEGERS, ROUNDED
 from firmwright.targets.cpu.forms.form import Condition, Form
 
 FORMS = (
@@ -12,7 +12,7 @@ FORMS = (
         name="mve_conv2d",
         kind=LayerKind.CONV2D,
         features=frozenset({"armv8.1-m-mve"}),
-        conditions=(INTEGERS,),
+        conditions=(INTEGERS, ROUNDED),
         pack=mve.pack_convolution,
         cost=0.2,
         sentence="VMLADAVA adds 16 products at once, for three pixels by two channels.",
@@ -23,6 +23,7 @@ FORMS = (
         features=frozenset({"armv8.1-m-mve"}),
         conditions=(
             INTEGERS,
+            ROUNDED,
             Condition(
                 "at most 16 taps, within 256 bytes of a padded channel, and 64 KiB for seven steps",
                 mve.reaches_few,
@@ -36,7 +37,7 @@ FORMS = (
         name="mve_dense",
         kind=LayerKind.DENSE,
         features=frozenset({"armv8.1-m-mve"}),
-        conditions=(INTEGERS,),
+        conditions=(INTEGERS, ROUNDED),
         pack=mve.pack_convolution,
         cost=0.2,
         sentence="VMLADAVA adds 16 products at once, for four channels.",

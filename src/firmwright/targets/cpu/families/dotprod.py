@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from firmwright.ir.layer import LayerKind
 from firmwright.targets.cpu.forms import dot
-from firmwright.targets.cpu.forms.conditions import INTEGERS
+from firmwright.targets.cpu.forms.conditions import INTEGERS, ROUNDED
 from firmwright.targets.cpu.forms.form import Condition, Form
 
 FORMS = (
@@ -14,6 +14,7 @@ FORMS = (
         features=frozenset({"i8mm"}),
         conditions=(
             INTEGERS,
+            ROUNDED,
             Condition("two output pixels in a row", lambda layer: layer.out_width >= 2),
         ),
         pack=dot.pack_matrices,
@@ -24,7 +25,7 @@ FORMS = (
         name="dot_conv2d",
         kind=LayerKind.CONV2D,
         features=frozenset({"dotprod"}),
-        conditions=(INTEGERS,),
+        conditions=(INTEGERS, ROUNDED),
         pack=dot.pack_convolution,
         cost=0.1,
         sentence="SDOT makes 16 products, four of each of four channels.",
@@ -35,6 +36,7 @@ FORMS = (
         features=frozenset({"dotprod"}),
         conditions=(
             INTEGERS,
+            ROUNDED,
             Condition("a kernel of at most four rows", lambda layer: layer.kernel[0] <= 4),
         ),
         pack=dot.pack_depthwise,
@@ -45,7 +47,7 @@ FORMS = (
         name="dot_dense",
         kind=LayerKind.DENSE,
         features=frozenset({"dotprod"}),
-        conditions=(INTEGERS,),
+        conditions=(INTEGERS, ROUNDED),
         pack=dot.pack_convolution,
         cost=0.11,
         sentence="SDOT makes 16 products, four of each of four channels.",

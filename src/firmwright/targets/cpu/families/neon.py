@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from firmwright.ir.layer import LayerKind
 from firmwright.targets.cpu.forms import floats, neon
-from firmwright.targets.cpu.forms.conditions import INTEGERS
+from firmwright.targets.cpu.forms.conditions import INTEGERS, ROUNDED
 from firmwright.targets.cpu.forms.form import Condition, Form
 
 SMALL_WEIGHTS = Condition("weights of -127 or more", neon.has_small_weights)
@@ -14,7 +14,7 @@ FORMS = (
         name="neon_conv2d",
         kind=LayerKind.CONV2D,
         features=frozenset({"neon"}),
-        conditions=(INTEGERS, SMALL_WEIGHTS),
+        conditions=(INTEGERS, ROUNDED, SMALL_WEIGHTS),
         pack=neon.pack_convolution,
         cost=0.25,
         sentence="Eight bytes at once, of two products a sum of 16 bits.",
@@ -23,7 +23,7 @@ FORMS = (
         name="neon_depthwise_conv2d",
         kind=LayerKind.DEPTHWISE_CONV2D,
         features=frozenset({"neon"}),
-        conditions=(INTEGERS, SMALL_WEIGHTS),
+        conditions=(INTEGERS, ROUNDED, SMALL_WEIGHTS),
         pack=neon.pack_depthwise,
         cost=0.6,
         sentence="Eight channels at once, of two taps a sum of 16 bits.",
@@ -32,7 +32,7 @@ FORMS = (
         name="neon_dense",
         kind=LayerKind.DENSE,
         features=frozenset({"neon"}),
-        conditions=(INTEGERS, SMALL_WEIGHTS),
+        conditions=(INTEGERS, ROUNDED, SMALL_WEIGHTS),
         pack=neon.pack_convolution,
         cost=0.3,
         sentence="Eight bytes at once, of two products a sum of 16 bits.",

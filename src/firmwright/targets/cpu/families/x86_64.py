@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from firmwright.ir.layer import LayerKind
 from firmwright.targets.cpu.forms import addition, floats, x64
-from firmwright.targets.cpu.forms.conditions import FACTORS, INTEGERS
+from firmwright.targets.cpu.forms.conditions import FACTORS, INTEGERS, ROUNDED
 from firmwright.targets.cpu.forms.form import Form
 
 FORMS = (
@@ -22,7 +22,7 @@ FORMS = (
         name="x64_conv2d",
         kind=LayerKind.CONV2D,
         features=frozenset({"x86-64"}),
-        conditions=(INTEGERS,),
+        conditions=(INTEGERS, ROUNDED),
         pack=x64.pack_convolution,
         cost=0.1,
         sentence="AVX-512's products of four bytes, or AVX2's of two words, as the machine has.",
@@ -31,7 +31,7 @@ FORMS = (
         name="x64_depthwise_conv2d",
         kind=LayerKind.DEPTHWISE_CONV2D,
         features=frozenset({"x86-64"}),
-        conditions=(INTEGERS,),
+        conditions=(INTEGERS, ROUNDED),
         pack=x64.pack_depthwise,
         cost=0.5,
         sentence="Two taps of 16 channels at once, by AVX-512 or AVX2, as the machine has.",
@@ -40,7 +40,7 @@ FORMS = (
         name="x64_dense",
         kind=LayerKind.DENSE,
         features=frozenset({"x86-64"}),
-        conditions=(INTEGERS,),
+        conditions=(INTEGERS, ROUNDED),
         pack=x64.pack_convolution,
         cost=0.1,
         sentence="AVX-512's products of four bytes, or AVX2's of two words, as the machine has.",

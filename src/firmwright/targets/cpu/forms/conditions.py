@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from firmwright.ir.layer import LayerRounding
 from firmwright.targets.cpu.forms.addition import find_factors
 from firmwright.targets.cpu.forms.form import Condition
 from firmwright.targets.cpu.forms.requantize import fits_integers
@@ -10,6 +11,12 @@ INTEGERS = Condition(
     "sums below 2^29, or 2^24 where they are scaled in float32, and factors of 2^-22 to 1/2",
     fits_integers,
 )
+
+ROUNDED = Condition(
+    "results that are rounded to the nearest",
+    lambda layer: layer.scaling.rounding is not LayerRounding.SHIFT,
+)
+"""What forms ask whose C has no offset for each channel."""
 
 FACTORS = Condition(
     "scales for which two multiplications and a shift are exact for all bytes",

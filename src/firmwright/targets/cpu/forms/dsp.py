@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from firmwright.ir.layer import Array, Layer, LayerRounding
+from firmwright.ir.layer import Array, Layer
 from firmwright.targets.cpu.forms.form import Packing, Scratch
 from firmwright.targets.cpu.forms.layer_numbers import describe_record
 from firmwright.targets.cpu.forms.requantize import Requantization, make_requantization
@@ -55,7 +55,7 @@ def find_offsets(layer: Layer, numbers: Requantization) -> Array:
 
 def is_given(layer: Layer) -> bool:
     """Tell whether offsets do not follow from shifts."""
-    return layer.scaling.rounding is LayerRounding.FLOAT
+    return layer.scaling.has_own_steps
 
 
 def order_taps(run: int) -> Array:

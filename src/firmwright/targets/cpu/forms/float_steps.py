@@ -1,5 +1,8 @@
 """Integers that scale sums as ONNX Runtime does in float32, proven for every sum of a layer.
 
+Sums that a graph multiplies, moves and shifts by integers of its own have steps, too, but none that
+float32 arithmetic could stand in for.
+
 With h = (sum · multiplier) >> 30, a result reaches ``low`` + n where h + offset reaches
 n · 2^shift. In float32 it does from some sum on, which a search by halves finds. So a multiplier
 fits if there is an offset for which both begin at the same sums, and the offsets that fit lie
@@ -12,10 +15,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from firmwright.ir.layer import Array, Layer
+from firmwright.ir.layer import Array, Layer, LayerRounding
 
 EXACT_FLOATS = 2**24
 """Integers below it are float32 numbers."""
+
+SUM_LIMIT = 2**29
+"""Sums below it can be multiplied by four in 32 bits."""
 
 SMALLEST_EXPONENT, LARGEST_EXPONENT = 1, 21
 """Factors from 2^-22 to 1/2: as for fixed point."""
@@ -24,13 +30,20 @@ CANDIDATES = range(-(2**15), 2**15 + 1, 2**7)
 """Multipliers beside the nearest one: farther ones end in other steps of the largest sums."""
 
 
-def fits_float_steps(layer: Layer) -> bool:
-    """Tell whether a layer that is scaled in float32 can be scaled with integers."""
+def fits_steps(layer: Layer) -> bool:
+    """Tell whether a layer whose results have steps of their own can be scaled with integers."""
+    shifts = layer.scaling.rounding is LayerRounding.SHIFT
+    if layer.largest_sum >= (SUM_LIMIT if shifts else EXACT_FLOATS) or not has_usual_factors(layer):
+        return False
+    return not shifts or bool(find_steps(layer)[0].all())
+
+
+def has_usual_factors(layer: Layer) -> bool:
+    """Tell whether all factors are from 2^-22 to 1/2."""
     factors = layer.scaling.factors
     exponents = -np.frexp(factors)[1]
     return bool(
-        layer.largest_sum < EXACT_FLOATS
-        and (factors > 0).all()
+        (factors > 0).all()
         and exponents.min() >= SMALLEST_EXPONENT
         and exponents.max() <= LARGEST_EXPONENT
     )
@@ -48,7 +61,8 @@ def find_steps(layer: Layer) -> tuple[Array, Array, Array]:
     nearest = np.floor(fraction * 2.0**31 + 0.5).astype("int64")
     shifts = 1 - exponent.astype("int64")
     limits = np.abs(layer.folded_bias) + np.abs(layer.matrix).sum(1) * largest_input(layer)
-    begins = find_begins(layer, limits)
+    shifted = layer.scaling.rounding is LayerRounding.SHIFT
+    begins = find_shifted_begins(layer, limits) if shifted else find_begins(layer, limits)
     heights = np.arange(1, begins.shape[1] + 1)[None] << shifts[:, None]
     multipliers, offsets = np.zeros_like(nearest), np.zeros_like(nearest)
     for step in sorted(CANDIDATES, key=abs):
@@ -94,6 +108,17 @@ def find_begins(layer: Layer, limits: Array) -> Array:
         reached = np.where(reaches, middle, reached)
         below = np.where(reaches, below, middle)
     return reached
+
+
+def find_shifted_begins(layer: Layer, limits: Array) -> Array:
+    """Return the same for sums that are multiplied, moved and shifted."""
+    scaling = layer.scaling
+    results = np.arange(layer.low + 1, layer.high + 1)
+    steps = results - layer.zero_point
+    missing = (steps << scaling.shifts[:, None]) - np.asarray(scaling.offsets)[:, None]
+    begins = -(-missing // scaling.mantissas[:, None])
+    clipped: Array = np.clip(begins, -limits[:, None], limits[:, None] + 1)
+    return clipped
 
 
 def bound_offsets(

@@ -9,7 +9,8 @@ equal TFLite's arithmetic for |sum| < 2^29. One shift is enough where a sum is r
 where the clamp removes all negative results: the two roundings differ for those alone.
 
 A product in float32 is rounded to 24 bits and then, half to even, to a whole number. That too is a
-step function of the sum with at most 255 steps. For most channels there is a multiplier and an
+step function of the sum with at most 255 steps, and so is a sum that a graph of integers
+multiplies, moves and shifts. For most channels there is a multiplier and an
 offset that have the same steps (:mod:`firmwright.targets.cpu.forms.float_steps`). The others get
 the multiplier 0, the float's mantissa as offset, and float32 arithmetic done with integers.
 """
@@ -21,10 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from firmwright.ir.layer import Array, Layer, LayerRounding
-from firmwright.targets.cpu.forms.float_steps import find_steps, fits_float_steps
-
-SUM_LIMIT = 2**29
-"""Sums below it can be multiplied by four in 32 bits."""
+from firmwright.targets.cpu.forms.float_steps import SUM_LIMIT, find_steps, fits_steps
 
 LARGEST_SHIFT = 21
 """Bits: with more, an offset would not fit 32 bits."""
@@ -44,7 +42,7 @@ def fits_fixed_point(layer: Layer) -> bool:
     """Tell whether a layer's sums are scaled in fixed point, and can be here."""
     scaling = layer.scaling
     return bool(
-        scaling.rounding is not LayerRounding.FLOAT
+        not scaling.has_own_steps
         and layer.largest_sum < SUM_LIMIT
         and scaling.shifts.min() >= 1
         and scaling.shifts.max() <= LARGEST_SHIFT
@@ -53,15 +51,15 @@ def fits_fixed_point(layer: Layer) -> bool:
 
 def fits_integers(layer: Layer) -> bool:
     """Tell whether a layer's sums can be scaled with integers, whichever way they are rounded."""
-    if layer.scaling.rounding is LayerRounding.FLOAT:
-        return fits_float_steps(layer)
+    if layer.scaling.has_own_steps:
+        return fits_steps(layer)
     return fits_fixed_point(layer)
 
 
 def make_requantization(layer: Layer) -> Requantization:
     """Return the numbers of a layer that fits."""
     scaling = layer.scaling
-    if scaling.rounding is LayerRounding.FLOAT:
+    if scaling.has_own_steps:
         return Requantization(True, *find_steps(layer))
     once = scaling.rounding is LayerRounding.ONCE
     one_shift = once or layer.low >= layer.zero_point

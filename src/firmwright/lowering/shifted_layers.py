@@ -1,0 +1,147 @@
+"""Reads a region of integers as one layer: sums of bytes, multiplied, moved, shifted and clipped.
+
+    sums int32 -> [astype int64] -> [multiply] -> [add] -> [right_shift] -> clip -> astype
+
+Graphs of integers have their own numbers for it; they come from
+:mod:`firmwright.transforms.integers`, which proves that nothing overflows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from firmwright.ir.layer import Array, Layer, LayerRounding, Scaling
+from firmwright.ir.operators import read_clip_bounds
+from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name
+from firmwright.lowering.layer_arithmetic import settle_constant_channels
+from firmwright.lowering.layers import (
+    BYTES,
+    CONVOLUTION,
+    PRODUCT,
+    Definitions,
+    describe_convolution,
+    describe_product,
+    reads_parameter,
+)
+
+ARITHMETIC = ("relax.right_shift", "relax.add", "relax.multiply")
+"""What may follow the sums, from the last to the first."""
+
+
+def read_shifted_layer(function: relax.Function) -> Layer | None:
+    """Return the layer that a region's function is; None for anything else."""
+    results = function.body.body.fields
+    if len(function.params) != 1 or len(results) != 1:
+        return None
+    definitions = {b.var: b.value for block in function.body.blocks for b in block.bindings}
+    clipped = read_clipped(results[0], definitions)
+    if clipped is None:
+        return None
+    argument, low, high = clipped
+    anchor, (shift, added, factor) = read_arithmetic(argument, definitions)
+    if anchor is None or operator_name(anchor) not in (CONVOLUTION, PRODUCT):
+        return None
+    data, weights = anchor.args
+    bytes_alone = dtype_of(data) in BYTES and dtype_of(weights) == "int8"
+    if not bytes_alone or dtype_of(anchor) != "int32" or not isinstance(weights, Constant):
+        return None
+    if not reads_parameter(data, function.params[0], definitions):
+        return None
+    describe = describe_convolution if operator_name(anchor) == CONVOLUTION else describe_product
+    shape = describe(anchor, constant_array(weights).astype("int64"))
+    channels = 0 if shape is None else shape["out_channels"]
+    numbers = [s for n in (shift, added, factor) if (s := spread(n, channels)) is not None]
+    if shape is None or len(numbers) < 3:
+        return None
+    return make_layer(shape, numbers, dtype_of(data), dtype_of(results[0]), (low, high))
+
+
+def read_clipped(
+    result: relax.Expr, definitions: Definitions
+) -> tuple[relax.Expr, int, int] | None:
+    """Return what is clipped and cast to bytes, and the limits of that."""
+    call = follow_reshapes(result, definitions)
+    if call is None or operator_name(call) != "relax.astype" or dtype_of(call) not in BYTES:
+        return None
+    clip = definitions.get(call.args[0])
+    bounds = None if clip is None else read_clip_bounds(clip)
+    limits = np.iinfo(dtype_of(call))
+    if clip is None or bounds is None or bounds[0] < limits.min or bounds[1] > limits.max:
+        return None
+    return clip.args[0], int(bounds[0]), int(bounds[1])
+
+
+def follow_reshapes(result: relax.Expr, definitions: Definitions) -> tvm.ir.Call | None:
+    call = definitions.get(result)
+    while call is not None and operator_name(call) == "relax.reshape":
+        call = definitions.get(call.args[0])
+    return call
+
+
+def read_arithmetic(
+    argument: relax.Expr, definitions: Definitions
+) -> tuple[tvm.ir.Call | None, list[Array]]:
+    """Return the operator behind a shift, a sum and a product with constants, and these three."""
+    found = [np.zeros(1, "int64"), np.zeros(1, "int64"), np.ones(1, "int64")]
+    call = definitions.get(argument)
+    for index, name in enumerate(ARITHMETIC):
+        if call is not None and operator_name(call) == name and isinstance(call.args[1], Constant):
+            found[index] = constant_array(call.args[1]).astype("int64")
+            call = definitions.get(call.args[0])
+    if call is not None and operator_name(call) == "relax.astype":
+        call = definitions.get(call.args[0])
+    return call, found
+
+
+def spread(numbers: Array, channels: int) -> Array | None:
+    """Return a number for each channel, which are the last axis; None for other shapes."""
+    flat = numbers.reshape(-1)
+    if flat.size == 1:
+        return np.resize(flat, channels)
+    return flat if flat.size == channels == numbers.shape[-1] else None
+
+
+def make_layer(
+    shape: Mapping[str, Any],
+    numbers: list[Array],
+    input_dtype: str,
+    output_dtype: str,
+    limits: tuple[int, int],
+) -> Layer | None:
+    """Return the layer of a shape; None where bytes do not hold its weights.
+
+    A factor below zero becomes the weights' sign. Whole factors of what is added are the bias.
+    """
+    shifts, added, factors = numbers
+    sign = np.where(factors < 0, -1, 1)
+    weights = shape["weights"] * sign[:, None, None, None]
+    factors = np.abs(factors)
+    multipliers = np.maximum(factors, 1)
+    weights = np.where((factors == 0)[:, None, None, None], 0, weights)
+    if weights.max() > np.iinfo("int8").max:
+        return None
+    bias = added // multipliers
+    scaling = Scaling(
+        LayerRounding.SHIFT,
+        multipliers,
+        shifts,
+        np.ldexp(multipliers.astype("float64"), -shifts.astype("int32")),
+        added - bias * multipliers,
+    )
+    layer = Layer(
+        **{**shape, "weights": weights},
+        input_dtype=input_dtype,
+        input_zero_point=0,
+        bias=bias,
+        scaling=scaling,
+        output_dtype=output_dtype,
+        zero_point=0,
+        low=limits[0],
+        high=limits[1],
+    )
+    return settle_constant_channels(layer)
