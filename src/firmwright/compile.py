@@ -24,7 +24,7 @@ from firmwright.project.inter_core_calls import make_cores
 from firmwright.project.write import Network
 from firmwright.targets import Device, find_rewrites
 from firmwright.transforms import canonicalize
-from firmwright.transforms.optional import apply_transforms
+from firmwright.transforms.optional import AFTER_CANONICAL, apply_transforms
 
 Rewrite = Callable[[tvm.IRModule], tvm.IRModule]
 
@@ -64,10 +64,10 @@ def prepare_module(
     module: tvm.IRModule, rewrites: Collection[str] = (), custom: Iterable[Rewrite] = ()
 ) -> tvm.IRModule:
     """Apply the optional rewrites of these names, the user's own, and the canonical ones."""
-    module = apply_transforms(module, rewrites)
+    module = apply_transforms(module, set(rewrites) - AFTER_CANONICAL)
     for rewrite in custom:
         module = rewrite(module)
-    return canonicalize(module)
+    return apply_transforms(canonicalize(module), AFTER_CANONICAL.intersection(rewrites))
 
 
 def partition_network(

@@ -18,6 +18,7 @@ from firmwright.planning import Plan, make_plan
 from firmwright.project.inter_core_calls import make_cores
 from firmwright.project.write import Network
 from firmwright.targets.custom_transforms import apply_user_transform
+from firmwright.transforms.integers.remarks import explain_floats
 
 
 def rewrite_network(job: Job) -> tuple[tvm.IRModule, ModelInterface]:
@@ -38,6 +39,15 @@ def note_saved_macs(job: Job, module: tvm.IRModule) -> None:
         own = sum(count_operator_macs(artifacts.NETWORK_MODULE.read(job)).values())
         if left < own:
             job.note(f"rewritten to {left:,} multiply-accumulates from {own:,}")
+
+
+def note_float_layers(job: Job, module: tvm.IRModule) -> None:
+    """Say which layers of whole numbers are computed in float32 all the same, and why."""
+    layers = explain_floats(module) if "UseIntegers" in select_rewrites(job) else []
+    if layers:
+        (name, reason), others = layers[0], len(layers) - 1
+        more = f", and {others} more" if others else ""
+        job.note(f"'{name}' has whole numbers{more}, but stays in float32: {reason}")
 
 
 def read_network(job: Job, plan: Plan | None = None) -> Network:

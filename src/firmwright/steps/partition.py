@@ -10,7 +10,7 @@ from firmwright.pipeline.artifacts import BATCH, BATCH_LAYOUT, INTERFACE, PARTIT
 from firmwright.pipeline.job import Job
 from firmwright.planning.batch import batch_network
 
-from .network import note_saved_macs, rewrite_network
+from .network import note_float_layers, note_saved_macs, rewrite_network
 
 
 def run(job: Job, folder: Path) -> None:
@@ -18,6 +18,7 @@ def run(job: Job, folder: Path) -> None:
     try:
         module, interface = rewrite_network(job)
         note_saved_macs(job, module)
+        note_float_layers(job, module)
         if job.has_stage("batch"):
             size = BATCH.read(job).actual_batch_size
             module, interface, layout = batch_network(module, interface, size)

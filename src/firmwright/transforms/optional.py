@@ -1,7 +1,7 @@
-"""Rewrites that a device asks for, or a recipe; they run before the canonical ones, in order.
+"""Rewrites that a device asks for, or a recipe, in order; all but one run before the canonical.
 
-The names, but for the last, are those that users of TI's compiler know. A recipe switches them by
-``transforms``.
+The names, but for the last three, are those that users of TI's compiler know. A recipe switches
+them by ``transforms``.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from tvm import relax
 from firmwright.transforms import convolutions, identities
 from firmwright.transforms.channels_last import use_channels_last
 from firmwright.transforms.constant_channels import remove_constant_channels
+from firmwright.transforms.integers.rewriting import use_integers
 from firmwright.transforms.layout_of_constants import fold_layout_of_constants
 from firmwright.transforms.registry import Transform
 from firmwright.transforms.static_shapes import fold_static_shapes
@@ -86,7 +87,15 @@ OPTIONAL = (
         "a quantized layer computes no channel that is the same number for all inputs",
         remove_constant_channels,
     ),
+    Transform(
+        "UseIntegers",
+        "whole numbers in float tensors are integers, where ranges prove that nothing changes",
+        use_integers,
+    ),
 )
+
+AFTER_CANONICAL = frozenset({"UseIntegers"})
+"""The names of those that read what the canonical ones write."""
 
 
 def apply_transforms(module: tvm.IRModule, names: Collection[str]) -> tvm.IRModule:

@@ -26,7 +26,12 @@ class CpuTarget(Target):
     options: Mapping[str, tuple[str, ...]] = MappingProxyType(
         {"specialize": ("auto", "speed", "size")}
     )
-    rewrites: Sequence[str] = ("MergePadLayer", "UseChannelsLast", "RemoveConstantChannels")
+    rewrites: Sequence[str] = (
+        "MergePadLayer",
+        "UseChannelsLast",
+        "RemoveConstantChannels",
+        "UseIntegers",
+    )
 
     def place(self, _module: tvm.IRModule, _context: Context, /) -> Placement:
         from firmwright.targets.placement import Placement

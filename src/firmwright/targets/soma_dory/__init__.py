@@ -24,6 +24,7 @@ class SomaDoryTarget(Target):
 
     name = "soma_dory"
     packages = ("ortools",)
+    rewrites = ("UseIntegers",)
     reason = "it has DIANA's arithmetic, and breaks none of the accelerator's rules"
     machines = MappingProxyType({"diana": "firmwright.targets.soma_dory.emulated_device:Diana"})
     stages = ("firmwright.targets.soma_dory.stages:CHIP_CHECK",)

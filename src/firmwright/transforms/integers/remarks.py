@@ -1,0 +1,70 @@
+"""Why layers of whole numbers stay in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from firmwright.ir.relax import main_bindings, operator_name, read_variables
+from firmwright.ir.tensors import is_source_name
+from firmwright.transforms.integers.ranges import (
+    EXACT,
+    SUMS,
+    Range,
+    find_ranges,
+    largest_partial_sum,
+)
+from firmwright.transforms.integers.rewriting import choose_type
+from firmwright.transforms.integers.steps import Array, are_whole, is_float, read_constant
+
+
+def explain_floats(module: tvm.IRModule) -> list[tuple[str, str]]:
+    """Return the layers of whole weights that are computed in floats, and the reason of each.
+
+    Weights of -1, 0 and 1 alone are no sign of a graph of integers.
+    """
+    bindings = main_bindings(module)
+    values = {b.var: b.value for b in bindings}
+    weights = {}
+    for binding in bindings:
+        if operator_name(binding.value) in SUMS and is_float(binding.value):
+            found = read_constant(binding.value.args[1], values)
+            if found is not None and are_whole(found) and np.abs(found).max() > 1:
+                weights[binding.var] = found
+    if not weights:
+        return []
+    ranges = find_ranges(list(module["main"].params), bindings)
+    return [
+        (name_layer(v, bindings), explain_layer(values[v], ranges, numbers))
+        for v, numbers in weights.items()
+    ]
+
+
+def name_layer(variable: relax.Var, bindings: list[relax.VarBinding]) -> str:
+    """Return the name of a layer in the model; its bias has it where there is one."""
+    readers = [b.var for b in bindings if variable in read_variables(b.value)]
+    names = [str(v.name) for v in (variable, *readers)]
+    return next((name for name in names if is_source_name(name)), names[0])
+
+
+def explain_layer(call: tvm.ir.Call, ranges: Mapping[relax.Var, Range], weights: Array) -> str:
+    """Return what is missing for a layer to be one of integers."""
+    data = ranges.get(call.args[0])
+    if data is None or not np.isfinite(data.magnitude):
+        return "what it reads may be any number, for the model does not clip it"
+    if not data.is_whole:
+        return "what it reads is clipped, but not rounded to whole numbers"
+    if choose_type(data) is None:
+        low, high = int(data.low.min()), int(data.high.max())
+        return f"what it reads is from {low:,} to {high:,}, which 8 bits do not hold"
+    if np.abs(weights + 0.5).max() > 128:
+        low, high = int(weights.min()), int(weights.max())
+        return f"its weights are from {low:,} to {high:,}, which int8 does not hold"
+    largest = largest_partial_sum(call, data, weights)
+    return (
+        f"its sums can reach {int(largest):,}, and float32 adds whole numbers exactly below "
+        f"{int(EXACT):,} only"
+    )

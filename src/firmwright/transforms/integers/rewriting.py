@@ -1,0 +1,349 @@
+"""Layers of whole numbers in float tensors become layers of integers, where ranges prove it.
+
+A convolution or product whose data and weights are whole numbers, and whose sums stay below 2^24,
+adds the same in float32 and in int32. What follows it elementwise, up to a tensor of whole numbers
+of 8 bits, is a step function of the sum: a multiplication, an addition and a shift that have the
+same steps for every possible sum take its place (:mod:`firmwright.transforms.integers.fitting`).
+What computes the results is proven, not assumed: a float input has no range until the model clips
+and rounds it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import tvm
+from tvm import relax, tirx
+
+from firmwright.ir.operators import read_clip_bounds
+from firmwright.ir.relax import (
+    dtype_of,
+    emit_with_name,
+    main_bindings,
+    operator_name,
+    read_all_variables,
+    read_variables,
+    remove_dead_bindings,
+)
+from firmwright.transforms.integers.fitting import Affine, fit_affine
+from firmwright.transforms.integers.ranges import (
+    EXACT,
+    MOVING,
+    SUMS,
+    Range,
+    find_ranges,
+    step_range,
+)
+from firmwright.transforms.integers.steps import (
+    Array,
+    Step,
+    is_float,
+    read_constant,
+    read_step,
+)
+
+STORED = ("int8", "uint8")
+"""Types that layers store their results in, the preferred one first."""
+
+INT32_LIMIT = 2**31
+
+
+def use_integers(module: tvm.IRModule) -> tvm.IRModule:
+    """Return the module with integer operators where these are proven to compute the same.
+
+    Where no float is summed up, that is the module itself.
+    """
+    bindings = main_bindings(module)
+    if not any(operator_name(b.value) in SUMS and is_float(b.value) for b in bindings):
+        return module
+    ranges = find_ranges(list(module["main"].params), bindings)
+    if not any(is_exact_sum(b, ranges) for b in bindings):
+        return module
+    return IntegerNetwork(module, bindings, ranges).run()
+
+
+def is_exact_sum(binding: relax.VarBinding, ranges: dict[relax.Var, Range]) -> bool:
+    """Tell a sum of products of floats that is one of integers of 8 bits."""
+    call = binding.value
+    if operator_name(call) not in SUMS or not is_float(call) or not ranges[binding.var].is_whole:
+        return False
+    return choose_type(ranges[call.args[0]]) is not None
+
+
+def choose_type(found: Range | None) -> str | None:
+    """Return the type of 8 bits that holds a tensor's whole numbers; None where none does."""
+    if found is None or not found.is_whole:
+        return None
+    return next((dtype for dtype in STORED if found.lies_within(dtype)), None)
+
+
+class IntegerNetwork:
+    """Rebuilds ``main``; use :func:`use_integers`.
+
+    ``plain`` has the new variable of each old one, of its own type. ``stored`` has those of whole
+    numbers of 8 bits as such, ``sums`` the int32 sums of layers.
+    """
+
+    def __init__(
+        self,
+        module: tvm.IRModule,
+        bindings: Sequence[relax.VarBinding],
+        ranges: dict[relax.Var, Range],
+    ) -> None:
+        self.module, self.bindings, self.ranges = module, bindings, ranges
+        self.values = {b.var: b.value for b in bindings}
+        main = module["main"]
+        self.readers = Counter([*read_all_variables(bindings), *read_variables(main.body.body)])
+        called = {v: f for v, f in module.functions.items() if isinstance(f, tirx.PrimFunc)}
+        self.builder = relax.BlockBuilder(tvm.IRModule(called))
+        self.plain: dict[relax.Var, relax.Expr] = {p: p for p in main.params}
+        self.stored: dict[relax.Var, relax.Expr] = {}
+        self.sums: dict[relax.Var, relax.Expr] = {}
+
+    def run(self) -> tvm.IRModule:
+        main = self.module["main"]
+        with self.builder.function("main", list(main.params)):
+            with self.builder.dataflow():
+                for binding in self.bindings:
+                    self.translate(binding)
+                result = self.builder.emit_output(self.read(main.body.body))
+            self.builder.emit_func_output(result)
+        rebuilt = self.builder.get()["main"].with_attrs(main.attrs)
+        updated = tvm.IRModule(dict(self.module.functions.items()))
+        updated.update_func(self.module.get_global_var("main"), rebuilt)
+        return remove_dead_bindings(updated)
+
+    def translate(self, binding: relax.VarBinding) -> None:
+        """Emit what a variable is bound to: as integers where they are proven, else as it is."""
+        variable, value = binding.var, binding.value
+        name = str(variable.name)
+        if variable in self.ranges and is_float(variable):
+            sums = None
+            if self.ranges[variable].is_whole:  # so it is added exactly
+                sums = self.sum_products(value)
+                sums = self.add_tensors(value) if sums is None else sums
+            if sums is not None:
+                self.sums[variable] = emit_with_name(self.builder, sums, name)
+                self.plain[variable] = self.cast(self.sums[variable], dtype_of(variable))
+                return
+            stored = self.move(value)
+            stored = self.requantize(variable) if stored is None else stored
+            if stored is not None:
+                self.stored[variable] = emit_with_name(self.builder, stored, name)
+                self.plain[variable] = self.cast(self.stored[variable], dtype_of(variable))
+                return
+        self.plain[variable] = emit_with_name(self.builder, self.read(value), name)
+
+    def read(self, value: relax.Expr) -> relax.Expr:
+        """Return a value that reads the new variables, each of its own type."""
+        if isinstance(value, relax.Var):
+            return self.plain.get(value, value)
+        if isinstance(value, relax.Tuple):
+            return relax.Tuple([self.read(field) for field in value.fields])
+        if isinstance(value, relax.TupleGetItem):
+            return relax.TupleGetItem(self.read(value.tuple_value), value.index)
+        if isinstance(value, tvm.ir.Call):
+            arguments = [self.read(a) for a in value.args]
+            return tvm.ir.Call(value.op, arguments, value.attrs, value.ty_args)
+        return value
+
+    def cast(self, tensor: relax.Expr, dtype: str) -> relax.Expr:
+        if dtype_of(tensor) == dtype:
+            return tensor
+        return self.builder.emit(relax.op.astype(tensor, dtype))
+
+    def read_stored(self, variable: relax.Expr) -> relax.Expr | None:
+        """Return whole numbers of 8 bits in a type of 8 bits; None for other numbers."""
+        if not isinstance(variable, relax.Var):
+            return None
+        if variable not in self.stored:
+            dtype = choose_type(self.ranges.get(variable))
+            if dtype is None:
+                return None
+            data = self.plain[variable]
+            if is_float(data):  # a clip in front defines the cast, of NaN too
+                ends = (float(n) for n in (numbers_of(dtype)[0], numbers_of(dtype)[-1]))
+                data = self.builder.emit(relax.op.clip(data, *ends))
+            self.stored[variable] = self.cast(data, dtype)
+        return self.stored[variable]
+
+    def sum_products(self, call: relax.Expr) -> relax.Expr | None:
+        """Return a convolution or product of whole numbers, in int32."""
+        if operator_name(call) not in SUMS:
+            return None
+        weights = read_constant(call.args[1], self.values)
+        data = self.read_stored(call.args[0])
+        if data is None or weights is None or np.abs(weights + 0.5).max() > 128:
+            return None
+        integers = relax.const(weights.astype("int8"), "int8")
+        if operator_name(call) == "relax.matmul":
+            return relax.op.matmul(data, integers, out_dtype="int32")
+        names = "strides padding dilation groups data_layout kernel_layout out_layout".split()
+        convolve = getattr(relax.op.nn, operator_name(call).rpartition(".")[2])
+        stated = {name: getattr(call.attrs, name) for name in names}
+        return convolve(data, integers, **stated, out_dtype="int32")
+
+    def add_tensors(self, call: relax.Expr) -> relax.Expr | None:
+        """Return the sum of two tensors of whole numbers, in int32."""
+        if operator_name(call) != "relax.add" or read_step(call, self.values) is not None:
+            return None
+        terms = [self.read_whole(a) for a in call.args]
+        if terms[0] is None or terms[1] is None:
+            return None
+        return relax.op.add(*terms)
+
+    def read_whole(self, expression: relax.Expr) -> relax.Expr | None:
+        """Return what whole numbers of 8 bits, multiplied and moved by some, make, in int32."""
+        chain = self.find_chain(expression) if isinstance(expression, relax.Var) else None
+        if chain is None:
+            stored = self.read_stored(expression)
+            return None if stored is None else self.cast(stored, "int32")
+        start, steps, _ = chain
+        if start not in self.stored or not all(step.is_affine for step in steps):
+            return None
+        source = self.ranges[start]
+        if self.ranges[expression].magnitude >= EXACT or not source.is_whole:
+            return None
+        offset = compute_chain(steps, np.zeros_like(source.low))
+        multiplier = compute_chain(steps, np.ones_like(source.low)) - offset
+        return self.apply(self.stored[start], Affine(to_int(multiplier), to_int(offset), 0), source)
+
+    def find_chain(self, variable: relax.Var) -> tuple[relax.Var, list[Step], relax.Var] | None:
+        """Return the nearest integers that a variable is computed from, and by which steps.
+
+        The third is what the first step is bound to, or the variable where there is none.
+        """
+        steps: list[Step] = []
+        first = variable
+        while variable not in self.sums and variable not in self.stored:
+            value = self.values.get(variable)
+            step = read_step(value, self.values)
+            source = None if step is None else self.ranges.get(step.source)
+            if step is None or source is None or step_range(step, source, value) is None:
+                return None  # it overflows, or is no such operator
+            steps.insert(0, step)
+            variable, first = step.source, variable
+        return variable, steps, first
+
+    def move(self, call: relax.Expr) -> relax.Expr | None:
+        """Return the same of what only moves numbers that are stored in 8 bits."""
+        name = operator_name(call)
+        if name == "relax.concat":
+            return self.concatenate(call)
+        pads = name == "relax.nn.pad"
+        if (name not in MOVING and not pads) or call.args[0] not in self.stored:
+            return None
+        data = self.stored[call.args[0]]
+        if pads:
+            number = np.array(float(call.attrs.pad_value))
+            if str(call.attrs.pad_mode) != "constant" or number not in numbers_of(dtype_of(data)):
+                return None
+        return tvm.ir.Call(call.op, [data, *call.args[1:]], call.attrs, call.ty_args)
+
+    def concatenate(self, call: relax.Expr) -> relax.Expr | None:
+        fields = list(getattr(call.args[0], "fields", ()))
+        stored = [self.read_stored(f) for f in fields]
+        if not fields or len({dtype_of(s) if s is not None else "" for s in stored}) > 1:
+            return None
+        if stored[0] is None:
+            return None
+        return relax.op.concat(stored, call.attrs.axis)
+
+    def requantize(self, variable: relax.Var) -> relax.Expr | None:
+        """Return the end of a chain behind integers, as whole numbers of 8 bits.
+
+        A chain goes on as long as its results are such numbers and the next operator alone reads
+        them.
+        """
+        dtype = choose_type(self.ranges.get(variable))
+        if dtype is None or self.goes_on(variable):
+            return None
+        chain = self.find_chain(variable)
+        if chain is None or not chain[1]:
+            return None
+        start, steps, first = chain
+        source = self.ranges[start]
+        if not source.is_whole:
+            return None
+        limits = self.find_limits(variable, dtype)
+        fitted = fit_affine(
+            lambda sums: compute_chain(steps, sums), find_slope(steps, source),
+            to_int(source.low), to_int(source.high), limits,
+        )  # fmt: skip
+        if fitted is None:
+            return None
+        sums = self.sums.get(start, self.stored.get(start))
+        # The first operator behind the sums has the layer's name, where these come with a bias.
+        name = str(first.name)
+        shifted = emit_with_name(self.builder, self.apply(sums, fitted, source), name)
+        clipped = relax.op.clip(shifted, *(float(limit) for limit in limits))
+        return relax.op.astype(self.builder.emit(clipped), dtype)
+
+    def goes_on(self, variable: relax.Var) -> bool:
+        """Tell whether the only reader of a variable makes whole numbers of 8 bits of it, too."""
+        if self.readers[variable] != 1:
+            return False
+        reader = next((b for b in self.bindings if variable in read_variables(b.value)), None)
+        if reader is None or choose_type(self.ranges.get(reader.var)) is None:
+            return False
+        step = read_step(reader.value, self.values)
+        return step is not None and step.source.same_as(variable)
+
+    def find_limits(self, variable: relax.Var, dtype: str) -> tuple[int, int]:
+        """Return the limits that the clips at the end of a chain state, within a type."""
+        low, high = numbers_of(dtype)[0], numbers_of(dtype)[-1]
+        value = self.values[variable]
+        while (bounds := read_clip_bounds(value)) is not None:
+            low = max(low, int(np.ceil(np.clip(bounds[0], low, high))))
+            high = min(high, int(np.floor(np.clip(bounds[1], low, high))))
+            value = self.values.get(value.args[0])
+        return low, high
+
+    def apply(self, data: relax.Expr, affine: Affine, source: Range) -> relax.Expr:
+        """Return (data * multipliers + offsets) >> shift, in int32 where that holds it."""
+        multipliers, offsets = affine.multipliers, affine.offsets
+        ends = np.abs(multipliers) * max(int(source.magnitude), 1) + np.abs(offsets)
+        dtype = "int32" if ends.max() < INT32_LIMIT else "int64"
+        tensor = self.cast(data, dtype)
+        if (multipliers != 1).any():
+            tensor = self.builder.emit(relax.op.multiply(tensor, make_numbers(multipliers, dtype)))
+        if offsets.any():
+            tensor = self.builder.emit(relax.op.add(tensor, make_numbers(offsets, dtype)))
+        if affine.shift:
+            count = relax.const(affine.shift, dtype)
+            tensor = relax.op.right_shift(tensor, count)
+        return tensor
+
+
+def compute_chain(steps: Sequence[Step], numbers: Array) -> Array:
+    """Return what steps make of whole numbers, with the arithmetic of their own types."""
+    with np.errstate(all="ignore"):
+        for step in steps:
+            numbers = step.compute(numbers)
+    return numbers
+
+
+def find_slope(steps: Sequence[Step], source: Range) -> Array:
+    """Return what a chain multiplies by, roundings aside, in float64 of the range's shape."""
+    slope = np.ones(source.low.shape)
+    for step in steps:
+        slope = slope * step.slope
+    return slope
+
+
+def to_int(numbers: Array) -> Array:
+    return np.asarray(numbers).astype("int64")
+
+
+def numbers_of(dtype: str) -> range:
+    limits = np.iinfo(dtype)
+    return range(int(limits.min), int(limits.max) + 1)
+
+
+def make_numbers(numbers: Array, dtype: str) -> relax.Expr:
+    """Return a constant; of one number where all are the same."""
+    if (numbers == numbers.flat[0]).all():
+        numbers = numbers.reshape(-1)[0]
+    return relax.const(np.asarray(numbers).astype(dtype), dtype)
