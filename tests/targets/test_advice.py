@@ -23,7 +23,8 @@ from firmwright.models.relax.importer import import_model
 from firmwright.models.relax.python_call import portable_json
 from firmwright.project.write import write_project
 from firmwright.recipe import parse_target
-from firmwright.report.advice import Advice, advise
+from firmwright.report.advice import Advice
+from firmwright.report.advising import advise
 from firmwright.report.estimates import estimate_layers
 from firmwright.targets import find_rewrites, load_mix
 from firmwright.toolchain import (

@@ -9,7 +9,7 @@ from shutil import get_terminal_size
 
 import msgspec
 
-from firmwright.report.advice import Advice, advise
+from firmwright.report.advice import Advice
 from firmwright.report.explanation import Explanation, check_offload, explain, format_table
 
 from .artifacts import PARTITION, REGIONS
@@ -55,6 +55,8 @@ def explain_kernels(job: Job) -> Explanation:
 
 def advise_job(job: Job) -> tuple[Advice, ...]:
     """Return what would let the network run faster."""
+    from firmwright.report.advising import advise  # it loads TVM, which the end of a build does not
+
     return advise(PARTITION.read(job), REGIONS.read(job), job.mix, job.platform.timing)
 
 
