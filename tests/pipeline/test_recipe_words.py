@@ -17,7 +17,8 @@ from firmwright.pipeline.recipe_words import enter_repository, find_recipes
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A repository with a task file and recipes, which the command is given in."""
-    for name in ("recipes/yolo.yaml", "recipes/kws.yaml", "own/kws.yaml", "own/vad.yaml", "a.yaml"):
+    recipes = ("recipes/yolo.yaml", "recipes/kws.yaml", "own/kws.yaml", "own/vad.yaml", "a.yaml")
+    for name in (*recipes, "recipes/kws.lock", "own/kws.tflite"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
     (tmp_path / "dodo.py").write_text("")
@@ -44,7 +45,7 @@ def find(monkeypatch: pytest.MonkeyPatch, *words: str) -> list[str]:
         (("recipes/yolo.yaml",), ["recipes/yolo.yaml"]),
         (("own/kws",), ["own/kws.yaml"]),
         (("a",), ["a.yaml"]),
-        (("own/*.yaml",), ["own/kws.yaml", "own/vad.yaml"]),
+        (("own/*",), ["own/kws.yaml", "own/vad.yaml"]),
         (("k*",), ["recipes/kws.yaml"]),
         (("yolo,a", "kws", "a.yaml"), ["recipes/yolo.yaml", "a.yaml", "recipes/kws.yaml"]),
     ],
@@ -61,6 +62,11 @@ def test_words_name_files(
     [
         ("yollo.yaml", "recipe=yollo.yaml: no such recipe; did you mean 'yolo'?"),
         ("x*", "recipe=x*: no such recipe; known: a, kws, yolo"),
+        (
+            "own/kws.tflite",
+            "recipe=own/kws.tflite: this is a model; `firmwright init own/kws.tflite` writes a "
+            "recipe for it",
+        ),
         ("own", "recipe=own: this is a folder; for all of it write own/*.yaml"),
     ],
 )

@@ -11,8 +11,12 @@ from doit import get_initial_workdir, get_var, loader
 
 from firmwright.data.sources import WILDCARDS
 from firmwright.errors import UserError, did_you_mean
+from firmwright.recipe.defaults import FORMATS_BY_SUFFIX
 
 TASK_FILE = "dodo.py"
+
+SUFFIXES = (".yaml", ".yml")
+"""What a pattern takes: a lock or a model lies beside its recipe, under the same name."""
 
 RECIPES = Path("recipes")
 """Where a repository keeps its recipes: they are known by their names alone."""
@@ -64,10 +68,13 @@ def find_files(word: str) -> list[Path]:
         if any(c in word for c in WILDCARDS):
             pattern = folder / word
             matching = Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor)))
-            found = sorted(p for p in matching if p.is_file())
+            found = sorted(p for p in matching if p.is_file() and p.suffix in SUFFIXES)
         else:
             named = (folder / word, folder / f"{word}.yaml")
             found = [p for p in named if p.is_file()][:1]
+        if found and found[0].suffix.lower() in FORMATS_BY_SUFFIX:
+            advice = f"`firmwright init {word}` writes a recipe for it"
+            raise UserError(f"recipe={word}: this is a model; {advice}")
         if found:
             return found
     if Path(word).is_dir():
