@@ -125,7 +125,7 @@ def begin_repository(options: argparse.Namespace) -> list[str]:
 
     written = write_new_repository(options.model, options.platform, Path())
     told = [f"{'wrote' if new else 'left as it is:'} {path}" for path, new in written.items()]
-    return [*told, f"Build with: firmwright build {Path(options.model).stem}.yaml"]
+    return [*told, f"Build with: firmwright build {next(iter(written))}"]
 
 
 def begin_schema(options: argparse.Namespace) -> list[str]:

@@ -35,6 +35,14 @@ def test_init_writes_what_builds(folder: Repository) -> None:
     assert (run["samples"], run["mismatches"]) == (2, 0)
 
 
+def test_init_gives_the_recipe_a_name_that_is_fit(folder: Repository) -> None:
+    (folder.folder / "größe 1 (neu).onnx").write_bytes((EXAMPLE / "digits.onnx").read_bytes())
+    done = folder.run("firmwright", "init", "größe 1 (neu).onnx")
+    assert done.stdout.splitlines()[-1] == "Build with: firmwright build gr-e-1-neu.yaml"
+    listed = folder.run("firmwright", "list", "gr-e-1-neu.yaml")
+    assert (listed.returncode, "model:gr-e-1-neu" in listed.stdout) == (0, True), listed.stderr
+
+
 def test_init_leaves_what_is_there(folder: Repository) -> None:
     folder.write("dodo.py", "# mine\n")
     done = folder.run("firmwright", "init", "digits.onnx")

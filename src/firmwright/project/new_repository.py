@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ def write_new_repository(model: str, platform: str, folder: Path) -> dict[Path, 
     unknown platform, and a recipe of the model's name.
     """
     known = load_platform(platform)
-    name = Path(model).stem
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(model).stem).strip("-._") or "network"
     recipe = folder / f"{name}.yaml"
     if recipe.exists():
         raise UserError(f"{recipe}: is there already; remove it, or give the model another name")
