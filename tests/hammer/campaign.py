@@ -49,6 +49,8 @@ def run_campaign(module: str, try_case: Case, arguments: Sequence[str], cases: i
             break
         try:
             outcomes[try_case(random.Random(f"{options.seed}/{number}"))] += 1
+        except KeyboardInterrupt:
+            break
         except FindingError as finding:
             outcomes["findings"] += 1
             again = f"python -m {module} --seed {options.seed} --first {number} --count 1"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import struct
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.resources import files
@@ -231,3 +233,34 @@ def test_every_encoding_is_in_the_recipe_and_on_its_page() -> None:
     page = (Path(__file__).parents[2] / "docs" / "howto" / "detection.md").read_text("utf-8")
     rows = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
     assert rows[1:] == list(ENCODINGS)
+
+
+DIGEST_OF_FUNCTIONS = """
+import hashlib
+import numpy as np
+from firmwright.postprocess import reference
+from firmwright.recipe.postprocess import Confidence
+
+values = np.random.default_rng(0).normal(0, 4, 100_000).astype("float32")
+functions = (*reference.CENTER_FUNCTIONS.values(), reference.sigmoid)
+found = [function(values) for function in functions]
+found += [f(values, np.float32(3), np.float32(7)) for f in reference.SIZE_FUNCTIONS.values()]
+found += [reference.compute_expected_bins(values.reshape(4, 25, -1))]
+found += [reference.apply_confidence(abs(values), Confidence(0, "sigmoid", 0.6))]
+assert {array.dtype.name for array in found} == {"float32"}
+print(hashlib.sha256(b"".join(array.tobytes() for array in found)).hexdigest())
+"""
+
+
+def test_the_reference_is_the_same_on_every_processor() -> None:
+    """NumPy is told not to use what newer processors have; names it does not know do nothing."""
+    features = "AVX2 FMA3 X86_V3 AVX512F AVX512_SKX X86_V4"
+    told = {
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", DIGEST_OF_FUNCTIONS],
+            env={**os.environ, "NPY_DISABLE_CPU_FEATURES": disabled},
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for disabled in ("", features)
+    }  # fmt: skip
+    assert len(told) == 1

@@ -1,13 +1,15 @@
 """Detection in numpy, the reference of the firmware's C.
 
 It is written from docs/howto/detection.md, not from the C.
-It computes in single precision, as the C does. Both drop boxes that are not finite or have no
-area. Boxes of equal score keep the order of their cells: by head, anchor, row, column.
+It computes in single precision, as the C does, but for exponentials and their like. Both drop
+boxes that are not finite or have no area. Boxes of equal score keep the order of their cells: by
+head, anchor, row, column.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -88,16 +90,29 @@ def find_candidates(
     return corners[good], score[good], classes[good]
 
 
+def round_once(function: Callable[..., Any], values: Floats, *arguments: Any) -> Floats:
+    """Compute in double precision, and round.
+
+    NumPy's vectors of single precision give other last digits on other processors, and the
+    manifest has them.
+    """
+    result: Floats = function(values.astype(np.float64), *arguments).astype(np.float32)
+    return result
+
+
+exp, tanh, power = (partial(round_once, function) for function in (np.exp, np.tanh, np.power))
+
+
 def apply_confidence(values: Floats, confidence: Confidence) -> Floats:
     if confidence.activation == "sigmoid":
         values = sigmoid(values)
     if confidence.exponent != 1:
-        values = np.power(values, np.float32(confidence.exponent))
+        values = power(values, np.float32(confidence.exponent))
     return values
 
 
 def sigmoid(x: Floats) -> Floats:
-    result: Floats = np.float32(1) / (np.float32(1) + np.exp(-x))
+    result: Floats = np.float32(1) / (np.float32(1) + exp(-x))
     return result
 
 
@@ -138,14 +153,14 @@ def decode_corners(detector: Detector, grid: CellGrid, cells: Floats) -> tuple[F
 
 def compute_expected_bins(t: Floats) -> Floats:
     """Return the mean bin number of softmax over axis 1 of (4, bins, …)."""
-    weights = np.exp(t - t.max(axis=1, keepdims=True))
+    weights = exp(t - t.max(axis=1, keepdims=True))
     numbers = np.arange(t.shape[1], dtype=np.float32).reshape(1, -1, *[1] * (t.ndim - 2))
     result: Floats = (weights * numbers).sum(axis=1) / weights.sum(axis=1)
     return result
 
 
 CENTER_FUNCTIONS: dict[str, Callable[[Floats], Floats]] = {
-    "tanh-sigmoid": np.tanh,
+    "tanh-sigmoid": tanh,
     "sigmoid-exp": sigmoid,
     "sigmoid-square": lambda t: np.float32(2) * sigmoid(t) - np.float32(0.5),
     "offset-exp": lambda t: t,
@@ -154,9 +169,9 @@ CENTER_FUNCTIONS: dict[str, Callable[[Floats], Floats]] = {
 
 SIZE_FUNCTIONS: dict[str, Callable[[Floats, Floats, np.float32], Floats]] = {
     "tanh-sigmoid": lambda t, _anchor, _cells: sigmoid(t),
-    "sigmoid-exp": lambda t, anchor, _cells: anchor * np.exp(t),
+    "sigmoid-exp": lambda t, anchor, _cells: anchor * exp(t),
     "sigmoid-square": lambda t, anchor, _cells: anchor * (np.float32(2) * sigmoid(t)) ** 2,
-    "offset-exp": lambda t, _anchor, cells: np.divide(np.exp(t), cells, dtype=np.float32),
+    "offset-exp": lambda t, _anchor, cells: np.divide(exp(t), cells, dtype=np.float32),
 }
 """Width or height as a part of the picture's, of (value, anchor, cells of the grid)."""
 
