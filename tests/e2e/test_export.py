@@ -18,7 +18,7 @@ PLACES = ("digits-host", "build/digits/host")
 def test_the_bundle_has_the_package_and_its_example_is_right(tmp_path: Path) -> None:
     repository = new_repository(tmp_path)
     command = [sys.executable, "-m", "firmwright.cli", "export", "digits.yaml"]
-    done = repository.run(*command, "--platform", "host", "--as", "cmake")
+    done = repository.run(*command, "--platform", "host", "--toolchain", "gcc", "--as", "cmake")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "exports    cmake in build/digits/host/exports" in done.stdout
     with tarfile.open(tmp_path / "build/digits/digits-host.tar.gz") as archive:

@@ -126,7 +126,10 @@ int main(void)
     const char text[] = KWS_INPUT_INPUT_0_DTYPE;
     return !(sizeof input == KWS_INPUT_INPUT_0_BYTES && shape[0] == 2 && shape[1] == 16 &&
              text[0] == 'i' && names[1][0] == 'n' && real > -0.151F && real < -0.149F &&
-             KWS_INPUTS == 1 && KWS_OUTPUTS == 1);
+             KWS_INPUTS == 1 && KWS_OUTPUTS == 1 && kws_quantize_input_0(real) == 0 &&
+             kws_quantize_input_0(0.025F) == 4 && kws_quantize_input_0(0.0249F) == 3 &&
+             kws_quantize_input_0(-0.025F) == 2 && kws_quantize_input_0(1e30F) == 127 &&
+             kws_quantize_input_0(-1e30F) == -128 && kws_dequantize_scores(3) == 2.0F);
 }
 """
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-pedantic", "-Werror")
@@ -136,7 +139,9 @@ WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-pedantic", "-Werro
 def test_the_header_alone_says_what_a_caller_must_know(tmp_path: Path) -> None:
     network = replace(lowered(make_model(0), "onnx"), c_prefix="kws", class_names=NAMES)
     port = replace(network.interface.inputs[0], scale=0.05, zero_point=3)
-    network = replace(network, interface=replace(network.interface, inputs=(port,)))
+    scores = replace(network.interface.outputs[0], name="scores", scale=0.5, zero_point=-1)
+    described = replace(network.interface, inputs=(port,), outputs=(scores,))
+    network = replace(network, interface=described)
     write_project(network, HOST, tmp_path)
     (tmp_path / "app.c").write_text(HEADER_ALONE)
     for compiler in (["gcc", "-std=c99"], ["clang", "-std=c99"], ["g++", "-std=c++17", "-xc++"]):
