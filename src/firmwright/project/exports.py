@@ -11,6 +11,7 @@ import shutil
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy.typing as npt
 
 from firmwright.codegen.templates import (
     TEMPLATE_SUFFIX,
+    format_c_values,
     make_environment,
     render,
     template_folder,
@@ -32,6 +34,15 @@ from firmwright.toolchain import Platform
 
 PORTABLE_SUFFIXES = frozenset({".c", ".h", ".json"})
 """Of what packages hold: no library of machine code, and no assembly."""
+
+
+@dataclass(frozen=True)
+class SampleArray:
+    """What an input or output has in the sample, also as the lines of a C initializer."""
+
+    port: Port
+    values: npt.NDArray[Any]
+    text: str
 
 
 @dataclass(frozen=True)
@@ -51,6 +62,19 @@ class ExportedNetwork:
     outputs: tuple[Port, ...]
     sample: Mapping[str, npt.NDArray[Any]]
     sources: Path
+
+    @cached_property
+    def arrays(self) -> dict[str, list[SampleArray]]:
+        """The sample as inputs and outputs; long ones take seconds to write out."""
+        ports = {"input": self.inputs, "output": self.outputs}
+        return {
+            kind: [
+                SampleArray(port, values, format_c_values(values))
+                for i, port in enumerate(listed)
+                for values in [view_as_c_type(self.sample[f"{kind}_{i}"])]
+            ]
+            for kind, listed in ports.items()
+        }
 
 
 def write_export(name: str, network: ExportedNetwork, folder: Path) -> None:
@@ -100,7 +124,6 @@ def export_variables(network: ExportedNetwork, export: Export) -> dict[str, Any]
     public = [network_file(network.name, f"{stem}.h") for stem in ("network", "detection")]
     described = network.description or f"The network {network.title} as C, made by firmwright."
     sentence = " ".join(described.split())
-    sample = network.sample
     return {
         "name": network.name,
         "title": network.title,
@@ -114,10 +137,6 @@ def export_variables(network: ExportedNetwork, export: Export) -> dict[str, Any]
         "headers": [name for name in public if name in files],
         "inputs": network.inputs,
         "outputs": network.outputs,
-        "input_data": [
-            (port, view_as_c_type(sample[f"input_{i}"])) for i, port in enumerate(network.inputs)
-        ],
-        "expected": [
-            (port, view_as_c_type(sample[f"output_{i}"])) for i, port in enumerate(network.outputs)
-        ],
+        "input_data": network.arrays["input"],
+        "expected": network.arrays["output"],
     }
