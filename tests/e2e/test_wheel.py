@@ -14,7 +14,7 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from .test_repository import ROOT
+from .conftest import ROOT
 
 COMMAND = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"
 SOURCES = ("src", "recipes", "templates", "toolchains", "tasks")
