@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -28,6 +29,7 @@ from firmwright.report.inspection import format_inspection
 
 from .command_line import NO_USER_CODE, add_no_user_code
 from .rebuild import rebuild, search_in
+from .revisions import open_bundle
 
 SAME, DIFFERS, BROKEN = 0, 1, 2
 """Exit codes of ``diff`` and ``rebuild``, as those of the program ``diff``."""
@@ -43,8 +45,9 @@ def add_commands(commands: Any) -> None:
     sentence = "tell what changed from one bundle to another"
     codes = "exit code: 0 the same, 1 they differ, 2 one cannot be read"
     diff = commands.add_parser("diff", help=sentence, description=sentence, epilog=codes)
-    diff.add_argument("before", metavar="BEFORE", type=Path, help="a bundle (.tar.gz)")
-    diff.add_argument("after", metavar="AFTER", type=Path, help="another one")
+    operand = "a bundle (.tar.gz), or a recipe to build: net.yaml, or HEAD~1:net.yaml of git"
+    diff.add_argument("before", metavar="BEFORE", help=operand)
+    diff.add_argument("after", metavar="AFTER", help="another one")
     forms = diff.add_mutually_exclusive_group()
     forms.add_argument("--markdown", action="store_true", help="print tables for a pull request")
     forms.add_argument(
@@ -96,7 +99,10 @@ def run_inspect(options: argparse.Namespace) -> int:
 
 
 def run_diff(options: argparse.Namespace) -> int:
-    found = compare_bundles(read_bundle(options.before), read_bundle(options.after))
+    with TemporaryDirectory(prefix="firmwright-diff-") as folder:
+        before = open_bundle(options.before, Path(folder, "before"))
+        after = open_bundle(options.after, Path(folder, "after"))
+    found = compare_bundles(before, after)
     if options.json:
         print_json(found, "difference.schema.json")
     elif options.html:
