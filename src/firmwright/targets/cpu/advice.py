@@ -22,7 +22,7 @@ LOOPS = 5.0
 """Instructions of a multiply-accumulate in loops from TIR."""
 SOFT_FLOAT = 140.0
 """Those of one in software."""
-SHARED = {LayerRounding.TWICE: 3.0, LayerRounding.ONCE: 3.0, LayerRounding.FLOAT: 10.0}
+SHARED = dict.fromkeys(LayerRounding, 3.0) | {LayerRounding.FLOAT: 10.0}
 """Instructions that a result takes more in a function that layers share."""
 
 WITHOUT_FLOATS = frozenset({
