@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import tvm
 from tvm import relax
 
-from firmwright.verify.input_ranges import find_input_ranges
+from firmwright.verify.input_ranges import find_input_ranges, find_whole_inputs
 
 Branch = Callable[[relax.Expr], relax.Expr]
 
@@ -41,11 +42,32 @@ def network(*branches: Branch) -> tvm.IRModule:
         ([lambda x: quantize(clip(x))], (-2, 62)),
         ([lambda x: clip(relax.op.floor(relax.op.reshape(x, (8,))))], (-2, 70)),
         ([quantize, clip], (-65.5, 70)),
+        ([lambda x: clip(relax.op.floor(relax.op.divide(x, relax.const(-0.5))))], (-35, 1)),
         ([quantize, relax.op.exp], None),
         ([lambda x: relax.op.maximum(x, relax.const(0.0))], None),
         ([lambda x: relax.op.add(x, relax.const(0.5))], None),
     ],
-    ids="grid limits clip both behind widest one-reader one-side none".split(),
+    ids="grid limits clip both behind widest scaled one-reader one-side none".split(),
 )
 def test_range_of_an_input(branches: list[Branch], expected: tuple[float, float] | None) -> None:
     assert find_input_ranges(network(*branches)) == (expected,)
+
+
+@pytest.mark.parametrize(
+    ("branch", "expected"),
+    [
+        (lambda x: relax.op.matmul(x, relax.const(np.full((4, 3), 7, "float32"))), True),
+        (
+            lambda x: relax.op.matmul(
+                relax.op.reshape(x, (1, 8)), relax.const(np.full((8, 3), 7, "float32"))
+            ),
+            True,
+        ),
+        (lambda x: relax.op.matmul(x, relax.const(np.full((4, 3), 0.5, "float32"))), False),
+        (lambda x: relax.op.matmul(x, relax.const(np.eye(4, dtype="float32"))), False),
+    ],
+    ids="whole moved fractions ones".split(),
+)
+def test_floats_that_stand_for_integers(branch: Branch, expected: bool) -> None:
+    module = relax.transform.Normalize()(network(branch))
+    assert find_whole_inputs(module) == (expected,)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -21,6 +21,8 @@ Range = tuple[float, float]
 """A lower and an upper limit."""
 
 UNIT: Range = (0.0, 1.0)
+
+BYTES: Range = (0.0, 255.0)
 
 
 @dataclass(frozen=True)
@@ -50,10 +52,11 @@ def random_samples(
     count: int,
     seed: int,
     ranges: Mapping[str, Range] = MappingProxyType({}),
+    whole: Collection[str] = (),
 ) -> list[Sample]:
     """Draw integers over their whole range, floats from [0, 1); the same for the same seed.
 
-    ``ranges`` has other limits of floats, by input.
+    ``ranges`` has other limits of floats, by input; those of ``whole`` inputs are whole numbers.
     """
     columns = {}
     for index, tensor in enumerate(inputs):
@@ -64,6 +67,7 @@ def random_samples(
         elif "float" in tensor.dtype:
             low, high = ranges.get(tensor.name, UNIT)
             drawn = low + (high - low) * generator.random(shape)
+            drawn = np.rint(drawn) if tensor.name in whole else drawn
             columns[tensor.name] = drawn.astype(tensor.dtype)
         else:
             limits = np.iinfo(tensor.dtype)

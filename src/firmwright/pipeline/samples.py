@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from firmwright.data.arrays import dequantize_array
 from firmwright.data.reading import read_columns
 from firmwright.data.samples import (
+    BYTES,
     UNIT,
     Column,
     Range,
@@ -24,7 +25,7 @@ from firmwright.ir.tensors import BatchLayout, ModelInterface, Tensor
 from firmwright.models import FORMATS
 from firmwright.models.formats import ReferenceOutputs
 from firmwright.recipe.quantization import Inputs
-from firmwright.verify.input_ranges import find_input_ranges
+from firmwright.verify.input_ranges import find_input_ranges, find_whole_inputs
 
 from .artifact import NETWORK_STAGE
 from .artifacts import BATCH_LAYOUT, MODEL_INTERFACE, NETWORK_MODULE
@@ -92,17 +93,28 @@ def read_run_samples(
     if data:
         return data, to_samples(data, count)
     ranges = find_drawn_ranges(job, single)
-    return data, random_samples(single.inputs, count, job.recipe.run.seed, ranges)
+    whole = find_whole_names(job, single)
+    return data, random_samples(single.inputs, count, job.recipe.run.seed, ranges, whole)
 
 
 def find_drawn_ranges(job: Job, single: ModelInterface) -> dict[str, Range]:
-    """Return the limits of random floats, by input: those that the model states, else 0 and 1."""
+    """Return the limits of random floats, by input: those that the model states, else 0 and 1.
+
+    Where floats stand for integers, these are bytes.
+    """
     stated = find_input_ranges(NETWORK_MODULE.read(job))
+    whole = find_whole_names(job, single)
     return {
-        tensor.name: limits or UNIT
+        tensor.name: limits or (BYTES if tensor.name in whole else UNIT)
         for tensor, limits in zip(single.inputs, stated, strict=True)
         if "float" in tensor.dtype
     }
+
+
+def find_whole_names(job: Job, single: ModelInterface) -> frozenset[str]:
+    """Return the inputs whose floats stand for integers."""
+    whole = find_whole_inputs(NETWORK_MODULE.read(job))
+    return frozenset(t.name for t, is_whole in zip(single.inputs, whole, strict=True) if is_whole)
 
 
 def read_batch_layout(job: Job, interface: ModelInterface) -> BatchLayout:

@@ -20,6 +20,8 @@ from firmwright.ir.relax import (
     read_variables,
 )
 from firmwright.transforms import canonicalize
+from firmwright.transforms.integers.ranges import SUMS
+from firmwright.transforms.integers.steps import are_whole, read_constant
 
 Readers = Mapping[relax.Var, Sequence[relax.VarBinding]]
 
@@ -32,8 +34,9 @@ EVERYTHING: Range = (-np.inf, np.inf)
 def find_input_ranges(module: tvm.IRModule) -> tuple[Range | None, ...]:
     """Return the range that the readers of each parameter of ``main`` keep of its values.
 
-    A quantize keeps what its grid holds, a clip what is between its limits; of several readers the
-    range is the smallest that holds all. None where it is not finite, and for integers.
+    A quantize keeps what its grid holds, a clip what is between its limits, and a product with a
+    number before them changes these; of several readers the range is the smallest that holds all.
+    None where it is not finite, and for integers.
     """
     parameters = module["main"].params
     if not any("float" in dtype_of(p) for p in parameters):
@@ -65,6 +68,10 @@ def find_kept_range(binding: relax.VarBinding, readers: Readers) -> Range:
     call, name = binding.value, operator_name(binding.value)
     if name == "relax.quantize":
         return find_grid(call)
+    factor = find_factor(call)
+    if factor is not None:
+        ends = [end / factor for end in join_ranges(binding.var, readers)]
+        return min(ends), max(ends)
     if name in PASSING:
         return join_ranges(binding.var, readers)
     low, high = find_limits(call)
@@ -72,6 +79,39 @@ def find_kept_range(binding: relax.VarBinding, readers: Readers) -> Range:
         return EVERYTHING
     next_low, next_high = join_ranges(binding.var, readers)
     return max(low, next_low), min(high, next_high)
+
+
+def find_factor(call: relax.Expr) -> float | None:
+    """Return the number that an operator multiplies by; None where it does anything else."""
+    name = operator_name(call)
+    if name not in ("relax.multiply", "relax.divide") or not isinstance(call.args[1], Constant):
+        return None
+    numbers = constant_array(call.args[1]).astype(float)
+    if numbers.size != 1 or not numbers.item():
+        return None
+    return float(numbers.item() if name == "relax.multiply" else 1 / numbers.item())
+
+
+def find_whole_inputs(module: tvm.IRModule) -> tuple[bool, ...]:
+    """Tell for each parameter of ``main`` whether it is floats that stand for integers.
+
+    That is what a layer of whole weights reads before anything else computes with it, as NEMO
+    writes its networks. Weights of -1, 0 and 1 alone say nothing.
+    """
+    bindings = main_bindings(module)
+    values = {b.var: b.value for b in bindings}
+    moved = {p: p for p in module["main"].params if "float" in dtype_of(p)}
+    found = set()
+    for binding in bindings:
+        call = binding.value
+        read = [moved[v] for v in read_variables(call) if v in moved]
+        if operator_name(call) in PASSING and read:
+            moved[binding.var] = read[0]
+        elif operator_name(call) in SUMS and read:
+            weights = read_constant(call.args[1], values)
+            if weights is not None and are_whole(weights) and np.abs(weights).max() > 1:
+                found.update(read)
+    return tuple(p in found for p in module["main"].params)
 
 
 def find_limits(call: relax.Expr) -> Range:
