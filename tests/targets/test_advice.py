@@ -116,6 +116,7 @@ def make_layers(follows_advice: bool) -> tuple[tvm.IRModule, ModelInterface]:
         )
     side = 7 if follows_advice else 9
     large = made.conv2d(x, "large", random_array((4, 16, side, side), seed=2), shift_bits=9)
+    large = made.dense(large, "scores", random_array((10, 1024), seed=5), shift_bits=9)
     channels = 16 if follows_advice else 17
     wide = made.conv2d(x, "wide", random_array((channels, 16, 3, 3), seed=3), shift_bits=7)
     results = [strided, large, wide]

@@ -42,7 +42,9 @@ def estimate_function(
         return None
     for change in changes:
         layer = apply_change(layer, change)
-    forms = (layer, *(form.layer for form in generate_forms(layer)))
+    forms = [layer]
+    if layer.kind in (LayerKind.CONV2D, LayerKind.DEPTHWISE_CONV2D):
+        forms += [form.layer for form in generate_forms(layer)]
     accepted = next((form for form in forms if not check_layer(form, numbers)), None)
     if accepted is None:
         return None
