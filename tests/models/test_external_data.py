@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -80,7 +81,7 @@ def test_model_in_one_file_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "location", ["/etc/passwd", "../weights.bin", "data/../../weights.bin", ""]
+    "location", ["/etc/passwd", "../weights.bin", "data/../../weights.bin", "", "a\0b"]
 )
 def test_outside_the_folder(location: str, tmp_path: Path) -> None:
     folder = tmp_path / "models"
@@ -106,6 +107,14 @@ def test_missing_file(tmp_path: Path) -> None:
     (tmp_path / "weights.bin").unlink()
     assert external_files(path) == []
     with pytest.raises(UserError, match=r"model.onnx: 'a': cannot read its data in 'weights.bin'"):
+        load(path)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    (tmp_path / "weights.bin").unlink()
+    os.mkfifo(tmp_path / "weights.bin")
+    with pytest.raises(UserError, match=r"'a': .* in 'weights.bin', which is no file"):
         load(path)
 
 

@@ -136,12 +136,14 @@ def read_tensor_data(tensor: onnx.TensorProto, folder: Path, what: str) -> bytes
     stated = {entry.key: entry.value for entry in tensor.external_data}
     location = stated.get("location", "")
     file = folder / location
-    inside = file.resolve().is_relative_to(folder.resolve())
+    inside = "\0" not in location and file.resolve().is_relative_to(folder.resolve())
     if not location or Path(location).is_absolute() or not inside:
         raise UserError(
             f"{what}: its data is said to be in '{location}', outside the model's folder: "
             "external data is read only from files in the folder of the model or below"
         )
+    if file.exists() and not file.is_file():
+        raise UserError(f"{what}: its data is said to be in '{location}', which is no file")
     try:
         offset, length = int(stated.get("offset", 0)), int(stated.get("length", -1))
         size = file.stat().st_size
