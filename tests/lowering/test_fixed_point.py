@@ -9,6 +9,7 @@ from fractions import Fraction
 from math import floor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from firmwright.codegen.templates import make_environment, render
@@ -25,13 +26,15 @@ int main(void)
 
     while (scanf("%d %d %d %d", &x, &y, &left, &shift) == 4) {
         int32_t small = x / 4 + x % 2;
-        printf("%d %d %d %d %d %d %d %d %d\\n", fixed_product(x, y), fixed_shift(x, shift),
+        printf("%d %d %d %d %d %d %d %d %d %d %d\\n", fixed_product(x, y), fixed_shift(x, shift),
             fixed_scale_any(x, y, left, shift), fixed_scale_once(x, y, shift - left),
             small > -(1 << 29) && small < 1 << 29 ? fixed_scale(small, y, shift) : 0,
             fixed_scale_once_wide((int64_t)x * 8, y, shift - left),
             fixed_scale_wide((int64_t)x * 8, y >> 16, shift - left),
             fixed_scale_tied((int64_t)x * 8, y, shift - left, 1),
-            fixed_scale_tied((int64_t)x * 8, y, shift - left, 0));
+            fixed_scale_tied((int64_t)x * 8, y, shift - left, 0),
+            small > -(1 << 29) && small < 1 << 29 ? fixed_steps(small, y, left, shift) : 0,
+            fixed_float(x >> 8, y >> 8 | 1 << 23, 24 + shift % 23));
     }
     return 0;
 }
@@ -78,6 +81,8 @@ def expected(x: int, y: int, left: int, shift: int) -> list[int]:
         wrapped(nearest(Fraction(8 * x * (y >> 16), 2 ** (15 + shift - left)))),
         wrapped(nearest_away(wide)),
         wrapped(nearest_towards(wide)),
+        ((small * y >> 30) + left) >> shift if -SMALL < small < SMALL else 0,
+        int(np.rint(np.float32(x >> 8) * np.float32((y >> 8 | 2**23) / 2 ** (24 + shift % 23)))),
     ]
 
 

@@ -8,8 +8,10 @@ import numpy as np
 import numpy.typing as npt
 from tvm import relax
 
+from firmwright.lowering.kernels.averages import average
 from firmwright.lowering.kernels.builder import RegionBuilder
 from firmwright.lowering.kernels.data_movement import quantize_before_moving
+from firmwright.lowering.kernels.float_scaling import requantize_as_floats
 from firmwright.lowering.kernels.quantized_tensor import (
     OutputQuantParams,
     QuantizedTensor,
@@ -32,8 +34,10 @@ class OnnxRounding:
       by (x scale · w scale) / y scale, each of both operations rounded to float32. The graph as it
       is written would add float32 products, in an order that ONNX leaves open; the result differs
       from that only where the real sum is about half way between two integers.
-    - All else (sums of two tensors, averages, softmax …): float32 operator by operator, as written.
-      Only sums of many terms depend on an order that ONNX leaves open.
+    - An average of stored 8-bit integers: as a sum, in the same way. Where many of them lie half
+      way between two integers, as for two equal scales and an even count, as written.
+    - All else (sums of two tensors, softmax …): float32 operator by operator, as written. Only sums
+      of many terms depend on an order that ONNX leaves open.
     """
 
     nearest: RoundFunction = staticmethod(np.rint)
@@ -52,7 +56,14 @@ class OnnxRounding:
         operand, grid = fuse_activation(builder.definitions, argument, grid, self.nearest)
         source = builder.value(operand)
         if isinstance(source, QuantizedTensor) and source.operator:
-            return requantize_in_float32(builder, source, grid)
+            requantized = requantize_as_floats(builder, source, grid)
+            if requantized is None:
+                requantized = requantize_in_float32(builder, source, grid)
+            return requantized
+        call = builder.definitions.get(operand)
+        averaged = None if call is None else average(builder, call, grid)
+        if averaged is not None:
+            return averaged
         moved = quantize_before_moving(builder, operand, grid, self)
         return quantize_real(builder, operand, grid, "rintf") if moved is None else moved
 

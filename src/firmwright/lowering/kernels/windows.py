@@ -49,6 +49,17 @@ class Windows:
         first, last = self.input_range
         return first >= -self.counted_padding[0] and last < self.extent + self.counted_padding[1]
 
+    @property
+    def counts(self) -> frozenset[int]:
+        """How many places of a window count: one number, or several where padding does not."""
+        if self.is_uniform:
+            return frozenset({self.size})
+        before, after = self.counted_padding
+        begins = (int(self.input_index(output, 0)) for output in range(self.outputs))
+        return frozenset(
+            min(begin + self.size, self.extent + after) - max(begin, -before) for begin in begins
+        )
+
     def count(self, output: Integer) -> Integer:
         """Return how many places of an output's window count; exact without dilation."""
         if self.is_uniform:

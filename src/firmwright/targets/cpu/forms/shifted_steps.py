@@ -13,14 +13,8 @@ from dataclasses import replace
 import numpy as np
 
 from firmwright.ir.layer import Array, Layer
-from firmwright.targets.cpu.forms.float_steps import (
-    CANDIDATES,
-    SUM_LIMIT,
-    bound_offsets,
-    find_shifted_begins,
-    has_usual_factors,
-    largest_input,
-)
+from firmwright.lowering.float_steps import CANDIDATES, are_usual, bound_offsets
+from firmwright.targets.cpu.forms.float_steps import SUM_LIMIT, bound_sums, find_shifted_begins
 
 NEAR, NEARBY, FAR = (
     np.array(sorted(range(-count, count + 1), key=abs)) * distance
@@ -35,14 +29,13 @@ OTHER_MULTIPLIERS = sorted(CANDIDATES, key=abs)[1:128:8]
 def choose_biases(layer: Layer) -> Layer:
     """Return the same shifted layer with other biases, where offsets are whole with them."""
     scaling = layer.scaling
-    if layer.largest_sum >= SUM_LIMIT or not has_usual_factors(layer):
+    if layer.largest_sum >= SUM_LIMIT or not are_usual(scaling.factors):
         return layer
     fraction, exponent = np.frexp(scaling.factors)
     nearest = np.rint(fraction * 2.0**31).astype("int64")
     shifts = 1 - exponent.astype("int64")
     heights = np.arange(1, layer.high - layer.low + 1)[None] << shifts[:, None]
-    limits = np.abs(layer.folded_bias) + np.abs(layer.matrix).sum(1) * largest_input(layer)
-    limits = limits + int(FAR.max())
+    limits = bound_sums(layer) + int(FAR.max())
     begins = find_shifted_begins(layer, limits)
     found = [
         find_move(begins[c : c + 1], heights[c : c + 1], nearest[c], limits[c : c + 1])

@@ -1,0 +1,130 @@
+"""Integers that scale sums as ONNX Runtime does in float32, proven for every sum.
+
+Sums that a graph multiplies, moves and shifts by integers of its own have steps, too, but none that
+float32 arithmetic could stand in for.
+
+With h = (sum · multiplier) >> 30, a result reaches ``low`` + n where h + offset reaches
+n · 2^shift. In float32 it does from some sum on, which a search by halves finds. So a multiplier
+fits if there is an offset for which both begin at the same sums, and the offsets that fit lie
+between two bounds, one from each side of every step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from firmwright.ir.layer import Array
+
+EXACT_FLOATS = 2**24
+"""Integers below it are float32 numbers."""
+
+SMALLEST_EXPONENT, LARGEST_EXPONENT = 1, 21
+"""Factors from 2^-22 to 1/2: as for fixed point."""
+
+CANDIDATES = range(-(2**15), 2**15 + 1, 2**7)
+"""Multipliers beside the nearest one: farther ones end in other steps of the largest sums."""
+
+
+@dataclass(frozen=True, eq=False)
+class FloatScaling:
+    """Sums multiplied by ``factors`` in float32, rounded half to even, moved and clamped.
+
+    ``factors`` and ``limits`` have one element for each channel; no sum of a channel exceeds its
+    limit in magnitude. Results are ``low`` to ``high``.
+    """
+
+    factors: Array
+    limits: Array
+    zero_point: int
+    low: int
+    high: int
+
+    @property
+    def fits(self) -> bool:
+        """Tell whether the sums can be scaled with integers."""
+        return bool(self.limits.max() < EXACT_FLOATS) and are_usual(self.factors)
+
+
+def are_usual(factors: Array) -> bool:
+    """Tell whether all factors are from 2^-22 to 1/2."""
+    exponents = -np.frexp(factors)[1]
+    return bool(
+        (factors > 0).all()
+        and exponents.min() >= SMALLEST_EXPONENT
+        and exponents.max() <= LARGEST_EXPONENT
+    )
+
+
+def find_steps(scaling: FloatScaling) -> tuple[Array, Array, Array]:
+    """Return multipliers, offsets and shifts, int64 (O,), of sums that fit; see fit_steps."""
+    return fit_steps(find_begins(scaling), scaling.factors, scaling.limits)
+
+
+def fit_steps(begins: Array, factors: Array, limits: Array) -> tuple[Array, Array, Array]:
+    """Return multipliers, offsets and shifts, int64 (O,), with which steps begin at these sums.
+
+    ``begins`` is (O, steps). A channel without a multiplier that fits has 0, the mantissa of its
+    factor, and the bits that the factor is shifted by.
+    """
+    fraction, exponent = np.frexp(factors.astype("float64"))
+    nearest = np.floor(fraction * 2.0**31 + 0.5).astype("int64")
+    shifts = 1 - exponent.astype("int64")
+    heights = np.arange(1, begins.shape[1] + 1)[None] << shifts[:, None]
+    multipliers, offsets = np.zeros_like(nearest), np.zeros_like(nearest)
+    for step in sorted(CANDIDATES, key=abs):
+        left = np.flatnonzero(multipliers == 0)
+        if not left.size:
+            break
+        candidates = nearest[left] + step
+        low, high = bound_offsets(begins[left], heights[left], candidates, limits[left])
+        found = low <= high
+        multipliers[left[found]] = candidates[found]
+        offsets[left[found]] = choose_offsets(low, high)[found]
+    emulated = multipliers == 0
+    offsets[emulated] = (fraction * 2.0**24).astype("int64")[emulated]
+    shifts[emulated] = (24 - exponent.astype("int64"))[emulated]
+    return multipliers, offsets, shifts
+
+
+def choose_offsets(low: Array, high: Array) -> Array:
+    """Return offsets in the middle, and where nothing bounds one side alone, at the other."""
+    open_below, open_above = low <= -(2**31), high >= 2**31
+    bound = np.where(open_below, high, low)
+    chosen: Array = np.where(open_below != open_above, bound, (low + high) // 2)
+    return chosen
+
+
+def find_begins(scaling: FloatScaling) -> Array:
+    """Return from which sum on each channel's result reaches low + 1, low + 2 … high.
+
+    (O, high - low); the limit + 1 where no sum reaches it.
+    """
+    results = np.arange(scaling.low + 1, scaling.high + 1)
+    limits = scaling.limits[:, None]
+    below = np.repeat(-limits - 1, results.size, axis=1)
+    reached = np.repeat(limits + 1, results.size, axis=1)
+    while (reached - below > 1).any():
+        middle = (below + reached) >> 1
+        scaled = middle.astype("float32") * scaling.factors[:, None]
+        reaches = np.rint(scaled) + np.float32(scaling.zero_point) >= results
+        reached = np.where(reaches, middle, reached)
+        below = np.where(reaches, below, middle)
+    return reached
+
+
+def bound_offsets(
+    begins: Array, heights: Array, multipliers: Array, limits: Array
+) -> tuple[Array, Array]:
+    """Return the smallest and the largest offset with which multipliers have these steps.
+
+    What is reached by no sum, or by every one, bounds the offset from one side only. Where a layer
+    has one result only, nothing bounds it.
+    """
+    factors, ends = multipliers[:, None], limits[:, None]
+    low = heights - ((begins * factors) >> 30)
+    high = heights - (((begins - 1) * factors) >> 30) - 1
+    low = np.where(begins > ends, -(2**40), low)
+    high = np.where(begins <= -ends, 2**40, high)
+    return low.max(1, initial=-(2**40)), high.min(1, initial=2**40)

@@ -1,0 +1,111 @@
+"""Averages of integers in ONNX's rounding: a sum, and one multiplication as in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax, te
+
+from firmwright.ir.relax import operator_name, static_shape
+from firmwright.lowering.kernels.builder import RegionBuilder
+from firmwright.lowering.kernels.fixed_point import Integer
+from firmwright.lowering.kernels.float_scaling import FloatFactors
+from firmwright.lowering.kernels.pooling import sum_axes
+from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, QuantizedTensor
+from firmwright.lowering.kernels.windows import sum_windows, windows_of
+
+RAREST_TIE = 1024
+"""Sums of which one half way between two integers does not count: as many are in a convolution."""
+
+FLOAT_ERROR = Fraction(1, 2**21)
+"""Relative error of some operations in float32."""
+
+POOLS = ("relax.nn.avg_pool1d", "relax.nn.avg_pool2d", "relax.nn.avg_pool3d")
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What an average divides: sums of so many integers less their zero point.
+
+    ``counts`` are all numbers that occur; ``count`` tells a sum's by its indices.
+    """
+
+    compute: Callable[[te.Tensor], te.Tensor]
+    counts: tuple[int, ...]
+    count: Callable[[tuple[Any, ...]], Integer]
+
+
+def average(
+    builder: RegionBuilder, call: tvm.ir.Call, grid: OutputQuantParams
+) -> relax.Expr | None:
+    """Average stored integers; None where that may differ from the graph as it is written.
+
+    The sum is exact, converted to float32 and multiplied by x scale / (count · y scale). Sums of
+    float32 differ from that about half way between two integers alone. Where many lie half way, as
+    for two equal scales and an even count, only the sum in float32 says which way they go.
+    """
+    source = builder.find_integers(call.args[0], 8)
+    sums = None if source is None else read_sums(call, int(source.zero_point[0]))
+    if source is None or sums is None:
+        return None
+    if any(has_ties(source, grid, count) for count in sums.counts):
+        return None
+    # One factor, or a table by count: what it has between them is not read.
+    most = max(sums.counts)
+    divisors = [n if n in sums.counts else most for n in range(min(sums.counts), most + 1)]
+    scale = source.scale.astype("float32") / np.array(divisors, "float32") / grid.scale
+    factors = FloatFactors(scale, source.largest * most, grid)
+    if not factors.fits:
+        return None
+
+    def compute(data: te.Tensor, *tables: te.Tensor) -> te.Tensor:
+        total = sums.compute(data)
+
+        def element(*indices: Any) -> Integer:
+            return factors.scale(total(*indices), tables, sums.count(indices) - min(sums.counts))
+
+        return te.compute(static_shape(call), element, name="average")
+
+    return builder.emit_te("average", compute, source.data, *factors.emit_tables(builder))
+
+
+def read_sums(call: tvm.ir.Call, zero_point: int) -> Sums | None:
+    """Return the sums of a mean or an average pool; None for all else."""
+    shape = static_shape(call)
+    if operator_name(call) == "relax.mean":
+        read, keep = static_shape(call.args[0]), bool(call.attrs.keepdims)
+        stated = range(len(read)) if call.attrs.axis is None else call.attrs.axis
+        axes = sorted({int(a) % len(read) for a in stated})
+        terms = prod(read[axis] for axis in axes)
+        return Sums(
+            lambda data: sum_axes(data, shape, axes, keep, zero_point), (terms,), lambda _: terms
+        )
+    windows = windows_of(call) if operator_name(call) in POOLS else []
+    if not windows:
+        return None
+
+    def count(indices: tuple[Any, ...]) -> Integer:
+        return prod((w.count(indices[w.axis]) for w in windows), start=1)
+
+    counts = {prod(numbers) for numbers in product(*(w.counts for w in windows))}
+    return Sums(
+        lambda data: sum_windows(data, windows, shape, zero_point), tuple(sorted(counts)), count
+    )
+
+
+def has_ties(source: QuantizedTensor, grid: OutputQuantParams, count: int) -> bool:
+    """Tell whether averages of so many integers often lie half way between two of the grid.
+
+    float32 tells a real number so close to it from half way no better than by chance.
+    """
+    ratio = Fraction(float(source.scale[0])) / (count * Fraction(float(grid.scale)))
+    simple = ratio.limit_denominator(RAREST_TIE)
+    # sum · p / q = n + 1/2 asks for an even q; one sum in q is such a one.
+    return simple.denominator % 2 == 0 and abs(ratio - simple) <= ratio * FLOAT_ERROR

@@ -1,0 +1,69 @@
+"""Sums multiplied by a float32 factor and rounded half to even, computed with integers.
+
+The numbers are those of :mod:`firmwright.lowering.float_steps`, which proves them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tvm import relax, te, tirx
+
+from firmwright.lowering.float_steps import FloatScaling, find_steps
+from firmwright.lowering.kernels.builder import RegionBuilder
+from firmwright.lowering.kernels.fixed_point import Integer, call_fixed_point
+from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, QuantizedTensor
+
+
+class FloatFactors:
+    """Float32 factors of sums up to ``largest`` in magnitude, as the C multiplies by them."""
+
+    def __init__(
+        self, factors: npt.NDArray[np.float32], largest: int, grid: OutputQuantParams
+    ) -> None:
+        limits = np.full(factors.size, largest, "int64")
+        scaling = FloatScaling(factors, limits, grid.zero_point, grid.low, grid.high)
+        self.grid, self.fits = grid, scaling.fits
+        if self.fits:
+            self.numbers = [array.astype("int32") for array in find_steps(scaling)]
+
+    def emit_tables(self, builder: RegionBuilder) -> list[relax.Var]:
+        """Emit the numbers of several factors; one factor's stand in the code."""
+        names = ("multipliers", "offsets", "shifts") if self.numbers[0].size > 1 else ()
+        return [
+            builder.emit_constant(name, array)
+            for name, array in zip(names, self.numbers, strict=False)
+        ]
+
+    def scale(self, total: Integer, tables: tuple[te.Tensor, ...], index: Integer) -> Integer:
+        """Return the stored integer of a sum, by the factor at an index."""
+        multiplier, offset, shift = (
+            [table(index) for table in tables]
+            if tables
+            else [tirx.const(int(array[0]), "int32") for array in self.numbers]
+        )
+        grid, found = self.grid, self.numbers[0] != 0
+        steps = grid.low + call_fixed_point("fixed_steps", total, multiplier, offset, shift)
+        real = grid.zero_point + call_fixed_point("fixed_float", total, offset, shift)
+        value = steps if found.all() else real
+        if found.any() and not found.all():
+            value = te.if_then_else(multiplier == 0, real, steps)
+        return te.max(te.min(value, grid.high), grid.low).astype(grid.dtype)
+
+
+def requantize_as_floats(
+    builder: RegionBuilder, source: QuantizedTensor, grid: OutputQuantParams
+) -> relax.Expr | None:
+    """Scale sums by the quotient of the scales; None where they may leave the integers' range."""
+    quotients = (source.scale.astype("float32") / grid.scale).astype("float32")
+    factors = FloatFactors(quotients, source.largest, grid)
+    if not factors.fits or source.has_wide_sums:
+        return None
+
+    def element(indices: Any, data: te.Tensor, *tables: te.Tensor) -> Integer:
+        return factors.scale(data(*indices), tables, indices[source.axis])
+
+    data, tables = builder.subtract_zero_point(source), factors.emit_tables(builder)
+    return builder.emit_elements("requantize", element, data, *tables, result="requantized")
