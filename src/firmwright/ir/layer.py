@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ class LayerKind(str, Enum):
     GROUPED_CONV2D = "grouped_conv2d"
     DENSE = "dense"
     ADD = "add"
+    MULTIPLY = "multiply"
     FLOAT_CONV2D = "float_conv2d"
     FLOAT_DEPTHWISE_CONV2D = "float_depthwise_conv2d"
 
@@ -178,19 +179,50 @@ class FloatLayer(LinearLayer):
 
 
 @dataclass(frozen=True, eq=False)
-class Addition:
-    """The sum of two tensors of bytes of one shape, requantized: of ``elements`` each.
+class Pair:
+    """What is computed of two tensors of bytes of one shape, requantized: of ``elements`` each.
 
-    ``results`` has the stored integers of all pairs: [a - smallest a, b - smallest b].
-    ``factors`` are about what one step of an input is in steps of the output; results reach from
-    ``low`` to ``high``.
+    ``results`` has the stored integers of all pairs: [a - smallest a, b - smallest b]. They reach
+    from ``low`` to ``high``.
     """
+
+    kind: ClassVar[LayerKind]
 
     elements: int
     input_dtypes: tuple[str, str]
     output_dtype: str
     results: Array
-    factors: tuple[float, float]
     low: int
     high: int
-    kind: LayerKind = LayerKind.ADD
+
+    @property
+    def input_elements(self) -> tuple[int, int]:
+        """Elements of both inputs."""
+        return self.elements, self.elements
+
+
+@dataclass(frozen=True, eq=False)
+class Addition(Pair):
+    """A sum or a difference: ``factors`` are what a step of an input is in steps of the output."""
+
+    kind: ClassVar[LayerKind] = LayerKind.ADD
+
+    factors: tuple[float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Product(Pair):
+    """A product: ``factor`` is what 1 · 1 is in steps of the output, beside ``zero_points``.
+
+    The second tensor may have ``channels`` elements only, one for each of the first's last axis.
+    """
+
+    kind: ClassVar[LayerKind] = LayerKind.MULTIPLY
+
+    channels: int
+    zero_points: tuple[int, int]
+    factor: float
+
+    @property
+    def input_elements(self) -> tuple[int, int]:
+        return self.elements, self.channels

@@ -18,6 +18,7 @@ from firmwright.lowering.layers import (
     Definitions,
     describe_convolution,
     describe_product,
+    lay_rows,
 )
 
 TO_LAST, TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
@@ -148,10 +149,4 @@ def describe_anchor(anchor: tvm.ir.Call | None, definitions: Definitions) -> dic
         rows = array.reshape(channels, height, width, -1)
         array = rows.transpose(1, 2, 0, 3).reshape(array.shape)
     shape = describe_product(anchor, array)
-    return shape and {
-        **shape,
-        "kind": LayerKind.FLOAT_CONV2D,
-        "batch": 1,
-        "width": shape["batch"],
-        "out_width": shape["batch"],
-    }
+    return shape and {**lay_rows(shape), "kind": LayerKind.FLOAT_CONV2D}

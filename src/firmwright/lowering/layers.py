@@ -35,6 +35,9 @@ CONVOLUTION = "relax.nn.conv2d"
 PRODUCT = "relax.matmul"
 BYTES = ("int8", "uint8")
 
+ROWS_OF_A_PICTURE = 4
+"""A matrix times so many rows is computed as a convolution of that many pixels."""
+
 Definitions = Mapping[relax.Expr, tvm.ir.Call]
 
 
@@ -190,7 +193,10 @@ def make_product(call: tvm.ir.Call, weights: QuantizedTensor) -> dict[str, Any] 
     """Return the same of a product with a matrix (I, O)."""
     if not (weights.is_per_tensor or weights.axis == 1):
         return None
-    return describe_product(call, center(weights))
+    shape = describe_product(call, center(weights))
+    if shape is None or shape["batch"] < ROWS_OF_A_PICTURE:
+        return shape
+    return {**lay_rows(shape), "kind": LayerKind.CONV2D}
 
 
 def describe_product(call: tvm.ir.Call, weights: Array) -> dict[str, Any] | None:
@@ -206,6 +212,12 @@ def describe_product(call: tvm.ir.Call, weights: Array) -> dict[str, Any] | None
         "kernel": (1, 1), "strides": (1, 1), "dilation": (1, 1), "padding": (0, 0, 0, 0),
         "weights": values,
     }  # fmt: skip
+
+
+def lay_rows(shape: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the shape of a product as that of a convolution, whose pixels are the rows."""
+    rows = shape["batch"]
+    return {**shape, "batch": 1, "width": rows, "out_width": rows}
 
 
 def center(weights: QuantizedTensor) -> npt.NDArray[np.int64]:

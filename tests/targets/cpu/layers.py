@@ -12,12 +12,12 @@ import numpy.typing as npt
 from tvm import relax
 
 from firmwright.ir.kernels import Kernels
-from firmwright.ir.layer import Addition, FloatLayer, Layer, LayerKind, LayerRounding, Scaling
+from firmwright.ir.layer import FloatLayer, Layer, LayerKind, LayerRounding, Pair, Scaling
 from firmwright.ir.regions import Partition, Region
 from firmwright.ir.tensors import ModelInterface, Tensor
-from firmwright.lowering.additions import make_addition
 from firmwright.lowering.kernels.fixed_point import apply_multiplier, quantize_multiplier
 from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, QuantizedTensor
+from firmwright.lowering.pairs import make_addition, make_product
 from firmwright.planning import make_plan
 from firmwright.project.write import Network
 from firmwright.targets.cpu.forms.form import Form
@@ -34,7 +34,9 @@ from tests.targets.cpu.shapes import Shape, draw_shape
 
 Array = npt.NDArray[Any]
 
-AnyLayer = Layer | FloatLayer | Addition
+AnyLayer = Layer | FloatLayer | Pair
+
+PAIRS = (LayerKind.ADD, LayerKind.MULTIPLY)
 
 
 def make_layer(
@@ -86,10 +88,11 @@ def make_layer(
 
 def evaluate(layer: AnyLayer, inputs: Sequence[Array]) -> Array:
     """Return what a layer makes of stored integers (batch, height, width, channels)."""
-    if isinstance(layer, Addition):
+    if isinstance(layer, Pair):
         first, second = (x.astype("int64") - np.iinfo(x.dtype).min for x in inputs)
-        added: Array = layer.results[first, second].astype(layer.output_dtype)
-        return added
+        repeated = np.tile(second, first.size // second.size)
+        computed: Array = layer.results[first, repeated].astype(layer.output_dtype)
+        return computed
     if isinstance(layer, FloatLayer):
         return evaluate_floats(layer, dict(zip(layer.roles, inputs, strict=True)))
     (data,) = inputs
@@ -185,11 +188,10 @@ def make_tensors(layer: AnyLayer, number: int) -> tuple[list[Tensor], Tensor]:
     """Return the inputs and the output of a layer."""
     if isinstance(layer, FloatLayer):
         return make_float_tensors(layer, number)
-    if isinstance(layer, Addition):
-        shape = (layer.elements,)
-        names = (f"input_{number}_a", f"input_{number}_b")
-        read = [Tensor(n, shape, d) for n, d in zip(names, layer.input_dtypes, strict=True)]
-        return read, make_output(number, shape, layer.output_dtype)
+    if isinstance(layer, Pair):
+        described = zip("ab", layer.input_elements, layer.input_dtypes, strict=True)
+        read = [Tensor(f"input_{number}_{n}", (size,), dtype) for n, size, dtype in described]
+        return read, make_output(number, (layer.elements,), layer.output_dtype)
     before = (layer.batch, layer.height, layer.width, layer.channels)
     after = (layer.batch, layer.out_height, layer.out_width, layer.out_channels)
     read = [Tensor(f"input_{number}", before, layer.input_dtype)]
@@ -249,8 +251,8 @@ def shift_factors(scaling: Scaling, shifts: Array) -> Scaling:
     return replace(scaling, shifts=shifts, factors=factors)
 
 
-def draw_addition(generator: np.random.Generator) -> Addition:
-    """Return a random sum of two tensors, computed as TFLite or as ONNX does."""
+def draw_pair(kind: LayerKind, generator: np.random.Generator) -> Pair:
+    """Return a random sum, difference or product, computed as TFLite or as ONNX does."""
     dtypes = [str(generator.choice(["int8", "uint8"])) for _ in range(3)]
     limits = [np.iinfo(dtype) for dtype in dtypes]
     points = [int(generator.integers(limit.min, limit.max + 1)) for limit in limits]
@@ -268,12 +270,19 @@ def draw_addition(generator: np.random.Generator) -> Addition:
     low = points[2] if generator.random() < 0.5 else int(limits[2].min)
     grid = OutputQuantParams(dtypes[2], scales[2], points[2], low, int(limits[2].max))
     rounding = "onnx" if generator.random() < 0.5 else "tflite"
-    found = make_addition(terms, grid, int(generator.integers(1, 70)), rounding)
-    return draw_addition(generator) if found is None else found
+    pixels, channels = (int(generator.integers(1, limit)) for limit in (9, 12))
+    found: Pair | None
+    if kind is LayerKind.MULTIPLY:
+        second = (1, channels) if generator.random() < 0.5 else (pixels, channels)
+        found = make_product(terms, grid, [(pixels, channels), second], rounding)
+    else:
+        signs = (1, int(generator.choice([1, -1])))
+        found = make_addition(terms, grid, pixels * channels, rounding, signs)
+    return draw_pair(kind, generator) if found is None else found
 
 
 def draw(kind: LayerKind, generator: np.random.Generator) -> AnyLayer:
     """Return a random layer of a kind."""
     if kind in FLOAT_KINDS:
         return draw_float_layer(kind, generator)
-    return draw_addition(generator) if kind is LayerKind.ADD else draw_layer(kind, generator)
+    return draw_pair(kind, generator) if kind in PAIRS else draw_layer(kind, generator)

@@ -9,11 +9,11 @@ from typing import Any
 
 from firmwright.codegen.templates import make_environment, render
 from firmwright.ir.kernels import C_TYPES, Parameter, SourceFile
-from firmwright.ir.layer import Addition, FloatLayer, Layer, LayerRounding
+from firmwright.ir.layer import FloatLayer, Layer, LayerRounding, Pair
 from firmwright.targets.cpu.forms.form import Form, Packing
 from firmwright.targets.cpu.forms.requantize import make_requantization
 
-AnyLayer = Layer | FloatLayer | Addition
+AnyLayer = Layer | FloatLayer | Pair
 
 Variables = Mapping[str, Any]
 """What a template is rendered with."""
@@ -150,7 +150,7 @@ def describe_layer(layer: AnyLayer, packing: Packing) -> dict[str, Any]:
     if isinstance(layer, FloatLayer):
         return {"input_type": "float", "output_type": "float"}
     types: dict[str, Any] = {"output_type": C_TYPES[layer.output_dtype]}
-    if isinstance(layer, Addition):
+    if isinstance(layer, Pair):
         return {**types, "input_types": [C_TYPES[dtype] for dtype in layer.input_dtypes]}
     types |= {"input_type": C_TYPES[layer.input_dtype]}
     return types | describe_requantization(layer, bool(packing.variant.get("float_scaled")))

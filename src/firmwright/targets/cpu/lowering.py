@@ -9,13 +9,13 @@ import tvm
 from tvm import relax
 
 from firmwright.ir.kernels import Kernel, LoweredRegion, Parameter
-from firmwright.ir.layer import Addition, FloatLayer
+from firmwright.ir.layer import FloatLayer, Pair
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import operator_name
-from firmwright.lowering.additions import read_addition
 from firmwright.lowering.float_layers import read_float_layer
 from firmwright.lowering.integer_arithmetic import use_integer_arithmetic
 from firmwright.lowering.layers import read_layer
+from firmwright.lowering.pairs import read_pair
 from firmwright.lowering.region import ROUNDINGS, lower_region
 from firmwright.lowering.shifted_layers import read_shifted_layer
 from firmwright.targets import Context
@@ -52,7 +52,7 @@ def lower_to_c(region: Region, module: tvm.IRModule, context: Context) -> Lowere
 def shares_function(layer: AnyLayer, form: Form, specialize: str) -> bool:
     """Tell whether a layer calls a function that others call, too."""
     if specialize == "auto":
-        results = 0 if isinstance(layer, Addition) else layer.output_elements
+        results = 0 if isinstance(layer, Pair) else layer.output_elements
         return form.shared and results < RESULTS_WORTH_A_FUNCTION
     return specialize == "size"
 
@@ -89,7 +89,7 @@ def read(function: relax.Function, rounding: str) -> AnyLayer | None:
     if layer is None:
         shifted = read_shifted_layer(function)
         layer = None if shifted is None else choose_biases(shifted)
-    return read_addition(function, rounding) if layer is None else layer
+    return read_pair(function, rounding) if layer is None else layer
 
 
 def write_layer(region: Region, layer: AnyLayer, form: Form, shared: bool) -> LoweredRegion:
@@ -139,10 +139,10 @@ def describe_form(form: Form) -> str:
 def make_ports(region: Region, layer: AnyLayer) -> tuple[tuple[Parameter, ...], Parameter]:
     """Return the parameters of a layer's inputs and its output: whole batches."""
     (result,) = region.outputs
-    if isinstance(layer, Addition):
+    if isinstance(layer, Pair):
         inputs = tuple(
-            Parameter(f"input_{i}", dtype, layer.elements, tensor)
-            for i, (dtype, tensor) in enumerate(zip(layer.input_dtypes, region.inputs, strict=True))
+            Parameter(f"input_{i}", layer.input_dtypes[i], layer.input_elements[i], tensor)
+            for i, tensor in enumerate(region.inputs)
         )
         return inputs, Parameter("output", layer.output_dtype, layer.elements, result)
     read, written = (layer.batch * n for n in (layer.input_elements, layer.output_elements))
@@ -160,7 +160,7 @@ def make_ports(region: Region, layer: AnyLayer) -> tuple[tuple[Parameter, ...], 
 def write_calls(function: LayerFunction, layer: AnyLayer, parameters: Sequence[Parameter]) -> str:
     """Return the body of a region's function: a call for each sample of the batch."""
     names = [*(["&layer"] if function.record else []), *(p.name for p in parameters)]
-    if isinstance(layer, Addition) or layer.batch == 1:
+    if isinstance(layer, Pair) or layer.batch == 1:
         return f"    {function.name}({', '.join(names)});\n"
     written = layer.output_elements
     offsets = {"input": layer.input_elements, "added": written, "output": written}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from firmwright.ir.layer import LayerKind
-from firmwright.targets.cpu.forms import addition, floats, plain, rv32_depthwise
-from firmwright.targets.cpu.forms.conditions import FACTORS, INTEGERS
+from firmwright.targets.cpu.forms import addition, floats, plain, product, rv32_depthwise
+from firmwright.targets.cpu.forms.conditions import FACTORS, INTEGERS, MULTIPLIER
 from firmwright.targets.cpu.forms.form import Form
 
 FORMS = (
@@ -56,6 +56,16 @@ FORMS = (
         pack=addition.pack_addition,
         cost=0.0,
         sentence="Two multiplications and a shift, proven for every pair of bytes.",
+        in_place=("input_0", "input_1"),
+    ),
+    Form(
+        name="multiply",
+        kind=LayerKind.MULTIPLY,
+        features=frozenset(),
+        conditions=(MULTIPLIER,),
+        pack=product.pack_product,
+        cost=0.0,
+        sentence="A multiplication and a shift, proven for every pair of bytes.",
         in_place=("input_0", "input_1"),
     ),
     Form(

@@ -1,4 +1,4 @@
-"""Two multiplications and a shift for the sum of two tensors, proven for every pair of bytes."""
+"""Two multiplications and a shift for a sum or a difference, proven for every pair of bytes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 
-from firmwright.ir.layer import Addition, Array
+from firmwright.ir.layer import Addition, Array, Pair
 from firmwright.targets.cpu.forms.form import Packing
 
 MULTIPLIER_BITS = (23, 22, 21)
@@ -27,7 +27,7 @@ def find_factors(layer: Addition) -> tuple[int, int, int, int] | None:
     """
     left, right = (np.arange(np.iinfo(d).min, np.iinfo(d).max + 1) for d in layer.input_dtypes)
     for bits, steps in product(MULTIPLIER_BITS, NEIGHBORS):
-        shift = bits - int(np.frexp(max(layer.factors))[1])
+        shift = bits - int(np.frexp(max(map(abs, layer.factors)))[1])
         if not 1 <= shift <= 30:
             continue
         first, second = (
@@ -42,7 +42,7 @@ def find_factors(layer: Addition) -> tuple[int, int, int, int] | None:
     return None
 
 
-def bound_offset(layer: Addition, sums: Array, shift: int) -> tuple[int, int]:
+def bound_offset(layer: Pair, sums: Array, shift: int) -> tuple[int, int]:
     """Return the smallest and the largest offset that give all results; clamped ones bound less."""
     begins = layer.results << shift
     low = np.where(layer.results > layer.low, begins - sums, -(2**40)).max()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from firmwright.ir.layer import LayerRounding
 from firmwright.targets.cpu.forms.addition import find_factors
 from firmwright.targets.cpu.forms.form import Condition
+from firmwright.targets.cpu.forms.product import find_multiplier
 from firmwright.targets.cpu.forms.requantize import fits_integers
 
 INTEGERS = Condition(
@@ -21,4 +22,9 @@ ROUNDED = Condition(
 FACTORS = Condition(
     "scales for which two multiplications and a shift are exact for all bytes",
     lambda layer: find_factors(layer) is not None,
+)
+
+MULTIPLIER = Condition(
+    "scales for which a multiplication and a shift are exact for all bytes",
+    lambda layer: find_multiplier(layer) is not None,
 )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from firmwright.ir.layer import Addition, Array, LayerKind, LinearLayer
+from firmwright.ir.layer import Array, LayerKind, LinearLayer, Pair
 
 
 @dataclass(frozen=True)
@@ -103,9 +103,7 @@ class Choice:
     refusals: tuple[str, ...]
 
 
-def choose(
-    layer: LinearLayer | Addition, features: Collection[str], forms: Sequence[Form]
-) -> Choice:
+def choose(layer: LinearLayer | Pair, features: Collection[str], forms: Sequence[Form]) -> Choice:
     """Return the first form for this layer on a core with these features.
 
     Forms of other kinds and of other cores are not worth a refusal.

@@ -1,0 +1,183 @@
+"""Reads a region as a sum, difference or product of two tensors; computes it for all bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+from tvm import relax
+
+from firmwright.ir.layer import Addition, Array, Pair, Product
+from firmwright.ir.relax import dtype_of, operator_name, static_shape
+from firmwright.lowering.kernels.elementwise import HEADROOM_BITS
+from firmwright.lowering.kernels.fixed_point import (
+    rounding_multiply_high,
+    rounding_shift_right,
+    to_fixed_point,
+)
+from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, QuantizedTensor
+from firmwright.lowering.layers import BYTES, find_quantized, read_quantized
+
+LARGEST_TERM = 2**30
+"""Terms of a sum stay below it, so that no sum leaves 32 bits."""
+
+SIGNS = {"relax.add": (1, 1), "relax.subtract": (1, -1)}
+
+
+def read_pair(function: relax.Function, rounding: str) -> Pair | None:
+    """Return the sum, difference or product that a region's function is; None for anything else.
+
+    ``rounding`` is that of the recipe, "tflite" or "onnx".
+    """
+    found = find_quantized(function, rounding, inputs=2)
+    if found is None:
+        return None
+    definitions, argument, grid = found
+    call = definitions.get(argument)
+    name = "" if call is None else operator_name(call)
+    if call is None or name not in (*SIGNS, "relax.multiply"):
+        return None
+    read = [read_quantized(a, definitions) for a in call.args]
+    terms = [t for t in read if t is not None and t.is_per_tensor and dtype_of(t.data) in BYTES]
+    if len(terms) < 2 or {t.data for t in terms} != set(function.params):
+        return None
+    signs = dict(zip((t.data for t in terms), SIGNS.get(name, (1, 1)), strict=True))
+    # The region's inputs may stand in another order than the operands.
+    terms.sort(key=lambda term: list(function.params).index(term.data))
+    shape = static_shape(function.body.body.fields[0])
+    shapes = [static_shape(t.data) for t in terms]
+    if name == "relax.multiply":
+        return make_product(terms, grid, shapes, rounding) if shapes[0] == shape else None
+    if any(other != shape for other in shapes):
+        return None
+    return make_addition(terms, grid, prod(shape), rounding, [signs[t.data] for t in terms])
+
+
+def make_addition(
+    terms: Sequence[QuantizedTensor],
+    grid: OutputQuantParams,
+    elements: int,
+    rounding: str,
+    signs: Sequence[int] = (1, 1),
+) -> Addition | None:
+    """Return the sum of two tensors by signs; None where its arithmetic might leave 32 bits."""
+    add = add_in_float32 if rounding == "onnx" else add_in_fixed_point
+    steps = add(terms, grid, signs)
+    if steps is None:
+        return None
+    scales = [
+        sign * float(t.scale[0]) / float(grid.scale) for t, sign in zip(terms, signs, strict=True)
+    ]
+    return Addition(
+        elements=elements,
+        input_dtypes=(dtype_of(terms[0].data), dtype_of(terms[1].data)),
+        output_dtype=grid.dtype,
+        results=np.clip(steps + grid.zero_point, grid.low, grid.high),
+        low=grid.low,
+        high=grid.high,
+        factors=(scales[0], scales[1]),
+    )
+
+
+def make_product(
+    terms: Sequence[QuantizedTensor],
+    grid: OutputQuantParams,
+    shapes: Sequence[tuple[int, ...]],
+    rounding: str,
+) -> Product | None:
+    """Return the product of two tensors of the first's shape, of which one may be a row.
+
+    None where its arithmetic might leave 32 bits.
+    """
+    channels = prod(shapes[1])
+    is_row = channels == shapes[0][-1] == shapes[1][-1]
+    multiply = multiply_in_float32 if rounding == "onnx" else multiply_in_fixed_point
+    steps = multiply(terms, grid) if shapes[0] == shapes[1] or is_row else None
+    if steps is None:
+        return None
+    scale = np.float32(terms[0].scale[0]) * np.float32(terms[1].scale[0]) / grid.scale
+    return Product(
+        elements=prod(shapes[0]),
+        input_dtypes=(dtype_of(terms[0].data), dtype_of(terms[1].data)),
+        output_dtype=grid.dtype,
+        results=np.clip(steps + grid.zero_point, grid.low, grid.high),
+        low=grid.low,
+        high=grid.high,
+        channels=channels,
+        zero_points=(int(terms[0].zero_point[0]), int(terms[1].zero_point[0])),
+        factor=float(scale),
+    )
+
+
+def list_values(term: QuantizedTensor) -> npt.NDArray[np.int64]:
+    """Return all bytes of a tensor's type, less its zero point."""
+    limits = np.iinfo(dtype_of(term.data))
+    return np.arange(limits.min, limits.max + 1) - int(term.zero_point[0])
+
+
+def list_reals(term: QuantizedTensor) -> npt.NDArray[np.float32]:
+    """Return the same dequantized."""
+    return list_values(term).astype("float32") * np.float32(term.scale[0])
+
+
+def divide(real: npt.NDArray[np.float32], grid: OutputQuantParams) -> Array:
+    """Return float32 numbers in whole steps, as ONNX rounds them."""
+    # Far beyond every result nothing is lost by a bound.
+    quotient = np.clip(real / np.float32(grid.scale), -(2.0**20), 2.0**20)
+    steps: Array = np.rint(quotient).astype("int64")
+    return steps
+
+
+def add_in_float32(
+    terms: Sequence[QuantizedTensor], grid: OutputQuantParams, signs: Sequence[int]
+) -> Array:
+    """Add and divide as ONNX's graph is written: each result is rounded to float32."""
+    left, right = (list_reals(t) * np.float32(sign) for t, sign in zip(terms, signs, strict=True))
+    return divide(left[:, None] + right[None], grid)
+
+
+def multiply_in_float32(terms: Sequence[QuantizedTensor], grid: OutputQuantParams) -> Array:
+    """Multiply and divide as ONNX's graph is written: each result is rounded to float32."""
+    left, right = (list_reals(t) for t in terms)
+    return divide(left[:, None] * right[None], grid)
+
+
+def add_in_fixed_point(
+    terms: Sequence[QuantizedTensor], grid: OutputQuantParams, signs: Sequence[int]
+) -> Array | None:
+    """Add as TFLite's kernel; None where its arithmetic might leave 32 bits.
+
+    Source: tensorflow/lite/kernels/add.cc (Prepare) and internal/reference/integer_ops/add.h.
+    """
+    headroom = HEADROOM_BITS[1]
+    common = 2 * max(float(t.scale[0]) for t in terms)
+    scaled = [
+        sign * scale_steps(list_values(t) << headroom, float(t.scale[0]) / common)
+        for t, sign in zip(terms, signs, strict=True)
+    ]
+    total = scaled[0][:, None] + scaled[1][None]
+    unit = common / (2**headroom * float(grid.scale))
+    if np.abs(total).max() >= LARGEST_TERM or unit >= 1:
+        return None
+    return scale_steps(total, unit)
+
+
+def multiply_in_fixed_point(
+    terms: Sequence[QuantizedTensor], grid: OutputQuantParams
+) -> Array | None:
+    """Multiply as TFLite's kernel; None for a factor of 1 and more.
+
+    Source: tensorflow/lite/kernels/mul.cc (Prepare) and internal/reference/integer_ops/mul.h.
+    """
+    left, right = (list_values(t) for t in terms)
+    factor = float(np.float32(terms[0].scale[0]) * np.float32(terms[1].scale[0]) / grid.scale)
+    return None if factor >= 1 else scale_steps(left[:, None] * right[None], factor)
+
+
+def scale_steps(values: Array, factor: float) -> Array:
+    """Multiply integers by a factor below one, rounded twice as TFLite's kernels round."""
+    fixed = to_fixed_point(np.array([factor]))
+    products = rounding_multiply_high(values, int(fixed.mantissa[0]))
+    return rounding_shift_right(products, -int(fixed.shift[0]))
