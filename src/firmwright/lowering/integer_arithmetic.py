@@ -92,6 +92,8 @@ class IntegerRewriter:
             "relax.quantize": self.quantize,
             "relax.nn.conv1d": self.convolve,
             "relax.nn.conv2d": self.convolve,
+            "relax.nn.conv3d": self.convolve,
+            "relax.nn.conv1d_transpose": self.convolve,
             "relax.nn.conv2d_transpose": self.convolve,
             "relax.matmul": self.matmul,
             "relax.add": self.add,
@@ -124,7 +126,7 @@ class IntegerRewriter:
     def convolve(self, call: tvm.ir.Call) -> Value | None:
         """Convolve integers; a transposed convolution only without groups."""
         operator = operator_name(call).removeprefix("relax.nn.")
-        if operator == "conv2d_transpose" and int(call.attrs.groups) != 1:
+        if operator.endswith("transpose") and int(call.attrs.groups) != 1:
             return None
         kernel = static_shape(call.args[1])
         channels = str(call.attrs.kernel_layout).index("O")

@@ -111,7 +111,8 @@ class ChannelsLast:
         if moved is not None:
             self.last[variable] = emit_with_name(self.builder, moved, name)
             return
-        kept = self.drop_pixels(value)
+        kept = self.undo_permutation(value)
+        kept = self.drop_pixels(value) if kept is None else kept
         kept = self.read_first(value) if kept is None else kept
         self.first[variable] = emit_with_name(self.builder, kept, name)
 
@@ -259,6 +260,12 @@ class ChannelsLast:
             return None
         moved = TO_LAST.index(int(axis) % 4)
         return relax.op.concat(relax.Tuple([self.read_last(f) for f in fields]), moved)
+
+    def undo_permutation(self, value: relax.Expr) -> relax.Expr | None:
+        """Return what a rewrite before this one has put channels last of, where they are last."""
+        if operator_name(value) != "relax.permute_dims" or read_axes(value) != TO_LAST:
+            return None
+        return self.last.get(value.args[0])
 
     def drop_pixels(self, value: relax.Expr) -> relax.Expr | None:
         """Return a result without height and width, which needs no layout; else None.

@@ -18,6 +18,7 @@ from firmwright.transforms.integers.rewriting import use_integers
 from firmwright.transforms.layout_of_constants import fold_layout_of_constants
 from firmwright.transforms.registry import Transform
 from firmwright.transforms.static_shapes import fold_static_shapes
+from firmwright.transforms.transposed_convolutions import split_transposed_convolutions
 
 
 def eliminate_common_subexpressions(module: tvm.IRModule) -> tvm.IRModule:
@@ -76,6 +77,11 @@ OPTIONAL = (
         "FoldBatchNorm",
         "a float convolution's weights hold the batch normalization behind it",
         convolutions.fold_batch_norm,
+    ),
+    Transform(
+        "SplitTransposedConvolutions",
+        "a quantized transposed convolution is several convolutions, of some pixels each",
+        split_transposed_convolutions,
     ),
     Transform(
         "UseChannelsLast",

@@ -28,6 +28,7 @@ class CpuTarget(Target):
     )
     rewrites: Sequence[str] = (
         "MergePadLayer",
+        "SplitTransposedConvolutions",
         "UseChannelsLast",
         "RemoveConstantChannels",
         "UseIntegers",
