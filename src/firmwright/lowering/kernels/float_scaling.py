@@ -1,6 +1,6 @@
 """Sums multiplied by a float32 factor and rounded half to even, computed with integers.
 
-The numbers are those of :mod:`firmwright.lowering.float_steps`, which proves them.
+The numbers are those of :mod:`firmwright.lowering.kernels.float_steps`, which proves them.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from tvm import relax, te, tirx
 
-from firmwright.lowering.float_steps import FloatScaling, find_steps
 from firmwright.lowering.kernels.builder import RegionBuilder
 from firmwright.lowering.kernels.fixed_point import Integer, call_fixed_point
+from firmwright.lowering.kernels.float_steps import FloatScaling, find_steps
 from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, QuantizedTensor
 
 

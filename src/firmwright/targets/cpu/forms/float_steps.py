@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from firmwright.ir.layer import Array, Layer, LayerRounding
-from firmwright.lowering.float_steps import (
+from firmwright.lowering.kernels.float_steps import (
     EXACT_FLOATS,
     FloatScaling,
     are_usual,

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from firmwright.ir.layer import Array, Layer
-from firmwright.lowering.float_steps import CANDIDATES, are_usual, bound_offsets
+from firmwright.lowering.kernels.float_steps import CANDIDATES, are_usual, bound_offsets
 from firmwright.targets.cpu.forms.float_steps import SUM_LIMIT, bound_sums, find_shifted_begins
 
 NEAR, NEARBY, FAR = (
