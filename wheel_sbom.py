@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from packaging.requirements import Requirement  # comes with setuptools
+from packaging.requirements import Requirement
+from setuptools.build_meta import *  # noqa: F403  this module is the backend that pip calls
 from setuptools.command.bdist_wheel import bdist_wheel
 
 FIRST_TIME = "315532800"

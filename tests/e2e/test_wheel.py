@@ -16,7 +16,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 from .conftest import ROOT
 
-COMMAND = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"
+COMMAND = "import sys; from wheel_sbom import build_wheel; build_wheel(sys.argv[1])"
 SOURCES = ("src", "recipes", "templates", "toolchains", "tasks")
 
 
