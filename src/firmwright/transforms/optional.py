@@ -112,7 +112,11 @@ def apply_transforms(module: tvm.IRModule, names: Collection[str]) -> tvm.IRModu
 
 
 def select_transforms(names: Collection[str]) -> Iterator[Transform]:
-    """Yield the rewrites of these names in their order, after what prepares for them."""
-    if names:
+    """Yield the rewrites of these names in their order, after what prepares for them.
+
+    Those that run after the canonical ones need no preparation. Folded again, what these write to
+    keep sums defined is no longer what an accelerator's rules know.
+    """
+    if set(names) - AFTER_CANONICAL:
         yield from PREREQUISITES
     yield from (transform for transform in OPTIONAL if transform.name in names)
