@@ -26,7 +26,10 @@ STAGE = Stage(
     run="firmwright.steps.samples:run",
     reads=(MODEL_INTERFACE, NETWORK_INTERFACE),
     options=options,
-    inputs=lambda job: [*list_run_files(job), *job.recipe.list_files("evaluate", "postprocess")],
+    inputs=lambda job: [
+        *list_run_files(job),
+        *job.recipe.list_files("evaluate.inputs", "evaluate.labels", "postprocess"),
+    ],
     applies=lambda job: canonical_run_inputs(job) or job.recipe.detection,
     scope=Scope.MODEL,
 )

@@ -54,13 +54,13 @@ def run(job: Job, folder: Path) -> None:
     quantize = require(job.recipe.quantize)
     calibration = quantize.calibration
     interface = artifacts.MODEL_INTERFACE.read(job)
+    network = export_float_model(job, interface)
+    opset = INT16_OPSET if quantize.sixteen_bit else PER_CHANNEL_OPSET
+    model = prepare(network.data, network.inputs, opset)
     samples = []
     if calibration.inputs is not None:
         given = calibration.inputs, calibration.samples
         samples = read_real_samples(job, interface.inputs, *given)
-    network = export_float_model(job, interface)
-    opset = INT16_OPSET if quantize.sixteen_bit else PER_CHANNEL_OPSET
-    model = prepare(network.data, network.inputs, opset)
     if quantize.equalize:
         model = equalize_layers(model)
     if calibration.inputs is None:
