@@ -15,8 +15,9 @@ from firmwright import device
 ROOT = Path(__file__).parents[1]
 
 SURFACE = """
-Composite Constant Context Cycles DiagnosticError Extension Graph Group Kernel Layout LoweredRegion
-Parameter Placement Region Rule RuleViolation Target UserError apply_default_loops blocks
+Change Composite Constant Context Cycles DiagnosticError Extension Graph Group Kernel Layout
+LoweredRegion Parameter Placement Region Rule RuleViolation Suggestion Target UserError
+apply_default_loops blocks
 constant_array count_readers dtype_of find_dequantized find_in_mirror find_violations
 group_operators library_call lower_in_layers lower_region main_bindings make_binding_kind
 merge_acyclic operator_name random_array read_graph read_rules read_variables rewrite_calls

@@ -123,7 +123,7 @@ def change_manifest(manifest: dict[str, Any], _: Mapping[str, bytes]) -> None:
     manifest["recipe"]["resolved"]["fuse_layers"] = False
     change_digest(manifest)
     manifest["layers"][0]["device"] = "npu"
-    manifest["memory"]["flash_bytes"] += 2402
+    manifest["memory"]["flash_bytes"] += round(manifest["memory"]["flash_bytes"] / 10)
     manifest["versions"]["numpy"] = "9.9 | `x`\x1b[2J"
 
 
@@ -170,7 +170,7 @@ def test_a_broken_bundle_is_neither_the_same_nor_another(
 
 def test_a_budget_that_is_exceeded_names_what_takes_most(copy_of_built: Repository) -> None:
     recipe = copy_of_built.folder / "digits.yaml"
-    budget = "budget: {flash: 20 KiB, ram: 16 KiB, cycles: 300_000}\n"
+    budget = "budget: {flash: 10 KiB, ram: 16 KiB, cycles: 100_000}\n"
     recipe.write_text(recipe.read_text() + budget)
     code, text = firmwright(copy_of_built, "build", "digits.yaml")
     assert code == 1
@@ -178,12 +178,12 @@ def test_a_budget_that_is_exceeded_names_what_takes_most(copy_of_built: Reposito
     for place in ("4:17: budget.flash", "4:30: budget.ram", "4:46: budget.cycles"):
         assert f"digits.yaml:{place}: " in text
     names = [words[-1] for words in told if words[1:2] == ["%"]]
-    assert "region_004_mean" in names  # the slowest layer
+    assert "region_001_conv2d" in names  # the slowest layer
     assert "network_region_001_conv2d_weights" in names
     assert ["89.8", "%", "16,384", ".stack,", "without", "a", "symbol"] in told
 
-    recipe.write_text(recipe.read_text().replace("20 KiB", "1 MiB").replace("16 KiB", "1 MiB"))
-    recipe.write_text(recipe.read_text().replace("300_000", "20_000_000"))
+    recipe.write_text(recipe.read_text().replace("10 KiB", "1 MiB").replace("16 KiB", "1 MiB"))
+    recipe.write_text(recipe.read_text().replace("100_000", "20_000_000"))
     assert firmwright(copy_of_built, "build", "digits.yaml")[0] == 0
 
     code, text = firmwright(copy_of_built, "build", "digits.yaml", "platform=host")
