@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 
 from firmwright.bundle.archive import BrokenBundleError
-from firmwright.bundle.bundle import Bundle, read_bundle, read_json
+from firmwright.bundle.bundle import Bundle, read_json
 from firmwright.report.difference import Difference
 from firmwright.report.report import REPORT_VERSION, Report
 from firmwright.report.side_by_side import render_comparison
@@ -15,10 +13,9 @@ from firmwright.report.side_by_side import render_comparison
 REPORT = "report/report.json"
 
 
-def render_bundles(before: Path, after: Path, found: Difference) -> str:
+def render_bundles(before: Bundle, after: Bundle, found: Difference) -> str:
     """Return the page of two bundles; BrokenBundleError where one has no report to read."""
-    first, second = (read_report(read_bundle(path)) for path in (before, after))
-    return render_comparison(first, second, found)
+    return render_comparison(read_report(before), read_report(after), found)
 
 
 def read_report(bundle: Bundle) -> Report:

@@ -106,7 +106,7 @@ def run_diff(options: argparse.Namespace) -> int:
     if options.json:
         print_json(found, "difference.schema.json")
     elif options.html:
-        write_page(options.html, render_bundles(options.before, options.after, found))
+        write_page(options.html, render_bundles(before, after, found))
         print(to_printable(f"wrote {options.html}"))
     else:
         text = format_markdown(found) if options.markdown else format_difference(found)
