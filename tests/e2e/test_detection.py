@@ -115,8 +115,8 @@ def test_the_file_of_class_names_decides(tmp_path: Path) -> None:
     prepare(repository, "tanh-sigmoid")
     assert "bundle" in repository.build("recipe=boxes.yaml", "platform=host")
     repository.write("names.txt", "cat\ndog\nfox\n")
-    # The names are in the network's header.
-    again = ["sources", "objects", "firmware", "run", "bundle"]
+    # The names are checked, and in the network's header.
+    again = ["samples", "sources", "objects", "firmware", "run", "bundle"]
     assert repository.build("recipe=boxes.yaml", "platform=host") == again
     repository.write("names.txt", "cat\ndog\nfox\nowl\n")
     done = repository.doit("build", "recipe=boxes.yaml", "platform=host")

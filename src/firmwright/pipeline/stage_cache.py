@@ -48,15 +48,16 @@ def name_file(path: Path, folder: Path) -> str:
 
 
 def take_or_run(
-    job: Job, folder: Path, make_key: Callable[[], str], run: Callable[[], None]
+    job: Job, stage: Stage, folder: Path, make_key: Callable[[], str], run: Callable[[], None]
 ) -> bool:
     """Fill a stage's empty folder from the cache, else run the stage and keep what it gives.
 
     Returns whether it was taken; what the stage had to say is then said again. A cache that fails
-    is a note to the user, and the stage runs.
+    is a note to the user, and the stage runs. Python of the recipe's own always runs: it may read
+    what nobody knows of.
     """
     shared = load_cache()
-    if shared is None:
+    if shared is None or any(path.suffix == ".py" for path in stage.inputs(job)):
         run()
         return False
     key = make_key()

@@ -186,6 +186,7 @@ def execute(job: Job, stage: Stage, unchanged: Unchanged, dependencies: list[str
 
         taken = take_or_run(
             job,
+            stage,
             unfinished,
             lambda: find_key(job, stage, unchanged.configuration, map(Path, dependencies)),
             lambda: run_watched(job, stage, unfinished, watched),
