@@ -32,7 +32,7 @@ from tests.targets.cpu.layers import AnyLayer, draw, evaluate, make_layer, make_
 from tests.targets.cpu.shapes import Shape
 from tests.toolchain.folders import arm64_gcc_folder
 
-COUNT = 12
+COUNT = 8
 """Layers of a form in a test."""
 
 PLATFORMS = {
@@ -149,7 +149,7 @@ def test_layers_that_break_a_condition_are_drawn(form: Form) -> None:
     """A condition that could be dropped without a test that fails would be a wrong one."""
     generator = np.random.default_rng(0)
     kept = list(form.conditions)
-    for _ in range(100 * COUNT):
+    for _ in range(1200):
         layer = draw(form.kind, generator)
         kept = [condition for condition in kept if condition.holds(layer)]
         if not kept:
