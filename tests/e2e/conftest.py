@@ -160,9 +160,13 @@ def copy_of_built(built: Repository, tmp_path: Path) -> Repository:
 
 
 def copy_of(built: Repository, folder: Path) -> Repository:
-    """Return a copy of a repository, times and all, to be changed."""
+    """Return a copy of a repository, times and all, to be changed.
+
+    Whether its builds share results is for the module that changes it to say.
+    """
     shutil.copytree(built.folder, folder / "copy", copy_function=shutil.copy2)
-    return Repository(folder / "copy", dict(built.environment))
+    shared = {"FIRMWRIGHT_CACHE": os.environ.get("FIRMWRIGHT_CACHE", "")}
+    return Repository(folder / "copy", built.environment | shared)
 
 
 MLPERF_TINY = ("resnet8", "kws", "vww", "ad")
