@@ -20,6 +20,8 @@ from tests.targets.mla.sdk import RECORDED, install_sdk
 
 from .conftest import ROOT, Repository, copy_of, new_repository
 
+pytestmark = pytest.mark.fresh
+
 RECIPE = """\
 model: digits.onnx
 platform: modalix
