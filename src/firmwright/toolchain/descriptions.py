@@ -13,8 +13,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from firmwright.documents.schema_check import Finding
 from firmwright.errors import DiagnosticError, UserError, did_you_mean
 
@@ -37,6 +35,8 @@ def resolve_own(name: str, folder: Path) -> str:
 
 def read_own_yaml(text: str) -> dict[str, Any]:
     """Return the data of one of the package's own files, unchecked."""
+    import yaml  # a build with nothing to do needs none of it
+
     data: dict[str, Any] = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     return data
 
