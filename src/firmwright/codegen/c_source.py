@@ -11,7 +11,6 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import tvm
@@ -20,6 +19,7 @@ from tvm.s_tir import transform as schedulable
 from tvm.tirx import transform as lowered
 from tvm_ffi import structural_map
 
+from firmwright.codegen.c_literals import format_c_float
 from firmwright.codegen.library_calls import (
     emit_library_calls,
     is_library_call,
@@ -187,25 +187,6 @@ def mark_float_constants(body: tirx.Stmt) -> tuple[tirx.Stmt, list[str]]:
         return tirx.call_pure_extern(dtype, f"{LITERAL_MARKER}{number}")
 
     return structural_map(body, (tirx.FloatImm, mark)), list(numbers)
-
-
-def format_c_float(bits: str) -> str:
-    """Write a constant in C: the shortest decimal that reads back as the same bits.
-
-    ``bits`` is the value's big-endian pattern in hexadecimal, of 4 or 8 bytes.
-    """
-    value = np.frombuffer(bytes.fromhex(bits), ">f4" if len(bits) == 8 else ">f8")[0]
-    if np.isnan(value):
-        return "NAN"
-    if np.isinf(value):
-        return "INFINITY" if value > 0 else "(-INFINITY)"
-    digits = np.format_float_scientific(value, trim="0") if needs_exponent(value) else str(value)
-    literal = f"{digits}f" if len(bits) == 8 else digits
-    return f"({literal})" if value < 0 else literal
-
-
-def needs_exponent(value: np.floating[Any]) -> bool:
-    return bool(value != 0 and not 1e-4 <= abs(value) < 1e7)
 
 
 def extract_body(source: str) -> str:

@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import jinja2
 import numpy as np
-import numpy.typing as npt
 
-from firmwright.codegen.c_source import format_c_float
+from firmwright.codegen.c_literals import format_c_string, format_c_value, format_c_values
 from firmwright.codegen.names import escape_comment
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 TEMPLATE_SUFFIX = ".j2"
-LINE_LENGTH = 96
 
 
 def template_folder() -> Traversable:
@@ -74,41 +72,3 @@ def wrap_comment(text: str, width: int = 80) -> str:
     """Break a long comment line; the lines that follow start with `` * ``."""
     lines = textwrap.wrap(escape_comment(text), width, break_long_words=False) or [""]
     return "\n * ".join(lines)
-
-
-def format_c_values(array: npt.NDArray[Any]) -> str:
-    """Write an array's elements as the lines of a C initializer."""
-    return textwrap.fill(
-        ", ".join(format_c_value(v) for v in array.reshape(-1)),
-        LINE_LENGTH,
-        initial_indent="    ",
-        subsequent_indent="    ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-
-
-def format_c_string(text: str) -> str:
-    """Write text as a C literal in UTF-8, in characters that every compiler reads alike.
-
-    Octal escapes end after three digits; question marks are escaped because of trigraphs.
-    """
-    escaped = "".join(
-        chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}"
-        for byte in text.encode()
-    )
-    return f'"{escaped}"'
-
-
-def format_c_value(value: np.generic) -> str:
-    """Write one number exactly; the most negative integers have no literal in C."""
-    if isinstance(value, np.floating):
-        return format_c_float(value.tobytes()[::-1].hex())
-    if isinstance(value, np.bool_):
-        return "true" if value else "false"
-    number = int(value)
-    if number == -(2**31):
-        return "INT32_MIN"
-    if number == -(2**63):
-        return "INT64_MIN"
-    return str(number)

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy.typing as npt
 
+from firmwright.codegen.c_literals import format_c_values
 from firmwright.codegen.templates import (
     TEMPLATE_SUFFIX,
-    format_c_values,
     make_environment,
     render,
     template_folder,

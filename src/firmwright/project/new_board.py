@@ -6,7 +6,8 @@ import re
 import textwrap
 from pathlib import Path
 
-from firmwright.codegen.templates import LINE_LENGTH, read_template, wrap_comment
+from firmwright.codegen.c_literals import LINE_LENGTH
+from firmwright.codegen.templates import read_template, wrap_comment
 from firmwright.errors import UserError, suggest_known
 from firmwright.toolchain import load_platform, platform_names
 from firmwright.toolchain.boards import (

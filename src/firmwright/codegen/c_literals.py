@@ -1,0 +1,68 @@
+"""Values as C literals, bit for bit."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+LINE_LENGTH = 96
+
+
+def format_c_values(array: npt.NDArray[Any]) -> str:
+    """Write an array's elements as the lines of a C initializer."""
+    return textwrap.fill(
+        ", ".join(format_c_value(v) for v in array.reshape(-1)),
+        LINE_LENGTH,
+        initial_indent="    ",
+        subsequent_indent="    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def format_c_string(text: str) -> str:
+    """Write text as a C literal in UTF-8, in characters that every compiler reads alike.
+
+    Octal escapes end after three digits; question marks are escaped because of trigraphs.
+    """
+    escaped = "".join(
+        chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}"
+        for byte in text.encode()
+    )
+    return f'"{escaped}"'
+
+
+def format_c_value(value: np.generic) -> str:
+    """Write one number exactly; the most negative integers have no literal in C."""
+    if isinstance(value, np.floating):
+        return format_c_float(value.tobytes()[::-1].hex())
+    if isinstance(value, np.bool_):
+        return "true" if value else "false"
+    number = int(value)
+    if number == -(2**31):
+        return "INT32_MIN"
+    if number == -(2**63):
+        return "INT64_MIN"
+    return str(number)
+
+
+def format_c_float(bits: str) -> str:
+    """Write a constant in C: the shortest decimal that reads back as the same bits.
+
+    ``bits`` is the value's big-endian pattern in hexadecimal, of 4 or 8 bytes.
+    """
+    value = np.frombuffer(bytes.fromhex(bits), ">f4" if len(bits) == 8 else ">f8")[0]
+    if np.isnan(value):
+        return "NAN"
+    if np.isinf(value):
+        return "INFINITY" if value > 0 else "(-INFINITY)"
+    digits = np.format_float_scientific(value, trim="0") if needs_exponent(value) else str(value)
+    literal = f"{digits}f" if len(bits) == 8 else digits
+    return f"({literal})" if value < 0 else literal
+
+
+def needs_exponent(value: np.floating[Any]) -> bool:
+    return bool(value != 0 and not 1e-4 <= abs(value) < 1e7)

@@ -1,0 +1,33 @@
+"""Literals keep every bit of the constants."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from firmwright.codegen.c_literals import format_c_float, format_c_value
+
+
+@given(st.floats(width=32, allow_nan=False, allow_infinity=False))
+def test_float_literal_reads_back_as_the_same_bits(value: float) -> None:
+    literal = format_c_float(struct.pack(">f", value).hex()).strip("()")
+    assert literal.endswith("f")
+    assert set(literal) & set(".e"), "without either it would be an integer"
+    assert struct.pack(">f", np.float32(literal[:-1])) == struct.pack(">f", value)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_double_literal_reads_back_as_the_same_bits(value: float) -> None:
+    literal = format_c_float(struct.pack(">d", value).hex()).strip("()")
+    assert struct.pack(">d", float(literal)) == struct.pack(">d", value)
+
+
+def test_what_has_no_literal() -> None:
+    assert format_c_float(struct.pack(">f", float("inf")).hex()) == "INFINITY"
+    assert format_c_float(struct.pack(">f", float("-inf")).hex()) == "(-INFINITY)"
+    assert format_c_float(struct.pack(">f", float("nan")).hex()) == "NAN"
+    assert format_c_value(np.int32(-(2**31))) == "INT32_MIN"
+    assert format_c_value(np.int64(-(2**63))) == "INT64_MIN"
