@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from firmwright.errors import UserError
 from firmwright.progress import track
-from firmwright.toolchain.compilers import Compiler, ToolError, run_compiler
+from firmwright.toolchain.compilers import Compiler, ToolError, find_library_cache, run_compiler
 from firmwright.toolchain.float_abi import check_float_abi
 from firmwright.toolchain.layout import BOARD, FREESTANDING, NETWORK, list_sources
 from firmwright.toolchain.platforms import Platform, load_platform
@@ -161,7 +161,7 @@ def link_firmware(
     """Link objects to ``elf``, with its map (``.map``) beside it.
 
     ``project`` is the folder that has ``board/link.ld``; objects are linked in the order given. The
-    compiler's run-time library, where it needs one, is built once per ``cache`` folder. Raises
+    compiler's run-time library, where it needs one, is built once per user. Raises
     ToolError when the linker fails, and UserError for soft-float code that is labelled hard-float.
     """
     elf.parent.mkdir(parents=True, exist_ok=True)
@@ -184,15 +184,16 @@ def link_firmware(
 
 
 def _build_runtime(build: Build, compiler: Compiler, cache: Path) -> Path:
-    """Return the run-time object from the cache, building it there when it is missing."""
+    """Return the run-time object from the user's cache, building it there when it is missing."""
     recipe = [compiler.version, *build.settings.runtime, *build.settings.flags]
     digest = hashlib.sha256("\0".join(recipe).encode()).hexdigest()[:16]
-    built = cache / f"compiler_rt-{digest}.o"
+    library = find_library_cache(cache)
+    built = library / f"compiler_rt-{digest}.o"
     if not built.exists():
-        cache.mkdir(parents=True, exist_ok=True)
+        library.mkdir(parents=True, exist_ok=True)
         unfinished = built.with_suffix(f".{os.getpid()}")
         command = runtime_command(build, compiler, unfinished.name)
-        run_tool(command, cache, cache, RUNTIME_OBJECT, "the compiler's library does not build")
+        run_tool(command, library, cache, RUNTIME_OBJECT, "the compiler's library does not build")
         unfinished.replace(built)
     return built
 

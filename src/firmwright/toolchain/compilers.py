@@ -127,13 +127,13 @@ def _make_environment(cache: Path) -> Mapping[str, str]:
         "LC_ALL": "C",
         # The build folder must not offer Python modules to `python -m ziglang`.
         "PYTHONSAFEPATH": "1",
-        "ZIG_GLOBAL_CACHE_DIR": str(_find_library_cache(local)),
+        "ZIG_GLOBAL_CACHE_DIR": str(find_library_cache(local)),
         "ZIG_LOCAL_CACHE_DIR": str(local),
     }
 
 
-def _find_library_cache(local: Path) -> Path:
-    """Return where zig keeps the C libraries that it builds, one for each core, by content.
+def find_library_cache(local: Path) -> Path:
+    """Return where the libraries are that a compiler builds, one for each core, by content.
 
     They take up to 25 s and 75 MB, so all recipes of a user share them; ``local`` has them where
     the user's cache folder cannot be written.
