@@ -71,6 +71,26 @@ def test_import_loads_no_tvm() -> None:
     assert done.stdout == "[]\n"
 
 
+def test_the_command_line_loads_no_tvm() -> None:
+    program = "import sys, firmwright.cli; print('tvm' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"
+
+
+def test_tvm_comes_without_pytorch_and_pytorch_after_it() -> None:
+    pytest.importorskip("torch")
+    program = (
+        "import sys, firmwright.compile; print('torch' in sys.modules); "
+        "import torch; print(torch.zeros(2).tolist())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n[0.0, 0.0]\n"
+
+
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "examples").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT))
 )

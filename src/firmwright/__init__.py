@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from firmwright.torch_import import leave_torch_out
+
 if TYPE_CHECKING:
     from firmwright.api import build as build
 
@@ -12,6 +14,8 @@ __version__ = "0.1.0"
 
 # ONNX Runtime reports its use to its maker unless this is set before it is loaded.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
+leave_torch_out()
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,32 @@
+"""Leaves PyTorch out of the import of TVM.
+
+TVM imports PyTorch, where it is installed, for modules that mix both and for a symbol conflict
+seen on Windows. That takes 2 to 3 s in each process of a build. Only the importer of PyTorch
+programs needs it, and imports it by itself.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.abc import MetaPathFinder
+
+IMPORTERS = ("tvm_ffi", "tvm")
+
+
+class WithoutTorch(MetaPathFinder):
+    """Finds no ``torch`` while TVM is being imported, and leaves all else to other finders."""
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name == "torch" and any(is_initializing(importer) for importer in IMPORTERS):
+            raise ModuleNotFoundError("TVM does without PyTorch here", name=name)
+
+
+def is_initializing(name: str) -> bool:
+    """Whether a module's own code runs now; ``import`` itself keeps that in the module's spec."""
+    spec = getattr(sys.modules.get(name), "__spec__", None)
+    return bool(getattr(spec, "_initializing", False))
+
+
+def leave_torch_out() -> None:
+    """Have it so for all later imports."""
+    sys.meta_path.insert(0, WithoutTorch())
