@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from firmwright.data.sources import DataFile
-from firmwright.errors import UserError, first_line
-from firmwright.progress import BYTES, report
+from firmwright.errors import UserError
 
 MIRROR_VARIABLE = "FIRMWRIGHT_MIRROR"
 
@@ -70,48 +67,18 @@ def list_mirror_files(likely_name: str) -> Iterator[Path]:
 
 
 def download(url: str, sha256: str, what: str) -> bytes:
-    """Download with pooch into a folder that is thrown away; the caller keeps the bytes."""
-    import pooch
-    import requests
+    """Return the file at an address; UserError where it cannot be had, or is another."""
+    from firmwright import web
 
-    pooch.get_logger().setLevel("WARNING")
-    with tempfile.TemporaryDirectory() as scratch:
-        try:
-            fetch = pooch.HTTPDownloader(progressbar=DownloadReport())
-            path = pooch.retrieve(url, known_hash=None, path=scratch, downloader=fetch)
-        except (requests.RequestException, OSError, ValueError) as error:
-            raise UserError(
-                f"{url}: cannot download {what}: {describe_failure(error)}; a folder in "
-                f"{MIRROR_VARIABLE} that holds the file with sha256 {sha256} serves as well"
-            ) from None
-        data = Path(path).read_bytes()
+    try:
+        data = web.download(web.open_session(), url)
+    except web.WebError as error:
+        raise UserError(
+            f"{url}: cannot download {what}: {error}; a folder in {MIRROR_VARIABLE} that holds the "
+            f"file with sha256 {sha256} serves as well"
+        ) from None
     check_digest(data, sha256, url)
     return data
-
-
-def describe_failure(error: BaseException) -> str:
-    """Return what the system says of a connection; the libraries put a page around it."""
-    found = re.search(r"\[Errno -?\d+\] ([^'\")]+)", str(error))
-    return found[1] if found else first_line(error)
-
-
-class DownloadReport:
-    """What pooch takes for a progress bar; it sets ``total`` (bytes, 0 if the server is silent)."""
-
-    total = 0
-
-    def __init__(self) -> None:
-        self.done = 0
-
-    def update(self, size: int) -> None:
-        self.done = min(self.done + size, self.total)
-        report(BYTES, self.done, self.total)
-
-    def reset(self) -> None:
-        self.done = 0
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 def check_digest(data: bytes, sha256: str, shown_as: str) -> None:

@@ -206,8 +206,8 @@ def describe(value: Any) -> str:
 
 
 def quote(text: str) -> str:
-    """Return text in quotes, on one line and of bounded length."""
-    return _shorten(repr(text))
+    """Return text in quotes, on one line, of bounded length, without an address's password."""
+    return _shorten(re.sub(r"(?<=://)[^\s/@]+@", "…@", repr(text)))
 
 
 def _shorten(text: str, limit: int = 80) -> str:

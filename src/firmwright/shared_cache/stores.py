@@ -12,10 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+from firmwright import web
+
 from .entry import CacheError
 
-TIMEOUT = (5.0, 60.0)
-"""Seconds to wait for a connection, and for the next bytes."""
+LONGEST_ANSWER = 1 << 20
+"""Bytes that a server may say to a file that it was given."""
 
 KEPT_SHARE = 0.9
 """What is left of a full folder's limit, so that not each build removes something."""
@@ -102,46 +104,29 @@ class WebStore:
     """
 
     def __init__(self, address: str) -> None:
-        import requests
-
         self.address = address.rstrip("/")
-        self.failures = requests.RequestException
-        self.session = requests.Session()
+        self.session = web.open_session()
         self.is_down = False
 
     def read(self, name: str, most: int) -> bytes | None:
-        url = f"{self.address}/{name}"
-        if self.is_down:
-            return None
         try:
-            with self.session.get(url, timeout=TIMEOUT, stream=True) as answer:
-                if answer.status_code == 404:
-                    return None
-                answer.raise_for_status()
-                data = b""
-                for block in answer.iter_content(1 << 20):
-                    data += block
-                    if len(data) > most:
-                        raise CacheError(f"{url}: more than the {most:,} bytes it should have")
-        except self.failures as error:
+            return None if self.is_down else web.download(self.session, self.find(name), most)
+        except web.WebError as error:
+            if error.status == 404:
+                return None
             self.is_down = True
-            raise CacheError(f"{url}: {describe(error)}") from None
-        return data
+            raise CacheError(f"{self.find(name)}: {error}") from None
 
     def write(self, name: str, data: bytes) -> None:
-        url = f"{self.address}/{name}"
         if self.is_down:
             return
         try:
-            self.session.put(url, data=data, timeout=TIMEOUT).raise_for_status()
-        except self.failures as error:
+            answer, _ = web.ask(self.session, "PUT", self.find(name), LONGEST_ANSWER, data)
+            if not answer.ok:
+                raise web.refuse(answer)
+        except web.WebError as error:
             self.is_down = True
-            raise CacheError(f"{url}: {describe(error)}") from None
+            raise CacheError(f"{self.find(name)}: {error}") from None
 
-
-def describe(error: Exception) -> str:
-    """Return what went wrong: the server's answer, or the kind of the failure."""
-    answer = getattr(error, "response", None)
-    if answer is not None:
-        return f"the server answers {answer.status_code} {answer.reason}".rstrip()
-    return f"the server does not answer ({type(error).__name__})"
+    def find(self, name: str) -> str:
+        return f"{self.address}/{name}"
