@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from firmwright.errors import UserError
 from firmwright.progress import BYTES, report
 
 if TYPE_CHECKING:
-    from requests import Response, Session
+    from requests import PreparedRequest, Response, Session
 
 TIMEOUT = (10.0, 60.0)
 """Seconds to wait for a connection, and for the next bytes."""
@@ -49,14 +49,18 @@ def ask(
     most: int,
     data: bytes | None = None,
     headers: Mapping[str, str] | None = None,
+    sign: Callable[[PreparedRequest], PreparedRequest] | None = None,
 ) -> tuple[Response, bytes]:
-    """Return a server's answer and its body, of at most so many bytes; WebError without one."""
+    """Return a server's answer and its body, of at most so many bytes; WebError without one.
+
+    ``sign`` changes a request before it is sent; without it, the passwords of ``~/.netrc`` count.
+    """
     import requests
     import urllib3
 
     try:
         with session.request(
-            method, url, data=data, headers=headers, timeout=TIMEOUT, stream=True
+            method, url, data=data, headers=headers, auth=sign, timeout=TIMEOUT, stream=True
         ) as answer:
             return answer, read_body(answer, most)
     except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:

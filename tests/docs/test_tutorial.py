@@ -29,9 +29,10 @@ def test_the_tutorial_is_what_happens(tmp_path: Path) -> None:
         repository = new_folder(folder)
     except UserError as missing:
         pytest.skip(str(missing))
-    text = follow(PAGE, repository, tmp_path)
+    page = PAGE.read_text(encoding="utf-8")
+    text = follow(page, repository, tmp_path)
     stale = "the tutorial is stale; `python -m tests.docs.tutorial` writes it"
-    assert mask(text) == mask(PAGE.read_text(encoding="utf-8")), stale
+    assert mask(text) == mask(page), stale
     pictures = sorted(tmp_path.glob("*.svg"))
     assert [path.name for path in pictures] == ["tutorial-again.svg", "tutorial-build.svg"]
     for path in pictures:

@@ -30,7 +30,7 @@ STEP = re.compile(
 )
 
 
-def follow(page: Path, repository: Repository, pictures: Path) -> str:
+def follow(page: str, repository: Repository, pictures: Path) -> str:
     """Do every step in order; return the page with what was printed, and write its pictures."""
 
     def take(step: re.Match[str]) -> str:
@@ -43,7 +43,7 @@ def follow(page: Path, repository: Repository, pictures: Path) -> str:
             return "".join(["```console\n", *(run(repository, c) for c in commands), "```"])
         return step[0]
 
-    return STEP.sub(take, page.read_text(encoding="utf-8"))
+    return STEP.sub(take, page)
 
 
 def run(repository: Repository, line: str) -> str:
@@ -65,5 +65,6 @@ def new_folder(folder: Path) -> Repository:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch:
-        text = follow(PAGE, new_folder(Path(scratch)), ROOT / "docs" / "pictures")
+        page = PAGE.read_text(encoding="utf-8")
+        text = follow(page, new_folder(Path(scratch)), ROOT / "docs" / "pictures")
         PAGE.write_text(text, encoding="utf-8")

@@ -11,28 +11,12 @@ import pytest
 
 from firmwright.bundle.archive import BrokenBundleError
 from firmwright.bundle.bundle import read_bundle
-from firmwright.bundle.policy import verify_bundle
-from firmwright.bundle.signing import sign_bundle
 from firmwright.cli import make_parser
 from firmwright.pipeline import bundle_commands
 from firmwright.pipeline.rebuild import Rebuilt, count_levels_up
-from tests.hammer.bundles import write_keys
 
 from .conftest import Repository
 from .test_trust import BUNDLE, change_manifest, firmwright, repack
-
-
-def test_a_rebuilder_attests_the_same_bundle(built: Repository, tmp_path: Path) -> None:
-    for number, name in enumerate(("first", "second"), 1):
-        write_keys(tmp_path, name, number)
-    envelope, policy = tmp_path / "digits.intoto.json", tmp_path / "policy.yaml"
-    sign_bundle(read_bundle(built.folder / BUNDLE), tmp_path / "first.pem", envelope)
-    policy.write_text("keys: [first.pub, second.pub]\nsignatures: 2\n")
-    own_files = ("--files", str(built.folder))
-    keys = ("--attest", str(tmp_path / "second.pem"), "--envelope", str(envelope))
-    code, text = firmwright(built, "rebuild", BUNDLE, *own_files, *keys)
-    assert (code, "the same, sha256" in text) == (0, True), text
-    verify_bundle(built.folder / BUNDLE, policy, envelope)
 
 
 def test_a_bundle_is_not_rebuilt_without_its_files_or_tools(
@@ -61,7 +45,7 @@ def test_a_bundle_that_was_not_built_so_is_told(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The test above runs the build that is left out here."""
+    """The build that is left out here runs in tests/docs/test_shipping.py."""
     honest = read_bundle(built.folder / BUNDLE)
     other = repack(honest.path, tmp_path / "other.tar.gz", change_memory)
     monkeypatch.setattr(bundle_commands, "rebuild", lambda *_: Rebuilt(honest, tmp_path))

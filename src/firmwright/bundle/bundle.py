@@ -37,12 +37,16 @@ class Bundle:
 
 
 def read_bundle(path: Path) -> Bundle:
-    """Read a bundle from outside into memory; nothing is written.
+    """Read a bundle from outside into memory, as :func:`parse_bundle` does; nothing is written."""
+    return parse_bundle(read_capped(path), path)
+
+
+def parse_bundle(content: bytes, path: Path) -> Bundle:
+    """Return the bundle in an archive's bytes; messages name it ``path``.
 
     Raises BrokenBundleError where the archive, the manifest or a file's digest is not as
     firmwright writes it.
     """
-    content = read_capped(path)
     folder, files = read_archive(content, str(path))
     try:
         manifest = read_manifest(files)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from firmwright.bundle.archive import BrokenBundleError, read_capped
+from firmwright.bundle.archive import BrokenBundleError, read_capped, write_whole
 from firmwright.bundle.bundle import Bundle, read_json
 from firmwright.bundle.provenance import PAYLOAD_TYPE, encode_statement, make_statement
 from firmwright.errors import UserError, first_line
@@ -39,10 +39,7 @@ def sign_bundle(bundle: Bundle, key: Path | None, envelope: Path) -> str:
     """
     found, signer = prepare_envelope(bundle, key, envelope)
     found.sign(signer)
-    content = msgspec.json.format(msgspec.json.encode(found.to_dict()), indent=1) + b"\n"
-    unfinished = envelope.with_name(f".{envelope.name}.partial")
-    unfinished.write_bytes(content)
-    unfinished.replace(envelope)
+    write_whole(envelope, encode_envelope(found))
     return str(signer.public_key.keyid)
 
 
@@ -53,13 +50,51 @@ def prepare_envelope(bundle: Bundle, key: Path | None, envelope: Path) -> tuple[
     UntrustedBundleError where the envelope is that of another bundle.
     """
     signer = make_signer(read_private_key(key))
-    payload = encode_statement(make_statement(bundle))
-    found = read_envelope(envelope) if envelope.exists() else make_envelope(payload)
-    if found.payload != payload:
+    if envelope.exists():
+        return read_own_envelope(bundle, envelope), signer
+    return make_envelope(encode_statement(make_statement(bundle)), {}), signer
+
+
+def read_own_envelope(bundle: Bundle, path: Path) -> Envelope:
+    """Return an envelope; UntrustedBundleError where it is that of another bundle."""
+    found = read_envelope(path)
+    if found.payload != encode_statement(make_statement(bundle)):
         raise UntrustedBundleError(
-            f"{envelope}: signed for another bundle; remove it, or name another with --envelope"
+            f"{path}: signed for another bundle; remove it, or name another with --envelope"
         )
-    return found, signer
+    return found
+
+
+def split_envelope(bundle: Bundle, path: Path) -> dict[str, bytes]:
+    """Return an envelope of its own for each signature, by the ids of the keys."""
+    found = read_own_envelope(bundle, path)
+    return {
+        key: encode_envelope(make_envelope(found.payload, {key: signature}))
+        for key, signature in sorted(found.signatures.items())
+    }
+
+
+def is_provenance(bundle: Bundle, envelope: bytes, shown: str) -> bool:
+    """Tell whether an envelope has the statement that follows from a bundle."""
+    found = parse_envelope(envelope, shown)
+    return (found.payload_type, found.payload) == (
+        PAYLOAD_TYPE, encode_statement(make_statement(bundle))
+    )  # fmt: skip
+
+
+def join_envelopes(envelopes: Sequence[bytes], shown: str) -> bytes | None:
+    """Return one envelope with the signatures of all, which have one statement; None of none.
+
+    Raises BrokenBundleError where two signatures of one key differ: one of them is wrong.
+    """
+    found = [parse_envelope(envelope, shown) for envelope in envelopes]
+    if not found:
+        return None
+    signatures: dict[str, Any] = {}
+    for key, signature in (pair for envelope in found for pair in envelope.signatures.items()):
+        if signatures.setdefault(key, signature) != signature:
+            raise BrokenBundleError(f"{shown}: two signatures of the key {key} differ")
+    return encode_envelope(make_envelope(found[0].payload, dict(sorted(signatures.items()))))
 
 
 def verify_signatures(bundle: Bundle, envelope: Path, keys: Sequence[Any], wanted: int) -> None:
@@ -145,26 +180,36 @@ def read_public_key(path: Path) -> SSlibKey:
     return SSlibKey.from_crypto(key)
 
 
-def make_envelope(payload: bytes) -> Envelope:
+def make_envelope(payload: bytes, signatures: Mapping[str, Any]) -> Envelope:
+    """Return an envelope with signatures by the ids of their keys."""
     from securesystemslib.dsse import Envelope
 
-    return Envelope(payload, PAYLOAD_TYPE, {})
+    return Envelope(payload, PAYLOAD_TYPE, dict(signatures))
+
+
+def encode_envelope(envelope: Envelope) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(envelope.to_dict()), indent=1) + b"\n"
 
 
 def read_envelope(path: Path) -> Envelope:
     """Read an envelope from outside; BrokenBundleError for anything else."""
+    return parse_envelope(read_capped(path), str(path))
+
+
+def parse_envelope(encoded: bytes, shown: str) -> Envelope:
+    """Return the envelope in bytes from outside, which messages name ``shown``."""
     require_extra()
     from securesystemslib.dsse import Envelope
     from securesystemslib.exceptions import Error
 
-    content = read_json(read_capped(path), str(path))
+    content = read_json(encoded, shown)
     signatures = content.get("signatures") if isinstance(content, Mapping) else None
     if not isinstance(signatures, list) or len(signatures) > MAX_SIGNATURES:
-        raise BrokenBundleError(f"{path}: not an envelope (DSSE) of at most 100 signatures")
+        raise BrokenBundleError(f"{shown}: not an envelope (DSSE) of at most 100 signatures")
     try:
         return Envelope.from_dict(dict(content))
     except (Error, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BrokenBundleError(f"{path}: not an envelope (DSSE): {first_line(error)}") from None
+        raise BrokenBundleError(f"{shown}: not an envelope (DSSE): {first_line(error)}") from None
 
 
 def require_extra() -> None:

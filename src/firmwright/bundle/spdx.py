@@ -10,6 +10,9 @@ from typing import Any
 
 from firmwright.bundle.components import BillOfMaterials, Component
 
+FILE = "sbom/firmware.spdx.json"
+"""Where a bundle has it."""
+
 CONTEXT = "https://spdx.org/rdf/3.0.1/spdx-context.jsonld"
 CREATION = "_:creation"
 CREATED = "1970-01-01T00:00:00Z"

@@ -14,7 +14,9 @@ import msgspec
 from firmwright.bundle.bundle import read_bundle
 from firmwright.bundle.inspect import compare_bundles, inspect_file
 from firmwright.bundle.policy import verify_bundle
+from firmwright.bundle.registry import parse_reference
 from firmwright.bundle.reports import render_bundles
+from firmwright.bundle.shipping import pull_bundle, push_bundle
 from firmwright.bundle.signing import (
     KEY_VARIABLE,
     UntrustedBundleError,
@@ -72,11 +74,21 @@ def add_commands(commands: Any) -> None:
     )
     add_no_user_code(again)
     again.add_argument("--attest", metavar="KEY", type=Path, help="sign it where it is the same")
-    for parser in (sign, verify, again):
+    sentence = "put a bundle into a registry, with its SBOM and its signatures"
+    push = commands.add_parser("push", help=sentence, description=sentence)
+    for parser in (sign, verify, again, push):
         parser.add_argument("bundle", metavar="BUNDLE", type=Path, help="a bundle (.tar.gz)")
         parser.add_argument(
             "--envelope", type=Path, help="the signed provenance (default: beside the bundle)"
         )
+    sentence = "get a bundle and its signatures from a registry, checked"
+    pull = commands.add_parser("pull", help=sentence, description=sentence)
+    place = "HOST/NAME:TAG, as in registry.example/team/digits:1.2"
+    push.add_argument("reference", metavar="PLACE", help=place)
+    pull.add_argument("reference", metavar="PLACE", help=f"{place}, or HOST/NAME@sha256:DIGEST")
+    pull.add_argument(
+        "folder", metavar="FOLDER", type=Path, nargs="?", default=".", help="default: here"
+    )
 
 
 def run_command(options: argparse.Namespace) -> int:
@@ -159,6 +171,20 @@ def run_rebuild(options: argparse.Namespace) -> int:
     return SAME
 
 
+def run_push(options: argparse.Namespace) -> int:
+    envelope = options.envelope or envelope_path(options.bundle)
+    reference = parse_reference(options.reference)
+    for line in push_bundle(options.bundle, envelope, reference):
+        print(to_printable(line), flush=True)
+    return 0
+
+
+def run_pull(options: argparse.Namespace) -> int:
+    for line in pull_bundle(parse_reference(options.reference), options.folder):
+        print(to_printable(line), flush=True)
+    return 0
+
+
 def print_json(record: object, schema: str) -> None:
     """Print a record; ``schema`` is the file in ``firmwright/report`` that describes it."""
     content = {"$schema": schema, **to_plain(record)}
@@ -178,4 +204,6 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "sign": run_sign,
     "verify-bundle": run_verify,
     "rebuild": run_rebuild,
+    "push": run_push,
+    "pull": run_pull,
 }

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from firmwright import __version__
-from firmwright.bundle import cyclonedx
+from firmwright.bundle import cyclonedx, spdx
 from firmwright.bundle.components import (
     BillOfMaterials,
     Component,
@@ -15,13 +15,10 @@ from firmwright.bundle.components import (
     digest_all,
     make_package,
 )
-from firmwright.bundle.spdx import make_spdx
 from firmwright.ir.records import encode_record
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
 from firmwright.recipe.lock import Lock
-
-SPDX = "sbom/firmware.spdx.json"
 
 
 def write_sboms(job: Job, read: Lock) -> dict[str, bytes]:
@@ -29,7 +26,7 @@ def write_sboms(job: Job, read: Lock) -> dict[str, bytes]:
     bill = make_bill(job, read)
     return {
         cyclonedx.FILE: encode_record(cyclonedx.make_cyclonedx(bill)),
-        SPDX: encode_record(make_spdx(bill)),
+        spdx.FILE: encode_record(spdx.make_spdx(bill)),
     }
 
 

@@ -1,0 +1,272 @@
+"""A client of registries, which keep container images: the part of it that bundles need.
+
+It believes nothing: what has a digest is compared with it, and everything has a limit of bytes.
+Sources: OCI's image specification 1.1 (manifests, indexes, descriptors) and distribution
+specification 1.1 (blobs, manifests, referrers, the tag that stands for them), Docker's page
+"Token authentication".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from urllib.parse import urlencode, urljoin, urlsplit
+
+import msgspec
+
+from firmwright import web
+from firmwright.bundle.archive import BrokenBundleError
+from firmwright.bundle.bundle import read_json
+from firmwright.errors import UserError
+
+if TYPE_CHECKING:
+    from requests import PreparedRequest, Response
+
+T = TypeVar("T")
+
+MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
+INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
+EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
+EMPTY = b"{}"
+"""What the specification puts where a container image has its configuration."""
+
+MAX_MANIFEST_BYTES = 4 * 1024**2
+"""As much as a registry has to take, by the specification."""
+MAX_ANSWER_BYTES = 64 * 1024
+
+REFERENCE = re.compile(
+    r"(?P<host>[a-z0-9.-]+(:[0-9]+)?)"
+    r"/(?P<name>[a-z0-9]+(([._/]|__|-+)[a-z0-9]+)*)"
+    r"(:(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})|@(?P<digest>sha256:[0-9a-f]{64}))"
+)
+LOOPBACK = re.compile(r"(localhost|127(\.[0-9]+){3})(:[0-9]+)?")
+"""Hosts that are asked without TLS, as other clients do it."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A place in a registry: ``name`` is a repository's, ``version`` a tag or a digest."""
+
+    host: str
+    name: str
+    version: str
+
+    def __str__(self) -> str:
+        separator = "@" if self.is_digest else ":"
+        return f"{self.host}/{self.name}{separator}{self.version}"
+
+    @property
+    def is_digest(self) -> bool:
+        return self.version.startswith("sha256:")
+
+
+def parse_reference(text: str) -> Reference:
+    """Return the parts of ``registry.example/team/net:1.2``; UserError for other texts."""
+    found = REFERENCE.fullmatch(text)
+    if found is None:
+        raise UserError(
+            f"'{text}' names no place in a registry; expected HOST/NAME:TAG, as in "
+            "registry.example/team/digits:1.2, or HOST/NAME@sha256:DIGEST; names are in lower case"
+        )
+    return Reference(found["host"], found["name"], found["tag"] or found["digest"])
+
+
+class Descriptor(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
+    """What is known of a blob or a manifest before it comes."""
+
+    media_type: str
+    digest: Annotated[str, msgspec.Meta(pattern="^sha256:[0-9a-f]{64}$")]
+    size: Annotated[int, msgspec.Meta(ge=0)]
+    artifact_type: str = ""
+    annotations: dict[str, str] = {}
+
+
+class Manifest(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
+    schema_version: Literal[2]
+    media_type: str
+    artifact_type: str = ""
+    config: Descriptor
+    layers: list[Descriptor]
+    subject: Descriptor | None = None
+    """The manifest that this one refers to."""
+
+
+class Index(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
+    schema_version: Literal[2]
+    media_type: str
+    manifests: list[Descriptor]
+
+
+class Token(msgspec.Struct):
+    """What a registry's other server gives to those who may ask."""
+
+    token: str = ""
+    access_token: str = ""
+
+
+def describe(content: bytes, media_type: str) -> Descriptor:
+    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    return Descriptor(media_type=media_type, digest=digest, size=len(content))
+
+
+def decode(content: bytes, record: type[T], shown: str) -> T:
+    """Return a record from JSON; BrokenBundleError for anything else."""
+    try:
+        return msgspec.convert(read_json(content, shown), record)
+    except msgspec.ValidationError as error:
+        raise BrokenBundleError(f"{shown}: not what a registry keeps: {error}") from None
+
+
+class Registry:
+    """One repository of a registry.
+
+    Its methods raise UserError for what the registry refuses, and BrokenBundleError where it gives
+    something else than it was asked for.
+    """
+
+    def __init__(self, reference: Reference) -> None:
+        self.host = reference.host
+        self.shown = f"{reference.host}/{reference.name}"
+        scheme = "http" if LOOPBACK.fullmatch(self.host) else "https"
+        self.address = f"{scheme}://{self.host}/v2/{reference.name}"
+        self.session = web.open_session()
+        self.token = ""
+
+    def get_manifest(self, version: str, record: type[T]) -> tuple[T, Descriptor] | None:
+        """Return the manifest or index of a tag or digest; None where there is none."""
+        shown = f"{self.shown}, manifest {version}"
+        url = f"{self.address}/manifests/{version}"
+        accepted = {"Accept": f"{MANIFEST_TYPE}, {INDEX_TYPE}"}
+        answer, content = self.ask("GET", url, MAX_MANIFEST_BYTES, headers=accepted)
+        if answer.status_code == 404:
+            return None
+        self.require(answer, content, 200)
+        found = describe(content, answer.headers.get("Content-Type", ""))
+        if version.startswith("sha256:") and found.digest != version:
+            raise BrokenBundleError(f"{shown}: the registry gives another, {found.digest}")
+        return decode(content, record, shown), found
+
+    def put_manifest(self, content: Manifest | Index, version: str = "") -> Descriptor:
+        """Put a manifest or an index under its digest, or under a tag."""
+        encoded = msgspec.json.encode(content)
+        described = describe(encoded, content.media_type)
+        url = f"{self.address}/manifests/{version or described.digest}"
+        headers = {"Content-Type": content.media_type}
+        answer, said = self.ask("PUT", url, MAX_ANSWER_BYTES, encoded, headers)
+        self.require(answer, said, 201)
+        if (
+            isinstance(content, Manifest)
+            and content.subject
+            and "OCI-Subject" not in answer.headers
+        ):
+            self.tag_referrer(content, described)
+        return described
+
+    def get_blob(self, wanted: Descriptor, most: int) -> bytes:
+        """Return a blob of at most so many bytes, compared with its digest."""
+        shown = f"{self.shown}, blob {wanted.digest}"
+        if wanted.size > most:
+            raise BrokenBundleError(f"{shown}: {wanted.size:,} bytes; at most {most:,} are read")
+        url = f"{self.address}/blobs/{wanted.digest}"
+        answer, content = self.ask("GET", url, max(wanted.size, MAX_ANSWER_BYTES))
+        self.require(answer, content, 200)
+        found = describe(content, wanted.media_type)
+        if (found.digest, found.size) != (wanted.digest, wanted.size):
+            raise BrokenBundleError(f"{shown}: the registry gives {found.size:,} other bytes")
+        return content
+
+    def put_blob(self, content: bytes, media_type: str) -> Descriptor:
+        """Put a blob, where the registry does not have it yet."""
+        described = describe(content, media_type)
+        answer, _ = self.ask("HEAD", f"{self.address}/blobs/{described.digest}", MAX_ANSWER_BYTES)
+        if answer.status_code == 200:
+            return described
+        begin = f"{self.address}/blobs/uploads/"
+        answer, said = self.ask("POST", begin, MAX_ANSWER_BYTES)
+        self.require(answer, said, 202)
+        place = urljoin(begin, answer.headers.get("Location", ""))
+        place += f"{'&' if urlsplit(place).query else '?'}digest={described.digest}"
+        headers = {"Content-Type": "application/octet-stream"}
+        answer, said = self.ask("PUT", place, MAX_ANSWER_BYTES, content, headers)
+        self.require(answer, said, 201)
+        return described
+
+    def list_referrers(self, digest: str) -> list[Descriptor]:
+        """Return what refers to a manifest: by the registry's own list, or by a tag."""
+        url = f"{self.address}/referrers/{digest}"
+        answer, content = self.ask("GET", url, MAX_MANIFEST_BYTES, headers={"Accept": INDEX_TYPE})
+        if answer.status_code == 404:
+            return self.list_tagged(digest)
+        self.require(answer, content, 200)
+        return decode(content, Index, f"{self.shown}, referrers").manifests
+
+    def list_tagged(self, digest: str) -> list[Descriptor]:
+        """Return what refers to a manifest where the registry keeps no list of it."""
+        found = self.get_manifest(digest.replace(":", "-"), Index)
+        return found[0].manifests if found else []
+
+    def tag_referrer(self, content: Manifest, described: Descriptor) -> None:
+        """Add what refers to another to the list of a registry that keeps none by itself."""
+        if content.subject is None:
+            return
+        others = self.list_tagged(content.subject.digest)
+        entry = msgspec.structs.replace(described, artifact_type=content.artifact_type)
+        if entry.digest not in {other.digest for other in others}:
+            index = Index(schema_version=2, media_type=INDEX_TYPE, manifests=[*others, entry])
+            self.put_manifest(index, content.subject.digest.replace(":", "-"))
+
+    def ask(
+        self,
+        method: str,
+        url: str,
+        most: int,
+        data: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> tuple[Response, bytes]:
+        """Return an answer and its body; passwords are those of ``~/.netrc``."""
+        try:
+            answer, body = web.ask(self.session, method, url, most, data, headers, self.sign)
+            if answer.status_code == 401:
+                self.token = self.fetch_token(answer.headers.get("WWW-Authenticate", ""))
+            if answer.status_code == 401 and self.token:
+                return web.ask(self.session, method, url, most, data, headers, self.sign)
+        except web.WebError as error:
+            raise UserError(f"{self.shown}: {error}") from None
+        return answer, body
+
+    @property
+    def sign(self) -> Callable[[PreparedRequest], PreparedRequest] | None:
+        """What adds the token to a request for the registry's own host, if there is one."""
+
+        def add(request: PreparedRequest) -> PreparedRequest:
+            if urlsplit(request.url or "").netloc == self.host:
+                request.headers["Authorization"] = f"Bearer {self.token}"
+            return request
+
+        return add if self.token else None
+
+    def fetch_token(self, challenge: str) -> str:
+        """Return a token from where the registry says, "" where it says nothing of tokens."""
+        from requests.utils import parse_dict_header
+
+        scheme, _, rest = challenge.partition(" ")
+        if scheme.lower() != "bearer":
+            return ""
+        told = parse_dict_header(rest)
+        place = urlsplit(str(told.get("realm", "")))
+        if place.scheme != "https" and not LOOPBACK.fullmatch(place.netloc):
+            raise web.WebError(f"it wants a password to be sent to {place.geturl()!r}, without TLS")
+        asked = urlencode({key: told[key] for key in ("service", "scope") if told.get(key)})
+        url = place._replace(query=asked).geturl()
+        found = decode(web.download(self.session, url, MAX_ANSWER_BYTES), Token, url)
+        token = found.token or found.access_token
+        return token if token.isprintable() and token.isascii() else ""
+
+    def require(self, answer: Response, content: bytes, status: int) -> None:
+        """Raise UserError for another status, with the code that the registry gives."""
+        if answer.status_code != status:
+            said = re.search(rb'"code": *"([A-Z_]{1,40})"', content)
+            raise UserError(f"{self.shown}: {web.refuse(answer, said[1].decode() if said else '')}")

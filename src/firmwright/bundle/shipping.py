@@ -1,0 +1,162 @@
+"""Bundles in a registry: the archive, and what refers to it: its SBOM and its signatures.
+
+A bundle is an artifact of one layer. Each SBOM and each signature of its provenance is an artifact
+of its own that names the bundle's manifest as its subject. So a second signature is added without
+a change of what is there, and other programs find them. All of it follows from the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from msgspec import structs
+
+from firmwright.bundle import cyclonedx, spdx
+from firmwright.bundle.archive import MAX_PACKED_BYTES, BrokenBundleError, read_capped, write_whole
+from firmwright.bundle.bundle import Bundle, parse_bundle
+from firmwright.bundle.registry import (
+    EMPTY,
+    EMPTY_TYPE,
+    MANIFEST_TYPE,
+    Descriptor,
+    Manifest,
+    Reference,
+    Registry,
+)
+from firmwright.bundle.signing import (
+    MAX_SIGNATURES,
+    envelope_path,
+    is_provenance,
+    join_envelopes,
+    split_envelope,
+)
+from firmwright.errors import UserError
+
+BUNDLE_TYPE = "application/vnd.firmwright.bundle.v1+gzip"
+SIGNATURE_TYPE = "application/vnd.in-toto+json"
+ENVELOPE_TYPE = "application/vnd.dsse.envelope.v1+json"
+SBOM_TYPES = {
+    cyclonedx.FILE: "application/vnd.cyclonedx+json",
+    spdx.FILE: "application/spdx+json",
+}
+TITLE = "org.opencontainers.image.title"
+"""The name of a file, for other programs."""
+
+MAX_ENVELOPE_BYTES = 64 * 1024**2
+
+
+def push_bundle(path: Path, envelope: Path, reference: Reference) -> Iterator[str]:
+    """Put a bundle, its SBOM and its signatures into a registry; yield what was put."""
+    if reference.is_digest:
+        raise UserError(f"{reference}: a digest follows from the bundle; name a tag: HOST/NAME:TAG")
+    content = read_capped(path)
+    bundle = parse_bundle(content, path)
+    signatures = split_envelope(bundle, envelope) if envelope.exists() else {}
+    registry = Registry(reference)
+    name = f"{bundle.folder}.tar.gz"
+    put = put_artifact(registry, BUNDLE_TYPE, BUNDLE_TYPE, name, content, None, reference.version)
+    yield f"{reference}: {path}, {put.digest}"
+    for file, media_type in SBOM_TYPES.items():
+        if file in bundle.files:
+            put_artifact(registry, media_type, media_type, file, bundle.files[file], put)
+            yield f"  {file}"
+    for key, signature in signatures.items():
+        name = envelope_path(Path(name)).name
+        put_artifact(registry, SIGNATURE_TYPE, ENVELOPE_TYPE, name, signature, put)
+        yield f"  signature by {key}"
+
+
+def put_artifact(
+    registry: Registry,
+    artifact_type: str,
+    media_type: str,
+    name: str,
+    content: bytes,
+    subject: Descriptor | None,
+    tag: str = "",
+) -> Descriptor:
+    """Put one file, which may refer to a manifest."""
+    layer = registry.put_blob(content, media_type)
+    manifest = Manifest(
+        schema_version=2,
+        media_type=MANIFEST_TYPE,
+        artifact_type=artifact_type,
+        config=registry.put_blob(EMPTY, EMPTY_TYPE),
+        layers=[structs.replace(layer, annotations={TITLE: name})],
+        subject=subject,
+    )
+    return registry.put_manifest(manifest, tag)
+
+
+def pull_bundle(reference: Reference, folder: Path) -> Iterator[str]:
+    """Write a bundle and its signatures into a folder, checked; yield what was written.
+
+    Nothing is written before all of it is read. Raises BrokenBundleError for what is no bundle,
+    and UserError where another file is in its place.
+    """
+    registry = Registry(reference)
+    found = registry.get_manifest(reference.version, Manifest)
+    if found is None:
+        raise UserError(f"{reference}: there is none")
+    manifest, described = found
+    content = get_layer(registry, manifest, BUNDLE_TYPE, MAX_PACKED_BYTES)
+    bundle = parse_bundle(content, Path(str(reference)))
+    path = folder / f"{bundle.folder}.tar.gz"
+    if path.exists() and read_capped(path) != content:
+        raise UserError(f"{path}: another file is in the place of {reference}; remove it")
+    envelope = envelope_path(path)
+    own = split_envelope(replace(bundle, path=path), envelope) if envelope.exists() else {}
+    signatures, others = get_signatures(registry, bundle, described)
+    joined = join_envelopes([*own.values(), *signatures], str(reference))
+    write_whole(path, content)
+    yield f"wrote {path}, sha256 {bundle.sha256}"
+    yield from (f"passed over: {digest}, another statement than this bundle's" for digest in others)
+    if joined is None:
+        yield "nobody has signed it"
+        return
+    write_whole(envelope, joined)
+    keys = ", ".join(split_envelope(replace(bundle, path=path), envelope))
+    yield f"wrote {envelope}, signed by {keys}"
+
+
+def get_signatures(
+    registry: Registry, bundle: Bundle, subject: Descriptor
+) -> tuple[list[bytes], list[str]]:
+    """Return the envelopes for a bundle, and the digests of those with other statements."""
+    found = [
+        referrer
+        for referrer in registry.list_referrers(subject.digest)
+        if referrer.artifact_type == SIGNATURE_TYPE
+    ]
+    if len(found) > MAX_SIGNATURES:
+        raise BrokenBundleError(
+            f"{registry.shown}: more than {MAX_SIGNATURES} statements refer to {subject.digest}"
+        )
+    envelopes, others = [], []
+    for referrer in found:
+        envelope = get_referrer(registry, referrer, subject)
+        if is_provenance(bundle, envelope, f"{registry.shown}, {referrer.digest}"):
+            envelopes.append(envelope)
+        else:
+            others.append(referrer.digest)
+    return envelopes, others
+
+
+def get_referrer(registry: Registry, referrer: Descriptor, subject: Descriptor) -> bytes:
+    """Return the envelope in an artifact that refers to a bundle's manifest."""
+    found = registry.get_manifest(referrer.digest, Manifest)
+    if found is None or found[0].subject is None or found[0].subject.digest != subject.digest:
+        raise BrokenBundleError(
+            f"{registry.shown}: {referrer.digest} is listed, but does not refer to {subject.digest}"
+        )
+    return get_layer(registry, found[0], ENVELOPE_TYPE, MAX_ENVELOPE_BYTES)
+
+
+def get_layer(registry: Registry, manifest: Manifest, media_type: str, most: int) -> bytes:
+    """Return the one file of an artifact; BrokenBundleError for artifacts of other kinds."""
+    if [layer.media_type for layer in manifest.layers] != [media_type]:
+        kinds = ", ".join(layer.media_type for layer in manifest.layers) or "nothing"
+        raise BrokenBundleError(f"{registry.shown}: expected one {media_type}, found {kinds}")
+    return registry.get_blob(manifest.layers[0], most)
