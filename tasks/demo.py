@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import canonical_run_inputs, list_sample_files
+from firmwright.pipeline.options import list_shown_sample_files, shown_sample_options
 from firmwright.pipeline.stage import Stage
 from firmwright.toolchain.boards import load_board
 
@@ -17,14 +16,8 @@ def options(job: Job) -> Any:
     return {
         **{key: canonical[key] for key in ("name", "c_prefix", "demo")},
         "data_section": load_board(job.platform.board).data_section,
-        "sample": None
-        if job.has_stage("run")
-        else [canonical_run_inputs(job), job.recipe.run.seed],
+        "sample": shown_sample_options(job),
     }
-
-
-def inputs(job: Job) -> list[Path]:
-    return [] if job.has_stage("run") else list_sample_files(job)
 
 
 STAGE = Stage(
@@ -44,7 +37,7 @@ STAGE = Stage(
     ),
     writes=(artifacts.DEMO,),
     options=options,
-    inputs=inputs,
+    inputs=list_shown_sample_files,
     templates=lambda _: ["demo/*.j2", "application/console.j2"],
     applies=lambda job: job.recipe.demo,
     archive=lambda job: artifacts.DEMO.pack(job, "src/demo/"),

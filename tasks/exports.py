@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import canonical_run_inputs, list_sample_files, require
+from firmwright.pipeline.options import list_shown_sample_files, require, shown_sample_options
 from firmwright.pipeline.stage import Stage
 
 
@@ -20,12 +19,8 @@ def options(job: Job) -> Any:
         "description": recipe.description,
         "export": asdict(require(recipe.export)),
         "platform": asdict(job.platform),
-        "sample": None if job.has_stage("run") else [canonical_run_inputs(job), recipe.run.seed],
+        "sample": shown_sample_options(job),
     }
-
-
-def inputs(job: Job) -> list[Path]:
-    return [] if job.has_stage("run") else list_sample_files(job)
 
 
 def templates(job: Job) -> list[str]:
@@ -50,7 +45,7 @@ STAGE = Stage(
     ),
     writes=(artifacts.EXPORTS,),
     options=options,
-    inputs=inputs,
+    inputs=list_shown_sample_files,
     templates=templates,
     applies=lambda job: job.recipe.export,
     archive=lambda job: artifacts.EXPORTS.pack(job, "exports/"),

@@ -60,6 +60,27 @@ class Artifact(Generic[T]):
         write_file(folder / self.file, self.kind, value)
 
 
+class FileList(Protocol):
+    """A record of a folder beside it, and of the files in there that are handed on."""
+
+    @property
+    def folder(self) -> str: ...
+
+    @property
+    def files(self) -> tuple[str, ...]: ...
+
+
+Listed = TypeVar("Listed", bound=FileList)
+
+
+def pack_listed(artifact: Artifact[Listed], job: Folders) -> dict[str, Path]:
+    """Return a record, and the files that it lists, by their names in the bundle."""
+    record = artifact.read(job)
+    place = f"{artifact.stage}/{record.folder}"
+    folder = job.folder(artifact.stage) / record.folder
+    return artifact.pack(job) | {f"{place}/{name}": folder / name for name in record.files}
+
+
 def read_file(path: Path, kind: str) -> Any:
     if kind == PATH:
         return path

@@ -91,6 +91,15 @@ def list_sample_files(job: Job) -> list[Path]:
     return [*list_run_files(job), *job.recipe.list_files("postprocess")]
 
 
+def shown_sample_options(job: Job) -> Any:
+    """Return what decides about the sample that a program shows: the run's first, or one drawn."""
+    return None if job.has_stage("run") else [canonical_run_inputs(job), job.recipe.run.seed]
+
+
+def list_shown_sample_files(job: Job) -> list[Path]:
+    return [] if job.has_stage("run") else list_sample_files(job)
+
+
 def find_extra_archives(job: Job) -> dict[Path, str]:
     """Return the archives that the environment adds for devices, with the variable of each."""
     variables = {device.target.libraries_variable for device in job.mix} - {""}

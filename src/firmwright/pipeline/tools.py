@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from shutil import which
-from typing import Any
+from typing import Any, Protocol
 
 from firmwright.errors import UserError
 from firmwright.toolchain import Build, Platform, compiler_folder, find_compiler
 from firmwright.toolchain.boards import Sdk, load_board
 from firmwright.toolchain.sdk import find_sdk_folders
+from firmwright.toolchain.tool_folder import ToolFolder
+
+
+class Installation(Protocol):
+    """What is installed; ``identity`` tells it from another."""
+
+    @property
+    def identity(self) -> list[Any]: ...
 
 
 @dataclass(frozen=True)
@@ -56,19 +63,30 @@ def list_sdk_tools(platform: Platform) -> list[Tool]:
     if sdk is None:
         return []
     return [
-        Tool(name, partial(stamp_sdk, sdk, name), partial(digest_sdk, sdk, name))
+        Tool(
+            name,
+            partial(stamp_installation, partial(find_sdk_folder, sdk, name)),
+            partial(digest_sdk, sdk, name),
+        )
         for name in sdk.folders
     ]
 
 
-def stamp_sdk(sdk: Sdk, variable: str) -> list[Any]:
-    with suppress(UserError):  # incomplete: the stage that calls it says so
-        return find_sdk_folders(sdk)[variable].identity
-    return []
+def find_sdk_folder(sdk: Sdk, variable: str) -> ToolFolder:
+    return find_sdk_folders(sdk)[variable]
 
 
 def digest_sdk(sdk: Sdk, variable: str) -> str:
-    return f"sha256 {find_sdk_folders(sdk)[variable].digest}"
+    return f"sha256 {find_sdk_folder(sdk, variable).digest}"
+
+
+def stamp_installation(find: Callable[[], Installation | None]) -> list[Any]:
+    """Return what tells one installation from another, from a broken one, or from none."""
+    try:
+        found = find()
+    except UserError as error:  # which the stage raises again
+        return [str(error)]
+    return found.identity if found else []
 
 
 def stamp_compiler(build: Build) -> list[Any]:
@@ -76,10 +94,7 @@ def stamp_compiler(build: Build) -> list[Any]:
     if toolchain.python_module:
         return [toolchain.python_module, version(toolchain.python_module)]
     if toolchain.variable:
-        with suppress(UserError):  # incomplete: the stage that calls it says so
-            folder = compiler_folder(toolchain, build.platform.architecture)
-            return folder.identity if folder else []
-        return []
+        return stamp_installation(lambda: compiler_folder(toolchain, build.platform.architecture))
     return stamp_program(toolchain.program)
 
 

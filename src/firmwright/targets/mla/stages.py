@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from firmwright.errors import UserError
-from firmwright.pipeline.artifact import Artifact
+from firmwright.pipeline.artifact import Artifact, pack_listed
 from firmwright.pipeline.artifacts import MODEL_INTERFACE, MODEL_MODULE, PARTITION
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import (
@@ -16,7 +16,7 @@ from firmwright.pipeline.options import (
     rewrite_options,
 )
 from firmwright.pipeline.stage import Stage
-from firmwright.pipeline.tools import Tool
+from firmwright.pipeline.tools import Tool, stamp_installation
 from firmwright.targets.mla.sdk import find_sdk, read_version
 
 if TYPE_CHECKING:
@@ -44,26 +44,9 @@ def calibration_files(job: Job) -> list[Path]:
     return job.recipe.list_files("quantize") if own else list_run_files(job)
 
 
-def stamp_sdk() -> list[Any]:
-    """Return what tells one installation of the SDK from another, or from none."""
-    try:
-        sdk = find_sdk()
-    except UserError as error:  # which the stage raises again
-        return [str(error)]
-    return sdk.identity if sdk else []
-
-
 def ask_version() -> str | None:
     sdk = find_sdk()
     return read_version(sdk) if sdk else None
-
-
-def list_archive(job: Job) -> dict[str, Path]:
-    """Return the record, and what SiMa's compiler is given of the network or made of it."""
-    record = RECORD.read(job)
-    folder = job.folder("artifacts") / record.folder
-    files = {f"artifacts/{record.folder}/{name}": folder / name for name in record.files}
-    return RECORD.pack(job) | files
 
 
 ARTIFACTS = Stage(
@@ -75,6 +58,6 @@ ARTIFACTS = Stage(
     options=options,
     inputs=calibration_files,
     templates=lambda _: ["mla/sdk/*.j2"],
-    tools=lambda _: [Tool("SiMa Model SDK", stamp_sdk, ask_version)],
-    archive=list_archive,
+    tools=lambda _: [Tool("SiMa Model SDK", partial(stamp_installation, find_sdk), ask_version)],
+    archive=partial(pack_listed, RECORD),
 )

@@ -6,8 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from firmwright.errors import UserError
-from firmwright.pipeline.artifact import Artifact
+from firmwright.pipeline.artifact import Artifact, pack_listed
 from firmwright.pipeline.artifacts import (
     BATCH,
     BATCH_LAYOUT,
@@ -19,7 +18,7 @@ from firmwright.pipeline.artifacts import (
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import canonical_run_inputs, list_run_files, mix_options
 from firmwright.pipeline.stage import Stage
-from firmwright.pipeline.tools import Tool
+from firmwright.pipeline.tools import Tool, stamp_installation
 from firmwright.recipe.files import is_description_file
 from firmwright.targets.tidl.tools import find_tools
 from firmwright.toolchain import Platform, load_platform
@@ -64,15 +63,6 @@ def artifacts_name(job: Job, batch: int = 0) -> str:
     return f"{recipe.name}_{name}_{built_for}_tidl_{c7x}{size}"
 
 
-def stamp_tools(platform: Platform) -> list[Any]:
-    """Return what tells one installation of TI's tools from another, or from none."""
-    try:
-        tools = find_tools(platform)
-    except UserError as error:  # which the stage raises again
-        return [str(error)]
-    return tools.identity if tools else []
-
-
 def read_tools_version(platform: Platform) -> str | None:
     """Return the digest of TI's tools, which tell their version only when they run."""
     tools = find_tools(platform)
@@ -81,16 +71,8 @@ def read_tools_version(platform: Platform) -> str | None:
 
 def list_tools(job: Job) -> list[Tool]:
     platform = job.platform
-    stamp, version = partial(stamp_tools, platform), partial(read_tools_version, platform)
-    return [Tool("TIDL tools", stamp, version)]
-
-
-def list_archive(job: Job) -> dict[str, Path]:
-    """Return the record, and what TI's tools are given of the regions or made of them."""
-    record = RECORD.read(job)
-    folder = job.folder("artifacts") / record.folder
-    files = {f"artifacts/{record.folder}/{name}": folder / name for name in record.files}
-    return RECORD.pack(job) | files
+    stamp = partial(stamp_installation, partial(find_tools, platform))
+    return [Tool("TIDL tools", stamp, partial(read_tools_version, platform))]
 
 
 ARTIFACTS = Stage(
@@ -102,5 +84,5 @@ ARTIFACTS = Stage(
     options=options,
     inputs=calibration_files,
     tools=list_tools,
-    archive=list_archive,
+    archive=partial(pack_listed, RECORD),
 )
