@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -39,6 +39,21 @@ def read_template(name: str) -> str:
     return template_folder().joinpath(*name.split("/")).read_text(encoding="utf-8")
 
 
+def new_environment(read: Callable[[str], str | None], escapes: bool = False) -> jinja2.Environment:
+    """Return an environment that keeps lines as written; what is undefined is an error.
+
+    ``read`` gives the text of a template, None where there is none; ``escapes`` is for HTML.
+    """
+    return jinja2.Environment(
+        loader=jinja2.FunctionLoader(read),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=escapes,
+    )
+
+
 @cache
 def make_environment(own: tuple[Path, ...] = ()) -> jinja2.Environment:
     """Return the environment of all templates, which are parsed once; undefined is an error."""
@@ -47,14 +62,7 @@ def make_environment(own: tuple[Path, ...] = ()) -> jinja2.Environment:
         places = find_templates(name, own)
         return places[0].read_text(encoding="utf-8") if places else None
 
-    env = jinja2.Environment(
-        loader=jinja2.FunctionLoader(text),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,
-    )
+    env = new_environment(text)
     env.filters["shape"] = lambda shape: "x".join(str(d) for d in shape) or "scalar"
     env.filters["comment"] = escape_comment
     env.filters["values"] = format_c_values

@@ -14,7 +14,7 @@ import jinja2
 import yaml
 from markupsafe import Markup
 
-from firmwright.codegen.templates import read_template
+from firmwright.codegen.templates import new_environment, read_template
 from firmwright.report.charts import (
     draw_arenas,
     draw_roofline,
@@ -45,14 +45,7 @@ class Card:
 @cache
 def make_page_environment() -> jinja2.Environment:
     """Return the environment of the page: it escapes whatever is not marked as safe."""
-    return jinja2.Environment(
-        loader=jinja2.FunctionLoader(read_template),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=True,
-    )
+    return new_environment(read_template, escapes=True)
 
 
 def render_page(report: Report) -> str:

@@ -6,9 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import jinja2
-
-from firmwright.codegen.templates import read_template
+from firmwright.codegen.templates import new_environment, read_template
 from firmwright.ir.tensors import Tensor
 from firmwright.targets.mla.settings import AfeSettings
 
@@ -26,15 +24,9 @@ def write_script(
     cache = "l2_caching_mode"
     compiled = [a for a in settings.compile if a.name != cache or a.value != a.default]
     used = " ".join([*(v for _, v in settings.quantization), *(a.value for a in compiled)])
-    environment = jinja2.Environment(
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,
-    )
+    environment = new_environment(read_template)
     environment.filters["literal"] = format_literal
-    return environment.from_string(read_template(TEMPLATE)).render(
+    return environment.get_template(TEMPLATE).render(
         name=name,
         title=TITLES[settings.chip],
         model=model,
