@@ -18,6 +18,10 @@ from firmwright.errors import UserError
 Constant = tvm.ir.GenericConst
 Rewrite = Callable[[relax.BlockBuilder, tvm.ir.Call], relax.Expr]
 
+TO_LAST = (0, 2, 3, 1)
+TO_FIRST = (0, 3, 1, 2)
+"""Axes of an image that is permuted from NCHW to NHWC, and back."""
+
 
 def main_bindings(module: tvm.IRModule) -> list[relax.VarBinding]:
     """Return the bindings of ``main`` in order; UserError where it is not one straight line."""

@@ -11,7 +11,15 @@ from tvm import relax
 
 from firmwright.ir.layer import Array, FloatLayer, LayerKind
 from firmwright.ir.operators import read_clip_bounds
-from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name, static_shape
+from firmwright.ir.relax import (
+    TO_FIRST,
+    TO_LAST,
+    Constant,
+    constant_array,
+    dtype_of,
+    operator_name,
+    static_shape,
+)
 from firmwright.lowering.layers import (
     CONVOLUTION,
     PRODUCT,
@@ -20,9 +28,6 @@ from firmwright.lowering.layers import (
     describe_product,
     lay_rows,
 )
-
-TO_LAST, TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
-"""Axes of permutations: from channels first to channels last, and back."""
 
 KINDS = {
     LayerKind.CONV2D: LayerKind.FLOAT_CONV2D,

@@ -17,6 +17,8 @@ from tvm import relax, tirx
 
 from firmwright.ir.operators import ELEMENTWISE
 from firmwright.ir.relax import (
+    TO_FIRST,
+    TO_LAST,
     Constant,
     dtype_of,
     emit_with_name,
@@ -28,8 +30,6 @@ from firmwright.ir.relax import (
 )
 from firmwright.transforms.layout_of_constants import fold_layout_of_constants
 
-TO_LAST = (0, 2, 3, 1)
-TO_FIRST = (0, 3, 1, 2)
 CHANNELS_FIRST = {"relax.nn.conv1d": "NCW", "relax.nn.conv2d": "NCHW"}
 CONVERSIONS = ("relax.dequantize", "relax.quantize")
 POOLS = ("relax.nn.max_pool2d", "relax.nn.avg_pool2d")

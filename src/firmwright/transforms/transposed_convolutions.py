@@ -17,6 +17,8 @@ import tvm
 from tvm import relax
 
 from firmwright.ir.relax import (
+    TO_FIRST,
+    TO_LAST,
     Constant,
     constant_array,
     count_readers,
@@ -27,8 +29,6 @@ from firmwright.ir.relax import (
     static_shape,
 )
 
-TO_LAST = (0, 2, 3, 1)
-TO_FIRST = (0, 3, 1, 2)
 LAYOUTS = {
     "relax.nn.conv1d_transpose": ("NCW", "IOW"),
     "relax.nn.conv2d_transpose": ("NCHW", "IOHW"),
