@@ -60,23 +60,25 @@ def test_unknown_name_is_an_attribute_error() -> None:
         _ = device.Stage_
 
 
+def run_program(program: str) -> str:
+    """Return what a program prints in a Python of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
 def test_import_loads_no_tvm() -> None:
     program = (
         "import sys; from firmwright.device import Context, Target; "
         "print(sorted({'tvm', 'numpy', 'onnx'} & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "[]\n"
+    assert run_program(program) == "[]\n"
 
 
 def test_the_command_line_loads_no_tvm() -> None:
     program = "import sys, firmwright.cli; print('tvm' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "False\n"
+    assert run_program(program) == "False\n"
 
 
 def test_tvm_comes_without_pytorch_and_pytorch_after_it() -> None:
@@ -85,10 +87,7 @@ def test_tvm_comes_without_pytorch_and_pytorch_after_it() -> None:
         "import sys, firmwright.compile; print('torch' in sys.modules); "
         "import torch; print(torch.zeros(2).tolist())"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "False\n[0.0, 0.0]\n"
+    assert run_program(program) == "False\n[0.0, 0.0]\n"
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ import numpy as np
 from firmwright.emulator import run_firmware
 from firmwright.toolchain import Build, load_toolchain
 from firmwright.verify.protocol import encode_samples
-from tests.benchmarks.yolo import link_network, load_large_platform, name_function
-from tests.networks.firmware import lowered
+from tests.benchmarks.yolo import load_large_platform, name_function
+from tests.networks.firmware import link_network, lowered
 from tests.networks.qdq_graphs import Graph
 from tests.networks.qdq_reference import F32, Grid
 from tests.networks.tflite_models import ModelBuilder
@@ -112,7 +112,8 @@ def count(data: bytes, names: dict[str, str], platform_name: str, folder: Path) 
     """Print a row for each region of a network."""
     network = lowered(data, platform=platform_name)
     platform = load_large_platform(platform_name)
-    elf = link_network(network, Build(load_toolchain("zig"), platform), folder)
+    build = Build(load_toolchain("zig"), platform)
+    elf = link_network(network, build, folder, folder / "cache")
     sample = {}
     for port in network.interface.inputs:
         limits = np.iinfo(port.dtype)

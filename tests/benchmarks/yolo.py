@@ -20,18 +20,15 @@ import onnxruntime
 
 from firmwright.emulator import run_firmware
 from firmwright.emulator.execution import Execution
-from firmwright.project.write import Network, write_project
+from firmwright.project.write import Network
 from firmwright.toolchain import (
     Build,
     Platform,
-    compile_project,
-    find_compiler,
-    link_firmware,
     load_platform,
     load_toolchain,
 )
 from firmwright.verify.protocol import decode_outputs, encode_samples
-from tests.networks.firmware import lowered
+from tests.networks.firmware import link_network, lowered
 from tests.networks.yolo import make_yolo
 
 RAM = 4 * 2**20
@@ -43,18 +40,6 @@ def load_large_platform(name: str) -> Platform:
     platform = load_platform(name)
     memories = {n: replace(m, size=max(m.size, RAM)) for n, m in platform.memories.items()}
     return replace(platform, memories=memories)
-
-
-def link_network(network: Network, build: Build, folder: Path) -> Path:
-    """Write, compile and link a network; return the program."""
-    compiler = find_compiler(build.toolchain, build.platform.architecture)
-    write_project(network, build, folder / "sources")
-    objects = compile_project(
-        build, compiler, folder / "sources", folder / "objects", folder / "cache"
-    )
-    elf = folder / "firmware.elf"
-    link_firmware(build, compiler, folder / "sources", objects, elf, folder / "cache")
-    return elf
 
 
 def print_rows(network: Network, execution: Execution) -> None:
@@ -90,7 +75,9 @@ def main() -> None:
     model, folder = make_yolo(), options.outdir.resolve()
     network = lowered(model, "onnx", platform=options.platform)
     platform = load_large_platform(options.platform)
-    elf = link_network(network, Build(load_toolchain(options.toolchain), platform), folder)
+    elf = link_network(
+        network, Build(load_toolchain(options.toolchain), platform), folder, folder / "cache"
+    )
     (port,) = network.interface.inputs
     sample = {port.name: np.random.default_rng(0).integers(-128, 128, port.shape, "int8")}
     ran = run_firmware(

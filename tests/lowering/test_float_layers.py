@@ -13,17 +13,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 from firmwright.emulator import run_firmware
 from firmwright.models.onnx import importer
-from firmwright.project.write import write_project
 from firmwright.toolchain import (
     Build,
-    compile_project,
-    find_compiler,
-    link_firmware,
     load_platform,
     load_toolchain,
 )
 from firmwright.verify.protocol import decode_outputs, encode_samples
-from tests.networks.firmware import SANITIZED, Sample, lowered, run_generated
+from tests.networks.firmware import SANITIZED, Sample, link_network, lowered, run_generated
 
 
 class Builder:
@@ -114,12 +110,7 @@ def run_on(data: bytes, sample: Sample, platform_name: str, folder: Path) -> npt
     platform = load_platform(platform_name)
     build = Build(load_toolchain("zig"), platform, ())
     network = lowered(data, platform=platform_name)
-    write_project(network, build, folder / "sources")
-    compiler = find_compiler(build.toolchain, platform.architecture)
-    project, cache = folder / "sources", folder / "cache"
-    objects = compile_project(build, compiler, project, folder / "objects", cache)
-    elf = folder / "firmware.elf"
-    link_firmware(build, compiler, project, objects, elf, cache)
+    elf = link_network(network, build, folder, folder / "cache")
     given = encode_samples(network.interface.inputs, [sample])
     emulator = platform.emulators[0]
     ran = run_firmware(elf, platform, emulator, given, "network_run", folder / "cache", 10**10)

@@ -64,16 +64,30 @@ def executed(
 ) -> Execution:
     """Write the project of a network for this machine, ``edit`` it, compile with gcc, run."""
     build = replace(build or Build(load_toolchain("gcc"), load_platform("host")), cflags=cflags)
-    platform = build.platform
-    sources = folder / "sources"
+    cache = folder / "cache"
+    elf = link_network(network, build, folder, cache, edit)
+    given = encode_samples(network.interface.inputs, samples)
+    return run_firmware(elf, build.platform, "native", given, "network_run", cache, 10**11)
+
+
+def link_network(
+    network: Network,
+    build: Build,
+    folder: Path,
+    cache: Path,
+    edit: Callable[[Path], None] = lambda _: None,
+) -> Path:
+    """Write the project of a network, ``edit`` it, compile and link it; return the program.
+
+    ``cache`` is what the compiler keeps. Raises UserError where the compiler is not installed.
+    """
+    compiler = find_compiler(build.toolchain, build.platform.architecture)
+    sources, elf = folder / "sources", folder / "firmware.elf"
     write_project(network, build, sources)
     edit(sources)
-    compiler = find_compiler(build.toolchain, platform.architecture)
-    objects = compile_project(build, compiler, sources, folder / "objects", folder / "cache")
-    elf = folder / "firmware.elf"
-    link_firmware(build, compiler, sources, objects, elf, folder / "cache")
-    given = encode_samples(network.interface.inputs, samples)
-    return run_firmware(elf, platform, "native", given, "network_run", folder / "cache", 10**11)
+    objects = compile_project(build, compiler, sources, folder / "objects", cache)
+    link_firmware(build, compiler, sources, objects, elf, cache)
+    return elf
 
 
 def format_of(data: bytes) -> str:

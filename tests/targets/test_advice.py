@@ -21,7 +21,6 @@ from firmwright.ir.tensors import ModelInterface
 from firmwright.models.onnx import importer as onnx
 from firmwright.models.relax.importer import import_model
 from firmwright.models.relax.python_call import portable_json
-from firmwright.project.write import write_project
 from firmwright.recipe import parse_target
 from firmwright.report.advice import Advice
 from firmwright.report.advising import advise
@@ -29,13 +28,11 @@ from firmwright.report.estimates import estimate_layers
 from firmwright.targets import find_rewrites, load_mix
 from firmwright.toolchain import (
     Build,
-    compile_project,
-    find_compiler,
-    link_firmware,
     load_platform,
     load_toolchain,
 )
 from firmwright.verify.protocol import encode_samples
+from tests.networks.firmware import link_network
 from tests.networks.onnx_models import graph, node, value
 
 PLATFORMS = Path(__file__).parents[2] / "toolchains" / "platforms"
@@ -78,12 +75,7 @@ def measure(tmp_path_factory: pytest.TempPathFactory) -> Measure:
         # Costs are those of zig. GCC brings its library for Arm, which zig would build first.
         toolchain = "arm-none-eabi-gcc" if "cortex" in platform.architecture else "zig"
         build = Build(load_toolchain(toolchain), platform)
-        compiler = find_compiler(build.toolchain, platform.architecture)
-        folder = tmp_path_factory.mktemp("build")
-        write_project(network, build, folder / "sources")
-        objects = compile_project(build, compiler, folder / "sources", folder / "objects", kept)
-        elf = folder / "firmware.elf"
-        link_firmware(build, compiler, folder / "sources", objects, elf, kept)
+        elf = link_network(network, build, tmp_path_factory.mktemp("build"), kept)
         sample = dict(random_samples(network.interface.inputs, 1, 0)[0])
         given = encode_samples(network.interface.inputs, [sample])
         kernels = {kernel.region: kernel for kernel in network.kernels.kernels}

@@ -13,20 +13,18 @@ import pytest
 from firmwright.emulator import run_firmware
 from firmwright.errors import UserError
 from firmwright.ir.layer import LayerKind, LayerRounding
-from firmwright.project.write import Network, write_project
+from firmwright.project.write import Network
 from firmwright.targets.cpu.forms.form import Form, choose
 from firmwright.targets.cpu.forms.requantize import make_requantization
 from firmwright.targets.cpu.table import FORMS
 from firmwright.toolchain import (
     Build,
-    compile_project,
     find_compiler,
-    link_firmware,
     load_platform,
     load_toolchain,
 )
 from firmwright.verify.protocol import decode_outputs, encode_samples
-from tests.networks.firmware import SANITIZED
+from tests.networks.firmware import SANITIZED, link_network
 from tests.targets.cpu.float_layers import FLOAT_KINDS
 from tests.targets.cpu.layers import AnyLayer, draw, evaluate, make_layer, make_network
 from tests.targets.cpu.shapes import Shape
@@ -81,13 +79,10 @@ def run_layers(
     platform = load_platform(platform_name)
     build = Build(load_toolchain(toolchain), platform, cflags)
     try:
-        compiler = find_compiler(build.toolchain, platform.architecture)
+        find_compiler(build.toolchain, platform.architecture)
     except UserError as error:
         pytest.skip(str(error))
-    write_project(network, build, folder / "sources")
-    objects = compile_project(build, compiler, folder / "sources", folder / "objects", cache)
-    elf = folder / "firmware.elf"
-    link_firmware(build, compiler, folder / "sources", objects, elf, cache)
+    elf = link_network(network, build, folder, cache)
     generator = np.random.default_rng(1)
     sample = {}
     for port in network.interface.inputs:
