@@ -22,6 +22,9 @@ NEAR, NEARBY, FAR = (
 )
 """Biases to try: results of 8 bits have up to 255 steps, which share a unit between them."""
 
+AT_ONCE = 64
+"""Moves that are tried together: their arrays of 255 steps fit a cache."""
+
 OTHER_MULTIPLIERS = sorted(CANDIDATES, key=abs)[1:128:8]
 """Beside the nearest one, for the few channels that it fits with no bias."""
 
@@ -50,9 +53,11 @@ def find_move(begins: Array, heights: Array, nearest: int, limits: Array) -> int
     """Return the smallest move of a channel's bias for which an offset fits; 0 where none does."""
     for moves, steps in ((NEAR, [0]), (NEARBY, [0]), (FAR, [0]), (NEARBY, OTHER_MULTIPLIERS)):
         for step in steps:
-            factors = np.full(moves.size, nearest + step)
-            low, high = bound_offsets(begins + moves[:, None], heights, factors, limits)
-            fits = low <= high
-            if fits.any():
-                return int(moves[fits.argmax()])
+            for start in range(0, moves.size, AT_ONCE):
+                some = moves[start : start + AT_ONCE]
+                factors = np.full(some.size, nearest + step)
+                low, high = bound_offsets(begins + some[:, None], heights, factors, limits)
+                fits = low <= high
+                if fits.any():
+                    return int(some[fits.argmax()])
     return 0
