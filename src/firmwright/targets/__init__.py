@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import EntryPoints, entry_points
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -212,9 +213,15 @@ def find_rewrites(mix: Sequence[Device]) -> set[str]:
 
 def target_names() -> tuple[str, ...]:
     """Return the names of the installed devices, sorted."""
-    return tuple(sorted({p.name for p in entry_points(group=ENTRY_POINT_GROUP)}))
+    return tuple(sorted(find_targets().names))
 
 
 def load_target(name: str) -> Target:
-    (point,) = entry_points(group=ENTRY_POINT_GROUP, name=name)
+    (point,) = find_targets().select(name=name)
     return cast(Target, point.load())
+
+
+@cache
+def find_targets() -> EntryPoints:
+    """Return the installed devices; a search reads a file of every distribution."""
+    return entry_points(group=ENTRY_POINT_GROUP)
