@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,20 @@ def test_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path) -> None:
     document = load(tmp_path, b"\xef\xbb\xbfname: x\n")
     assert document.data == {"name": "x"}
     assert str(document.make_diagnostic(("name",), "m")) == "file.yaml:1:7: name: m"
+
+
+def test_line_ends_of_windows(tmp_path: Path) -> None:
+    document = load(tmp_path, b"a: 1\r\nb: two\r\n")
+    assert document.data == {"a": 1, "b": "two"}
+    assert str(document.make_diagnostic(("b",), "m")) == "file.yaml:2:4: b: m"
+
+
+@pytest.mark.parametrize("content", [b"\x7fELF\1\1\1\0", b"\xff\xfea\0:\0", b"PK\3\4", b"\0" * 9])
+def test_binary_file(tmp_path: Path, content: bytes) -> None:
+    said = message(tmp_path, content)
+    assert re.match(
+        r"file\.yaml:1:\d: (the character U\+[0-9A-F]{4} is not allowed|not UTF-8)", said
+    )
 
 
 def test_control_character(tmp_path: Path) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from .conftest import EXAMPLE, Repository
 
@@ -35,6 +38,32 @@ def test_init_writes_what_builds(folder: Repository) -> None:
     assert (run["samples"], run["mismatches"]) == (2, 0)
 
 
+def test_init_names_a_board_of_ones_own_by_its_file(folder: Repository) -> None:
+    assert folder.run("firmwright", "new", "board", "acme", "--like", "host").returncode == 0
+    done = folder.run("firmwright", "init", "digits.onnx", "--platform", "acme.yaml")
+    assert done.returncode == 0, done.stderr
+    listed = folder.run("firmwright", "list", "digits")
+    assert (listed.returncode, "bundle:digits-acme" in listed.stdout) == (0, True), listed.stderr
+
+
+def test_init_states_one_sample_where_the_model_leaves_the_number_open(folder: Repository) -> None:
+    save_relu(folder.folder / "open.onnx", ["N", 3])
+    save_relu(folder.folder / "wide.onnx", [1, "width"])
+    assert folder.run("firmwright", "init", "open.onnx").returncode == 0
+    assert '\ninputs:\n  "x": {shape: [1, 3]}\n' in (folder.folder / "open.yaml").read_text()
+    listed = folder.run("firmwright", "list", "open")
+    assert listed.returncode == 0, listed.stderr
+    refused = folder.run("firmwright", "init", "wide.onnx")
+    assert refused.stderr.startswith("wide.onnx: dynamic input shapes; firmware needs fixed ones:")
+
+
+def save_relu(path: Path, shape: Sequence[int | str]) -> None:
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", values[:1], values[1:])
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+
+
 def test_init_gives_the_recipe_a_name_that_is_fit(folder: Repository) -> None:
     (folder.folder / "größe 1 (neu).onnx").write_bytes((EXAMPLE / "digits.onnx").read_bytes())
     done = folder.run("firmwright", "init", "größe 1 (neu).onnx")
@@ -59,7 +88,8 @@ def test_init_leaves_what_is_there(folder: Repository) -> None:
     ("words", "message"),
     [
         (("missing.onnx",), "missing.onnx: cannot read the model: No such file or directory"),
-        (("net.h5",), "net.h5: no format can be told from its suffix; expected .lite, .onnx"),
+        (("net.h5",), "net.h5: a Keras model is not read; convert it to TFLite"),
+        (("net.bin",), "net.bin: no format can be told from the suffix '.bin'; expected .lite, "),
         (("digits.onnx", "--platform", "hots"), "unknown platform 'hots'; did you mean 'host'?"),
     ],
 )

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.fresh
 BUILD = ("recipe=one_conv.yaml", "platform=diana-chip")
 BUNDLE = "build/one_conv/one_conv-diana-chip.tar.gz"
 REASON = (
-    "toolchain 'pulp-gcc': riscv32-unknown-elf-gcc is not installed; get it by building "
+    "riscv32-unknown-elf-gcc is not installed; get it by building "
     "pulp-riscv-gnu-toolchain v1.0.16; "
     "PULP_SDK_HOME is not set; set it to the folder with install/rules/pulp.mk; "
     "DORY_HAL is not set; set it to the folder with include/dory.h"

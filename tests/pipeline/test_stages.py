@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.artifact import ARRAYS, NETWORK_STAGE, Artifact
 from firmwright.pipeline.stage import Stage
+from firmwright.pipeline.task import locate
 from firmwright.targets import load_target, target_names
 from firmwright.tasks import PIPELINE
 
@@ -29,6 +31,13 @@ def test_stage_runs_a_function_that_exists_and_reads_what_others_write(stage: St
 @pytest.mark.parametrize("artifact", ORDERED)
 def test_artifact_is_of_a_class_that_exists(artifact: Artifact[Any]) -> None:
     assert artifact.kind == ARRAYS or isinstance(resolve_name(artifact.kind), type)
+
+
+def test_a_digest_that_a_download_has_not_is_found_in_the_recipe(tmp_path: Path) -> None:
+    recipe = tmp_path / "net.yaml"
+    recipe.write_text(f"model:\n  url: https://a.example/net.onnx\n  sha256: {'A0' * 32}\n")
+    assert locate(recipe, "a0" * 32) == f"{recipe}:3:11"
+    assert locate(recipe, "b0" * 32) == str(recipe)
 
 
 def test_all_artifacts_are_written_by_some_stage() -> None:

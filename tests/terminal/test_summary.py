@@ -42,9 +42,11 @@ def region(number: int, device: str, macs: int) -> Region:
     )
 
 
-def make_job(folder: Path, devices: tuple[str, ...], target: tuple[str, ...]) -> Job:
-    """Return what the table reads of a job whose regions run on ``devices``, 100 MACs and more."""
-    regions = tuple(region(i, name, 100 * (i + 1)) for i, name in enumerate(devices))
+def make_job(
+    folder: Path, devices: tuple[str, ...], target: tuple[str, ...], macs: int = 100
+) -> Job:
+    """Return what the table reads of a job with regions on ``devices``, of ``macs`` and more."""
+    regions = tuple(region(i, name, macs * (i + 1)) for i, name in enumerate(devices))
     tensors = tuple(Tensor(name=f"t{i}", shape=(1,), dtype="int8") for i in range(len(devices) + 1))
     partition = Partition(("t0",), (f"t{len(devices)}",), tensors, regions)
     artifacts.PARTITION.write(folder, partition)
@@ -68,6 +70,11 @@ def test_a_device_that_got_nothing_stands_out(tmp_path: Path) -> None:
         "2 operators on c, first conv2d 'region_0' (npu: strides: they are 3); "
         "`firmwright explain r.yaml` says all"
     )
+
+
+def test_a_network_without_macs_is_shared_by_operators(tmp_path: Path) -> None:
+    ((label, shares),) = describe_devices(make_job(tmp_path, ("c",), ("npu", "c"), macs=0))
+    assert (label, shares.plain) == ("work", "0 operators on npu, 1 operator on c")
 
 
 def test_what_runs_where_it_should_is_no_fallback(tmp_path: Path) -> None:

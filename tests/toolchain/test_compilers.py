@@ -32,7 +32,7 @@ def test_a_missing_program_names_its_packages_and_what_is_there_instead(
     with pytest.raises(UserError) as caught:
         find_compiler(load_toolchain("riscv64-unknown-elf-gcc"), "rv32imc")
     assert str(caught.value) == (
-        "toolchain 'riscv64-unknown-elf-gcc': riscv64-unknown-elf-gcc is not installed; get it by "
+        "riscv64-unknown-elf-gcc is not installed; get it by "
         "'apt-get install gcc-riscv64-unknown-elf picolibc-riscv64-unknown-elf'; "
         "present instead, as 'toolchain:' in the recipe: zig"
     )
@@ -46,7 +46,7 @@ def test_a_missing_python_module_names_its_package(
     with pytest.raises(UserError) as caught:
         find_compiler(zig, "cortex-m4f")
     assert str(caught.value) == (
-        "toolchain 'zig': the Python module no_such_module is not installed; get it by "
+        "the Python module no_such_module is not installed; get it by "
         "'python -m pip install ziglang'"
     )
 

@@ -82,7 +82,7 @@ def test_without_the_variable_the_message_says_what_to_set(
     with pytest.raises(UserError) as caught:
         find_compiler(ARM64, "cortex-a72-linux")
     assert str(caught.value) == (
-        f"toolchain 'arm64-gcc': ARM64_GCC_PATH is not set; set it to a folder with bin/{GCC_NAME}"
+        f"ARM64_GCC_PATH is not set; set it to a folder with bin/{GCC_NAME}"
         f"-gcc, got by installing Arm GNU Toolchain, {GCC_NAME}; present instead, as 'toolchain:' "
         "in the recipe: zig"
     )

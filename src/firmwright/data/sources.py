@@ -76,22 +76,25 @@ def list_files(file: DataFile, folder: Path) -> list[Path]:
     """
     if file.path is None:
         return []
-    if file.package is not None:
-        found = package_folder(file.package)
-        if found is None:
-            return []
-        folder = found
-    path = folder / file.path
+    start = find_folder(file, folder)
+    if start is None:
+        return []
+    path = start / file.path
     if any(c in file.path for c in WILDCARDS):
         # Path.glob refuses absolute patterns.
-        names = glob(file.path, root_dir=folder, recursive=True)  # noqa: PTH207
-        return sorted(p for p in map(folder.joinpath, names) if p.is_file())
+        names = glob(file.path, root_dir=start, recursive=True)  # noqa: PTH207
+        return sorted(p for p in map(start.joinpath, names) if p.is_file())
     if path.is_dir():
         return sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
     return [path]
 
 
-def package_folder(package: str) -> Path | None:
+def find_folder(file: DataFile, folder: Path) -> Path | None:
+    """Return where the path of an entry starts: ``folder``, or that of its installed package."""
+    return folder if file.package is None else find_package_folder(file.package)
+
+
+def find_package_folder(package: str) -> Path | None:
     """Return the folder of an installed package, without importing it."""
     spec = find_spec(package)
     places = spec.submodule_search_locations if spec is not None else None
@@ -100,13 +103,9 @@ def package_folder(package: str) -> Path | None:
 
 def require_files(file: DataFile, folder: Path) -> list[Path]:
     """Return the local files that an entry names; UserError where there are none."""
-    if file.package is not None and package_folder(file.package) is None:
-        raise UserError(
-            f"{file.path}: the Python package '{file.package}' that holds it is not installed"
-        )
     found = list_files(file, folder)
     if not found and file.path is not None:
-        path = folder / file.path
+        path = (find_folder(file, folder) or folder) / file.path
         reason = "the folder holds no files" if path.is_dir() else "no file matches this pattern"
         raise UserError(f"{path}: {reason}")
     return found

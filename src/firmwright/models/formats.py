@@ -28,6 +28,18 @@ class ReferenceOutputs:
     outputs: list[list[np.ndarray[Any, Any]]]
 
 
+class OpenShapesError(UserError):
+    """A model leaves inputs' shapes open; ``shapes`` has them, an open length by its name."""
+
+    def __init__(self, name: str, shapes: Mapping[str, Sequence[int | str]]) -> None:
+        self.shapes = shapes
+        first = next(iter(shapes))
+        lines = (f"  {tensor}: {list(shape)}" for tensor, shape in shapes.items())
+        heading = f"{name}: dynamic input shapes; firmware needs fixed ones:"
+        hint = f"  state them in the recipe, e.g. `inputs: {{{first}: {{shape: [1, …]}}}}`"
+        super().__init__("\n".join([heading, *lines, hint]))
+
+
 class Importer(Protocol):
     """What a format's module offers. ``shapes`` fixes dynamic input shapes by input name."""
 

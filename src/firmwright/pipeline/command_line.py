@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentParser
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -213,6 +214,15 @@ def find_place(recipe: Recipe, pointer: Pointer, message: str) -> Diagnostic:
     if override is not None:
         return Diagnostic(override, 0, 0, message)
     return make_diagnostic_in(recipe.path, pointer, message)
+
+
+@contextmanager
+def place_mistake(recipe: Recipe, pointer: Pointer) -> Iterator[None]:
+    """Give a mistake the place of the recipe's key that leads to it."""
+    try:
+        yield
+    except UserError as error:
+        raise DiagnosticError([find_place(recipe, pointer, str(error))]) from None
 
 
 def refuse_missing_devices(recipe: Recipe, platform: Platform) -> None:

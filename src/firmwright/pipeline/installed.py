@@ -53,7 +53,7 @@ def describe_compiler(toolchain: Toolchain) -> str:
     try:
         return find_compiler(toolchain, next(iter(toolchain.architectures))).version
     except UserError as error:
-        return f"missing: {str(error).removeprefix(f'toolchain {toolchain.name!r}: ')}"
+        return f"missing: {error}"
 
 
 def list_emulators() -> Iterator[Row]:

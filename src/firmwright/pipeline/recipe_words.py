@@ -78,7 +78,7 @@ def find_files(word: str) -> list[Path]:
         if found:
             return found
     if Path(word).is_dir():
-        raise UserError(f"recipe={word}: this is a folder; for all of it write {word}/*.yaml")
+        raise UserError(f"recipe={word}: this is a folder; for all of it write {Path(word)}/*.yaml")
     known = list(list_names(folders))
     hint = did_you_mean(word.removesuffix(".yaml"), known)
     raise UserError(f"recipe={word}: no such recipe{hint}")

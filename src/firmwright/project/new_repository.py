@@ -12,8 +12,10 @@ from firmwright.codegen.templates import make_environment, render
 from firmwright.data.fetch import read_model
 from firmwright.errors import UserError
 from firmwright.models import FORMATS
-from firmwright.recipe.defaults import FORMATS_BY_SUFFIX
+from firmwright.models.formats import OpenShapesError
+from firmwright.recipe.defaults import FORMATS_BY_SUFFIX, describe_unknown_format
 from firmwright.recipe.editor_schema import FILE_NAME, FIRST_LINE, format_editor_schema
+from firmwright.recipe.files import is_description_file
 from firmwright.toolchain import load_platform
 
 TEMPLATES = {
@@ -37,7 +39,8 @@ def write_new_repository(model: str, platform: str, folder: Path) -> dict[Path, 
     recipe = folder / f"{name}.yaml"
     if recipe.exists():
         raise UserError(f"{recipe}: is there already; remove it, or give the model another name")
-    variables = {"name": name, "model": model, "platform": known.name, **describe_model(model)}
+    stated = platform if is_description_file(platform) else known.name
+    variables = {"name": name, "model": model, "platform": stated, **describe_model(model)}
     variables["first_line"] = FIRST_LINE
     texts = {recipe.name: "repository/recipe.yaml.j2", **TEMPLATES}
     env = make_environment()
@@ -57,13 +60,32 @@ def describe_model(model: str) -> Mapping[str, Any]:
     """Return the inputs and outputs of a model file, and a function's name for each input."""
     kind = FORMATS_BY_SUFFIX.get(Path(model).suffix.lower())
     if kind is None:
-        known = ", ".join(sorted(FORMATS_BY_SUFFIX))
-        raise UserError(f"{model}: no format can be told from its suffix; expected {known}")
+        raise UserError(f"{model}: {describe_unknown_format(model)}")
     data = read_model(Path(model), model, None)
-    _, interface = FORMATS[kind].load().import_model(data, model, {})
+    importer, shapes = FORMATS[kind].load(), dict[str, tuple[int, ...]]()
+    try:
+        _, interface = importer.import_model(data, model, shapes)
+    except OpenShapesError as error:
+        shapes = choose_one_sample(error)
+        _, interface = importer.import_model(data, model, shapes)
     functions = make_unique_identifiers([tensor.name for tensor in interface.inputs])
     return {
         "inputs": interface.inputs,
         "outputs": interface.outputs,
+        "shapes": shapes,
         "named_inputs": [*zip(interface.inputs, functions, strict=True)],
     }
+
+
+def choose_one_sample(error: OpenShapesError) -> dict[str, tuple[int, ...]]:
+    """Return the shapes that an export for any number of samples has with one.
+
+    Raises ``error`` where lengths beyond that of the first axis are open: nobody else knows them.
+    """
+    found = {}
+    for name, (_, *others) in error.shapes.items():
+        fixed = [length for length in others if isinstance(length, int) and length > 0]
+        if len(fixed) < len(others):
+            raise error
+        found[name] = (1, *fixed)
+    return found

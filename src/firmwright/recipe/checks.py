@@ -6,15 +6,16 @@ Values of the wrong type are skipped: the schema has reported them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from firmwright.data.fetch import WrongDigestError, check_digest
 from firmwright.data.sources import module_file
 from firmwright.documents.schema_check import Finding, find_errors, quote
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import UserError
-from firmwright.models.formats import UNSUPPORTED_SUFFIXES
 from firmwright.recipe import defaults
 from firmwright.recipe.catalog import Catalog, KnownDevice, find_name_errors
 from firmwright.recipe.exports import find_export_errors
@@ -35,6 +36,7 @@ def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) ->
     yield from find_name_errors(named, replace(catalogue, devices=devices))
     yield from find_missing_files(data, path.parent)
     yield from find_format_errors(data.get("model"))
+    yield from find_digest_errors(data.get("model"), path.parent)
     yield from find_evaluate_errors(data)
     yield from find_rounding_errors(data)
     yield from find_export_errors(data)
@@ -80,13 +82,20 @@ def find_format_errors(model: Any) -> Iterator[Finding]:
     source = defaults.complete_model(model)
     file = source["path"] or source["url"]
     if isinstance(file, str) and source["format"] is None:
-        suffix = defaults.get_suffix(file)
-        if suffix in UNSUPPORTED_SUFFIXES:
-            yield Finding(("model",), UNSUPPORTED_SUFFIXES[suffix])
-            return
-        suffixes = ", ".join(sorted(defaults.FORMATS_BY_SUFFIX))
-        message = f"no format can be told from the suffix {quote(suffix)}; expected {suffixes}"
-        yield Finding(("model",), f"{message}, or a key 'format'")
+        yield Finding(("model",), defaults.describe_unknown_format(file))
+
+
+def find_digest_errors(model: Any, folder: Path) -> Iterator[Finding]:
+    """Yield a local model that is another than the recipe states; one to download comes later."""
+    source = defaults.complete_model(model)
+    file, stated = source["path"], source["sha256"]
+    if not (isinstance(file, str) and isinstance(stated, str)):
+        return
+    with suppress(OSError, ValueError):  # it is not there: told with the other missing files
+        try:
+            check_digest((folder / file).read_bytes(), stated, file)
+        except WrongDigestError as error:
+            yield Finding(("model", "sha256"), str(error))
 
 
 def find_evaluate_errors(data: Mapping[str, Any]) -> Iterator[Finding]:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from firmwright.models.formats import FORMATS
+from firmwright.documents.schema_check import quote
+from firmwright.models.formats import FORMATS, UNSUPPORTED_SUFFIXES
 from firmwright.recipe.catalog import Catalog
 
 FORMATS_BY_SUFFIX = {suffix: f.name for f in FORMATS.values() for suffix in f.suffixes}
@@ -74,6 +75,16 @@ def get_suffix(file: str) -> str:
     if file.startswith(("http://", "https://")):
         file = file.partition("#")[0].partition("?")[0]
     return PurePosixPath(file).suffix.lower()
+
+
+def describe_unknown_format(file: str) -> str:
+    """Say of a model whose suffix tells no format what to do."""
+    suffix = get_suffix(file)
+    if suffix in UNSUPPORTED_SUFFIXES:
+        return UNSUPPORTED_SUFFIXES[suffix]
+    suffixes = ", ".join(sorted(FORMATS_BY_SUFFIX))
+    found = f"no format can be told from the suffix {quote(suffix)}"
+    return f"{found}; expected {suffixes}, or a key 'format'"
 
 
 def find_default_rounding(data: Mapping[str, Any]) -> str:

@@ -9,7 +9,13 @@ from stat import S_ISDIR
 from typing import Any
 
 from firmwright.custom.sources import source_files
-from firmwright.data.sources import WILDCARDS, DataFile, list_files, module_file
+from firmwright.data.sources import (
+    WILDCARDS,
+    DataFile,
+    find_package_folder,
+    list_files,
+    module_file,
+)
 from firmwright.documents.schema_check import Finding, Schema, quote
 from firmwright.documents.yaml_text import Pointer
 from firmwright.models.onnx.external_data import external_files
@@ -85,6 +91,10 @@ FILE_FORMATS = {
 ``python-function`` may be in an installed package."""
 
 
+DISTRIBUTIONS = {"skimage": "scikit-image", "sklearn": "scikit-learn"}
+"""Packages with data that pip knows by another name."""
+
+
 def find_references(data: Any) -> list[FileReference]:
     """Return what names files in a recipe's data; values of the wrong type are passed over."""
     found: list[FileReference] = []
@@ -102,6 +112,7 @@ def find_references(data: Any) -> list[FileReference]:
 def find_missing_files(data: Any, folder: Path) -> Iterator[Finding]:
     """Yield the files that a recipe in ``folder`` names and that cannot be read."""
     for reference in find_references(data):
+        yield from find_missing_package(reference)
         name = reference.format.find_required(reference.value)
         if name is None:
             continue
@@ -116,6 +127,16 @@ def find_missing_files(data: Any, folder: Path) -> Iterator[Finding]:
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             yield Finding(reference.pointer, f"cannot be read: {shown}: {reason}")
+
+
+def find_missing_package(reference: FileReference) -> Iterator[Finding]:
+    """Yield the Python package that holds the files of a reference, if it is not installed."""
+    package = reference.value.get("package") if isinstance(reference.value, dict) else None
+    # The schema reports what is no name.
+    if isinstance(package, str) and package.isidentifier() and not find_package_folder(package):
+        advice = f"python -m pip install {DISTRIBUTIONS.get(package, package)}"
+        message = f"the Python package {quote(package)} is not installed; get it by '{advice}'"
+        yield Finding((*reference.pointer, "package"), message)
 
 
 def make_portable(data: Any) -> Any:

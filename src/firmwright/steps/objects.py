@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from firmwright.errors import DiagnosticError, UserError
 from firmwright.ir.records import read_record, write_record
 from firmwright.pipeline.artifacts import OBJECTS, PROJECT
-from firmwright.pipeline.command_line import find_place
+from firmwright.pipeline.command_line import find_place, place_mistake
 from firmwright.pipeline.freshness import file_digest
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.tools import stamp_compiler
@@ -87,7 +87,8 @@ def tell_flag(job: Job) -> Iterator[None]:
 def run(job: Job, folder: Path) -> None:
     """Write one object a source and ``objects.json``."""
     project = PROJECT.read(job)
-    compiler = find_compiler(job.build.toolchain, job.platform.architecture)
+    with place_mistake(job.recipe, ("toolchain",)):
+        compiler = find_compiler(job.build.toolchain, job.platform.architecture)
     decisive = [compiler.version, stamp_compiler(job.build), job.build_settings]
     keys = digest_sources(project, str(decisive))
     last = OBJECTS.read(job)

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from firmwright.data.samples import Sample, sample_digest
-from firmwright.emulator import Execution, run_firmware
+from firmwright.emulator import Execution, find_emulator_version, run_firmware
 from firmwright.ir.tensors import ModelInterface
 from firmwright.pipeline import artifacts, samples
+from firmwright.pipeline.command_line import place_mistake
 from firmwright.pipeline.job import Job
 from firmwright.steps.boxes import compare_boxes
 from firmwright.verify.batches import join_outputs, join_samples
@@ -33,6 +34,8 @@ def run(job: Job, folder: Path) -> None:
     With a detection also ``boxes.json``, and ``boxes-<number>.png`` of every picture, also of
     those that share a batch.
     """
+    with place_mistake(job.recipe, ("run", "emulator")):
+        find_emulator_version(job.emulator, job.platform)
     single = artifacts.NETWORK_INTERFACE.read(job)
     interface = artifacts.INTERFACE.read(job)
     layout = samples.read_batch_layout(job, interface)

@@ -14,6 +14,7 @@ from doit.cmd_base import DoitCmdBase
 from doit.exceptions import InvalidCommand, InvalidDodoFile
 
 from firmwright.errors import did_you_mean
+from firmwright.pipeline.freshness import Unchanged
 from firmwright.terminal.pipes import end_with_reader
 
 OUR_REMOVAL = " - executing 'Python: function remove_results'\n"
@@ -66,7 +67,17 @@ class Info(Printing, cmd_info.Info):  # type: ignore[misc]
         for name in pos_args:
             if name not in known:
                 raise InvalidCommand(f"info: no task '{name}'{did_you_mean(name, known)}")
+        for task in self.task_list:
+            task.file_dep = dict.fromkeys(sorted(task.file_dep)).keys()  # a set in order
         return super()._execute(pos_args, hide_status)
+
+    @staticmethod
+    def get_reasons(reasons: Any) -> str:
+        """Return why the task would run: what our stages say, then doit's sentences."""
+        checks = reasons["uptodate_false"]
+        ours = [f" * {check}" for check, *_ in checks if isinstance(check, Unchanged)]
+        reasons["uptodate_false"] = [c for c in checks if not isinstance(c[0], Unchanged)]
+        return "\n".join([*ours, *filter(None, [cmd_info.Info.get_reasons(reasons)])])
 
 
 class Forget(FromAnyFolder, cmd_forget.Forget):  # type: ignore[misc]

@@ -88,9 +88,11 @@ def describe_devices(job: Job) -> Iterator[Row]:
     text = Text()
     for device, operators in summary.operators_by_device.items():
         idle = device in offered and not operators
-        share = f"{compute_mac_share(summary, device):.1f} % on {device}"
-        text.append(", " if text else "").append(share, WARNING if idle else "")
-    yield "MACs", text
+        share = f"{compute_mac_share(summary, device):.1f} %"
+        if not summary.macs:
+            share = format_count(operators, "operator", "operators")
+        text.append(", " if text else "").append(f"{share} on {device}", WARNING if idle else "")
+    yield "MACs" if summary.macs else "work", text
 
 
 def describe_layers(job: Job) -> Iterator[Row]:

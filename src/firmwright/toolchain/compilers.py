@@ -213,7 +213,7 @@ def _describe_missing(toolchain: Toolchain, architecture: str) -> str:
         if name != toolchain.name and _supports(load_toolchain(name), architecture)
     ]
     instead = f"; present instead, as 'toolchain:' in the recipe: {', '.join(others)}"
-    return f"toolchain '{toolchain.name}': {way}{instead if others else ''}"
+    return f"{way}{instead if others else ''}"
 
 
 def _supports(toolchain: Toolchain, architecture: str) -> bool:

@@ -16,7 +16,13 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from firmwright.errors import UserError, first_line
 from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface, Operator, Tensor
-from firmwright.models.formats import Imported, ReferenceOutputs, Samples, Shapes
+from firmwright.models.formats import (
+    Imported,
+    OpenShapesError,
+    ReferenceOutputs,
+    Samples,
+    Shapes,
+)
 from firmwright.models.grids import add_grids, derive_grids, find_in_onnx
 from firmwright.models.importing import refuse_operators, run_importer, variable_name
 from firmwright.models.onnx.attributes import drop_unknown_attributes
@@ -175,7 +181,8 @@ def collect_inputs(graph: onnx.GraphProto, name: str, shapes: Shapes) -> tuple[T
     if unknown:
         known = ", ".join(v.name for v in values)
         raise UserError(f"{name}: inputs: the model has no input '{unknown[0]}' (it has: {known})")
-    problems, tensors = [], []
+    tensors: list[Tensor] = []
+    left_open: dict[str, list[int | str]] = {}
     for value in values:
         dims = value.type.tensor_type.shape.dim
         declared = [d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in dims]
@@ -186,7 +193,7 @@ def collect_inputs(graph: onnx.GraphProto, name: str, shapes: Shapes) -> tuple[T
             )
         shape = tuple(d for d in wanted if isinstance(d, int) and d > 0)
         if len(shape) < len(wanted):
-            problems.append(f"  {value.name}: {declared}")
+            left_open[value.name] = declared
         elif not is_compatible(shape, declared):
             raise UserError(
                 f"{name}: inputs: {value.name}: shape {list(shape)} does not fit the "
@@ -194,11 +201,8 @@ def collect_inputs(graph: onnx.GraphProto, name: str, shapes: Shapes) -> tuple[T
             )
         else:
             tensors.append(Tensor(value.name, shape, element_type(value, name)))
-    if problems:
-        example = f"{problems[0].split(':')[0].strip()}: {{shape: [1, …]}}"
-        heading = f"{name}: dynamic input shapes; firmware needs fixed ones:"
-        hint = f"  state them in the recipe, e.g. `inputs: {{{example}}}`"
-        raise UserError("\n".join([heading, *problems, hint]))
+    if left_open:
+        raise OpenShapesError(name, left_open)
     return tuple(tensors)
 
 
