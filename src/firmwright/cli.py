@@ -27,7 +27,7 @@ from firmwright.terminal.pipes import end_with_reader
 COMMANDS = {
     "build": "build the bundle of each recipe",
     "lock": "pin everything that a recipe reads; a build that would read something else fails",
-    "reproduce": "build each recipe twice, with all varied that must not matter, and compare",
+    "reproduce": "build each recipe twice, under conditions that must not matter, and compare",
     "list": "list the tasks of each recipe",
     "export": "package the network for another build system",
     "explain": "tell where every operator runs, and why not elsewhere; needs no compiler",
@@ -76,11 +76,11 @@ def make_parser() -> argparse.ArgumentParser:
     new = commands.add_parser("new", help="begin something of your own").add_subparsers(
         dest="kind", required=True, metavar="KIND"
     )
-    sentence = "write a platform file and a board's folder, copied from ready ones, to be changed"
+    sentence = "copy a ready platform file and its board's folder, for you to change"
     board = new.add_parser("board", help=sentence, description=sentence)
     board.add_argument("name", metavar="NAME", help="the platform's and the board's name")
     board.add_argument("--like", required=True, metavar="PLATFORM", help="the ready platform")
-    sentence = "write a recipe for a model, samples, dodo.py and what CI runs, to be changed"
+    sentence = "begin with a model: write a recipe, samples, dodo.py and a CI workflow"
     begin = commands.add_parser("init", help=sentence, description=sentence)
     begin.add_argument("model", metavar="MODEL", help="a model file")
     begin.add_argument("--platform", default="rv32-bare", help="what to build for")

@@ -88,7 +88,7 @@ LISTS: Mapping[str, tuple[str, Sequence[Callable[[], Iterator[Row]]]]] = {
     "targets": ("list the devices that share a network", (list_targets,)),
     "toolchains": ("list the compilers: found or missing, and how to get them", (list_toolchains,)),
     "doctor": (
-        "tell what of packages, compilers and emulators is missing here",
+        "list packages, compilers and emulators, and how to get those that are missing",
         (list_packages, list_toolchains, list_emulators),
     ),
 }

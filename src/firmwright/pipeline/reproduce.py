@@ -1,4 +1,4 @@
-"""reproduce: build a recipe twice with all varied that must not matter, and compare."""
+"""reproduce: build twice, under conditions that must not matter, and compare."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .recipe_words import find_start
 from .separate_build import build_separately
 from .task import Title, run_action
 
-SENTENCE = "build twice with all varied that must not matter, and compare"
+SENTENCE = "build twice, under conditions that must not matter, and compare"
 
 
 @dataclass(frozen=True)

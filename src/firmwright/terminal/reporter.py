@@ -32,7 +32,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
     far they are through a queue.
     """
 
-    desc = "a line a stage, and a table of the results"
+    desc = "one line for each stage, and a table of the results"
 
     def __init__(self, outstream: Any, options: Any) -> None:
         super().__init__(outstream, options)

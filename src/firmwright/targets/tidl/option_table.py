@@ -37,7 +37,7 @@ OPTIONS: Sequence[Option] = (
         "preset",
         "tidl-tools",
         ("tidl-tools", "compile_relay", "tidlrunner", "tvmc"),
-        "whose defaults those options have that are not stated",
+        "the source of the defaults of all other options",
     ),
     Option(
         "tensor_bits",
@@ -50,30 +50,30 @@ OPTIONS: Sequence[Option] = (
         "accuracy_level",
         1,
         ("0", "1", "2", "9"),
-        "how TIDL calibrates: 0 simply, 1 with corrected biases, 2 by least and greatest values, 9 "
-        "as the options on clipping, biases and channels say",
+        "how TIDL calibrates: 0 simply, 1 with corrected biases, 2 by the least and greatest "
+        "values, 9 by the options on clipping, biases and channels",
     ),
     Option("debug_level", 0, NumberRange(0, 6), "how much TI's tools tell"),
     Option(
         "max_num_subgraphs",
         16,
         NumberRange(1),
-        "regions that stay, those with most multiply-accumulates",
+        "the most regions; those with the most multiply-accumulates stay",
     ),
     Option(
         "min_macs",
         0,
         NumberRange(0),
-        "multiply-accumulates that a region has at least (not one of TI's)",
+        "the fewest multiply-accumulates of a region (not an option of TI's)",
     ),
     Option(
         "deny_list:layer_type",
         (),
         (),
-        "operators that stay behind, as `explain` names them, or ONNX (`MaxPool`) or TFLite",
+        "operators that TIDL does not get, by the names of `explain`, ONNX (`MaxPool`) or TFLite",
     ),
-    Option("deny_list:layer_name", (), (), "layers that stay behind"),
-    Option("allow_list:layer_name", (), (), "the only layers that do not"),
+    Option("deny_list:layer_name", (), (), "layers that TIDL does not get"),
+    Option("allow_list:layer_name", (), (), "the only layers that TIDL gets"),
     advanced("calibration_frames", 20, NumberRange(1), "samples that TIDL calibrates with"),
     advanced("calibration_iterations", 50, NumberRange(1), "rounds of its calibration"),
     advanced(
@@ -97,8 +97,8 @@ OPTIONS: Sequence[Option] = (
         "mixed_precision_factor",
         -1,
         NumberRange(1, decimal=True, other_values=("-1",)),
-        "how many times as long as with 8 bits a network may take for TIDL to choose layers of 16 "
-        "bits itself; -1 for none. The stand-in does not follow that choice",
+        "TIDL chooses layers of 16 bits itself; the network may take this many times as long as "
+        "with 8 bits. -1: it chooses none. The stand-in does not follow that choice",
     ),
     advanced("add_data_convert_ops", 0, ("0", "1", "2", "3"), "TIDL converts 1 inputs, 2 outputs, "
              "3 both"),
