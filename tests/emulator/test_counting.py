@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -168,3 +169,6 @@ def test_the_native_hook_is_built_once(tmp_path: Path) -> None:
     assert build_library("one", source, tmp_path) == first
     assert first.stat().st_mtime_ns == written
     assert sorted(tmp_path.iterdir()) == [first], "nothing else may be left behind"
+    first.write_bytes(first.read_bytes()[:-1])  # loading it could end the process
+    again = build_library("one", source, tmp_path)
+    assert ctypes.CDLL(str(again)).one() == 1

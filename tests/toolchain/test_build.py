@@ -101,7 +101,6 @@ def test_nothing_of_the_environment_reaches_the_compiler(
     monkeypatch.delenv("HOME", raising=False)
     other = build_project(build, compiler, tmp_path / "other", compiler_cache)
     assert plain.read_bytes() == other.read_bytes()
-    assert compiler_cache.joinpath("zig").is_dir()
 
 
 @pytest.mark.parametrize(
@@ -113,7 +112,8 @@ def test_libraries_are_shared_where_the_user_s_cache_can_be_written(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / user))
     printed = run_compiler(("env",), tmp_path, tmp_path / "own").splitlines()
     assert f"ZIG_GLOBAL_CACHE_DIR={tmp_path / shared}" in printed
-    assert f"ZIG_LOCAL_CACHE_DIR={tmp_path / 'own/zig'}" in printed
+    (objects,) = (line.partition("=")[2] for line in printed if line.startswith("ZIG_LOCAL"))
+    assert not Path(objects).exists()  # another call would believe what it finds there
 
 
 @pytest.mark.parametrize(("platform", "toolchain"), COMBINATIONS)

@@ -11,19 +11,20 @@ from importlib.metadata import version
 from pathlib import Path
 
 from firmwright.toolchain.compilers import run_compiler
+from firmwright.toolchain.kept import find_kept, keep
 
 
 def build_library(name: str, sources: Mapping[str, bytes], scratch: Path) -> Path:
     """Compile sources, and their headers, by file name into ``scratch``; return the library.
 
-    What is there already is not built again: the file name holds a digest of all that went in.
-    The file appears by a rename, so several processes may share the folder.
+    What is there already is not built again, unless it is damaged: the file name holds digests of
+    all that went in, and of what came out. Several processes may share the folder.
     """
     key = hashlib.sha256("\0".join([version("ziglang"), sys.platform, platform.machine()]).encode())
     for source, content in sorted(sources.items()):
         key.update(f"\0{source}\0".encode() + content)
-    library = scratch / f"{name}-{key.hexdigest()[:16]}.so"
-    if library.exists():
+    stem = f"{name}-{key.hexdigest()[:16]}"
+    if library := find_kept(scratch, stem, ".so"):
         return library
     scratch.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=scratch, prefix=f"{name}-") as folder:
@@ -33,5 +34,4 @@ def build_library(name: str, sources: Mapping[str, bytes], scratch: Path) -> Pat
         command += ["-shared", "-nostdlib", "-o", f"{name}.so"]
         command += sorted(source for source in sources if source.endswith(".c"))
         run_compiler(command, Path(folder), cache=Path(folder))
-        Path(folder, f"{name}.so").replace(library)
-    return library
+        return keep(Path(folder, f"{name}.so"), scratch, stem, ".so")

@@ -38,14 +38,14 @@ PLAIN = Variation("plain", 0o022, 1, {"TZ": "UTC", "LC_ALL": "C", "PYTHONHASHSEE
 """The user's own machine, with the caches that it has."""
 
 OTHER = Variation(
-    "bätch & söhne 日本 (copy)",
+    "bätch & söhne: 100% 日本 (copy)",
     0o077,
     4,
     {
         "TZ": "Pacific/Kiritimati",
         "LC_ALL": "tr_TR.UTF-8",  # in Turkish, I is not the capital of i
         "PYTHONHASHSEED": "4242",
-        "HOME": "{folder}/home",  # without any cache
+        "HOME": "{place}/home",  # without any cache
         "XDG_CACHE_HOME": None,
         "FIRMWRIGHT_CACHE": None,
         "SOURCE_DATE_EPOCH": "1",
@@ -77,7 +77,7 @@ def build(job: Job, place: Path, variation: Variation) -> Path:
     for name, value in variation.variables.items():
         environment.pop(name, None)
         if value is not None:
-            environment[name] = value.format(folder=folder)
+            environment[name] = value.format(place=place)
     words = [f"{name}={value}" for name, value in read_overrides().items()]
     outdir = folder / "build"
     words += ["--no-user-code"] if refuses_code() else []

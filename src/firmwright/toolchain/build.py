@@ -22,6 +22,7 @@ from firmwright.errors import UserError
 from firmwright.progress import track
 from firmwright.toolchain.compilers import Compiler, ToolError, find_library_cache, run_compiler
 from firmwright.toolchain.float_abi import check_float_abi
+from firmwright.toolchain.kept import find_kept, keep
 from firmwright.toolchain.layout import BOARD, FREESTANDING, NETWORK, list_sources
 from firmwright.toolchain.platforms import Platform, load_platform
 from firmwright.toolchain.toolchains import ArchitectureSettings, Toolchain, load_toolchain
@@ -188,13 +189,13 @@ def _build_runtime(build: Build, compiler: Compiler, cache: Path) -> Path:
     recipe = [compiler.version, *build.settings.runtime, *build.settings.flags]
     digest = hashlib.sha256("\0".join(recipe).encode()).hexdigest()[:16]
     library = find_library_cache(cache)
-    built = library / f"compiler_rt-{digest}.o"
-    if not built.exists():
+    built = find_kept(library, f"compiler_rt-{digest}", ".o")
+    if built is None:
         library.mkdir(parents=True, exist_ok=True)
-        unfinished = built.with_suffix(f".{os.getpid()}")
+        unfinished = library / f"compiler_rt-{digest}.{os.getpid()}"
         command = runtime_command(build, compiler, unfinished.name)
         run_tool(command, library, cache, RUNTIME_OBJECT, "the compiler's library does not build")
-        unfinished.replace(built)
+        return keep(unfinished, library, f"compiler_rt-{digest}", ".o")
     return built
 
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from platformdirs import user_cache_path
 
@@ -105,30 +106,31 @@ def compiler_folder(toolchain: Toolchain, architecture: str | None = None) -> To
 def run_compiler(command: Sequence[str], folder: Path, cache: Path) -> str:
     """Run a compiler in a folder and return what it printed; raises CalledProcessError.
 
-    Zig keeps objects under ``cache``; other compilers keep none.
+    Zig keeps libraries under ``cache`` where the user has no cache folder. It would keep objects
+    too, and not notice when one is damaged: they go to a folder for this call alone.
     """
-    return subprocess.run(
-        command,
-        cwd=folder,
-        env=_make_environment(cache),
-        check=True,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-        errors="replace",
-    ).stdout
+    with TemporaryDirectory(prefix="firmwright-zig-") as objects:
+        return subprocess.run(
+            command,
+            cwd=folder,
+            env=_make_environment(cache.resolve() / "zig", objects),
+            check=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+        ).stdout
 
 
-def _make_environment(cache: Path) -> Mapping[str, str]:
-    local = cache.resolve() / "zig"
+def _make_environment(libraries: Path, objects: str) -> Mapping[str, str]:
     passed_on = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
     return passed_on | {
         "LC_ALL": "C",
         # The build folder must not offer Python modules to `python -m ziglang`.
         "PYTHONSAFEPATH": "1",
-        "ZIG_GLOBAL_CACHE_DIR": str(find_library_cache(local)),
-        "ZIG_LOCAL_CACHE_DIR": str(local),
+        "ZIG_GLOBAL_CACHE_DIR": str(find_library_cache(libraries)),
+        "ZIG_LOCAL_CACHE_DIR": objects,
     }
 
 

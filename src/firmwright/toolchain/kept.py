@@ -1,0 +1,26 @@
+"""Files that take long to build, kept for all builds. A damaged one counts as none."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+DIGITS = 16
+"""Hexadecimal digits of a digest in a file's name."""
+
+
+def find_kept(folder: Path, name: str, suffix: str) -> Path | None:
+    """Return the file that was kept under a name, None where there is none that is whole."""
+    found = sorted(folder.glob(f"{name}-{'?' * DIGITS}{suffix}"))
+    return next((path for path in found if path == place(path, folder, name, suffix)), None)
+
+
+def keep(unfinished: Path, folder: Path, name: str, suffix: str) -> Path:
+    """Move a file to where it is found under a name; several processes may do so at once."""
+    return unfinished.replace(place(unfinished, folder, name, suffix))
+
+
+def place(file: Path, folder: Path, name: str, suffix: str) -> Path:
+    """Return where a file of that content belongs."""
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()[:DIGITS]
+    return folder / f"{name}-{digest}{suffix}"
