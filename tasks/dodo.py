@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -20,13 +21,14 @@ from firmwright.errors import UserError
 from firmwright.pipeline import command_line, lock, reproduce
 from firmwright.pipeline.freshness import ContentChecker
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.recipe_words import RECIPES
+from firmwright.pipeline.recipe_words import RECIPES, list_names
 from firmwright.pipeline.task import make_tasks
 from firmwright.pipeline.workers import watch_workers
 from firmwright.tasks import PIPELINE
 from firmwright.terminal.reporter import StageReporter
 
 NO_RECIPE = f"no recipe: name one (recipe=my.yaml) or put some into {RECIPES}/"
+"""What `doit build` says without a word in a repository that keeps no recipes there."""
 
 
 @cache
@@ -40,7 +42,8 @@ def get_jobs() -> list[Job]:
 
 
 def refuse_empty_build() -> TaskFailed:
-    return TaskFailed(NO_RECIPE)
+    here = ", ".join(sorted(list_names([Path()])))
+    return TaskFailed(f"{NO_RECIPE}; here are: {here}" if here else NO_RECIPE)
 
 
 def task_build() -> Iterator[dict[str, Any]]:

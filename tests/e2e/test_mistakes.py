@@ -263,7 +263,8 @@ def test_a_build_of_the_same_name_is_not_replaced(copy_of_built: Repository) -> 
 
 
 def test_no_recipe_at_all(repository: Repository) -> None:
-    assert "no recipe: name one" in fail(repository)
+    assert "no recipe: name one" in (told := fail(repository))
+    assert told.endswith("put some into recipes/; here are: digits\n")
     assert "what may follow: recipe= " in repository.doit("help", "build").stdout
     assert "`doit build` runs what has changed" in repository.doit("auto").stderr
     piped = repository.run("bash", "-c", "set -o pipefail; firmwright platforms | true")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from firmwright.data.fetch import fetch_model
 from firmwright.errors import UserError
-from firmwright.models import format_of
+from firmwright.models import FORMATS, format_of
 from firmwright.models.onnx.importer import import_model
 from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
@@ -233,3 +234,10 @@ def test_what_is_no_tensor_with_elements_is_refused(
     data = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
     with pytest.raises(UserError, match=message):
         import_model(data, "m.onnx", {})
+
+
+def test_a_pytorch_program_without_torch_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)  # as where it is not installed
+    monkeypatch.delitem(sys.modules, FORMATS["pt2"].module, raising=False)
+    with pytest.raises(UserError, match=r"needs the package torch: pip install .*torch"):
+        FORMATS["pt2"].load()

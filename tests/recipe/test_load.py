@@ -77,6 +77,11 @@ def npy(name: str) -> DataSource:
     return DataSource("arrays", (DataFile(f"{name}.npy"),))
 
 
+def test_a_recipe_may_be_json(load: Load) -> None:
+    text = '{"model": "net.onnx", "run": {"samples": 2}}'
+    assert load(text) == load("model: net.onnx\nrun: {samples: 2}\n")
+
+
 def test_everything_stated(load: Load, tmp_path: Path) -> None:
     assert load(FULL) == Recipe(
         path=tmp_path / "small.yaml",

@@ -93,7 +93,7 @@ def find_digest_errors(model: Any, folder: Path) -> Iterator[Finding]:
         return
     with suppress(OSError, ValueError):  # it is not there: told with the other missing files
         try:
-            check_digest((folder / file).read_bytes(), stated, file)
+            check_digest((folder / file).read_bytes(), stated.lower(), file)
         except WrongDigestError as error:
             yield Finding(("model", "sha256"), str(error))
 
