@@ -1,4 +1,4 @@
-"""Small networks in the accelerator's form, made at random: odd widths, sums, concatenations."""
+"""Small networks in the accelerator's form, made at random: odd widths, sums, clips."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class NetworkMaker:
         shape = (1, int(self.random.integers(1, 20)), self.draw(range(3, 14)), self.draw(WIDTHS))
         x = self.graph.input("input", shape)
         for _ in range(int(self.random.integers(2, 5))):
-            layers = (self.conv2d, self.depthwise, self.residual, self.concat)
+            layers = (self.conv2d, self.depthwise, self.residual, self.concat, self.clipped)
             x = layers[int(self.random.integers(len(layers)))](x)
         if self.random.integers(0, 2) and prod(static_shape(x)) < 3000:
             x = self.dense(self.graph.flatten(x, self.name("flat")))
@@ -60,6 +60,21 @@ class NetworkMaker:
             x, self.name("depthwise"), self.weights(depth, 1, 3, 3), self.bias(depth),
             strides=(stride, stride), shift_bits=6,
         )  # fmt: skip
+
+    def clipped(self, x: relax.Var) -> relax.Var:
+        """Convolve without padding, and clip the sums to a part of int8."""
+        depth, height, width = static_shape(x)[1:]
+        outputs = int(self.random.integers(1, 20))
+        side = self.draw(range(1, min(height, width, 7) + 1))
+        kernel = relax.const(self.weights(outputs, depth, side, side))
+        stride = self.draw((1, 1, 2))
+        sums = self.emit(relax.op.nn.conv2d(x, kernel, [stride, stride], out_dtype="int32"))
+        shifted = self.emit(relax.op.right_shift(sums, relax.const(9, "int32")))
+        limits = ((0, 96), (-3, 127), (5, 60))[int(self.random.integers(0, 3))]
+        return self.emit(relax.op.astype(self.emit(relax.op.clip(shifted, *limits)), "int8"))
+
+    def emit(self, expression: relax.Expr) -> relax.Var:
+        return self.graph.emit(expression, self.name("step"))
 
     def residual(self, x: relax.Var) -> relax.Var:
         y = self.conv2d(x, channels=static_shape(x)[1])

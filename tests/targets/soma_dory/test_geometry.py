@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firmwright.targets.soma_dory.geometry import (
+    LayerForm,
     absorb_padding,
     generate_forms,
     use_space_to_depth,
@@ -109,9 +110,9 @@ def test_every_form_gives_the_same_sums(before: Layer) -> None:
         top, left, bottom, right = after.padding
         width = after.kernel[1]
         assert right <= left == width // 2 and width in (1, 3, 5, 7)
-        assert (top, bottom) == (before.padding[0], before.padding[2]) or bottom <= top
+        assert form.space_to_depth or max(top, bottom) <= after.kernel[0] // 2
         read = pairs_of(images, after.in_height, after.in_width) if form.space_to_depth else images
-        assert np.array_equal(sums(after, read), sums(before, images))
+        assert np.array_equal(sums(after, read)[..., form.surplus :], sums(before, images))
 
 
 @settings(max_examples=50, deadline=None)
@@ -131,17 +132,27 @@ def test_padding_in_front_becomes_the_layers_own(
 @pytest.mark.parametrize("depthwise", [False, True])
 def test_same_of_tflite_with_stride_2_is_a_wider_kernel(depthwise: bool) -> None:
     before = layer((96, 32), (3, 3), (2, 2), (0, 0, 1, 1), depthwise=depthwise)
-    columns, both = (form.layer for form in generate_forms(before) if not form.space_to_depth)
-    assert columns.weights is not None and both.weights is not None
-    assert (columns.kernel, columns.padding) == ((3, 5), (0, 2, 1, 2))
-    assert not columns.weights[:, :, :, :2].any()
-    assert (both.kernel, both.padding) == ((5, 5), (2, 2, 2, 2))
-    assert not both.weights[:, :, :2].any()
+    wider = next(form.layer for form in generate_forms(before))
+    assert wider.weights is not None
+    assert (wider.kernel, wider.padding) == ((3, 5), (0, 2, 1, 1))
+    assert not wider.weights[:, :, :, :2].any()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "wider", "surplus"),
+    [(2, 1, 3, 0), (3, 1, 5, 0), (4, 2, 7, 0), (5, 1, 5, 2), (5, 2, 5, 1), (7, 1, 7, 3)],
+)
+def test_without_padding_a_kernel_is_the_end_of_a_wider_one_or_begins_early(
+    kernel: int, stride: int, wider: int, surplus: int
+) -> None:
+    before = layer((9, 16), (3, kernel), (stride, stride), (0, 0, 0, 0))
+    form = next(generate_forms(before))
+    assert (form.layer.kernel, form.surplus) == ((3, wider), surplus)
 
 
 def test_first_layer_of_ds_cnn_convolves_pairs() -> None:
     before = layer((49, 10), (10, 4), (2, 2), (4, 1, 5, 1), channels=1)
-    assert widen_kernel(before, (0, 1)) is None
+    assert widen_kernel(LayerForm(before)) is None
     after = use_space_to_depth(before)
     assert after is not None
     assert (after.in_channels, after.in_height, after.in_width) == (4, 25, 5)
@@ -160,7 +171,7 @@ def test_results_may_be_more_or_fewer_than_pairs() -> None:
 @pytest.mark.parametrize(
     "before",
     [
-        layer((8, 8), (3, 3), (1, 1), (0, 0, 0, 0)),  # fewer columns than padding by a half gives
+        layer((8, 16), (7, 7), (2, 2), (0, 0, 0, 0), depthwise=True),  # begins between two results
         layer((8, 8), (9, 9), (1, 1), (4, 4, 4, 4)),  # too large, and nothing moves by pairs
         layer((16, 16), (16, 3), (2, 2), (7, 0, 7, 1)),  # too large in pairs too
         layer((16, 16), (8, 8), (2, 2), (3, 3, 3, 3), depthwise=True),  # pairs would mix channels

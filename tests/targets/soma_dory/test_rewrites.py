@@ -10,13 +10,14 @@ import pytest
 import tvm
 from tvm import relax
 
-from firmwright.ir.relax import constant_array, main_bindings, operator_name, static_shape
+from firmwright.ir.relax import main_bindings, operator_name, static_shape
 from firmwright.models.relax.importer import import_model
 from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
-from firmwright.targets.soma_dory.layer import Array, Layer, LayerKind
+from firmwright.targets.soma_dory.layer import Array, Layer
 from firmwright.targets.soma_dory.matching import read_layer
+from firmwright.targets.soma_dory.placing import layers_by_match
 from firmwright.targets.soma_dory.rewrites import rewrite_convolutions
 from firmwright.targets.soma_dory.rules import check_layer
 from firmwright.toolchain import load_platform
@@ -53,33 +54,12 @@ def zeros(
     return lambda x: relax.op.nn.pad(x, widths, "constant", value)
 
 
-def layers_of(module: tvm.IRModule) -> dict[relax.Var, Layer]:
-    """Describe the convolutions of a module."""
-    found = {}
-    for binding in main_bindings(module):
-        if operator_name(binding.value) != "relax.nn.conv2d":
-            continue
-        call, weights = binding.value, constant_array(binding.value.args[1])
-        batch, inputs, in_height, in_width = static_shape(call.args[0])
-        _, outputs, out_height, out_width = static_shape(call)
-        depthwise = int(call.attrs.groups) > 1
-        top, left, bottom, right = (int(p) for p in call.attrs.padding)
-        down, across = (int(s) for s in call.attrs.strides)
-        found[binding.var] = Layer(
-            LayerKind.DEPTHWISE_CONV2D if depthwise else LayerKind.CONV2D,
-            batch, inputs, in_height, in_width, outputs, out_height, out_width,
-            (weights.shape[2], weights.shape[3]), (down, across),
-            (top, left, bottom, right), 6, False, weights, np.zeros(outputs, "int32"),
-        )  # fmt: skip
-    return found
-
-
 def runs_on_diana(layer: Layer) -> bool:
     return not check_layer(layer, load_platform("diana").accelerators["soma_dory"])
 
 
 def rewritten(module: tvm.IRModule) -> tvm.IRModule:
-    return rewrite_convolutions(module, layers_of(module), runs_on_diana)
+    return rewrite_convolutions(module, layers_by_match(module), runs_on_diana)
 
 
 def run(module: tvm.IRModule, image: Array) -> Array:
@@ -120,14 +100,21 @@ REWRITTEN = {
         network((1, 1, 49, 10), (8, 1, 10, 4), zeros(4, 1, 5, 1), strides=[2, 2]),
         PAIRS,
     ),
+    "no padding": (network((1, 2, 8, 9), (4, 2, 3, 3)), PLAIN),
+    "no padding and no room for zeros": (
+        network((1, 2, 8, 9), (4, 2, 5, 5), strides=[2, 2]),
+        [*PLAIN, "strided_slice"],
+    ),
 }
 
 LEFT_ALONE = {
     "accepted as it is": network((1, 2, 8, 8), (4, 2, 3, 3), padding=[1, 1, 1, 1]),
     "accepted behind padding": network((1, 2, 8, 8), (4, 2, 1, 1), zeros(1, 1, 1, 1)),
     "strides of two sizes": network((1, 2, 8, 8), (4, 2, 3, 3), strides=[1, 2], padding=[1] * 4),
-    "no zeros in front": network((1, 2, 8, 8), (4, 2, 3, 3), zeros(1, 1, 1, 1, value=-128)),
-    "fewer results": network((1, 2, 8, 8), (4, 2, 3, 3)),
+    "no zeros in front": network(
+        (1, 2, 8, 8), (2, 1, 7, 7), zeros(3, 3, 3, 3, value=-128), strides=[2, 2], groups=2
+    ),
+    "too large without padding": network((1, 2, 8, 9), (2, 1, 7, 7), strides=[2, 2], groups=2),
 }
 
 
@@ -137,7 +124,7 @@ def test_a_refused_convolution_becomes_an_accepted_one(case: str) -> None:
     after = rewritten(module)
     shape = static_shape(module["main"].params[0])
     image = np.random.default_rng(1).integers(-128, 128, shape).astype("int8")
-    assert all(runs_on_diana(layer) for layer in layers_of(after).values())
+    assert all(runs_on_diana(layer) for layer in layers_by_match(after).values())
     assert operators(after) == expected
     assert np.array_equal(run(after, image), run(module, image))
 

@@ -15,20 +15,36 @@ from firmwright.targets.soma_dory.layer import Layer, LayerKind
 
 KERNELS = (1, 3, 5, 7)
 
-COLUMNS, ROWS_AND_COLUMNS = (1,), (0, 1)
+COLUMNS = 1
 
 
 @dataclass(frozen=True)
 class LayerForm:
-    """A layer to run in place of another, and what to make of that one's input before.
+    """A layer to run in place of another, what to make of that one's input before, and after.
 
-    ``unpadded``: it reads what the operator in front of it pads. ``pairs``: pairs of rows and
-    columns have become channels, see :func:`use_space_to_depth`.
+    ``reads_unpadded``: it reads what the operator in front of it pads. ``space_to_depth``: pairs of
+    rows and columns have become channels, see :func:`use_space_to_depth`. ``surplus``: so many
+    columns come before those of the results.
     """
 
     layer: Layer
     reads_unpadded: bool = False
     space_to_depth: bool = False
+    surplus: int = 0
+
+
+@dataclass(frozen=True)
+class Window:
+    """A kernel along one axis that holds a layer's, from its element ``place`` on.
+
+    ``before`` and ``after`` are its padding, ``surplus`` the results that come before the layer's.
+    """
+
+    kernel: int
+    place: int
+    before: int
+    after: int
+    surplus: int = 0
 
 
 def generate_forms(
@@ -39,16 +55,12 @@ def generate_forms(
     ``padded`` are the zeros (top, left, bottom, right) that an operator in front of it appends to
     its input, None where there is no such operator.
     """
-    alone = LayerForm(layer)
-    starts = [alone]
+    starts = [LayerForm(layer)]
     if padded is not None:
         starts.insert(0, LayerForm(absorb_padding(layer, padded), reads_unpadded=True))
         yield starts[0]
-    for axes in (COLUMNS, ROWS_AND_COLUMNS):
-        for start in starts:
-            wider = widen_kernel(start.layer, axes)
-            if wider is not None:
-                yield replace(start, layer=wider)
+    wider = [form for form in map(widen_kernel, starts) if form is not None]
+    yield from sorted(wider, key=lambda form: form.surplus)
     for start in starts:
         paired = use_space_to_depth(start.layer)
         if paired is not None:
@@ -67,40 +79,50 @@ def absorb_padding(layer: Layer, padded: tuple[int, int, int, int]) -> Layer:
     )
 
 
-def widen_kernel(layer: Layer, axes: tuple[int, ...]) -> Layer | None:
-    """Return the layer with an odd kernel and half of it as padding along ``axes``, None if none.
+def widen_kernel(form: LayerForm) -> LayerForm | None:
+    """Return a form whose kernel is odd, with half of it as padding on the left; None if none.
 
-    Axis 0 is that of rows, 1 that of columns. The kernel keeps its place over the image: TFLite's
-    SAME of a kernel of 3 columns with stride 2 on an even image pads (0, 1), which is a kernel of
-    5 columns with padding 2 whose first two columns are zeros.
+    The kernel keeps its place over the image: TFLite's SAME of a kernel of 3 columns with stride 2
+    on an even image pads (0, 1), which is a kernel of 5 columns with padding 2 whose first two
+    columns are zeros. Without padding, 3 columns are the last of 5, too. 5 of them are no last ones
+    of 7; they begin two results early, which are ``surplus``.
     """
-    if layer.weights is None:
+    layer = form.layer
+    rows, columns = find_window(layer, 0), find_window(layer, COLUMNS)
+    if layer.weights is None or rows is None or columns is None:
         return None
-    kernel, padding, place = list(layer.kernel), list(layer.padding), [0, 0]
-    for axis in axes:
-        found = find_odd_kernel(layer, axis)
-        if found is None:
-            return None
-        kernel[axis], place[axis] = found
-        padding[axis] = padding[axis + 2] = kernel[axis] // 2
-    weights = np.zeros((*layer.weights.shape[:2], *kernel), "int8")
-    over_rows, over_columns = (slice(p, p + k) for p, k in zip(place, layer.kernel, strict=True))
-    weights[:, :, over_rows, over_columns] = layer.weights
-    height, width = kernel
-    top, left, bottom, right = padding
-    return replace(
-        layer, weights=weights, kernel=(height, width), padding=(top, left, bottom, right)
+    weights = np.zeros((*layer.weights.shape[:2], rows.kernel, columns.kernel), "int8")
+    height, width = layer.kernel
+    weights[:, :, rows.place : rows.place + height, columns.place : columns.place + width] = (
+        layer.weights
     )
+    wider = replace(
+        layer,
+        weights=weights,
+        out_width=layer.out_width + columns.surplus,
+        kernel=(rows.kernel, columns.kernel),
+        padding=(rows.before, columns.before, rows.after, columns.after),
+    )
+    return replace(form, layer=wider, surplus=columns.surplus)
 
 
-def find_odd_kernel(layer: Layer, axis: int) -> tuple[int, int] | None:
-    """Return the smallest odd kernel that holds the layer's, and the place of that in it."""
-    if not keeps_size(layer, axis):
-        return None
-    for kernel in KERNELS:
-        place = kernel // 2 - layer.padding[axis]
-        if place >= 0 and place + layer.kernel[axis] <= kernel:
-            return kernel, place
+def find_window(layer: Layer, axis: int) -> Window | None:
+    """Return the smallest odd kernel along an axis that holds the layer's, without surplus if any.
+
+    Rows may be padded by up to half of the kernel at each end, columns by half at the first.
+    """
+    size = (layer.in_height, layer.in_width)[axis]
+    results = (layer.out_height, layer.out_width)[axis]
+    stride = layer.strides[axis]
+    choices = [(kernel, 0) for kernel in KERNELS]
+    if axis == COLUMNS:
+        choices += [(k, surplus) for k in KERNELS for surplus in range(1, k)]
+    for kernel, surplus in choices:
+        half, start = kernel // 2, layer.padding[axis] + surplus * stride
+        for place in [half - start] if axis == COLUMNS else range(half - start + 1):
+            after = (surplus + results - 1) * stride + kernel - size - start - place
+            if 0 <= place <= kernel - layer.kernel[axis] and after <= half:
+                return Window(kernel, place, start + place, max(after, 0), surplus)
     return None
 
 
@@ -148,10 +170,3 @@ def reach_in_pairs(layer: Layer, axis: int) -> int:
     """Return how many pairs the kernel reaches to either side of a result's own pair."""
     before = layer.padding[axis]
     return max(-(-before // 2), (layer.kernel[axis] - 1 - before) // 2)
-
-
-def keeps_size(layer: Layer, axis: int) -> bool:
-    """Tell whether there are as many results along the axis as padding by half a kernel gives."""
-    size = (layer.in_height, layer.in_width)[axis]
-    results = (layer.out_height, layer.out_width)[axis]
-    return results == -(-size // layer.strides[axis])

@@ -14,6 +14,7 @@ from firmwright.targets import Context
 from firmwright.targets.placement import Composite, Placement
 from firmwright.targets.soma_dory import matching
 from firmwright.targets.soma_dory.advice import estimate_untiled_cycles
+from firmwright.targets.soma_dory.clips import split_clips, widen_clip
 from firmwright.targets.soma_dory.cost import Accelerator
 from firmwright.targets.soma_dory.layer import Layer
 from firmwright.targets.soma_dory.orientation import transpose_images
@@ -26,26 +27,31 @@ REMEDY = f"which `quantize: {QUANTIZED}` makes"
 
 
 def prepare_layers(module: tvm.IRModule, context: Context) -> tvm.IRModule:
-    """Write convolutions anew where another form of them breaks no rule, or takes less time."""
+    """Write layers anew where another form of them breaks no rule, or takes less time."""
     numbers = context.platform.accelerators["soma_dory"]
     accelerator = Accelerator.from_numbers(numbers)
 
     def is_accepted(layer: Layer) -> bool:
         return not check_layer(layer, numbers)
 
-    layers = layers_by_match(module)
-    sums = {match.sums.anchor.var: layer for match, layer in layers.items()}
-    module = rewrite_convolutions(module, sums, is_accepted)
-    taken = {m: layer for m, layer in layers_by_match(module).items() if is_accepted(layer)}
+    def find_accepted(module: tvm.IRModule) -> dict[matching.Match, Layer]:
+        return {m: layer for m, layer in layers_by_match(module).items() if is_accepted(layer)}
+
+    module = rewrite_convolutions(module, layers_by_match(module), is_accepted)
+    module = split_clips(module, find_accepted(module))
     return transpose_images(
-        module, taken, is_accepted, lambda layer: estimate_untiled_cycles(layer, accelerator)
+        module,
+        find_accepted(module),
+        is_accepted,
+        lambda layer: estimate_untiled_cycles(layer, accelerator),
     )
 
 
 def layers_by_match(module: tvm.IRModule) -> dict[matching.Match, Layer]:
-    """Return what breaks no rule for operators; its geometry may be any."""
+    """Return what breaks no rule for operators but one for its clip; its geometry may be any."""
     matches, _ = matching.find_layers(module["main"])
-    return {m: matching.make_layer(m) for m in matches if not check_operators(m)}
+    widened = {m: widen_clip(m) for m in matches}
+    return {m: matching.make_layer(w) for m, w in widened.items() if not check_operators(w)}
 
 
 def place_layers(module: tvm.IRModule, context: Context) -> Placement:

@@ -10,35 +10,65 @@ from tvm import relax
 from firmwright.ir.relax import main_bindings, operator_name, rewrite_bindings, static_shape
 from firmwright.targets.soma_dory.geometry import LayerForm, generate_forms
 from firmwright.targets.soma_dory.layer import Layer, LayerKind
+from firmwright.targets.soma_dory.matching import Match
 
 Padding = tuple[int, int, int, int]
 
+Replaced = dict[relax.Var, relax.Var]
+"""What stands for variables whose images have surplus columns."""
+
 
 def rewrite_convolutions(
-    module: tvm.IRModule, layers: Mapping[relax.Var, Layer], accepted: Callable[[Layer], bool]
+    module: tvm.IRModule, layers: Mapping[Match, Layer], accepted: Callable[[Layer], bool]
 ) -> tvm.IRModule:
-    """Give convolutions that are not ``accepted`` the first of their :func:`forms` that is.
+    """Give convolutions that are not ``accepted`` the first of their forms that is.
 
-    ``layers`` tells what the accelerator would compute, by the variable of the sums: int8
-    (N, C, H, W) · int8 (O, I, height, width) to int32. Those variables stay what they are. A
-    convolution of which no form is accepted is left as it was, so that its refusal names what
-    the model has.
+    ``layers`` tells what the accelerator would compute: int8 (N, C, H, W) · int8 (O, I, height,
+    width) to int32, and then int8. The variables of the results stay what they are. A convolution
+    of which no form is accepted is left as it was, so that its refusal names what the model has.
     """
     values = {b.var: b.value for b in main_bindings(module)}
-    chosen = {}
-    for variable, layer in layers.items():
+    chosen: dict[relax.Var, tuple[Match, LayerForm]] = {}
+    for match, layer in layers.items():
         if layer.kind not in (LayerKind.CONV2D, LayerKind.DEPTHWISE_CONV2D) or accepted(layer):
             continue
-        padded = read_zero_padding(values.get(values[variable].args[0]))
+        padded = read_zero_padding(values.get(values[match.sums.anchor.var].args[0]))
         form = next((f for f in generate_forms(layer, padded) if accepted(f.layer)), None)
         if form is not None:
-            chosen[variable] = form
+            chosen.update(dict.fromkeys(match.variables, (match, form)))
+    wide: Replaced = {}
 
     def rewrite(binding: relax.VarBinding) -> list[relax.VarBinding]:
-        form = chosen.get(binding.var)
-        return [binding] if form is None else build_bindings(binding, form, values)
+        match, form = chosen.get(binding.var, (None, None))
+        if match is None or form is None:
+            return [binding]
+        bindings = [binding]
+        if binding.var.same_as(match.sums.anchor.var):
+            bindings = build_bindings(binding, form, values)
+        return widen_images(bindings, match, form.surplus, wide) if form.surplus else bindings
 
     return rewrite_bindings(module, rewrite)
+
+
+def widen_images(
+    bindings: list[relax.VarBinding], match: Match, surplus: int, wide: Replaced
+) -> list[relax.VarBinding]:
+    """Give a layer's operator surplus columns, and crop them behind the last one.
+
+    ``wide`` maps the layer's variables to those of the wider images, and grows.
+    """
+    *before, binding = bindings
+    call, variable = binding.value, binding.var
+    arguments = [wide.get(a, a) if isinstance(a, relax.Var) else a for a in call.args]
+    value = relax.BlockBuilder().normalize(tvm.ir.Call(call.op, arguments, call.attrs))
+    wider = relax.DataflowVar(str(variable.name), value.ty)
+    widened = [*before, relax.VarBinding(wider, value)]
+    if not variable.same_as(match.result):
+        wide[variable] = wider
+        return widened
+    width = static_shape(variable)[-1]
+    cropped = relax.op.strided_slice(wider, [3], [surplus], [surplus + width])
+    return [*widened, relax.VarBinding(variable, relax.BlockBuilder().normalize(cropped))]
 
 
 def read_zero_padding(value: relax.Expr | None) -> Padding | None:
