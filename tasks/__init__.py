@@ -9,6 +9,7 @@ from . import (
     calibration,
     comparison,
     demo,
+    demo_run,
     exports,
     firmware,
     kernels,
@@ -26,6 +27,7 @@ from . import (
 
 MODULES = (
     model, calibration, quantized, samples, batch, partition, kernels, accuracy, plan, sources,
-    objects, firmware, run, stats, comparison, mapping, demo, exports, bundle,
+    objects, firmware, run, stats, comparison, mapping, demo, demo_run, exports,
+    bundle,
 )  # fmt: skip
 PIPELINE = tuple(stage.STAGE for stage in MODULES)

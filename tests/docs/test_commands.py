@@ -21,7 +21,9 @@ PAGES = [path for path in tracked() if path.suffix == ".md" and "CHANGELOG" not 
 INLINE = re.compile(r"`((?:doit|firmwright) [^`\n]+)`")
 CODE = re.compile(r"^```(?:console|sh)?\n(.*?)^```$|^((?: {4}[^\n]*\n)+)", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"\s+#.*$")
-DOIT_COMMANDS = frozenset("build chip-check clean forget help info list lock reproduce run".split())
+DOIT_COMMANDS = frozenset(
+    "build chip-check clean demo-run forget help info list lock reproduce run".split()
+)
 RECIPE_COMMANDS = frozenset("build clean explain export forget info list lock".split())
 READERS = ("acme", "acne", "keywords", "my", "net", "policy", "recipe")
 """Recipes, platforms and policies that a reader has, not the repository; one is misspelled."""

@@ -61,6 +61,29 @@ def test_it_tells_that_the_outputs_are_those_of_the_run(demo: Repository, tmp_pa
     assert lines[-1] == "allocated: 74 bytes, at most 74"  # an 8x8 image and ten scores
 
 
+def test_the_build_runs_it_where_the_firmware_runs(demo: Repository) -> None:
+    for platform in ("host", "rv32-bare"):
+        printed = (demo.folder / "build/d" / platform / "demo-run/console.txt").read_text()
+        lines = printed.splitlines()
+        assert lines[0] == "scores: 0 of 10 elements differ"
+        assert [line.split(":")[0] for line in lines[1:-1]] == [*LAYERS, "network"]
+
+
+@pytest.mark.needs("gcc", "gdb")
+def test_a_debugger_prints_the_outputs_without_debug_information(
+    demo: Repository, tmp_path: Path
+) -> None:
+    build = demo.folder / "build/d/host"
+    sources = [*build.glob("sources/network/*.c"), *build.glob("sources/board/*.c")]
+    includes = [f"-I{build}/sources/{folder}" for folder in ("network", "board")]
+    elf = tmp_path / "demo.elf"
+    check("gcc", *includes, "-o", elf, *sources, *build.glob("demo/*.c"), "-lm")
+    command = ["gdb", "-nx", "-batch", "-x", build / "demo/demo.gdb", "-ex", "run", elf]
+    printed = subprocess.run([str(w) for w in command], capture_output=True, text=True).stdout
+    expected = read_arrays(build / "run/sample.npz")["output_0"].reshape(-1)
+    assert f"scores\n$1 = {{{', '.join(map(str, expected))}}}\n" in printed
+
+
 def test_it_finds_an_output_that_is_not_the_expected_one(demo: Repository, tmp_path: Path) -> None:
     sources = unpacked(demo, "host", tmp_path)
     data = sources / "demo" / "demo_data.c"
@@ -69,13 +92,6 @@ def test_it_finds_an_output_that_is_not_the_expected_one(demo: Repository, tmp_p
     data.write_text(f"{before}= {{\n    {int(first) ^ 1},{rest}")
     ran = subprocess.run([make(sources)], capture_output=True, text=True)
     assert (ran.returncode, ran.stdout.splitlines()[0]) == (1, "scores: 1 of 10 elements differ")
-
-
-def test_it_runs_on_bare_metal(demo: Repository, tmp_path: Path) -> None:
-    elf = make(unpacked(demo, "rv32-bare", tmp_path))
-    platform = load_platform("rv32-bare")
-    ran = run_firmware(elf, platform, "unicorn", b"", "network_run", tmp_path, 10**9)
-    assert (ran.exit_code, ran.console.splitlines()[0]) == (0, b"scores: 0 of 10 elements differ")
 
 
 CLOCK_READING = 60

@@ -103,4 +103,5 @@ MAPPING: Artifact[CostComparison] = Artifact(
     "mapping", "mapping.json", "firmwright.report.comparison:CostComparison"
 )
 DEMO: Artifact[Path] = Artifact("demo", "", PATH)
+DEMO_CONSOLE: Artifact[Path] = Artifact("demo-run", "console.txt", PATH)
 EXPORTS: Artifact[Path] = Artifact("exports", "", PATH)

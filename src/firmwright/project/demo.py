@@ -15,8 +15,14 @@ from firmwright.project.files import file_name
 from firmwright.project.write import make_ports, write_file
 from firmwright.recipe import DemoOptions
 
-FILES = ("demo.c", "demo_data.c", "demo_data.h", "gdb_anchor.c", "gdb_anchor.h",
+FILES = ("demo.c", "demo.gdb", "demo_data.c", "demo_data.h", "gdb_anchor.c", "gdb_anchor.h",
          "malloc_wrapper.c", "malloc_wrapper.h")  # fmt: skip
+GDB_TYPES = {
+    "bool": "char", "int8_t": "signed char", "uint8_t": "unsigned char", "int16_t": "short",
+    "uint16_t": "unsigned short", "int32_t": "int", "uint32_t": "unsigned int",
+    "int64_t": "long long", "uint64_t": "unsigned long long", "float": "float", "double": "double",
+}  # fmt: skip
+"""What a debugger calls a type of C without debug information."""
 ALIGNMENT = 16
 """Bytes: of the blocks of the demo's allocator, and in front of each (``malloc_wrapper.c``)."""
 
@@ -47,6 +53,7 @@ def write_demo(
         "outputs": outputs,
         "input_data": [(p, view_as_c_type(sample[f"input_{i}"])) for i, p in enumerate(inputs)],
         "expected": [(p, view_as_c_type(sample[f"output_{i}"])) for i, p in enumerate(expected)],
+        "gdb_types": GDB_TYPES,
         "layers": layers,
         "data_section": data_section,
         "arena_bytes": sum(ALIGNMENT + -(-t.bytes // ALIGNMENT) * ALIGNMENT for t in tensors),

@@ -1,0 +1,70 @@
+"""demo-run: the demo application built, and run where the firmware runs."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from firmwright.emulator import run_firmware
+from firmwright.errors import UserError
+from firmwright.pipeline.artifacts import DEMO, DEMO_CONSOLE, OBJECTS, PARTITION, PROJECT
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.linking import find_link_archives
+from firmwright.steps.run import MAX_INSTRUCTIONS
+from firmwright.toolchain import compile_object, find_compiler, link_firmware
+from firmwright.toolchain.build import compile_each, object_path
+from firmwright.toolchain.layout import DEMO as FOLDER
+from firmwright.toolchain.layout import NETWORK
+
+PROFILED = "-DFW_PROFILE"
+"""The flag that lets the network mark its layers for the profiler."""
+
+
+def run(job: Job, folder: Path) -> None:
+    """Write ``demo.elf`` and what it printed, ``console.txt``; UserError where it fails."""
+    elf = folder / "demo.elf"
+    link_demo(job, elf)
+    counted = f"{job.recipe.c_prefix}_run"
+    ran = run_firmware(elf, job.platform, job.emulator, b"", counted, job.cache, MAX_INSTRUCTIONS)
+    console = ran.console.decode("utf-8", "replace")
+    (folder / DEMO_CONSOLE.file).write_text(console, encoding="utf-8")
+    if ran.exit_code:
+        raise UserError(f"the demo application ended with code {ran.exit_code}:\n{console}")
+    layers = {region.name for region in PARTITION.read(job).regions}
+    lines = [line for line in console.splitlines() if line.partition(":")[0] not in layers]
+    job.note("; ".join(lines))
+
+
+def link_demo(job: Job, elf: Path) -> None:
+    """Compile the application and the network with its marks; link them as the Makefile does."""
+    project, main = elf.parent / "project", f"{NETWORK}/{job.recipe.c_prefix}.c"
+    shutil.copytree(PROJECT.read(job), project)
+    left_out = {object_path(main), *(object_path(s) for s in list_c(project))}
+    shutil.copytree(DEMO.read(job), project / FOLDER, dirs_exist_ok=True)
+    sources = [s for s in list_c(project) if object_path(s) not in left_out]
+    compiler = find_compiler(job.build.toolchain, job.platform.architecture)
+    build = replace(job.build, cflags=(*job.build.cflags, PROFILED))
+
+    def compile_one(source: str) -> Path:
+        compiled = elf.parent / "objects" / object_path(source)
+        compile_object(build, compiler, project, source, compiled, job.cache)
+        return compiled
+
+    made = compile_each(compile_one, [*sources, main])
+    kept = OBJECTS.read(job)
+    others = [
+        o for o in sorted(kept.rglob("*.o")) if o.relative_to(kept).as_posix() not in left_out
+    ]
+    objects = [*others, *made]
+    linked = [*objects, *find_link_archives(job, objects[0])]
+    link_firmware(build, compiler, project, linked, elf, job.cache)
+    for scratch in (project, elf.parent / "objects"):
+        shutil.rmtree(scratch)
+    for left_over in elf.parent.glob("*.o"):
+        left_over.unlink()
+
+
+def list_c(project: Path) -> list[str]:
+    """Return the C files in the folder of the application, by their paths in the project."""
+    return [f"{FOLDER}/{path.name}" for path in sorted((project / FOLDER).glob("*.c"))]
