@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from firmwright.pipeline.artifacts import MODEL_INTERFACE, MODEL_MODULE
@@ -11,13 +12,12 @@ from firmwright.pipeline.stage import Scope, Stage
 
 def options(job: Job) -> Any:
     source = job.recipe.model
-    shapes = {name: entry.shape for name, entry in job.recipe.inputs.items()}
     return {
         "url": source.url,
         "python": source.python,
         "sha256": source.sha256,
         "format": source.format,
-        "inputs": shapes,
+        "inputs": {name: asdict(entry) for name, entry in job.recipe.inputs.items()},
     }
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.networks.onnx_models import quantized
+from tests.networks.whole_floats import WholeFloats
 
 from .conftest import new_repository
 
@@ -32,3 +33,31 @@ def test_random_samples_are_of_the_models_range(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert REMARK in " ".join(done.stdout.split())
     assert repository.manifest("build/r/r-host.tar.gz")["run"]["drawn"] == {}
+
+
+def test_whole_numbers_that_a_recipe_states_are_drawn_and_proven(tmp_path: Path) -> None:
+    repository = new_repository(tmp_path / "r")
+    network = WholeFloats((1, 3, 8, 8), bounded=False).conv(4).shift(2.0**9, (0, 127))
+    (repository.folder / "net.onnx").write_bytes(network.model().SerializeToString())
+    recipe = "model: net.onnx\nplatform: host\ninputs:\n  {}\nrun: {{{}}}\n"
+
+    def refuse(stated: str, run: str = "samples: 3") -> str:
+        repository.write("r.yaml", recipe.format(stated, run))
+        done = repository.doit("build", "recipe=r.yaml")
+        assert done.returncode == 1
+        return done.stdout + done.stderr
+
+    assert "r.yaml:4:18: inputs.in.integers: the model has no input 'in'" in refuse(
+        "in: {integers: [0, 9]}"
+    )
+    assert "the smallest number comes first" in refuse("input: {integers: [9, 0]}")
+    np.savez(repository.folder / "halves.npz", input=np.full((3, 3, 8, 8), 2.5, "float32"))
+    assert "the first 2.5 (input 'input', whole numbers from 0 to 9)" in refuse(
+        "input: {integers: [0, 9]}", "inputs: halves.npz"
+    )
+
+    repository.write("r.yaml", recipe.format("input: {integers: [3, 9]}", "samples: 3"))
+    done = repository.doit("build", "recipe=r.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "float32" not in done.stdout
+    assert repository.manifest("build/r/r-host.tar.gz")["run"]["drawn"] == {"input": [3, 9]}

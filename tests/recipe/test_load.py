@@ -15,7 +15,7 @@ from firmwright.recipe import (
     BatchRequest,
     Catalog,
     DeviceSpec,
-    InputShape,
+    InputOptions,
     ModelSource,
     Recipe,
     RunOptions,
@@ -87,7 +87,7 @@ def test_everything_stated(load: Load, tmp_path: Path) -> None:
         path=tmp_path / "small.yaml",
         name="full",
         model=ModelSource("net.bin", None, DIGEST, "tflite"),
-        inputs={"a": InputShape((3,)), "b": InputShape((1, 2))},
+        inputs={"a": InputOptions((3,)), "b": InputOptions((1, 2))},
         platform="host",
         target=(
             DeviceSpec("soma_dory", {"layout_transform": "0"}),

@@ -8,11 +8,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+import tvm
 
 from firmwright.compile import prepare_module
 from firmwright.ir.relax import dtype_of, main_bindings, operator_name
 from firmwright.models.onnx import importer as onnx
 from firmwright.transforms.integers.fitting import fit_affine
+from firmwright.transforms.integers.inputs import round_inputs
 from firmwright.transforms.integers.remarks import explain_floats
 from tests.networks.firmware import lowered, run_generated
 from tests.networks.whole_floats import (
@@ -34,8 +36,12 @@ def import_whole(network: WholeFloats, rewrites: tuple[str, ...] = ("UseIntegers
 
 
 def sum_types(network: WholeFloats) -> list[str]:
+    return list_sum_types(import_whole(network))
+
+
+def list_sum_types(module: tvm.IRModule) -> list[str]:
     """Return the types of the convolutions' and products' results."""
-    bindings = main_bindings(import_whole(network))
+    bindings = main_bindings(module)
     sums = ("relax.nn.conv2d", "relax.matmul")
     return [dtype_of(b.var) for b in bindings if operator_name(b.value) in sums]
 
@@ -101,6 +107,15 @@ def test_what_is_not_proven_stays_in_floats(name: str) -> None:
     assert sum_types(network) == ["float32"]
     ((_, found),) = explain_floats(import_whole(network))
     assert reason in found
+
+
+def test_whole_numbers_that_are_stated_of_an_input_prove_its_layer() -> None:
+    network = WholeFloats((1, 3, 8, 8), bounded=False).conv(4).shift(2.0**9, (0, 127)).conv(4)
+    module, _ = onnx.import_model(network.model().SerializeToString(), "x.onnx", {})
+    stated = prepare_module(round_inputs(module, [(0, 255)]), ("UseIntegers",))
+    assert sum_types(network) == ["float32", "int32"]
+    assert list_sum_types(stated) == ["int32", "int32"]
+    assert explain_floats(stated) == []
 
 
 def test_a_layer_behind_one_that_stays_is_integers() -> None:

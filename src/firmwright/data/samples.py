@@ -131,3 +131,21 @@ def refuse_not_finite(samples: Sequence[Sample], columns: Mapping[str, Column]) 
     ]
     if bad:
         raise UserError("\n".join(["samples with values that are NaN or infinite:", *bad]))
+
+
+def refuse_not_whole(columns: Mapping[str, Column], limits: Mapping[str, Range]) -> None:
+    """Raise UserError that lists every sample that has other numbers than whole ones in limits."""
+    bad = []
+    for name, (low, high) in limits.items():
+        column = columns[name]
+        for origin, array in zip(column.origins, column.arrays, strict=True):
+            wrong = array[(array != np.rint(array)) | (array < low) | (array > high)]
+            if wrong.size:
+                bad.append(
+                    f"  {origin.name}: {wrong.size} of {array.size} values, the first "
+                    f"{wrong[0]:g} (input '{name}', whole numbers from {low} to {high})"
+                )
+    if bad:
+        raise UserError(
+            "\n".join(["samples that `integers` of the recipe's inputs excludes:", *bad])
+        )

@@ -17,6 +17,7 @@ from firmwright.data.samples import (
     Sample,
     random_samples,
     refuse_not_finite,
+    refuse_not_whole,
     repeat_samples,
     requantize_columns,
     to_samples,
@@ -40,6 +41,7 @@ def read_samples(
     columns = read_columns(inputs, given, job.data_folders, count)
     samples = to_samples(columns, min(len(c.arrays) for c in columns.values()))
     refuse_not_finite(samples, columns)
+    refuse_not_whole(columns, find_stated_integers(job))
     return samples
 
 
@@ -68,7 +70,9 @@ def read_network_columns(
     """
     source = MODEL_INTERFACE.read(job)
     if all(t.scale is None for t in source.inputs):
-        return read_columns(interface.inputs, given, job.data_folders, count, least)
+        columns = read_columns(interface.inputs, given, job.data_folders, count, least)
+        refuse_not_whole(columns, find_stated_integers(job))
+        return columns
     found = read_columns(source.inputs, given, job.data_folders, count, least)
     return requantize_columns(found, source.inputs, interface.inputs)
 
@@ -114,7 +118,13 @@ def find_drawn_ranges(job: Job, single: ModelInterface) -> dict[str, Range]:
 def find_whole_names(job: Job, single: ModelInterface) -> frozenset[str]:
     """Return the inputs whose floats stand for integers."""
     whole = find_whole_inputs(NETWORK_MODULE.read(job))
-    return frozenset(t.name for t, is_whole in zip(single.inputs, whole, strict=True) if is_whole)
+    found = {t.name for t, is_whole in zip(single.inputs, whole, strict=True) if is_whole}
+    return frozenset(found | find_stated_integers(job).keys())
+
+
+def find_stated_integers(job: Job) -> dict[str, Range]:
+    """Return the limits of the inputs whose floats are whole numbers, as the recipe says."""
+    return {n: e.integers for n, e in job.recipe.inputs.items() if e.integers is not None}
 
 
 def read_batch_layout(job: Job, interface: ModelInterface) -> BatchLayout:

@@ -40,10 +40,14 @@ class ModelSource:
 
 
 @dataclass(frozen=True, slots=True)
-class InputShape:
-    """Elements along each axis of an input that the model leaves open."""
+class InputOptions:
+    """What a model leaves open of an input: elements along each axis, and its whole numbers.
 
-    shape: tuple[int, ...]
+    ``integers``: its floats are whole numbers, from the first to the second.
+    """
+
+    shape: tuple[int, ...] | None = None
+    integers: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +149,7 @@ class Recipe:
     path: Path
     name: str
     model: ModelSource
-    inputs: Mapping[str, InputShape]
+    inputs: Mapping[str, InputOptions]
     platform: str
     target: tuple[DeviceSpec, ...]
     rounding: str

@@ -1,0 +1,38 @@
+"""Whole numbers that a recipe states of float inputs, written into the network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tvm
+from tvm import relax
+
+from firmwright.ir.relax import set_functions
+
+Limits = tuple[int, int]
+"""The smallest and the largest whole number."""
+
+
+def round_inputs(module: tvm.IRModule, limits: Sequence[Limits | None]) -> tvm.IRModule:
+    """Round down and clip the parameters of ``main`` that have limits.
+
+    That changes no whole number within them, and what follows can be proven from there on.
+    """
+    main = module["main"]
+    parameters, bindings = [], []
+    for parameter, stated in zip(main.params, limits, strict=True):
+        if stated is None:
+            parameters.append(parameter)
+            continue
+        given = relax.Var(str(parameter.name), parameter.ty)
+        parameters.append(given)
+        low, high = (float(limit) for limit in stated)
+        whole = relax.BlockBuilder().normalize(relax.op.floor(given))
+        rounded = relax.Var("lv", whole.ty)
+        clipped = relax.BlockBuilder().normalize(relax.op.clip(rounded, low, high))
+        bindings += [relax.VarBinding(rounded, whole), relax.VarBinding(parameter, clipped)]
+    if not bindings:
+        return module
+    body = relax.SeqExpr([relax.BindingBlock(bindings), *main.body.blocks], main.body.body)
+    function = relax.Function(parameters, body, main.ret_ty, main.is_pure, main.attrs)
+    return relax.transform.ConvertToDataflow()(set_functions(module, {"main": function}))
