@@ -3,7 +3,7 @@
     python -m tests.benchmarks.kinds [--platform rv32-bare]
 
 Two networks have an operator of each kind beside each other: a QDQ graph in ONNX's rounding, and a
-TFLite model. Inputs are random bytes.
+TFLite model.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto, helper
 
 from firmwright.emulator import run_firmware
+from firmwright.ir.tensors import Tensor
 from firmwright.toolchain import Build, load_toolchain
 from firmwright.verify.protocol import encode_samples
 from tests.benchmarks.yolo import load_large_platform, name_function
 from tests.networks.firmware import link_network, lowered
 from tests.networks.qdq_graphs import Graph
-from tests.networks.qdq_reference import F32, Grid
+from tests.networks.qdq_reference import F32, Array, Grid
 from tests.networks.tflite_models import ModelBuilder
 from tests.networks.tflite_operators import SAME, shaped
 from tests.networks.tflite_weighted import Weighted, add_weighted, windows
@@ -97,7 +99,17 @@ def make_qdq() -> tuple[bytes, dict[str, str]]:
         node = graph.node(kind.operator, inputs, **kind.options)
         names[node] = kind.name
         graph.output(node, Grid("int8", F32(kind.scale), 5), lambda *_: np.zeros(0))
+    add_conversions(graph)
     return graph.build(), names
+
+
+def add_conversions(graph: Graph) -> None:
+    """Quantize a float input, and give a float output."""
+    shape = (1, 16, 16, 16)
+    graph.inputs.append(helper.make_tensor_value_info("real", TensorProto.FLOAT, shape))
+    graph.output("real", SOURCE, lambda *_: np.zeros(0))
+    _, result = graph.input(shape, SOURCE)
+    graph.outputs.append(helper.make_tensor_value_info(result, TensorProto.FLOAT, shape))
 
 
 def make_tflite() -> bytes:
@@ -108,16 +120,21 @@ def make_tflite() -> bytes:
     return shaped(builder)
 
 
+def draw(port: Tensor) -> Array:
+    """Return random bytes, or floats of which some are beyond the grid."""
+    if port.dtype == "float32":
+        return RANDOM.normal(0, 3, port.shape).astype("float32")
+    limits = np.iinfo(port.dtype)
+    return RANDOM.integers(limits.min, limits.max + 1, port.shape, port.dtype)
+
+
 def count(data: bytes, names: dict[str, str], platform_name: str, folder: Path) -> None:
     """Print a row for each region of a network."""
     network = lowered(data, platform=platform_name)
     platform = load_large_platform(platform_name)
     build = Build(load_toolchain("zig"), platform)
     elf = link_network(network, build, folder, folder / "cache")
-    sample = {}
-    for port in network.interface.inputs:
-        limits = np.iinfo(port.dtype)
-        sample[port.name] = RANDOM.integers(limits.min, limits.max + 1, port.shape, port.dtype)
+    sample = {port.name: draw(port) for port in network.interface.inputs}
     kernels = network.kernels.kernels
     ran = run_firmware(
         elf, platform, platform.emulators[0], encode_samples(network.interface.inputs, [sample]),

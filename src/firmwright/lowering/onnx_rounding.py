@@ -17,7 +17,7 @@ from firmwright.lowering.kernels.quantized_tensor import (
     QuantizedTensor,
     RoundFunction,
 )
-from firmwright.lowering.kernels.requantization import quantize_real
+from firmwright.lowering.kernels.real_numbers import quantize_real
 from firmwright.lowering.kernels.rounding import fuse_activation
 from firmwright.lowering.kernels.tables import lower_chain_by_table
 
@@ -41,6 +41,7 @@ class OnnxRounding:
     """
 
     nearest: RoundFunction = staticmethod(np.rint)
+    nearest_in_c = "rintf"
 
     def lower_to_integers(self, *_: Any) -> relax.Expr | None:
         return None
@@ -65,7 +66,7 @@ class OnnxRounding:
         if averaged is not None:
             return averaged
         moved = quantize_before_moving(builder, operand, grid, self)
-        return quantize_real(builder, operand, grid, "rintf") if moved is None else moved
+        return quantize_real(builder, operand, grid, self) if moved is None else moved
 
 
 def requantize_in_float32(

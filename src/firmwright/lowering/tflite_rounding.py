@@ -39,7 +39,8 @@ from firmwright.lowering.kernels.quantized_tensor import (
     QuantizedTensor,
     RoundFunction,
 )
-from firmwright.lowering.kernels.requantization import quantize_real, requantize
+from firmwright.lowering.kernels.real_numbers import quantize_real
+from firmwright.lowering.kernels.requantization import requantize
 from firmwright.lowering.kernels.resize import resize_bilinear
 from firmwright.lowering.kernels.rounding import fuse_activation
 from firmwright.lowering.kernels.softmax import softmax
@@ -84,6 +85,7 @@ class TfliteRounding:
     """
 
     nearest: RoundFunction = staticmethod(round_half_away)
+    nearest_in_c = "roundf"
 
     def lower_to_integers(self, builder: RegionBuilder, call: tvm.ir.Call) -> relax.Expr | None:
         return compare(builder, call) if operator_name(call) in COMPARISONS else None
@@ -103,7 +105,7 @@ class TfliteRounding:
             result = lower_chain_by_table(builder, argument, grid, quantize_by_reciprocal)
         if result is None:
             result = quantize_before_moving(builder, operand, narrowed, self)
-        return quantize_real(builder, operand, narrowed, "roundf") if result is None else result
+        return quantize_real(builder, operand, narrowed, self) if result is None else result
 
 
 def quantize_by_reciprocal(

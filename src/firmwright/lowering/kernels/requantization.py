@@ -100,27 +100,6 @@ def find_quotient(
     return source.scale / np.float64(grid.scale)
 
 
-def quantize_real(
-    builder: RegionBuilder, argument: relax.Expr, grid: OutputQuantParams, nearest: str
-) -> relax.Expr:
-    """Put float32 values on a grid: divide, round by the C function ``nearest``, clamp.
-
-    A value that is no number becomes the lowest integer, as in ONNX Runtime on x86-64.
-    Sources: tensorflow/lite/kernels/internal/reference/quantize.h, AffineQuantize; ONNX's
-    QuantizeLinear.
-    """
-    low, high = (tirx.const(float(b), "float32") for b in (grid.low, grid.high))
-
-    def element(indices: Any, data: te.Tensor) -> Any:
-        quotient = data(*indices) / tirx.const(float(grid.scale), "float32")
-        rounded = tirx.call_pure_extern("float32", nearest, quotient)
-        placed = rounded + tirx.const(float(grid.zero_point), "float32")
-        return te.min(te.max(placed, low), high).astype(grid.dtype)
-
-    real = builder.materialize(builder.value(argument))
-    return builder.emit_elements("quantize", element, real, result="quantized")
-
-
 def immediates(factors: Multipliers) -> tuple[Integer, Integer, Integer]:
     """Return mantissa, left and right shift of a single factor as constants."""
     numbers = (factors.mantissa, factors.left_shift, factors.right_shift)

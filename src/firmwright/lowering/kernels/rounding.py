@@ -19,6 +19,9 @@ class Rounding(Protocol):
     nearest: RoundFunction
     """The whole number next to a real one, for what is computed at build time."""
 
+    nearest_in_c: str
+    """The same as a function of C's library."""
+
     def quantize(
         self, builder: RegionBuilder, argument: relax.Expr, grid: OutputQuantParams
     ) -> relax.Expr:

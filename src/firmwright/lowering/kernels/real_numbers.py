@@ -1,0 +1,107 @@
+"""From float32 numbers to the integers of a grid: divided by its scale, rounded, clamped.
+
+The bit patterns of positive floats are in the order of the numbers. So the whole number next to
+|x| / scale is a count: of the patterns, one for each whole number, from which on it is next, that
+are not above the pattern of |x|. A table has them. The leading bits of x and of the reciprocal of
+the scale tell the place in it, and a comparison is left. This is exact for every x, for any
+rounding that does not depend on the sign, and needs no arithmetic of floats.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tvm import relax, te, tirx
+
+from firmwright.lowering.kernels.builder import RegionBuilder
+from firmwright.lowering.kernels.fixed_point import call_fixed_point
+from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, RoundFunction
+from firmwright.lowering.kernels.requantization import to_storage
+from firmwright.lowering.kernels.rounding import Rounding
+
+MOST_STEPS = 255
+"""Those of 8 bits. More would take a large table, and a reciprocal of more bits."""
+
+SMALLEST_NORMAL, INFINITY = 0x00800000, 0x7F800000
+"""Bit patterns."""
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """From the bit pattern ``begins[n]`` on n + 1 is next to a number divided by the scale.
+
+    The 15 leading bits of a number, times ``multiplier``, divided by 2^(``exponent`` - its exponent
+    field), are that quotient, or less by up to 1/40 of one.
+    """
+
+    begins: npt.NDArray[np.uint32]
+    multiplier: int
+    exponent: int
+
+
+def quantize_real(
+    builder: RegionBuilder, argument: relax.Expr, grid: OutputQuantParams, rounding: Rounding
+) -> relax.Expr:
+    """Put float32 values on a grid: divide, round, clamp.
+
+    A value that is no number becomes the lowest integer, as in ONNX Runtime on x86-64.
+    Sources: tensorflow/lite/kernels/internal/reference/quantize.h, AffineQuantize; ONNX's
+    QuantizeLinear.
+    """
+    real = builder.materialize(builder.value(argument))
+    steps = find_steps(grid, rounding.nearest)
+    if steps is None:
+        return quantize_in_float32(builder, real, grid, rounding.nearest_in_c)
+    first, last, multiplier = (
+        tirx.const(int(n), "uint32") for n in (steps.begins[0], steps.begins[-1], steps.multiplier)
+    )
+    table = builder.emit_constant("steps", steps.begins)
+
+    def element(indices: Any, data: te.Tensor, table: te.Tensor) -> Any:
+        x = data(*indices)
+        place = call_fixed_point("fixed_float_place", x, first, last, multiplier, steps.exponent)
+        return to_storage(call_fixed_point("fixed_float_steps", x, place, table(place)), grid)
+
+    return builder.emit_elements("quantize", element, real, table, result="quantized")
+
+
+def quantize_in_float32(
+    builder: RegionBuilder, real: relax.Expr, grid: OutputQuantParams, nearest: str
+) -> relax.Expr:
+    low, high = (tirx.const(float(b), "float32") for b in (grid.low, grid.high))
+
+    def element(indices: Any, data: te.Tensor) -> Any:
+        quotient = data(*indices) / tirx.const(float(grid.scale), "float32")
+        rounded = tirx.call_pure_extern("float32", nearest, quotient)
+        placed = rounded + tirx.const(float(grid.zero_point), "float32")
+        return te.min(te.max(placed, low), high).astype(grid.dtype)
+
+    return builder.emit_elements("quantize", element, real, result="quantized")
+
+
+def find_steps(grid: OutputQuantParams, nearest: RoundFunction) -> Steps | None:
+    """Return the steps up to the grid's farther limit; None for 16 bits and extreme scales."""
+    count = max(grid.high - grid.zero_point, grid.zero_point - grid.low)
+    if not 1 <= count <= MOST_STEPS or not np.isfinite(grid.scale) or grid.scale <= 0:
+        return None
+    begins = find_begins(grid.scale, count, nearest)
+    if begins[0] < SMALLEST_NORMAL or begins[-1] >= INFINITY:
+        return None
+    fraction, exponent = math.frexp(1 / float(grid.scale))
+    return Steps(begins, math.floor(fraction * 2**16), 157 - exponent)
+
+
+def find_begins(scale: np.float32, count: int, nearest: RoundFunction) -> npt.NDArray[np.uint32]:
+    """Return the patterns from which on 1, 2 … ``count`` is next: a search by halves."""
+    steps = np.arange(1, count + 1)
+    below, reached = np.zeros(count, "int64"), np.full(count, INFINITY, "int64")
+    with np.errstate(over="ignore"):
+        while (reached - below > 1).any():
+            middle = (below + reached) // 2
+            reaches = nearest(middle.astype("uint32").view("float32") / scale) >= steps
+            below, reached = np.where(reaches, below, middle), np.where(reaches, middle, reached)
+    return reached.astype("uint32")
