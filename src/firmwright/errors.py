@@ -71,3 +71,10 @@ def first_line(error: BaseException) -> str:
         return f"{of_schedule[1]}: {of_schedule[2]}"
     line = (str(error).strip() or type(error).__name__).splitlines()[0]
     return TVM_OPERATOR.sub(r"\1", line)
+
+
+def to_printable(text: str) -> str:
+    """Return text from outside for a terminal: what would control it is shown as an escape."""
+    return "".join(
+        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text
+    )

@@ -65,6 +65,15 @@ def test_truncated_model(repository: Repository) -> None:
     )
 
 
+def test_names_in_a_model_do_not_control_the_terminal(repository: Repository) -> None:
+    model = onnx.load(repository.folder / "digits.onnx")
+    model.graph.node[3].op_type = "No\x1b[2JSuch\u202e"
+    onnx.save(model, repository.folder / "m.onnx")
+    text = fail_with(repository, "model: m.onnx\n")
+    assert r"No Op registered for No\x1b[2JSuch\u202e" in text
+    assert "\x1b" not in text
+
+
 def test_wrong_digest_shows_both(repository: Repository) -> None:
     text = fail_with(repository, f"model: {{path: digits.onnx, sha256: '{'a' * 64}'}}\n")
     assert text.startswith("r.yaml:1:36: model.sha256: digits.onnx: wrong digest")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 
+import ml_dtypes
 import msgspec
+import numpy as np
 
-from firmwright.ir.records import encode_record
+from firmwright.ir.records import encode_record, read_arrays, write_arrays
 
 
 @dataclass(frozen=True)
@@ -28,3 +31,15 @@ def test_defaults_of_a_decoded_record_are_written() -> None:
         "inner": {"a": 1},
         "rows": [{"a": 1}, {"a": 2, "unset": "set"}],
     }
+
+
+def test_arrays_are_written_alike_by_all_pythons(tmp_path: Path) -> None:
+    """Where a size is open, Python 3.11.2 and 3.11.7 begin a file with other bytes."""
+    arrays = {"a": np.arange(6).reshape(2, 3), "b": np.ones(2, ml_dtypes.bfloat16)}
+    write_arrays(tmp_path / "arrays.npz", arrays)
+    begin = (tmp_path / "arrays.npz").read_bytes()[:30]
+    assert int.from_bytes(begin[4:6], "little") == 20  # the version of ZIP that readers need
+    assert begin[28:30] == b"\0\0"  # no further fields
+    found = read_arrays(tmp_path / "arrays.npz")
+    assert all(np.array_equal(found[name], array) for name, array in arrays.items())
+    assert found["b"].dtype == ml_dtypes.bfloat16

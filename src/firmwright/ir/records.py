@@ -6,10 +6,12 @@ dataclass, and reading checks every value's type against it.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+from zipfile import ZipFile, ZipInfo
 
 import ml_dtypes
 import msgspec
@@ -57,8 +59,15 @@ def read_record(path: Path, kind: type[Record]) -> Record:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Write named arrays as an uncompressed ``.npz``: the same bytes for the same arrays."""
-    np.savez(path, **arrays)  # type: ignore[arg-type]
+    """Write named arrays as an uncompressed ``.npz``: the same bytes for the same arrays.
+
+    ``numpy.savez`` leaves the sizes open at first, which each Python writes in its own way.
+    """
+    with ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            content = io.BytesIO()
+            np.lib.format.write_array(content, np.asanyarray(array), allow_pickle=False)
+            archive.writestr(ZipInfo(f"{name}.npy"), content.getvalue())
 
 
 def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:

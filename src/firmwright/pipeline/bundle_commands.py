@@ -24,7 +24,7 @@ from firmwright.bundle.signing import (
     prepare_envelope,
     sign_bundle,
 )
-from firmwright.errors import UserError
+from firmwright.errors import UserError, to_printable
 from firmwright.ir.records import to_plain
 from firmwright.report.difference import format_difference, format_markdown
 from firmwright.report.inspection import format_inspection
@@ -189,13 +189,6 @@ def print_json(record: object, schema: str) -> None:
     """Print a record; ``schema`` is the file in ``firmwright/report`` that describes it."""
     content = {"$schema": schema, **to_plain(record)}
     print(msgspec.json.format(msgspec.json.encode(content), indent=1).decode())
-
-
-def to_printable(text: str) -> str:
-    """Return text from outside for a terminal: what would control it is shown as an escape."""
-    return "".join(
-        c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text
-    )
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {

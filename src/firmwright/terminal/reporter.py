@@ -13,6 +13,7 @@ from doit.exceptions import TaskFailed
 from doit.reporter import ConsoleReporter
 
 from firmwright import progress
+from firmwright.errors import to_printable
 from firmwright.pipeline.command_line import find_build_root
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.task import Title
@@ -79,7 +80,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
             self.finish(task, title, False, getattr(fail, "notes", ()))
         if isinstance(fail, TaskFailed):
             self.outstream.flush()
-            print(fail.get_msg().rstrip(), file=sys.stderr)
+            print(to_printable(fail.get_msg().rstrip()), file=sys.stderr)
         else:
             super().add_failure(task, fail)
             print(self.library_log.read_text(errors="replace"), end="", file=sys.stderr)

@@ -12,6 +12,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from firmwright.errors import to_printable
 from firmwright.progress import BYTES, Progress
 
 PLAIN_WIDTH = 80
@@ -132,7 +133,7 @@ class Screen:
 
     def print_hanging(self, head: str, body: Text | str, style: str = "") -> None:
         """Print text beside a head; on a terminal it is wrapped, and goes on below itself."""
-        text = Text(body, style) if isinstance(body, str) else body
+        text = Text(to_printable(body), style) if isinstance(body, str) else body
         lines = [*text.split("\n")]
         if self.console.is_terminal:
             room = max(self.console.width - len(head), NARROWEST)
