@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -15,6 +16,10 @@ import pytest
 import yaml
 
 from firmwright.data.fetch import find_in_mirror
+from firmwright.models import FORMATS
+from firmwright.pipeline.command_line import make_catalog
+from firmwright.recipe import load_recipe
+from firmwright.targets import load_target
 
 from .conftest import ROOT, Repository
 
@@ -39,6 +44,16 @@ def test_every_file_of_a_ready_recipe_has_an_address(recipe: Path) -> None:
     assert "package:" not in text  # nothing that only an optional package brings
     for file in find_files(yaml.safe_load(text)):
         assert file["url"].startswith("https://github.com/")
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_a_ready_recipe_needs_what_the_first_line_of_the_readme_installs(path: Path) -> None:
+    text = (ROOT / "constraints.txt").read_text()
+    installed = set(re.findall(r"^([a-z0-9-]+)==", text, re.MULTILINE))
+    recipe = load_recipe(path, {}, make_catalog())
+    assert set(FORMATS[str(recipe.model.format)].packages) <= installed
+    for device in (*recipe.target, *recipe.compare):
+        assert set(load_target(device.name).packages) <= installed
 
 
 @pytest.fixture

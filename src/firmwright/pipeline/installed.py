@@ -22,8 +22,8 @@ from firmwright.toolchain import (
 
 Row = tuple[str, ...]
 
-PACKAGES = {"apache-tvm": "", "onnx": "", "onnxruntime": "", "torch": "torch", "ortools": "tiling"}
-"""Packages that decide what can be built, and the extra of firmwright that brings each."""
+PACKAGES = {"apache-tvm": "", "onnx": "", "onnxruntime": "", "ortools": "", "torch": "torch"}
+"""Packages that decide what can be built, and the extra of firmwright that brings one."""
 
 
 def list_platforms() -> Iterator[Row]:
@@ -80,7 +80,8 @@ def list_packages() -> Iterator[Row]:
         try:
             yield name, version(name)
         except PackageNotFoundError:
-            yield name, f"missing: python -m pip install 'firmwright[{extra}]'"
+            wanted = f"'firmwright[{extra}]'" if extra else name
+            yield name, f"missing: python -m pip install {wanted}"
 
 
 LISTS: Mapping[str, tuple[str, Sequence[Callable[[], Iterator[Row]]]]] = {

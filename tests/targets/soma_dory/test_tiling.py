@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
@@ -150,11 +149,3 @@ def test_sums_in_parts_fit_where_whole_ones_do_not() -> None:
     layer = dense(5000, 10)
     found = find_best_tiling(layer, like_diana(input_channel_tiling=True))
     assert found.tile.in_channels < 5000
-
-
-def test_without_ortools_the_user_is_told_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "ortools.sat.python", None)
-    with pytest.raises(UserError, match=r"pip install 'firmwright\[tiling\]'"):
-        find_best_tiling(dense(16, 16), DIANA)

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from firmwright.errors import UserError
@@ -77,10 +76,7 @@ class ChannelTile:
 
 
 def find_best_tiling(layer: Layer, accelerator: Accelerator) -> Tiling:
-    """Return the tiling with the fewest estimated cycles.
-
-    Raises UserError where no tile fits, or OR-tools is not installed.
-    """
+    """Return the tiling with the fewest estimated cycles; UserError where no tile fits."""
     reason = explain_no_tiling(layer, accelerator)
     if reason is not None:
         raise UserError(f"no tiling: {reason}")
@@ -204,7 +200,8 @@ def even_sizes(length: int, multiple: int) -> list[int]:
 def solve(
     layer: Layer, accelerator: Accelerator, planes: list[PlaneTile], channels: list[ChannelTile]
 ) -> tuple[PlaneTile, ChannelTile]:
-    cp = import_solver()
+    from ortools.sat.python import cp_model as cp  # a second, which only a build spends
+
     model = cp.CpModel()
     plane, channel = SolverChoice(model, planes), SolverChoice(model, channels)
 
@@ -278,15 +275,3 @@ def model_hidden_cycles(
     model.add_min_equality(shorter, [busy, moves])
     model.add_division_equality(seen, shorter + jobs - 1, jobs)
     return shorter - seen
-
-
-def import_solver() -> ModuleType:
-    """Import OR-tools' CP-SAT; raises UserError where it is not installed."""
-    try:
-        from ortools.sat.python import cp_model
-    except ImportError as error:
-        raise UserError(
-            "tiles for soma_dory are found by OR-tools, which is not installed: "
-            "pip install 'firmwright[tiling]'"
-        ) from error
-    return cp_model
