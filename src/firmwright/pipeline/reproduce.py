@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ class Variation:
     umask: int
     jobs: int
     variables: Mapping[str, str | None]
+    wrappers: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """What runs the build under other conditions, by what it varies."""
 
 
 PLAIN = Variation("plain", 0o022, 1, {"TZ": "UTC", "LC_ALL": "C", "PYTHONHASHSEED": "0"})
@@ -53,19 +56,31 @@ OTHER = Variation(
         "CFLAGS": "-O0 -g",
         "CPATH": "/nonexistent",
     },
+    {
+        "user and host name": (
+            *("unshare", "--map-root-user", "--uts", "sh", "-c"),
+            'hostname other.example && exec unshare --user --map-user=4242 "$@"',
+            "sh",
+        ),
+        "clock": ("faketime", "-f", "+25h"),  # by then certificates of servers still hold
+    },
 )
 
 
 def reproduce(job: Job) -> None:
     """Build twice; raise UserError where the results differ, with the place and the stage."""
     place = Path(tempfile.mkdtemp(prefix="firmwright-reproduce-"))
-    first, second = (build(job, place, variation) for variation in (PLAIN, OTHER))
+    usable = {name: words for name, words in OTHER.wrappers.items() if runs(words)}
+    others = replace(OTHER, wrappers=usable)
+    first, second = (build(job, place, variation) for variation in (PLAIN, others))
     ours, theirs = read_result(job, first), read_result(job, second)
     from firmwright.bundle.first_difference import digest_files, find_first
 
     if find_first(ours, theirs) or ours != theirs:
         raise UserError(f"{explain(job, first, second)}\nboth builds are kept in {place}")
     shutil.rmtree(place)
+    for name in sorted({*OTHER.wrappers} - {*usable}):
+        job.note(f"not varied: {name}, for {OTHER.wrappers[name][0]} does not run here")
     job.note(f"the same twice: {job.bundle.name}, sha256 {digest_files(ours)}")
 
 
@@ -82,8 +97,17 @@ def build(job: Job, place: Path, variation: Variation) -> Path:
     outdir = folder / "build"
     words += ["--no-user-code"] if refuses_code() else []
     words += ["-n", str(variation.jobs)]
-    build_separately(recipe, start, outdir, words, environment, variation.umask)
+    wrapper = [word for words in variation.wrappers.values() for word in words]
+    build_separately(recipe, start, outdir, words, environment, variation.umask, wrapper)
     return outdir
+
+
+def runs(wrapper: Sequence[str]) -> bool:
+    """Tell whether a program is here that runs others, and may."""
+    try:
+        return subprocess.run([*wrapper, "true"], capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
 
 
 def copy_inputs(job: Job, folder: Path) -> tuple[Path, Path]:

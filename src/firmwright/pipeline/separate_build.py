@@ -18,15 +18,17 @@ def build_separately(
     words: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
     umask: int = -1,
+    wrapper: Sequence[str] = (),
 ) -> None:
     """Build a recipe as if the command were given in ``start``; ``words`` follow the recipe.
 
-    ``environment`` and ``umask`` are this process's where they are not given. Raises UserError
-    with all that the build says where it fails.
+    ``environment`` and ``umask`` are this process's where they are not given; ``wrapper`` are the
+    words of a program that runs the command behind them. Raises UserError with all that the build
+    says where it fails.
     """
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "firmwright.cli", "build", "--outdir", str(outdir)),
+            *(*wrapper, sys.executable, "-m", "firmwright.cli", "build", "--outdir", str(outdir)),
             *(os.path.relpath(recipe, start), *words),
         ],
         cwd=start, env=environment, umask=umask, stdin=subprocess.DEVNULL,
