@@ -132,7 +132,7 @@ def test_pictures_for_the_docs_can_be_taken(
 
 
 def test_the_graph_is_zoomed_and_dragged(page: Page) -> None:
-    graph, frame = page.locator(".graph"), page.get_by_role("region", name="Graph")
+    graph, frame = page.locator(".graph"), page.locator("#graph .scroll")
     page.get_by_role("button", name="Larger").click()
     assert graph.evaluate("graph => graph.style.zoom") == "1.25"
     frame.evaluate("frame => { frame.style.maxHeight = '100px'; }")

@@ -146,7 +146,7 @@ def tell_fallback(report: Report) -> Card:
     refused = [layer for layer in report.layers if layer.refusals]
     lines = [f"layer {layer.number}: {layer.title}" for layer in refused[:3]]
     lines += [f"and {len(refused) - 3} more"] if len(refused) > 3 else []
-    lines += [f"{floats} quantized operators run in float32"] if floats else []
+    lines += [f"quantized operators that run in float32: {floats}"] if floats else []
     if not refused and not floats:
         return Card("What fell back?", "nothing", (), "good")
     answer = f"{len(refused)} layers" if refused else "no layer"

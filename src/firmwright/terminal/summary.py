@@ -127,7 +127,7 @@ def describe_fallbacks(job: Job) -> Iterator[Row]:
     kernels = artifacts.KERNELS.read(job)
     if kernels.float_operators:
         floats = f"{len(kernels.float_operators)} of {kernels.quantized_operators}"
-        yield "fall-back", Text(f"{floats} quantized operators run in float32")
+        yield "fall-back", Text(f"quantized operators that run in float32: {floats}")
 
 
 def describe_first_refusal(found: Explanation, device: str) -> str:
