@@ -10,6 +10,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from firmwright.models.formats import OpenShapesError
+from firmwright.project.new_repository import choose_one_sample
+
 from .conftest import EXAMPLE, Repository
 
 
@@ -38,23 +41,23 @@ def test_init_writes_what_builds(folder: Repository) -> None:
     assert (run["samples"], run["mismatches"]) == (2, 0)
 
 
-def test_init_names_a_board_of_ones_own_by_its_file(folder: Repository) -> None:
+def test_init_for_a_board_of_ones_own_and_any_number_of_samples(folder: Repository) -> None:
     assert folder.run("firmwright", "new", "board", "acme", "--like", "host").returncode == 0
-    done = folder.run("firmwright", "init", "digits.onnx", "--platform", "acme.yaml")
-    assert done.returncode == 0, done.stderr
-    listed = folder.run("firmwright", "list", "digits")
-    assert (listed.returncode, "bundle:digits-acme" in listed.stdout) == (0, True), listed.stderr
-
-
-def test_init_states_one_sample_where_the_model_leaves_the_number_open(folder: Repository) -> None:
     save_relu(folder.folder / "open.onnx", ["N", 3])
-    save_relu(folder.folder / "wide.onnx", [1, "width"])
-    assert folder.run("firmwright", "init", "open.onnx").returncode == 0
+    done = folder.run("firmwright", "init", "open.onnx", "--platform", "acme.yaml")
+    assert done.returncode == 0, done.stderr
     assert '\ninputs:\n  "x": {shape: [1, 3]}\n' in (folder.folder / "open.yaml").read_text()
     listed = folder.run("firmwright", "list", "open")
-    assert listed.returncode == 0, listed.stderr
-    refused = folder.run("firmwright", "init", "wide.onnx")
-    assert refused.stderr.startswith("wide.onnx: dynamic input shapes; firmware needs fixed ones:")
+    assert (listed.returncode, "bundle:open-acme" in listed.stdout) == (0, True), listed.stderr
+
+
+def test_only_the_number_of_samples_is_chosen() -> None:
+    shapes: dict[str, list[int | str]] = {"x": ["N", 3, 8], "y": ["?"]}
+    assert choose_one_sample(OpenShapesError("m", shapes)) == {"x": (1, 3, 8), "y": (1,)}
+    wrong: tuple[list[int | str], ...] = (["N", "width"], [1, "width"])
+    for shape in wrong:
+        with pytest.raises(OpenShapesError):
+            choose_one_sample(OpenShapesError("m", {"y": ["N"], "x": shape}))
 
 
 def save_relu(path: Path, shape: Sequence[int | str]) -> None:
