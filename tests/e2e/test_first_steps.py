@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from firmwright import __version__
 from firmwright.models.formats import OpenShapesError
 from firmwright.project.new_repository import choose_one_sample
 
@@ -35,6 +36,8 @@ def test_init_writes_what_builds(folder: Repository) -> None:
         "wrote .gitignore",
         "Build with: firmwright build digits.yaml",
     ]
+    workflow = (folder.folder / ".github/workflows/firmware.yml").read_text()
+    assert f"pip install firmwright=={__version__}\n" in workflow
     built = folder.run("firmwright", "build", "digits")
     assert built.returncode == 0, built.stdout + built.stderr
     run = folder.manifest("build/digits/digits-host.tar.gz")["run"]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from firmwright import __version__
 from firmwright.codegen.names import make_unique_identifiers
 from firmwright.codegen.templates import make_environment, render
 from firmwright.data.fetch import read_model
@@ -41,7 +42,7 @@ def write_new_repository(model: str, platform: str, folder: Path) -> dict[Path, 
         raise UserError(f"{recipe}: is there already; remove it, or give the model another name")
     stated = platform if is_description_file(platform) else known.name
     variables = {"name": name, "model": model, "platform": stated, **describe_model(model)}
-    variables["first_line"] = FIRST_LINE
+    variables |= {"first_line": FIRST_LINE, "version": __version__}
     texts = {recipe.name: "repository/recipe.yaml.j2", **TEMPLATES}
     env = make_environment()
     rendered = {path: render(env, template, variables) for path, template in texts.items()}
