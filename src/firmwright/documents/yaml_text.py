@@ -69,7 +69,9 @@ def read_yaml(text: str, shown: str) -> tuple[Any, dict[Pointer, Position], list
     except yaml.MarkedYAMLError as error:
         raise DiagnosticError([_make_syntax_diagnostic(error, text, shown)]) from None
     if root is None:
-        raise DiagnosticError([Diagnostic(shown, 0, 0, "the file is empty")])
+        raise DiagnosticError(
+            [Diagnostic(shown, 0, 0, "the file is empty; write keys (key: value)")]
+        )
     builder = _Builder(shown)
     data = builder.build_value(root, (), root)
     return data, builder.places, builder.findings
