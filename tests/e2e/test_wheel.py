@@ -61,3 +61,17 @@ def test_the_wheel_has_an_sbom_of_what_it_requires(wheel: Path) -> None:
     assert parts["msgspec"]["versionRange"] == "vers:pypi/>=0.20"
     required = [line for line in stated if line.startswith("Requires-Dist: ")]
     assert len(parts) == sum("extra ==" not in line for line in required)
+
+
+def test_the_wheel_has_the_files_of_the_checkout(wheel: Path) -> None:
+    """So firmware is the same from a wheel and from an editable installation."""
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {n: archive.read(n) for n in archive.namelist() if n.startswith("firmwright/")}
+    here = {
+        Path(folder, name).relative_to(ROOT / "src").as_posix(): Path(folder, name).read_bytes()
+        for folder, _, names in os.walk(ROOT / "src" / "firmwright", followlinks=True)
+        for name in names
+        if "__pycache__" not in folder and "build" not in Path(folder).parts
+    }
+    assert {*packed} == {*here}
+    assert packed == here
