@@ -38,7 +38,11 @@ STAGE = Stage(
     writes=(artifacts.DEMO,),
     options=options,
     inputs=list_shown_sample_files,
-    templates=lambda _: ["demo/*.j2", "application/console.j2"],
+    templates=lambda job: [
+        "demo/*.j2",
+        "application/console.j2",
+        *(f"{device}/hooks/profiler_*.j2" for device in job.platform.accelerators),
+    ],
     applies=lambda job: job.recipe.demo,
     archive=lambda job: artifacts.DEMO.pack(job, "src/demo/"),
 )

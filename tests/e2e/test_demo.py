@@ -112,10 +112,7 @@ def test_on_diana_the_profile_is_the_timeline(models: Repository, tmp_path: Path
     """What the accelerator's device measures is what the cost model said of each layer."""
     elf = make(unpacked(models, "diana", tmp_path))
     ran = run_firmware(elf, load_platform("diana"), "unicorn", b"", "network_run", tmp_path, 10**9)
-    profile = {
-        name.decode(): int(value.split()[0])
-        for name, value in (line.split(b": ") for line in ran.console.splitlines()[1:-2])
-    }
+    profile = read_profile(ran.console)
     manifest = models.manifest("build/d/d-diana.tar.gz")
     *layers, _ = manifest["cycles"]["layers"]
     assert list(profile) == [layer["name"] for layer in layers]
@@ -128,6 +125,34 @@ def test_on_diana_the_profile_is_the_timeline(models: Repository, tmp_path: Path
         manifest["cycles"]["modelled"], 0,
     )  # fmt: skip
     assert total["speed_up"] > 10
+
+
+def test_without_transfers_the_profile_is_the_rest(models: Repository, tmp_path: Path) -> None:
+    """The marks of layers are the same for both, so only the demo is written anew."""
+    stages = models.folder / "build/d/diana"
+    sources = unpacked(models, "diana", tmp_path)
+    regions = read_record(stages / "partition/partition.json", Partition).regions
+    write_demo(
+        "d", "network", DemoOptions("no_dma", True, False),
+        read_record(stages / "partition/interface.json", ModelInterface),
+        regions, read_arrays(stages / "run/sample.npz"), "", sources / "demo",
+    )  # fmt: skip
+    platform = load_platform("diana")
+    ran = run_firmware(make(sources), platform, "unicorn", b"", "network_run", tmp_path, 10**9)
+    assert ran.exit_code == 0
+    less = read_profile(ran.console)
+    whole = read_profile((stages / "demo-run/console.txt").read_bytes())
+    *layers, _ = models.manifest("build/d/d-diana.tar.gz")["cycles"]["layers"]
+    moved = {layer["name"]: (layer["modelled"] or {"transfer": 0})["transfer"] for layer in layers}
+    assert any(moved.values())
+    for name, transfer in moved.items():
+        assert abs(whole[name] - transfer - less[name]) < CLOCK_READING, name
+
+
+def read_profile(console: bytes) -> dict[str, int]:
+    """Return the cycles of each layer that a demo has printed."""
+    lines = (line.split(b": ") for line in console.splitlines()[1:-2])
+    return {name.decode(): int(value.split()[0]) for name, value in lines}
 
 
 def test_without_an_emulator_the_reference_gives_the_outputs(
@@ -192,15 +217,15 @@ def test_every_variant_is_c99_without_warnings(
     stages = demo.folder / "build/d/host"
     interface = read_record(stages / "partition/interface.json", ModelInterface)
     partition = read_record(stages / "partition/partition.json", Partition)
-    layers = [region.name for region in partition.regions if not region.view]
+    regions = [region for region in partition.regions if not region.view]
     sample = read_arrays(stages / "run/sample.npz")
     includes = [f"-I{stages}/sources/{folder}" for folder in ("network", "board")]
     for profile, compare, indefinite in product(
-        ("none", "global", "individual"), (True, False), (True, False)
+        ("none", "global", "individual", "no_dma"), (True, False), (True, False)
     ):
         options = DemoOptions(profile, compare, indefinite)
         folder = tmp_path / f"{profile}-{compare}-{indefinite}"
-        write_demo("d", "network", options, interface, layers, sample, "", folder)
+        write_demo("d", "network", options, interface, regions, sample, "", folder)
         sources = sorted(folder.glob("*.c"))
         assert (folder / "profiler.c" in sources) == (profile != "none")
         check(compiler, "-fsyntax-only", *includes, *sources)

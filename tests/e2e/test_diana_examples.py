@@ -193,3 +193,11 @@ def test_the_users_error_reaches_the_terminal_without_a_traceback(models: Reposi
         "networks.py:2: ValueError: no such layer (networks:one_conv)" in done.stdout + done.stderr
     )
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_comparison_takes_the_batch_that_fits_both_targets(models: Repository) -> None:
+    words = ("recipe=two_convs.yaml", "target=c", "compare=soma_dory, c", "batch=16")
+    done = models.doit("batch", *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "batch 16 wanted, 9 fits" in done.stdout
+    assert "10 would fit without `compare`" in done.stdout

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from firmwright.codegen.templates import TEMPLATE_SUFFIX, make_environment, render
+from firmwright.ir.regions import Region
 from firmwright.ir.tensors import ModelInterface
 from firmwright.project.files import file_name
 from firmwright.project.write import make_ports, write_file
@@ -32,12 +33,12 @@ def write_demo(
     c_prefix: str,
     options: DemoOptions,
     interface: ModelInterface,
-    layers: Sequence[str],
+    regions: Sequence[Region],
     sample: Mapping[str, npt.NDArray[Any]],
     data_section: str,
     folder: Path,
 ) -> None:
-    """Render the application's files into ``folder``; ``layers`` are in order of execution.
+    """Render the application's files into ``folder``; ``regions`` are in order of execution.
 
     ``sample`` has the network's inputs and the outputs that they give, as ``input_0`` … and
     ``output_0`` …, in their shapes. ``data_section`` is the board's, for its buffers.
@@ -54,8 +55,9 @@ def write_demo(
         "input_data": [(p, view_as_c_type(sample[f"input_{i}"])) for i, p in enumerate(inputs)],
         "expected": [(p, view_as_c_type(sample[f"output_{i}"])) for i, p in enumerate(expected)],
         "gdb_types": GDB_TYPES,
-        "layers": layers,
+        "layers": [region.name for region in regions],
         "data_section": data_section,
+        "hook_folders": sorted({region.device for region in regions}),
         "arena_bytes": sum(ALIGNMENT + -(-t.bytes // ALIGNMENT) * ALIGNMENT for t in tensors),
     }
     profiler = () if options.profile == "none" else ("profiler.c",)

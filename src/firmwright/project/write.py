@@ -213,7 +213,7 @@ def template_variables(network: Network, build: Build) -> dict[str, Any]:
         "hook_folders": list_hook_folders(network, build),
         "entry": "process" if network.cores.runs_whole_network else "run",
         "library_functions": collect_library_functions(network.kernels.kernels),
-        "profiled": network.profile == "individual",
+        "profiled": network.profile in ("individual", "no_dma"),
     }
 
 

@@ -104,7 +104,8 @@ class RunOptions:
 class DemoOptions:
     """The demo application: what it measures (``profile``), checks, and whether it ever ends.
 
-    ``profile`` is ``none``, ``global`` (the network) or ``individual`` (each layer as well).
+    ``profile`` is ``none``, ``global`` (the network), ``individual`` (each layer as well) or
+    ``no_dma`` (the same without the time in which a device moves data).
     """
 
     profile: str

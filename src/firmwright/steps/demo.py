@@ -17,17 +17,14 @@ from firmwright.verify.batches import join_outputs, join_samples
 
 def run(job: Job, folder: Path) -> None:
     """Write the application's C files, its data those of the run's first sample."""
-    views = {region.name for region in artifacts.PARTITION.read(job).regions if region.view}
+    regions = {r.name: r for r in artifacts.PARTITION.read(job).regions if not r.view}
+    steps = artifacts.PLAN.read(job).schedule.steps
     write_demo(
         job.recipe.name,
         job.recipe.c_prefix,
         require(job.recipe.demo),
         artifacts.INTERFACE.read(job),
-        [
-            step.region
-            for step in artifacts.PLAN.read(job).schedule.steps
-            if step.region not in views
-        ],
+        [regions[step.region] for step in steps if step.region in regions],
         read_sample(job),
         load_board(job.platform.board).data_section,
         folder,
