@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tvm
 
+from firmwright.builder import Graph
 from firmwright.compile import compile_network
 from firmwright.emulator import run_firmware
 from firmwright.models.relax.importer import import_model
@@ -68,11 +69,10 @@ def run_chip(network: Network, platform: Platform, sample: dict[str, Array], fol
     return decode_outputs(ran.console, network.interface.outputs, 1, ran.exit_code)[0][0]
 
 
-def check(seed: int, platform: Platform, folder: Path) -> Network:
-    module = make_network(seed)
+def check(module: tvm.IRModule, platform: Platform, folder: Path) -> Network:
     network = compiled(module, platform)
     (tensor,) = network.interface.inputs
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(1)
     sample = {tensor.name: random.integers(-128, 128, tensor.shape).astype("int8")}
     expected = evaluated(module, sample)[0]
     ran = executed(network, [sample], folder / "host", build=host_build(platform))
@@ -91,8 +91,18 @@ def with_numbers(**numbers: Any) -> Platform:
 def test_a_network_gives_numpys_bits_in_the_emulator_and_on_the_chip(
     seed: int, tmp_path: Path
 ) -> None:
-    network = check(seed, with_numbers(**SMALL) if seed % 2 else CHIP, tmp_path)
+    platform = with_numbers(**SMALL) if seed % 2 else CHIP
+    network = check(make_network(seed), platform, tmp_path)
     assert {region.device for region in network.partition.regions} >= {"soma_dory"}
+
+
+@pytest.mark.needs("gcc")
+def test_planes_of_more_than_16_bits_of_bytes_are_copied(tmp_path: Path) -> None:
+    """DORY's driver has 16 bits for each number of a copy."""
+    graph, weights = Graph(), np.arange(-18, 18).reshape(2, 2, 3, 3).astype("int8")
+    x = graph.conv2d(graph.input("x", (1, 2, 300, 240)), "conv", weights, shift_bits=3)
+    network = check(graph.output(x).module(), CHIP, tmp_path)
+    assert ".l2_stride = 72000" in network.kernels.kernels[1].body
 
 
 @pytest.mark.needs("gcc")
@@ -119,4 +129,5 @@ def test_the_chip_has_weights_and_activations_where_its_accelerator_reaches(
     assert text.count(shared) == len(re.findall(r"^const uint32_t network_\w+\[", text, re.M)) > 0
     assert '#define NETWORK_ARENA __attribute__((aligned(16), section(".l2_data")))' in text
     assert "element_wise_sum(NULL" in text and "digital_element_wise_sum(" not in text
+    assert '#include "kernels.h"' in text and "rt_perf_read(RT_PERF_CYCLES)" in text
     assert CHIP.stack == 2048
