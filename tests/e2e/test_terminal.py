@@ -32,7 +32,9 @@ def test_a_finished_build_says_so_and_where_the_bundle_is(built: Repository) -> 
 def test_parallel_stages_tell_what_serial_ones_do(copy_of_built: Repository) -> None:
     done = copy_of_built.doit("-n", "2", "build", RECIPE, "samples=2")
     assert done.returncode == 0, done.stderr
-    assert ran(done.stdout) == ["samples", "run", "stats", "bundle"]
+    stages = ran(done.stdout)
+    stages.remove("samples")  # nothing waits for it but the bundle
+    assert stages == ["run", "stats", "bundle"]
     lines = done.stdout.splitlines()
     fresh = [s for s in ALL_STAGES[: ALL_STAGES.index("run")] if s != "samples"]
     assert lines[:2] == ["digits on rv32-bare", f"  up to date  {', '.join(fresh)}"]
