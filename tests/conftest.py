@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Generator
 from importlib.util import find_spec
 from pathlib import Path
@@ -48,6 +49,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test that ``needs`` programs which are not installed."""
+    # A command that an earlier test called here may have it end the process.
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     for marker in item.iter_markers("needs"):
         for program in marker.args:
             if shutil.which(program) is None:

@@ -186,8 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command in BEGINNINGS:
         return begin(options)
     if options.command in bundle_commands.COMMANDS:
-        end_with_reader()
-        return bundle_commands.run_command(options)
+        return run_on_bundles(options)
     if options.command in LISTS:
         end_with_reader()
         return print_lists(options.command)
@@ -217,6 +216,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 2
         given += [job.task_name(options.task) for job in dodo.get_jobs()]
     return run_tasks(dodo, given)
+
+
+def run_on_bundles(options: argparse.Namespace) -> int:
+    """Run a command that takes bundles; return its exit code."""
+    if options.command not in bundle_commands.ONLINE:
+        end_with_reader()
+    return bundle_commands.run_command(options)
 
 
 def explain(options: argparse.Namespace, given: Sequence[str]) -> int:

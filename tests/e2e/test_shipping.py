@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from firmwright.bundle.registry import (
 )
 from firmwright.bundle.shipping import pull_bundle, push_bundle
 from firmwright.bundle.signing import envelope_path, sign_bundle
+from firmwright.cli import main
 from firmwright.errors import UserError
 from tests.hammer.bundles import write_keys
 from tests.test_web import send, serve
@@ -264,6 +266,14 @@ def test_a_registry_that_is_none_is_told(
     assert told in str(raised.value)
     with pytest.raises(UserError, match="does not answer"):
         list(pull_bundle(parse_reference(place), tmp_path / "new"))
+
+
+@pytest.mark.parametrize("words", [["push", "x.tar.gz", "localhost:9/x:1"], ["pull", "x/x:"]])
+def test_a_connection_that_breaks_does_not_end_the_command(words: list[str]) -> None:
+    assert main(words) == 2
+    assert signal.getsignal(signal.SIGPIPE) == signal.SIG_IGN
+    assert main(["inspect", "x.tar.gz"]) == 2
+    assert signal.getsignal(signal.SIGPIPE) == signal.SIG_DFL
 
 
 @pytest.mark.parametrize(

@@ -200,3 +200,6 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "push": run_push,
     "pull": run_pull,
 }
+
+ONLINE = ("push", "pull")
+"""Commands that a broken connection must not end without a message."""
