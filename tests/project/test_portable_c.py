@@ -76,6 +76,8 @@ int main(void)
         add(fixed_scale_once_wide(draw(20), factor, shift));
         add(fixed_scale_tied(draw(20), factor, shift, i & 1));
         add(fixed_scale_wide(draw(20), small, shift));
+        add(fixed_float_place((float)small / 99.0f, 1007532220u, 1075040171u, 59190u, 151));
+        add(fixed_float_steps((float)small / 99.0f, i, 1050000000u));
         add(fixed_square(draw(16)));
         add(fixed_average(draw(30), 1 + (i & 63)));
         add(fixed_average_wide(draw(30), 1 + (i & 63)));

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -198,8 +198,13 @@ def make_tensors(layer: AnyLayer, number: int) -> tuple[list[Tensor], Tensor]:
     return read, make_output(number, after, layer.output_dtype)
 
 
-def draw_layer(kind: LayerKind, generator: np.random.Generator) -> Layer:
-    """Return a random layer; every other is at an edge of what forms can do."""
+def draw_layer(
+    kind: LayerKind, generator: np.random.Generator, is_taken: Callable[[AnyLayer], bool]
+) -> Layer:
+    """Return a random layer; every other is at an edge of what forms can do.
+
+    Only one that ``is_taken`` is shifted: a search, which takes longer than all else.
+    """
     dense = kind is LayerKind.DENSE
     shape = draw_shape(kind, generator)
     rounding = LayerRounding.ONCE if dense else LayerRounding.TWICE
@@ -208,7 +213,8 @@ def draw_layer(kind: LayerKind, generator: np.random.Generator) -> Layer:
     rounding = LayerRounding.FLOAT if generator.random() < 0.3 else rounding
     layer = make_layer(kind, shape, generator, rounding, relu, dtype)
     layer = layer if generator.random() < 0.5 else make_extreme(layer, generator)
-    return make_shifted(layer, generator) if generator.random() < 0.2 else layer
+    shifts = generator.random() < 0.2 and is_taken(layer)
+    return make_shifted(layer, generator) if shifts else layer
 
 
 def make_shifted(layer: Layer, generator: np.random.Generator) -> Layer:
@@ -281,8 +287,12 @@ def draw_pair(kind: LayerKind, generator: np.random.Generator) -> Pair:
     return draw_pair(kind, generator) if found is None else found
 
 
-def draw(kind: LayerKind, generator: np.random.Generator) -> AnyLayer:
+def draw(
+    kind: LayerKind,
+    generator: np.random.Generator,
+    is_taken: Callable[[AnyLayer], bool] = lambda _: True,
+) -> AnyLayer:
     """Return a random layer of a kind."""
     if kind in FLOAT_KINDS:
         return draw_float_layer(kind, generator)
-    return draw_pair(kind, generator) if kind in PAIRS else draw_layer(kind, generator)
+    return draw_pair(kind, generator) if kind in PAIRS else draw_layer(kind, generator, is_taken)

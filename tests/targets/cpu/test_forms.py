@@ -58,9 +58,12 @@ def find_platform(form: Form, shared: bool) -> str:
 def draw_layers(form: Form, seed: int) -> list[AnyLayer]:
     """Return random layers that the form takes."""
     generator = np.random.default_rng(seed)
-    drawn = (draw(form.kind, generator) for _ in count())
-    taken = (layer for layer in drawn if choose(layer, form.features, (form,)).form)
-    return list(islice(taken, COUNT))
+
+    def is_taken(layer: AnyLayer) -> bool:
+        return choose(layer, form.features, (form,)).form is not None
+
+    drawn = (draw(form.kind, generator, is_taken) for _ in count())
+    return list(islice(filter(is_taken, drawn), COUNT))
 
 
 def run_layers(
