@@ -22,7 +22,7 @@ from firmwright.toolchain import (
 
 Row = tuple[str, ...]
 
-PACKAGES = {"apache-tvm": "", "onnx": "", "onnxruntime": "", "ortools": "", "torch": "torch"}
+PACKAGES = {"apache-tvm": "", "onnx": "", "onnxruntime": "", "torch": "torch"}
 """Packages that decide what can be built, and the extra of firmwright that brings one."""
 
 

@@ -23,7 +23,6 @@ class SomaDoryTarget(Target):
     """DIANA's digital accelerator, under the name that HTVM gives it."""
 
     name = "soma_dory"
-    packages = ("ortools",)
     rewrites = ("UseIntegers",)
     reason = "it has DIANA's arithmetic, and breaks none of the accelerator's rules"
     machines = MappingProxyType({"diana": "firmwright.targets.soma_dory.emulated_device:Diana"})

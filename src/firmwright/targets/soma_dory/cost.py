@@ -62,10 +62,13 @@ class SampleCycles:
 def estimate_cycles(layer: Layer, tile: tiles.Tile, accelerator: Accelerator) -> Cycles:
     """Return the estimated cycles of the whole batch; ``transfer`` is what nothing hides."""
     parts = estimate_sample(layer, tile, accelerator)
-    transfer = parts.weights + parts.data_movement
-    if accelerator.double_buffering:
-        transfer -= count_hidden_cycles(parts)
+    transfer = count_total(parts, accelerator) - parts.compute
     return Cycles(layer.batch * parts.compute, layer.batch * transfer, 0)
+
+
+def count_total(parts: SampleCycles, accelerator: Accelerator) -> int:
+    hidden = count_hidden_cycles(parts) if accelerator.double_buffering else 0
+    return parts.compute + parts.weights + parts.data_movement - hidden
 
 
 def count_hidden_cycles(parts: SampleCycles) -> int:

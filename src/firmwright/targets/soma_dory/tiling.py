@@ -1,9 +1,8 @@
-"""The tiles of a layer that take the fewest estimated cycles, found by OR-tools' CP-SAT.
+"""The tiles of a layer that take the fewest estimated cycles.
 
-The objective is the cost model's own number (``cost.py``), taken apart: a tile of rows and
-columns and a tile of channels each contribute terms that depend on one of the two alone, so that
-the cycles are sums of a few products. The solver has one worker and no clock to watch, and of
-equally fast tilings the largest is asked for: every machine finds the same one.
+All are tried: there are some hundred. What is compared is the cost model's own number
+(``cost.py``), taken apart: a tile of rows and columns and a tile of channels each contribute terms
+that depend on one of the two alone, so that the cycles of a pair are a few products.
 """
 
 from __future__ import annotations
@@ -12,17 +11,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING
 
 from firmwright.errors import UserError
 from firmwright.ir.kernels import Cycles
 from firmwright.targets.soma_dory import tiles
-from firmwright.targets.soma_dory.cost import Accelerator, estimate_cycles, estimate_sample
+from firmwright.targets.soma_dory.cost import (
+    Accelerator,
+    SampleCycles,
+    count_total,
+    estimate_cycles,
+    estimate_sample,
+)
 from firmwright.targets.soma_dory.device_layout import PIECE
 from firmwright.targets.soma_dory.layer import Layer, LayerKind
-
-if TYPE_CHECKING:
-    from ortools.sat.python import cp_model
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def find_best_tiling(layer: Layer, accelerator: Accelerator) -> Tiling:
     stored = tiles.flatten_addition(layer)
     channels = channel_options(stored, accelerator)
     planes = plane_options(stored, accelerator, channels)
-    plane, channel = solve(stored, accelerator, planes, channels)
+    plane, channel = choose(stored, accelerator, planes, channels)
     tile = tiles.Tile(channel.channels, plane.rows, plane.columns, channel.in_channels)
     return Tiling(stored, tile, estimate_cycles(stored, tile, accelerator))
 
@@ -197,81 +198,35 @@ def even_sizes(length: int, multiple: int) -> list[int]:
     return [length, *sorted((s for s in smallest if s < length), reverse=True)]
 
 
-def solve(
+def choose(
     layer: Layer, accelerator: Accelerator, planes: list[PlaneTile], channels: list[ChannelTile]
 ) -> tuple[PlaneTile, ChannelTile]:
-    from ortools.sat.python import cp_model as cp  # a second, which only a build spends
+    """Return the tiles that take the fewest cycles together, of equally fast ones the first."""
+    fitting = (
+        (plane, channel)
+        for plane, channel in product(planes, channels)
+        if count_l1(layer, plane, channel) <= l1_bytes(accelerator)
+    )
+    return min(fitting, key=lambda pair: count_cycles(layer, accelerator, *pair))
 
-    model = cp.CpModel()
-    plane, channel = SolverChoice(model, planes), SolverChoice(model, channels)
 
-    def times(of_plane: str, of_channels: str) -> cp_model.IntVar:
-        factors = [plane[of_plane], channel[of_channels]]
-        low, high = (plane.bounds(of_plane)[i] * channel.bounds(of_channels)[i] for i in (0, 1))
-        result: cp_model.IntVar = model.new_int_var(low, high, f"{of_plane} * {of_channels}")
-        model.add_multiplication_equality(result, factors)
-        return result
+def count_l1(layer: Layer, plane: PlaneTile, channel: ChannelTile) -> int:
+    """Return the bytes of L1 that tiles take; see :func:`tiles.footprint`."""
+    read = tiles.align(plane.bytes_in * channel.planes_in, PIECE)
+    return tiles.count_inputs(layer) * read + tiles.align(
+        plane.bytes_out * channel.planes_out, PIECE
+    )
 
-    read = whole_pieces(model, times("bytes_in", "planes_in"))
-    written = whole_pieces(model, times("bytes_out", "planes_out"))
-    model.add(tiles.count_inputs(layer) * read + written <= l1_bytes(accelerator))
-    calls = times("load_calls", "loads") + times("store_calls", "stores")
-    moves = times("load", "fetches") + plane["store"] + accelerator.transfer_overhead * calls
-    busy = channel["compute"] + times("jobs", "weights")
+
+def count_cycles(
+    layer: Layer, accelerator: Accelerator, plane: PlaneTile, channel: ChannelTile
+) -> int:
+    """Return the cycles of a sample, as :func:`cost.estimate_cycles` counts them job by job."""
+    jobs = plane.jobs * channel.jobs
+    compute = channel.compute
     if layer.kind is LayerKind.ADD:
-        busy += accelerator.block_overhead * (plane["jobs"] - 1)
-    total = busy + moves
-    if accelerator.double_buffering:
-        total -= model_hidden_cycles(model, busy, moves, times("jobs", "jobs"))
-    rank = plane.index * len(channels) + channel.index
-    model.minimize(total * (len(planes) * len(channels)) + rank)
-
-    solver = cp.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = 0
-    solver.parameters.cp_model_probing_level = 0  # two choices: probing costs more than it saves
-    status = solver.solve(model)
-    if status != cp.OPTIMAL:
-        raise RuntimeError(f"CP-SAT: {solver.status_name(status)}, where the smallest tile fits")
-    return planes[solver.value(plane.index)], channels[solver.value(channel.index)]
-
-
-MAX_CYCLES = MAX_BYTES = 2**40
-"""More than any layer takes: CP-SAT wants a bound of what it computes."""
-
-
-class SolverChoice:
-    """One of several options, as CP-SAT sees it: an index, and a variable for each field."""
-
-    def __init__(self, model: cp_model.CpModel, options: Sequence[PlaneTile | ChannelTile]) -> None:
-        self.model, self.options = model, options
-        self.index = model.new_int_var(0, len(options) - 1, "index")
-
-    def __getitem__(self, field: str) -> cp_model.IntVar:
-        chosen = self.model.new_int_var(*self.bounds(field), field)
-        self.model.add_element(self.index, [getattr(o, field) for o in self.options], chosen)
-        return chosen
-
-    def bounds(self, field: str) -> tuple[int, int]:
-        values = [getattr(option, field) for option in self.options]
-        return min(values), max(values)
-
-
-def whole_pieces(model: cp_model.CpModel, size: cp_model.IntVar) -> cp_model.LinearExpr:
-    """Model ``tiles.align(size, PIECE)``."""
-    pieces = model.new_int_var(0, MAX_BYTES // PIECE, "pieces")
-    model.add_division_equality(pieces, size + PIECE - 1, PIECE)
-    return pieces * PIECE
-
-
-def model_hidden_cycles(
-    model: cp_model.CpModel,
-    busy: cp_model.LinearExpr,
-    moves: cp_model.LinearExpr,
-    jobs: cp_model.IntVar,
-) -> cp_model.LinearExpr:
-    """Model ``cost.hidden``."""
-    shorter, seen = (model.new_int_var(0, MAX_CYCLES, name) for name in ("shorter", "seen"))
-    model.add_min_equality(shorter, [busy, moves])
-    model.add_division_equality(seen, shorter + jobs - 1, jobs)
-    return shorter - seen
+        compute += accelerator.block_overhead * (plane.jobs - 1)
+    calls = plane.load_calls * channel.loads + plane.store_calls * channel.stores
+    moves = plane.load * channel.fetches + plane.store + accelerator.transfer_overhead * calls
+    parts = SampleCycles(compute, plane.jobs * channel.weights, moves, jobs)
+    return count_total(parts, accelerator)
