@@ -16,6 +16,7 @@ def options(job: Job) -> Any:
     return {
         "run": [canonical_run_inputs(job), job.recipe.run.samples],
         "evaluate": [evaluate.get(key) for key in ("inputs", "samples", "labels", "metric")],
+        "classes": canonical.get("classes"),
         "detection": canonical.get("detection"),
     }
 
@@ -30,6 +31,6 @@ STAGE = Stage(
         *list_run_files(job),
         *job.recipe.list_files("evaluate.inputs", "evaluate.labels", "postprocess"),
     ],
-    applies=lambda job: canonical_run_inputs(job) or job.recipe.detection,
+    applies=lambda job: canonical_run_inputs(job) or job.recipe.detection or job.recipe.classes,
     scope=Scope.MODEL,
 )

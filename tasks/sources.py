@@ -30,6 +30,7 @@ def options(job: Job) -> Any:
         "platform": asdict(job.platform),
         "build": job.build_settings,
         "loadables": [asdict(load_toolchain(name)) for name in job.platform.modules.values()],
+        "classes": recipe.canonical.get("classes"),
         "detection": recipe.canonical.get("detection"),
         "demo": asdict(recipe.demo) if recipe.demo else None,
         "libraries": recipe.canonical.get("libraries"),

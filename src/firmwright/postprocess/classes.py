@@ -1,4 +1,4 @@
-"""The names of a detector's classes."""
+"""The names of the classes that a network tells apart."""
 
 from __future__ import annotations
 

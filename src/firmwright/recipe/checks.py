@@ -37,6 +37,7 @@ def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) ->
     yield from find_missing_files(data, path.parent)
     yield from find_format_errors(data.get("model"))
     yield from find_digest_errors(data.get("model"), path.parent)
+    yield from find_class_errors(data)
     yield from find_evaluate_errors(data)
     yield from find_rounding_errors(data)
     yield from find_export_errors(data)
@@ -96,6 +97,16 @@ def find_digest_errors(model: Any, folder: Path) -> Iterator[Finding]:
             check_digest((folder / file).read_bytes(), stated.lower(), file)
         except WrongDigestError as error:
             yield Finding(("model", "sha256"), str(error))
+
+
+def find_class_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield classes of a classifier that say nothing, or that a detector's contradict."""
+    pointer = ("postprocess", "classes")
+    classes = get_value(data, pointer)
+    if isinstance(classes, int):
+        yield Finding(pointer, "the network has their number; give their names")
+    if classes is not None and get_value(data, ("postprocess", "detection")):
+        yield Finding(pointer, "a detector's classes stand in `postprocess.detection.classes`")
 
 
 def find_evaluate_errors(data: Mapping[str, Any]) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from firmwright.recipe.files import FileReference, find_references, make_portable
-from firmwright.recipe.postprocess import Detection
+from firmwright.recipe.postprocess import Classes, Detection
 from firmwright.recipe.quantization import EvaluateOptions, Inputs, QuantizeOptions
 from firmwright.recipe.spelling import normalize_data
 from firmwright.targets import DeviceSpec
@@ -169,6 +169,8 @@ class Recipe:
     budget: Budget | None = None
     counter: int | None = None
     """For the receivers' policies, which refuse bundles with a lower one."""
+    classes: Classes | None = None
+    """The names of a classifier's classes; a detector has its own."""
     detection: Detection | None = None
     quantize: QuantizeOptions | None = None
     evaluate: EvaluateOptions | None = None

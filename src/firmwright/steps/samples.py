@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from firmwright.errors import Diagnostic, DiagnosticError, UserError
+from firmwright.ir.tensors import Tensor
 from firmwright.pipeline.artifacts import MODEL_INTERFACE, NETWORK_INTERFACE
 from firmwright.pipeline.command_line import find_place
 from firmwright.pipeline.inputs import has_pictures
@@ -37,6 +38,10 @@ def run(job: Job, _folder: Path) -> None:
             count = 1 if has_pictures(recipe.run.inputs) else recipe.run.samples
             network = NETWORK_INTERFACE.read(job)
             read_network_columns(job, network, recipe.run.inputs, count)
+    if recipe.classes is not None:
+        with collect("postprocess", "classes"):
+            names = read_class_names(recipe.classes, job.data_folders)
+            match_classes(len(names), NETWORK_INTERFACE.read(job).outputs)
     if recipe.detection is not None:
         with collect("postprocess", "detection", "classes"):
             read_class_names(recipe.detection.classes, job.data_folders)
@@ -48,6 +53,13 @@ def run(job: Job, _folder: Path) -> None:
             read_labels(job, NETWORK_INTERFACE.read(job), counted or 1)
     if found:
         raise DiagnosticError(found)
+
+
+def match_classes(count: int, outputs: Sequence[Tensor]) -> None:
+    """Raise UserError unless an output has an axis of so many classes."""
+    if not any(count in tensor.shape for tensor in outputs):
+        shapes = ", ".join(f"'{tensor.name}' is {list(tensor.shape)}" for tensor in outputs)
+        raise UserError(f"there are {count} names, but no output has so many classes: {shapes}")
 
 
 def count_samples(job: Job, stated: EvaluateOptions) -> int:

@@ -31,11 +31,12 @@ def make_detector(
 
 
 def list_class_names(job: Job) -> tuple[str, ...]:
-    """Return the names of a detector's classes, none where the recipe only counts them."""
+    """Return the names of the classes, none where the recipe only counts them."""
     detection = job.recipe.detection
-    if detection is None or detection.classes.count is not None:
+    classes = detection.classes if detection else job.recipe.classes
+    if classes is None or classes.count is not None:
         return ()
-    return read_class_names(detection.classes, job.data_folders)
+    return read_class_names(classes, job.data_folders)
 
 
 def read_compiler_version(job: Job) -> str:
