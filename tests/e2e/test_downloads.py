@@ -26,6 +26,7 @@ from .conftest import ROOT, Repository
 pytestmark = pytest.mark.fresh
 
 RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
+DOWNLOADING = [path for path in RECIPES if "url:" in path.read_text()]
 
 
 def find_files(part: Any) -> Iterator[dict[str, str]]:
@@ -58,9 +59,9 @@ def test_a_ready_recipe_needs_what_the_first_line_of_the_readme_installs(path: P
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
-    """The address of a server that has, at their paths, the files that yolo.yaml names."""
+    """The address of a server that has, at their paths, the files that ready recipes name."""
     folder = tmp_path / "server"
-    for file in find_files(yaml.safe_load((ROOT / "recipes" / "yolo.yaml").read_text())):
+    for file in find_files([yaml.safe_load(path.read_text()) for path in RECIPES]):
         data = find_in_mirror(Path(file["url"]).name, file["sha256"])
         if data is None:
             pytest.skip(f"no folder of FIRMWRIGHT_MIRROR holds {file['url']}")
@@ -74,13 +75,14 @@ def server(tmp_path: Path) -> Iterator[str]:
         running.shutdown()
 
 
-def test_addresses_suffice(server: str, tmp_path: Path) -> None:
+def test_the_addresses_of_all_ready_recipes_suffice(server: str, tmp_path: Path) -> None:
     environment = {n: v for n, v in os.environ.items() if n != "FIRMWRIGHT_MIRROR"}
     repository = Repository(tmp_path / "repository", environment)
     repository.folder.mkdir()
     repository.write("dodo.py", "from firmwright.tasks.dodo import *\n")
-    for name in ("yolo.yaml", "coco-classes.txt"):
-        text = (ROOT / "recipes" / name).read_text()
-        repository.write(name, text.replace("https://github.com", server))
-    done = repository.doit("calibration", "recipe=yolo")
+    for path in (*DOWNLOADING, ROOT / "recipes" / "coco-classes.txt"):
+        repository.write(path.name, path.read_text().replace("https://github.com", server))
+    stages = ("model", "samples", "calibration")  # those that read what the recipes name
+    done = repository.doit(*stages, f"recipe={','.join(path.name for path in DOWNLOADING)}")
     assert done.returncode == 0, done.stdout + done.stderr
+    assert len(list(repository.folder.glob("build/*/model/module.json"))) == len(DOWNLOADING)
