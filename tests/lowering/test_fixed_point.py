@@ -106,13 +106,18 @@ def arguments() -> Iterator[tuple[int, int, int, int]]:
         )
 
 
+def compile_with_fixed_point(program: str, folder: Path) -> None:
+    """Compile a program that includes ``fixed_point.h`` to ``main``, with sanitizers."""
+    header = render(make_environment(), "network/fixed_point.h.j2", {"prefix": "network"})
+    (folder / "fixed_point.h").write_text(header)
+    (folder / "main.c").write_text(program)
+    command = ["gcc", "-std=c99", "-O2", *SANITIZERS, "-o", "main", "main.c"]
+    subprocess.run(command, cwd=folder, check=True)
+
+
 @pytest.mark.needs("gcc")
 def test_rounding_is_exact_and_defined(tmp_path: Path) -> None:
-    header = render(make_environment(), "network/fixed_point.h.j2", {"prefix": "network"})
-    (tmp_path / "fixed_point.h").write_text(header)
-    (tmp_path / "main.c").write_text(PROGRAM)
-    command = ["gcc", "-std=c99", "-O2", *SANITIZERS, "-o", "main", "main.c"]
-    subprocess.run(command, cwd=tmp_path, check=True)
+    compile_with_fixed_point(PROGRAM, tmp_path)
     cases = list(arguments())
     text = "\n".join(" ".join(map(str, case)) for case in cases)
     printed = subprocess.run(

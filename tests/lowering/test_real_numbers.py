@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from firmwright.codegen.templates import make_environment, render
 from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, RoundFunction
 from firmwright.lowering.kernels.real_numbers import find_steps
 from firmwright.lowering.kernels.tables import round_half_away
-from firmwright.toolchain.build import SANITIZERS
+from tests.lowering.test_fixed_point import compile_with_fixed_point
 
 PROGRAM = """
 #include <stdio.h>
@@ -74,11 +73,7 @@ def count_steps(
 
 @pytest.mark.needs("gcc")
 def test_steps_are_those_of_a_division_and_a_rounding(tmp_path: Path) -> None:
-    header = render(make_environment(), "network/fixed_point.h.j2", {"prefix": "network"})
-    (tmp_path / "fixed_point.h").write_text(header)
-    (tmp_path / "main.c").write_text(PROGRAM)
-    command = ["gcc", "-std=c99", "-O2", *SANITIZERS, "-o", "main", "main.c"]
-    subprocess.run(command, cwd=tmp_path, check=True)
+    compile_with_fixed_point(PROGRAM, tmp_path)
     given, expected = b"", []
     for grid in draw_grids():
         for nearest in (np.rint, round_half_away):
