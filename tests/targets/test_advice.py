@@ -111,7 +111,9 @@ def make_layers(follows_advice: bool) -> tuple[tvm.IRModule, ModelInterface]:
     large = made.dense(large, "scores", random_array((10, 1024), seed=5), shift_bits=9)
     channels = 16 if follows_advice else 17
     wide = made.conv2d(x, "wide", random_array((channels, 16, 3, 3), seed=3), shift_bits=7)
-    results = [strided, large, wide]
+    pad = 1 if follows_advice else 5
+    padded = made.conv2d(x, "padded", random_array((16, 16, 3, 3), seed=6), padding=(pad, pad))
+    results = [strided, large, wide, padded, add_clipped(made, x, 127 if follows_advice else 100)]
     if follows_advice:
         image = made.input("image", (1, 4, 8, 8))
         results.append(made.conv2d(image, "float", random_array((8, 4, 3, 3), seed=4)))
@@ -120,6 +122,15 @@ def make_layers(follows_advice: bool) -> tuple[tvm.IRModule, ModelInterface]:
         kernel = relax.const(np.ones((8, 4, 3, 3), "float32"))
         results.append(made.emit(relax.op.nn.conv2d(image, kernel, padding=1), "float"))
     return import_model(portable_json(made.output(*results).module()), "layers", {})
+
+
+def add_clipped(made: Graph, x: relax.Var, limit: int) -> relax.Var:
+    """Return the sum of a tensor with itself, which loses what is above a limit."""
+    first, second = (made.emit(relax.op.astype(x, "int32"), name) for name in ("one", "two"))
+    total = made.emit(relax.op.add(first, second), "sum")
+    shifted = made.emit(relax.op.right_shift(total, relax.const(1, "int32")), "shifted")
+    clipped = made.emit(relax.op.clip(shifted, -128, limit), "clipped")
+    return made.emit(relax.op.astype(clipped, "int8"), "stored")
 
 
 @pytest.fixture(scope="module")
@@ -137,8 +148,15 @@ def after(measure: Measure) -> Measured:
     [
         ("strides [1, 2] → [1, 1]", "strided", 0.1),
         ("kernel height 9 → 7; kernel width 9 → 7", "large", 0.25),
+        (
+            "padding above 5 → 1; padding below 5 → 1; padding on the left 5 → 1; "
+            "padding on the right 5 → 1",
+            "padded",
+            0.25,
+        ),
         ("quantize: float32 → {scheme: pow2, arithmetic: shift}", "float", 0.1),
         ("crop output channels 17 → 16", "wide", 0.01),
+        ("clip [-128, 100] → [-128, 127]", "one", 0.1),
     ],
 )
 def test_the_accelerator_takes_what_was_changed_and_saves_the_cycles(
