@@ -53,6 +53,17 @@ def test_a_known_number_of_instructions(
 
 
 @pytest.mark.needs("qemu-aarch64")
+def test_a_second_process_of_a_call_is_part_of_it(
+    build: BuildFirmware, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ARM64_GCC_PATH", str(arm64_gcc_folder(tmp_path / "gcc")))
+    program = build("two_processes.c", "aarch64-linux", "arm64-gcc")
+    execution = count(program, tmp_path, ("part",))
+    assert execution.by_part == {"part": 2 * (1 + 1000 * 2 + 1)}
+    assert execution.by_symbol["part"] == execution.by_part["part"]
+
+
+@pytest.mark.needs("qemu-aarch64")
 def test_agrees_with_a_trace_of_every_instruction(elf: Path, cache: Path) -> None:
     counted = count(elf, cache, ("floats", "recursion"))
     executed = Counter(trace(elf))

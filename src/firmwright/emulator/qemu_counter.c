@@ -2,8 +2,9 @@
  * A plugin of QEMU that counts the instructions that one function of a program executes, callees
  * included, and those of the parts that it calls: the counterpart of block_counter.c.
  *
- * Its arguments are function=<address>, part=<address> for each part, and output=<file>, to which
- * it writes lines "block <address> <instructions>" and "part <index> <instructions>".
+ * Its arguments are function=<address>, part=<address> for each part, and output=<file>. Each
+ * process of the program writes lines "block <address> <instructions>" and "part <index>
+ * <instructions>" to <file>.<its number>; a second one works for the call that started it.
  * QEMU's functions are declared here, for distributions package no header. PLUGIN_VERSION is
  * defined in front of this text.
  */
@@ -11,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 struct qemu_plugin_tb;
 struct qemu_plugin_insn;
@@ -20,6 +23,9 @@ void qemu_plugin_register_vcpu_tb_trans_cb(uint64_t id,
 void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *block,
                                           void (*callback)(unsigned int, void *), int flags,
                                           void *data);
+void qemu_plugin_register_vcpu_syscall_ret_cb(uint64_t id,
+                                              void (*callback)(uint64_t, unsigned int, int64_t,
+                                                               int64_t));
 void qemu_plugin_register_atexit_cb(uint64_t id, void (*callback)(uint64_t, void *), void *data);
 size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *block);
 struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *block, size_t index);
@@ -51,6 +57,7 @@ static int part_count;
 static call *part; /* whose call is under way */
 static uint64_t last_end;
 static char *output;
+static pid_t process;
 
 /*
  * The block before a function's first ended with its call: there it returns to. Calls from that
@@ -107,11 +114,30 @@ static void translate_block(uint64_t id, struct qemu_plugin_tb *translated)
     qemu_plugin_register_vcpu_tb_exec_cb(translated, enter_block, 0, added);
 }
 
+/* In a process that a system call has made, what was executed before is the other's. */
+static void clear_counts(uint64_t id, unsigned int processor, int64_t number, int64_t result)
+{
+    (void)id, (void)processor, (void)number, (void)result;
+    if (process == getpid()) {
+        return;
+    }
+    process = getpid();
+    for (block *at = blocks; at != NULL; at = at->next) {
+        at->counted = 0;
+    }
+    for (int i = 0; i < part_count; i++) {
+        parts[i].counted = 0;
+    }
+}
+
 static void write_counts(uint64_t id, void *data)
 {
-    FILE *file = fopen(output, "w");
+    char name[4096];
+    FILE *file;
 
     (void)id, (void)data;
+    snprintf(name, sizeof name, "%s.%d", output, (int)process);
+    file = fopen(name, "w");
     for (const block *at = blocks; at != NULL; at = at->next) {
         if (at->counted) {
             fprintf(file, "block %llu %llu\n", (unsigned long long)at->address,
@@ -142,7 +168,9 @@ int qemu_plugin_install(uint64_t id, const void *information, int argc, char **a
             output = strcpy(malloc(strlen(value) + 1), value);
         }
     }
+    process = getpid();
     qemu_plugin_register_vcpu_tb_trans_cb(id, translate_block);
+    qemu_plugin_register_vcpu_syscall_ret_cb(id, clear_counts);
     qemu_plugin_register_atexit_cb(id, write_counts, NULL);
     return 0;
 }

@@ -22,7 +22,10 @@ def load_plugin(scratch: Path, qemu_version: str) -> Path:
 
 @dataclass(frozen=True)
 class QemuCounter:
-    """What a run's counted function and parts execute, in a file that QEMU's plugin writes."""
+    """What a run's counted function and parts execute, in files that QEMU's plugin writes.
+
+    Each process of the program writes one, whose name begins with ``output``.
+    """
 
     run: Run
     plugin: Path
@@ -43,11 +46,12 @@ class QemuCounter:
     def read_counts(self) -> tuple[dict[str, int], dict[str, int]]:
         """Return executed instructions by symbol and by part."""
         symbols: Counter[str] = Counter()
-        parts = {}
-        for line in self.output.read_text("ascii").splitlines():
+        parts = Counter(dict.fromkeys(self.run.parts, 0))
+        files = self.output.parent.glob(f"{self.output.name}.*")
+        for line in (line for file in files for line in file.read_text("ascii").splitlines()):
             kind, place, count = line.split()
             if kind == "block":
                 symbols[self.run.firmware.symbols.name_at(int(place))] += int(count)
             else:
-                parts[self.run.parts[int(place)]] = int(count)
-        return dict(sorted(symbols.items())), parts
+                parts[self.run.parts[int(place)]] += int(count)
+        return dict(sorted(symbols.items())), dict(parts)
