@@ -17,6 +17,8 @@ def options(job: Job) -> Any:
         "python": source.python,
         "sha256": source.sha256,
         "format": source.format,
+        "signature": source.signature,
+        "key": source.key,
         "inputs": {name: asdict(entry) for name, entry in job.recipe.inputs.items()},
     }
 

@@ -95,11 +95,11 @@ def test_a_batch_for_the_c7x_is_calibrated_with_whole_batches(
     tidl: Repository, tmp_path: Path
 ) -> None:
     tidl = copy_of(tidl, tmp_path)
-    build = ("recipe=digits.yaml", "platform=J7", "target=tidl, c7x", "batch=8")
+    build = ("recipe=digits.yaml", "platform=AM67A", "target=tidl, c7x", "batch=8")
     done = tidl.doit("artifacts", *build)
     assert done.returncode == 0, done.stdout + done.stderr
-    (folder,) = (tidl.folder / "build/digits").glob("j721e*/artifacts/*/tempDir")
-    assert folder.parent.name == "digits_J7_host_tidl_c7x_bs8"
+    (folder,) = (tidl.folder / "build/digits").glob("am67a*/artifacts/*/tempDir")
+    assert folder.parent.name == "digits_AM67A_host_tidl_c7x_bs8"
     told = (folder / "tidl_import_subgraph0.txt").read_text().splitlines()
     assert "numBatches = 8" in told
     (frames,) = (int(line.split(" = ")[1]) for line in told if line.startswith("numFrames = "))

@@ -62,24 +62,20 @@ def test_what_falls_back_to_the_processor_can_be_forbidden(examples: Repository)
     assert "max_pool2d ('conv_QuantizeLinear'), 0 MACs\n    tidl: pooling: its" in done.stderr
 
 
-def test_a_layer_of_16_bits_is_asked_for_where_the_network_is_quantized(
+def test_a_quantized_network_has_8_bits_and_no_options_on_how_tidl_quantizes(
     examples: Repository,
 ) -> None:
     recipe = examples.folder / f"{WITH}.yaml"
     text = recipe.read_text()
-    names = "tidl -advanced_options:output_feature_16bit_names_list=conv_1, c7x"
-    recipe.write_text(text.replace("tidl, c7x", names))
+    recipe.write_text(text.replace("tidl, c7x", "tidl -accuracy_level=0, c7x"))
     refused = examples.run("firmwright", "explain", recipe.name)
     assert refused.returncode == 1
-    assert "the results of 'conv_1' are int8 in the network" in refused.stderr
-    advice = "{layers: [{match: conv_1, activations: int16}]}"
-    assert f"`quantize: {advice}`" in refused.stderr
+    assert "conv2d_1x2_stride.yaml:6:9: target: tidl: accuracy_level says how" in refused.stderr
+    assert "hand over the float network, and TIDL quantizes it" in refused.stderr
 
-    wide = f"quantize:\n  layers: {advice[len('{layers: ') : -1]}\n"
-    recipe.write_text(recipe.read_text().replace("quantize:\n", wide))
-    assert [o["device"] for o in explained(examples, WITH)] == ["tidl", "c7x"]
-    recipe.write_text(recipe.read_text().replace(names, "tidl, c7x"))
-    recipe.write_text(recipe.read_text().replace("require_offload: 100 %\n", ""))
+    wide = "quantize:\n  layers: [{match: conv_1, activations: int16}]\n"
+    text = text.replace("require_offload: 100 %\n", "").replace("quantize:\n", wide)
+    recipe.write_text(text)
     conv, _ = explained(examples, WITH)
     assert conv["device"] == "c7x"
-    assert [r["rule"] for r in conv["refusals"]] == ["tensor bits"]
+    assert [r["rule"] for r in conv["refusals"]] == ["quantized to 8 bits"]

@@ -62,6 +62,8 @@ def list_dependencies(bundle: Bundle) -> Iterator[dict[str, Any]]:
     manifest = bundle.manifest
     url = manifest["recipe"]["resolved"]["model"].get("url")
     model = {"name": "model", "digest": {"sha256": manifest["model"]["sha256"]}}
+    if "model_signature" in manifest:
+        model["annotations"] = {"signature": manifest["model_signature"]}
     yield {**model, "uri": url} if url else model
     for name, digest in manifest["inputs"]["files"].items():
         yield {"name": name, "digest": {"sha256": digest}}

@@ -163,21 +163,27 @@ def make_signer(pem: bytes) -> Any:
 
 def read_public_key(path: Path) -> SSlibKey:
     """Return an ed25519 key from a PEM file; UserError for any other."""
-    require_extra()
-    from cryptography.exceptions import UnsupportedAlgorithm
+    key = load_public_key(path)
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    from cryptography.hazmat.primitives.serialization import load_pem_public_key
     from securesystemslib.signer import SSlibKey
 
+    if not isinstance(key, Ed25519PublicKey):
+        raise UserError(f"{path}: not a key of ed25519")
+    return SSlibKey.from_crypto(key)
+
+
+def load_public_key(path: Path) -> Any:
+    """Return a key of any kind from a PEM file; UserError for any other file."""
+    require_extra()
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
     try:
-        key = load_pem_public_key(read_key_file(path))
+        return load_pem_public_key(read_key_file(path))
     except (ValueError, UnsupportedAlgorithm):
         raise UserError(
             f"{path}: not a public key in PEM; `openssl pkey -in key.pem -pubout` prints it"
         ) from None
-    if not isinstance(key, Ed25519PublicKey):
-        raise UserError(f"{path}: not a key of ed25519")
-    return SSlibKey.from_crypto(key)
 
 
 def make_envelope(payload: bytes, signatures: Mapping[str, Any]) -> Envelope:

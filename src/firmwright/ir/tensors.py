@@ -84,6 +84,19 @@ class ModelInterface:
 
 
 @dataclass(frozen=True)
+class ModelSignature:
+    """A model's signature that was checked (file ``model/signature.json``).
+
+    ``name`` is what the maker calls the model, ``sha256`` the digest of the digests of its files,
+    ``key`` that of the maker's public key in PEM.
+    """
+
+    name: str
+    sha256: str
+    key: str
+
+
+@dataclass(frozen=True)
 class BatchLayout:
     """How the samples of a batch lie in the outputs (file ``partition/batch.json``).
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from firmwright.ir.kernels import Kernels
     from firmwright.ir.regions import Partition
-    from firmwright.ir.tensors import BatchLayout, ModelInterface
+    from firmwright.ir.tensors import BatchLayout, ModelInterface, ModelSignature
     from firmwright.planning import Plan
     from firmwright.planning.batch_size import BatchChoice
     from firmwright.quantize.calibration import CalibrationRecord
@@ -30,6 +30,10 @@ INTERFACE_CLASS = "firmwright.ir.tensors:ModelInterface"
 
 MODEL_INTERFACE: Artifact[ModelInterface] = Artifact("model", "model.json", INTERFACE_CLASS)
 MODEL_MODULE: Artifact[tvm.IRModule] = Artifact("model", "module.json", MODULE)
+MODEL_SIGNATURE: Artifact[ModelSignature] = Artifact(
+    "model", "signature.json", "firmwright.ir.tensors:ModelSignature"
+)
+"""Only where the recipe demands one."""
 
 CALIBRATION: Artifact[CalibrationRecord] = Artifact(
     "calibration", "calibration.json", "firmwright.quantize.calibration:CalibrationRecord"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,11 @@ def user_files(job: Job) -> list[Path]:
     for stage in job.stages.values():
         files += () if stage.reads_all else stage.inputs(job)
     return list(dict.fromkeys(files))
+
+
+def to_absolute(path: Path) -> Path:
+    """Return a path without ``..``; unlike resolve(), links in it stay."""
+    return Path(os.path.abspath(path))  # noqa: PTH100
 
 
 def find_sampled(job: Job) -> dict[str, Artifact[Any]]:

@@ -16,7 +16,7 @@ from firmwright.errors import UserError
 
 from .artifact import INDEX_FILE
 from .command_line import read_overrides, refuses_code
-from .inputs import user_files
+from .inputs import to_absolute, user_files
 from .job import Job
 from .recipe_words import find_start
 from .separate_build import build_separately
@@ -125,11 +125,6 @@ def copy_inputs(job: Job, folder: Path) -> tuple[Path, Path]:
     new_start = folder / start.relative_to(root)
     new_start.mkdir(parents=True, exist_ok=True)
     return folder / recipe.relative_to(root), new_start
-
-
-def to_absolute(path: Path) -> Path:
-    """Return a path without ``..``; unlike resolve(), links in it stay."""
-    return Path(os.path.abspath(path))  # noqa: PTH100
 
 
 def read_result(job: Job, outdir: Path) -> dict[str, bytes]:

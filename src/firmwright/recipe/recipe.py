@@ -28,6 +28,7 @@ class ModelSource:
     """Where the model comes from: one of ``path``, ``url`` and ``python``, the others are None.
 
     A URL has a ``sha256``. ``python`` is ``module:function``, ``files`` what that function reads.
+    ``signature`` is the maker's, by the ``key`` in that file: both, or neither.
     """
 
     path: str | None
@@ -37,6 +38,8 @@ class ModelSource:
     """A key of :data:`firmwright.models.FORMATS`."""
     python: str | None = None
     files: tuple[str, ...] = ()
+    signature: str | None = None
+    key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +219,7 @@ class Recipe:
         normal = normalize_data(make_portable(self.data))
         recipe = convert_recipe(self.path, normal)
         plain = msgspec.to_builtins(asdict(recipe), enc_hook=str)
+        plain["model"] = {key: plain["model"][key] for key in normal["model"]}
         return {key: plain[key] for key in normal}
 
     @property

@@ -11,7 +11,7 @@ import msgspec
 
 from firmwright.ir.kernels import FloatOperator
 from firmwright.ir.records import build_schema, to_plain
-from firmwright.ir.tensors import ModelInterface
+from firmwright.ir.tensors import ModelInterface, ModelSignature
 from firmwright.planning.batch_size import BatchChoice
 from firmwright.quantize.record import QuantizationRecord
 from firmwright.recipe.lock import Lock
@@ -171,7 +171,7 @@ class Manifest:
     tells, by region, what its code stands in for. ``artifacts`` is what an accelerator's own tools
     are given, null for a target without such tools. ``run`` is null where nothing was run;
     ``not_run`` says why. ``not_built`` says why nothing was compiled; null where the archive has a
-    firmware.
+    firmware. ``model_signature`` is there where the recipe demands one.
     """
 
     manifest_version: int
@@ -200,6 +200,7 @@ class Manifest:
     artifacts: ArtifactsReport | None = None
     not_run: str | None = None
     not_built: str | None = None
+    model_signature: ModelSignature | msgspec.UnsetType = msgspec.UNSET
 
 
 INCLUDED: Mapping[type, tuple[str, ...]] = {

@@ -113,6 +113,9 @@ def make_manifest(
         comparison=read_optional(job, artifacts.COMPARISON),
         mapping=read_optional(job, artifacts.MAPPING),
         artifacts=read_optional(job, ARTIFACTS),
+        model_signature=(
+            artifacts.MODEL_SIGNATURE.read(job) if job.recipe.model.signature else msgspec.UNSET
+        ),
     )
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
+from firmwright.bundle.model_signature import read_model_key, verify_model
 from firmwright.data.fetch import fetch_model, read_model
 from firmwright.errors import DiagnosticError, did_you_mean
-from firmwright.ir.tensors import ModelInterface
+from firmwright.ir.tensors import ModelInterface, ModelSignature
 from firmwright.models import format_of
-from firmwright.models.onnx.external_data import embed_external_data
+from firmwright.models.onnx.external_data import embed_external_data, external_files
 from firmwright.models.relax.python_call import call_model
-from firmwright.pipeline.artifacts import MODEL_INTERFACE, MODEL_MODULE
-from firmwright.pipeline.command_line import find_place
+from firmwright.pipeline.artifacts import MODEL_INTERFACE, MODEL_MODULE, MODEL_SIGNATURE
+from firmwright.pipeline.command_line import find_place, place_mistake
+from firmwright.pipeline.inputs import to_absolute
 from firmwright.pipeline.job import Job
 from firmwright.transforms.integers.inputs import Limits, round_inputs
 
@@ -20,7 +23,7 @@ from firmwright.transforms.integers.inputs import Limits, round_inputs
 def run(job: Job, folder: Path) -> None:
     """Write ``model.<format>``, ``model.json`` (the interface) and ``module.json`` (Relax)."""
     source = job.recipe.model
-    data, shown_as = get_model_data(job)
+    data, shown_as, signature = get_model_data(job)
     importer = format_of(shown_as, source.format)
     inputs = job.recipe.inputs
     shapes = {name: entry.shape for name, entry in inputs.items() if entry.shape is not None}
@@ -31,6 +34,8 @@ def run(job: Job, folder: Path) -> None:
         job.note(remark)
     MODEL_MODULE.write(folder, module)
     MODEL_INTERFACE.write(folder, interface)
+    if signature:
+        MODEL_SIGNATURE.write(folder, signature)
 
 
 def find_integer_inputs(job: Job, interface: ModelInterface) -> list[Limits | None]:
@@ -54,15 +59,34 @@ def find_integer_inputs(job: Job, interface: ModelInterface) -> list[Limits | No
     return [stated.get(t.name) for t in interface.inputs]
 
 
-def get_model_data(job: Job) -> tuple[bytes, str]:
-    """Return the model as bytes of its format, and what to call it in messages."""
+def get_model_data(job: Job) -> tuple[bytes, str, ModelSignature | None]:
+    """Return the model as bytes of its format, what to call it in messages, and its signature.
+
+    The signature is checked where the recipe demands one, before anything looks into the model.
+    """
     source = job.recipe.model
     if source.python is not None:
         files = job.recipe.list_files("model")
-        return call_model(source.python, job.recipe.path.parent, files), source.python
+        return call_model(source.python, job.recipe.path.parent, files), source.python, None
     if source.path is not None:
         path = job.recipe.resolve(source.path)
         data = read_model(path, str(path), source.sha256)
-        return embed_external_data(data, path, str(path)), str(path)
-    url = source.url or ""
-    return fetch_model(url, source.sha256 or ""), PurePosixPath(urlsplit(url).path).name
+        signature = check_signature(job, to_absolute(path), data, external_files(path))
+        return embed_external_data(data, path, str(path)), str(path), signature
+    data = fetch_model(source.url or "", source.sha256 or "")
+    name = PurePosixPath(urlsplit(source.url or "").path).name
+    return data, name, check_signature(job, None, data, ())
+
+
+def check_signature(
+    job: Job, path: Path | None, data: bytes, others: Iterable[Path]
+) -> ModelSignature | None:
+    """Check a model as :func:`verify_model` does; None where the recipe demands no signature."""
+    recipe, source = job.recipe, job.recipe.model
+    if source.signature is None or source.key is None:
+        return None
+    with place_mistake(recipe, ("model", "key")):
+        key = read_model_key(recipe.resolve(source.key))
+    with place_mistake(recipe, ("model", "signature")):
+        signature = recipe.resolve(source.signature)
+        return verify_model(signature, key, path, data, map(to_absolute, others))

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from firmwright.compile import partition_network
-from firmwright.errors import UserError
+from firmwright.errors import DiagnosticError, UserError
 from firmwright.pipeline.artifacts import BATCH, BATCH_LAYOUT, INTERFACE, PARTITION, REGIONS
+from firmwright.pipeline.command_line import find_place
 from firmwright.pipeline.job import Job
 from firmwright.planning.batch import batch_network
+from firmwright.targets.device_options import OptionError
 
 from .network import note_float_layers, note_saved_macs, rewrite_network
 
@@ -24,6 +26,9 @@ def run(job: Job, folder: Path) -> None:
             module, interface, layout = batch_network(module, interface, size)
             BATCH_LAYOUT.write(folder, layout)
         module, interface, partition = partition_network(module, interface, job.mix)
+    except OptionError as error:
+        message = str(error).removeprefix("target: ")
+        raise DiagnosticError([find_place(job.recipe, ("target",), message)]) from error
     except UserError as error:
         raise UserError(f"{job.recipe.name}: {error}") from error
     REGIONS.write(folder, module)

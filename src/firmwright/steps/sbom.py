@@ -49,7 +49,10 @@ def list_included(job: Job, read: Lock) -> Iterator[Component]:
     model = artifacts.MODEL_INTERFACE.read(job)
     source = job.recipe.model
     name = Path(source.path or source.url or "").name or source.python or model.format
-    yield Component("model", name, True, sha256=model.sha256, description=f"format {model.format}")
+    described = f"format {model.format}"
+    if source.signature:
+        described += f"; signed by the key with SHA-256 {artifacts.MODEL_SIGNATURE.read(job).key}"
+    yield Component("model", name, True, sha256=model.sha256, description=described)
     yield Component(
         "library",
         "firmwright-templates",

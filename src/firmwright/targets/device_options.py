@@ -5,7 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from firmwright.errors import UserError
+
 NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
+
+
+class OptionError(UserError):
+    """A mistake in the options of a device, told with the place of the recipe's ``target``."""
 
 
 @dataclass(frozen=True)

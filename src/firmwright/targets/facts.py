@@ -98,11 +98,15 @@ def to_ints(values: Any) -> list[int]:
 
 
 def convolution_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
-    """Elements: kernel, strides, dilation (height, width), padding (top, left, bottom, right)."""
+    """Elements: kernel, strides, dilation (height, width), padding (top, left, bottom, right).
+
+    ``more_padding_behind`` is how many elements more, of (height, width).
+    """
     attrs = call.attrs
     weights = dict(zip(str(attrs.kernel_layout), static_shape(call.args[1]), strict=True))
     width = static_shape(call.args[0])[str(attrs.data_layout).index("W")]
-    kernel, strides, padding = [weights["H"], weights["W"]], to_ints(attrs.strides), attrs.padding
+    kernel, strides = [weights["H"], weights["W"]], to_ints(attrs.strides)
+    padding = to_ints(attrs.padding)
     return {
         "layout": str(attrs.data_layout),
         "kernel": kernel,
@@ -110,8 +114,9 @@ def convolution_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
         "strides": strides,
         "stride_height": strides[0],
         "stride_width": strides[1],
-        "padding": to_ints(padding),
-        "padding_exceeds_input": max(to_ints(padding)[1::2]) > width,
+        "padding": padding,
+        "padding_exceeds_input": max(padding[1::2]) > width,
+        "more_padding_behind": [b - a for a, b in zip(padding[:2], padding[2:], strict=True)],
         "width": width,
         "groups": int(attrs.groups),
         "single_channels": 1 < int(attrs.groups) == count_channels(call),
@@ -302,7 +307,10 @@ def bits_of(dtype: str) -> int | None:
 
 
 def element_facts(result: relax.Var) -> Facts:
-    return {"dtype": dtype_of(result), "bits": bits_of(dtype_of(result))}
+    """Return the type of a result, of several that of the first."""
+    several = isinstance(result.ty, relax.TupleType)
+    dtype = str(result.ty.fields[0].dtype) if several else dtype_of(result)
+    return {"dtype": dtype, "bits": bits_of(dtype)}
 
 
 def weights_dtype(call: tvm.ir.Call, values: Values) -> str | None:

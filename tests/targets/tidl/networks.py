@@ -37,42 +37,57 @@ def network(build: Build, shape: tuple[int, ...] = (1, 4, 8, 8), dtype: Any = "f
     return builder.get()
 
 
+def float_convolution() -> tvm.IRModule:
+    """Return a convolution ``conv`` with a ReLU."""
+
+    def build(builder: relax.BlockBuilder, x: relax.Var) -> list[relax.Expr]:
+        return [relax.op.nn.relu(builder.emit(relax.op.nn.conv2d(x, values(4, 4, 3, 3)), "conv"))]
+
+    return network(build)
+
+
 def quantized_convolution(
     results: str,
     weights: str,
     behind: Callable[[relax.Expr], relax.Expr] | None = None,
     transposed: bool = False,
+    scale: float | list[float] = 0.25,
+    zero_point: int = 0,
 ) -> tvm.IRModule:
-    """Return a convolution ``conv`` in QDQ form, and what is ``behind`` it by that name."""
-    scale = relax.const(np.float32(0.25))
+    """Return a convolution ``conv`` in QDQ form, and what is ``behind`` it by that name.
 
-    def zero(dtype: str) -> relax.Expr:
-        return relax.const(np.zeros((), dtype))
-
-    def dequantized(x: relax.Expr, dtype: str) -> relax.Expr:
-        return relax.op.dequantize(x, scale, zero(dtype))
+    ``scale`` is that of the weights, by channel where there are several, and of the result, which
+    has the ``zero_point``.
+    """
+    grid = relax.const(np.float32(np.max(scale))), relax.const(np.array(zero_point, results))
+    quarter = relax.const(np.float32(0.25)), relax.const(np.int8(0))
+    of_weights = (
+        relax.const(np.array(scale, "float32")),
+        relax.const(np.zeros(np.shape(scale), weights)),
+    )
 
     def build(builder: relax.BlockBuilder, x: relax.Var) -> list[relax.Expr]:
         kernel = relax.const((np.arange(4 * 4 * 4) % 7 - 3).reshape(4, 4, 2, 2).astype(weights))
-        arguments = [dequantized(x, "int8"), dequantized(kernel, weights)]
+        arguments = [
+            relax.op.dequantize(x, *quarter),
+            relax.op.dequantize(kernel, *of_weights, axis=0),
+        ]
         operator = relax.op.nn.conv2d_transpose if transposed else relax.op.nn.conv2d
         conv = builder.emit(operator(*arguments, strides=[2, 2]), "conv")
-        found = builder.emit(relax.op.quantize(conv, scale, zero(results), out_dtype=results))
+        found = builder.emit(relax.op.quantize(conv, *grid, out_dtype=results))
         if behind is None:
             return [found]
-        last = builder.emit(behind(dequantized(found, results)), "behind")
-        return [relax.op.quantize(last, scale, zero(results), out_dtype=results)]
+        last = builder.emit(behind(relax.op.dequantize(found, *grid)), "behind")
+        return [relax.op.quantize(last, *grid, out_dtype=results)]
 
     return network(build, dtype="int8")
 
 
-def placed(
-    module: tvm.IRModule, platform: str = "am62a", batch: int = 1, **options: str
-) -> Placement:
+def placed(module: tvm.IRModule, platform: str = "am62a", **options: str) -> Placement:
     """Ask TIDL what it takes; it takes floats unless the options say otherwise."""
     module = canonicalize(module)
     given = {"tensor_bits": "32", **{k.replace("__", ":"): v for k, v in options.items()}}
-    return place_regions(module, Context(load_platform(platform), "onnx", given, batch=batch))
+    return place_regions(module, Context(load_platform(platform), "onnx", given))
 
 
 def names(placement: Placement) -> list[list[str]]:

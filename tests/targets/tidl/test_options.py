@@ -6,16 +6,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tvm import relax
 
 from firmwright.errors import UserError
 from firmwright.targets import Context, Device, load_target
 from firmwright.targets.device_options import accepts, format_values
-from firmwright.targets.tidl.option_table import OPTIONS, PRESETS, Option, Value
-from firmwright.targets.tidl.options import TidlOptions, read_options
+from firmwright.targets.tidl.option_table import (
+    CALIBRATION,
+    OPTIONS,
+    OWN_CALIBRATION,
+    PRESETS,
+    WIDE_RESULTS,
+    WIDE_WEIGHTS,
+    Option,
+    Value,
+)
+from firmwright.targets.tidl.options import SCALE_TYPE, TidlOptions, read_options
 from firmwright.toolchain import load_platform
 
-from .networks import names, placed, quantized_convolution, sentences
+from .networks import float_convolution, names, placed, quantized_convolution, sentences
 
 ADVANCED = "advanced_options:"
 DOCS = Path(__file__).parents[3] / "docs" / "reference" / "tidl.md"
@@ -74,21 +82,24 @@ def test_a_preset_fills_in_what_is_not_stated(
 
 def test_a_preset_knows_what_the_chip_has_not() -> None:
     scales = ADVANCED + "quantization_scale_type"
-    assert read("am62a", preset="tidlrunner").values[scales] == 4
-    assert read("j721e", preset="tidlrunner").values[scales] == 1
+    for preset in PRESETS:
+        assert read("am62a", preset=preset).values[scales] == 4
+        assert read("j721e", preset=preset).values[scales] == 1
+        assert read("j721e", preset=preset, **{scales: "0"}).values[scales] == 0
 
 
 def test_a_number_may_have_decimals_where_its_option_takes_them() -> None:
     factor = ADVANCED + "mixed_precision_factor"
     assert read().values[factor] == -1
-    assert read(advanced_options__mixed_precision_factor="1.25").values[factor] == 1.25
+    frames = {"advanced_options__calibration_frames": "50"}
+    assert read(advanced_options__mixed_precision_factor="1.25", **frames).values[factor] == 1.25
 
 
 @pytest.mark.parametrize(
     ("platform", "given", "message"),
     [
         ("am62a", {"debug_level": "7"}, "debug_level is a whole number from 0 to 6, not '7'"),
-        ("am62a", {"accuracy_level": "3"}, "accuracy_level is 0 or 1 or 2 or 9, not '3'"),
+        ("am62a", {"accuracy_level": "3"}, "accuracy_level is 0 or 1 or 9, not '3'"),
         ("am62a", {"calibration_frames": "3"}, "mean 'advanced_options:calibration_frames'"),
         (
             "am62a",
@@ -115,6 +126,26 @@ def test_a_number_may_have_decimals_where_its_option_takes_them() -> None:
             {"tensor_bits": "16", "advanced_options__mixed_precision_factor": "1.5"},
             "mixed_precision_factor goes with 8",
         ),
+        (
+            "am62a",
+            {"advanced_options__mixed_precision_factor": "1.5"},
+            "needs accuracy_level=1, 50 calibration_frames and 50 .*; there are 1, 20 and 50",
+        ),
+        (
+            "am62a",
+            {"accuracy_level": "1", "advanced_options__weight_clipping": "0"},
+            "advanced_options:weight_clipping counts with accuracy_level=9 alone",
+        ),
+        (
+            "am62a",
+            {"tensor_bits": "32", "accuracy_level": "0"},
+            "accuracy_level says how TIDL quantizes; tensor_bits=32 keeps floats",
+        ),
+        (
+            "am62a",
+            {"advanced_options__quantization_scale_type": "3"},
+            "quantization_scale_type is 0 or 1 or 4, not '3'",
+        ),
         ("am62a", {"advanced_options__num_cores": "2"}, "num_cores is 2; the chip has 1 C7x"),
     ],
 )
@@ -127,57 +158,61 @@ def test_several_cores_are_for_chips_that_have_them() -> None:
     assert read("j784s4", advanced_options__num_cores="4").number(ADVANCED + "num_cores") == 4
 
 
-WIDE: dict[str, Any] = {
-    "advanced_options__output_feature_16bit_names_list": "conv",
-    "tensor_bits": "8",
-}
-WIDE_WEIGHTS: dict[str, Any] = {
-    "advanced_options__params_16bit_names_list": "conv",
-    "tensor_bits": "8",
-}
-
-
 @pytest.mark.parametrize(
-    ("results", "weights", "options", "rule"),
+    ("results", "weights", "rule", "found"),
     [
-        ("int8", "int8", {"tensor_bits": "8"}, ""),
-        ("int16", "int8", {"tensor_bits": "8"}, "tensor bits"),
-        ("int16", "int8", {"tensor_bits": "16"}, ""),
-        ("int16", "int8", WIDE, ""),
-        ("int8", "int16", {"tensor_bits": "8"}, "weight bits"),
-        ("int8", "int16", WIDE_WEIGHTS, ""),
-        ("int16", "int16", WIDE_WEIGHTS, "tensor bits"),
+        ("int8", "int8", "", ""),
+        ("uint8", "int8", "", ""),
+        ("int16", "int8", "quantized to 8 bits", "hand over the float network with tensor_bits=16"),
+        ("int8", "int16", "quantized weights", "its weights have 16 bits"),
     ],
 )
-def test_16_bits_have_to_be_asked_for(
-    results: str, weights: str, options: dict[str, Any], rule: str
-) -> None:
-    placement = placed(quantized_convolution(results, weights), **options)
+def test_a_quantized_network_has_8_bits(results: str, weights: str, rule: str, found: str) -> None:
+    placement = placed(quantized_convolution(results, weights), tensor_bits="8")
     assert set(sentences(placement)) == ({rule} if rule else set())
+    assert found in sentences(placement).get(rule, "")
     assert len(names(placement)) == (0 if rule else 1)
 
 
+@pytest.mark.parametrize("name", [*CALIBRATION, "tensor_bits"])
+def test_no_option_on_quantization_is_ignored(name: str) -> None:
+    """TIDL quantizes a float network by them, and a quantized one not at all."""
+    (option,) = (o for o in OPTIONS if o.name == name)
+    stated = {name: "16" if name == "tensor_bits" else written(option.default) or "conv"}
+    if name in OWN_CALIBRATION:
+        stated["accuracy_level"] = "9"
+    with pytest.raises(UserError, match=f"{name}.* the network is quantized already"):
+        placed(quantized_convolution("int8", "int8"), **{"tensor_bits": "8", **stated})
+    if name in (WIDE_RESULTS, WIDE_WEIGHTS):
+        with pytest.raises(UserError, match="the network has no 'convv'; did you mean 'conv'"):
+            placed(float_convolution(), **{"tensor_bits": "8", name: "convv"})
+        stated = {name: "conv"}
+    assert len(names(placed(float_convolution(), **{"tensor_bits": "8", **stated}))) == 1
+
+
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("platform", "given", "scale", "zero_point", "rules"),
     [
+        ("am62a", {}, 0.3, 3, {}),
+        ("j721e", {}, 0.25, 0, {}),
+        ("j721e", {}, 0.25, 3, {"symmetric scales": "it has the zero point 3; with "}),
+        ("j721e", {}, 0.3, 0, {"powers of two": "it has the scale 0.3; with "}),
+        ("j721e", {SCALE_TYPE: "0"}, 0.3, 0, {}),
+        ("am62a", {SCALE_TYPE: "1"}, 0.3, 0, {"powers of two": "`quantize: {scheme: pow2}`"}),
         (
-            WIDE,
-            "output_feature_16bit_names_list: the results of 'conv' are int8 in the network; "
-            r"`quantize: {layers: \[{match: conv, activations: int16}\]}` makes them so wide",
-        ),
-        (WIDE_WEIGHTS, r"the weights of 'conv' are int8 .*\[{match: conv, weights: int16}"),
-        (
-            {**WIDE, "advanced_options__output_feature_16bit_names_list": "convv"},
-            "output_feature_16bit_names_list: the network has no 'convv'; did you mean 'conv'",
-        ),
-        (
-            {**WIDE_WEIGHTS, "advanced_options__params_16bit_names_list": "behind"},
-            "params_16bit_names_list: 'behind' has no weights",
+            "am62a",
+            {SCALE_TYPE: "0"},
+            [0.25, 0.5, 0.25, 0.5],
+            0,
+            {"symmetric scales": "has a scale for each channel; with quantization_scale_type 0"},
         ),
     ],
 )
-def test_lists_of_16_bits_agree_with_how_the_network_is_quantized(
-    options: dict[str, Any], message: str
+def test_scales_are_those_that_the_chip_takes(
+    platform: str, given: dict[str, str], scale: Any, zero_point: int, rules: dict[str, str]
 ) -> None:
-    with pytest.raises(UserError, match=message):
-        placed(quantized_convolution("int8", "int8", relax.op.sigmoid), **options)
+    module = quantized_convolution("int8", "int8", scale=scale, zero_point=zero_point)
+    found = sentences(placed(module, platform, tensor_bits="8", **given))
+    assert set(found) == set(rules)
+    for rule, said in rules.items():
+        assert said in found[rule]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -11,20 +11,19 @@ from tvm import relax
 
 from firmwright.targets.tidl.rules import tidl_rules
 
-from .networks import network, placed, quantized_convolution, sentences, values
+from .networks import network, placed, sentences, values
 
 op = relax.op
 
 
 @dataclass(frozen=True)
 class Form:
-    """One operator on an input, the chip that is asked, and the batch that the recipe wants."""
+    """One operator on an input, and the chip that is asked."""
 
     build: Callable[[relax.Var], relax.Expr]
     shape: tuple[int, ...] = (1, 4, 8, 8)
     platform: str = "am62a"
     bits: str = "32"
-    batch: int = 1
 
 
 def conv(
@@ -73,24 +72,26 @@ def sliced(axes: list[int], step: int = 1) -> Form:
 
 
 CASES: dict[str, tuple[tuple[Form, ...], tuple[tuple[Form, str], ...]]] = {
-    "tensor bits": (
-        (form(op.nn.relu),),
-        ((form(op.nn.relu, bits="8"), "its results are float32, and tensor_bits is 8"),),
+    "element type": (
+        (form(op.nn.relu), form(op.nn.relu, bits="8"), form(op.nn.relu, bits="16")),
+        ((form(lambda x: op.abs(op.astype(x, "int32"))), "its results are int32; TIDL takes"),),
     ),
     "axes": (
         (form(op.nn.relu, (1, 1, 1, 1, 2, 3)),),
         ((form(op.nn.relu, (1, 1, 1, 1, 1, 2, 3)), "has 7 axes"),),
     ),
     "batch": (
-        (conv(3, 3), form(op.nn.max_pool2d, (4, 4, 8, 8), batch=4)),
+        (conv(3, 3), conv(3, 3, shape=(4, 4, 16, 16)), form(op.nn.max_pool2d, (4, 4, 8, 8))),
         (
-            (conv(3, 3, shape=(2, 4, 16, 16)), "takes 2 samples at once; TIDL takes 1"),
-            (form(op.nn.max_pool2d, (4, 4, 8, 8), batch=3), "TIDL takes 3"),
+            (
+                form(lambda x: op.nn.max_pool2d(op.reshape(x, (4, 1, 8, 8)))),
+                "it takes 4 samples at once; TIDL takes 1, as many as the network's inputs hold",
+            ),
         ),
     ),
     "one sample": (
         (form(op.flatten),),
-        ((form(op.flatten, (4, 4, 8, 8), batch=4), "takes 4 samples"),),
+        ((form(op.flatten, (4, 4, 8, 8)), "takes 4 samples"),),
     ),
     "image axes": (
         (pool(2, 2), pool(2, 2, layout="NHWC")),
@@ -142,6 +143,27 @@ CASES: dict[str, tuple[tuple[Form, ...], tuple[tuple[Form, str], ...]]] = {
             conv(3, 9, shape=(1, 4, 8, 4), padding=[1, 5, 1, 5], platform="j721s2"),
         ),
         ((conv(3, 9, shape=(1, 4, 8, 4), padding=[1, 5, 1, 5]), "by [1, 5, 1, 5] (top"),),
+    ),
+    "equal padding": (
+        (conv(3, 3, padding=[1, 2, 1, 2]), conv(3, 3, padding=[0, 0, 1, 1], strides=[2, 2])),
+        (
+            (conv(2, 2, padding=[0, 0, 1, 1]), "pads by [0, 0, 1, 1] (top"),
+            (depthwise(3, 3, padding=[1, 2, 1, 1]), "with stride 1 TIDL takes the same on both"),
+        ),
+    ),
+    "padding of stride 2": (
+        (conv(3, 3, padding=[0, 1, 1, 1], strides=[2, 2]),),
+        (
+            (conv(3, 3, padding=[1, 1, 0, 0], strides=[2, 2]), "or one more behind"),
+            (conv(5, 5, padding=[0, 0, 2, 2], strides=[2, 2]), "pads by [0, 0, 2, 2]"),
+        ),
+    ),
+    "transposed convolution of 16 bits": (
+        (
+            replace(transposed(2, 2, strides=[2, 2]), platform="j721e", bits="16"),
+            replace(transposed(2, 2, strides=[2, 2]), bits="8"),
+        ),
+        ((replace(transposed(2, 2, strides=[2, 2]), bits="16"), "tensor_bits is 16; this chip"),),
     ),
     "transposed convolution": (
         (transposed(2, 2, strides=[2, 2]), transposed(4, 4, strides=[2, 2])),
@@ -290,18 +312,11 @@ def cases() -> Iterator[tuple[str, Form, str]]:
 @pytest.mark.parametrize(("rule", "form", "sentence"), list(cases()))
 def test_rule(rule: str, form: Form, sentence: str) -> None:
     module = network(lambda builder, x: [builder.normalize(form.build(x))], form.shape)
-    placement = placed(module, form.platform, form.batch, tensor_bits=form.bits)
+    placement = placed(module, form.platform, tensor_bits=form.bits)
     if sentence:
         assert sentence in sentences(placement)[rule]
     else:
         assert not placement.violations
-
-
-def test_some_chips_have_no_transposed_convolution_of_16_bits() -> None:
-    module = quantized_convolution("int16", "int8", transposed=True)
-    assert not placed(module, "j721e", tensor_bits="16").violations
-    found = sentences(placed(module, "am62a", tensor_bits="16"))
-    assert "have 16 bits" in found["transposed convolution of 16 bits"]
 
 
 def in_nhwc(build: Callable[[relax.Expr], relax.Expr]) -> Any:
@@ -337,8 +352,8 @@ def test_the_layout_tells_which_axis_is_which(
 
 
 def test_every_rule_has_cases() -> None:
-    # Only what is quantized can have 16 bits; the rules have tests with such networks.
-    elsewhere = {"transposed convolution of 16 bits", "weight bits"}
+    # Those on networks that are quantized already have their tests in test_options.py.
+    elsewhere = {"quantized to 8 bits", "quantized weights", "symmetric scales", "powers of two"}
     assert {rule.name for rule in tidl_rules().rules} == set(CASES) | elsewhere
 
 

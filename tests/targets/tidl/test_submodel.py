@@ -174,10 +174,49 @@ def test_images_with_the_channels_last_are_transposed_only_at_the_ends(bias: Any
     assert {n.name for n in nodes if n.op_type == "Conv"} == {"first", "second"}
     assert kinds.count("Transpose") == 2
     assert kinds.count("DequantizeLinear") == 6
+    assert [len(n.input) for n in nodes if n.op_type == "Conv"] == [3, 3]  # the bias is the third
+    assert "Add" not in kinds
     (found,) = run(model, given)
     (expected,) = vm_outputs(module, given)
     assert len(np.unique(expected)) > 50
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("bias", "inputs"),
+    [
+        (values(4, 1, 1), 3),
+        (values(1, 4, 1, 1), 3),
+        (values(8), 2),  # by column
+        (relax.const(np.float32(2)), 2),  # one for all channels
+    ],
+)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_constant_by_channel_is_a_convolutions_third_input(
+    bias: relax.Expr, inputs: int, transposed: bool
+) -> None:
+    convolve = op.nn.conv2d_transpose if transposed else op.nn.conv2d
+    module = network(
+        lambda b, x: [op.add(bias, b.emit(convolve(x, values(4, 4, 3, 3), padding=1)))], IMAGE
+    )
+    given = np.random.default_rng(3).random(IMAGE).astype("float32")
+    model = export_sub_model(region_of(module), 0)
+    (node,) = (n for n in onnx.load_model_from_string(model.data).graph.node if "Conv" in n.op_type)
+    assert len(node.input) == inputs
+    (found,) = run(model, given)
+    np.testing.assert_allclose(found, vm_outputs(module, given)[0], rtol=1e-5, atol=1e-5)
+
+
+def test_a_sum_that_another_operator_reads_keeps_its_convolution_without_bias() -> None:
+    def build(builder: relax.BlockBuilder, x: relax.Var) -> list[relax.Expr]:
+        sums = builder.emit(op.nn.conv2d(x, values(4, 4, 3, 3), padding=1))
+        return [op.add(sums, values(4, 1, 1)), op.nn.relu(sums)]
+
+    module = network(build, IMAGE)
+    given = np.random.default_rng(3).random(IMAGE).astype("float32")
+    found = run(export_sub_model(region_of(module), 0), given)
+    for ours, theirs in zip(found, vm_outputs(module, given), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
 def test_what_has_no_form_is_named() -> None:

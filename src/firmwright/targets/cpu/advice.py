@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from math import prod
 
 import tvm
 
 from firmwright.ir.layer import FloatLayer, Layer, LayerKind, LayerRounding
 from firmwright.ir.regions import Region, Suggestion
-from firmwright.ir.relax import dtype_of
+from firmwright.ir.relax import dtype_of, static_shape
 from firmwright.lowering.integer_arithmetic import use_integer_arithmetic
 from firmwright.lowering.region import ROUNDINGS
 from firmwright.targets import Context
@@ -20,6 +21,8 @@ from firmwright.toolchain.families import find_family, load_families
 
 LOOPS = 5.0
 """Instructions of a multiply-accumulate in loops from TIR."""
+ELEMENT = 3.5
+"""Those of an integer that is added, shifted or moved, one for each of the largest tensor's."""
 SOFT_FLOAT = 140.0
 """Those of one in software."""
 SHARED = dict.fromkeys(LayerRounding, 3.0) | {LayerRounding.FLOAT: 10.0}
@@ -38,13 +41,20 @@ ON_INTEGERS = {
 
 
 def estimate_cycles(region: Region, module: tvm.IRModule, context: Context) -> int | None:
-    """Return about how many instructions a region takes; None where it multiplies nothing."""
+    """Return about how many instructions a region takes; None for floats without products."""
     if not region.macs:
-        return None
+        return None if has_floats(region, module, context) else estimate_moves(region, module)
     layer, choice = find_form(region, module, context)
     is_float = isinstance(layer, FloatLayer) if layer else has_floats(region, module, context)
     cost = estimate_mac(choice.form, is_float, context.platform.architecture)
     return round(region.macs * cost)
+
+
+def estimate_moves(region: Region, module: tvm.IRModule) -> int:
+    """Return about how many instructions a region takes that multiplies no integers."""
+    function = module[region.name]
+    tensors = (*function.params, *function.body.body.fields)
+    return round(ELEMENT * max(prod(static_shape(tensor)) for tensor in tensors))
 
 
 def estimate_mac(form: Form | None, is_float: bool, architecture: str) -> float:

@@ -23,6 +23,9 @@ from firmwright.targets.soma_dory.matching import find_layers, make_layer
 from firmwright.targets.soma_dory.rules import check_layer
 from firmwright.targets.soma_dory.tiles import Tile
 
+SIDES = ("pad_top", "pad_left", "pad_bottom", "pad_right")
+"""The rules' names of a layer's padding, in its order."""
+
 
 def estimate_untiled_cycles(layer: Layer, accelerator: Accelerator) -> int:
     """Return the cycles of a layer whose memories are large enough for it."""
@@ -104,6 +107,12 @@ def apply_change(layer: Layer, change: Change) -> Layer:
     """Return the layer after a change of its geometry; others leave its cycles as they are."""
     if change.fact == "strides":
         return resize(replace(layer, strides=tuple(change.wanted)))
+    if change.fact in SIDES:
+        side = SIDES.index(change.fact)
+        top, left, bottom, right = (
+            change.wanted if index == side else pad for index, pad in enumerate(layer.padding)
+        )
+        return resize(replace(layer, padding=(top, left, bottom, right)))
     if change.fact in ("kernel_height", "kernel_width") and layer.weights is not None:
         height, width = layer.kernel
         if change.fact == "kernel_height":

@@ -1,7 +1,7 @@
 """Device ``tidl``: TI's deep-learning library on a C7x with its matrix multiplier.
 
-TI's tools are closed. Without them a region runs as the bit-exact stand-in that the device behind
-makes of it, and says so.
+TI's tools are closed, and what they make runs on the chip alone. Elsewhere a region runs as the
+stand-in that the device behind makes of it, and says so.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from firmwright.ir.regions import Region
     from firmwright.targets.placement import Placement
 
-STAND_IN = "TIDL, without TI's tools: the network's own arithmetic in C, not TI's"
+STAND_IN = "TIDL: the network's own arithmetic in C, not TI's"
 
 
 class TidlTarget(Target):

@@ -24,7 +24,7 @@ from tvm import relax
 from firmwright.ir.operators import LAYOUT, short_name
 from firmwright.ir.quant_params import QuantParams, read_quant_params
 from firmwright.ir.regions import Partition, Region
-from firmwright.ir.relax import dtype_of, main_bindings, operator_name, read_variables
+from firmwright.ir.relax import main_bindings, operator_name, read_variables
 from firmwright.ir.tensors import is_source_name
 from firmwright.partition.layers import CONVERSIONS
 from firmwright.targets.facts import make_fact_context
@@ -97,8 +97,6 @@ def write_artifacts(network: TidlNetwork, folder: Path) -> list[TidlRegionArtifa
 def write_region(network: TidlNetwork, region: Region, number: int, folder: Path) -> WrittenRegion:
     function = network.function(region)
     model = export_sub_model(function, number)
-    types = {dtype_of(b.var) for b in bindings_of(function)}
-    bits = network.options.number("tensor_bits")
     prequantized = any(short_name(b.value) == "quantize" for b in bindings_of(function))
     files = RegionFiles(number)
     imported = RegionImport(
@@ -106,7 +104,7 @@ def write_region(network: TidlNetwork, region: Region, number: int, folder: Path
         model.inputs,
         model.outputs,
         boundary_quant_params(function),
-        (16 if types & {"int16", "uint16"} else 8) if prequantized else bits,
+        network.options.number("tensor_bits"),
         prequantized,
     )
     (folder / files.model).write_bytes(model.data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -39,6 +40,8 @@ NO_SAMPLES = (
     "is quantized already"
 )
 
+ZERO = "TI asks for 0 there in a quantized graph, which `quantize: {symmetric: true}` gives"
+
 
 def run(job: Job, folder: Path) -> None:
     refuse_foreign_files(job.folder("artifacts"))
@@ -61,6 +64,8 @@ def run(job: Job, folder: Path) -> None:
     )
     RECORD.write(folder, record)
     job.note(format_summary(record))
+    for told in describe_shifted_inputs(record):
+        job.note(told)
     for option in find_unmapped_options(network.options):
         job.note(f"TI's import tool is not told {option}")
 
@@ -112,6 +117,14 @@ def format_summary(record: Artifacts) -> str:
         else f"not imported: {TOOLS_VARIABLE} is not set"
     )
     return f"{record.folder}: {count} for TIDL, {done}"
+
+
+def describe_shifted_inputs(record: Artifacts) -> Iterator[str]:
+    """Yield, of each region, its inputs whose zero point TI's pages do not have."""
+    for region in record.regions:
+        named = [f"{t.name} ({t.zero_point})" for t in region.inputs if t.zero_point]
+        if named:
+            yield f"subgraph{region.number}: zero points of inputs: {', '.join(named)}; {ZERO}"
 
 
 def calibration_inputs(job: Job) -> tuple[Inputs, int | None, str]:

@@ -16,18 +16,22 @@ from firmwright.ir.quant_params import QuantParams
 from firmwright.ir.tensors import Tensor
 from firmwright.targets.tidl.names import RegionFiles
 from firmwright.targets.tidl.option_table import OPTIONS, Value
-from firmwright.targets.tidl.options import TidlOptions
+from firmwright.targets.tidl.options import SCALE_TYPE, TidlOptions
 
 ONNX_MODEL = 2
 RAW_DATA = 1
 NCHW = 0
-ELEMENT_TYPES = {"uint8": 0, "int8": 1, "uint16": 2, "int16": 3, "float32": 6}
+ELEMENT_TYPES = {"uint8": 0, "int8": 1, "int32": 5, "float32": 6, "int64": 8}
 AXES = ("numBatches", "inDIM1", "inDIM2", "inNumChannels", "inHeight", "inWidth")
 
-QUANTIZATION_STYLES = {0: 2, 1: 3, 3: 5, 4: 6}
+QUANTIZATION_STYLES = {0: 2, 1: 3, 4: 6}
 """``quantizationStyle`` by the option ``quantization_scale_type``."""
-CALIBRATION_OPTIONS = {0: 64, 1: 7, 2: 0}
-"""``calibrationOption`` by ``accuracy_level``: ranges of biases; clipping and biases; neither."""
+UNUSED_STYLE = 2
+"""The tool's own default, for floats that nobody quantizes."""
+CALIBRATION_OPTIONS = {0: 0, 1: 7}
+"""``calibrationOption`` by ``accuracy_level``: nothing; clipping and biases."""
+NO_ITERATIONS = -1
+"""The tool's own default of ``biasCalibrationIterations``, TI's for graphs that are quantized."""
 CALIBRATION_BITS = {
     "activation_clipping": 1,
     "weight_clipping": 2,
@@ -37,7 +41,6 @@ CALIBRATION_BITS = {
 """What ``accuracy_level`` 9 sums up."""
 OPTION_KEYS = {
     "debug_level": "debugTraceLevel",
-    "advanced_options:calibration_iterations": "biasCalibrationIterations",
     "advanced_options:output_feature_16bit_names_list": "outputFeature16bitNamesList",
     "advanced_options:params_16bit_names_list": "params16bitNamesList",
     "advanced_options:mixed_precision_factor": "mixedPrecisionFactor",
@@ -55,14 +58,15 @@ UNMAPPED_OPTIONS = tuple(
 )
 """Options of TI's runtimes for which the tool's file has no published key."""
 DATA_CONVERT = "advanced_options:add_data_convert_ops"
-BOTH = 3
+ITERATIONS = "advanced_options:calibration_iterations"
 
 
 @dataclass(frozen=True)
 class RegionImport:
-    """A region as the tool sees it; ``grids`` are those of inputs, then outputs.
+    """A region as the tool sees it; ``quant_params`` are those of inputs, then outputs.
 
-    ``prequantized`` tells that the sub-model has its own quantize and dequantize.
+    ``prequantized`` tells that the sub-model has its own quantize. TIDL quantizes any other one
+    to ``bits``, and none to 32.
     """
 
     files: RegionFiles
@@ -72,6 +76,10 @@ class RegionImport:
     bits: int
     prequantized: bool
 
+    @property
+    def is_calibrated(self) -> bool:
+        return not self.prequantized and self.bits != 32
+
 
 def format_import_config(region: RegionImport, options: TidlOptions, frames: int) -> str:
     """Return the file's text; every path in it is relative to the file's folder.
@@ -80,7 +88,6 @@ def format_import_config(region: RegionImport, options: TidlOptions, frames: int
     """
     files, inputs, outputs = region.files, region.inputs, region.outputs
     grids = region.quant_params[: len(inputs)], region.quant_params[len(inputs) :]
-    style = options.number("advanced_options:quantization_scale_type")
     values: dict[str, object] = {
         "modelType": ONNX_MODEL,
         "inputNetFile": f'"{files.model}"',
@@ -89,16 +96,12 @@ def format_import_config(region: RegionImport, options: TidlOptions, frames: int
         "numParamBits": region.bits,
         "numFeatureBits": region.bits,
         "preQuantizedModel": int(region.prequantized),
-        "quantizationStyle": QUANTIZATION_STYLES[style],
-        "calibrationOption": 0 if region.prequantized else calibration_option(options),
-        "numFrames": frames,
-        "numFramesBiasCalibration": frames,
+        **describe_calibration(region, options, frames),
         "inFileFormat": RAW_DATA,
         "inData": f'"{files.calibration}"',
         "inDataNamesList": format_names(t.name for t in inputs),
         "outDataNamesList": format_names(t.name for t in outputs),
-        # The importer in TI's TVM converts both, whatever the options say.
-        "addDataConvertToNet": options.number(DATA_CONVERT) or BOTH,
+        "addDataConvertToNet": options.number(DATA_CONVERT),
         **format_tensors("in", inputs, grids[0]),
         "rawDataInElementType": format_numbers(element_type(t) for t in inputs),
         **{
@@ -109,6 +112,28 @@ def format_import_config(region: RegionImport, options: TidlOptions, frames: int
         **map_options(options.values),
     }
     return "".join(f"{key} = {value}\n" for key, value in values.items())
+
+
+def describe_calibration(
+    region: RegionImport, options: TidlOptions, frames: int
+) -> Mapping[str, int]:
+    """Return the keys on quantization: TIDL's own, that of the graph, or none."""
+    style = QUANTIZATION_STYLES[options.number(SCALE_TYPE)]
+    if region.is_calibrated:
+        return {
+            "quantizationStyle": style,
+            "calibrationOption": calibration_option(options),
+            "biasCalibrationIterations": options.number(ITERATIONS),
+            "numFrames": frames,
+            "numFramesBiasCalibration": frames,
+        }
+    return {
+        "quantizationStyle": style if region.prequantized else UNUSED_STYLE,
+        "calibrationOption": 0,
+        "biasCalibrationIterations": NO_ITERATIONS if region.prequantized else 1,
+        "numFrames": frames,
+        "numFramesBiasCalibration": frames if region.prequantized else 1,
+    }
 
 
 def calibration_option(options: TidlOptions) -> int:

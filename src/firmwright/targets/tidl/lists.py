@@ -1,21 +1,21 @@
-"""The user's lists of layers: what stays behind, and what has 16 bits."""
+"""The user's lists of layers: what stays behind, and whether the network has what they name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from tvm import relax
 
-from firmwright.errors import UserError, did_you_mean
+from firmwright.errors import did_you_mean
 from firmwright.ir.operators import is_same_kind
 from firmwright.ir.regions import RuleViolation
-from firmwright.ir.relax import dtype_of
 from firmwright.ir.tensors import is_source_name
 from firmwright.partition.grouping import Group
 from firmwright.partition.layers import computing_operators, names_of
-from firmwright.targets.facts import bits_of, kind_of, weights_dtype
+from firmwright.targets.device_options import OptionError
+from firmwright.targets.facts import kind_of
 from firmwright.targets.tidl.option_table import OPTIONS
-from firmwright.targets.tidl.options import WIDE_RESULTS, WIDE_WEIGHTS, TidlOptions
+from firmwright.targets.tidl.options import TidlOptions
 from firmwright.targets.tidl.rules import tidl_rules
 
 DENIED_TYPES = "deny_list:layer_type"
@@ -51,11 +51,7 @@ def explain_denial(rule: str, entry: str) -> RuleViolation:
 def check_lists(
     options: TidlOptions, bindings: Sequence[relax.VarBinding], groups: Sequence[Group]
 ) -> None:
-    """Raise UserError for a list's entry that nothing in the network is called.
-
-    Also for a layer that is to have 16 bits and has not: how the network is quantized is said in
-    one place, which these lists have to agree with.
-    """
+    """Raise OptionError for a list's entry that nothing in the network is called."""
     types, names = {kind_of(b.value) for b in bindings}, names_of(bindings)
     layers = names_of([b for group in groups for b in computing_operators(group)])
     for option in OPTIONS:
@@ -67,28 +63,6 @@ def check_lists(
             if not known:
                 telling = types if by_type else filter(is_source_name, layers)
                 hint = did_you_mean(entry, telling)
-                raise UserError(f"target: tidl: {option.name}: the network has no '{entry}'{hint}")
-    values = {b.var: b.value for b in bindings}
-    for group in groups:
-        check_widths(options, group, values)
-
-
-def check_widths(
-    options: TidlOptions, group: Group, values: Mapping[relax.Var, relax.Expr]
-) -> None:
-    """Raise UserError where a layer that is listed to have 16 bits has not, or has no weights."""
-    names = names_of(group.bindings)
-    weights = [weights_dtype(b.value, values) for b in computing_operators(group)]
-    for option, what, key, dtypes in (
-        (WIDE_RESULTS, "results", "activations", [dtype_of(group.root)]),
-        (WIDE_WEIGHTS, "weights", "weights", [dtype for dtype in weights if dtype]),
-    ):
-        for entry in sorted(names.intersection(options.names(option))):
-            if not dtypes:
-                raise UserError(f"target: tidl: {option}: '{entry}' has no {what}")
-            if all(bits_of(dtype) != 16 for dtype in dtypes):
-                raise UserError(
-                    f"target: tidl: {option}: the {what} of '{entry}' are {dtypes[0]} in the "
-                    f"network; `quantize: {{layers: [{{match: {entry}, {key}: int16}}]}}` makes "
-                    "them so wide"
+                raise OptionError(
+                    f"target: tidl: {option.name}: the network has no '{entry}'{hint}"
                 )

@@ -2,7 +2,9 @@
 
 Sources: the option tables of edgeai-tidl-tools (release 11_00_06_00), whose defaults are the ones
 here; ``compile_relay`` of TI's TVM; the configurations of TI's tidlrunner (tools 11_02_16_00) and
-the page on ``tvmc`` of TI's TVM. They do not agree with each other: see :data:`PRESETS`.
+the page on ``tvmc`` of TI's TVM. They do not agree with each other: see :data:`PRESETS`. Two
+defaults are not of the option tables: the scales, which TI's tidlrunner and edgeai-benchmark set by
+chip, and the conversion at a region's border, which the importer in TI's TVM always asks for.
 """
 
 from __future__ import annotations
@@ -16,6 +18,25 @@ Value = int | float | str | tuple[str, ...]
 """A list's entries are separated by commas where it is written."""
 
 SWITCH = ("0", "1")
+
+OWN_CALIBRATION = (
+    "advanced_options:activation_clipping",
+    "advanced_options:weight_clipping",
+    "advanced_options:bias_calibration",
+    "advanced_options:channel_wise_quantization",
+)
+"""What ``accuracy_level`` 9 reads, and no other level."""
+WIDE_RESULTS = "advanced_options:output_feature_16bit_names_list"
+WIDE_WEIGHTS = "advanced_options:params_16bit_names_list"
+CALIBRATION = (
+    "accuracy_level",
+    "advanced_options:calibration_iterations",
+    "advanced_options:mixed_precision_factor",
+    WIDE_RESULTS,
+    WIDE_WEIGHTS,
+    *OWN_CALIBRATION,
+)
+"""What says how TIDL quantizes: without effect where it does not."""
 
 
 @dataclass(frozen=True)
@@ -43,15 +64,15 @@ OPTIONS: Sequence[Option] = (
         "tensor_bits",
         8,
         ("8", "16", "32"),
-        "the most bits that an element may have; 32 takes floats, which TI's own tools run only on "
-        "a PC. The recipe's `quantize` says what the stand-in computes with",
+        "the bits that TIDL quantizes a float network to; 32 keeps floats, which TI's own tools "
+        "run only on a PC. A network that is quantized already has 8",
     ),
     Option(
         "accuracy_level",
         1,
-        ("0", "1", "2", "9"),
-        "how TIDL calibrates: 0 simply, 1 with corrected biases, 2 by the least and greatest "
-        "values, 9 by the options on clipping, biases and channels",
+        ("0", "1", "9"),
+        "how TIDL calibrates: 0 simply, 1 with clipping and corrected biases, 9 by the options on "
+        "clipping, biases and channels",
     ),
     Option("debug_level", 0, NumberRange(0, 6), "how much TI's tools tell"),
     Option(
@@ -78,10 +99,10 @@ OPTIONS: Sequence[Option] = (
     advanced("calibration_iterations", 50, NumberRange(1), "rounds of its calibration"),
     advanced(
         "quantization_scale_type",
-        0,
-        ("0", "1", "3", "4"),
-        "scales: 0 any, 1 powers of two, 3 those of a quantized TFLite model, 4 with a zero point "
-        "and by channel (not on every chip)",
+        4,
+        ("0", "1", "4"),
+        "scales: 0 any for weights, 1 powers of two, 4 with a zero point and by channel. J721E has "
+        "no 4, and 1 by default. TI's 3 is for TFLite's graphs; regions are ONNX graphs",
     ),
     advanced("activation_clipping", 1, SWITCH, "clip activations (`accuracy_level` 9)"),
     advanced("weight_clipping", 1, SWITCH, "clip weights (`accuracy_level` 9)"),
@@ -89,10 +110,8 @@ OPTIONS: Sequence[Option] = (
     advanced(
         "channel_wise_quantization", 0, SWITCH, "a scale for each channel (`accuracy_level` 9)"
     ),
-    advanced(
-        "output_feature_16bit_names_list", (), (), "layers whose results have 16 bits, not 8"
-    ),
-    advanced("params_16bit_names_list", (), (), "layers whose weights have 16 bits, not 8"),
+    Option(WIDE_RESULTS, (), (), "layers whose results have 16 bits, not 8"),
+    Option(WIDE_WEIGHTS, (), (), "layers whose weights have 16 bits, not 8"),
     advanced(
         "mixed_precision_factor",
         -1,
@@ -100,7 +119,7 @@ OPTIONS: Sequence[Option] = (
         "TIDL chooses layers of 16 bits itself; the network may take this many times as long as "
         "with 8 bits. -1: it chooses none. The stand-in does not follow that choice",
     ),
-    advanced("add_data_convert_ops", 0, ("0", "1", "2", "3"), "TIDL converts 1 inputs, 2 outputs, "
+    advanced("add_data_convert_ops", 3, ("0", "1", "2", "3"), "TIDL converts 1 inputs, 2 outputs, "
              "3 both"),
     advanced(
         "inference_mode", 0, ("0", "1", "2"), "0 one core, 1 for throughput, 2 for low latency"
@@ -132,6 +151,11 @@ def accuracy_defaults(level: int, iterations: int) -> Mapping[str, Value]:
     return {"accuracy_level": level, "advanced_options:calibration_iterations": iterations}
 
 
+CHIP_DEFAULTS: Sequence[Defaults] = (
+    Defaults({"advanced_options:quantization_scale_type": 1}, {"asymmetric_per_channel": (False,)}),
+)
+"""What a chip has otherwise, whatever the preset."""
+
 PRESETS: Mapping[str, Sequence[Defaults]] = {
     "tidl-tools": (),
     "compile_relay": (
@@ -144,13 +168,8 @@ PRESETS: Mapping[str, Sequence[Defaults]] = {
             {
                 "advanced_options:calibration_frames": 12,
                 "advanced_options:calibration_iterations": 12,
-                "advanced_options:quantization_scale_type": 4,
-                "advanced_options:add_data_convert_ops": 3,
             },
             {},
-        ),
-        Defaults(
-            {"advanced_options:quantization_scale_type": 1}, {"asymmetric_per_channel": (False,)}
         ),
     ),
     "tvmc": (

@@ -6,13 +6,15 @@ becomes a region, and of the regions those with most multiply-accumulates stay.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tvm
 from tvm import relax
 
+from firmwright.ir.operators import short_name
 from firmwright.ir.regions import RuleViolation
+from firmwright.ir.relax import static_shape
 from firmwright.partition.grouping import Group, group_operators
 from firmwright.partition.layer_regions import make_layer_kind, make_placement
 from firmwright.partition.layers import LayerGraph, computing_operators, names_of
@@ -22,19 +24,30 @@ from firmwright.targets import Context
 from firmwright.targets.facts import element_facts, kind_of, make_fact_context, operator_facts
 from firmwright.targets.placement import Placement
 from firmwright.targets.rules import find_violations
+from firmwright.targets.tidl.grids import grid_facts, is_quantized
 from firmwright.targets.tidl.lists import check_layer_name, check_layer_type, check_lists
-from firmwright.targets.tidl.options import TidlOptions, read_options
+from firmwright.targets.tidl.options import (
+    SCALE_TYPE,
+    TidlOptions,
+    read_options,
+    refuse_calibration,
+)
 from firmwright.targets.tidl.rules import tidl_rules
 
 MAX_TENSORS = 32
 """Inputs, and outputs, of a region: TI's compiler drops one that has more."""
+INDEX_KINDS = frozenset({"argmax", "argmin"})
+"""Operators whose results count elements: they are integers in every network."""
 
 
 def place_regions(module: tvm.IRModule, context: Context) -> Placement:
     """Take what breaks no rule, as regions; every other layer gets the rules that it breaks."""
     options = read_options(context)
     bindings, outputs = read_graph(module)
-    chip = {**context.platform.accelerators["tidl"], "wanted_batch": context.batch}
+    if is_quantized(bindings):
+        refuse_calibration(options)
+    own = [static_shape(p)[0] for p in module["main"].params if static_shape(p)]
+    chip = {**context.platform.accelerators["tidl"], "network_batch": max(context.batch, *own)}
     checker = OperatorChecker(options, chip, bindings)
     groups = group_operators(
         bindings, outputs, make_layer_kind(module, bindings, checker.check_operator), {}
@@ -59,6 +72,11 @@ class OperatorChecker:
         self.options = options
         self.chip = chip
         self.network = make_fact_context(bindings)
+        self.asked = {
+            "tensor_bits": options.number("tensor_bits"),
+            "quantization_scale_type": options.number(SCALE_TYPE),
+            "quantized": is_quantized(bindings),
+        }
 
     def check_layer(self, group: Group) -> tuple[RuleViolation, ...]:
         computing = computing_operators(group)
@@ -68,20 +86,13 @@ class OperatorChecker:
         denied = check_layer_name(self.options, names_of(group.bindings))
         if denied:
             return (denied,)
-        names = names_of(group.bindings)
-        found = [o for b in computing for o in self.check_operator(b, group.root, names)]
+        found = [o for b in computing for o in self.check_operator(b, group.bindings)]
         return tuple(dict.fromkeys(found))
 
     def check_operator(
-        self,
-        binding: relax.VarBinding,
-        result: relax.Var | None = None,
-        names: Collection[str] = (),
+        self, binding: relax.VarBinding, layer: Sequence[relax.VarBinding] = ()
     ) -> tuple[RuleViolation, ...]:
-        """Return the rules that one operator breaks.
-
-        ``result`` is that of its layer, or its own; ``names`` are its layer's.
-        """
+        """Return the rules that one operator breaks, in its ``layer`` or by itself."""
         kind = kind_of(binding.value)
         denied = check_layer_type(self.options, kind)
         if denied:
@@ -90,9 +101,11 @@ class OperatorChecker:
             return (RuleViolation("operator", f"TIDL has no {kind}"),)
         facts = {
             **self.chip,
-            **self.options.widths(names),
-            **element_facts(binding.var if result is None else result),
+            **self.asked,
+            **element_facts((layer or [binding])[-1].var),
+            **grid_facts(layer),
             **operator_facts(binding.value, self.network),
+            "is_index": kind in INDEX_KINDS,
         }
         return find_violations(tidl_rules().rules, facts)
 
@@ -105,8 +118,10 @@ def prune(
     kept: list[list[int]] = []
     pruned: dict[int, RuleViolation] = {}
     for region in by_work:
-        violation = check_tensor_count(region, layers) or check_work(
-            layers.count_macs(region), len(kept), options
+        violation = (
+            check_tensor_count(region, layers)
+            or check_dequantized(region, layers)
+            or check_work(layers.count_macs(region), len(kept), options)
         )
         if violation is None:
             kept.append(region)
@@ -124,6 +139,15 @@ def check_tensor_count(region: list[int], layers: LayerGraph) -> RuleViolation |
             sentence = f"its region would {verb} {len(tensors)} tensors; TIDL takes {MAX_TENSORS}"
             return RuleViolation(rule, sentence)
     return None
+
+
+def check_dequantized(region: list[int], layers: LayerGraph) -> RuleViolation | None:
+    """TI's checker: a graph without a quantize may only dequantize by the scale 1."""
+    kinds = {short_name(b.value) for i in region for b in layers.groups[i].bindings}
+    if "dequantize" not in kinds or "quantize" in kinds:
+        return None
+    sentence = "its region dequantizes and quantizes nothing; TIDL takes that with the scale 1 only"
+    return RuleViolation("dequantized region", sentence)
 
 
 def check_work(macs: int, kept: int, options: TidlOptions) -> RuleViolation | None:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import tvm
 from tvm import relax
 
+from firmwright.ir.relax import (
+    constant_array,
+    find_outputs,
+    operator_name,
+    read_all_variables,
+    static_shape,
+)
 from firmwright.ir.tensors import ModelInterface, Tensor
-from firmwright.models.onnx.quantized_export import QuantizedExporter
+from firmwright.models.onnx.export import OnnxValue
+from firmwright.models.onnx.quantized_export import DequantizedConstant, QuantizedExporter
 from firmwright.partition.outline import make_tensor
+
+CONVOLUTIONS = ("relax.nn.conv2d", "relax.nn.conv2d_transpose")
 
 
 @dataclass(frozen=True)
@@ -43,4 +54,50 @@ def make_tensors(stem: str, variables: Sequence[relax.Var]) -> tuple[Tensor, ...
 
 
 class RegionExporter(QuantizedExporter):
+    """Gives a convolution its bias as the third input, where TI's tool looks for it."""
+
     refusal = "tidl: operators that have no form in a sub-model:"
+
+    def __init__(self, module: tvm.IRModule, interface: ModelInterface) -> None:
+        super().__init__(module, interface)
+        self.makers = {b.var: b.value for b in self.bindings}
+        returned, _ = find_outputs(self.main, self.bindings)
+        self.readers = Counter([*read_all_variables(self.bindings), *returned])
+
+    def elementwise(self, call: tvm.ir.Call) -> OnnxValue:
+        if operator_name(call) == "relax.add":
+            convolution, bias = sorted(call.args, key=self.is_constant)
+            if self.is_bias(bias, convolution):
+                return self.give_bias(convolution, bias)
+        return super().elementwise(call)
+
+    def is_bias(self, bias: relax.Expr, convolution: relax.Expr) -> bool:
+        """Tell a constant for each channel of a convolution that nothing else reads."""
+        maker = self.makers.get(convolution)
+        if maker is None or operator_name(maker) not in CONVOLUTIONS:
+            return False
+        if self.readers[convolution] > 1:
+            return False
+        shape, given = static_shape(convolution), static_shape(bias)
+        channel = str(maker.attrs.data_layout).index("C")
+        by_channel = tuple(n if i == channel else 1 for i, n in enumerate(shape))
+        return self.is_constant(bias) and (1,) * (len(shape) - len(given)) + given == by_channel
+
+    def give_bias(self, convolution: relax.Var, bias: relax.Expr) -> OnnxValue:
+        result = self.values[convolution]
+        (node,) = (n for n in self.nodes if result.name in n.output)
+        self.nodes.remove(node)
+        node.input.append(self.add_bias(bias))
+        self.nodes.append(node)  # behind what dequantizes the bias
+        return result
+
+    def add_bias(self, bias: relax.Expr) -> str:
+        """Write a bias with its one axis of more than one element; return its name."""
+        found = self.values.get(bias)
+        if not isinstance(found, DequantizedConstant):
+            return self.add_constant(constant_array(bias).reshape(-1))
+        assert found.call is not None
+        data, *grid = found.call.args
+        plain = relax.const(constant_array(data).reshape(-1))
+        call = relax.op.dequantize(plain, *grid, axis=0)
+        return self.emit_dequantized(DequantizedConstant("", call=call), (0,))

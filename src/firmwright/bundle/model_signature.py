@@ -1,0 +1,243 @@
+"""The signature of a model by its maker, in the format of OpenSSF Model Signing 1.0.
+
+A Sigstore bundle has a DSSE envelope, which has an in-toto statement, which lists the model's
+files with their digests. Of the three methods of signing this is the one with a key: ECDSA over
+P-256, P-384 or P-521. Sources: the format's specification (sections 4 to 8) and its registry of
+algorithms, DSSE's protocol for what is signed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from firmwright.bundle.archive import check_name, read_capped
+from firmwright.bundle.bundle import MAX_LISTED, read_json
+from firmwright.bundle.provenance import PAYLOAD_TYPE, STATEMENT_TYPE
+from firmwright.bundle.signing import load_public_key
+from firmwright.errors import UserError
+from firmwright.ir.tensors import ModelSignature
+
+BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
+PREDICATE_TYPE = "https://model_signing/signature/v1.0"
+HASHES = {"secp256r1": "SHA256", "secp384r1": "SHA384", "secp521r1": "SHA512"}
+"""The hash of a signature by the name of the key's curve."""
+CERTIFICATES = ("certificate", "x509CertificateChain")
+"""What a bundle has in place of a key if it was signed by one of the other methods."""
+
+ALONE = "."
+"""The name of a file that was signed alone, in place of its own."""
+
+Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class EnvelopeSignature(msgspec.Struct):
+    sig: bytes
+
+
+class Envelope(msgspec.Struct, rename="camel"):
+    payload: bytes
+    payload_type: str
+    signatures: Annotated[list[EnvelopeSignature], msgspec.Meta(min_length=1)]
+
+    @property
+    def signed_bytes(self) -> bytes:
+        """What the signatures are of: DSSE's pre-authentication encoding."""
+        kind = self.payload_type.encode()
+        return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(self.payload), self.payload)
+
+
+class SigstoreBundle(msgspec.Struct, rename="camel"):
+    media_type: str
+    verification_material: dict[str, Any]
+    dsse_envelope: Envelope
+
+
+class SubjectDigest(msgspec.Struct):
+    sha256: Digest
+
+
+class Subject(msgspec.Struct):
+    name: str
+    digest: SubjectDigest
+
+
+class Statement(msgspec.Struct):
+    type: str = msgspec.field(name="_type")
+    predicate_type: str = msgspec.field(name="predicateType")
+    predicate: Any = None
+    subject: Any = None
+
+
+class Resource(msgspec.Struct):
+    name: str
+    algorithm: str
+    digest: str
+
+
+class Serialization(msgspec.Struct):
+    method: str
+    hash_type: str
+
+
+class Predicate(msgspec.Struct):
+    resources: Annotated[list[Resource], msgspec.Meta(min_length=1)]
+    serialization: Serialization
+
+
+def verify_model(
+    signature: Path, key: Any, model: Path | None, data: bytes, others: Iterable[Path]
+) -> ModelSignature:
+    """Check that a key's owner signed a model and all that belongs to it; return what was signed.
+
+    ``data`` are the model's bytes, ``others`` the other files that the build reads of it; paths
+    are absolute, without ``..``. A model without a path was fetched alone. What else lies in a
+    signed folder does not count. Raises UserError for a signature that cannot be read or is of
+    another method, key or model, and for files that are missing or were changed.
+    """
+    payload = verify_envelope(signature, key)
+    subject, signed = read_statement(payload, str(signature))
+    if model is None:
+        check_alone(signed, data, str(signature))
+    else:
+        check_files(signed, model, data, others, str(signature))
+    return ModelSignature(subject.name, subject.digest.sha256, digest_key(key))
+
+
+def read_model_key(path: Path) -> Any:
+    """Return a public key on one of the curves; UserError for any other file."""
+    key = load_public_key(path)
+    curve = getattr(getattr(key, "curve", None), "name", "")
+    if curve not in HASHES:
+        found = f"found one on {curve}" if curve else "found another kind"
+        raise UserError(f"{path}: a model is signed by a key on {', '.join(HASHES)}; {found}")
+    return key
+
+
+def digest_key(key: Any) -> str:
+    """Return SHA-256 of a public key in PEM: signatures name the key by it (``hint``)."""
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    pem: bytes = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    return hashlib.sha256(pem).hexdigest()
+
+
+def verify_envelope(path: Path, key: Any) -> bytes:
+    """Return the statement that a key signed; UserError for what it did not sign."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
+
+    shown = str(path)
+    bundle: SigstoreBundle = convert(read_json(read_capped(path), shown), SigstoreBundle, shown)
+    if bundle.media_type != BUNDLE_TYPE:
+        raise UserError(f"{shown}: expected a bundle of {BUNDLE_TYPE}, found {bundle.media_type!r}")
+    if any(kind in bundle.verification_material for kind in CERTIFICATES):
+        raise UserError(
+            f"{shown}: signed with a certificate, which is not checked here; the maker has to sign "
+            "it with a key: `model_signing sign key`"
+        )
+    envelope = bundle.dsse_envelope
+    algorithm = ECDSA(getattr(hashes, HASHES[key.curve.name])())
+    for each in envelope.signatures:
+        try:
+            key.verify(each.sig, envelope.signed_bytes, algorithm)
+            break
+        except InvalidSignature:
+            continue
+    else:
+        raise UserError(f"{shown}: not signed by this key, or changed since")
+    if envelope.payload_type != PAYLOAD_TYPE:
+        raise UserError(f"{shown}: signed is a {envelope.payload_type!r}, not a statement")
+    return envelope.payload
+
+
+def read_statement(payload: bytes, shown: str) -> tuple[Subject, dict[str, str]]:
+    """Return what a statement is of, and the digests of its files by their names.
+
+    The subject's digest is that of all these digests.
+    """
+    statement = convert(read_json(payload, shown), Statement, shown)
+    if (statement.type, statement.predicate_type) != (STATEMENT_TYPE, PREDICATE_TYPE):
+        raise UserError(
+            f"{shown}: not the signature of a model: expected a predicate {PREDICATE_TYPE!r}, "
+            f"found {statement.predicate_type!r} in a statement {statement.type!r}"
+        )
+    predicate = convert(statement.predicate, Predicate, shown)
+    listed = predicate.serialization
+    if (listed.method, listed.hash_type) != ("files", "sha256"):
+        raise UserError(
+            f"{shown}: the files are listed as {listed.method!r} with {listed.hash_type!r}; only "
+            "whole files ('files') with 'sha256' are checked here"
+        )
+    signed = {each.name: each.digest for each in predicate.resources}
+    for name, digest in signed.items():
+        convert(digest, Digest, f"{shown}, {name!r}")
+        if name != ALONE:
+            check_name(name)
+    (subject,) = convert(
+        statement.subject, Annotated[list[Subject], msgspec.Meta(min_length=1, max_length=1)], shown
+    )
+    together = b"".join(bytes.fromhex(each.digest) for each in predicate.resources)
+    if hashlib.sha256(together).hexdigest() != subject.digest.sha256:
+        raise UserError(f"{shown}: the subject's digest is not that of the files")
+    return subject, signed
+
+
+def check_alone(signed: Mapping[str, str], data: bytes, shown: str) -> None:
+    """Raise UserError where a file, whatever its name, is not the only one that was signed."""
+    digest = hashlib.sha256(data).hexdigest()
+    if [*signed.values()] != [digest]:
+        listed = list_names(signed)
+        raise UserError(f"{shown}: the model is not what was signed: {listed}; sha256 {digest}")
+
+
+def check_files(
+    signed: Mapping[str, str], model: Path, data: bytes, others: Iterable[Path], shown: str
+) -> None:
+    """Raise UserError where a signed file is missing or another, or one that is read not signed.
+
+    The signed folder is the one of the model, or one above it, where the model has a name and a
+    digest that were signed.
+    """
+    digest = hashlib.sha256(data).hexdigest()
+    if [*signed] == [ALONE]:
+        signed = {model.name: signed[ALONE]}
+    names = {folder: model.relative_to(folder).as_posix() for folder in model.parents}
+    if not any(name in signed for name in names.values()):
+        listed = list_names(signed)
+        raise UserError(f"{shown}: of another model: it signs {listed}, not {model.name!r}")
+    root = next((folder for folder, name in names.items() if signed.get(name) == digest), None)
+    if root is None:
+        raise UserError(f"{shown}: {model.name!r} is not the file that was signed: sha256 {digest}")
+    for name in sorted({*signed} - {names[root]}):
+        if hashlib.sha256(read_signed(root / name, shown)).hexdigest() != signed[name]:
+            raise UserError(f"{shown}: {name!r} is not the file that was signed")
+    unsigned = {*others} - {root / name for name in signed}
+    if unsigned:
+        raise UserError(f"{shown}: {str(min(unsigned))!r} belongs to the model, and is not signed")
+
+
+def list_names(signed: Mapping[str, str]) -> str:
+    """Return the first names of those that were signed."""
+    names = [repr(name) for name in sorted(signed)]
+    return ", ".join([*names[:MAX_LISTED], *(["…"] if len(names) > MAX_LISTED else [])])
+
+
+def read_signed(path: Path, shown: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{shown}: it also signs {str(path)!r}: {error.strerror}") from None
+
+
+def convert(content: Any, kind: Any, shown: str) -> Any:
+    """Return a record of JSON from outside; UserError for anything else."""
+    try:
+        return msgspec.convert(content, kind)
+    except msgspec.ValidationError as error:
+        raise UserError(f"{shown}: not a signature of a model: {error}") from None

@@ -1,0 +1,40 @@
+"""What TIDL asks of a network that is quantized already: 8 bits, and the scales of the chip."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import frexp
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from firmwright.ir.operators import short_name
+from firmwright.ir.relax import constant_array
+
+GRID_OPERATORS = frozenset({"quantize", "dequantize"})
+
+
+def is_quantized(bindings: Iterable[relax.VarBinding]) -> bool:
+    """Tell whether operators quantize or dequantize: the scales are decided then."""
+    return any(short_name(b.value) in GRID_OPERATORS for b in bindings)
+
+
+def grid_facts(bindings: Iterable[relax.VarBinding]) -> dict[str, Any]:
+    """Return what rules ask of a layer's scales and zero points, weights and biases among them.
+
+    ``grids`` says in words what a chip of one symmetric scale a tensor does not take.
+    """
+    calls = [b.value for b in bindings if short_name(b.value) in GRID_OPERATORS]
+    scales = [constant_array(call.args[1]) for call in calls]
+    zero_points = sorted({int(z) for call in calls for z in constant_array(call.args[2]).flat})
+    by_channel = any(scale.size > 1 for scale in scales)
+    odd = [float(s) for scale in scales for s in scale.flat if frexp(float(s))[0] != 0.5]
+    told = ["a scale for each channel"] if by_channel else []
+    told += [f"the zero point {z}" for z in zero_points if z]
+    return {
+        "symmetric_per_tensor": not told,
+        "powers_of_two": not odd,
+        "grids": told,
+        "odd_scale": str(np.float32(odd[0])) if odd else "",
+    }
