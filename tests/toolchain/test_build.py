@@ -116,6 +116,17 @@ def test_libraries_are_shared_where_the_user_s_cache_can_be_written(
     assert not Path(objects).exists()  # another call would believe what it finds there
 
 
+@pytest.mark.parametrize("name", ["feature%2Fx", "C:", "line\nline"])
+def test_libraries_are_shared_in_folders_that_zig_takes_for_something_else(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / name))
+    command = 'printf %s "$ZIG_GLOBAL_CACHE_DIR" && touch "$ZIG_GLOBAL_CACHE_DIR/kept"'
+    seen = run_compiler(("sh", "-c", command), tmp_path, tmp_path / "own")
+    assert name not in seen
+    assert (tmp_path / name / "firmwright/zig/kept").exists()
+
+
 @pytest.mark.parametrize(("platform", "toolchain"), COMBINATIONS)
 def test_the_makefile_gives_the_same_firmware(
     platform: str, toolchain: str, tmp_path: Path, compiler_cache: Path

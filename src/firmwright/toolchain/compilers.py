@@ -39,6 +39,9 @@ class Compiler:
     folder: str = ""
 
 
+UNREADABLE = re.compile("[%:\n]")
+"""In a path, zig and its linker take these for something else: they get a link instead."""
+
 MOST_ERRORS = 6
 """Lines of a compiler's or linker's output that a message has."""
 ERROR_LINE = re.compile(
@@ -109,11 +112,16 @@ def run_compiler(command: Sequence[str], folder: Path, cache: Path) -> str:
     Zig keeps libraries under ``cache`` where the user has no cache folder. It would keep objects
     too, and not notice when one is damaged: they go to a folder for this call alone.
     """
-    with TemporaryDirectory(prefix="firmwright-zig-") as objects:
+    with TemporaryDirectory(prefix="firmwright-zig-") as own:
+        libraries = find_library_cache(cache.resolve() / "zig")
+        if UNREADABLE.search(str(libraries)):
+            libraries.mkdir(parents=True, exist_ok=True)
+            Path(own, "libraries").symlink_to(libraries, target_is_directory=True)
+            libraries = Path(own, "libraries")
         return subprocess.run(
             command,
             cwd=folder,
-            env=_make_environment(cache.resolve() / "zig", objects),
+            env=_make_environment(libraries, Path(own, "objects")),
             check=True,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -123,14 +131,14 @@ def run_compiler(command: Sequence[str], folder: Path, cache: Path) -> str:
         ).stdout
 
 
-def _make_environment(libraries: Path, objects: str) -> Mapping[str, str]:
+def _make_environment(libraries: Path, objects: Path) -> Mapping[str, str]:
     passed_on = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
     return passed_on | {
         "LC_ALL": "C",
         # The build folder must not offer Python modules to `python -m ziglang`.
         "PYTHONSAFEPATH": "1",
-        "ZIG_GLOBAL_CACHE_DIR": str(find_library_cache(libraries)),
-        "ZIG_LOCAL_CACHE_DIR": objects,
+        "ZIG_GLOBAL_CACHE_DIR": str(libraries),
+        "ZIG_LOCAL_CACHE_DIR": str(objects),
     }
 
 
