@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from firmwright.errors import UserError
+from firmwright.pipeline import wheel
 from firmwright.pipeline.reproduce import runs
 from firmwright.pipeline.separate_build import build_separately
+from firmwright.pipeline.wheel import install_wheel
 
 
 def test_programs_that_vary_a_build_are_tried_first() -> None:
     assert runs(("env",))
     assert not runs(("false",))  # as unshare where it is not allowed
     assert not runs(("firmwright-no-such-program",))
+
+
+def test_a_wheel_is_another_installation(tmp_path: Path) -> None:
+    place = install_wheel(tmp_path)
+    asked = "import firmwright; print(firmwright.__file__)"
+    environment = os.environ | {"PYTHONPATH": str(place)}
+    done = subprocess.run(
+        [sys.executable, "-c", asked], env=environment, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == str(place / "firmwright" / "__init__.py")
+    assert [*place.glob("firmwright-*.dist-info/sboms")]
+
+
+def test_a_wheel_is_not_made_of_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wheel, "ROOT", tmp_path)
+    with pytest.raises(UserError, match="no editable installation"):
+        install_wheel(tmp_path)
 
 
 def test_a_build_is_run_by_what_varies_it(tmp_path: Path) -> None:

@@ -21,6 +21,14 @@ from .job import Job
 from .recipe_words import find_start
 from .separate_build import build_separately
 from .task import Title, run_action
+from .wheel import install_wheel
+
+INSTALLATION = "a wheel in place of the sources"
+EVERYWHERE = (
+    *("folder", "umask", "jobs", "time zone", "locale", "hash seed", "HOME", "caches"),
+    "compilers' variables",
+)
+"""What the second build varies on every machine."""
 
 SENTENCE = "build twice, under conditions that must not matter, and compare"
 
@@ -35,6 +43,8 @@ class Variation:
     variables: Mapping[str, str | None]
     wrappers: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """What runs the build under other conditions, by what it varies."""
+    installation: Path | None = None
+    """The folder of another installation of firmwright."""
 
 
 PLAIN = Variation("plain", 0o022, 1, {"TZ": "UTC", "LC_ALL": "C", "PYTHONHASHSEED": "0"})
@@ -70,18 +80,32 @@ OTHER = Variation(
 def reproduce(job: Job) -> None:
     """Build twice; raise UserError where the results differ, with the place and the stage."""
     place = Path(tempfile.mkdtemp(prefix="firmwright-reproduce-"))
-    usable = {name: words for name, words in OTHER.wrappers.items() if runs(words)}
-    others = replace(OTHER, wrappers=usable)
-    first, second = (build(job, place, variation) for variation in (PLAIN, others))
+    other, left_out = prepare(place)
+    first, second = (build(job, place, variation) for variation in (PLAIN, other))
     ours, theirs = read_result(job, first), read_result(job, second)
     from firmwright.bundle.first_difference import digest_files, find_first
 
     if find_first(ours, theirs) or ours != theirs:
         raise UserError(f"{explain(job, first, second)}\nboth builds are kept in {place}")
     shutil.rmtree(place)
-    for name in sorted({*OTHER.wrappers} - {*usable}):
-        job.note(f"not varied: {name}, for {OTHER.wrappers[name][0]} does not run here")
+    varied = [*EVERYWHERE, *other.wrappers, *([INSTALLATION] if other.installation else [])]
+    job.note(f"varied: {', '.join(varied)}")
+    for name, reason in left_out.items():
+        job.note(f"not varied: {name}, for {reason}")
     job.note(f"the same twice: {job.bundle.name}, sha256 {digest_files(ours)}")
+
+
+def prepare(place: Path) -> tuple[Variation, dict[str, str]]:
+    """Return how the second build is done here, and why not in which other ways."""
+    usable = {name: words for name, words in OTHER.wrappers.items() if runs(words)}
+    missing = {name: words[0] for name, words in OTHER.wrappers.items() if name not in usable}
+    left_out = {name: f"{program} does not run here" for name, program in missing.items()}
+    installation = None
+    try:
+        installation = install_wheel(place)
+    except UserError as error:
+        left_out[INSTALLATION] = str(error)
+    return replace(OTHER, wrappers=usable, installation=installation), left_out
 
 
 def build(job: Job, place: Path, variation: Variation) -> Path:
@@ -93,6 +117,9 @@ def build(job: Job, place: Path, variation: Variation) -> Path:
         environment.pop(name, None)
         if value is not None:
             environment[name] = value.format(place=place)
+    if variation.installation:
+        found = [str(variation.installation), environment.get("PYTHONPATH")]
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, found))
     words = [f"{name}={value}" for name, value in read_overrides().items()]
     outdir = folder / "build"
     words += ["--no-user-code"] if refuses_code() else []

@@ -1,0 +1,46 @@
+"""firmwright as a wheel, made of the sources that it runs from."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from firmwright.errors import UserError
+
+from .task import PACKAGE
+
+ROOT = PACKAGE.parents[1]
+"""The checkout, of an editable installation."""
+SOURCES = ("src", "recipes", "tasks", "templates", "toolchains")
+FILES = ("pyproject.toml", "wheel_sbom.py", "README.md", "LICENSE")
+
+
+def install_wheel(place: Path) -> Path:
+    """Build a wheel of a copy of the sources and install it; return the folder for PYTHONPATH.
+
+    Raises UserError with the reason where there are no sources, or no pip and setuptools.
+    """
+    if not (ROOT / "pyproject.toml").is_file():
+        raise UserError("firmwright is no editable installation")
+    copy, installed = place / "sources", place / "wheel"
+    made = shutil.ignore_patterns("__pycache__", "*.egg-info", "build", ".*")
+    for name in SOURCES:
+        shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=made)
+    for name in FILES:
+        shutil.copyfile(ROOT / name, copy / name)
+    run_pip("wheel", "--no-build-isolation", "--wheel-dir", str(copy / "dist"), str(copy))
+    (wheel,) = (copy / "dist").glob("*.whl")
+    run_pip("install", "--no-index", "--target", str(installed), str(wheel))
+    return installed
+
+
+def run_pip(command: str, *words: str) -> None:
+    """Run a command of pip for one package alone; UserError with the last line that it says."""
+    whole: Sequence[str] = (sys.executable, "-m", "pip", command, "--no-deps", "--quiet", *words)
+    done = subprocess.run(whole, capture_output=True, text=True, check=False)
+    if done.returncode:
+        told = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        raise UserError(f"no wheel could be made: {told[-1] if told else f'pip {command} failed'}")
