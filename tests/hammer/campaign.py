@@ -41,6 +41,7 @@ def run_campaign(module: str, try_case: Case, arguments: Sequence[str], cases: i
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
     options = parser.parse_args(arguments)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
     began = time.monotonic()
     outcomes: Counter[str] = Counter()
     for number in count(options.first):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -32,7 +33,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> ModelHammer:
 
 @pytest.fixture(scope="module")
 def builds(tmp_path_factory: pytest.TempPathFactory) -> BuildFolder:
-    return BuildFolder(tmp_path_factory.mktemp("builds"), toolchain="gcc")  # the fastest here
+    return BuildFolder(tmp_path_factory.mktemp("builds"))
 
 
 @settings(short, max_examples=60)
@@ -55,6 +56,15 @@ def test_a_kill(builds: BuildFolder) -> None:
 @pytest.mark.needs("gcc")
 def test_a_full_disk(builds: BuildFolder) -> None:
     FaultHammer(builds).fill_disk(random.Random(0))
+
+
+def test_builds_can_be_interrupted_from_a_shells_background() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        run_campaign("here", lambda _: "stood", [], 1)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_finding_is_told_with_what_repeats_it(capsys: pytest.CaptureFixture[str]) -> None:
