@@ -18,6 +18,7 @@ from firmwright.bundle.bundle import read_bundle
 from firmwright.bundle.policy import verify_bundle
 from firmwright.bundle.registry import (
     MAX_MANIFEST_BYTES,
+    MAX_PAGES,
     Descriptor,
     Manifest,
     Reference,
@@ -32,6 +33,7 @@ from tests.hammer.bundles import write_keys
 from tests.test_web import send, serve
 
 from .conftest import Repository
+from .referrers import run_listing_registry
 from .registry import RunningRegistry, run_registry
 from .test_trust import BUNDLE, change_manifest, firmwright, repack
 from .tokens import ISSUER, SERVICE, answer_with_tokens
@@ -130,6 +132,27 @@ def test_other_programs_find_the_sbom(sent: Sent) -> None:
     assert artifact is not None
     content = found.get_blob(artifact[0].layers[0], 1 << 20)
     assert content == read_bundle(sent.bundle).files[cyclonedx.FILE]
+
+
+@pytest.mark.parametrize("lists", [True, False])
+def test_a_registry_lists_referrers_by_itself_or_not(
+    lists: bool, built: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    write_keys(tmp_path, "first", 1)
+    bundle = tmp_path / "digits-rv32-bare.tar.gz"
+    bundle.write_bytes((built.folder / BUNDLE).read_bytes())
+    sign_bundle(read_bundle(bundle), tmp_path / "first.pem", envelope_path(bundle))
+    with run_listing_registry(lists) as (host, registry):
+        place = parse_reference(f"{host}/team/digits:1")
+        list(push_bundle(bundle, envelope_path(bundle), place))
+        assert any(name.startswith("sha256-") for name in registry.kept) != lists
+        told = list(pull_bundle(place, tmp_path / "pulled"))
+        assert "signed by" in told[-1]
+        for entries in registry.referrers.values():
+            entries *= MAX_PAGES
+            with pytest.raises(UserError, match="more than 20 pages"):
+                list(pull_bundle(place, tmp_path / "new"))
 
 
 def flip(content: bytes) -> bytes:

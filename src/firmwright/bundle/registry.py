@@ -36,6 +36,8 @@ EMPTY = b"{}"
 MAX_MANIFEST_BYTES = 4 * 1024**2
 """As much as a registry has to take, by the specification."""
 MAX_ANSWER_BYTES = 64 * 1024
+MAX_PAGES = 20
+"""Of a registry's own list of what refers to a manifest."""
 
 REFERENCE = re.compile(
     r"(?P<host>[a-z0-9.-]+(:[0-9]+)?)"
@@ -195,13 +197,25 @@ class Registry:
         return described
 
     def list_referrers(self, digest: str) -> list[Descriptor]:
-        """Return what refers to a manifest: by the registry's own list, or by a tag."""
-        url = f"{self.address}/referrers/{digest}"
-        answer, content = self.ask("GET", url, MAX_MANIFEST_BYTES, headers={"Accept": INDEX_TYPE})
-        if answer.status_code == 404:
-            return self.list_tagged(digest)
-        self.require(answer, content, 200)
-        return decode(content, Index, f"{self.shown}, referrers").manifests
+        """Return what refers to a manifest: by the registry's own list, or by a tag.
+
+        A registry without such lists says 404, or answers with a page for people.
+        """
+        first = url = f"{self.address}/referrers/{digest}"
+        found: list[Descriptor] = []
+        for _ in range(MAX_PAGES):
+            accepted = {"Accept": INDEX_TYPE}
+            answer, content = self.ask("GET", url, MAX_MANIFEST_BYTES, headers=accepted)
+            kind = answer.headers.get("Content-Type", "").partition(";")[0]
+            if answer.status_code == 404 or (answer.status_code == 200 and kind != INDEX_TYPE):
+                return self.list_tagged(digest)
+            self.require(answer, content, 200)
+            found += decode(content, Index, f"{self.shown}, referrers").manifests
+            following = answer.links.get("next", {}).get("url")
+            if following is None:
+                return found
+            url = f"{first}?{urlsplit(following).query}"  # whatever it says: this host's list
+        raise BrokenBundleError(f"{self.shown}: more than {MAX_PAGES} pages of what refers to one")
 
     def list_tagged(self, digest: str) -> list[Descriptor]:
         """Return what refers to a manifest where the registry keeps no list of it."""
