@@ -27,6 +27,7 @@ SHAPES: dict[tuple[int, ...], tuple[int, ...]] = {
     (1, 8, 8, 8): (1, 8, 8, 8),  # all of it fits one block
     (1, 50021): (1, 50021),  # no even cut but into single elements
     (128, 128): (128, 1),
+    (1, 8, 64, 64): (1, 1, 64, 64),  # the same for each block
 }
 """The input's shape and the constant's."""
 
@@ -64,9 +65,13 @@ def test_what_was_chosen_is_said() -> None:
     chosen = remarks(network({s: (formula, numbers(1, *c)) for s, c in SHAPES.items()}))
     moves = "which the DMA moves beside the computation. The innermost loop is one vector."
     none = "Streams deliver 0 of 2 inputs; others: moved by the DMA (2)."
+    scale = (
+        "Streams deliver 0 of 2 inputs; others: moved by the DMA (1), not side by side in a "
+        "vector (1)."
+    )
     one = "Streams deliver 1 of 2 inputs; others: moved by the DMA (1)."
     assert chosen == [
-        f"64 blocks of 12,544 bytes, {moves} {none}",
+        f"64 blocks of 12,544 bytes, {moves} {scale}",
         f"56 blocks of 14,336 bytes, {moves} {one}",
         "291 blocks of 244 bytes, which the DMA moves beside the computation. No vectors: the "
         "inner loop's 61 steps are not whole vectors of 16.",
@@ -76,6 +81,7 @@ def test_what_was_chosen_is_said() -> None:
         "No blocks: an even cut leaves less than a vector. No vectors: the inner loop's 50021 "
         "steps are not whole vectors of 16.",
         f"4 blocks of 16,384 bytes, {moves} {none}",
+        f"8 blocks of 16,384 bytes, {moves} {one}",
     ]
 
 

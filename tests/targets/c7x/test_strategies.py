@@ -101,6 +101,19 @@ def test_a_pool_of_single_elements_is_that_of_the_cpu(tmp_path: Path) -> None:
     assert "?" in default.body
 
 
+@pytest.mark.needs("gcc")
+def test_a_pool_of_single_elements_makes_whole_vectors(tmp_path: Path) -> None:
+    data = pool((2, 3, 64, 128), [2, 2], pool_size=[1, 1])
+    samples = normal(data)
+    found = run_generated(data, samples, tmp_path, SANITIZED, "relax", target="c7x")
+    np.testing.assert_array_equal(found[0][0], samples[0]["x0"][:, :, ::2, ::2])
+    (kernel,) = lowered(data, "relax", target="c7x").kernels.kernels
+    assert kernel.note == (
+        "No blocks: no input of several axes comes with them. The innermost loop is one vector. "
+        "Streams deliver 0 of 1 inputs; others: not side by side in a vector (1)."
+    )
+
+
 @pytest.mark.parametrize(
     ("options", "taken"),
     [

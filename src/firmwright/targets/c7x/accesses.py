@@ -24,13 +24,23 @@ OPERATORS = frozenset(
 @dataclass(frozen=True)
 class ReadTensor:
     """A buffer that is read; ``follows`` tells for each axis of the output whether its index
-    moves along. ``place`` is where it stands among the block's reads.
+    moves along, and ``strides`` by how many elements. ``place`` is where it stands among the
+    block's reads.
     """
 
     read_index: int
     shape: tuple[int, ...]
     dtype: str
-    follows: tuple[bool, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def follows(self) -> tuple[bool, ...]:
+        return tuple(stride > 0 for stride in self.strides)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether it has no elements between those that are read."""
+        return all(stride <= 1 for stride in self.strides)
 
 
 @dataclass(frozen=True)
@@ -66,10 +76,10 @@ def match_elementwise(schedule: Schedule) -> ElementwiseNest | str:
         return "it does not write an element for each step of its loops"
     inputs, tables = [], False
     for place, read in enumerate(body.reads):
-        follows = find_followed_axes(read, variables)
-        if follows is not None:
+        strides = find_strides(read, variables)
+        if strides is not None:
             shape = tuple(int(d) for d in read.source.shape)
-            inputs.append(ReadTensor(place, shape, str(read.source.dtype), follows))
+            inputs.append(ReadTensor(place, shape, str(read.source.dtype), strides))
         elif len(read.source.shape) == 1:
             tables = True
         else:
@@ -81,23 +91,35 @@ def match_elementwise(schedule: Schedule) -> ElementwiseNest | str:
     )
 
 
-def find_followed_axes(
-    read: tvm.ir.TensorRegion, variables: list[tirx.Var]
-) -> tuple[bool, ...] | None:
-    """Return, for each axis of the output, whether the read's index is that axis's.
+def find_strides(read: tvm.ir.TensorRegion, variables: list[tirx.Var]) -> tuple[int, ...] | None:
+    """Return, for each axis of the output, how far the read's index moves with it; 0 if it stays.
 
     A shorter shape is aligned at its end, as numpy broadcasts; None for any other way to read.
     """
     missing = len(variables) - len(read.region)
-    follows = [False] * len(variables)
+    strides = [0] * len(variables)
     for axis, (index, extent) in enumerate(zip(read.region, read.source.shape, strict=True)):
         if missing < 0 or not is_one(index.extent):
             return None
-        if index.min.same_as(variables[missing + axis]):
-            follows[missing + axis] = True
+        stride = find_stride(index.min, variables[missing + axis])
+        if stride is not None:
+            strides[missing + axis] = stride
         elif not is_one(extent):
             return None
-    return tuple(follows)
+    return tuple(strides)
+
+
+def find_stride(index: tirx.Expr, variable: tirx.Var) -> int | None:
+    """Return by how much a variable is multiplied, None where the index is something else."""
+    if index.same_as(variable):
+        return 1
+    if (
+        isinstance(index, tirx.Mul)
+        and index.a.same_as(variable)
+        and isinstance(index.b, tirx.IntImm)
+    ):
+        return int(index.b)
+    return None
 
 
 def is_one(number: tirx.Expr) -> bool:

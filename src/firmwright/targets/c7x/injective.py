@@ -89,11 +89,28 @@ def find_split(extents: tuple[int, ...], element_bytes: int) -> BlockSplit | Non
 
 
 def select_block_inputs(found: ElementwiseNest, split: BlockSplit | None) -> tuple[ReadTensor, ...]:
-    """Return what comes block by block: inputs of several axes that differ from one to the next."""
+    """Return what comes block by block: inputs of several axes that differ from one to the next.
+
+    One of which a block reads less than a vector, as the scale of its channel, is read in place;
+    so is one with elements between those that are read.
+    """
     if split is None:
         return ()
-    outer = split.axis + 1
-    return tuple(i for i in found.inputs if len(i.shape) > 1 and any(i.follows[:outer]))
+    return tuple(
+        i
+        for i in found.inputs
+        if len(i.shape) > 1 and i.is_dense and is_worth_moving(i, found.extents, split)
+    )
+
+
+def is_worth_moving(read: ReadTensor, extents: tuple[int, ...], split: BlockSplit) -> bool:
+    """Tell whether a block reads a vector or more of an input, and other blocks another part."""
+    follows = read.follows
+    outside = (*extents[: split.axis], split.count)
+    inside = (extents[split.axis] // split.count, *extents[split.axis + 1 :])
+    differs = any(n > 1 and f for n, f in zip(outside, follows, strict=False))
+    elements = prod(n for n, f in zip(inside, follows[split.axis :], strict=True) if f)
+    return differs and elements * ELEMENT_BYTES[read.dtype] >= VECTOR_BYTES
 
 
 def explain_no_blocks(
@@ -105,10 +122,10 @@ def explain_no_blocks(
     """Say why there are no blocks, '' where there are."""
     if split is None:
         return f"all of it fits {BLOCK_BYTES:,} bytes"
-    if not moved:
-        return "no input of several axes comes with them"
     if block_elements(found, split) < VECTOR_BYTES // found.element_bytes:
         return "an even cut leaves less than a vector"
+    if not moved:
+        return "no input of several axes comes with them"
     needed = 2 * BLOCK_BYTES * (len(moved) + 1)
     if needed > local_memory:
         return f"two of each buffer may take {needed:,} bytes of {local_memory:,} in local memory"
@@ -168,7 +185,7 @@ def make_vectors(schedule: Schedule, found: ElementwiseNest, outer: int) -> str:
 def count_fusable_axes(found: ElementwiseNest) -> int:
     """Return how many of the last axes are one for every input; axes of length 1 always are."""
     ways = [
-        tuple(i.follows[axis] for i in found.inputs) if extent > 1 else ()
+        tuple(i.strides[axis] for i in found.inputs) if extent > 1 else ()
         for axis, extent in enumerate(found.extents)
     ]
     last = next((way for way in reversed(ways) if way), ())
