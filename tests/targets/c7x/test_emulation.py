@@ -97,7 +97,11 @@ def test_what_is_read_before_the_wait_is_nonsense(tmp_path: Path) -> None:
     [
         (r"fw_local\(0, ", "fw_local(16, ", "fw_local: the offset is no multiple of 64 (16)"),
         (r"fw_local\(0, \d+", "fw_local(0, 229440", "local memory ends before the bytes asked for"),
-        (r"fw_dma_start\(0, ", "fw_dma_start(16, ", "fw_dma_start: there is no such channel (16)"),
+        (
+            r"fw_dma_start\(0, ",
+            "fw_dma_start(16, ",
+            "fw_dma_start_block: there is no such channel (16)",
+        ),
         (r"&local_0\[0\], ", "(void *)(uintptr_t)&input[1], ", "or its ends overlap (0)"),
         (r"fw_dma_start\(1, &local_1\[0\]", "fw_dma_start(1, &local_0[9]", "another transfer"),
     ],

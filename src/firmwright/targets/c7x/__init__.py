@@ -6,12 +6,11 @@ A mix that ends with it runs as a whole on the C7x; the Arm cores make one call 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from firmwright.targets import Context, Target
+from firmwright.targets.cpu import CPU
 
 if TYPE_CHECKING:
     import tvm
@@ -30,6 +29,7 @@ class C7xTarget(Target):
     is_fallback = True
     stages = ("firmwright.targets.c7x.stages:LOADABLE",)
     libraries_variable = "CGT7X_EXT_LIBS"
+    rewrites = CPU.rewrites
 
     def place(self, _module: tvm.IRModule, _context: Context, /) -> Placement:
         from firmwright.targets.placement import Placement
@@ -37,16 +37,14 @@ class C7xTarget(Target):
         return Placement()
 
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
-        from firmwright.lowering.region import lower_region
-        from firmwright.targets.c7x.cost import read_core
-        from firmwright.targets.c7x.injective import schedule_for_c7x
-        from firmwright.targets.c7x.strategies import STRATEGIES
+        from firmwright.targets.c7x.lowering import lower_to_c7x
 
-        scheduler = partial(schedule_for_c7x, core=read_core(context.platform))
-        strategies = (*context.strategies, *STRATEGIES)
-        lowered = lower_region(region, module, context.rounding, strategies, scheduler)
-        # Streams read ahead, and a message to this core lists what is read apart from the rest.
-        return replace(lowered, kernel=replace(lowered.kernel, in_place=()))
+        return lower_to_c7x(region, module, context)
+
+    def describe_kernel(self, region: Region, module: tvm.IRModule, context: Context, /) -> str:
+        from firmwright.targets.c7x.lowering import describe_kernel
+
+        return describe_kernel(region, module, context)
 
     def extend_project(
         self, project: Path, variables: Mapping[str, Any], context: Context, /

@@ -51,10 +51,20 @@ def estimate_cycles(
     ``lanes`` are the elements of a vector, 0 without vectors. ``beside`` tells whether transfers
     run beside the computation; ``transfer`` is then what is left of them.
     """
-    if core.steps_per_cycle is None or core.bytes_per_cycle is None:
+    if core.steps_per_cycle is None:
         return None
     compute = ceil(steps / (lanes or core.steps_per_cycle))
-    transfer = ceil(sum(buffer_bytes(p) for p in function.params) / core.bytes_per_cycle)
+    return add_transfer(core, compute, sum(buffer_bytes(p) for p in function.params), beside)
+
+
+def add_transfer(core: Core, compute: int, moved: int, beside: bool) -> Cycles | None:
+    """Return the cycles of a computation and of the bytes ``moved``, beside it or before it.
+
+    None where the platform states no times.
+    """
+    if core.bytes_per_cycle is None:
+        return None
+    transfer = ceil(moved / core.bytes_per_cycle)
     return Cycles(compute, max(transfer - compute * beside, 0), 0)
 
 

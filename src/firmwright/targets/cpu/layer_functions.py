@@ -52,6 +52,7 @@ def write_function(
     variables = {
         **describe_layer(layer, packing),
         **text.variant,
+        "folder": form.folder,
         "fields": [*packing.record],
         "parts": [*text.parts],
         "part_parameters": packing.part_parameters,
@@ -125,11 +126,13 @@ def write_headers(form: Form) -> tuple[SourceFile, ...]:
 
 def render_function(template: str, name: str, given: Variables) -> str:
     parameters = list_parameters(given)
-    return render_file(f"{template}.c", {**given, "name": name, "parameters": parameters})
+    return render_file(
+        f"{template}.c", {**given, "name": name, "parameters": parameters}, given["folder"]
+    )
 
 
-def render_file(name: str, given: Variables) -> str:
-    return render(make_environment(), f"c/layers/{name}.j2", dict(given)).strip("\n")
+def render_file(name: str, given: Variables, folder: str = "c/layers") -> str:
+    return render(make_environment(), f"{folder}/{name}.j2", dict(given)).strip("\n")
 
 
 def list_parameters(given: Variables) -> str:

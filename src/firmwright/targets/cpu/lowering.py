@@ -38,15 +38,27 @@ def lower_to_c(region: Region, module: tvm.IRModule, context: Context) -> Lowere
     layer, choice = find_form(region, module, context)
     if layer and choice.form:
         shared = shares_function(layer, choice.form, context.options.get("specialize", "auto"))
-        lowered = write_layer(region, layer, choice.form, shared)
-        use = use_integer_arithmetic(region, module, ROUNDINGS[context.rounding])[1]
-        kernel = replace(lowered.kernel, quantized_operators=use.quantized_operators)
-        return replace(lowered, kernel=kernel)
+        return lower_by_form(region, module, context, layer, choice.form, shared)
     lowered = lower_region(region, module, context.rounding, context.strategies)
     if choice.refusals:
         note = f"Plain loops: {'. '.join(choice.refusals)}."
         lowered = replace(lowered, kernel=replace(lowered.kernel, note=note))
     return lowered
+
+
+def lower_by_form(
+    region: Region,
+    module: tvm.IRModule,
+    context: Context,
+    layer: AnyLayer,
+    form: Form,
+    shared: bool = False,
+) -> LoweredRegion:
+    """Lower a region that is a layer by a form that fits it."""
+    lowered = write_layer(region, layer, form, shared)
+    use = use_integer_arithmetic(region, module, ROUNDINGS[context.rounding])[1]
+    kernel = replace(lowered.kernel, quantized_operators=use.quantized_operators)
+    return replace(lowered, kernel=kernel)
 
 
 def shares_function(layer: AnyLayer, form: Form, specialize: str) -> bool:
@@ -66,14 +78,14 @@ def describe_kernel(region: Region, module: tvm.IRModule, context: Context) -> s
 
 
 def find_form(
-    region: Region, module: tvm.IRModule, context: Context
+    region: Region, module: tvm.IRModule, context: Context, forms: Sequence[Form] = FORMS
 ) -> tuple[AnyLayer | None, Choice]:
-    """Return the layer that a region is and its form; no form where it is none."""
+    """Return the layer that a region is and the first of the forms that fits, if any does."""
     function = module[region.name]
     layer = None if has_strategy(function, context) else read(function, context.rounding)
     if layer is None:
         return None, Choice(None, ())
-    return layer, choose(layer, context.platform.features, FORMS)
+    return layer, choose(layer, context.platform.features, forms)
 
 
 def has_strategy(function: relax.Function, context: Context) -> bool:

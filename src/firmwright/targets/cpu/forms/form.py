@@ -1,7 +1,7 @@
 """Forms: the ways in which this device writes a layer's C, and the choice between them.
 
 A form is a row of its family's table (:mod:`firmwright.targets.cpu.families`) and a template of
-its name in ``templates/c/layers``. Its C compiles on every machine: what only one family of cores
+its name in a folder of templates. Its C compiles on every machine: what only one family of cores
 has stands behind ``#if``, with plain C that computes the same beside it.
 """
 
@@ -72,8 +72,9 @@ class Form:
     """One way to compute layers of a kind on cores with these ``features``.
 
     ``cost`` is about how many instructions a multiply-accumulate takes. ``sentence`` says how it
-    works, ``headers`` names what its C includes of the folder of templates. ``pack`` may be slow:
-    it runs once a layer, and never for one that breaks a condition.
+    works, ``headers`` names what its C includes of ``templates/c/layers``; its own template is in
+    ``folder``. ``pack`` may be slow: it runs once a layer, and never for one that breaks a
+    condition.
     ``shared``: layers share its functions unless the user asks for speed, because these are large
     and a layer's numbers in them save few instructions.
     It reads element i of the inputs ``in_place`` before it writes element i, and never after.
@@ -89,10 +90,7 @@ class Form:
     in_place: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()
     shared: bool = False
-
-    @property
-    def template(self) -> str:
-        return f"c/layers/{self.name}.c.j2"
+    folder: str = "c/layers"
 
 
 @dataclass(frozen=True)

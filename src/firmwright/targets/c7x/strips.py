@@ -1,0 +1,212 @@
+"""How a convolution is cut for the C7x: strips of rows in local memory, and blocks of channels.
+
+A strip is some rows of the output and the rows of the input that they read, between their borders.
+While one is computed, the DMA brings the next strip's input and takes the last one's output away.
+The weights of as many blocks of 16 channels as fit come before; where not all fit, the input is
+moved once for each part of the channels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, gcd
+
+from firmwright.ir.layer import Layer, LayerKind
+
+CHANNELS = 16
+"""Output channels that are computed at once: their sums fill 512 bits."""
+
+GROUP_BYTES = 64
+"""Weights of 16 channels with four taps each."""
+
+STRIP_BYTES = 16 * 1024
+"""Of a strip's input, and of its output, as far as one row is not more."""
+
+LONGEST_ROW = 256
+"""Pixels: where each output pixel reads one input pixel, rows may be cut anew."""
+
+TILES = (4, 3, 2, 1)
+"""Pixels whose sums are in registers at once."""
+
+TILE_CYCLES = 16
+"""Assumed of a tile: its loop begins and ends, and sums start with their biases."""
+
+STORE_CYCLES = 10
+"""Assumed of a vector of sums: about twenty instructions make bytes of it, two in a cycle."""
+
+OPEN_CYCLES = 60
+"""Assumed of a block of channels in a strip: two streaming engines are opened."""
+
+START_CYCLES = 200
+"""Assumed of a strip: a transfer is waited for, two are started."""
+
+LARGEST_ROW = 2**16 - 1
+"""Bytes of a row that the DMA moves."""
+
+PIECE_BYTES = 2**15
+"""Weights are moved in rows of a power of two, of this at most."""
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """A layer's picture, cut anew where it may be: rows and columns of the output and the input."""
+
+    height: int
+    width: int
+    out_height: int
+    out_width: int
+
+
+@dataclass(frozen=True, eq=False)
+class Strips:
+    """A layer in strips, for a core with registers of ``vector`` and ``local_memory`` bytes."""
+
+    layer: Layer
+    vector: int
+    local_memory: int
+
+    @property
+    def each(self) -> bool:
+        """Whether an output channel reads one input channel alone."""
+        return self.layer.kind is LayerKind.DEPTHWISE_CONV2D
+
+    @cached_property
+    def geometry(self) -> Geometry:
+        layer = self.layer
+        if not layer.is_pointwise:
+            return Geometry(layer.height, layer.width, layer.out_height, layer.out_width)
+        widths = [n for n in range(1, LONGEST_ROW + 1) if layer.pixels % n == 0]
+        width = min(widths, key=lambda n: (layer.pixels // n * ceil(n / TILES[0]), -n))
+        return Geometry(layer.pixels // width, width, layer.pixels // width, width)
+
+    @cached_property
+    def kernel_columns(self) -> int:
+        """Places in a row of the kernel: of words of four bytes, or of pixels."""
+        columns = self.layer.kernel[1]
+        return columns if self.each else ceil(columns * self.layer.channels / 4)
+
+    @property
+    def places(self) -> int:
+        return self.layer.kernel[0] * self.kernel_columns
+
+    @property
+    def block_bytes(self) -> int:
+        """The weights of a block of channels."""
+        return self.places * (CHANNELS if self.each else GROUP_BYTES)
+
+    @property
+    def piece(self) -> int:
+        """The bytes in which weights are moved."""
+        return gcd(self.block_bytes, PIECE_BYTES)
+
+    @property
+    def blocks(self) -> int:
+        return ceil(self.layer.out_channels / CHANNELS)
+
+    @property
+    def vectors(self) -> int:
+        """Registers for a block's sums of one pixel."""
+        return CHANNELS * 4 // self.vector
+
+    @cached_property
+    def tile(self) -> int:
+        return min(TILES, key=lambda n: ceil(self.geometry.out_width / n) * self.tile_cycles(n))
+
+    @property
+    def tiles(self) -> int:
+        """Tiles in a row of the output; the last may reach beyond its end."""
+        return ceil(self.geometry.out_width / self.tile)
+
+    def tile_cycles(self, tile: int) -> int:
+        """Cycles of a tile: each product of a vector takes one."""
+        return tile * self.vectors * (self.places + STORE_CYCLES) + TILE_CYCLES
+
+    @property
+    def pixel_step(self) -> int:
+        return self.layer.strides[1] * self.layer.channels
+
+    @property
+    def row_bytes(self) -> int:
+        """A row of a strip's input, between its borders."""
+        reach = (self.layer.kernel[1] - 1) * self.layer.dilation[1]
+        columns = (self.geometry.out_width - 1) * self.layer.strides[1] + reach + 1
+        return columns * self.layer.channels
+
+    @property
+    def before(self) -> int:
+        """Bytes of border before a row."""
+        return min(self.layer.padding[1] * self.layer.channels, self.row_bytes)
+
+    @property
+    def inside(self) -> int:
+        """Bytes of a row that are the input's."""
+        return min(self.geometry.width * self.layer.channels, self.row_bytes - self.before)
+
+    def input_rows(self, rows: int) -> int:
+        """Return how many rows of the input so many of the output read."""
+        reach = (self.layer.kernel[0] - 1) * self.layer.dilation[0]
+        return (rows - 1) * self.layer.strides[0] + reach + 1
+
+    def input_bytes(self, rows: int) -> int:
+        """Return the bytes of a strip's input, and what the last tile reads behind it."""
+        read = self.kernel_columns * 4
+        if self.each:
+            reach = (self.layer.kernel[1] - 1) * self.layer.dilation[1]
+            read = reach * self.layer.channels + self.blocks * CHANNELS
+        last = (self.input_rows(rows) - 1) * self.row_bytes
+        last += (self.tiles * self.tile - 1) * self.pixel_step + read
+        return align(max(last, self.input_rows(rows) * self.row_bytes))
+
+    def output_bytes(self, rows: int) -> int:
+        """Return the bytes of a strip's output, and what the last tile writes behind it."""
+        pixels = rows * self.geometry.out_width + self.tile
+        return align(pixels * self.layer.out_channels + CHANNELS)
+
+    @cached_property
+    def rows(self) -> int:
+        """Rows of a strip's output: the last strip may overlap the one before it."""
+        height = self.geometry.out_height
+        fitting = [
+            n
+            for n in range(1, height + 1)
+            if max(self.input_bytes(n), self.output_bytes(n)) <= STRIP_BYTES
+        ]
+        return ceil(height / ceil(height / max(fitting, default=1)))
+
+    @property
+    def strips(self) -> int:
+        return ceil(self.geometry.out_height / self.rows)
+
+    @property
+    def weights_at(self) -> int:
+        """Where weights lie in local memory: behind two strips of input and of output."""
+        return 2 * (self.input_bytes(self.rows) + self.output_bytes(self.rows))
+
+    @cached_property
+    def chunk(self) -> int:
+        """Blocks of channels whose weights are in local memory at once, 0 where none fits."""
+        return min(max(self.local_memory - self.weights_at, 0) // self.block_bytes, self.blocks)
+
+    @property
+    def fits(self) -> bool:
+        return self.chunk > 0 and self.inside <= LARGEST_ROW
+
+    @property
+    def compute_cycles(self) -> int:
+        rows = self.strips * self.rows * self.tiles * self.tile_cycles(self.tile)
+        strips = self.blocks * (rows + self.strips * OPEN_CYCLES)
+        return self.layer.batch * (strips + self.strips * START_CYCLES)
+
+    @property
+    def moved_bytes(self) -> int:
+        """What the DMA moves: rows that two strips read are moved twice."""
+        rows = self.strips * self.input_rows(self.rows)
+        inputs = ceil(self.blocks / self.chunk) * rows * self.inside
+        outputs = self.strips * self.rows * self.geometry.out_width * self.layer.out_channels
+        return self.layer.batch * (inputs + outputs + self.blocks * self.block_bytes)
+
+
+def align(size: int) -> int:
+    """Return the bytes of whole vectors that hold so many."""
+    return -(-size // 64) * 64
