@@ -42,6 +42,8 @@ def test_the_bundle_names_the_signature_that_was_checked(signed: Repository) -> 
     hint = json.loads((signed.folder / "digits.sig").read_text())["verificationMaterial"]
     assert (found["name"], found["key"]) == ("digits.onnx", hint["publicKey"]["hint"])
     assert {"digits.sig", "maker.pub"} < {*bundle.manifest["inputs"]["files"]}
+    code, text = firmwright(signed, "inspect", BUNDLE)
+    assert (code, f"'digits.onnx' by the key {found['key']}" in text) == (0, True)
     definition = make_statement(bundle)["predicate"]["buildDefinition"]
     assert definition["resolvedDependencies"][0]["annotations"] == {"signature": found}
     assert (

@@ -20,10 +20,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from firmwright.bundle.archive import write_archive
 from firmwright.bundle.bundle import read_bundle
-from firmwright.bundle.inspect import inspect_image
+from firmwright.bundle.inspect import inspect_file, inspect_image
 from firmwright.bundle.policy import verify_bundle
 from firmwright.bundle.signing import sign_bundle
 from firmwright.errors import UserError
+from firmwright.report.inspection import format_inspection
 from tests.hammer import bundles as hammer
 from tests.hammer.bundles import write_keys
 
@@ -90,6 +91,33 @@ def test_inspect_prints_json_of_its_schema(built: Repository) -> None:
     manifest = built.manifest(BUNDLE)
     flash = sum(section["bytes"] for section in alone["sections"] if section["stored"])
     assert flash == manifest["memory"]["flash_bytes"]
+
+
+def begin_memory_with_the_header(manifest: dict[str, Any], contents: dict[str, bytes]) -> None:
+    """Let the memory's content be as that of a program for Linux."""
+    contents["firmware.bin"] = data = contents["firmware.elf"][:4096]
+    (listed,) = (entry for entry in manifest["files"] if entry["path"] == "firmware.bin")
+    listed |= {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def test_inspect_takes_the_memory_of_a_linux_program_for_no_image(
+    built: Repository, tmp_path: Path
+) -> None:
+    path = tmp_path / "linux.tar.gz"
+    other = repack(built.folder / BUNDLE, path, begin_memory_with_the_header)
+    assert [image.file for image in inspect_file(other).images] == ["firmware.elf"]
+
+
+def test_a_description_adds_no_line_to_what_inspect_prints(
+    built: Repository, tmp_path: Path
+) -> None:
+    def describe(manifest: dict[str, Any], _: Mapping[str, bytes]) -> None:
+        manifest["recipe"]["description"] = "A doorbell.\nbuild id  0"
+
+    other = repack(built.folder / BUNDLE, tmp_path / "other.tar.gz", describe)
+    text = format_inspection(inspect_file(other))
+    assert "A doorbell. build id 0" in text
+    assert text.count("\nbuild id ") == 1
 
 
 def test_a_damaged_image_is_no_traceback(built: Repository) -> None:

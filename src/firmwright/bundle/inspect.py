@@ -18,6 +18,8 @@ from firmwright.report.inspection import InspectedImage, Inspection
 from firmwright.toolchain.image import read_sections
 
 ELF_MAGIC = b"\x7fELF"
+MEMORY_SUFFIX = ".bin"
+"""Of files with the content of memory: that of a Linux program begins with its ELF header."""
 
 
 def inspect_file(path: Path) -> Inspection:
@@ -34,7 +36,7 @@ def inspect_file(path: Path) -> Inspection:
     images = tuple(
         inspect_image(data, name)
         for name, data in sorted(bundle.files.items())
-        if data.startswith(ELF_MAGIC)
+        if data.startswith(ELF_MAGIC) and not name.endswith(MEMORY_SUFFIX)
     )
     return Inspection(
         path.name, "bundle", bundle.packed_bytes, bundle.sha256, images, dict(bundle.manifest)

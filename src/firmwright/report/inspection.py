@@ -101,10 +101,13 @@ def describe_manifest(manifest: Manifest) -> Iterator[tuple[str, str]]:
     recipe, model, memory = manifest["recipe"], manifest["model"], manifest["memory"]
     yield "name", f"{manifest['name']} on {manifest['platform']}, target {manifest['target']}"
     if "description" in recipe:
-        yield "about", recipe["description"]
+        yield "about", " ".join(recipe["description"].split())  # no line that passes for another
     yield "build id", manifest["build_id"]
     yield "recipe", recipe["sha256"]
     yield "model", f"{model['sha256']} ({model['format']})"
+    if "model_signature" in manifest:
+        signature = manifest["model_signature"]
+        yield "signed as", f"{signature['name']!r} by the key {signature['key']}"
     yield "batch", describe_batch(manifest["batch"])
     if manifest.get("not_built") is None:
         yield "flash", f"{memory['flash_bytes']:,} bytes"
