@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
@@ -52,9 +52,35 @@ def make_platform(vector: int) -> Platform:
     return replace(host, accelerators={"c7x": {**host.accelerators["c7x"], "vector": vector}})
 
 
-def on_the_c7x(network: Network) -> Network:
+def make_layers_network(layers: Sequence[AnyLayer], forms: Sequence[Form | None]) -> Network:
+    """Return a network on the C7x that is nothing but layers; each has a form."""
+    network = make_network(layers, [form for form in forms if form], shared=False)
     regions = tuple(replace(r, device="c7x") for r in network.partition.regions)
     return replace(network, partition=replace(network.partition, regions=regions))
+
+
+def assert_layers(
+    network: Network,
+    layers: Sequence[AnyLayer],
+    build: Build,
+    folder: Path,
+    cflags: tuple[str, ...],
+    edit: Callable[[Path], None] = lambda _: None,
+) -> None:
+    """Build and run a network of layers; compare each with numpy."""
+    generator = np.random.default_rng(1)
+    sample = {}
+    for port in network.interface.inputs:
+        limits = np.iinfo(port.dtype)
+        sample[port.name] = generator.integers(limits.min, limits.max + 1, port.shape, port.dtype)
+    ran = executed(network, [sample], folder, cflags, edit, build)
+    (found,) = decode_outputs(ran.console, network.interface.outputs, 1, ran.exit_code)
+    for number, (layer, result) in enumerate(zip(layers, found, strict=True)):
+        read = network.partition.regions[number].inputs
+        expected = evaluate(layer, [sample[name] for name in read])
+        written, behind = np.split(result, [expected.size])
+        np.testing.assert_array_equal(written.reshape(expected.shape), expected, f"layer {number}")
+        assert not behind.any(), f"layer {number} writes behind its output"
 
 
 @pytest.mark.parametrize(
@@ -79,19 +105,8 @@ def test_a_form_is_exact(
     cuts = [cut(core, layer) for layer in layers if isinstance(layer, Layer)]
     assert any(c.strips > 1 and c.chunk < c.blocks for c in cuts)
     assert {c.tile for c in cuts} == {1, 2, 3, 4}
-    chosen = [choose(layer, (), make_forms(core)).form for layer in layers]
-    network = on_the_c7x(make_network(layers, [f for f in chosen if f], shared=False))
-    generator = np.random.default_rng(1)
-    sample = {}
-    for port in network.interface.inputs:
-        limits = np.iinfo(port.dtype)
-        sample[port.name] = generator.integers(limits.min, limits.max + 1, port.shape, port.dtype)
+    network = make_layers_network(
+        layers, [choose(layer, (), make_forms(core)).form for layer in layers]
+    )
     build = Build(load_toolchain(toolchain), make_platform(vector))
-    ran = executed(network, [sample], tmp_path, cflags, build=build)
-    (found,) = decode_outputs(ran.console, network.interface.outputs, 1, ran.exit_code)
-    for number, (layer, result) in enumerate(zip(layers, found, strict=True)):
-        read = network.partition.regions[number].inputs
-        expected = evaluate(layer, [sample[name] for name in read])
-        written, behind = np.split(result, [expected.size])
-        np.testing.assert_array_equal(written.reshape(expected.shape), expected, f"layer {number}")
-        assert not behind.any(), f"layer {number} writes behind its output"
+    assert_layers(network, layers, build, tmp_path, cflags)
