@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from firmwright.pipeline.artifacts import MODEL_INTERFACE, MODEL_MODULE
@@ -23,13 +24,25 @@ def options(job: Job) -> Any:
     }
 
 
+def inputs(job: Job) -> list[Path]:
+    """Return the files of the model, and what else its maker signed with it."""
+    source, files = job.recipe.model, job.recipe.list_files("model")
+    if source.signature is None or source.path is None:
+        return files
+    # Imported late: few recipes need it.
+    from firmwright.bundle.model_signature import list_signed_files
+
+    model = job.recipe.resolve(source.path).absolute()
+    return [*files, *list_signed_files(job.recipe.resolve(source.signature), model)]
+
+
 STAGE = Stage(
     name="model",
     sentence="fetch the model and import it",
     run="firmwright.steps.model:run",
     writes=(MODEL_INTERFACE, MODEL_MODULE),
     options=options,
-    inputs=lambda job: job.recipe.list_files("model"),
+    inputs=inputs,
     scope=Scope.MODEL,
     about=("model",),
 )

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from model_signing import hashing, signing
 
-from firmwright.bundle.model_signature import read_model_key, verify_model
+from firmwright.bundle.model_signature import list_signed_files, read_model_key, verify_model
 from firmwright.errors import UserError
 from firmwright.ir.tensors import ModelSignature
 
@@ -114,13 +114,13 @@ def test_what_the_package_signs_is_believed(curve: ec.EllipticCurve, tmp_path: P
 
 
 def test_what_is_not_as_it_was_signed_is_refused(signed: Signed) -> None:
-    assert "'net.onnx' is not the file that was signed" in signed.refuse("model.sig", data=b"Net")
-    assert "'net.onnx' is not the file" in signed.refuse("net.sig", data=b"Net", others=[])
+    assert "'net.onnx' was changed" in signed.refuse("model.sig", data=b"Net")
+    assert "'net.onnx' was changed" in signed.refuse("net.sig", data=b"Net", others=[])
     assert "not what was signed" in signed.refuse("net.sig", model=None, data=b"Net", others=[])
     assert "not what was signed" in signed.refuse("model.sig", model=None, others=[])
     other = signed.folder / "other.onnx"
-    assert "of another model: it signs 'deep/net.onnx', 'weights.bin', not 'other.onnx'" in (
-        signed.refuse("model.sig", model=other)
+    assert "of another model, of 'deep/net.onnx', 'weights.bin'" in signed.refuse(
+        "model.sig", model=other
     )
     assert "'deep/more.bin' belongs to the model" in signed.refuse(
         "model.sig", others=[signed.weights, signed.model.with_name("more.bin")]
@@ -131,6 +131,15 @@ def test_what_is_not_as_it_was_signed_is_refused(signed: Signed) -> None:
     signed.weights.unlink()
     assert "weights.bin': No such file or directory" in signed.refuse("model.sig")
     assert "missing.sig: no such file" in signed.refuse("missing.sig")
+
+
+def test_all_signed_files_are_told_to_the_build(signed: Signed) -> None:
+    found = list_signed_files(signed.folder / "model.sig", signed.model)
+    assert found == [signed.model, signed.weights]
+    assert list_signed_files(signed.folder / "net.sig", signed.model) == [signed.model]
+    signed.weights.unlink()
+    assert list_signed_files(signed.folder / "model.sig", signed.model) == [signed.model]
+    assert list_signed_files(signed.folder / "missing.sig", signed.model) == []
 
 
 def test_another_key_is_refused(signed: Signed) -> None:

@@ -18,7 +18,7 @@ from .conftest import Repository, new_repository
 from .test_trust import firmwright
 
 RECIPE = """\
-model: {path: digits.onnx, signature: digits.sig, key: maker.pub}
+model: {path: vendor/digits.onnx, signature: vendor/model.sig, key: maker.pub}
 platform: host
 run: {samples: 1}
 """
@@ -30,8 +30,11 @@ def signed(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     repository = new_repository(tmp_path_factory.mktemp("signed"))
     repository.write("digits.yaml", RECIPE)
     write_key(repository.folder / "maker.pem", ec.generate_private_key(ec.SECP256R1()))
-    model, signature = repository.folder / "digits.onnx", repository.folder / "digits.sig"
-    sign(model, repository.folder / "maker.pem", signature)
+    vendor = repository.folder / "vendor"
+    vendor.mkdir()
+    (repository.folder / "digits.onnx").rename(vendor / "digits.onnx")
+    (vendor / "README.md").write_text("Reads digits.")
+    sign(vendor, repository.folder / "maker.pem", vendor / "model.sig")
     return repository
 
 
@@ -39,11 +42,13 @@ def test_the_bundle_names_the_signature_that_was_checked(signed: Repository) -> 
     signed.build("recipe=digits.yaml")
     bundle = read_bundle(signed.folder / BUNDLE)
     found = bundle.manifest["model_signature"]
-    hint = json.loads((signed.folder / "digits.sig").read_text())["verificationMaterial"]
-    assert (found["name"], found["key"]) == ("digits.onnx", hint["publicKey"]["hint"])
-    assert {"digits.sig", "maker.pub"} < {*bundle.manifest["inputs"]["files"]}
+    hint = json.loads((signed.folder / "vendor/model.sig").read_text())["verificationMaterial"]
+    assert (found["name"], found["key"]) == ("vendor", hint["publicKey"]["hint"])
+    assert bundle.manifest["inputs"]["files"].keys() == {
+        "maker.pub", "vendor/README.md", "vendor/digits.onnx", "vendor/model.sig",
+    }  # fmt: skip
     code, text = firmwright(signed, "inspect", BUNDLE)
-    assert (code, f"'digits.onnx' by the key {found['key']}" in text) == (0, True)
+    assert (code, f"'vendor' by the key {found['key']}" in text) == (0, True)
     definition = make_statement(bundle)["predicate"]["buildDefinition"]
     assert definition["resolvedDependencies"][0]["annotations"] == {"signature": found}
     assert (
@@ -59,12 +64,12 @@ def test_another_key_or_model_ends_the_build_at_its_place(signed: Repository) ->
     signed.write("other.yaml", RECIPE.replace("maker.pub", "other.pub"))
     code, text = firmwright(signed, "build", "other.yaml")
     assert code != 0
-    assert "other.yaml:1:39: model.signature: digits.sig: not signed by this key" in text
+    assert "other.yaml:1:46: model.signature: vendor/model.sig: not signed by this key" in text
 
-    model = signed.folder / "digits.onnx"
+    model = signed.folder / "vendor/digits.onnx"
     content = model.read_bytes()
     model.write_bytes(content + b"\x00")
     code, text = firmwright(signed, "build", "digits.yaml")
     model.write_bytes(content)
     assert code != 0
-    assert "digits.yaml:1:39: model.signature: digits.sig: 'digits.onnx' is not the file" in text
+    assert "digits.yaml:1:46: model.signature: vendor/model.sig: 'digits.onnx' was changed" in text

@@ -104,8 +104,20 @@ def verify_model(
     if model is None:
         check_alone(signed, data, str(signature))
     else:
-        check_files(signed, model, data, others, str(signature))
+        check_files(name_files(signed, model), model, data, others, str(signature))
     return ModelSignature(subject.name, subject.digest.sha256, digest_key(key))
+
+
+def list_signed_files(signature: Path, model: Path) -> list[Path]:
+    """Return the files of a signed model that are there, and nothing of a wrong signature."""
+    try:
+        _, signed = read_statement(read_sigstore(signature).dsse_envelope.payload, str(signature))
+        digest = hashlib.sha256(model.read_bytes()).hexdigest()
+    except (UserError, OSError):  # told when the signature is checked
+        return []
+    named = name_files(signed, model)
+    root = find_root(named, model, digest)
+    return [root / name for name in sorted(named) if (root / name).is_file()] if root else []
 
 
 def read_model_key(path: Path) -> Any:
@@ -126,12 +138,8 @@ def digest_key(key: Any) -> str:
     return hashlib.sha256(pem).hexdigest()
 
 
-def verify_envelope(path: Path, key: Any) -> bytes:
-    """Return the statement that a key signed; UserError for what it did not sign."""
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
-
+def read_sigstore(path: Path) -> SigstoreBundle:
+    """Return what a signature's file says; UserError for another kind of file, or method."""
     shown = str(path)
     bundle: SigstoreBundle = convert(read_json(read_capped(path), shown), SigstoreBundle, shown)
     if bundle.media_type != BUNDLE_TYPE:
@@ -141,7 +149,17 @@ def verify_envelope(path: Path, key: Any) -> bytes:
             f"{shown}: signed with a certificate, which is not checked here; the maker has to sign "
             "it with a key: `model_signing sign key`"
         )
-    envelope = bundle.dsse_envelope
+    return bundle
+
+
+def verify_envelope(path: Path, key: Any) -> bytes:
+    """Return the statement that a key signed; UserError for what it did not sign."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
+
+    shown = str(path)
+    envelope = read_sigstore(path).dsse_envelope
     algorithm = ECDSA(getattr(hashes, HASHES[key.curve.name])())
     for each in envelope.signatures:
         try:
@@ -199,27 +217,35 @@ def check_alone(signed: Mapping[str, str], data: bytes, shown: str) -> None:
 def check_files(
     signed: Mapping[str, str], model: Path, data: bytes, others: Iterable[Path], shown: str
 ) -> None:
-    """Raise UserError where a signed file is missing or another, or one that is read not signed.
-
-    The signed folder is the one of the model, or one above it, where the model has a name and a
-    digest that were signed.
-    """
+    """Raise UserError where a signed file is missing or another, or one that is read not signed."""
     digest = hashlib.sha256(data).hexdigest()
-    if [*signed] == [ALONE]:
-        signed = {model.name: signed[ALONE]}
-    names = {folder: model.relative_to(folder).as_posix() for folder in model.parents}
-    if not any(name in signed for name in names.values()):
-        listed = list_names(signed)
-        raise UserError(f"{shown}: of another model: it signs {listed}, not {model.name!r}")
-    root = next((folder for folder, name in names.items() if signed.get(name) == digest), None)
+    root = find_root(signed, model, digest)
     if root is None:
-        raise UserError(f"{shown}: {model.name!r} is not the file that was signed: sha256 {digest}")
-    for name in sorted({*signed} - {names[root]}):
-        if hashlib.sha256(read_signed(root / name, shown)).hexdigest() != signed[name]:
+        raise UserError(
+            f"{shown}: {model.name!r} was changed, or this is the signature of another model, of "
+            f"{list_names(signed)}; sha256 {digest}"
+        )
+    for name in sorted(signed):
+        content = data if root / name == model else read_signed(root / name, shown)
+        if hashlib.sha256(content).hexdigest() != signed[name]:
             raise UserError(f"{shown}: {name!r} is not the file that was signed")
     unsigned = {*others} - {root / name for name in signed}
     if unsigned:
         raise UserError(f"{shown}: {str(min(unsigned))!r} belongs to the model, and is not signed")
+
+
+def find_root(signed: Mapping[str, str], model: Path, digest: str) -> Path | None:
+    """Return the folder that was signed: the model's own, or one above it; None for neither.
+
+    There the model has a name and a digest that were signed.
+    """
+    names = ((folder, model.relative_to(folder).as_posix()) for folder in model.parents)
+    return next((folder for folder, name in names if signed.get(name) == digest), None)
+
+
+def name_files(signed: Mapping[str, str], model: Path) -> dict[str, str]:
+    """Return the digests by name; a file that was signed alone has the model's."""
+    return {model.name if name == ALONE else name: digest for name, digest in signed.items()}
 
 
 def list_names(signed: Mapping[str, str]) -> str:
