@@ -12,6 +12,7 @@ from firmwright.recipe import DeviceSpec, parse_target
     ("text", "devices"),
     [
         ("c", [DeviceSpec("c")]),
+        ("c -fast --small=0", [DeviceSpec("c", {"fast": "1", "small": "0"})]),
         ("soma_dory,c", [DeviceSpec("soma_dory"), DeviceSpec("c")]),
         (
             " soma_dory  -layout_transform=0 --a-b=x=y ,\n c ",
@@ -29,10 +30,10 @@ def test_devices_in_order_of_preference(text: str, devices: list[DeviceSpec]) ->
         ("", "a device is missing"),
         ("c,", "a device is missing"),
         ("c, c", "the device 'c' is named twice"),
-        ("c -fast", "expected an option as -name=value, found '-fast'"),
-        ("c -fast=", "expected an option as -name=value, found '-fast='"),
-        ("c -=1", "expected an option as -name=value"),
-        ("c fast=1", "expected an option as -name=value"),
+        ("c -fast=", "expected an option as -name or -name=value, found '-fast='"),
+        ("c -=1", "expected an option as -name or -name=value"),
+        ("c fast=1", "expected an option as -name or -name=value"),
+        ("c fast", "expected an option as -name or -name=value, found 'fast'"),
         ("c -a=1 --a=2", "the option 'a' is set twice"),
         ("-a=1", "an option follows its device"),
         ("c;d", "expected the name of a device, found 'c;d'"),
@@ -46,5 +47,5 @@ def test_mistakes(text: str, expected: str) -> None:
 
 def test_all_mistakes_at_once() -> None:
     with pytest.raises(UserError) as raised:
-        parse_target("c -fast, , c")
+        parse_target("c fast, , c")
     assert len(str(raised.value).splitlines()) == 3

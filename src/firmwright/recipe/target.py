@@ -12,7 +12,7 @@ from firmwright.errors import UserError
 from firmwright.targets import DeviceSpec
 
 _DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-_OPTION = re.compile(r"--?([A-Za-z_][A-Za-z0-9_:-]*)=(\S+)")
+_OPTION = re.compile(r"--?([A-Za-z_][A-Za-z0-9_:-]*)(?:=(\S+))?")
 
 
 def parse_target(text: str) -> tuple[DeviceSpec, ...]:
@@ -75,14 +75,16 @@ def _parse_device(text: str, pointer: Pointer, findings: list[Finding]) -> Devic
     for word in words:
         match = _OPTION.fullmatch(word)
         if not match:
-            message = f"{quote(name)}: expected an option as -name=value, found {quote(word)}"
+            message = (
+                f"{quote(name)}: expected an option as -name or -name=value, found {quote(word)}"
+            )
             findings.append(Finding(pointer, message))
         elif match[1] in options:
             findings.append(
                 Finding(pointer, f"{quote(name)}: the option {quote(match[1])} is set twice")
             )
         else:
-            options[match[1]] = match[2]
+            options[match[1]] = match[2] or "1"
     return DeviceSpec(name, dict(sorted(options.items())))
 
 
