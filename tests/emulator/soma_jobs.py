@@ -86,6 +86,21 @@ def convolution_weights(weights: Array, bias: Array) -> bytes:
     return swapped(blocks)
 
 
+def analog_weights(weights: Array, factors: Array, offsets: Array) -> bytes:
+    """Pack weights (O, I, KH, KW) of -1, 0, 1 in blocks of 16 outputs: 16 bits of 1, 16 of -1."""
+    blocks = b""
+    for first in range(0, len(weights), 16):
+        each = slice(first, first + 16)
+        for lanes in weights[each].reshape(16, -1).T.tolist():
+            ones, minus = (
+                sum(1 << lane for lane, weight in enumerate(lanes) if weight == sign)
+                for sign in (1, -1)
+            )
+            blocks += struct.pack("<HH", ones, minus)
+        blocks += factors[each].tobytes() + offsets[each].tobytes()
+    return swapped(blocks)
+
+
 def depthwise_weights(weights: Array, bias: Array) -> bytes:
     """Pack weights (C, 1, KH, KW): three outputs of zeros behind every channel."""
     spaced = [np.zeros((4 * len(a), *a.shape[1:]), a.dtype) for a in (weights, bias)]

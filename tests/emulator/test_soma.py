@@ -19,6 +19,7 @@ from .soma_jobs import (
     WEIGHTS,
     Array,
     Window,
+    analog_weights,
     convolution_weights,
     convolved,
     copy,
@@ -111,6 +112,35 @@ def convolution(seed: int, depthwise: bool) -> Trial:
     )
 
 
+def analog(seed: int) -> Trial:
+    random = np.random.default_rng(seed)
+    window = Window((3, 5), int(random.integers(1, 3)), (1, 2, 0, 1))
+    shape = (int(random.integers(1, 70)), int(random.integers(3, 9)), int(random.integers(5, 40)))
+    outputs, step = 16 * int(random.integers(1, 3)), int(random.choice([1, 3, 64]))
+    shift, relu = int(random.choice([0, 3, 31])), bool(random.integers(0, 2))
+    x = integers(random, *shape)
+    weights = random.integers(-1, 2, (outputs, shape[0], *window.kernel)).astype(np.int8)
+    factors, offsets = (random.integers(-999, 1000, outputs).astype("<i2") for _ in range(2))
+    rows, columns = window.results(*shape[1:])
+    plane, out_plane = shape[1] * rounded(shape[2]), rows * rounded(columns)
+    console = store_at(0, image_bytes(x))
+    console += store_at(WEIGHTS, analog_weights(weights, factors, offsets))
+    console += b"l" + copy(0, shape[0], plane, plane) + words(0)
+    console += b"g" + layer(shape, (outputs, rows, columns), window, shift=shift, relu=relu)
+    console += words(0, WEIGHTS, RESULT, step)
+    console += b"s" + copy(RESULT, outputs, out_plane, out_plane) + words(0)
+    console += b"o" + words(0, outputs * out_plane)
+    sums = convolved(x, weights, np.zeros(outputs), window, depthwise=False)
+    codes = np.clip(np.floor_divide(sums, step), -32, 31)
+    numbers = codes * factors[:, None, None].astype(np.int64) + offsets[:, None, None]
+    return Trial(
+        console,
+        outputs * out_plane,
+        lambda data: image_of(data, (outputs, rows, columns)),
+        requantized(numbers, shift, relu),
+    )
+
+
 def dense(seed: int) -> Trial:
     random = np.random.default_rng(seed)
     inputs, outputs = (16 * int(random.integers(1, 6)) for _ in range(2))
@@ -156,6 +186,7 @@ TRIALS = [
     *(convolution(seed, depthwise=True) for seed in range(100, 115)),
     *(dense(seed) for seed in range(200, 208)),
     *(addition(seed) for seed in range(300, 306)),
+    *(analog(seed) for seed in range(400, 406)),
 ]
 
 
@@ -247,6 +278,15 @@ FAULTS = {
     ): r"992 bytes of L2 from 0x9c[0-9a-f]+ on; allowed: 0x1c000000",
     b"d" + layer(IMAGE, RESULTS, SAME) + words(0, WEIGHTS, RESULT): (
         "out_channels is 32; allowed: in_channels: 3"
+    ),
+    b"g" + layer(IMAGE, RESULTS, SAME) + words(0, WEIGHTS, RESULT, 0): (
+        "fw_soma_analog_conv2d: step is 0; allowed: 1 and more"
+    ),
+    b"g" + layer((129, 2, 20), (32, 2, 20), SAME) + words(0, WEIGHTS, RESULT, 1): (
+        "the number of products of a sum is 1161; allowed: up to 1152"
+    ),
+    b"g" + layer((3, 2, 20), (528, 2, 20), SAME) + words(0, WEIGHTS, RESULT, 1): (
+        "out_channels is 528; allowed: up to 512"
     ),
     b"f" + layer((60, 1, 1), (32, 1, 1), POINT) + words(0, WEIGHTS, RESULT): (
         "fw_soma_dense: in_channels is 60; allowed: multiples of 16"

@@ -36,7 +36,7 @@ static fw_soma_layer read_layer(void)
         v[i] = read_word();
     }
     const fw_soma_layer layer = {v[0], v[1], v[2],  v[3],  v[4],  v[5],  v[6],  v[7],
-                                 v[8], v[9], v[10], v[11], v[12], v[13]};
+                                 v[8], v[9], v[10], v[11], v[12], v[13], 0};
     return layer;
 }
 
@@ -53,7 +53,7 @@ static void transfer(uint8_t command)
 
 static void compute(uint8_t command)
 {
-    const fw_soma_layer layer = read_layer();
+    fw_soma_layer layer = read_layer();
     const uint32_t x = read_word();
     const uint32_t second = read_word(); /* the weights in L2, or the second input in L1 */
     const uint32_t y = read_word();
@@ -63,6 +63,9 @@ static void compute(uint8_t command)
         fw_soma_depthwise_conv2d(&layer, x, l2 + second, y);
     } else if (command == 'f') {
         fw_soma_dense(&layer, x, l2 + second, y);
+    } else if (command == 'g') {
+        layer.step = read_word();
+        fw_soma_analog_conv2d(&layer, x, l2 + second, y);
     } else {
         fw_soma_add(&layer, x, second, y);
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,15 @@ def conv2d(
     out_width = (width + padding[1] + padding[3] - kernel[1]) // stride + 1
     inputs = 1 if kind is LayerKind.DEPTHWISE_CONV2D else depth
     weights, bias = parameters((channels, inputs, *kernel), seed)
-    return Layer(kind, batch, *image, channels, out_height, out_width, kernel, (stride, stride),
-                 padding, 5 + seed % 4, bool(seed % 2), weights, bias)  # fmt: skip
+    layer = Layer(kind, batch, *image, channels, out_height, out_width, kernel, (stride, stride),
+                  padding, 5 + seed % 4, bool(seed % 2), weights, bias)  # fmt: skip
+    if kind is not LayerKind.ANALOG_CONV2D:
+        return layer
+    factors = np.random.default_rng(seed).integers(-500, 501, channels).astype("int16")
+    return replace(
+        layer, weights=(weights % 3 - 1).astype("int8"), bias=bias // 4, factors=factors,
+        step=1 + seed % 50,
+    )  # fmt: skip
 
 
 def depthwise(image: tuple[int, int, int], **options: Any) -> Layer:
@@ -79,7 +87,10 @@ def computed(layer: Layer, *inputs: Array) -> Array:
     elif layer.kind is LayerKind.DENSE:
         sums = wide[0] @ layer.weights.T.astype("int64") + layer.bias
     else:
-        sums = convolved(layer, wide[0], layer.weights) + layer.bias.reshape(-1, 1, 1)
+        sums = convolved(layer, wide[0], layer.weights)
+        if layer.factors is not None:
+            sums = np.clip(sums // layer.step, -32, 31) * layer.factors.reshape(-1, 1, 1)
+        sums = sums + layer.bias.reshape(-1, 1, 1)
     return np.asarray(np.clip(sums >> layer.shift, 0 if layer.relu else -128, 127), "int8")
 
 
@@ -111,6 +122,8 @@ def any_layer(draw: st.DrawFn, side: int = 40) -> Layer:
         draw(st.integers(max(0, need[axis] - before), kernel[axis] - 1))
         for axis, before in enumerate((top, left))
     )
+    if kind is LayerKind.ANALOG_CONV2D:  # its array has 1,152 rows
+        image = (min(depth, 1152 // (kernel[0] * kernel[1])), *image[1:])
     outputs = depth if kind is LayerKind.DEPTHWISE_CONV2D else channels
     return conv2d(image, outputs, kernel, draw(st.sampled_from([1, 2])),
                   (top, left, bottom, right), kind, batch, seed)  # fmt: skip

@@ -112,6 +112,8 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "relax.nn.max_pool2d": maximum,
     "relax.add": lambda _, a, b: in_int32(a.astype("int64") + b),
     "relax.multiply": lambda _, a, b: in_int32(a.astype("int64") * b),
+    "relax.divide": lambda _, a, b: a / b,
+    "relax.floor": lambda _, x: np.floor(x),
     "relax.sum": summed,
     "relax.right_shift": lambda _, a, b: np.floor_divide(a, 2 ** b.astype("int64")),
     "relax.clip": lambda _, x, low, high: np.clip(x, int(low), int(high)),

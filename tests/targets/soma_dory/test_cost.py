@@ -140,4 +140,4 @@ def test_jobs_cover_every_result_once_and_read_what_it_takes(
 
 
 def test_numbers_come_from_the_platform() -> None:
-    assert Accelerator(256000, 64000, 16, 70, 23, 16, 16, False, False) == DIANA
+    assert Accelerator(256000, 64000, 16, 70, 23, 16, 16, False, False, 512) == DIANA

@@ -43,7 +43,7 @@ def residual(
 
 
 def sizes(module: tvm.IRModule) -> set[tuple[int, int]]:
-    return {(n.out_height, n.out_width) for n in layers_by_match(module).values()}
+    return {(n.out_height, n.out_width) for n in layers_by_match(module, CONTEXT).values()}
 
 
 def run(module: tvm.IRModule, image: Any) -> list[Any]:

@@ -14,7 +14,7 @@ from firmwright.ir.relax import main_bindings, operator_name, static_shape
 from firmwright.models.relax.importer import import_model
 from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
-from firmwright.targets import load_mix
+from firmwright.targets import Context, load_mix
 from firmwright.targets.soma_dory.layer import Array, Layer
 from firmwright.targets.soma_dory.matching import read_layer
 from firmwright.targets.soma_dory.placing import layers_by_match
@@ -23,6 +23,8 @@ from firmwright.targets.soma_dory.rules import check_layer
 from firmwright.toolchain import load_platform
 
 Zeros = Callable[[relax.Expr], relax.Expr]
+
+CONTEXT = Context(load_platform("diana"), "onnx", {})
 
 
 def network(
@@ -59,7 +61,7 @@ def runs_on_diana(layer: Layer) -> bool:
 
 
 def rewritten(module: tvm.IRModule) -> tvm.IRModule:
-    return rewrite_convolutions(module, layers_by_match(module), runs_on_diana)
+    return rewrite_convolutions(module, layers_by_match(module, CONTEXT), runs_on_diana)
 
 
 def run(module: tvm.IRModule, image: Array) -> Array:
@@ -124,7 +126,7 @@ def test_a_refused_convolution_becomes_an_accepted_one(case: str) -> None:
     after = rewritten(module)
     shape = static_shape(module["main"].params[0])
     image = np.random.default_rng(1).integers(-128, 128, shape).astype("int8")
-    assert all(runs_on_diana(layer) for layer in layers_by_match(after).values())
+    assert all(runs_on_diana(layer) for layer in layers_by_match(after, CONTEXT).values())
     assert operators(after) == expected
     assert np.array_equal(run(after, image), run(module, image))
 

@@ -15,6 +15,7 @@ from firmwright.targets.soma_dory.placing import place_layers
 from firmwright.targets.soma_dory.rules import soma_rules
 from firmwright.toolchain import load_platform
 
+from . import test_analog
 from .networks import Form, add, dense, depthwise, ones
 
 
@@ -230,7 +231,7 @@ def test_rule(rule: str, form: Form, sentence: str) -> None:
 
 def test_every_rule_has_cases() -> None:
     named = {rule.name for rule in (*soma_rules().operators, *soma_rules().layer)}
-    assert named == {case.rule for case in CASES}
+    assert named == {*(case.rule for case in CASES), *test_analog.REFUSED}
     assert all(case.accepted and case.refused for case in CASES)
 
 

@@ -1,4 +1,4 @@
-"""Device ``soma_dory``: the digital accelerator of DIANA."""
+"""Device ``soma_dory``: the digital accelerator of DIANA, and with an option its analog core."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 SWITCH = ("0", "1")
 
+ANALOG = "analog_conv2d"
+"""The anchor of regions of the analog core, of which no cycle model is public."""
+
 
 class SomaDoryTarget(Target):
     """DIANA's digital accelerator, under the name that HTVM gives it."""
@@ -28,7 +31,7 @@ class SomaDoryTarget(Target):
     machines = MappingProxyType({"diana": "firmwright.targets.soma_dory.emulated_device:Diana"})
     stages = ("firmwright.targets.soma_dory.stages:CHIP_CHECK",)
     options: Mapping[str, tuple[str, ...]] = MappingProxyType(
-        {"layout_transform": SWITCH, "requant_transform": SWITCH}
+        {"analog": SWITCH, "layout_transform": SWITCH, "requant_transform": SWITCH}
     )
 
     def prepare(self, module: tvm.IRModule, context: Context, /) -> tvm.IRModule:
@@ -52,6 +55,7 @@ class SomaDoryTarget(Target):
 
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
         from firmwright.ir.regions import TRANSFORM
+        from firmwright.targets.soma_dory.analog import read_analog_layer
         from firmwright.targets.soma_dory.cost import Accelerator
         from firmwright.targets.soma_dory.lowering import lower_layer, lower_transform
         from firmwright.targets.soma_dory.matching import read_layer
@@ -59,9 +63,9 @@ class SomaDoryTarget(Target):
         if region.anchor == TRANSFORM:
             return lower_transform(region, module)
         numbers = context.platform.accelerators[self.name]
-        return lower_layer(
-            region, read_layer(module[region.name]), Accelerator.from_numbers(numbers)
-        )
+        read = read_analog_layer if region.anchor == ANALOG else read_layer
+        layer = read(module[region.name])
+        return lower_layer(region, layer, Accelerator.from_numbers(numbers))
 
     def estimate_cycles(
         self,
@@ -73,6 +77,8 @@ class SomaDoryTarget(Target):
     ) -> int | None:
         from firmwright.targets.soma_dory.advice import estimate_function
 
+        if region.anchor == ANALOG:
+            return None
         numbers = context.platform.accelerators[self.name]
         return estimate_function(module[region.name], numbers, changes)
 
@@ -81,6 +87,8 @@ class SomaDoryTarget(Target):
     ) -> Sequence[Suggestion]:
         from firmwright.targets.soma_dory.advice import suggest
 
+        if region.anchor == ANALOG:
+            return ()
         return tuple(suggest(module[region.name], context.platform.accelerators[self.name]))
 
 

@@ -55,12 +55,17 @@ def estimate_function(
 
 
 def read_any_layer(function: relax.Function) -> Layer | None:
-    """Return the layer that a function is, or that its products would be on integers."""
+    """Return the layer that a function is, or that its products would be on integers.
+
+    None for one of the analog core, of which no cycles are known.
+    """
     matches, unmatched = find_layers(function)
     if len(matches) == 1:
         return make_layer(matches[0])
     anchors = [u.anchor.value for u in unmatched]
-    return read_products(anchors[0]) if len(anchors) == 1 else None
+    if len(anchors) != 1 or unmatched[0].is_analog:
+        return None
+    return read_products(anchors[0])
 
 
 def read_products(call: tvm.ir.Call) -> Layer | None:

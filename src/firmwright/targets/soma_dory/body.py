@@ -44,7 +44,7 @@ def render_layer(tiling: Tiling, double_buffering: bool, clear: int = 0) -> str:
         "product": format_product,
         "place": offset_pointer,
     }
-    template = layer.kind.value.removeprefix("depthwise_")
+    template = layer.kind.value.removeprefix("depthwise_").removeprefix("analog_")
     text = render(make_environment(), f"soma_dory/layers/{template}.c.j2", variables)
     return "\n".join(f"    {line}" if line else "" for line in text.rstrip().split("\n"))
 

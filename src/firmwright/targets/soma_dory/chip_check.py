@@ -8,17 +8,14 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
-
-import msgspec
-import yaml
 
 from firmwright.emulator import run_firmware
 from firmwright.ir.regions import Partition
 from firmwright.pipeline import artifacts, samples
 from firmwright.pipeline.job import Job
 from firmwright.targets.soma_dory.chip_program import DRIVER, SDK, build_program
+from firmwright.targets.soma_dory.open_questions import list_open_questions
 from firmwright.targets.soma_dory.stages import REPORT
 from firmwright.toolchain import make_host_build
 from firmwright.verify.batches import join_outputs, join_samples
@@ -28,19 +25,6 @@ from firmwright.verify.steps import find_output_steps
 
 MAX_INSTRUCTIONS = 10**12
 """Instructions before the program counts as hung."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is unknown of the chip; ``about`` are kinds of layers, none of them for all."""
-
-    question: str
-    about: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Questions:
-    questions: tuple[Question, ...]
 
 
 @dataclass(frozen=True)
@@ -88,7 +72,7 @@ def run(job: Job, folder: Path) -> None:
         samples=len(batches),
         values=agreement.values,
         differences=agreement.differences,
-        open_questions=list_open_questions(artifacts.PARTITION.read(job)),
+        open_questions=list_open_questions(list_kinds(artifacts.PARTITION.read(job))),
     )
     REPORT.write(folder, report)
     job.note(
@@ -103,11 +87,6 @@ def describe_source(variable: str, otherwise: str) -> str:
     return variable if variable in os.environ else otherwise
 
 
-def list_open_questions(partition: Partition) -> tuple[str, ...]:
-    """Return what is unknown of the chip and concerns the layers of a network."""
-    kinds = {region.anchor for region in partition.regions if region.device == "soma_dory"}
-    text = files("firmwright.targets.soma_dory").joinpath("open_questions.yaml").read_text("utf-8")
-    listed = msgspec.convert(yaml.safe_load(text), Questions)
-    return tuple(
-        each.question for each in listed.questions if not each.about or kinds & {*each.about}
-    )
+def list_kinds(partition: Partition) -> set[str]:
+    """Return the kinds of layers that the accelerator runs."""
+    return {region.anchor for region in partition.regions if region.device == "soma_dory"}

@@ -47,7 +47,11 @@ def split_clips(module: tvm.IRModule, matches: Collection[Match]) -> tvm.IRModul
         match = split.get(binding.var)
         if match is None:
             return [binding]
-        first = next(i for i, v in enumerate(match.variables) if read_clip_bounds(values[v]))
+        # The analog core's converter clips as well, in front of what is shifted.
+        sums = match.variables.index(match.sums.result)
+        first = next(
+            i for i, v in enumerate(match.variables) if i > sums and read_clip_bounds(values[v])
+        )
         bindings: list[relax.VarBinding] = []
 
         def bind(expression: relax.Expr) -> relax.Var:

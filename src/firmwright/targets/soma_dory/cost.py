@@ -5,7 +5,8 @@ of results takes C·FY·FX + C·FY·2 + 23 cycles, with C input channels and FY 
 not padding for that row; a depthwise channel takes as much with C = 1. A transfer takes 70 cycles
 and one more for every 16 bytes, for each contiguous piece of L2; the weights of a job are one
 piece, and a depthwise layer is a job a channel (diana-driver.md, J4). The cycles of an
-addition are our assumption: 16 bytes a cycle, and 23 for the job.
+addition are our assumption: 16 bytes a cycle, and 23 for the job. No model of the analog core is
+public: its layers count as those of the digital core, which is an assumption, too.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class Accelerator:
 
     ``l1`` and ``weights`` are bytes of the memories for activations and weights.
     ``transfer_overhead`` and ``block_overhead`` are cycles; ``bytes_per_cycle`` divides 16, so that
-    the cycles of a transfer are exact.
+    the cycles of a transfer are exact. ``analog_columns`` are those of the analog core's array, so
+    many outputs has a job.
     """
 
     l1: int
@@ -38,6 +40,7 @@ class Accelerator:
     columns: int
     double_buffering: bool
     input_channel_tiling: bool
+    analog_columns: int
 
     @classmethod
     def from_numbers(cls, numbers: Mapping[str, Any]) -> Accelerator:
@@ -118,7 +121,7 @@ def weight_cycles(layer: Layer, channels: int, in_channels: int, accelerator: Ac
     """Return the cycles in which weights and bias are fetched: a piece, or one a channel."""
     size = tiles.weight_bytes(layer, channels, in_channels)
     fetches = channels if layer.kind is LayerKind.DEPTHWISE_CONV2D else 1
-    once = accelerator.transfer_overhead + size // accelerator.bytes_per_cycle if size else 0
+    once = accelerator.transfer_overhead - (-size // accelerator.bytes_per_cycle) if size else 0
     return fetches * once
 
 

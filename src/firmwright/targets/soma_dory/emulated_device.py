@@ -1,4 +1,4 @@
-"""DIANA as far as firmware sees it: ``virt``, and the digital accelerator as a device of it.
+"""DIANA as far as firmware sees it: ``virt``, and the accelerators as a device of it.
 
 The other side is ``templates/soma_dory/diana/fw_soma.c.j2``; what a job computes is the C of
 ``templates/soma_dory/posix``, the same that host builds contain.
@@ -31,8 +31,8 @@ _CLOCK_SIZE = 0x1000
 _DESCRIPTION, _L2, _L1_X, _L1_X2, _L1_Y, _CALLER, _COMMAND = range(0x00, 0x1C, 4)
 _COUNTERS = {0x20: "compute", 0x28: "transfer"}
 
-_COMMANDS = ("conv2d", "depthwise_conv2d", "dense", "add", "load", "store")
-_LOAD, _STORE = 4, 5
+_COMMANDS = ("conv2d", "depthwise_conv2d", "dense", "add", "analog_conv2d", "load", "store")
+_LOAD, _STORE = 5, 6
 
 
 def number_fields(names: str) -> tuple[tuple[str, Any], ...]:
@@ -50,7 +50,7 @@ class LayerStruct(ctypes.Structure):
 
     _fields_ = number_fields(
         "in_channels in_height in_width out_channels out_height out_width kernel_height "
-        "kernel_width stride pad_top pad_bottom pad_columns shift relu"
+        "kernel_width stride pad_top pad_bottom pad_columns shift relu step"
     )
 
 
@@ -82,7 +82,8 @@ class ModelStruct(ctypes.Structure):
 
     _fields_ = (
         ("l1", ctypes.c_char_p),
-        *number_fields("l1_bytes weight_bytes block_overhead bytes_per_cycle transfer_overhead"),
+        *number_fields("l1_bytes weight_bytes analog_rows analog_columns block_overhead"),
+        *number_fields("bytes_per_cycle transfer_overhead"),
         ("cycles", _Cycles),
         ("fault", _Fault),
     )
@@ -114,6 +115,8 @@ class SomaDevice:
             l1=ctypes.cast(self._l1, ctypes.c_char_p),
             l1_bytes=numbers["l1"],
             weight_bytes=numbers["weights"],
+            analog_rows=numbers["analog_rows"],
+            analog_columns=numbers["analog_columns"],
             block_overhead=numbers["block_overhead"],
             bytes_per_cycle=numbers["bytes_per_cycle"],
             transfer_overhead=numbers["transfer_overhead"],

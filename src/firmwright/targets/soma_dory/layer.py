@@ -1,4 +1,4 @@
-"""What DIANA's digital accelerator computes, as one object that every module here talks through."""
+"""What DIANA's accelerators compute, as one object that every module here talks through."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ Array = npt.NDArray[Any]
 
 
 class LayerKind(str, Enum):
-    """The accelerator's four operations."""
+    """The four operations of the digital accelerator, and that of the analog core."""
 
     CONV2D = "conv2d"
     DEPTHWISE_CONV2D = "depthwise_conv2d"
     DENSE = "dense"
     ADD = "add"
+    ANALOG_CONV2D = "analog_conv2d"
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,10 @@ class Layer:
     (C, 1, height, width) of a depthwise one, (O, I) of a dense layer, None of an addition, which
     adds two tensors of the same shape. ``bias`` is int32 (O,), None of an addition. ``padding`` is
     (top, left, bottom, right). ``relu``: results are clipped to 0..127, else to -128..127.
+
+    A layer of the analog core has weights of -1, 0 and 1. Its converter divides sums by ``step``,
+    rounds down, and clips to -32..31. What comes out is multiplied by ``factors``, int16 (O,), and
+    ``bias`` is added to that, not to the sums; then it is shifted and clipped as elsewhere.
     """
 
     kind: LayerKind
@@ -46,6 +51,8 @@ class Layer:
     relu: bool
     weights: Array | None
     bias: Array | None
+    step: int = 0
+    factors: Array | None = None
 
     @property
     def macs(self) -> int:

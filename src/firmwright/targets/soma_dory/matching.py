@@ -63,17 +63,32 @@ class MatchedSums:
 
 
 @dataclass(frozen=True)
+class Conversion:
+    """What the analog core does to sums: see :class:`firmwright.targets.soma_dory.layer.Layer`.
+
+    ``step`` is None where it is not one number; ``codes`` is the converter's clip. The activations
+    are known to be in ``input_range``.
+    """
+
+    step: float | None
+    codes: tuple[float, float]
+    factors: relax.Expr
+    input_range: tuple[int, int]
+
+
+@dataclass(frozen=True)
 class Match:
     """The operators of what looks like a layer: sums, and their requantization.
 
     ``variables`` are what all of them are bound to, in order of execution; the last one is the
-    result. ``clipped`` is the range of the results.
+    result. ``clip_range`` is that of the results. Sums of the analog core have a ``conversion``.
     """
 
     sums: MatchedSums
     variables: tuple[relax.Var, ...]
     shift: relax.Expr
     clip_range: tuple[float, float]
+    conversion: Conversion | None = None
 
     @property
     def kind(self) -> LayerKind:
@@ -103,8 +118,8 @@ class UnmatchedOperator:
 
 
 @dataclass(frozen=True)
-class Addition:
-    """A sum of int32; ``variables`` are its operators, without those of what is added."""
+class Arithmetic:
+    """A sum or product of integers; ``variables`` are its operators, without its operands'."""
 
     operands: tuple[relax.Expr, relax.Expr]
     variables: tuple[relax.Var, ...]
@@ -170,12 +185,14 @@ class OperatorGraph:
         sums = (CONVOLUTION, PRODUCT)
         return not any(isinstance(v, Constant) or operator_name(v) in sums for v in values)
 
-    def match_addition(self, binding: relax.VarBinding | None) -> Addition | None:
-        """Read an int32 sum, which may be one of uint32 between casts: that wraps around in C."""
-        if binding is None or operator_name(binding.value) != SUM:
+    def match_arithmetic(
+        self, binding: relax.VarBinding | None, operator: str, dtype: str = "int32"
+    ) -> Arithmetic | None:
+        """Read a sum or product, which may be one of uint32 between casts: that wraps in C."""
+        if binding is None or operator_name(binding.value) != operator:
             return None
-        if dtype_of(binding.var) == "int32":
-            return Addition(tuple(binding.value.args), (binding.var,), binding.var)
+        if dtype_of(binding.var) == dtype:
+            return Arithmetic(tuple(binding.value.args), (binding.var,), binding.var)
         casts = [self.resolve(a) for a in binding.value.args]
         end = self.find_sole_reader(binding.var)
         if end is None or not all(is_cast(v, "uint32") for v in casts):
@@ -184,7 +201,7 @@ class OperatorGraph:
             return None
         first, second = (c.args[0] for c in casts)
         variables = (*binding.value.args, binding.var, end.var)
-        return Addition((first, second), variables, end.var)
+        return Arithmetic((first, second), variables, end.var)
 
     def match_product(self, binding: relax.VarBinding) -> MatchedSums:
         """Read a convolution or product, and the bias that is added to it."""
@@ -198,7 +215,7 @@ class OperatorGraph:
         reader = self.find_sole_reader(binding.var)
         if reader is not None and is_cast(reader.value, "uint32"):
             reader = self.find_sole_reader(reader.var)
-        addition = self.match_addition(reader)
+        addition = self.match_arithmetic(reader, SUM)
         if addition is None:
             return start
         first, second = addition.operands
@@ -211,7 +228,7 @@ class OperatorGraph:
 
     def match_activation_add(self, binding: relax.VarBinding) -> MatchedSums | None:
         """Read the sum of two casts to int32."""
-        addition = self.match_addition(binding)
+        addition = self.match_arithmetic(binding, SUM)
         if addition is None:
             return None
         casts = [self.resolve(o) for o in addition.operands]
@@ -286,8 +303,9 @@ def make_layer(match: Match) -> Layer:
         padding = (top, left, bottom, right)
     batch, in_channels, in_height, in_width = image_shape(match.kind, sums.inputs[0])
     _, out_channels, out_height, out_width = image_shape(match.kind, match.result)
-    shift = read_scalar(match.shift)
+    shift, results = read_scalar(match.shift), static_shape(sums.result)
     assert shift is not None  # a rule
+    conversion = match.conversion
     return Layer(
         kind=match.kind,
         batch=batch,
@@ -303,7 +321,9 @@ def make_layer(match: Match) -> Layer:
         shift=shift,
         relu=match.clip_range[0] == 0,
         weights=weights,
-        bias=None if weights is None else read_channel_bias(sums.bias, static_shape(sums.result)),
+        bias=None if weights is None else read_channel_bias(sums.bias, results),
+        step=int(conversion.step or 0) if conversion else 0,
+        factors=read_channel_bias(conversion.factors, results) if conversion else None,
     )
 
 

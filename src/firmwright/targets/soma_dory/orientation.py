@@ -31,6 +31,9 @@ CYCLES_PER_BYTE = 10
 
 SWAP_ROWS_COLUMNS = [0, 1, 3, 2]
 
+UPRIGHT = (LayerKind.DENSE, LayerKind.ANALOG_CONV2D)
+"""Layers that are not turned: they have no images, or no known cycles."""
+
 LayersByMatch = Mapping[Match, Layer]
 
 
@@ -46,7 +49,7 @@ def transpose_images(
     upright.
     """
     turned: dict[relax.Var, Match] = {}
-    for component in group_connected([m for m in layers if m.kind is not LayerKind.DENSE]):
+    for component in group_connected([m for m in layers if m.kind not in UPRIGHT]):
         before = [layers[m] for m in component]
         after = [transpose_layer(layer) for layer in before]
         saved = sum(map(cycles, before)) - sum(map(cycles, after))

@@ -8,36 +8,58 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from firmwright.errors import UserError
 from firmwright.ir.regions import Change, RuleViolation
 from firmwright.ir.relax import Constant, constant_array, dtype_of, main_bindings, operator_name
 from firmwright.targets import Context
 from firmwright.targets.placement import Composite, Placement
 from firmwright.targets.soma_dory import matching
 from firmwright.targets.soma_dory.advice import estimate_untiled_cycles
+from firmwright.targets.soma_dory.analog import find_analog_layers
 from firmwright.targets.soma_dory.clips import split_clips, widen_clip
 from firmwright.targets.soma_dory.cost import Accelerator
-from firmwright.targets.soma_dory.layer import Layer
+from firmwright.targets.soma_dory.layer import Layer, LayerKind
+from firmwright.targets.soma_dory.open_questions import list_open_questions
 from firmwright.targets.soma_dory.orientation import transpose_images
 from firmwright.targets.soma_dory.rewrites import rewrite_convolutions
 from firmwright.targets.soma_dory.rules import check_layer, check_operators
 
 ACCELERATOR_FORM = "the accelerator's form is int32 sums, bias, right_shift, clip, int8"
 QUANTIZED = "{scheme: pow2, arithmetic: shift}"
+ANALOG_FORM = (
+    "that core's form is conv2d, divide, floor, clip, multiply, add, right_shift, clip, int8, each "
+    "read by the next alone"
+)
+ANALOG_REASON = (
+    "it has the form of DIANA's analog core; its cycles are those of the digital core, an "
+    "assumption: no model of the analog core is public"
+)
+NO_ANALOG_CORE = (
+    "soma_dory -analog: the analog core of '{}' cannot be programmed. Leave the option out, or "
+    "build for 'diana', which emulates that core without noise. No public source says:"
+)
 REMEDY = f"which `quantize: {QUANTIZED}` makes"
 
 
 def prepare_layers(module: tvm.IRModule, context: Context) -> tvm.IRModule:
-    """Write layers anew where another form of them breaks no rule, or takes less time."""
+    """Write layers anew where another form of them breaks no rule, or takes less time.
+
+    Raises UserError where ``-analog`` asks for a core that the platform has not.
+    """
     numbers = context.platform.accelerators["soma_dory"]
+    if uses_analog_core(context) and not numbers["analog_rows"]:
+        unknown = list_open_questions({LayerKind.ANALOG_CONV2D.value})
+        raise UserError("\n    ".join([NO_ANALOG_CORE.format(context.platform.name), *unknown]))
     accelerator = Accelerator.from_numbers(numbers)
 
     def is_accepted(layer: Layer) -> bool:
         return not check_layer(layer, numbers)
 
     def find_accepted(module: tvm.IRModule) -> dict[matching.Match, Layer]:
-        return {m: layer for m, layer in layers_by_match(module).items() if is_accepted(layer)}
+        layers = layers_by_match(module, context)
+        return {m: layer for m, layer in layers.items() if is_accepted(layer)}
 
-    module = rewrite_convolutions(module, layers_by_match(module), is_accepted)
+    module = rewrite_convolutions(module, layers_by_match(module, context), is_accepted)
     module = split_clips(module, find_accepted(module))
     return transpose_images(
         module,
@@ -47,15 +69,40 @@ def prepare_layers(module: tvm.IRModule, context: Context) -> tvm.IRModule:
     )
 
 
-def layers_by_match(module: tvm.IRModule) -> dict[matching.Match, Layer]:
+def uses_analog_core(context: Context) -> bool:
+    return context.options.get("analog") == "1"
+
+
+def find_layers(
+    module: tvm.IRModule, context: Context
+) -> tuple[list[matching.Match], list[matching.UnmatchedOperator]]:
+    """Find what looks like a layer, of the analog core only where the target has it.
+
+    What both cores take is the analog core's; what neither does is refused by its rules.
+    """
+    matches, unmatched = matching.find_layers(module["main"])
+    if not uses_analog_core(context):
+        return matches, unmatched
+    digital = {m.sums.anchor.var for m in matches}
+    analog = {
+        m.sums.anchor.var: m
+        for m in find_analog_layers(module["main"])
+        if m.sums.anchor.var not in digital or not check_match(widen_clip(m), context)
+    }
+    matches = [m for m in matches if m.sums.anchor.var not in analog]
+    unmatched = [u for u in unmatched if u.anchor.var not in analog]
+    return [*matches, *analog.values()], unmatched
+
+
+def layers_by_match(module: tvm.IRModule, context: Context) -> dict[matching.Match, Layer]:
     """Return what breaks no rule for operators but one for its clip; its geometry may be any."""
-    matches, _ = matching.find_layers(module["main"])
+    matches, _ = find_layers(module, context)
     widened = {m: widen_clip(m) for m in matches}
     return {m: matching.make_layer(w) for m, w in widened.items() if not check_operators(w)}
 
 
 def place_layers(module: tvm.IRModule, context: Context) -> Placement:
-    matches, unmatched = matching.find_layers(module["main"])
+    matches, unmatched = find_layers(module, context)
     composites: list[Composite] = []
     violations: dict[relax.Var, tuple[RuleViolation, ...]] = {}
     for match in matches:
@@ -63,10 +110,11 @@ def place_layers(module: tvm.IRModule, context: Context) -> Placement:
         if broken:
             violations.update(dict.fromkeys(match.variables, broken))
         else:
-            composites.append(Composite(match.kind.value, match.variables))
+            reason = ANALOG_REASON if match.conversion else ""
+            composites.append(Composite(match.kind.value, match.variables, reason))
     values = {b.var: b.value for b in main_bindings(module)}
     for single in unmatched:
-        violations[single.anchor.var] = (explain_unmatched(single, values),)
+        violations[single.anchor.var] = (explain_unmatched(single, values, context),)
     return Placement(tuple(composites), violations)
 
 
@@ -77,15 +125,15 @@ def check_match(match: matching.Match, context: Context) -> tuple[RuleViolation,
 
 
 def explain_unmatched(
-    single: matching.UnmatchedOperator, values: dict[relax.Var, relax.Expr]
+    single: matching.UnmatchedOperator, values: dict[relax.Var, relax.Expr], context: Context
 ) -> RuleViolation:
     """Say what is missing behind an operator that could start a layer."""
     if single.is_analog:
+        core = ANALOG_FORM if uses_analog_core(context) else "it is used with `soma_dory -analog`"
         return RuleViolation(
             "analog core",
             "it is requantized as DIANA's analog core does it, by a converter's clip and a batch "
-            "normalization; that core is no device here, and of the digital one "
-            f"{ACCELERATOR_FORM}",
+            f"normalization; {core}, and of the digital one {ACCELERATOR_FORM}",
         )
     arithmetic = Change("arithmetic", "quantize:", dtype_of(single.anchor.var), QUANTIZED)
     return RuleViolation(

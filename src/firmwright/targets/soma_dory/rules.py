@@ -15,8 +15,17 @@ from firmwright.ir.relax import Constant, constant_array, dtype_of, static_shape
 from firmwright.targets.rules import Rule, find_violations, read_rules
 from firmwright.targets.soma_dory.cost import Accelerator
 from firmwright.targets.soma_dory.layer import Layer, LayerKind
-from firmwright.targets.soma_dory.matching import INT8_RANGE, Match, read_channel_bias, read_scalar
+from firmwright.targets.soma_dory.matching import (
+    INT8_RANGE,
+    Conversion,
+    Match,
+    read_channel_bias,
+    read_scalar,
+)
 from firmwright.targets.soma_dory.tiling import explain_no_tiling
+
+ANALOG_CODES = (-32, 31)
+"""The ends of what the analog core's converter gives."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +67,9 @@ def operator_facts(match: Match) -> dict[str, Any]:
     }
     if match.kind is not LayerKind.ADD:
         facts |= weight_facts(match)
-    if match.kind in (LayerKind.CONV2D, LayerKind.DEPTHWISE_CONV2D):
+    if match.conversion is not None:
+        facts |= conversion_facts(match, match.conversion)
+    if match.kind not in (LayerKind.DENSE, LayerKind.ADD):
         attributes = sums.anchor.value.attrs
         facts |= {
             "data_layout": str(attributes.data_layout),
@@ -82,6 +93,34 @@ def weight_facts(match: Match) -> dict[str, Any]:
         "sums_dtype": dtype_of(sums.anchor.var),
         "bias": "by channel" if bias is not None else describe_operand(sums.bias),
     }
+
+
+def conversion_facts(match: Match, conversion: Conversion) -> dict[str, Any]:
+    sums, low, high = match.sums, *conversion.input_range
+    channels = static_shape(sums.result)
+    factors = read_channel_bias(conversion.factors, channels)
+    offsets = read_channel_bias(sums.bias, channels)
+    largest = None
+    if factors is not None and offsets is not None:
+        ends = [factors.astype("int64") * code + offsets for code in ANALOG_CODES]
+        largest = int(np.abs(ends).max())
+    weights = constant_array(sums.weights) if isinstance(sums.weights, Constant) else np.zeros(1)
+    step = conversion.step
+    return {
+        "weights_span": [weights.min(), weights.max()],
+        "step": step if step is not None and step.is_integer() else None,
+        "step_shown": "a tensor" if step is None else f"{step:g}",
+        "codes": [to_whole_number(limit) for limit in conversion.codes],
+        "factors": "by channel" if factors is not None else describe_operand(conversion.factors),
+        "largest_number": largest,
+        "input_range": [low, high],
+        "input_bits": min(count_bits(low, high), count_bits(low + 64, high + 64)),
+    }
+
+
+def count_bits(low: int, high: int) -> int:
+    """Return the bits of numbers without a sign that hold a range; 8 where it has negative ones."""
+    return high.bit_length() if low >= 0 else 8
 
 
 def describe_operand(operand: relax.Expr) -> str:
@@ -121,6 +160,8 @@ def layer_facts(layer: Layer, accelerator: Mapping[str, Any]) -> dict[str, Any]:
         "pad_bottom": bottom,
         "pad_right": right,
         "largest_sum": largest_sum(layer),
+        "rows": layer.in_channels * height * width,
+        "analog_rows": accelerator["analog_rows"],
         "relu": layer.relu,
         "relu_of_sums": accelerator["relu_of_sums"],
         "tiling": explain_no_tiling(layer, Accelerator.from_numbers(accelerator).limit_to_driver())

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from firmwright.targets.soma_dory.device_layout import PIECE, ROW
+from firmwright.targets.soma_dory.device_layout import PIECE, ROW, WORD
 from firmwright.targets.soma_dory.layer import Layer, LayerKind
 
 LANES = 16
@@ -25,8 +25,13 @@ SPACING = 4
 DEPTHWISE_PLANES = LANES - 1
 """Planes behind a depthwise tile that its last jobs write too (diana-driver.md, B4)."""
 
-BIAS_BYTES = {LayerKind.CONV2D: 4, LayerKind.DEPTHWISE_CONV2D: 4, LayerKind.DENSE: 16}
-"""Bytes of bias a lane."""
+BIAS_BYTES = {
+    LayerKind.CONV2D: 4,
+    LayerKind.DEPTHWISE_CONV2D: 4,
+    LayerKind.DENSE: 16,
+    LayerKind.ANALOG_CONV2D: 4,
+}
+"""Bytes of bias a lane; of an analog layer those of its factor and of its bias."""
 
 
 def align(count: int, multiple: int = ROW) -> int:
@@ -127,7 +132,7 @@ def row_axis(layer: Layer) -> Axis:
 
 def is_channel_sum(layer: Layer) -> bool:
     """Tell whether each result is a sum over the input channels."""
-    return layer.kind in (LayerKind.CONV2D, LayerKind.DENSE)
+    return layer.kind in (LayerKind.CONV2D, LayerKind.DENSE, LayerKind.ANALOG_CONV2D)
 
 
 def flatten_addition(layer: Layer) -> Layer:
@@ -205,6 +210,10 @@ def weight_bytes(layer: Layer, channels: int, in_channels: int) -> int:
     area = layer.kernel[0] * layer.kernel[1]
     if layer.kind is LayerKind.DEPTHWISE_CONV2D:
         return LANES * (area + BIAS_BYTES[layer.kind])
+    if layer.kind is LayerKind.ANALOG_CONV2D:
+        return (
+            align(channels) // LANES * (in_channels * area * WORD + LANES * BIAS_BYTES[layer.kind])
+        )
     depth = align(in_channels) if layer.kind is LayerKind.DENSE else in_channels
     return align(channels) * (depth * area + BIAS_BYTES[layer.kind])
 

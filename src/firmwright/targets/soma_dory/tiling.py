@@ -93,14 +93,14 @@ def explain_no_tiling(layer: Layer, accelerator: Accelerator) -> str | None:
     """Say which memory the layer's smallest tiles exceed; None where they fit. Fast."""
     stored = tiles.flatten_addition(layer)
     depths = {stored.in_channels}
-    if accelerator.input_channel_tiling and tiles.is_channel_sum(stored):
+    if tiles_inputs(stored, accelerator):
         depths.add(min(tiles.LANES, stored.in_channels))
     channels = min(tiles.channels_per_block(stored), stored.out_channels)
     columns = min(PIECE, stored.out_width) if layer.kind is LayerKind.ADD else stored.out_width
     rows = tiles.row_tile_sizes(stored)[-1]
     for depth in sorted(depths, reverse=True):
         needed = tiles.footprint(stored, tiles.Tile(channels, rows, columns, depth))
-        if needed.weights > accelerator.weights:
+        if needed.weights > weight_room(stored, accelerator):
             memory, found, size = "the weight memory", needed.weights, accelerator.weights
         elif needed.l1 > l1_bytes(accelerator):
             memory, found, size = "L1", needed.l1, l1_bytes(accelerator)
@@ -116,6 +116,21 @@ def explain_no_tiling(layer: Layer, accelerator: Accelerator) -> str | None:
 def l1_bytes(accelerator: Accelerator) -> int:
     """Return the bytes of L1 that one job may use."""
     return accelerator.l1 // (2 if accelerator.double_buffering else 1)
+
+
+def tiles_inputs(layer: Layer, accelerator: Accelerator) -> bool:
+    """Tell whether a later job may continue sums, which the analog core converts at once."""
+    return accelerator.input_channel_tiling and layer.kind in (LayerKind.CONV2D, LayerKind.DENSE)
+
+
+def weight_room(layer: Layer, accelerator: Accelerator) -> int:
+    """Return the bytes of weights and biases that a job may fetch.
+
+    An array of the analog core holds as many outputs as it has columns.
+    """
+    if layer.kind is LayerKind.ANALOG_CONV2D:
+        return tiles.weight_bytes(layer, accelerator.analog_columns, layer.in_channels)
+    return accelerator.weights
 
 
 def plane_options(
@@ -168,12 +183,12 @@ def channel_options(layer: Layer, accelerator: Accelerator) -> list[ChannelTile]
     """Return the tiles of channels whose weights fit, largest first."""
     outputs = even_sizes(layer.out_channels, tiles.channels_per_block(layer))
     inputs = [layer.in_channels]
-    if accelerator.input_channel_tiling and tiles.is_channel_sum(layer):
+    if tiles_inputs(layer, accelerator):
         inputs = even_sizes(layer.in_channels, tiles.LANES)
     return [
         channel_option(layer, accelerator, count, depth)
         for count, depth in product(outputs, inputs)
-        if tiles.weight_bytes(layer, count, depth) <= accelerator.weights
+        if tiles.weight_bytes(layer, count, depth) <= weight_room(layer, accelerator)
     ]
 
 

@@ -23,7 +23,10 @@ def pack_weights(layer: Layer) -> Array:
     The layer has weights: it is no addition.
     """
     assert layer.weights is not None and layer.bias is not None
-    weights, bias = PACKERS[layer.kind](layer.weights, layer.bias)
+    if layer.factors is not None:
+        weights, bias = pack_analog(layer.weights, layer.factors, layer.bias)
+    else:
+        weights, bias = PACKERS[layer.kind](layer.weights, layer.bias)
     blocks = np.concatenate([weights.view("uint8"), bias.view("uint8")], axis=1)
     return np.pad(reverse_device_words(blocks.reshape(-1)), (0, SPARE_BYTES.get(layer.kind, 0)))
 
@@ -55,6 +58,19 @@ def pack_dense(weights: Array, bias: Array) -> tuple[Array, Array]:
     signs = np.repeat(words >> 31, BIAS_BYTES[LayerKind.DENSE] // 4 - 1).reshape(len(words), -1)
     biases = np.concatenate([words[:, None], signs.astype("<i4")], axis=1).view("uint8")
     return blocks.reshape(len(blocks), -1), biases.reshape(len(blocks), -1)
+
+
+def pack_analog(weights: Array, factors: Array, bias: Array) -> tuple[Array, Array]:
+    """Return two bits a weight, and 16-bit factors and biases, for the emulated analog core.
+
+    In place of a convolution's 16 lanes there is a word: a bit for each lane of 1, and then a bit
+    for each of -1. A block's 16 factors come before its biases.
+    """
+    lanes, _ = pack_conv2d(weights, bias)
+    lanes = lanes.reshape(len(lanes), -1, LANES)
+    planes = [np.packbits(lanes == sign, axis=2, bitorder="little") for sign in (1, -1)]
+    numbers = [pad_axis(n, 0).astype("<i2").reshape(-1, LANES) for n in (factors, bias)]
+    return np.concatenate(planes, axis=2).reshape(len(lanes), -1), np.concatenate(numbers, axis=1)
 
 
 PACKERS: dict[LayerKind, Callable[[Array, Array], tuple[Array, Array]]] = {
