@@ -31,6 +31,7 @@ STAGE = Stage(
         artifacts.INTERFACE,
         artifacts.BATCH_LAYOUT,
         artifacts.PARTITION,
+        artifacts.LOWERED,
         artifacts.PLAN,
         artifacts.PROJECT,
         artifacts.RUN_SAMPLE,

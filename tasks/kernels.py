@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from firmwright.pipeline.artifacts import KERNELS, PARTITION, REGIONS, WEIGHTS
+from firmwright.pipeline.artifacts import KERNELS, LOWERED, PARTITION, WEIGHTS
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import mix_options
 from firmwright.pipeline.stage import Scope, Stage
@@ -19,7 +19,7 @@ STAGE = Stage(
     name="kernels",
     sentence="lower every region to C",
     run="firmwright.steps.kernels:run",
-    reads=(PARTITION, REGIONS),
+    reads=(PARTITION, LOWERED),
     writes=(KERNELS, WEIGHTS),
     options=options,
     inputs=lambda job: [*job.recipe.list_files("extensions"), *job.device_files],

@@ -39,6 +39,7 @@ STAGE = Stage(
         artifacts.INTERFACE,
         artifacts.BATCH_LAYOUT,
         artifacts.PARTITION,
+        artifacts.LOWERED,
         artifacts.KERNELS,
         artifacts.FIRMWARE,
     ),

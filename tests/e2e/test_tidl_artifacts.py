@@ -109,7 +109,7 @@ def test_a_batch_for_the_c7x_is_calibrated_with_whole_batches(
 @pytest.mark.parametrize(
     ("samples", "target", "message"),
     [
-        (None, "tidl, c", "run: {inputs: …}"),
+        (None, "tidl, c", "state `calibration: {inputs: …}`"),
         (np.zeros((3, 1, 8, 9), "int8"), "tidl, c", "run.inputs, to calibrate with: "),
         (
             np.zeros((3, 1, 8, 8), "int8"),

@@ -30,6 +30,7 @@ def catalogue() -> Catalog:
                     "rounds": NumberRange(1, 6),
                 },
                 is_fallback=False,
+                quantizes=True,
             ),
         },
     )

@@ -15,6 +15,9 @@ INDEX_FILE = "stage.json"
 NETWORK_STAGE = "network"
 """Among an artifact's stages: whichever stage gives the network as it is compiled."""
 
+LOWERED_STAGE = "lowered"
+"""Among an artifact's stages: whichever stage gives the regions as they are lowered."""
+
 ARRAYS = "arrays"
 MODULE = "tvm:IRModule"
 PATH = "pathlib:Path"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .artifact import ARRAYS, MODULE, NETWORK_STAGE, PATH, Artifact
+from .artifact import ARRAYS, LOWERED_STAGE, MODULE, NETWORK_STAGE, PATH, Artifact
 
 if TYPE_CHECKING:
     import tvm
@@ -62,6 +62,10 @@ PARTITION: Artifact[Partition] = Artifact(
 )
 REGIONS: Artifact[tvm.IRModule] = Artifact("partition", "module.json", MODULE)
 """The network with a function a region."""
+LOWERED: Artifact[tvm.IRModule] = Artifact(LOWERED_STAGE, "module.json", MODULE)
+"""The same as it is lowered: a device may have put regions in the place of others."""
+LOWERED_MODEL: Artifact[tvm.IRModule] = Artifact(LOWERED_STAGE, "model.relax", MODULE)
+"""Only where a device has: the network of these regions, which is the reference then."""
 INTERFACE: Artifact[ModelInterface] = Artifact("partition", "interface.json", INTERFACE_CLASS)
 """The inputs and outputs of the C function: whole batches, as they lie in memory."""
 BATCH_LAYOUT: Artifact[BatchLayout] = Artifact(

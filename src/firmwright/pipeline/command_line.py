@@ -172,7 +172,7 @@ def make_catalog() -> Catalog:
             for name, p in platforms.items()
         },
         toolchain_names(),
-        {name: KnownDevice(dict(t.options), t.is_fallback) for name, t in targets.items()},
+        {n: KnownDevice(dict(t.options), t.is_fallback, t.quantizes) for n, t in targets.items()},
     )
 
 

@@ -54,7 +54,7 @@ def find_sampled(job: Job) -> dict[str, Artifact[Any]]:
 def reads_pictures(job: Job) -> bool:
     recipe = job.recipe
     calibration = recipe.quantize and recipe.quantize.calibration
-    holders = (recipe.run, recipe.evaluate, calibration)
+    holders = (recipe.run, recipe.evaluate, calibration, recipe.calibration)
     return any(has_pictures(holder.inputs) for holder in holders if holder)
 
 

@@ -19,7 +19,7 @@ from firmwright.toolchain.platforms import PLATFORMS
 from firmwright.toolchain.sdk import explain_not_built
 from firmwright.toolchain.toolchains import TOOLCHAINS
 
-from .artifact import NETWORK_STAGE
+from .artifact import LOWERED_STAGE, NETWORK_STAGE
 from .devices import device_files, load_custom_targets
 from .stage import Scope, Stage
 from .tools import collect_settings
@@ -57,6 +57,12 @@ class Job:
         """The stage that gives the network as it is compiled; its model is the reference."""
         return "quantized" if self.recipe.quantize else "model"
 
+    @property
+    def lowered_stage(self) -> str:
+        """The stage that gives the regions as they are lowered."""
+        given = (n for n, s in self.stages.items() if s.gives_regions and self.has_stage(n))
+        return next(given, "partition")
+
     @cached_property
     def stages(self) -> dict[str, Stage]:
         """The stages that a recipe may need, by name: the pipeline's, and those of its devices."""
@@ -68,16 +74,22 @@ class Job:
             stages.insert(max(places, default=0), own)
         return {stage.name: stage for stage in stages}
 
+    def name_stage(self, stage: str) -> str:
+        """Return the stage that stands for one of an artifact's in this job."""
+        if stage == NETWORK_STAGE:
+            return self.network_stage
+        return self.lowered_stage if stage == LOWERED_STAGE else stage
+
     def folder(self, stage: str) -> Path:
         """Return a stage's result folder, below the platform's own where it depends on it."""
-        name = self.network_stage if stage == NETWORK_STAGE else stage
+        name = self.name_stage(stage)
         if self.origin and self.is_of_origin(name):
             return self.origin.folder(name)
         return (self.outdir if self.is_shared(name) else self.outdir / self.platform.name) / name
 
     def has_stage(self, stage: str) -> bool:
         """Tell whether this recipe has work for a stage."""
-        if stage == NETWORK_STAGE:
+        if stage in (NETWORK_STAGE, LOWERED_STAGE):
             return True
         return stage in self.stages and bool(self.stages[stage].applies(self))
 

@@ -26,10 +26,11 @@ from firmwright.ir.tensors import BatchLayout, ModelInterface, Tensor
 from firmwright.models import FORMATS
 from firmwright.models.formats import ReferenceOutputs
 from firmwright.recipe.quantization import Inputs
+from firmwright.verify.batches import join_samples, split_outputs
 from firmwright.verify.input_ranges import find_input_ranges, find_whole_inputs
 
 from .artifact import NETWORK_STAGE
-from .artifacts import BATCH_LAYOUT, MODEL_INTERFACE, NETWORK_MODULE
+from .artifacts import BATCH_LAYOUT, LOWERED_MODEL, MODEL_INTERFACE, NETWORK_MODULE, PARTITION
 from .job import Job
 from .options import select_run_inputs
 
@@ -137,9 +138,30 @@ def read_batch_layout(job: Job, interface: ModelInterface) -> BatchLayout:
 def run_reference(
     job: Job, interface: ModelInterface, samples: Sequence[Sample], stage: str = NETWORK_STAGE
 ) -> ReferenceOutputs:
-    """Return what the model's own runtime makes of samples: of the network as it is compiled."""
+    """Return what the model's own runtime makes of samples: of the network as it is compiled.
+
+    Where a device has put other regions in the place of the network's, these are the reference.
+    """
+    lowered = LOWERED_MODEL.path(job)
+    if stage == NETWORK_STAGE and lowered.is_file():
+        return run_lowered(job, interface, samples, lowered.read_bytes())
     model = job.folder(stage) / f"model.{interface.format}"
     return FORMATS[interface.format].load().run_reference(model.read_bytes(), samples)
+
+
+def run_lowered(
+    job: Job, interface: ModelInterface, samples: Sequence[Sample], model: bytes
+) -> ReferenceOutputs:
+    """Return what TVM makes of samples with the regions as they are lowered, for whole batches."""
+    layout = read_batch_layout(job, interface)
+    names = PARTITION.read(job).inputs
+    batches = [
+        dict(zip(names, sample.values(), strict=True))
+        for sample in join_samples(samples, layout.size)
+    ]
+    found = FORMATS["relax"].load().run_reference(model, batches)
+    outputs = split_outputs(found.outputs, layout.size, layout.output_axes)
+    return ReferenceOutputs(f"{found.runtime}, on the stand-ins of its devices", outputs)
 
 
 def pack_first_sample(

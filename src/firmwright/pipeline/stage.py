@@ -44,7 +44,8 @@ class Stage:
     and the platform or machine cannot run the stage, ``explain_absence`` says why. ``archive``
     gives files for the bundle by their names in it; ``publish`` those that move out of the
     stage's folder to places of their own. ``about`` is the key of the recipe that the stage's
-    mistakes are about: they are told with its place.
+    mistakes are about: they are told with its place. One that ``gives_regions`` puts others in the
+    place of the partition's, which are lowered then.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Stage:
     explain_absence: Callable[[Job], str] = lambda _: ""
     publish: Callable[[Job], Sequence[Path]] = lambda _: ()
     about: Pointer = ()
+    gives_regions: bool = False
 
     @property
     def needs(self) -> tuple[str, ...]:

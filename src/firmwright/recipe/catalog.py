@@ -17,10 +17,14 @@ from firmwright.targets.device_options import OptionValues, accepts, format_valu
 
 @dataclass(frozen=True)
 class KnownDevice:
-    """A device's options; a fallback takes whatever operator it is given."""
+    """A device's options; a fallback takes whatever operator it is given.
+
+    One that ``quantizes`` does so with the float layers that it takes.
+    """
 
     options: Mapping[str, OptionValues]
     is_fallback: bool
+    quantizes: bool = False
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from firmwright.recipe.catalog import Catalog, KnownDevice, find_name_errors
 from firmwright.recipe.exports import find_export_errors
 from firmwright.recipe.files import find_missing_files, find_references
 from firmwright.recipe.schema import load_schema
+from firmwright.recipe.target import read_target
 from firmwright.targets.custom import load_custom_target
 
 
@@ -39,6 +40,7 @@ def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) ->
     yield from find_digest_errors(data.get("model"), path.parent)
     yield from find_class_errors(data)
     yield from find_evaluate_errors(data)
+    yield from find_device_calibration_errors(data, devices)
     yield from find_rounding_errors(data)
     yield from find_export_errors(data)
     yield from find_transform_errors(data.get("transforms"))
@@ -158,6 +160,23 @@ def find_duplicate_names(data: Mapping[str, Any]) -> Iterator[Finding]:
         for index, (pointer, name) in enumerate(found):
             if isinstance(name, str) and name in names[:index]:
                 yield Finding(pointer, f"two {what} are named {quote(name)}")
+
+
+def find_device_calibration_errors(
+    data: Mapping[str, Any], devices: Mapping[str, KnownDevice]
+) -> Iterator[Finding]:
+    """Yield samples by which no device quantizes, or the network is quantized before."""
+    if data.get("calibration") is None:
+        return
+    if data.get("quantize") is not None:
+        message = "`quantize` has a calibration of its own; leave one of the two out"
+        yield Finding(("calibration",), message)
+    mix, _ = read_target(data.get("target"))
+    asked = [device.name for _, device in mix]
+    if not any(devices[name].quantizes for name in asked if name in devices):
+        able = ", ".join(sorted(name for name, device in devices.items() if device.quantizes))
+        message = f"no device of the target quantizes float layers itself; one that does: {able}"
+        yield Finding(("calibration",), message)
 
 
 def find_shift_errors(quantize: Mapping[str, Any]) -> Iterator[Finding]:

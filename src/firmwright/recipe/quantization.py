@@ -11,6 +11,14 @@ Inputs = str | dict[str, DataSource]
 
 
 @dataclass(frozen=True, slots=True)
+class CalibrationSamples:
+    """The samples by which a device quantizes float layers itself; ``samples`` None takes all."""
+
+    inputs: Inputs
+    samples: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CalibrationOptions:
     """The samples that show what values each tensor takes, and how its range is chosen.
 

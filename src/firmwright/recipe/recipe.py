@@ -18,7 +18,12 @@ import msgspec
 
 from firmwright.recipe.files import FileReference, find_references, make_portable
 from firmwright.recipe.postprocess import Classes, Detection
-from firmwright.recipe.quantization import EvaluateOptions, Inputs, QuantizeOptions
+from firmwright.recipe.quantization import (
+    CalibrationSamples,
+    EvaluateOptions,
+    Inputs,
+    QuantizeOptions,
+)
 from firmwright.recipe.spelling import normalize_data
 from firmwright.targets import DeviceSpec
 
@@ -175,6 +180,8 @@ class Recipe:
     classes: Classes | None = None
     """The names of a classifier's classes; a detector has its own."""
     detection: Detection | None = None
+    calibration: CalibrationSamples | None = None
+    """For the devices that quantize what they take."""
     quantize: QuantizeOptions | None = None
     evaluate: EvaluateOptions | None = None
     compare: tuple[DeviceSpec, ...] = ()

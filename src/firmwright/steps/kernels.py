@@ -7,7 +7,7 @@ from pathlib import Path
 from firmwright.compile import lower_regions
 from firmwright.errors import UserError
 from firmwright.ir.kernels import Kernels
-from firmwright.pipeline.artifacts import KERNELS, PARTITION, REGIONS, WEIGHTS
+from firmwright.pipeline.artifacts import KERNELS, LOWERED, PARTITION, WEIGHTS
 from firmwright.pipeline.explain import explain_partition, find_unmet_demands
 from firmwright.pipeline.job import Job
 from firmwright.targets.custom_strategies import load_extensions
@@ -21,7 +21,7 @@ def run(job: Job, folder: Path) -> None:
     if wrong := find_unmet_demands(job, explain_partition(job)):
         raise UserError(wrong)
     with load_extensions(job.mix, job.recipe.extensions, job.recipe.path) as mix:
-        kernels, weights = lower_regions(REGIONS.read(job), PARTITION.read(job), mix)
+        kernels, weights = lower_regions(LOWERED.read(job), PARTITION.read(job), mix)
     WEIGHTS.write(folder, weights)
     KERNELS.write(folder, kernels)
     for stand_in in sorted({k.stand_in for k in kernels.kernels if k.stand_in}):

@@ -92,7 +92,9 @@ def find_steps(job: Job) -> tuple[float, ...]:
     """Return the size of a step of each output; nothing where the tolerance has no steps."""
     if not job.recipe.run.tolerance.steps:
         return ()
-    return find_output_steps(artifacts.NETWORK_MODULE.read(job))
+    lowered = artifacts.LOWERED_MODEL
+    given = lowered if lowered.path(job).is_file() else artifacts.NETWORK_MODULE
+    return find_output_steps(given.read(job))
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,8 @@ class Target(Protocol):
     """Why an operator is placed here, as the explain table says it."""
     is_fallback: bool = False
     """Whether it takes whatever it is given; such a device ends a mix, and no other does."""
+    quantizes: bool = False
+    """Whether it quantizes float layers itself, by the samples of a recipe's ``calibration``."""
     rewrites: Sequence[str] = ()
     """Names of :data:`firmwright.transforms.optional.OPTIONAL`: what helps it take more, or, of a
     fallback that has the network for itself, what saves it work."""

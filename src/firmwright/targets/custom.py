@@ -42,6 +42,7 @@ class CustomTarget:
         self.options, self.is_fallback = target.options, target.is_fallback
         self.rewrites, self.packages = target.rewrites, target.packages
         self.is_portable, self.core = target.is_portable, target.core
+        self.quantizes = target.quantizes
         self.machines, self.stages = target.machines, target.stages
         self.libraries_variable = target.libraries_variable
 

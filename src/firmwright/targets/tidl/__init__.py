@@ -6,6 +6,7 @@ stand-in that the device behind makes of it, and says so.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from firmwright.targets.placement import Placement
 
 STAND_IN = "TIDL: the network's own arithmetic in C, not TI's"
+QUANTIZED_STAND_IN = (
+    "TIDL, which quantizes floats itself: firmwright's own quantization by the same samples, in C"
+)
 
 
 class TidlTarget(Target):
@@ -27,8 +31,12 @@ class TidlTarget(Target):
 
     name = "tidl"
     core = "c7x"
-    packages = ("onnx",)
-    stages = ("firmwright.targets.tidl.stages:ARTIFACTS",)
+    quantizes = True
+    packages = ("onnx", "onnxruntime")
+    stages = (
+        "firmwright.targets.tidl.stages:STAND_IN",
+        "firmwright.targets.tidl.stages:ARTIFACTS",
+    )
     reason = "TIDL takes every operator of it"
     options = MappingProxyType({option.name: option.values for option in OPTIONS})
     rewrites = (
@@ -45,9 +53,14 @@ class TidlTarget(Target):
 
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
         from firmwright.planning.nested import lower_in_layers
+        from firmwright.targets.tidl.grids import is_quantized_float
 
-        # What TIDL itself would compute depends on its calibration.
-        return lower_in_layers(region, module, context, STAND_IN)
+        quantized = is_quantized_float(module[region.name])
+        if quantized:
+            context = replace(context, rounding="onnx")
+        return lower_in_layers(
+            region, module, context, QUANTIZED_STAND_IN if quantized else STAND_IN
+        )
 
 
 TIDL = TidlTarget()

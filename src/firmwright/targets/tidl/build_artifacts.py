@@ -36,8 +36,7 @@ FRAMES = "advanced_options:calibration_frames"
 
 NO_SAMPLES = (
     "target: tidl: there are no samples to calibrate with, and TI's tools would take random "
-    "numbers; state `quantize: {calibration: {inputs: …}}`, or `run: {inputs: …}` for a model that "
-    "is quantized already"
+    "numbers; state `calibration: {inputs: …}`"
 )
 
 ZERO = "TI asks for 0 there in a quantized graph, which `quantize: {symmetric: true}` gives"
@@ -46,7 +45,7 @@ ZERO = "TI asks for 0 there in a quantized graph, which `quantize: {symmetric: t
 def run(job: Job, folder: Path) -> None:
     refuse_foreign_files(job.folder("artifacts"))
     tools = find_tools(job.platform)
-    size = artifacts.BATCH_LAYOUT.read(job).size if job.has_stage("batch") else 0
+    size = read_batch_size(job)
     network = read_regions(job, size or 1)
     name = artifacts_name(job, size)
     temporary = folder / name / TEMP_FOLDER
@@ -87,6 +86,11 @@ def refuse_foreign_files(folder: Path) -> None:
             f"{folder}: holds files that the build did not write: {', '.join(strange)}; move them "
             "elsewhere, for this stage replaces the folder"
         )
+
+
+def read_batch_size(job: Job) -> int:
+    """Return how many samples the recipe puts into an inference, 0 where it asks for none."""
+    return artifacts.BATCH_LAYOUT.read(job).size if job.has_stage("batch") else 0
 
 
 def read_regions(job: Job, batch: int) -> TidlNetwork:
@@ -132,6 +136,9 @@ def calibration_inputs(job: Job) -> tuple[Inputs, int | None, str]:
 
     Raises UserError where the recipe names none.
     """
+    own = job.recipe.calibration
+    if own is not None:
+        return own.inputs, own.samples, "calibration"
     quantize = job.recipe.quantize
     if quantize and quantize.calibration.inputs is not None:
         return quantize.calibration.inputs, quantize.calibration.samples, "quantize.calibration"

@@ -1,4 +1,4 @@
-"""What TIDL asks of a network that is quantized already: 8 bits, and the scales of the chip."""
+"""Which networks and regions are quantized, and what rules ask of their scales."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from tvm import relax
 
 from firmwright.ir.operators import short_name
-from firmwright.ir.relax import constant_array
+from firmwright.ir.relax import constant_array, dtype_of
 
 GRID_OPERATORS = frozenset({"quantize", "dequantize"})
 
@@ -38,3 +38,13 @@ def grid_facts(bindings: Iterable[relax.VarBinding]) -> dict[str, Any]:
         "grids": told,
         "odd_scale": str(np.float32(odd[0])) if odd else "",
     }
+
+
+def is_float(function: relax.Function) -> bool:
+    """Tell a region of floats, as TIDL takes it of a network that is not quantized."""
+    return all(dtype_of(v) == "float32" for v in function.params)
+
+
+def is_quantized_float(function: relax.Function) -> bool:
+    """Tell a region of floats that is quantized inside: what stands in for TIDL's own."""
+    return is_float(function) and is_quantized(b for x in function.body.blocks for b in x.bindings)

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from firmwright.pipeline.artifact import Artifact, pack_listed
+from firmwright.pipeline.artifact import MODULE, Artifact, pack_listed
 from firmwright.pipeline.artifacts import (
     BATCH,
     BATCH_LAYOUT,
@@ -24,11 +24,14 @@ from firmwright.targets.tidl.tools import find_tools
 from firmwright.toolchain import Platform, load_platform
 
 if TYPE_CHECKING:
+    import tvm
+
     from firmwright.targets.tidl.record import Artifacts
 
 RECORD: Artifact[Artifacts] = Artifact(
     "artifacts", "artifacts.json", "firmwright.targets.tidl.record:Artifacts"
 )
+STAND_INS: Artifact[tvm.IRModule] = Artifact("stand_in", "module.json", MODULE)
 
 
 def options(job: Job) -> Any:
@@ -38,12 +41,14 @@ def options(job: Job) -> Any:
     return {
         "mix": mix_options(job),
         "name": artifacts_name(job),
-        "calibration": quantize.get("calibration"),
+        "calibration": canonical.get("calibration") or quantize.get("calibration"),
         "inputs": canonical_run_inputs(job),
     }
 
 
 def calibration_files(job: Job) -> list[Path]:
+    if job.recipe.calibration is not None:
+        return job.recipe.list_files("calibration")
     quantize = job.recipe.quantize
     own = quantize is not None and quantize.calibration.inputs is not None
     return job.recipe.list_files("quantize") if own else list_run_files(job)
@@ -74,6 +79,18 @@ def list_tools(job: Job) -> list[Tool]:
     stamp = partial(stamp_installation, partial(find_tools, platform))
     return [Tool("TIDL tools", stamp, partial(read_tools_version, platform))]
 
+
+STAND_IN = Stage(
+    name="stand_in",
+    sentence="quantize what stands in for TIDL",
+    run="firmwright.targets.tidl.stand_in:run",
+    reads=(NETWORK_INTERFACE, PARTITION, REGIONS, BATCH_LAYOUT),
+    writes=(STAND_INS,),
+    options=options,
+    inputs=calibration_files,
+    applies=lambda job: job.recipe.quantize is None,
+    gives_regions=True,
+)
 
 ARTIFACTS = Stage(
     name="artifacts",
