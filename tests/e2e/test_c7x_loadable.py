@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.targets.tidl.fake_tools import fake_tools
 from tests.toolchain.folders import arm64_gcc_folder, calls, fake_cgt7x_folder
 
 from .conftest import Repository, new_repository, ran
@@ -65,6 +66,16 @@ def test_the_loadable_is_one_stage_more_and_part_of_the_bundle(
     versions = json.loads((chips.folder / "digits.lock").read_text())["versions"]
     assert {k: versions[k] for k in TOOLS} == {k: manifest["versions"][k] for k in TOOLS}
     check_make(chips, cgt, loadable, tmp_path)
+
+
+def test_no_stand_in_gets_into_a_loadable_beside_tis_tools(
+    chips: Repository, tmp_path: Path
+) -> None:
+    chips.environment["CGT7X_ROOT"] = str(fake_cgt7x_folder(tmp_path / "ti-cgt-c7000"))
+    chips.environment["TIDL_TOOLS_PATH"] = str(fake_tools(tmp_path / "tools"))
+    done = chips.doit("build", "recipe=digits.yaml")
+    assert ran(done.stdout) == ["artifacts", "bundle"]
+    assert "no loadable for the chip was built: in it C would stand in" in done.stdout
 
 
 def check_make(chips: Repository, cgt: Path, loadable: Path, folder: Path) -> None:

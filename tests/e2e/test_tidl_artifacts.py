@@ -161,6 +161,11 @@ def test_with_tools_the_bundle_has_their_networks(tidl: Repository, tmp_path: Pa
     kept = tidl.folder / "build/digits/am62a-host/artifacts" / FOLDER / "tempDir"
     assert (kept / "by_the_way.svg").exists()
     assert tidl.build("recipe=digits.yaml") == []
+    on_chip = ("recipe=digits.yaml", "compile_for_device=true")
+    done = tidl.doit("run", *on_chip, "application:digits-am62a")
+    assert "1 region by TIDL-RT, from the files of TI's tools 11_00_06_00" in done.stdout
+    written = {p.name for p in (tidl.folder / "build/digits/am62a/application").iterdir()}
+    assert written >= {"fw_tidl.c", "Makefile", "subgraph0_net.bin", "subgraph0_params_1.bin"}
 
 
 def test_tools_that_are_half_installed_end_the_build(tidl: Repository, tmp_path: Path) -> None:

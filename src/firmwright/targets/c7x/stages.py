@@ -13,7 +13,8 @@ from firmwright.pipeline.stage import Stage
 from firmwright.pipeline.tools import collect_settings, compiler_tool
 from firmwright.targets.c7x import C7X
 from firmwright.targets.c7x.loadable import make_loadable_build
-from firmwright.targets.tidl.stages import RECORD
+from firmwright.targets.tidl import TIDL
+from firmwright.targets.tidl.stages import RECORD, has_tools
 from firmwright.toolchain import Build, Toolchain, load_toolchain
 
 
@@ -25,13 +26,24 @@ def find_toolchain(job: Job) -> Toolchain | None:
 
 def applies(job: Job) -> bool:
     toolchain = find_toolchain(job)
-    return toolchain is not None and bool(os.environ.get(toolchain.variable))
+    installed = toolchain is not None and bool(os.environ.get(toolchain.variable))
+    return installed and not lacks_networks(job)
+
+
+def lacks_networks(job: Job) -> bool:
+    """Tell whether TI's tools made networks of regions that in the loadable have stand-ins."""
+    return has_tools() and any(device.name == TIDL.name for device in job.mix)
 
 
 def explain_absence(job: Job) -> str:
     toolchain = find_toolchain(job)
     if toolchain is None:
         return ""
+    if lacks_networks(job):
+        return (
+            "no loadable for the chip was built: in it C would stand in for the networks of TI's "
+            "tools; `target: tidl, c` runs them, by TIDL-RT"
+        )
     makefile = PROJECT.path(job) / C7X.name / "Makefile"
     return f"{toolchain.variable} is not set: no loadable for the chip was built; {makefile} does"
 

@@ -36,6 +36,7 @@ class TidlTarget(Target):
     stages = (
         "firmwright.targets.tidl.stages:STAND_IN",
         "firmwright.targets.tidl.stages:ARTIFACTS",
+        "firmwright.targets.tidl.stages:APPLICATION",
     )
     reason = "TIDL takes every operator of it"
     options = MappingProxyType({option.name: option.values for option in OPTIONS})

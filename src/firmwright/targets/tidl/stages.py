@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from firmwright.pipeline.artifact import MODULE, Artifact, pack_listed
+from firmwright.pipeline.artifact import INDEX_FILE, MODULE, Artifact, pack_listed
 from firmwright.pipeline.artifacts import (
     BATCH,
     BATCH_LAYOUT,
     MODEL_INTERFACE,
     NETWORK_INTERFACE,
     PARTITION,
+    PLAN,
+    PROJECT,
     REGIONS,
 )
 from firmwright.pipeline.job import Job
@@ -20,7 +23,7 @@ from firmwright.pipeline.options import canonical_run_inputs, list_run_files, mi
 from firmwright.pipeline.stage import Stage
 from firmwright.pipeline.tools import Tool, stamp_installation
 from firmwright.recipe.files import is_description_file
-from firmwright.targets.tidl.tools import find_tools
+from firmwright.targets.tidl.tools import TOOLS_VARIABLE, find_tools
 from firmwright.toolchain import Platform, load_platform
 
 if TYPE_CHECKING:
@@ -102,4 +105,32 @@ ARTIFACTS = Stage(
     inputs=calibration_files,
     tools=list_tools,
     archive=partial(pack_listed, RECORD),
+)
+
+
+def runs_on_tidl_rt(job: Job) -> bool:
+    """Tell whether TI's tools made networks that the Arm cores call, one by one, on a chip."""
+    is_device = job.recipe.compile_for_device and job.platform.name != "host"
+    return is_device and has_tools() and not job.mix[-1].target.core and job.origin is None
+
+
+def has_tools() -> bool:
+    """Tell whether TI's tools import the regions: then nothing stands in for them on a chip."""
+    return bool(os.environ.get(TOOLS_VARIABLE))
+
+
+def list_application(job: Job) -> dict[str, Path]:
+    found = (p for p in job.folder("application").iterdir() if p.name != INDEX_FILE)
+    return {f"application/{path.name}": path for path in sorted(found)}
+
+
+APPLICATION = Stage(
+    name="application",
+    sentence="write the program that runs the networks of TI's tools",
+    run="firmwright.targets.tidl.build_application:run",
+    reads=(RECORD, PLAN, PROJECT),
+    options=lambda job: {"name": job.recipe.name, "c_prefix": job.recipe.c_prefix},
+    templates=lambda _: ["tidl/application/*.j2"],
+    applies=runs_on_tidl_rt,
+    archive=list_application,
 )
