@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from firmwright.bundle.archive import write_archive
 from firmwright.errors import UserError
 from firmwright.pipeline import wheel
-from firmwright.pipeline.reproduce import runs
+from firmwright.pipeline.reproduce import runs, write_all_differences
 from firmwright.pipeline.separate_build import build_separately
 from firmwright.pipeline.wheel import install_wheel
 
@@ -37,6 +38,18 @@ def test_a_wheel_is_not_made_of_a_wheel(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(wheel, "ROOT", tmp_path)
     with pytest.raises(UserError, match="no editable installation"):
         install_wheel(tmp_path)
+
+
+@pytest.mark.needs("diffoscope")
+def test_all_differences_are_written_where_a_program_can(tmp_path: Path) -> None:
+    archives = [tmp_path / name for name in ("first.tar.gz", "second.tar.gz")]
+    for path, content in zip(archives, (b"one\ntwo\n", b"one\nzwei\n"), strict=True):
+        write_archive(path, "digits", {"notes.txt": content})
+    (told,) = write_all_differences(tmp_path, *archives)
+    text = (tmp_path / "differences.txt").read_text("utf-8")
+    assert told.endswith("differences.txt")
+    assert "digits/notes.txt" in text
+    assert {"-two", "+zwei"} <= {line.strip("│ ") for line in text.splitlines()}
 
 
 def test_a_build_is_run_by_what_varies_it(tmp_path: Path) -> None:

@@ -30,6 +30,9 @@ EVERYWHERE = (
 )
 """What the second build varies on every machine."""
 
+DIFFOSCOPE = "diffoscope"
+"""Explains all differences of two archives, in the words of many formats."""
+
 SENTENCE = "build twice, under conditions that must not matter, and compare"
 
 
@@ -86,7 +89,9 @@ def reproduce(job: Job) -> None:
     from firmwright.bundle.first_difference import digest_files, find_first
 
     if find_first(ours, theirs) or ours != theirs:
-        raise UserError(f"{explain(job, first, second)}\nboth builds are kept in {place}")
+        found = [explain(job, first, second), f"both builds are kept in {place}"]
+        archives = (first / job.bundle.name, second / job.bundle.name)
+        raise UserError("\n".join([*found, *write_all_differences(place, *archives)]))
     shutil.rmtree(place)
     varied = [*EVERYWHERE, *other.wrappers, *([INSTALLATION] if other.installation else [])]
     job.note(f"varied: {', '.join(varied)}")
@@ -174,6 +179,15 @@ def explain(job: Job, first: Path, second: Path) -> str:
             return f"two builds differ, first in the stage {name}: {found}"
     found = find_first(read_result(job, first), read_result(job, second))
     return f"two builds differ, though all of their stages agree: {found or 'in their bytes'}"
+
+
+def write_all_differences(place: Path, first: Path, second: Path) -> Iterator[str]:
+    """Have diffoscope, where it is installed, write all that differs; yield where that is."""
+    if shutil.which(DIFFOSCOPE):
+        report = place / "differences.txt"
+        command = (DIFFOSCOPE, "--text", str(report), str(first), str(second))
+        subprocess.run(command, capture_output=True, check=False)
+        yield f"all that differs, by {DIFFOSCOPE}: {report}"
 
 
 def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
