@@ -1,4 +1,4 @@
-"""Other loops for an operator: blocks that fit a small fast memory, and short inner loops."""
+"""Other loops for an operator: blocks that the C7x's DMA brings, and vectors."""
 
 from __future__ import annotations
 
@@ -8,21 +8,32 @@ from firmwright.device import Extension, apply_default_loops, blocks
 
 ROWS = 8
 """Rows of a channel that are brought, computed and taken away at once."""
-INNER = 4
-"""Steps of the innermost loop, written out."""
+LANES = 16
+"""Floats of a vector."""
 
 
 def in_blocks(schedule: Schedule) -> None:
-    """Cut the loops of an elementwise region (N, C, H, W) into blocks, with copies of each."""
+    """Cut the loops of an elementwise region (N, C, H, W) into blocks, with copies of each.
+
+    Buffers of scope ``local<number>`` lie in the C7x's local memory, twice. A loop with the
+    annotation ``fw_dma`` copies a block: the DMA does so while the one before it is computed. Of
+    the loops with ``fw_vector``, 0 is that over vectors, and their length is that of one vector.
+    """
     apply_default_loops(schedule)
     (block,) = blocks(schedule)
-    _, _, row, column = schedule.get_loops(block)
+    row = schedule.get_loops(block)[2]
     outer, _ = schedule.split(row, [None, ROWS])
-    for index in range(len(schedule.get(block).reads)):
-        schedule.compute_at(schedule.cache_read(block, index, "local"), outer)
-    schedule.reverse_compute_at(schedule.cache_write(block, 0, "local"), outer)
-    _, inner = schedule.split(column, [None, INNER])
-    schedule.unroll(inner)
+    count = len(schedule.get(block).reads)
+    copies = [schedule.cache_read(block, index, f"local{index}") for index in range(count)]
+    for copy in copies:
+        schedule.compute_at(copy, outer)
+    copies.append(schedule.cache_write(block, 0, f"local{count}"))
+    schedule.reverse_compute_at(copies[-1], outer)
+    for copy in copies:
+        schedule.annotate(schedule.fuse(*schedule.get_loops(copy)[3:]), "fw_dma", 1)
+    vectors, lanes = schedule.split(schedule.fuse(*schedule.get_loops(block)[3:]), [None, LANES])
+    schedule.annotate(vectors, "fw_vector", 0)
+    schedule.annotate(lanes, "fw_vector", LANES)
 
 
 def add(extension: Extension) -> None:

@@ -57,13 +57,12 @@ def test_the_compute_has_indices_without_floats(built: Path) -> None:
     assert "float" not in body
 
 
-def test_the_schedule_computes_on_copies_of_eight_rows(built: Path) -> None:
+def test_the_dma_moves_the_schedule_s_blocks_of_eight_rows(built: Path) -> None:
     (region,) = regions(built, "schedule")
-    kernels = json.loads((built / "schedule" / "host" / "kernels" / "kernels.json").read_text())
-    (kernel,) = kernels["kernels"]
-    assert [s["elements"] for s in kernel["scratch"]] == [8 * 40, 8 * 40]
-    assert "= input_0[" in region
-    assert "output[" in region.splitlines()[-6]
+    counts, blocks = manifest(built, "schedule")["run"]["counts"], 2 * 8 * 24 // 8  # two samples
+    assert counts["dma_transfers"] == 3 * blocks
+    assert counts["dma_bytes"] == 3 * blocks * 4 * 8 * 40
+    assert "FW_VECTOR_LOOP(16)\n" in region
 
 
 def test_the_special_case_picks_and_the_other_pooling_compares(built: Path) -> None:

@@ -64,11 +64,13 @@ def lower_region(
     rounding: str,
     strategies: Sequence[Strategy] = (),
     scheduler: Scheduler = schedule_region,
+    finish: Scheduler = ScheduledRegion,
 ) -> LoweredRegion:
     """Lower one region to a C function body; ``rounding`` is a key of :data:`ROUNDINGS`.
 
     ``strategies`` are the device's own, the user's before them. ``scheduler`` gives the loops
-    their structure, where none of the strategies that are taken does.
+    their structure, where none of the strategies that are taken does; ``finish`` makes of the
+    loops that a strategy made what the device has for them.
     Raises UserError, naming the operators, where TVM has no C for one of them.
     """
     try:
@@ -79,7 +81,7 @@ def lower_region(
         module, constants = lift_constants(module, region.name)
         function = unwrap_library_calls(fuse(module, region.name))
         function = replace_sign_casts(start_at_infinity(function))
-        scheduled = legalization.choose_scheduler(scheduler)(store_bit_patterns(function))
+        scheduled = legalization.choose_scheduler(scheduler, finish)(store_bit_patterns(function))
         kernel = build_kernel(region, module[region.name], constants, scheduled, use)
     except (ArithmeticError, RuntimeError, TypeError, ValueError) as error:  # TVM's among them
         operators = ", ".join(region.operators)

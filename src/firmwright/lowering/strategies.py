@@ -65,10 +65,10 @@ class Legalization:
             raise self.errors[0]
         return legalized
 
-    def choose_scheduler(self, own: Scheduler) -> Scheduler:
+    def choose_scheduler(self, own: Scheduler, finish: Scheduler) -> Scheduler:
         """Return what makes the region's loops: the first schedule that was asked for, or ``own``.
 
-        Call it behind :meth:`apply`.
+        ``finish`` gets the loops of the former. Call it behind :meth:`apply`.
         """
         if not self.schedules:
             return own
@@ -76,7 +76,7 @@ class Legalization:
         def apply_schedule(function: tirx.PrimFunc) -> ScheduledRegion:
             schedule = Schedule(tvm.IRModule({"main": function}))
             self.schedules[0](schedule)
-            return ScheduledRegion(schedule.mod["main"])
+            return finish(schedule.mod["main"])
 
         return apply_schedule
 

@@ -23,7 +23,7 @@ from firmwright.lowering.schedule import ScheduledRegion, blocks, count_iteratio
 from firmwright.targets.c7x import transfers
 from firmwright.targets.c7x.accesses import ElementwiseNest, ReadTensor, match_elementwise
 from firmwright.targets.c7x.cost import Core, estimate_cycles
-from firmwright.targets.c7x.streams import use_streams
+from firmwright.targets.c7x.streams import find_vector_nest, use_streams
 from firmwright.targets.c7x.transfers import VECTOR_BYTES
 
 BLOCK_BYTES = 16 * 1024
@@ -52,24 +52,29 @@ def schedule_for_c7x(function: tirx.PrimFunc, core: Core) -> ScheduledRegion:
     refusal = explain_no_blocks(found, split, moved, core.local_memory)
     if split is None or refusal:
         why_not, said = make_vectors(schedule, found, 0), f"No blocks: {refusal}."
-        flat = mark_vectors(schedule)
-        made = ScheduledRegion(flat, functions=transfers.FUNCTIONS, headers=(transfers.HEADER,))
     else:
         make_blocks(schedule, found, split, moved)
         why_not, said = make_vectors(schedule, found, 1), describe_blocks(found, split)
-        made = transfers.insert_transfers(mark_vectors(schedule))
+    made = use_annotations(schedule.mod["main"])
     lanes = 0 if why_not else core.vector // found.element_bytes
     cycles = estimate_cycles(core, function, steps, lanes, bool(made.pointers))
-    if why_not:
-        vectors = f"No vectors: {why_not}."
-    else:
-        made, streams = use_streams(made)
-        vectors = f"The innermost loop is one vector. {streams}"
+    vectors = (
+        f"No vectors: {why_not}." if why_not else f"The innermost loop is one vector. {made.note}"
+    )
     return replace(made, note=f"{said} {vectors}", cycles=cycles)
 
 
-def mark_vectors(schedule: Schedule) -> tirx.PrimFunc:
-    return transfers.mark_vector_loops(flatten_prim_func(schedule.mod["main"]))
+def use_annotations(function: tirx.PrimFunc) -> ScheduledRegion:
+    """Let the DMA, vectors and streams do what a schedule's annotations ask for.
+
+    Those are ``DMA_LOOP`` and ``VECTOR_LOOP``; the note says who delivers what a vector reads.
+    """
+    flat = transfers.mark_vector_loops(flatten_prim_func(function))
+    made = transfers.insert_transfers(flat)
+    if not find_vector_nest(flat.body):
+        return made
+    made, streams = use_streams(made)
+    return replace(made, note=streams)
 
 
 def find_split(extents: tuple[int, ...], element_bytes: int) -> BlockSplit | None:

@@ -15,7 +15,7 @@ from firmwright.lowering.region import lower_region
 from firmwright.targets import Context
 from firmwright.targets.c7x.cost import Core, add_transfer, read_core
 from firmwright.targets.c7x.forms import cut, make_forms
-from firmwright.targets.c7x.injective import schedule_for_c7x
+from firmwright.targets.c7x.injective import schedule_for_c7x, use_annotations
 from firmwright.targets.c7x.strategies import STRATEGIES
 from firmwright.targets.cpu.layer_functions import AnyLayer
 from firmwright.targets.cpu.lowering import find_form, lower_by_form
@@ -42,7 +42,7 @@ def lower_to_loops(
 ) -> LoweredRegion:
     strategies = (*context.strategies, *STRATEGIES)
     scheduler = partial(schedule_for_c7x, core=core)
-    lowered = lower_region(region, module, context.rounding, strategies, scheduler)
+    lowered = lower_region(region, module, context.rounding, strategies, scheduler, use_annotations)
     # Streams read ahead, and a message to this core lists what is read apart from the rest.
     return replace(lowered, kernel=replace(lowered.kernel, in_place=()))
 
