@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import time
 from itertools import product
 from pathlib import Path
 
@@ -80,6 +81,29 @@ def test_a_debugger_prints_the_outputs_without_debug_information(
     check("gcc", *includes, "-o", elf, *sources, *build.glob("demo/*.c"), "-lm")
     command = ["gdb", "-nx", "-batch", "-x", build / "demo/demo.gdb", "-ex", "run", elf]
     printed = subprocess.run([str(w) for w in command], capture_output=True, text=True).stdout
+    expected = read_arrays(build / "run/sample.npz")["output_0"].reshape(-1)
+    assert f"scores\n$1 = {{{', '.join(map(str, expected))}}}\n" in printed
+
+
+@pytest.mark.needs("gdb-multiarch", "qemu-system-riscv32")
+def test_a_debugger_prints_the_outputs_of_another_machine(demo: Repository, tmp_path: Path) -> None:
+    sources, server = unpacked(demo, "rv32-bare", tmp_path), tmp_path / "server"
+    elf = make(sources)
+    waiting = [
+        "qemu-system-riscv32", "-machine", "virt", "-bios", "none", "-display", "none",
+        "-serial", "null", "-monitor", "none", "-kernel", elf,
+        "-S", "-gdb", f"unix:{server},server=on",
+    ]  # fmt: skip
+    command = [
+        "gdb-multiarch", "-nx", "-batch", "-x", sources / "demo/demo.gdb",
+        "-ex", f"target remote {server}", "-ex", "continue", elf,
+    ]  # fmt: skip
+    with subprocess.Popen([str(w) for w in waiting]) as machine:
+        while not server.exists() and machine.poll() is None:
+            time.sleep(0.02)
+        printed = subprocess.run([str(w) for w in command], capture_output=True, text=True).stdout
+        machine.kill()
+    build = demo.folder / "build/d/rv32-bare"
     expected = read_arrays(build / "run/sample.npz")["output_0"].reshape(-1)
     assert f"scores\n$1 = {{{', '.join(map(str, expected))}}}\n" in printed
 
