@@ -233,6 +233,14 @@ def prelu_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     return {**axis_facts(call, network), "slopes": constant_or_computed(call.args[1:], network)}
 
 
+def take_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
+    index = call.args[1]
+    return {
+        "index": constant_or_computed([index], network),
+        "index_axes": len(static_shape(index)),
+    }
+
+
 def layer_norm_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     count = len(static_shape(call.args[0]))
     axes = [axis % count for axis in to_ints(call.attrs.axes)]
@@ -340,6 +348,7 @@ FACTS_BY_KIND: Mapping[str, Callable[[tvm.ir.Call, FactContext], Facts]] = {
     **dict.fromkeys(("mean", "max", "min", "sum"), reduction_facts),
     **dict.fromkeys(("softmax", "concat", "argmax", "argmin"), axis_facts),
     "prelu": prelu_facts,
+    "take": take_facts,
     "layer_norm": layer_norm_facts,
     "instance_norm": instance_norm_facts,
     "permute_dims": transpose_facts,

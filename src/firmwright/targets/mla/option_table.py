@@ -14,7 +14,8 @@ SWITCH = ("0", "1")
 class Option:
     """One option: its name, its default, what it may be, and what it means.
 
-    The defaults are those of ``afe``, as SiMa's pages state them for release 2.
+    The defaults are those of ``afe``, as SiMa's pages state them for release 2; ``num_bins`` is the
+    number of their example, for they state none.
     """
 
     name: str
