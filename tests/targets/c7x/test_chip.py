@@ -1,80 +1,74 @@
-"""The C for the chip itself runs here: its streams by the stand-in's engines, its DMA by a driver.
-
-The driver stands in for TI's, whose SDK is not here.
-"""
+"""What carries the calls on a chip compiles; nothing here has its rpmsg, or TI's SDK."""
 
 from __future__ import annotations
 
-import shutil
+import subprocess
 from pathlib import Path
 
-import numpy as np
 import pytest
+from tvm import relax
 
-from firmwright.codegen.templates import make_environment, render
-from firmwright.models.relax.importer import run_reference
-from firmwright.targets.c7x import strips
-from firmwright.targets.c7x.cost import Core
-from firmwright.targets.c7x.forms import make_forms
-from firmwright.targets.cpu.forms.form import choose
-from firmwright.toolchain import Build, Platform, load_toolchain
-from firmwright.verify.protocol import decode_outputs
-from tests.networks.firmware import SANITIZED, executed, lowered
+from firmwright.project.write import Network, write_project
+from firmwright.targets.c7x.loadable import make_loadable_build
+from firmwright.targets.c7x.loadable_files import write_loadable
+from firmwright.toolchain import Build, load_platform, load_toolchain
+from firmwright.verify.protocol import encode_samples
+from tests.networks.firmware import lowered
 
 from .graphs import network, numbers, samples
-from .test_forms import assert_layers, draw_layers, make_layers_network, make_platform
-from .test_streams import FORMULA, SHAPES
 
-pytestmark = pytest.mark.needs("gcc")
-
-FIRMWARE = """\
-_Alignas(64) static unsigned char l2[1 << 18];
-void *g_l2_mem_addr = l2;
-unsigned g_l2_mem_size = sizeof l2;
-void fw_dma_report(void);
-void fw_dma_report(void) {}
-void fw_stream_report(void);
-void fw_stream_report(void) {}
-"""
-"""What lends the memory, and the counts that only an emulation has."""
-
-DRIVER = ('-DFW_C7X_DMAUTILS="dmautils.h"', "-DSDK_FAILS=0")
+SHAPE = (1, 8, 16, 16)
+SDK = Path(__file__).parent / "recorded_sdk"
 
 
-def use_the_chips(sources: Path, platform: Platform) -> None:
-    """Put the chip's file in the place of the emulation's."""
-    text = render(make_environment(), "c7x/cl7x/fw_c7x.c.j2", {"platform": platform})
-    (emulation,) = sources.rglob("fw_c7x.c")
-    emulation.write_text(text)
-    emulation.with_name("firmware.c").write_text(FIRMWARE)
-    shutil.copy(Path(__file__).parent / "sdk/dmautils.h", emulation.parent)
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Network]:
+    folder = tmp_path_factory.mktemp("chip")
+    data = network({SHAPE: (relax.op.add, numbers(1, *SHAPE))})
+    made = lowered(data, "relax", target="c7x", platform="am67a")
+    platform = load_platform("am67a")
+    variables = write_project(made, Build(load_toolchain("zig"), platform), folder)
+    build = make_loadable_build(platform)
+    assert build is not None
+    write_loadable(variables, build, folder)
+    return folder, made
 
 
-@pytest.mark.parametrize(
-    ("vector", "cflags"),
-    [(32, ()), (64, DRIVER), (64, (DRIVER[0], "-DSDK_FAILS=1"))],
-    ids=["core", "driver", "no channel"],
-)
-def test_blocks_and_streams(vector: int, cflags: tuple[str, ...], tmp_path: Path) -> None:
-    data = network({s: (FORMULA, numbers(1, *c)) for s, c in SHAPES.items()})
-    made, platform = lowered(data, "relax", target="c7x"), make_platform(vector)
-    build = Build(load_toolchain("gcc"), platform)
-    given = samples(list(SHAPES))
-    ran = executed(
-        made, given, tmp_path, (*SANITIZED, *cflags), lambda s: use_the_chips(s, platform), build
-    )
-    found = decode_outputs(ran.console, made.interface.outputs, 2, ran.exit_code)
-    for ours, theirs in zip(found, run_reference(data, given).outputs, strict=True):
-        for array, expected in zip(ours, theirs, strict=True):
-            np.testing.assert_array_equal(array, expected)
+@pytest.mark.needs("aarch64-linux-gnu-gcc", "qemu-aarch64", "make")
+def test_the_arm_side_builds_and_says_where_there_is_no_c7x(
+    project: tuple[Path, Network],
+) -> None:
+    folder, made = project
+    make = ["make", "-s", "-C", str(folder / "c7x/arm"), "CC=aarch64-linux-gnu-gcc -static"]
+    subprocess.run(make, check=True)
+    given = encode_samples(made.interface.inputs, samples([SHAPE]))
+    command = ["qemu-aarch64", str(folder / "c7x/arm/application.elf")]
+    ran = subprocess.run(command, input=given, capture_output=True, check=False, timeout=60)
+    assert ran.returncode == 1
+    told = b"@status 2\n@fault the C7x's side cannot be started or reached\n"
+    assert ran.stdout == told
 
 
-def test_strips_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strips, "STRIP_BYTES", 256)
-    forms, platform = make_forms(Core(32, 3500)), make_platform(32)
-    layers = draw_layers(forms, seed=5)
-    made = make_layers_network(layers, [choose(layer, (), forms).form for layer in layers])
-    build = Build(load_toolchain("gcc"), platform)
-    assert_layers(
-        made, layers, build, tmp_path, (*SANITIZED, *DRIVER), lambda s: use_the_chips(s, platform)
-    )
+@pytest.mark.needs("gcc")
+def test_the_firmwares_side_compiles_with_the_names_of_tis_sdk(
+    project: tuple[Path, Network], tmp_path: Path
+) -> None:
+    folder, _ = project
+    firmware = folder / "c7x/firmware"
+    macros = ("MEMORY=0xC0000000u", "MEMORY_BYTES=0x20000000u", "LINUX_CORE=0")
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", *(f"-DFW_C7X_{m}" for m in macros)]
+    include = [f"-I{path}" for path in (SDK, folder / "network")]
+    sources = sorted(firmware.glob("*.c"))
+    assert [s.name for s in sources] == ["fw_c7x_service.c", "fw_c7x_transport.c"]
+    command = ["gcc", *flags, *include, "-c", *map(str, sources)]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    undefined = subprocess.run(
+        ["nm", "-u", *tmp_path.glob("*.o")], capture_output=True, text=True, check=True
+    ).stdout
+    # What the module exports, and nothing of it but that.
+    assert {w for w in undefined.split() if w.startswith("fw_c7x")} == {
+        "fw_c7x_module",
+        "fw_c7x_serve",
+    }
+    exported = (folder / "c7x/link.cmd").read_text()
+    assert all(f"--export={name}\n" in exported for name in ("fw_c7x_module", "fw_c7x_serve"))

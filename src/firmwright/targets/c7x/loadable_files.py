@@ -39,6 +39,9 @@ def write_loadable(variables: Mapping[str, Any], build: Build, project: Path) ->
     variables = {**variables, "byte_lines": format_byte_directives}
     for template in loadable_templates(build):
         write_file(folder / file_name(template), render(env, template, variables))
+    for side in ("arm", "firmware"):
+        for template in chip_templates(side):
+            write_file(folder / side / file_name(template), render(env, template, variables))
     sources = loadable_sources(project, variables["prefix"])
     makefile = {**loadable_makefile_variables(build, sources), "script": LINK_SCRIPT}
     template = f"{C7X.name}/loadable/Makefile{TEMPLATE_SUFFIX}"
@@ -50,6 +53,16 @@ def loadable_templates(build: Build) -> list[str]:
     names = (LINK_SCRIPT, "weights.asm")
     common = [f"{C7X.name}/loadable/{name}{TEMPLATE_SUFFIX}" for name in names]
     return [*common, *list_templates(f"{C7X.name}/{build.toolchain.name}")]
+
+
+def chip_templates(side: str) -> list[str]:
+    """Return the templates of what carries calls on a chip: for its Linux, or its firmware.
+
+    The firmware also gets the service, which answers the calls on every transport.
+    """
+    own = list_templates(f"{C7X.name}/chip/{side}")
+    service = f"{C7X.name}/call/posix/fw_c7x_service.c{TEMPLATE_SUFFIX}"
+    return [*own, service] if side == "firmware" else own
 
 
 def loadable_sources(project: Path, prefix: str) -> list[str]:

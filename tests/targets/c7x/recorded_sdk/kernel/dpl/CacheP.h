@@ -1,0 +1,12 @@
+/* What the C7x's side uses of TI's SDK, by the names and types of its public documents. */
+#ifndef CACHEP_H
+#define CACHEP_H
+
+#include <stdint.h>
+
+#define CacheP_TYPE_ALL 0xffffu
+
+void CacheP_wb(void *address, uint32_t size, uint32_t type);
+void CacheP_inv(void *address, uint32_t size, uint32_t type);
+
+#endif
