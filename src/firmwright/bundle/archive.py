@@ -174,7 +174,7 @@ def read_exactly(stream: IO[bytes], entry: tarfile.TarInfo) -> bytes:
 def check_name(name: str) -> None:
     """Raise BrokenBundleError for a name that could leave the folder it is unpacked in."""
     parts = name.split("/")
-    if name.startswith("/") or "\\" in name or (len(parts[0]) == 2 and parts[0].endswith(":")):
+    if name.startswith("/") or "\\" in name or name[1:2] == ":":
         raise BrokenBundleError(f"the entry {name!r} has an absolute name, or a backslash")
     if any(part in ("", ".", "..") for part in parts):
         raise BrokenBundleError(f"the entry {name!r} has an empty part, '.' or '..' in its name")

@@ -96,6 +96,7 @@ ENTRIES: dict[str, tuple[dict[str, bytes], str]] = {
     "no program": ({"net_mpk.json": b"{}"}, "it has no program"),
     "upwards": ({**files(), "../net.so": b""}, "'..' in its name"),
     "absolute": ({**files(), "/net.so": b""}, "an absolute name"),
+    "drive": ({**files(), "C:net.so": b""}, "an absolute name"),
     "backslash": ({**files(), "a\\net.so": b""}, "a backslash"),
     "look-alike": ({**files(), "a\u2215net.so": b""}, "looks like a slash"),
     "other kind": ({**files(), "run.py": b""}, "of no known kind"),
@@ -130,6 +131,19 @@ def test_links_and_devices_are_refused(kind: bytes, tmp_path: Path) -> None:
 
     with pytest.raises(UserError, match="is a link or a device"):
         read_archive(pack(tmp_path / "net.tar.gz", files(), change))
+
+
+def test_a_file_with_holes_is_refused(tmp_path: Path) -> None:
+    """It is 512 bytes long, and reads as a gigabyte of zeros."""
+    headers = {"major": "1", "minor": "0", "name": "net.so", "realsize": str(2**30)}
+
+    def change(entry: tarfile.TarInfo) -> None:
+        if entry.name == "net.so":
+            entry.pax_headers = {f"GNU.sparse.{key}": value for key, value in headers.items()}
+
+    members = {**files(), "net.so": b"1\n0\n0\n".ljust(512, b"\0")}
+    with pytest.raises(UserError, match=r"'net\.so' is a link or a device, or has holes"):
+        read_archive(pack(tmp_path / "net.tar.gz", members, change))
 
 
 @pytest.mark.parametrize(

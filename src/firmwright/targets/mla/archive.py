@@ -79,8 +79,11 @@ def read_entries(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
             )
         if entry.isdir():
             continue
-        if not entry.isreg():
-            raise BrokenBundleError(f"the member {entry.name!r} is a link or a device")
+        # A file with holes unpacks to any size that it states.
+        if entry.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or entry.issparse():
+            raise BrokenBundleError(
+                f"the member {entry.name!r} is a link or a device, or has holes"
+            )
         if PurePosixPath(entry.name).suffix not in SUFFIXES:
             known = ", ".join(SUFFIXES)
             raise BrokenBundleError(f"the member {entry.name!r} is of no known kind ({known})")
