@@ -81,6 +81,9 @@ def count_channels(call: tvm.ir.Call) -> int:
 
 
 def first_tensor(call: tvm.ir.Call) -> relax.Expr:
+    """Return the operand that an operator is about: of two, which broadcast, that of more axes."""
+    if kind_of(call) in BINARY_KINDS:
+        return max(call.args, key=lambda operand: len(static_shape(operand)))
     first = call.args[0]
     return first.fields[0] if isinstance(first, relax.Tuple) else first
 
@@ -339,7 +342,7 @@ def weight_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
 
 
 WEIGHTED_KINDS = ("conv2d", "depthwise_conv2d", "conv2d_transpose", "matmul")
-BINARY_KINDS = ("add", "subtract", "multiply", "maximum", "minimum")
+BINARY_KINDS = ("add", "subtract", "multiply", "maximum", "minimum", "divide", "power")
 
 FACTS_BY_KIND: Mapping[str, Callable[[tvm.ir.Call, FactContext], Facts]] = {
     **dict.fromkeys(("conv2d", "depthwise_conv2d", "conv2d_transpose"), convolution_facts),
@@ -353,11 +356,11 @@ FACTS_BY_KIND: Mapping[str, Callable[[tvm.ir.Call, FactContext], Facts]] = {
     "instance_norm": instance_norm_facts,
     "permute_dims": transpose_facts,
     "pad": pad_facts,
-    "divide": divide_facts,
     "matmul": weight_facts,
     "strided_slice": slice_facts,
     "resize2d": resize_facts,
     "clip": clip_facts,
     **dict.fromkeys(BINARY_KINDS, binary_facts),
+    "divide": divide_facts,
     "power": power_facts,
 }

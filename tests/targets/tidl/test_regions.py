@@ -12,9 +12,14 @@ import tvm
 from tvm import relax
 
 from firmwright.errors import UserError
+from firmwright.models.onnx import importer as onnx
 from firmwright.models.relax.importer import run_reference
 from firmwright.models.tflite import importer as tflite
+from firmwright.targets import Context, Device, load_target
 from firmwright.targets.tidl import TIDL
+from firmwright.targets.tidl.placing import place_regions
+from firmwright.toolchain import load_platform
+from firmwright.transforms import canonicalize
 from firmwright.transforms.optional import apply_transforms
 from tests.lowering.test_tflite_networks import mirrored
 from tests.networks.firmware import lowered, random_samples, run_generated
@@ -84,11 +89,45 @@ def test_regions_of_few_multiplications_stay_behind() -> None:
     placement = placed(network(line), max_num_subgraphs="1")
     assert names(placement) == [["a"]]
     assert sentences(placement)["max_num_subgraphs"] == (
-        "1 regions have more than the 512 multiply-accumulates of its region"
+        "1 regions have no fewer than the 512 multiply-accumulates of its own"
     )
     placement = placed(network(line), min_macs="513")
     assert names(placement) == [["a"]]
     assert "512 multiply-accumulates, less than 513" in sentences(placement)["min_macs"]
+
+
+def test_regions_of_equal_work_are_not_told_to_have_less() -> None:
+    def build(builder: relax.BlockBuilder, x: relax.Var) -> list[relax.Expr]:
+        a = named(builder, op.nn.conv2d(x, values(4, 4, 1, 1)), "a")
+        return [op.nn.conv2d(named(builder, op.sign(a), "odd"), values(4, 4, 1, 1))]
+
+    said = sentences(placed(network(build), max_num_subgraphs="1"))["max_num_subgraphs"]
+    assert said == "1 regions have no fewer than the 1,024 multiply-accumulates of its own"
+
+
+@pytest.mark.parametrize(
+    ("platform", "rest", "options", "side", "offloaded"),
+    [
+        ("am62a", "c", {}, 8, False),
+        ("am62a", "c", {"min_macs": "0"}, 8, True),
+        ("am62a", "c", {}, 400, True),  # 5 MB at half a byte a cycle
+        ("am62a", "c7x", {}, 8, True),  # the C7x calls itself
+        ("host", "c", {}, 8, True),  # whose time nobody states
+    ],
+)
+def test_a_region_without_products_is_worth_no_long_call(
+    platform: str, rest: str, options: dict[str, str], side: int, offloaded: bool
+) -> None:
+    module = network(lambda _, x: [op.nn.relu(op.sign(x))], (1, 4, side, side))
+    chip = load_platform(platform)
+    behind = Device(load_target(rest), Context(chip, "onnx", {}))
+    placement = place_regions(canonicalize(module), Context(chip, "onnx", options, fallback=behind))
+    assert len(placement.composites) == offloaded
+    if not offloaded:
+        assert sentences(placement)["region without products"] == (
+            "its region has no multiply-accumulates: calling TIDL takes 620 us, and c an estimated "
+            "3 us for all; min_macs=0 offloads it all the same"
+        )
 
 
 def fan(count: int) -> Any:
@@ -168,6 +207,16 @@ def test_a_convolution_of_stride_1x2_is_taken_after_the_rewrite(tmp_path: Path) 
     found = run_generated(data, samples, tmp_path, format_name="relax", target=target)
     expected = run_reference(tvm.ir.save_json(module).encode(), samples).outputs
     np.testing.assert_allclose(found[0][0], expected[0][0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["Elu", "HardSigmoid", "HardSwish", "Mish"])
+def test_an_activation_of_several_operators_is_one_region(kind: str) -> None:
+    shape = [1, 4, 8, 8]
+    made = graph([node(kind, ["x"], ["y"])], [value("x", shape)], [value("y", shape)])
+    module, _ = onnx.import_model(made.SerializeToString(), "test", {})
+    placement = placed(module, "j784s4")
+    assert not placement.violations
+    assert len(placement.composites) == 1
 
 
 def named_model() -> bytes:

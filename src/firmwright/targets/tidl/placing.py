@@ -12,7 +12,6 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from firmwright.ir.operators import short_name
 from firmwright.ir.regions import RuleViolation
 from firmwright.ir.relax import static_shape
 from firmwright.partition.grouping import Group, group_operators
@@ -32,10 +31,9 @@ from firmwright.targets.tidl.options import (
     read_options,
     refuse_calibration,
 )
+from firmwright.targets.tidl.pruning import prune
 from firmwright.targets.tidl.rules import tidl_rules
 
-MAX_TENSORS = 32
-"""Inputs, and outputs, of a region: TI's compiler drops one that has more."""
 INDEX_KINDS = frozenset({"argmax", "argmin"})
 """Operators whose results count elements: they are integers in every network."""
 
@@ -57,7 +55,7 @@ def place_regions(module: tvm.IRModule, context: Context) -> Placement:
     broken = {number: checker.check_layer(group) for number, group in enumerate(layers.groups)}
     taken = {number for number, found in broken.items() if not found}
     regions = merge_acyclic(range(len(layers.groups)), layers.reads, taken)
-    kept, pruned = prune(regions, layers, options)
+    kept, pruned = prune(regions, layers, options, context)
     for number, violation in pruned.items():
         broken[number] = (violation,)
     return make_placement("tidl_subgraph", "TIDL", kept, layers, broken)
@@ -108,54 +106,3 @@ class OperatorChecker:
             "is_index": kind in INDEX_KINDS,
         }
         return find_violations(tidl_rules().rules, facts)
-
-
-def prune(
-    regions: list[list[int]], layers: LayerGraph, options: TidlOptions
-) -> tuple[list[list[int]], dict[int, RuleViolation]]:
-    """Leave out regions with too many tensors or too little work; say so of their layers."""
-    by_work = sorted(regions, key=lambda region: (-layers.count_macs(region), region))
-    kept: list[list[int]] = []
-    pruned: dict[int, RuleViolation] = {}
-    for region in by_work:
-        violation = (
-            check_tensor_count(region, layers)
-            or check_dequantized(region, layers)
-            or check_work(layers.count_macs(region), len(kept), options)
-        )
-        if violation is None:
-            kept.append(region)
-        else:
-            pruned.update(dict.fromkeys(region, violation))
-    return sorted(kept), pruned
-
-
-def check_tensor_count(region: list[int], layers: LayerGraph) -> RuleViolation | None:
-    for rule, verb, tensors in (
-        ("inputs of a region", "read", layers.inputs_of(region)),
-        ("outputs of a region", "hand on", layers.results_of(region)),
-    ):
-        if len(tensors) > MAX_TENSORS:
-            sentence = f"its region would {verb} {len(tensors)} tensors; TIDL takes {MAX_TENSORS}"
-            return RuleViolation(rule, sentence)
-    return None
-
-
-def check_dequantized(region: list[int], layers: LayerGraph) -> RuleViolation | None:
-    """TI's checker: a graph without a quantize may only dequantize by the scale 1."""
-    kinds = {short_name(b.value) for i in region for b in layers.groups[i].bindings}
-    if "dequantize" not in kinds or "quantize" in kinds:
-        return None
-    sentence = "its region dequantizes and quantizes nothing; TIDL takes that with the scale 1 only"
-    return RuleViolation("dequantized region", sentence)
-
-
-def check_work(macs: int, kept: int, options: TidlOptions) -> RuleViolation | None:
-    most, least = options.number("max_num_subgraphs"), options.number("min_macs")
-    if kept >= most:
-        sentence = f"{most} regions have more than the {macs:,} multiply-accumulates of its region"
-        return RuleViolation("max_num_subgraphs", sentence)
-    if macs < least:
-        sentence = f"its region has {macs:,} multiply-accumulates, less than {least:,}"
-        return RuleViolation("min_macs", sentence)
-    return None
