@@ -251,6 +251,27 @@ def test_a_convolution_that_others_read_keeps_its_weights() -> None:
     assert "nn.batch_norm" in operators(apply_transforms(network(twice), {"FoldBatchNorm"}))
 
 
+@pytest.mark.parametrize("index", [0, 2])
+def test_an_image_that_is_taken_of_several_is_a_slice(index: int) -> None:
+    module = network(lambda x: relax.op.take(x, relax.const(index, "int64"), 0), (3, 1, 4, 5, 2))
+    after = assert_becomes("ConvertTakeToSlice", module, ["reshape", "strided_slice"])
+    assert str(after["main"].ret_ty) == str(module["main"].ret_ty)
+
+
+@pytest.mark.parametrize(
+    ("index", "axis", "shape"),
+    [
+        (relax.const(1, "int64"), 2, (3, 1, 4, 5)),
+        (relax.const(3, "int64"), 0, (3, 1, 4, 5)),  # clipped to the last
+        (relax.const(1, "int64"), 0, (3, 2, 4, 5)),
+        (relax.const(np.array([1, 0], "int64")), 0, (3, 1, 4, 5)),
+    ],
+)
+def test_other_takes_stay(index: relax.Expr, axis: int, shape: tuple[int, ...]) -> None:
+    module = network(lambda x: relax.op.take(x, index, axis, "clip"), shape)
+    assert_becomes("ConvertTakeToSlice", module, ["take"])
+
+
 def test_nothing_is_rewritten_that_was_not_asked_for() -> None:
     module = network(lambda x: relax.op.multiply(clip(x, 0.0, 6.0), relax.const(1.0)))
     for transform in OPTIONAL:

@@ -1,4 +1,4 @@
-"""Operators that give back what they are given, and a clip that is written as two operators."""
+"""Operators that give back what they are given, or that are others in disguise: clips, slices."""
 
 from __future__ import annotations
 
@@ -103,6 +103,28 @@ def convert_max_min_to_clip(builder: relax.BlockBuilder, call: tvm.ir.Call) -> r
     if low is None or high is None or low > high:
         return call
     return relax.op.clip(data, low, high)
+
+
+@rewrite_each("relax.take")
+def convert_take_to_slice(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
+    """Replace x[i], for x of n times one sample and a constant i, by a slice of x's channels.
+
+    That is how a channel shuffle hands on its parts: the samples lie behind each other, as the
+    channels of one would.
+    """
+    data, index = call.args[0], definition(builder, call.args[1])
+    shape = static_shape(data)
+    if not isinstance(index, Constant) or static_shape(index) or call.attrs.axis is None:
+        return call
+    if int(call.attrs.axis) % len(shape) or len(shape) < 3 or shape[1] != 1:
+        return call
+    count, _, channels, *image = shape
+    place = int(constant_array(index).item())
+    if not 0 <= place < count:
+        return call
+    joined = builder.emit(relax.op.reshape(data, (1, count * channels, *image)))
+    first = place * channels
+    return relax.op.strided_slice(joined, [1], [first], [first + channels])
 
 
 def match_scalar_operand(

@@ -1,7 +1,7 @@
 """Rewrites that a device asks for, or a recipe, in order; all but one run before the canonical.
 
-The names, but for the last three, are those that users of TI's compiler know. A recipe switches
-them by ``transforms``.
+The names, but for ConvertTakeToSlice and those behind FoldBatchNorm, are those that users of TI's
+compiler know. A recipe switches them by ``transforms``.
 """
 
 from __future__ import annotations
@@ -69,6 +69,11 @@ OPTIONAL = (
         "RemoveIdentityClip",
         "integers are not clipped to limits that they cannot exceed",
         identities.remove_identity_clip,
+    ),
+    Transform(
+        "ConvertTakeToSlice",
+        "one of several images that are taken apart is a slice of channels",
+        identities.convert_take_to_slice,
     ),
     Transform(
         "EliminateCommonSubexpr", "nothing is computed twice", eliminate_common_subexpressions

@@ -44,7 +44,7 @@ class TidlTarget(Target):
         *("RemoveMultiplyByOne", "RemovePadByZero", "RemoveCopy", "RemoveIdentityReshape"),
         *("RemoveTrainingOperators", "ConvertMaxMinToClip", "RemoveIdentityResize"),
         *("ConvertConvStride", "MergePadLayer", "RemoveIdentityClip", "EliminateCommonSubexpr"),
-        "FoldBatchNorm",
+        *("ConvertTakeToSlice", "FoldBatchNorm"),
     )
 
     def place(self, module: tvm.IRModule, context: Context, /) -> Placement:
