@@ -196,3 +196,32 @@ def rewrite_dft(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     result = body.add("Reshape", product, body.constant([*others, *image.shape[1:]], "int64"))
     back = [order.index(a) for a in range(len(shape))]
     return body.finish(body.add("Transpose", result, perm=back))
+
+
+def rewrite_stft(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Rewrite an STFT of constant step and length: its frames, windowed, and a DFT of each."""
+    shape = walk.shape(node.input[0])
+    step, window, length = [*node.input[1:], "", ""][:3]
+    sizes = walk.shape(window) if window else None
+    if shape is None or step not in walk.constants:
+        return None
+    if length in walk.constants:
+        width = int(walk.constants[length].item())
+    elif sizes is not None:
+        width = sizes[0]
+    else:
+        return None
+    hop = int(walk.constants[step].item())
+    starts = np.arange((shape[1] - width) // hop + 1) * hop
+    body = NodeBuilder(node, walk)
+    places = body.constant(starts[:, None] + np.arange(width), "int64")
+    frames = body.add("Gather", node.input[0], places, axis=1)
+    if window:
+        frames = body.add(
+            "Mul", frames, body.add("Reshape", window, body.constant([-1, 1], "int64"))
+        )
+    onesided = get_attribute(node, "onesided", 1)
+    if body.opset >= AXIS_INPUT_OPSET:
+        axis = body.constant(2, "int64")
+        return body.finish(body.add("DFT", frames, "", axis, onesided=onesided))
+    return body.finish(body.add("DFT", frames, axis=2, onesided=onesided))

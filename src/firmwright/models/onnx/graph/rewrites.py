@@ -15,8 +15,11 @@ from onnx.parser import parse_function
 
 from firmwright.errors import UserError
 from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
+from firmwright.models.onnx.graph.blocks import rewrite_dequantize, rewrite_quantize
 from firmwright.models.onnx.graph.body import NodeBuilder, along_axis, get_attribute
-from firmwright.models.onnx.graph.linear import rewrite_dft, rewrite_resize
+from firmwright.models.onnx.graph.classical import CLASSICAL
+from firmwright.models.onnx.graph.linear import rewrite_dft, rewrite_resize, rewrite_stft
+from firmwright.models.onnx.graph.microsoft import MICROSOFT
 from firmwright.models.onnx.graph.recurrent import RECURRENT, unroll_scan
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer, inline_function
 
@@ -158,10 +161,6 @@ def make_refusal(sentence: str) -> Rewrite:
     return refuse
 
 
-def has_blocks(node: onnx.NodeProto, _: Specializer) -> bool:
-    return bool(get_attribute(node, "block_size", 0))
-
-
 def rewrite_conv_transpose(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """TVM ignores ConvTranspose's ``output_shape``, which stands for pads."""
     size = get_attribute(node, "output_shape", None)
@@ -199,8 +198,6 @@ INLINED_OPERATORS = """
     ai.onnx.preview.FlexAttention
 """
 """No converter, or one that fails or is of another domain's operator: ONNX's definition is used."""
-
-BLOCKED_MESSAGE = "quantization in blocks (block_size) cannot be compiled"
 
 FLOORED_MODULO = """
     FlooredModulo (x, y) => (z) {
@@ -294,7 +291,7 @@ REWRITES: dict[str, Rewrite] = {
     "ConvInteger": rewrite_conv_integer,
     "ConvTranspose": rewrite_conv_transpose,
     "DFT": rewrite_dft,
-    "DequantizeLinear": rewrite_if(has_blocks, make_refusal(BLOCKED_MESSAGE)),
+    "DequantizeLinear": rewrite_dequantize,
     # TVM's converter has float32 constants.
     "Elu": rewrite_if(is_16bit_float, inline_definition),
     "IsInf": rewrite_is_inf,
@@ -310,12 +307,15 @@ REWRITES: dict[str, Rewrite] = {
     "QLinearMatMul": parse_rewrite(QUANTIZED_PRODUCT),
     **{kind: rewrite_if(is_bool, parse_rewrite(REDUCE_BOOL.replace("REDUCE", kind)))
        for kind in ("ReduceMax", "ReduceMin")},
-    "QuantizeLinear": rewrite_if(has_blocks, make_refusal(BLOCKED_MESSAGE)),
+    "QuantizeLinear": rewrite_quantize,
+    **CLASSICAL,
+    **MICROSOFT,
     **RECURRENT,
     "Resize": rewrite_resize,
     "ReverseSequence": rewrite_reverse_sequence,
     # TVM takes the largest interpolated value, ONNX the largest of four weighted neighbours.
     "RoiAlign": rewrite_if(has_mode("max"), make_refusal("the mode max cannot be compiled")),
+    "STFT": rewrite_stft,
     "Scan": unroll_scan,
     "Shrink": parse_rewrite(SHRINK),
     # TVM ignores the mode CRD.

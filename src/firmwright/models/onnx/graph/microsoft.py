@@ -1,0 +1,199 @@
+"""Operators of ONNX Runtime's own domain, com.microsoft, as operators of ONNX.
+
+ONNX Runtime's quantizer writes quantized operators (format QOperator), its optimizer fused ones.
+A quantized operator is its operator on floats between dequantize and quantize, as ONNX Runtime's
+documents define it (ContribOperators.md); its kernels round a product of scales once where this
+rounds twice, so that a result may differ by one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import onnx
+from onnx import helper
+
+from firmwright.errors import UserError
+from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
+from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
+
+Compute = Callable[[NodeBuilder, Sequence[str]], str]
+"""Appends an operator on floats; returns the name of its result."""
+
+FLATTENING_OPSET = 13
+"""The opset since which Softmax works along one axis; before, along all behind it."""
+
+
+def dequantize(
+    body: NodeBuilder, data: str, scale: str, zero: str = "", axis: int | None = None
+) -> str:
+    """Append a dequantize; ``axis`` is that of several scales, which it has since opset 13."""
+    along = {} if axis is None or body.opset < 13 else {"axis": axis}
+    return body.add("DequantizeLinear", data, scale, *([zero] if zero else []), **along)
+
+
+def finish_quantized(
+    body: NodeBuilder, result: str, scale: str, zero: str, like: str, walk: Specializer
+) -> Nodes:
+    """Quantize a result; without a zero point to 0 of the type of ``like``."""
+    point = zero or body.constant(0, walk.dtype(like))
+    return body.finish(body.add("QuantizeLinear", result, scale, point))
+
+
+def make_quantized(compute: Compute, operands: int = 1) -> Rewrite:
+    """Rewrite an operator of ``operands`` triples (data, scale, zero point), then result's grid."""
+
+    def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+        body = NodeBuilder(node, walk)
+        inputs = [*node.input, ""]
+        values = [dequantize(body, *inputs[3 * i : 3 * i + 3]) for i in range(operands)]
+        scale, zero = inputs[3 * operands : 3 * operands + 2]
+        return finish_quantized(body, compute(body, values), scale, zero, node.input[0], walk)
+
+    return rewrite
+
+
+def make_same(operator: str) -> Compute:
+    """Compute what an operator of ONNX does, without attributes."""
+    return lambda body, values: body.add(operator, *values)
+
+
+def compute_leaky_relu(body: NodeBuilder, values: Sequence[str]) -> str:
+    return body.add("LeakyRelu", *values, alpha=get_attribute(body.node, "alpha", 0.01))
+
+
+def compute_softmax(body: NodeBuilder, values: Sequence[str]) -> str:
+    if get_attribute(body.node, "opset", 1) < FLATTENING_OPSET <= body.opset:
+        raise UserError(
+            f"operator QLinearSoftmax (node '{body.node.name}'): it flattens its input as before "
+            f"opset {FLATTENING_OPSET}; quantize a model of a later opset"
+        )
+    return body.add("Softmax", *values, axis=get_attribute(body.node, "axis", -1))
+
+
+def pool(operator: str, *names: str) -> Compute:
+    """Pool images whose channels may come last."""
+
+    def compute(body: NodeBuilder, values: Sequence[str]) -> str:
+        stated = {n: get_attribute(body.node, n, None) for n in names}
+        attributes = {n: value for n, value in stated.items() if value is not None}
+        if not get_attribute(body.node, "channels_last", 0):
+            return body.add(operator, *values, **attributes)
+        image = body.add("Transpose", *values, perm=[0, 3, 1, 2])
+        return body.add("Transpose", body.add(operator, image, **attributes), perm=[0, 2, 3, 1])
+
+    return compute
+
+
+def rewrite_concat(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    body = NodeBuilder(node, walk)
+    scale, zero, *inputs = node.input
+    values = [dequantize(body, *inputs[i : i + 3]) for i in range(0, len(inputs), 3)]
+    joined = body.add("Concat", *values, axis=get_attribute(node, "axis", 1))
+    return finish_quantized(body, joined, scale, zero, inputs[0], walk)
+
+
+def rewrite_gemm(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    """Rewrite a QGemm; its bias lies on the grid of the products, int32."""
+    body = NodeBuilder(node, walk)
+    a, a_scale, a_zero, b, b_scale, b_zero, bias, scale, zero = [*node.input, "", "", ""][:9]
+    transposed = {n: get_attribute(node, n, 0) for n in ("transA", "transB")}
+    alpha = get_attribute(node, "alpha", 1.0)
+    axis = 0 if transposed["transB"] else 1
+    operands = [
+        dequantize(body, a, a_scale, a_zero),
+        dequantize(body, b, b_scale, b_zero, axis),
+    ]
+    if bias:
+        step = body.add("Mul", a_scale, b_scale)
+        if alpha != 1:
+            step = body.add("Mul", step, body.constant(alpha, "float32"))
+        operands.append(dequantize(body, bias, step, axis=0))
+    product = body.add("Gemm", *operands, alpha=alpha, **transposed)
+    if not scale:
+        return body.finish(product)
+    return finish_quantized(body, product, scale, zero, a, walk)
+
+
+ACTIVATIONS = {
+    "HardSigmoid": ("alpha", "beta"),
+    "LeakyRelu": ("alpha",),
+    "Relu": (),
+    "Sigmoid": (),
+    "Tanh": (),
+}
+"""What a fused operator may end with, and the attributes that its numbers are."""
+
+
+def add_activation(body: NodeBuilder, result: str, kind: str, numbers: Sequence[float]) -> str:
+    if kind == "Clip":
+        low, high = (body.constant(number, "float32") for number in numbers)
+        return body.add("Clip", result, low, high)
+    if kind not in ACTIVATIONS:
+        raise UserError(
+            f"operator {body.node.op_type} (node '{body.node.name}'): its activation is {kind}; "
+            f"known are {', '.join(sorted([*ACTIVATIONS, 'Clip']))}"
+        )
+    return body.add(kind, result, **dict(zip(ACTIVATIONS[kind], numbers, strict=False)))
+
+
+def rewrite_convolution(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    """Rewrite a FusedConv: a convolution, what is added to it, an activation."""
+    body = NodeBuilder(node, walk)
+    data, weights, bias, added = [*node.input, "", ""][:4]
+    stated = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    kind = stated.pop("activation", b"").decode()
+    numbers = stated.pop("activation_params", [])
+    result = body.add("Conv", data, weights, *([bias] if bias else []), **stated)
+    if added:
+        result = body.add("Add", result, added)
+    return body.finish(add_activation(body, result, kind, numbers) if kind else result)
+
+
+def rewrite_product(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    """Rewrite a FusedGemm: a product, its bias, an activation."""
+    body = NodeBuilder(node, walk)
+    stated = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    kind = stated.pop("activation", b"").decode()
+    numbers = [stated.pop(f"activation_{n}", 0.0) for n in ("alpha", "beta", "gamma")]
+    result = body.add("Gemm", *node.input, **stated)
+    return body.finish(add_activation(body, result, kind, numbers) if kind else result)
+
+
+def rewrite_matmul(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Rewrite a FusedMatMul: operands with their last axes swapped, a factor."""
+    body = NodeBuilder(node, walk)
+    operands = []
+    for name, letter in zip(node.input, "AB", strict=True):
+        shape = walk.shape(name)
+        if shape is None or get_attribute(node, f"transBatch{letter}", 0):
+            return None
+        order = [*range(len(shape))]
+        if get_attribute(node, f"trans{letter}", 0) and len(shape) > 1:
+            order[-2:] = order[:-3:-1]
+        operands.append(name if order == sorted(order) else body.add("Transpose", name, perm=order))
+    product = body.add("MatMul", *operands)
+    alpha = get_attribute(node, "alpha", 1.0)
+    factor = body.constant(alpha, walk.dtype(node.input[0]))
+    return body.finish(product if alpha == 1 else body.add("Mul", product, factor))
+
+
+WINDOW = ("kernel_shape", "strides", "pads", "auto_pad", "ceil_mode", "count_include_pad")
+
+MICROSOFT: dict[str, Rewrite] = {
+    f"com.microsoft.{name}": rewrite
+    for name, rewrite in {
+        "FusedConv": rewrite_convolution,
+        "FusedGemm": rewrite_product,
+        "FusedMatMul": rewrite_matmul,
+        "QGemm": rewrite_gemm,
+        "QLinearAdd": make_quantized(make_same("Add"), operands=2),
+        "QLinearAveragePool": make_quantized(pool("AveragePool", *WINDOW)),
+        "QLinearConcat": rewrite_concat,
+        "QLinearGlobalAveragePool": make_quantized(pool("GlobalAveragePool")),
+        "QLinearLeakyRelu": make_quantized(compute_leaky_relu),
+        "QLinearMul": make_quantized(make_same("Mul"), operands=2),
+        "QLinearSigmoid": make_quantized(make_same("Sigmoid")),
+        "QLinearSoftmax": make_quantized(compute_softmax),
+    }.items()
+}

@@ -1,0 +1,129 @@
+"""Models as ONNX Runtime's own tools write them: quantized operators, fused ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+
+from firmwright.data.samples import random_samples
+from firmwright.errors import UserError
+from firmwright.models.onnx.importer import import_model, run_reference
+from tests.networks.firmware import run_generated
+from tests.networks.onnx_models import graph, node, value
+
+pytestmark = pytest.mark.needs("gcc")
+
+RANDOM = np.random.default_rng(3)
+
+
+def weights(*shape: int) -> np.ndarray:
+    return RANDOM.normal(0, 0.3, shape).astype("float32")
+
+
+def make_network(*, is_quantizable: bool) -> onnx.ModelProto:
+    """Return a network with each operator that the quantizer, or the optimizer, has a form for."""
+    nodes = [
+        node("Conv", ["x", "w1", "b1"], ["a"], pads=[1, 1, 1, 1]),
+        node("LeakyRelu", ["a"], ["leaky"], alpha=0.2),
+        node("Conv", ["leaky", "w2"], ["b"]),
+        node("Sigmoid", ["b"], ["gate"]),
+        node("Mul", ["b", "gate"], ["swish"]),
+        node("Add", ["swish", "leaky"], ["sum"]),
+        node("Concat", ["sum", "gate"], ["joined"], axis=1),
+        node("AveragePool", ["joined"], ["small"], kernel_shape=[2, 2], strides=[2, 2]),
+        node("GlobalAveragePool", ["small"], ["pooled"]),
+        node("Flatten", ["pooled"], ["flat"]),
+        node("Gemm", ["flat", "w3", "b3"], ["scores"], transB=1),
+    ]
+    last = node("Softmax", ["scores"], ["y"]) if is_quantizable else node("Relu", ["scores"], ["y"])
+    constants = {
+        "w1": weights(6, 3, 3, 3), "b1": weights(6), "w2": weights(6, 6, 1, 1),
+        "w3": weights(5, 12), "b3": weights(5),
+    }  # fmt: skip
+    return graph([*nodes, last], [value("x", [1, 3, 8, 8])], [value("y", [1, 5])], constants, 17)
+
+
+class Samples(CalibrationDataReader):  # type: ignore[misc]
+    """What the quantizer finds its ranges with."""
+
+    def __init__(self) -> None:
+        self.left = [{"x": RANDOM.normal(0, 1, (1, 3, 8, 8)).astype("float32")} for _ in range(4)]
+
+    def get_next(self) -> dict[str, np.ndarray] | None:
+        return self.left.pop() if self.left else None
+
+
+def largest_difference(data: bytes, folder: Path) -> float:
+    interface = import_model(data, "network", {})[1]
+    samples = [dict(s) for s in random_samples(interface.inputs, 4, 1)]
+    found = run_generated(data, samples, folder)
+    expected = run_reference(data, samples)
+    assert expected.runtime.startswith("onnxruntime")
+    return max(
+        float(np.abs(ours.astype("float64") - theirs).max())
+        for mine, reference in zip(found, expected.outputs, strict=True)
+        for ours, theirs in zip(mine, reference, strict=True)
+    )
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_what_the_quantizer_writes_is_within_one_step(tmp_path: Path, per_channel: bool) -> None:
+    quantize_static(
+        make_network(is_quantizable=True),
+        tmp_path / "q.onnx",
+        Samples(),
+        quant_format=QuantFormat.QOperator,
+        per_channel=per_channel,
+        activation_type=QuantType.QUInt8,
+        weight_type=QuantType.QInt8,
+        op_types_to_quantize=None,
+    )
+    model = onnx.load(tmp_path / "q.onnx")
+    kinds = {n.op_type for n in model.graph.node if n.domain == "com.microsoft"}
+    assert kinds == {
+        "QGemm", "QLinearAdd", "QLinearAveragePool", "QLinearConcat", "QLinearGlobalAveragePool",
+        "QLinearLeakyRelu", "QLinearMul", "QLinearSigmoid", "QLinearSoftmax",
+    }  # fmt: skip
+    assert largest_difference(model.SerializeToString(), tmp_path) <= 2 / 256
+
+
+def test_what_the_optimizer_writes_is_the_same_network(tmp_path: Path) -> None:
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = str(tmp_path / "o.onnx")
+    plain = make_network(is_quantizable=False).SerializeToString()
+    onnxruntime.InferenceSession(plain, options, providers=["CPUExecutionProvider"])
+    model = onnx.load(tmp_path / "o.onnx")
+    kinds = {n.op_type for n in model.graph.node if n.domain == "com.microsoft"}
+    assert {"FusedConv", "FusedGemm"} <= kinds
+    assert largest_difference(model.SerializeToString(), tmp_path) < 1e-5
+
+
+def with_domain(model: onnx.ModelProto) -> bytes:
+    model.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+    return bytes(model.SerializeToString())
+
+
+def test_fused_operators_with_all_that_they_can_have(tmp_path: Path) -> None:
+    nodes = [
+        node("FusedConv", ["x", "w", "", "x"], ["clipped"], domain="com.microsoft",
+             activation="Clip", activation_params=[-0.5, 1.5]),
+        node("FusedMatMul", ["clipped", "m"], ["y"], domain="com.microsoft",
+             transA=1, transB=1, alpha=0.5),
+    ]  # fmt: skip
+    constants = {"w": weights(3, 3, 1, 1), "m": weights(5, 4)}
+    model = graph(nodes, [value("x", [1, 3, 4, 8])], [value("y", [1, 3, 8, 5])], constants, 17)
+    assert largest_difference(with_domain(model), tmp_path) < 1e-5
+
+
+def test_an_activation_that_nobody_knows_is_refused() -> None:
+    fused = node("FusedConv", ["x", "w"], ["y"], domain="com.microsoft", activation="Gelu")
+    constants = {"w": weights(3, 3, 1, 1)}
+    model = graph([fused], [value("x", [1, 3, 4, 8])], [value("y", [1, 3, 4, 8])], constants)
+    with pytest.raises(UserError, match="its activation is Gelu; known are Clip, HardSigmoid"):
+        import_model(with_domain(model), "m.onnx", {})
