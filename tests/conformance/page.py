@@ -33,6 +33,16 @@ few as it takes: int32 and int64 inputs of rank 0 or 1, but neither those of an 
 the first one, which is data (except where it is a size: ConstantOfShape and the windows); inputs
 that are called `scales`, `roi` or `depth`; inputs without elements. Those that pass only then are
 counted under *constant shapes* as well.
+
+ONNX's own runner takes firmwright too, as `firmwright.onnx_backend.FirmwrightBackend`:
+
+    from onnx.backend.test import BackendTest
+    from firmwright.onnx_backend import FirmwrightBackend
+
+    tests = BackendTest(FirmwrightBackend, __name__)
+
+Its tests run by unittest or pytest. A model that firmwright refuses is an error there, with the
+message; `tests.exclude(pattern)` leaves it out.
 """
 
 BY_REASON = """

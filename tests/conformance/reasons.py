@@ -19,7 +19,6 @@ SENTENCES = (
      "It trains the network, or draws what to drop."),
     (r"Bernoulli|Random|Multinomial", "It draws random numbers."),
     (r"control flow", "A condition or a trip count is known at run time only."),
-    (r"block_size", "It quantizes in blocks."),
     (r"output image size", "Resize keeps an aspect ratio to a size that is rounded up."),
     (r"operator MaxUnpool", "TVM's converter does not take a constant output_shape."),
     (r"only \d of its \d results", "TVM computes the first of its results only."),

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "firmwright"
 
 LAYERS = (
-    ("api", "cli"),
+    ("api", "cli", "onnx_backend"),
     ("steps", "tasks", "targets.c7x"),
     ("targets.tidl", "targets.mla", "targets.soma_dory"),
     ("terminal",),

@@ -1,8 +1,9 @@
-"""Resize and Upsample as weighted sums of picked elements, and DFT as a product with a matrix.
+"""Operators that are linear: sums of weighted elements, products with a constant matrix.
 
 TVM's resize takes a scale for the quotient of the sizes, and has no antialiasing, no axes and not
-all coordinate transformations; it has no DFT. All are affine along each axis, which are taken one
-after the other; their weights are what ONNX's own evaluator makes of the unit vectors.
+all coordinate transformations; it has no DFT, no STFT and no Col2Im. Resizes and DFTs are affine
+along each axis, which are taken one after the other; their weights are what ONNX's own evaluator
+makes of the unit vectors.
 """
 
 from __future__ import annotations
@@ -225,3 +226,38 @@ def rewrite_stft(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
         axis = body.constant(2, "int64")
         return body.finish(body.add("DFT", frames, "", axis, onesided=onesided))
     return body.finish(body.add("DFT", frames, axis=2, onesided=onesided))
+
+
+def rewrite_col2im(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """TVM has no converter for Col2Im: a transposed convolution whose kernels are one element each.
+
+    The columns (N, C · block, L) become images (N · C, block, ...) of as many pixels as there are
+    blocks along each axis; kernel i moves channel i to its place in the block.
+    """
+    shape = walk.shape(node.input[0])
+    sizes = [walk.constants.get(i) for i in node.input[1:3]]
+    if shape is None or any(s is None for s in sizes):
+        return None
+    image, block = ([int(n) for n in np.asarray(s)] for s in sizes)
+    axes = len(image)
+    strides = get_attribute(node, "strides", [1] * axes)
+    dilations = get_attribute(node, "dilations", [1] * axes)
+    pads = get_attribute(node, "pads", [0] * 2 * axes)
+    moved = [image[i] + pads[i] + pads[i + axes] - dilations[i] * (block[i] - 1) - 1
+             for i in range(axes)]  # fmt: skip
+    blocks = [m // s + 1 for m, s in zip(moved, strides, strict=True)]
+    elements = int(np.prod(block))
+    body = NodeBuilder(node, walk)
+    columns = body.constant([-1, elements, *blocks], "int64")
+    kernel = np.eye(elements).reshape(elements, 1, *block)
+    images = body.add(
+        "ConvTranspose",
+        body.add("Reshape", node.input[0], columns),
+        body.constant(kernel, walk.dtype(node.input[0])),
+        strides=strides,
+        dilations=dilations,
+        pads=pads,
+        output_padding=[m % s for m, s in zip(moved, strides, strict=True)],
+    )
+    result = body.constant([shape[0], shape[1] // elements, *image], "int64")
+    return body.finish(body.add("Reshape", images, result))

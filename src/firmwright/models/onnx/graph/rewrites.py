@@ -18,7 +18,12 @@ from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
 from firmwright.models.onnx.graph.blocks import rewrite_dequantize, rewrite_quantize
 from firmwright.models.onnx.graph.body import NodeBuilder, along_axis, get_attribute
 from firmwright.models.onnx.graph.classical import CLASSICAL
-from firmwright.models.onnx.graph.linear import rewrite_dft, rewrite_resize, rewrite_stft
+from firmwright.models.onnx.graph.linear import (
+    rewrite_col2im,
+    rewrite_dft,
+    rewrite_resize,
+    rewrite_stft,
+)
 from firmwright.models.onnx.graph.microsoft import MICROSOFT
 from firmwright.models.onnx.graph.recurrent import RECURRENT, unroll_scan
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer, inline_function
@@ -288,6 +293,7 @@ def rewrite_lp_normalization(node: onnx.NodeProto, walk: Specializer) -> Nodes |
 
 REWRITES: dict[str, Rewrite] = {
     **dict.fromkeys(INLINED_OPERATORS.split(), inline_definition),
+    "Col2Im": rewrite_col2im,
     "ConvInteger": rewrite_conv_integer,
     "ConvTranspose": rewrite_conv_transpose,
     "DFT": rewrite_dft,

@@ -1,0 +1,121 @@
+"""firmwright as a backend of ONNX: its tests, and all that speaks that interface, run generated C.
+
+    from onnx.backend.test import BackendTest
+    from firmwright.onnx_backend import FirmwrightBackend
+
+    tests = BackendTest(FirmwrightBackend, __name__)
+
+A model becomes a program for this machine, as with ``platform: host`` and ``target: c``.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+from onnx.backend.base import Backend, BackendRep
+
+from firmwright.compile import compile_network
+from firmwright.emulator import run_firmware
+from firmwright.errors import UserError
+from firmwright.ir.tensors import ModelInterface
+from firmwright.models.onnx.importer import import_model
+from firmwright.project.write import Network, write_project
+from firmwright.recipe import parse_target
+from firmwright.targets import load_mix
+from firmwright.toolchain import (
+    Build,
+    compile_project,
+    find_compiler,
+    link_firmware,
+    load_platform,
+    load_toolchain,
+)
+from firmwright.verify.protocol import decode_outputs, encode_samples
+
+PLATFORM = load_platform("host")
+BUDGET = 10**11
+"""Instructions after which a program is taken to hang."""
+
+
+class Program(BackendRep):
+    """A model's program in a folder that lives as long as it does."""
+
+    def __init__(self, interface: ModelInterface, folder: tempfile.TemporaryDirectory[str]) -> None:
+        self.interface = interface
+        self.folder = folder
+
+    def run(self, inputs: Any, **_: Any) -> tuple[np.ndarray[Any, Any], ...]:
+        """Run it on a sample: arrays by name, or in the order of the model's inputs."""
+        if not isinstance(inputs, Mapping):
+            names = [tensor.name for tensor in self.interface.inputs]
+            inputs = dict(zip(names, inputs, strict=True))
+        sample = {name: np.asarray(value) for name, value in inputs.items()}
+        given = encode_samples(self.interface.inputs, [sample])
+        elf, scratch = Path(self.folder.name, "firmware"), Path(self.folder.name)
+        ran = run_firmware(elf, PLATFORM, "native", given, "network_run", scratch, BUDGET)
+        return tuple(decode_outputs(ran.console, self.interface.outputs, 1, ran.exit_code)[0])
+
+
+class FirmwrightBackend(Backend):
+    """The interface that ``onnx.backend.base`` describes."""
+
+    @classmethod
+    def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **_: Any) -> bool:
+        """Tell whether firmwright compiles a model; :meth:`prepare` says why not."""
+        try:
+            compile_model(model)
+        except UserError:
+            return False
+        return cls.supports_device(device)
+
+    @classmethod
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **_: Any) -> Program:
+        """Compile a model for this machine. Raises UserError where that cannot be."""
+        if not cls.supports_device(device):
+            raise UserError(f"device {device}: the programs run on the CPU")
+        network = compile_model(model)
+        build = Build(load_toolchain("zig"), PLATFORM)
+        compiler = find_compiler(build.toolchain, PLATFORM.architecture)
+        folder = tempfile.TemporaryDirectory(prefix="firmwright-")
+        root = Path(folder.name)
+        sources, cache = root / "sources", root / "cache"
+        write_project(network, build, sources)
+        objects = compile_project(build, compiler, sources, root / "objects", cache)
+        link_firmware(build, compiler, sources, objects, root / "firmware", cache)
+        return Program(network.interface, folder)
+
+    @classmethod
+    def run_node(
+        cls,
+        node: onnx.NodeProto,
+        inputs: Sequence[Any],
+        device: str = "CPU",
+        outputs_info: Any = None,  # noqa: ARG003 - they are inferred
+        **options: Any,
+    ) -> tuple[np.ndarray[Any, Any], ...]:
+        """Run one operator, of the newest version or of ``opset_version``."""
+        arrays = [np.asarray(value) for value in inputs]
+        given = [
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+            for name, a in zip(node.input, arrays, strict=True)
+        ]
+        results = [helper.make_empty_tensor_value_info(name) for name in node.output]
+        graph = helper.make_graph([node], node.op_type, given, results)
+        opset = options.get("opset_version", onnx.defs.onnx_opset_version())
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid(node.domain, opset)])
+        return cls.prepare(onnx.shape_inference.infer_shapes(model), device).run(arrays)
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        return device == "CPU"
+
+
+def compile_model(model: onnx.ModelProto) -> Network:
+    module, interface = import_model(model.SerializeToString(), model.graph.name, {})
+    return compile_network(module, interface, load_mix(parse_target("c"), PLATFORM, "onnx"))
