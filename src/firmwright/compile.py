@@ -5,15 +5,18 @@ Each step is a function; the stages write files around them.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy.typing as npt
 import tvm
+from tvm_ffi import StructuralKey
 
 from firmwright.errors import UserError
-from firmwright.ir.kernels import Kernels
-from firmwright.ir.regions import Partition
+from firmwright.ir.kernels import Kernel, Kernels, LoweredRegion, Parameter
+from firmwright.ir.regions import Partition, Region
 from firmwright.ir.tensors import ModelInterface
 from firmwright.partition.layouts import add_storage
 from firmwright.partition.outline import partition_module
@@ -90,14 +93,72 @@ def lower_regions(
     """
     devices = {device.name: device for device in mix}
     lowered, refused = [], []
+    known: dict[tuple[str, StructuralKey], tuple[Region, LoweredRegion]] = {}
     for region in track(partition.regions, "regions"):
         if region.view:
             continue
         try:
-            lowered.append(devices[region.lowered_by or region.device].lower(region, module))
+            device = devices[region.lowered_by or region.device]
+            key = region.device, StructuralKey(module[region.name])  # type: ignore[call-arg]
+            if key in known:
+                made = retarget(*known[key], region)
+            else:
+                made = device.lower(region, module)
+                if is_reusable(made.kernel):
+                    known[key] = region, made
+            lowered.append((region.device, made))
         except UserError as error:
             refused.append(f"  {error}")
     if refused:
         raise UserError("\n".join(["operators that cannot be compiled:", *dict.fromkeys(refused)]))
-    kernels = Kernels(tuple(region.kernel for region in lowered))
-    return kernels, {name: array for region in lowered for name, array in region.weights.items()}
+    return share_weights(lowered)
+
+
+def is_reusable(kernel: Kernel) -> bool:
+    """Tell whether a kernel does for every region of the same operators and constants."""
+    texts = (kernel.body, kernel.definitions or "", *(f.name for f in kernel.files))
+    own = kernel.wait_function or kernel.stand_in or kernel.float_operators
+    return not own and not any(kernel.region in text for text in texts)
+
+
+def retarget(first: Region, made: LoweredRegion, region: Region) -> LoweredRegion:
+    """Return what was made of a region for another one of the same operators and constants."""
+    kernel = made.kernel
+    ports = (*first.inputs, *first.outputs), (*region.inputs, *region.outputs)
+    tensors = dict(zip(*ports, strict=True))
+
+    def rename(parameters: Sequence[Parameter]) -> tuple[Parameter, ...]:
+        own = {p.tensor: p.tensor.replace(first.name, region.name, 1) for p in parameters}
+        return tuple(replace(p, tensor=(own | tensors)[p.tensor]) for p in parameters)
+
+    return LoweredRegion(
+        replace(
+            kernel,
+            region=region.name,
+            inputs=rename(kernel.inputs),
+            weights=rename(kernel.weights),
+            outputs=rename(kernel.outputs),
+            scratch=rename(kernel.scratch),
+        ),
+        {n.replace(first.name, region.name, 1): array for n, array in made.weights.items()},
+    )
+
+
+def share_weights(
+    lowered: Iterable[tuple[str, LoweredRegion]],
+) -> tuple[Kernels, dict[str, npt.NDArray[Any]]]:
+    """Return the kernels, and their weights by name, of regions on devices.
+
+    Equal arrays of a device have one name: the weights of a recurrent layer are those of each step.
+    """
+    kernels, weights = [], {}
+    names: dict[tuple[str, str, bytes], str] = {}
+    for device, region in lowered:
+        own = {}
+        for name, array in region.weights.items():
+            digest = hashlib.sha256(array.tobytes()).digest()
+            own[name] = names.setdefault((device, array.dtype.str, digest), name)
+            weights[own[name]] = array
+        parameters = (replace(p, tensor=own[p.tensor]) for p in region.kernel.weights)
+        kernels.append(replace(region.kernel, weights=tuple(parameters)))
+    return Kernels(tuple(kernels)), weights

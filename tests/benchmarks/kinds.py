@@ -21,7 +21,7 @@ from firmwright.emulator import run_firmware
 from firmwright.ir.tensors import Tensor
 from firmwright.toolchain import Build, load_toolchain
 from firmwright.verify.protocol import encode_samples
-from tests.benchmarks.yolo import load_large_platform, name_function
+from tests.benchmarks.yolo import load_large_platform, name_functions
 from tests.networks.firmware import link_network, lowered
 from tests.networks.qdq_graphs import Graph
 from tests.networks.qdq_reference import F32, Array, Grid
@@ -138,12 +138,13 @@ def count(data: bytes, names: dict[str, str], platform_name: str, folder: Path) 
     kernels = network.kernels.kernels
     ran = run_firmware(
         elf, platform, platform.emulators[0], encode_samples(network.interface.inputs, [sample]),
-        "network_run", folder / "cache", 10**11, tuple(name_function(k.region) for k in kernels),
+        "network_run", folder / "cache", 10**11, tuple(name_functions(network).values()),
     )  # fmt: skip
+    counts = dict(zip(name_functions(network), ran.by_part, strict=True))
     for kernel in kernels:
         region = next(r for r in network.partition.regions if r.name == kernel.region)
         called = next((names[s] for s in region.sources if s in names), region.anchor)
-        counted, note = ran.by_part[name_function(kernel.region)], kernel.note or ""
+        counted, note = counts[kernel.region], kernel.note or ""
         form = note.split(":")[0].removeprefix("Form ") if note.startswith("Form ") else "loops"
         results = kernel.outputs[0].elements
         each = f"{counted / region.macs:.2f}" if region.macs else ""

@@ -42,28 +42,30 @@ def load_large_platform(name: str) -> Platform:
     return replace(platform, memories=memories)
 
 
+def name_functions(network: Network) -> dict[str, str]:
+    """Return the regions in the order of their calls, each with the C function that it calls."""
+    return network.plan.name_functions(network.kernels, "network")
+
+
 def print_rows(network: Network, execution: Execution) -> None:
     """Print what each kind of region takes by each form, the costliest first."""
     rows: dict[tuple[str, str], Counter[str]] = {}
     regions = {region.name: region for region in network.partition.regions}
+    counts = dict(zip(name_functions(network), execution.by_part, strict=True))
     for kernel in network.kernels.kernels:
         region, note = regions[kernel.region], kernel.note or ""
         form = note.split(":")[0].removeprefix("Form ") if note.startswith("Form ") else "loops"
         row = rows.setdefault((region.anchor, form), Counter())
-        counted = execution.by_part[name_function(kernel.region)]
+        counted = counts[kernel.region]
         row.update({"regions": 1, "results": kernel.outputs[0].elements})
         row.update({"macs": region.macs, "all": counted})
     print("| kind | form | regions | results | instructions | share, % | each | a MAC |\n"
           "|---|---|---|---|---|---|---|---|")  # fmt: skip
     for (anchor, form), row in sorted(rows.items(), key=lambda item: -item[1]["all"]):
         each = f"{row['all'] / row['macs']:.2f}" if row["macs"] else ""
-        share = 100 * row["all"] / sum(execution.by_part.values())
+        share = 100 * row["all"] / sum(execution.by_part)
         print(f"| {anchor} | {form} | {row['regions']} | {row['results']:,} | {row['all']:,} "
               f"| {share:.1f} | {row['all'] / row['results']:.1f} | {each} |")  # fmt: skip
-
-
-def name_function(region: str) -> str:
-    return f"network_{region}"
 
 
 def main() -> None:
@@ -82,7 +84,7 @@ def main() -> None:
     sample = {port.name: np.random.default_rng(0).integers(-128, 128, port.shape, "int8")}
     ran = run_firmware(
         elf, platform, platform.emulators[0], encode_samples([port], [sample]), "network_run",
-        folder / "cache", 10**11, tuple(name_function(k.region) for k in network.kernels.kernels),
+        folder / "cache", 10**11, tuple(name_functions(network).values()),
     )  # fmt: skip
     (found,) = decode_outputs(ran.console, network.interface.outputs, 1, ran.exit_code)
     settings = onnxruntime.SessionOptions()

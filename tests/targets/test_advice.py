@@ -79,13 +79,15 @@ def measure(tmp_path_factory: pytest.TempPathFactory) -> Measure:
         sample = dict(random_samples(network.interface.inputs, 1, 0)[0])
         given = encode_samples(network.interface.inputs, [sample])
         kernels = {kernel.region: kernel for kernel in network.kernels.kernels}
-        parts = tuple(f"network_{name}" for name in kernels)
+        called = network.plan.name_functions(network.kernels, "network")
+        parts = tuple(called.values())
         ran = run_firmware(elf, platform, "unicorn", given, "network_run", kept, 10**10, parts)
+        counted = dict(zip(called, ran.by_part, strict=True))
         cost: dict[str, float] = {}
         for region in network.partition.regions:
             if region.sources and not region.view:
                 modelled = kernels[region.name].cycles
-                spent = ran.by_part[f"network_{region.name}"]
+                spent = counted[region.name]
                 spent += modelled.total if modelled else 0
                 cost[region.sources[0]] = cost.get(region.sources[0], 0) + spent
         found = advise(partition, regions, mix, platform.timing)

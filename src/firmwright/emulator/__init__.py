@@ -54,7 +54,8 @@ def run_firmware(
     ``counted`` names the function whose executed instructions are counted. ``scratch`` is a
     folder that outlives the call; what an emulator builds for itself is kept there. ``budget``
     is the number of instructions after which a firmware is taken to hang. ``parts`` names
-    functions that the counted one calls, whose calls are counted by themselves.
+    functions that the counted one calls, in this order, whose calls are counted by themselves: a
+    name that stands there twice is called twice.
 
     Raises UserError for an unknown or missing emulator, a faulty firmware (with the place of
     the fault), a firmware that wants more input than there is, and one that does not exit.

@@ -6,6 +6,7 @@
  *
  * Built without a C library; unicorn's functions come in as pointers.
  */
+#include <stddef.h>
 #include <stdint.h>
 
 typedef int (*register_reader)(void *engine, int register_id, void *value);
@@ -24,10 +25,14 @@ typedef struct {
     uint32_t stack_pointer; /* at entry, which tells an inner call's return from the outer one's */
 } call;
 
-/* A function that the counted one calls. Mirrored by _Part in block_counter.py. */
+/*
+ * A call that the counted function makes each time. Several parts may call one function: these
+ * take turns. Mirrored by _Part in block_counter.py.
+ */
 typedef struct {
-    uint64_t counted; /* instructions executed in its calls, callees included */
+    uint64_t counted; /* instructions executed in it, callees included */
     uint32_t function;
+    uint32_t calls;
 } part;
 
 /* Mirrored by _Counter in block_counter.py. */
@@ -104,11 +109,17 @@ static void follow_calls(counter *self, void *engine, uint32_t address)
     if (!self->counted_call.inside || self->part_call.inside) {
         return;
     }
+    part *next = NULL;
     for (uint32_t i = 0; i < self->part_count; i++) {
-        if (self->parts[i].function == address) {
-            self->current_part = i;
-            enter_call(self, engine, &self->part_call);
+        part *each = &self->parts[i];
+        if (each->function == address && (next == NULL || each->calls < next->calls)) {
+            next = each;
         }
+    }
+    if (next != NULL) {
+        next->calls++;
+        self->current_part = (uint32_t)(next - self->parts);
+        enter_call(self, engine, &self->part_call);
     }
 }
 

@@ -30,7 +30,11 @@ class _Call(ctypes.Structure):
 
 
 class _Part(ctypes.Structure):
-    _fields_ = (("counted", ctypes.c_uint64), ("function", ctypes.c_uint32))
+    _fields_ = (
+        ("counted", ctypes.c_uint64),
+        ("function", ctypes.c_uint32),
+        ("calls", ctypes.c_uint32),
+    )
 
 
 class _Counter(ctypes.Structure):
@@ -75,8 +79,7 @@ class BlockCounter:
         # Attributes keep alive what the C side holds pointers to.
         self._library = load_library(run.scratch)
         self._blocks = (_Block * (len(code) // 2 + 1))()
-        self._names = run.parts
-        self._parts = (_Part * len(run.parts))(*(_Part(0, address_of(n)) for n in run.parts))
+        self._parts = (_Part * len(run.parts))(*(_Part(0, address_of(n), 0) for n in run.parts))
         self._counter = _Counter(
             read_register=unicorn_function("uc_reg_read"),
             stop=unicorn_function("uc_emu_stop"),
@@ -123,6 +126,6 @@ class BlockCounter:
                 counts[self._firmware.symbols.name_at(start + 2 * index)] += block.counted
         return dict(sorted(counts.items()))
 
-    def count_by_part(self) -> dict[str, int]:
+    def count_by_part(self) -> tuple[int, ...]:
         """Return the instructions executed in calls of each part, callees included."""
-        return {n: int(p.counted) for n, p in zip(self._names, self._parts, strict=True)}
+        return tuple(int(part.counted) for part in self._parts)

@@ -24,7 +24,7 @@ class Run:
     platform: Platform
     console_input: bytes
     counted: str  # the function whose instructions are counted
-    parts: tuple[str, ...]  # functions that it calls, each to be counted with what it calls
+    parts: tuple[str, ...]  # functions that it calls, in this order, each counted with callees
     scratch: Path  # folder for what an emulator has to build first
     budget: int  # instructions, from start-up to exit
 
@@ -36,7 +36,7 @@ class Execution:
     ``instructions`` are those executed between entry into the counted function and its
     return, callees included, summed over all calls; None where the emulator cannot count.
     ``by_symbol`` splits the same number over the functions whose code was executed;
-    ``by_part`` gives the share of each part's calls, callees included.
+    ``by_part`` gives the share of each part's calls, callees included, in the order of the parts.
     """
 
     emulator: str  # with version, as in "unicorn 2.1.4"
@@ -44,7 +44,7 @@ class Execution:
     console: bytes
     instructions: int | None = None
     by_symbol: Mapping[str, int] = field(default_factory=dict)
-    by_part: Mapping[str, int] = field(default_factory=dict)
+    by_part: tuple[int, ...] = ()
 
 
 class Emulator(Protocol):

@@ -42,11 +42,12 @@ typedef struct block {
     uint64_t counted; /* instructions executed on behalf of the counted function */
 } block;
 
-/* A function, and its call that is under way. */
+/* A function, and its call that is under way. Parts that call one function take turns. */
 typedef struct {
     uint64_t function;
     uint64_t return_address;
     uint64_t counted;
+    uint64_t calls;
     int depth;
 } call;
 
@@ -79,6 +80,19 @@ static int follow_call(call *called, uint64_t address)
     return called->depth > 0;
 }
 
+/* Return the part that a block begins, the one of its function with the fewest calls; or NULL. */
+static call *find_part(uint64_t address)
+{
+    call *next = NULL;
+
+    for (int i = 0; i < part_count; i++) {
+        if (parts[i].function == address && (next == NULL || parts[i].calls < next->calls)) {
+            next = &parts[i];
+        }
+    }
+    return next;
+}
+
 static void enter_block(unsigned int processor, void *data)
 {
     block *entered = data;
@@ -88,8 +102,9 @@ static void enter_block(unsigned int processor, void *data)
         part = NULL;
     }
     if (follow_call(&counted_call, entered->address)) {
-        for (int i = 0; part == NULL && i < part_count; i++) {
-            part = follow_call(&parts[i], entered->address) ? &parts[i] : NULL;
+        if (part == NULL && (part = find_part(entered->address)) != NULL) {
+            part->calls++;
+            follow_call(part, entered->address);
         }
         entered->counted += entered->instructions;
         if (part != NULL) {

@@ -43,15 +43,15 @@ class QemuCounter:
         ]
         return ("-plugin", ",".join(option.replace(",", ",,") for option in options))
 
-    def read_counts(self) -> tuple[dict[str, int], dict[str, int]]:
+    def read_counts(self) -> tuple[dict[str, int], tuple[int, ...]]:
         """Return executed instructions by symbol and by part."""
         symbols: Counter[str] = Counter()
-        parts = Counter(dict.fromkeys(self.run.parts, 0))
+        parts = [0] * len(self.run.parts)
         files = self.output.parent.glob(f"{self.output.name}.*")
         for line in (line for file in files for line in file.read_text("ascii").splitlines()):
             kind, place, count = line.split()
             if kind == "block":
                 symbols[self.run.firmware.symbols.name_at(int(place))] += int(count)
             else:
-                parts[self.run.parts[int(place)]] += int(count)
-        return dict(sorted(symbols.items())), dict(parts)
+                parts[int(place)] += int(count)
+        return dict(sorted(symbols.items())), tuple(parts)

@@ -10,6 +10,7 @@ import msgspec
 from firmwright.ir.kernels import Kernels
 from firmwright.ir.regions import RAM, Partition
 from firmwright.planning.arena import Buffer, arena_bytes, lower_bound, place_buffers
+from firmwright.planning.functions import find_shared_functions
 from firmwright.planning.in_place import join_in_place
 from firmwright.planning.schedule import Schedule, schedule_regions
 
@@ -44,6 +45,7 @@ class Plan:
     A result that is written over an input has its place, and a share in its buffer.
     ``output_copies`` are (output index, location) pairs for outputs that no region writes
     directly. ``other_arenas`` has the bytes of the arenas in other memories than the processor's.
+    ``shared_functions`` are regions that call another one's function, the same C as theirs.
     """
 
     schedule: Schedule
@@ -53,6 +55,13 @@ class Plan:
     locations: dict[str, Location]
     output_copies: tuple[tuple[int, Location], ...]
     other_arenas: dict[str, int] = field(default_factory=dict)
+    shared_functions: dict[str, str] = field(default_factory=dict)
+
+    def name_functions(self, kernels: Kernels, prefix: str) -> dict[str, str]:
+        """Return the regions in the order of their calls, each with the C function it calls."""
+        computed = {kernel.region for kernel in kernels.kernels}
+        regions = [step.region for step in self.schedule.steps if step.region in computed]
+        return {r: f"{prefix}_{self.shared_functions.get(r, r)}" for r in regions}
 
 
 def make_plan(partition: Partition, kernels: Kernels) -> Plan:
@@ -78,6 +87,7 @@ def make_plan(partition: Partition, kernels: Kernels) -> Plan:
         locations=dict(sorted(locations.items())),
         output_copies=tuple(find_output_copies(partition, locations)),
         other_arenas={memory: arena_bytes(a) for memory, a in arenas.items() if memory != RAM},
+        shared_functions=find_shared_functions(partition, kernels, locations),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,13 +60,16 @@ REGION_TEMPLATE = f"network/region.c{TEMPLATE_SUFFIX}"
 class KernelCall:
     """One call in the network's run function, and what is waited for before it.
 
-    ``number`` is the step of the plan. Where another ``core`` runs it, ``command`` is its number
-    among those that this core runs, from 1.
+    ``number`` is the step of the plan. ``function`` names the C function, which is another region's
+    where that has the same; ``callers`` counts the regions that call this one's. Where another
+    ``core`` runs it, ``command`` is its number among those that this core runs, from 1.
     """
 
     number: int
     region: Region
     kernel: Kernel
+    function: str
+    callers: int
     waits: tuple[Wait, ...]
     arguments: tuple[str, ...]
     inputs: tuple[Tensor, ...]
@@ -155,6 +159,8 @@ def write_project(
         write_file(folder / place, render(env, template, variables))
     write_board(env, build.platform.board, variables, folder / BOARD)
     for step in variables["steps"]:
+        if not step.callers:
+            continue
         text = render(env, REGION_TEMPLATE, {**variables, "step": step})
         write_file(folder / NETWORK / network_file(network.c_prefix, f"{step.region.name}.c"), text)
         for file in step.kernel.files:
@@ -252,6 +258,8 @@ def make_kernel_calls(
         where = emit_location(location, inputs, outputs)
         return f"({p.c_type} *){where}" if isinstance(location, Slot) else where
 
+    shared = network.plan.shared_functions
+    callers = Counter(shared.get(kernel, kernel) for kernel in kernels)
     result: list[KernelCall] = []
     for number, step in enumerate(network.plan.schedule.steps):
         region = regions[step.region]
@@ -269,6 +277,8 @@ def make_kernel_calls(
                 number=number,
                 region=region,
                 kernel=kernel,
+                function=f"{network.c_prefix}_{shared.get(region.name, region.name)}",
+                callers=callers[region.name],
                 waits=step.waits,
                 arguments=tuple(arguments),
                 inputs=tuple(tensors[n] for n in region.inputs),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import TypeVar
 
 from firmwright.pipeline import artifacts
@@ -69,7 +68,7 @@ def read_layer_facts(job: Job) -> LayerFacts:
         estimates=estimate(job),
         accuracy=(),
         operators=artifacts.MODEL_INTERFACE.read(job).operators,
-        code=find_code(artifacts.PROJECT.read(job), job.recipe.c_prefix),
+        code=find_code(job),
     )
 
 
@@ -80,8 +79,9 @@ def estimate(job: Job) -> tuple[LayerEstimate, ...]:
     return estimate_job_layers(job) if stated else ()
 
 
-def find_code(project: Path, prefix: str) -> dict[str, CodeLines]:
+def find_code(job: Job) -> dict[str, CodeLines]:
     """Return the lines of each region's function, by the region's name."""
+    project, prefix = artifacts.PROJECT.read(job), job.recipe.c_prefix
     found = {}
     for path in sorted(project.rglob(f"{prefix}_region_*.c")):
         text = path.read_text(encoding="utf-8")
@@ -90,7 +90,8 @@ def find_code(project: Path, prefix: str) -> dict[str, CodeLines]:
         if function:
             first, last = (text.count("\n", 0, place) + 1 for place in function.span())
             found[name] = CodeLines(path.relative_to(project).as_posix(), first, last)
-    return found
+    shared = artifacts.PLAN.read(job).shared_functions
+    return found | {name: found[owner] for name, owner in shared.items() if owner in found}
 
 
 def read_proof(job: Job) -> Proof | None:

@@ -60,9 +60,7 @@ def run(job: Job, folder: Path) -> None:
         instructions=None if total is None else total // len(chosen),
         instructions_total=total,
         instructions_by_function=dict(sorted(execution.by_symbol.items())),
-        instructions_by_region={
-            layers.functions[f]: n for f, n in execution.by_part.items() if f in layers.functions
-        },
+        instructions_by_region=dict(zip(layers.functions, execution.by_part, strict=False)),
         tolerance=tolerance,
         **vars(compare(interface.outputs, found, expected, tolerance, find_steps(job))),
         inputs=tuple(sample_digest(s) for s in alone) if data else (),
@@ -101,9 +99,9 @@ def find_steps(job: Job) -> tuple[float, ...]:
 class CountedFunctions:
     """The C functions whose instructions are counted by themselves.
 
-    ``functions`` are those of regions, by their names in C; ``waits`` wait for the jobs of other
-    devices. ``macs`` are the multiply-accumulates of one inference. ``stand_in``: code of the
-    processor stands in for another core, whose instructions it does not have.
+    ``functions`` are those of the regions, in the order of the calls; ``waits`` wait for the jobs
+    of other devices. ``macs`` are the multiply-accumulates of one inference. ``stand_in``: code of
+    the processor stands in for another core, whose instructions it does not have.
     """
 
     functions: Mapping[str, str]
@@ -115,7 +113,7 @@ class CountedFunctions:
 def find_counted_functions(job: Job) -> CountedFunctions:
     partition = artifacts.PARTITION.read(job)
     kernels = artifacts.KERNELS.read(job)
-    functions = {f"{job.recipe.c_prefix}_{r.name}": r.name for r in partition.regions if not r.view}
+    functions = artifacts.PLAN.read(job).name_functions(kernels, job.recipe.c_prefix)
     waits = sorted({k.wait_function for k in kernels.kernels if k.wait_function})
     stand_in = any(kernel.stand_in for kernel in kernels.kernels)
     return CountedFunctions(functions, tuple(waits), partition.macs, stand_in)
@@ -133,7 +131,7 @@ def execute_firmware(
         f"{job.recipe.c_prefix}_run",
         job.cache,
         MAX_INSTRUCTIONS,
-        (*layers.functions, *layers.waits),
+        (*layers.functions.values(), *layers.waits),
     )
 
 
@@ -141,7 +139,7 @@ def count_processor_instructions(execution: Execution, layers: CountedFunctions)
     """Return what the processor executed: not what an emulated device does in a wait."""
     if execution.instructions is None or layers.stand_in:
         return None
-    return execution.instructions - sum(execution.by_part[function] for function in layers.waits)
+    return execution.instructions - sum(execution.by_part[len(layers.functions) :])
 
 
 def stack_outputs(side: str, results: Sequence[Sequence[NDArray[Any]]]) -> dict[str, NDArray[Any]]:
