@@ -49,8 +49,9 @@ def build_module(platform_name: str, folder: Path) -> ctypes.CDLL:
     write_loadable(variables, build, project)
     sources = loadable_sources(project, "network")
     assert sources == [
-        *("fw_c7x.c", "weights.asm", "../network/network.c"),
-        *("../network/network_c7x_module.c", "../network/network_region_000_add.c"),
+        *("fw_c7x.c", "weights.asm", "../network/fw_mac.c", "../network/fw_mac_plain.c"),
+        *("../network/network.c", "../network/network_c7x_module.c"),
+        "../network/network_region_000_add.c",
     ]
     compiler = find_compiler(build.toolchain, build.platform.architecture)
     output = folder / "loadable" / LOADABLE_NAME
