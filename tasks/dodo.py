@@ -18,7 +18,7 @@ from typing import Any
 from doit.exceptions import TaskFailed
 
 from firmwright.errors import UserError
-from firmwright.pipeline import command_line, lock, reproduce
+from firmwright.pipeline import command_line, lock, missing_programs, reproduce
 from firmwright.pipeline.freshness import ContentChecker
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.recipe_words import RECIPES, list_names
@@ -55,13 +55,16 @@ def task_build() -> Iterator[dict[str, Any]]:
         yield {"basename": "build", "actions": [refuse_empty_build], "doc": doc}
         return
     yield {"basename": "build", "name": None, "doc": doc}
-    for job in get_jobs():
+    yield from missing_programs.make_tasks(get_jobs())
+    # What cannot be built comes first: it fails before another recipe has taken minutes.
+    for job in sorted(get_jobs(), key=lambda job: not missing_programs.preceding_tasks(job)):
+        preceding = [*missing_programs.preceding_tasks(job), *lock.preceding_tasks(job)]
         yield {
             "basename": "build",
             "name": job.recipe.name,
             "actions": None,
             # In this order; doit knows what a stage reads, in no order.
-            "task_dep": [*lock.preceding_tasks(job), *job.list_tasks()],
+            "task_dep": [*preceding, *job.list_tasks()],
         }
 
 

@@ -205,18 +205,45 @@ def test_failed_build_leaves_the_last_bundle_alone(copy_of_built: Repository) ->
     assert bundle.read_bytes() == before
 
 
-def test_missing_compiler_names_its_package(repository: Repository) -> None:
+MISSING_GCC = "arm-none-eabi-gcc is not installed; get it by 'apt-get install gcc-arm-none-eabi "
+MISSING_QEMU = "qemu-system-arm is not installed; it is in the Debian package qemu-system-arm"
+OWN = """\
+name: own
+description: a board
+stack: 16 KiB
+board: mps2-an386
+architecture: cortex-m4
+toolchains: [arm-none-eabi-gcc, zig]
+memories: {flash: {size: 1 MiB, origin: 0}, ram: {size: 1 MiB, origin: 0x20000000}}
+emulators: """
+
+
+def test_missing_programs_are_told_at_their_words_before_any_stage(repository: Repository) -> None:
     repository.environment["PATH"] = str(repository.folder)
-    text = fail_with(repository, "model: digits.onnx\ntoolchain: arm-none-eabi-gcc\n"
-                     "platform: cortex-m4-bare\n")  # fmt: skip
-    assert "r.yaml:2:12: toolchain: arm-none-eabi-gcc is not installed; get it by 'apt" in text
+    recipe = "model: digits.onnx\nplatform: cortex-m4-bare\ntoolchain: arm-none-eabi-gcc\n"
+    repository.write("both.yaml", recipe + "run: {emulator: qemu}\n")
+    text = fail(repository, "recipe=digits.yaml,both.yaml")  # digits could be built
+    assert text.splitlines() == [
+        f"both.yaml:3:12: toolchain: {MISSING_GCC}libnewlib-arm-none-eabi'; present instead, as "
+        "'toolchain:' in the recipe: zig",
+        f"both.yaml:4:17: run.emulator: {MISSING_QEMU} (the emulator 'unicorn' needs no "
+        "installation)",
+    ]
+    assert repository.doit("run", "model:both", "recipe=both.yaml").returncode == 0
 
 
-def test_missing_emulator_names_its_package(copy_of_built: Repository) -> None:
-    copy_of_built.environment["PATH"] = str(copy_of_built.folder)
-    text = fail(copy_of_built, "recipe=digits.yaml", "emulator=qemu")
-    assert "emulator=qemu: qemu-system-riscv32 is not installed; it is in the Debian" in text
-    assert "(the emulator 'unicorn' needs no installation)" in text
+def test_missing_programs_are_told_at_the_platform_that_asks(repository: Repository) -> None:
+    repository.environment["PATH"] = str(repository.folder)
+    text = fail_with(repository, "model: digits.onnx\nplatform: cortex-m55-bare\n")
+    assert text == f"r.yaml:2:11: platform: {MISSING_QEMU}\n"
+    qemu = "qemu: {program: qemu-system-arm, arguments: []}\n"
+    repository.write("own.yaml", OWN + "[qemu]\n" + qemu)
+    text = fail_with(repository, "model: digits.onnx\nplatform: own.yaml\n", "toolchain=zig")
+    assert text == f"own.yaml:8:13: emulators[0]: {MISSING_QEMU}\n"
+    repository.write("own.yaml", OWN + "[]\n")  # needs none
+    text = fail(repository, "recipe=r.yaml")
+    assert text.startswith(f"own.yaml:6:14: toolchains[0]: {MISSING_GCC}")
+    assert len(text.splitlines()) == 1
 
 
 def test_compiler_refusal_is_shown(repository: Repository) -> None:

@@ -62,8 +62,16 @@ def load_document(path: Path, schema: Mapping[str, Any], shown_as: str | None = 
 
 def make_diagnostic_in(path: Path, pointer: Pointer, message: str) -> Diagnostic:
     """Return ``message`` at a value of a YAML file that was read before, or at what holds it."""
-    document, _ = parse_document(read_bytes(path, str(path)), str(path))
-    return document.make_diagnostic(pointer, message)
+    return read_again(path).make_diagnostic(pointer, message)
+
+
+def is_written(path: Path, pointer: Pointer) -> bool:
+    """Tell whether a YAML file that was read before has a value itself."""
+    return pointer in read_again(path).positions
+
+
+def read_again(path: Path) -> Document:
+    return parse_document(read_bytes(path, str(path)), str(path))[0]
 
 
 def check_document(

@@ -93,13 +93,16 @@ def find_qemu(platform: Platform) -> tuple[Qemu, str]:
         raise UserError(f"platform {platform.name}: no `qemu:` entry says which machine it is")
     program = shutil.which(qemu.program)
     if program is None:
-        package = _PACKAGES.get(qemu.program, "qemu-system")
-        known = "unicorn" in platform.emulators
-        instead = " (the emulator 'unicorn' needs no installation)" if known else ""
-        raise UserError(
-            f"{qemu.program} is not installed; it is in the Debian package {package}{instead}"
-        )
+        raise UserError(explain_missing_qemu(qemu, platform))
     return qemu, program
+
+
+def explain_missing_qemu(qemu: Qemu, platform: Platform) -> str:
+    """Say where to get a platform's QEMU, and what does without."""
+    package = _PACKAGES.get(qemu.program, "qemu-system")
+    known = "unicorn" in platform.emulators
+    instead = " (the emulator 'unicorn' needs no installation)" if known else ""
+    return f"{qemu.program} is not installed; it is in the Debian package {package}{instead}"
 
 
 def _refuse_traps(run: Run, process: subprocess.CompletedProcess[bytes]) -> None:

@@ -118,6 +118,16 @@ def read_version(name: str, platform: Platform) -> str | None:
     return find_emulator_version(name, platform)
 
 
+def explain_missing_emulator(name: str, platform: Platform) -> str:
+    """Say how to install an emulator; empty where it is present."""
+    qemu = platform.qemu if name.startswith("qemu") else None
+    if qemu is None or which(qemu.program):
+        return ""
+    from firmwright.emulator.qemu import explain_missing_qemu
+
+    return explain_missing_qemu(qemu, platform)
+
+
 def stamp_program(name: str) -> list[Any]:
     """Return a program's name, size (bytes) and time of change (ns); the name if it is missing."""
     program = which(name)

@@ -13,7 +13,12 @@ from firmwright.toolchain.build import (
     link_firmware,
     make_host_build,
 )
-from firmwright.toolchain.compilers import Compiler, compiler_folder, find_compiler
+from firmwright.toolchain.compilers import (
+    Compiler,
+    compiler_folder,
+    explain_missing_compiler,
+    find_compiler,
+)
 from firmwright.toolchain.makefile import makefile_variables
 from firmwright.toolchain.platforms import (
     Memory,
@@ -41,6 +46,7 @@ __all__ = [
     "compile_object",
     "compile_project",
     "compiler_folder",
+    "explain_missing_compiler",
     "find_compiler",
     "link_firmware",
     "load_platform",
