@@ -15,12 +15,10 @@ from firmwright.pipeline.command_line import VARIABLES, make_catalog, place_path
 from firmwright.pipeline.recipe_words import find_files
 from firmwright.recipe import Catalog, load_recipe
 from firmwright.recipe.overrides import list_overrides
-from tests.quality.test_repository import ROOT, tracked
+from tests.quality.test_repository import ROOT
 
-PAGES = [path for path in tracked() if path.suffix == ".md" and "CHANGELOG" not in path.name]
-INLINE = re.compile(r"`((?:doit|firmwright) [^`\n]+)`")
-CODE = re.compile(r"^```(?:console|sh)?\n(.*?)^```$|^((?: {4}[^\n]*\n)+)", re.MULTILINE | re.DOTALL)
-COMMENT = re.compile(r"\s+#.*$")
+from .commands import PAGES, name_page, read_commands
+
 DOIT_COMMANDS = frozenset(
     "build chip-check clean demo-run forget help info list lock reproduce run".split()
 )
@@ -29,19 +27,16 @@ READERS = ("acme", "acne", "keywords", "my", "net", "policy", "recipe")
 """Recipes, platforms and policies that a reader has, not the repository; one is misspelled."""
 
 
-def read_commands() -> Iterator[tuple[str, str]]:
-    """Yield the commands of all pages, each with a page that shows it."""
+def split_commands() -> Iterator[tuple[str, str]]:
+    """Yield the commands of ours in all pages, each with a page that shows it."""
     for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        lines = [line for code in CODE.findall(text) for line in "".join(code).splitlines()]
-        shown = [COMMENT.sub("", line.strip().removeprefix("$ ")) for line in lines]
-        for command in [*shown, *INLINE.findall(text)]:
+        for command in read_commands(page):
             for part in re.split(r" (?:&&|\|) ", command):
                 if part.startswith(("doit ", "firmwright ")):
-                    yield part, str(page.relative_to(ROOT))
+                    yield part, name_page(page)
 
 
-COMMANDS = dict(read_commands())
+COMMANDS = dict(split_commands())
 
 
 def test_commands_are_found() -> None:
