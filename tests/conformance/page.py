@@ -36,10 +36,12 @@ counted under *constant shapes* as well.
 
 ONNX's own runner takes firmwright too, as `firmwright.onnx_backend.FirmwrightBackend`:
 
-    from onnx.backend.test import BackendTest
-    from firmwright.onnx_backend import FirmwrightBackend
+```python
+from onnx.backend.test import BackendTest
+from firmwright.onnx_backend import FirmwrightBackend
 
-    tests = BackendTest(FirmwrightBackend, __name__)
+tests = BackendTest(FirmwrightBackend, __name__)
+```
 
 Its tests run by unittest or pytest. A model that firmwright refuses is an error there, with the
 message; `tests.exclude(pattern)` leaves it out.
