@@ -68,7 +68,7 @@ def test_the_dma_moves_the_schedule_s_blocks_of_eight_rows(built: Path) -> None:
 def test_the_special_case_picks_and_the_other_pooling_compares(built: Path) -> None:
     single, other = regions(built, "special_case")
     assert "INFINITY" not in single
-    assert "(x * 2)" in single
+    assert "(x_fused * 2)" in single
     assert "INFINITY" in other
 
 

@@ -38,7 +38,7 @@ def branches(builder: relax.BlockBuilder, x: relax.Var) -> list[relax.Expr]:
 
 
 def partitioned(
-    module: Any, target: str = "tidl -tensor_bits=32, c", platform: str = "am62a"
+    module: Any, target: str = "tidl -tensor_bits=32 -min_macs=0, c", platform: str = "am62a"
 ) -> TidlNetwork:
     module, interface = import_model(saved(module), "test", {})
     mix = load_mix(parse_target(target), load_platform(platform), "onnx")
