@@ -99,7 +99,7 @@ def test_examples_import_nothing_else(path: Path) -> None:
 
 def test_docs_name_nothing_else() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
-    allowed = {"firmwright.device", "firmwright.tasks.dodo"}
+    allowed = {"firmwright.device", "firmwright.onnx_backend", "firmwright.tasks.dodo"}
     for page in pages:
         named = re.findall(
             r"^\s*from (firmwright\S*) import", page.read_text("utf-8"), re.MULTILINE
