@@ -104,7 +104,7 @@ def lower_regions(
                 made = retarget(*known[key], region)
             else:
                 made = device.lower(region, module)
-                if is_reusable(made.kernel):
+                if is_reusable(device, made.kernel):
                     known[key] = region, made
             lowered.append((region.device, made))
         except UserError as error:
@@ -114,11 +114,15 @@ def lower_regions(
     return share_weights(lowered)
 
 
-def is_reusable(kernel: Kernel) -> bool:
-    """Tell whether a kernel does for every region of the same operators and constants."""
-    texts = (kernel.body, kernel.definitions or "", *(f.name for f in kernel.files))
-    own = kernel.wait_function or kernel.stand_in or kernel.float_operators
-    return not own and not any(kernel.region in text for text in texts)
+def is_reusable(device: Device, kernel: Kernel) -> bool:
+    """Tell whether a kernel does for every region of the same operators and constants.
+
+    Only devices that take any operator lower by operators and constants alone; others may look at
+    the region. The operators in float32 are told by the region's own names.
+    """
+    texts = (kernel.body, kernel.definitions or "", *(file.text for file in kernel.files))
+    named = kernel.float_operators or any(kernel.region in text for text in texts)
+    return device.target.is_fallback and not named
 
 
 def retarget(first: Region, made: LoweredRegion, region: Region) -> LoweredRegion:

@@ -117,3 +117,25 @@ def test_weights_of_4_bits_in_blocks_become_one_constant(tmp_path: Path) -> None
     np.testing.assert_allclose(found[0], expected[0], 1e-5, 1e-5)
     (kernel,) = lowered(data).kernels.kernels
     assert kernel.weights[0].dtype == "float32"
+
+
+@pytest.mark.parametrize(("kind", "sentence"), [("INT4", "its results are int4"), ("INT8", "")])
+def test_blocks_are_computed_or_refused_and_never_ignored(kind: str, sentence: str) -> None:
+    node = helper.make_node(
+        "QuantizeLinear", ["x", "s"], ["y"], axis=1, block_size=2,
+        output_dtype=TensorProto.DataType.Value(kind),
+    )  # fmt: skip
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.DataType.Value(kind), [3, 4])],
+        [numpy_helper.from_array(np.ones((3, 2), "float32"), "s")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
+    if sentence:
+        with pytest.raises(UserError, match=sentence):
+            import_model(model.SerializeToString(), "m.onnx", {})
+    else:
+        module, _ = import_model(model.SerializeToString(), "m.onnx", {})
+        assert "quantize" not in module.script()

@@ -15,7 +15,7 @@ from onnx.parser import parse_function
 
 from firmwright.errors import UserError
 from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
-from firmwright.models.onnx.graph.blocks import rewrite_dequantize, rewrite_quantize
+from firmwright.models.onnx.graph.blocks import has_blocks, rewrite_dequantize, rewrite_quantize
 from firmwright.models.onnx.graph.body import NodeBuilder, along_axis, get_attribute
 from firmwright.models.onnx.graph.classical import CLASSICAL
 from firmwright.models.onnx.graph.linear import (
@@ -297,7 +297,7 @@ REWRITES: dict[str, Rewrite] = {
     "ConvInteger": rewrite_conv_integer,
     "ConvTranspose": rewrite_conv_transpose,
     "DFT": rewrite_dft,
-    "DequantizeLinear": rewrite_dequantize,
+    "DequantizeLinear": rewrite_if(has_blocks, rewrite_dequantize),
     # TVM's converter has float32 constants.
     "Elu": rewrite_if(is_16bit_float, inline_definition),
     "IsInf": rewrite_is_inf,
@@ -313,7 +313,7 @@ REWRITES: dict[str, Rewrite] = {
     "QLinearMatMul": parse_rewrite(QUANTIZED_PRODUCT),
     **{kind: rewrite_if(is_bool, parse_rewrite(REDUCE_BOOL.replace("REDUCE", kind)))
        for kind in ("ReduceMax", "ReduceMin")},
-    "QuantizeLinear": rewrite_quantize,
+    "QuantizeLinear": rewrite_if(has_blocks, rewrite_quantize),
     **CLASSICAL,
     **MICROSOFT,
     **RECURRENT,
