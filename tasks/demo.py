@@ -14,7 +14,7 @@ from firmwright.toolchain.boards import load_board
 def options(job: Job) -> Any:
     canonical = job.recipe.canonical
     return {
-        **{key: canonical[key] for key in ("name", "c_prefix", "demo")},
+        **{key: canonical[key] for key in ("name", "c_prefix", "arena", "demo")},
         "data_section": load_board(job.platform.board).data_section,
         "sample": shown_sample_options(job),
     }
@@ -42,6 +42,7 @@ STAGE = Stage(
     templates=lambda job: [
         "demo/*.j2",
         "application/console.j2",
+        "network/arena.j2",
         *(f"{device}/hooks/profiler_*.j2" for device in job.platform.accelerators),
     ],
     applies=lambda job: job.recipe.demo,

@@ -26,6 +26,7 @@ def options(job: Job) -> Any:
     return {
         "name": recipe.name,
         "c_prefix": recipe.c_prefix,
+        "arena": recipe.arena,
         "cores": job.cores,
         "platform": asdict(job.platform),
         "build": job.build_settings,

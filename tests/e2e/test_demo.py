@@ -18,7 +18,7 @@ from firmwright.emulator import run_firmware
 from firmwright.ir.records import read_arrays, read_record
 from firmwright.ir.regions import Partition
 from firmwright.ir.tensors import ModelInterface
-from firmwright.project.demo import write_demo
+from firmwright.project.demo import ShownNetwork, write_demo
 from firmwright.recipe import DemoOptions
 from firmwright.toolchain import load_platform
 
@@ -156,10 +156,10 @@ def test_without_transfers_the_profile_is_the_rest(models: Repository, tmp_path:
     stages = models.folder / "build/d/diana"
     sources = unpacked(models, "diana", tmp_path)
     regions = read_record(stages / "partition/partition.json", Partition).regions
+    interface = read_record(stages / "partition/interface.json", ModelInterface)
     write_demo(
-        "d", "network", DemoOptions("no_dma", True, False),
-        read_record(stages / "partition/interface.json", ModelInterface),
-        regions, read_arrays(stages / "run/sample.npz"), "", sources / "demo",
+        ShownNetwork("d", "network", interface, regions), DemoOptions("no_dma", True, False),
+        read_arrays(stages / "run/sample.npz"), "", sources / "demo",
     )  # fmt: skip
     platform = load_platform("diana")
     ran = run_firmware(make(sources), platform, "unicorn", b"", "network_run", tmp_path, 10**9)
@@ -242,6 +242,7 @@ def test_every_variant_is_c99_without_warnings(
     interface = read_record(stages / "partition/interface.json", ModelInterface)
     partition = read_record(stages / "partition/partition.json", Partition)
     regions = [region for region in partition.regions if not region.view]
+    network = ShownNetwork("d", "network", interface, regions)
     sample = read_arrays(stages / "run/sample.npz")
     includes = [f"-I{stages}/sources/{folder}" for folder in ("network", "board")]
     for profile, compare, indefinite in product(
@@ -249,7 +250,7 @@ def test_every_variant_is_c99_without_warnings(
     ):
         options = DemoOptions(profile, compare, indefinite)
         folder = tmp_path / f"{profile}-{compare}-{indefinite}"
-        write_demo("d", "network", options, interface, regions, sample, "", folder)
+        write_demo(network, options, sample, "", folder)
         sources = sorted(folder.glob("*.c"))
         assert (folder / "profiler.c" in sources) == (profile != "none")
         check(compiler, "-fsyntax-only", *includes, *sources)

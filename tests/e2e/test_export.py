@@ -15,8 +15,11 @@ PLACES = ("digits-host", "build/digits/host")
 
 
 @pytest.mark.needs("gcc")
-def test_the_bundle_has_the_package_and_its_example_is_right(tmp_path: Path) -> None:
+@pytest.mark.parametrize("arena", ["static", "caller"])
+def test_the_bundle_has_the_package_and_its_example_is_right(tmp_path: Path, arena: str) -> None:
     repository = new_repository(tmp_path)
+    with (tmp_path / "digits.yaml").open("a") as recipe:
+        recipe.write(f"arena: {arena}\ndemo: {{}}\n")
     command = [sys.executable, "-m", "firmwright.cli", "export", "digits.yaml"]
     done = repository.run(*command, "--platform", "host", "--toolchain", "gcc", "--as", "cmake")
     assert done.returncode == 0, done.stdout + done.stderr

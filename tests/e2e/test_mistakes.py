@@ -346,3 +346,9 @@ def test_importer_that_fails_says_so_once(repository: Repository) -> None:
         "r.yaml:1:8: model: m.onnx: cannot import operator Conv (node 'in four dimensions'): "
         "Ndim > 5 not supported for convolution."
     ]
+
+
+def test_an_accelerator_in_the_caller_s_arena(repository: Repository) -> None:
+    recipe = "model: digits.onnx\ntarget: tidl, c\nplatform: am62a\narena: caller\n"
+    told = fail_with(repository, recipe + "run: {inputs: inputs.npz, samples: 1}\n")
+    assert "`arena: caller` lets instances of the network run side by side, but tidl runs" in told

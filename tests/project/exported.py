@@ -28,9 +28,11 @@ def compile_digits() -> Network:
     return compile_network(module, interface, load_mix(parse_target("c"), ANY, "onnx"))
 
 
-def make_exported(folder: Path, name: str = "digits", wrong: bool = False) -> ExportedNetwork:
+def make_exported(
+    folder: Path, name: str = "digits", wrong: bool = False, caller_arena: bool = False
+) -> ExportedNetwork:
     """Write the network's project into ``folder``; a ``wrong`` sample expects another result."""
-    network = replace(compile_digits(), c_prefix=name, name=name)
+    network = replace(compile_digits(), c_prefix=name, name=name, caller_arena=caller_arena)
     write_project(network, Build(load_toolchain("gcc"), ANY), folder)
     model = (DIGITS / "digits.onnx").read_bytes()
     image = np.load(DIGITS / "inputs.npz")["image"]
@@ -46,11 +48,18 @@ def make_exported(folder: Path, name: str = "digits", wrong: bool = False) -> Ex
         outputs=tuple(make_ports(network.interface.outputs)),
         sample={"input_0": image[:1], "output_0": output + 1 if wrong else output},
         sources=folder / "network",
+        workspace=network.plan.arena_bytes if caller_arena else None,
     )
 
 
-def export(name: str, folder: Path, network: str = "digits", wrong: bool = False) -> Path:
+def export(
+    name: str,
+    folder: Path,
+    network: str = "digits",
+    wrong: bool = False,
+    caller_arena: bool = False,
+) -> Path:
     """Write the package for a build system; return its folder."""
-    exported = make_exported(folder / "project", network, wrong)
+    exported = make_exported(folder / "project", network, wrong, caller_arena)
     write_export(name, exported, folder / network)
     return folder / network

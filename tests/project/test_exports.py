@@ -93,8 +93,17 @@ def test_cmake_builds_the_network_for_another_processor(packages: Path, tmp_path
 
 @pytest.mark.needs("gcc")
 def test_the_example_tells_a_wrong_result(tmp_path: Path) -> None:
-    package = export("cmake", tmp_path, wrong=True)
+    assert run_example(export("cmake", tmp_path, wrong=True)) == (1, b"digits: WRONG\n")
+
+
+@pytest.mark.needs("gcc")
+def test_the_example_passes_an_arena(tmp_path: Path) -> None:
+    assert run_example(export("cmake", tmp_path, caller_arena=True)) == (0, b"digits: right\n")
+
+
+def run_example(package: Path) -> tuple[int, bytes]:
+    """Return the exit code of a package's example, and what it prints."""
     sources = [*sorted((package / "src").glob("*.c")), package / "example" / "main.c"]
-    run("gcc", "-std=c99", "-I", package / "src", *sources, "-lm", "-o", "check", folder=tmp_path)
-    ran = subprocess.run([tmp_path / "check"], stdout=-1)
-    assert (ran.returncode, ran.stdout) == (1, b"digits: WRONG\n")
+    run("gcc", "-std=c99", "-I", package / "src", *sources, "-lm", "-o", "check", folder=package)
+    ran = subprocess.run([package / "check"], stdout=-1)
+    return ran.returncode, ran.stdout

@@ -22,13 +22,16 @@ REGISTRY = Path("/usr/share/cargo/registry")
 
 
 @pytest.mark.needs("cargo", "cc")
-def test_cargo_builds_and_runs_the_crate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("caller_arena", [False, True])
+def test_cargo_builds_and_runs_the_crate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caller_arena: bool
+) -> None:
     if not list(REGISTRY.glob("cc-*")):
         pytest.skip("Debian's package librust-cc-dev is not installed")
     monkeypatch.setenv("CARGO_HOME", str(tmp_path / "cargo"))
     sources = ['source.crates-io.replace-with="debian"', f'source.debian.directory="{REGISTRY}"']
     words = [word for source in sources for word in ("--config", source)]
-    package = export("rust", tmp_path)
+    package = export("rust", tmp_path, caller_arena=caller_arena)
     command = ("cargo", "run", "--offline", "--quiet", "--example", "check", *words)
     assert run(*command, folder=package) == "digits: right\n"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,36 +29,49 @@ ALIGNMENT = 16
 """Bytes: of the blocks of the demo's allocator, and in front of each (``malloc_wrapper.c``)."""
 
 
+@dataclass(frozen=True)
+class ShownNetwork:
+    """What an application knows of its network; ``regions`` are in order of execution.
+
+    With ``caller_arena`` the application holds the network's working memory.
+    """
+
+    name: str
+    c_prefix: str
+    interface: ModelInterface
+    regions: Sequence[Region]
+    caller_arena: bool = False
+
+
 def write_demo(
-    name: str,
-    c_prefix: str,
+    network: ShownNetwork,
     options: DemoOptions,
-    interface: ModelInterface,
-    regions: Sequence[Region],
     sample: Mapping[str, npt.NDArray[Any]],
     data_section: str,
     folder: Path,
 ) -> None:
-    """Render the application's files into ``folder``; ``regions`` are in order of execution.
+    """Render the application's files into ``folder``.
 
     ``sample`` has the network's inputs and the outputs that they give, as ``input_0`` … and
     ``output_0`` …, in their shapes. ``data_section`` is the board's, for its buffers.
     """
+    interface = network.interface
     inputs, outputs = make_ports(interface.inputs), make_ports(interface.outputs)
     expected = outputs if options.compare else []
     tensors = (*interface.inputs, *interface.outputs)
     variables = {
-        "name": name,
-        "prefix": c_prefix,
+        "name": network.name,
+        "prefix": network.c_prefix,
         "demo": options,
         "inputs": inputs,
         "outputs": outputs,
         "input_data": [(p, view_as_c_type(sample[f"input_{i}"])) for i, p in enumerate(inputs)],
         "expected": [(p, view_as_c_type(sample[f"output_{i}"])) for i, p in enumerate(expected)],
         "gdb_types": GDB_TYPES,
-        "layers": [region.name for region in regions],
+        "layers": [region.name for region in network.regions],
         "data_section": data_section,
-        "hook_folders": sorted({region.device for region in regions}),
+        "caller_arena": network.caller_arena,
+        "hook_folders": sorted({region.device for region in network.regions}),
         "arena_bytes": sum(ALIGNMENT + -(-t.bytes // ALIGNMENT) * ALIGNMENT for t in tensors),
     }
     profiler = () if options.profile == "none" else ("profiler.c",)

@@ -49,6 +49,7 @@ class SampleArray:
 class ExportedNetwork:
     """What packages are made of: ``name`` is the prefix, ``sources`` the folder with the C files.
 
+    ``workspace`` is the bytes of working memory that the caller gives, None where it is static.
     ``sample`` has the inputs of one inference and the outputs that they give, as ``input_0`` … and
     ``output_0`` ….
     """
@@ -62,6 +63,7 @@ class ExportedNetwork:
     outputs: tuple[Port, ...]
     sample: Mapping[str, npt.NDArray[Any]]
     sources: Path
+    workspace: int | None = None
 
     @cached_property
     def arrays(self) -> dict[str, list[SampleArray]]:
@@ -135,6 +137,8 @@ def export_variables(network: ExportedNetwork, export: Export) -> dict[str, Any]
         "reserved": export.reserved,
         "sources": [name for name in files if name.endswith(".c")],
         "headers": [name for name in public if name in files],
+        "caller_arena": network.workspace is not None,
+        "workspace": network.workspace,
         "inputs": network.inputs,
         "outputs": network.outputs,
         "input_data": network.arrays["input"],

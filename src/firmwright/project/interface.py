@@ -65,9 +65,10 @@ class NetworkInterface:
     """The file ``<prefix>_interface.json``.
 
     ``build_id`` is that of the header. ``header`` and ``function`` are what a program includes and
-    calls. ``batch`` is how many samples an inference takes. ``arena_bytes`` is the working memory
-    inside the library by the memory that it lies in, ``constant_bytes`` are the weights, biases and
-    scales. ``class_names`` are those of the recipe, none where it has no names.
+    calls; before that, ``initialize`` gives the network its arena, unless that is static. ``batch``
+    is how many samples an inference takes. ``arena_bytes`` is the working memory by the memory that
+    it lies in, ``constant_bytes`` are the weights, biases and scales. ``class_names`` are those of
+    the recipe, none where it has no names.
     """
 
     name: str
@@ -75,6 +76,7 @@ class NetworkInterface:
     prefix: str
     header: str
     function: str
+    initialize: str | None
     model: InterfaceModel
     batch: int
     inputs: tuple[InterfaceTensor, ...]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -101,6 +102,8 @@ class Network:
     """How its samples lie, where the recipe asks for several at once."""
     class_names: tuple[str, ...] = ()
     """Those of the recipe's detector, if it has names."""
+    caller_arena: bool = False
+    """Whether the program holds the working memory, and there may be several instances."""
 
     @property
     def devices(self) -> frozenset[str]:
@@ -182,6 +185,7 @@ def describe_interface(network: Network) -> NetworkInterface:
         prefix=network.c_prefix,
         header=network_file(network.c_prefix, "network.h"),
         function=f"{network.c_prefix}_run",
+        initialize=f"{network.c_prefix}_init" if network.caller_arena else None,
         model=InterfaceModel(network.interface.format, network.interface.sha256),
         batch=network.batch.size if network.batch else 1,
         inputs=describe_ports(inputs),
@@ -207,6 +211,8 @@ def template_variables(network: Network, build: Build) -> dict[str, Any]:
         "weights": sorted(network.weights.items()),
         "c_types": C_TYPES,
         "arena_name": arena_name,
+        "caller_arena": network.caller_arena,
+        "context_mark": f"0x{crc32(network.c_prefix.encode()):08x}u",
         "location": lambda location: emit_location(location, inputs, outputs),
         "platform": build.platform,
         "stack_bytes": build.platform.stack,

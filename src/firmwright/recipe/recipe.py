@@ -190,6 +190,8 @@ class Recipe:
     transforms: TransformOptions | None = None
     demo: DemoOptions | None = None
     export: ExportOptions | None = None
+    arena: str = "static"
+    """``static`` or ``caller``: who holds the network's working memory."""
     extensions: tuple[str, ...] = ()
     """Custom strategies: a ``module:function`` each."""
     libraries: tuple[Library, ...] = ()

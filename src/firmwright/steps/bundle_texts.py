@@ -40,6 +40,7 @@ def write_readme(job: Job, recipe: str, result: str) -> str:
         "is_built_elsewhere": is_built_elsewhere(job.platform.board),
         "exports": job.recipe.export.to if job.recipe.export else (),
         "prefix": job.recipe.c_prefix,
+        "caller_arena": job.recipe.arena == "caller",
         "inputs": initialize(interface.inputs),
         "outputs": initialize(interface.outputs),
     }

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from firmwright.pipeline import artifacts, samples
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import require
-from firmwright.project.demo import write_demo
+from firmwright.project.demo import ShownNetwork, write_demo
 from firmwright.toolchain.boards import load_board
 from firmwright.verify.batches import join_outputs, join_samples
 
@@ -20,11 +20,14 @@ def run(job: Job, folder: Path) -> None:
     regions = {r.name: r for r in artifacts.PARTITION.read(job).regions if not r.view}
     steps = artifacts.PLAN.read(job).schedule.steps
     write_demo(
-        job.recipe.name,
-        job.recipe.c_prefix,
+        ShownNetwork(
+            job.recipe.name,
+            job.recipe.c_prefix,
+            artifacts.INTERFACE.read(job),
+            [regions[step.region] for step in steps if step.region in regions],
+            job.recipe.arena == "caller",
+        ),
         require(job.recipe.demo),
-        artifacts.INTERFACE.read(job),
-        [regions[step.region] for step in steps if step.region in regions],
         read_sample(job),
         load_board(job.platform.board).data_section,
         folder,

@@ -6,13 +6,12 @@ from pathlib import Path
 
 from firmwright.errors import UserError
 from firmwright.pipeline import artifacts
-from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import require
 from firmwright.project.exports import ExportedNetwork, write_export
-from firmwright.project.files import list_templates
 from firmwright.project.write import make_ports
 from firmwright.steps.demo import read_sample
+from firmwright.steps.network import find_driven_devices
 from firmwright.toolchain.layout import NETWORK
 
 
@@ -21,8 +20,13 @@ def run(job: Job, folder: Path) -> None:
 
     Raises UserError for a network that needs more than its own C files.
     """
-    refuse_board_code(job)
+    for device in find_driven_devices(job):
+        raise UserError(
+            f"{device} runs a part of the network, and what drives it is code of the board "
+            f"{job.platform.board}, which no package has; export the network with `target: c`"
+        )
     options, interface = require(job.recipe.export), artifacts.INTERFACE.read(job)
+    caller = job.recipe.arena == "caller"
     network = ExportedNetwork(
         title=job.recipe.name,
         name=job.recipe.c_prefix,
@@ -33,19 +37,7 @@ def run(job: Job, folder: Path) -> None:
         outputs=tuple(make_ports(interface.outputs)),
         sample=read_sample(job),
         sources=artifacts.PROJECT.path(job) / NETWORK,
+        workspace=max(artifacts.PLAN.read(job).arena_bytes, 1) if caller else None,
     )
     for name in options.to:
         write_export(name, network, folder / name)
-
-
-def refuse_board_code(job: Job) -> None:
-    """Raise UserError for a network of which a part runs on what the board's code drives."""
-    own = tuple(template_folders(job.recipe).values())
-    used = {region.device for region in artifacts.PARTITION.read(job).regions}
-    for device in sorted(used):
-        driven = list_templates(f"{device}/{job.platform.board}", own)
-        if driven or device in job.platform.accelerators:
-            raise UserError(
-                f"{device} runs a part of the network, and what drives it is code of the board "
-                f"{job.platform.board}, which no package has; export the network with `target: c`"
-            )

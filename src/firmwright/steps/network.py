@@ -12,13 +12,23 @@ from firmwright.errors import UserError
 from firmwright.ir.tensors import ModelInterface
 from firmwright.partition.outline import count_operator_macs
 from firmwright.pipeline import artifacts
+from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import select_rewrites, transform_options
 from firmwright.planning import Plan, make_plan
+from firmwright.project.files import list_templates
 from firmwright.project.inter_core_calls import make_cores
 from firmwright.project.write import Network
 from firmwright.targets.custom_transforms import apply_user_transform
 from firmwright.transforms.integers.remarks import explain_floats
+
+
+def find_driven_devices(job: Job) -> list[str]:
+    """Return the devices that run a part of the network, and that code of the board drives."""
+    own = tuple(template_folders(job.recipe).values())
+    used = sorted({region.device for region in artifacts.PARTITION.read(job).regions})
+    board, accelerators = job.platform.board, job.platform.accelerators
+    return [d for d in used if d in accelerators or list_templates(f"{d}/{board}", own)]
 
 
 def rewrite_network(job: Job) -> tuple[tvm.IRModule, ModelInterface]:
@@ -64,4 +74,5 @@ def read_network(job: Job, plan: Plan | None = None) -> Network:
         cores=make_cores(job.cores),
         libraries=tuple(job.recipe.list_files("libraries")),
         batch=artifacts.BATCH_LAYOUT.read(job) if job.has_stage("batch") else None,
+        caller_arena=job.recipe.arena == "caller",
     )

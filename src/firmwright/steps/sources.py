@@ -16,7 +16,7 @@ from firmwright.postprocess.classes import read_class_names
 from firmwright.postprocess.detector import Detector, fit_detector
 from firmwright.project.build_id import list_stating, state_build_id
 from firmwright.project.write import write_project
-from firmwright.steps.network import read_network
+from firmwright.steps.network import find_driven_devices, read_network
 
 
 def make_detector(
@@ -46,8 +46,19 @@ def read_compiler_version(job: Job) -> str:
     return ""
 
 
+def refuse_shared_devices(job: Job) -> None:
+    """Raise UserError for a device that several instances of the network would share."""
+    for device in find_driven_devices(job):
+        raise UserError(
+            f"`arena: caller` lets instances of the network run side by side, but {device} runs a "
+            "part of it, of which there is one; leave the key out, or build with `target: c`"
+        )
+
+
 def run(job: Job, folder: Path) -> None:
     """Write the project: C sources, headers, linker script, Makefile."""
+    if job.recipe.arena == "caller":
+        refuse_shared_devices(job)
     network = read_network(job, PLAN.read(job))
     detector = make_detector(job, network.interface, network.batch)
     network = replace(
