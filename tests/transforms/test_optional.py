@@ -251,19 +251,34 @@ def test_a_convolution_that_others_read_keeps_its_weights() -> None:
     assert "nn.batch_norm" in operators(apply_transforms(network(twice), {"FoldBatchNorm"}))
 
 
-@pytest.mark.parametrize("index", [0, 2])
-def test_an_image_that_is_taken_of_several_is_a_slice(index: int) -> None:
-    module = network(lambda x: relax.op.take(x, relax.const(index, "int64"), 0), (3, 1, 4, 5, 2))
-    after = assert_becomes("ConvertTakeToSlice", module, ["reshape", "strided_slice"])
+JOINED, LAST = ["reshape", "strided_slice"], ["strided_slice", "reshape"]
+
+
+@pytest.mark.parametrize(
+    ("index", "axis", "shape", "expected"),
+    [
+        (0, 0, (3, 1, 4, 5, 2), JOINED),
+        (2, 0, (3, 1, 4, 5, 2), JOINED),
+        (1, 2, (1, 3, 2, 4, 5), JOINED),  # what ONNX Runtime makes of a channel shuffle
+        (1, 2, (2, 3, 2, 4), JOINED),
+        (2, -1, (2, 3, 4), LAST),
+        (1, 1, (2, 3), LAST),
+    ],
+)
+def test_an_element_that_is_taken_of_an_axis_is_a_slice(
+    index: int, axis: int, shape: tuple[int, ...], expected: list[str]
+) -> None:
+    module = network(lambda x: relax.op.take(x, relax.const(index, "int64"), axis), shape)
+    after = assert_becomes("ConvertTakeToSlice", module, expected)
     assert str(after["main"].ret_ty) == str(module["main"].ret_ty)
 
 
 @pytest.mark.parametrize(
     ("index", "axis", "shape"),
     [
-        (relax.const(1, "int64"), 2, (3, 1, 4, 5)),
-        (relax.const(3, "int64"), 0, (3, 1, 4, 5)),  # clipped to the last
-        (relax.const(1, "int64"), 0, (3, 2, 4, 5)),
+        (relax.const(4, "int64"), 2, (3, 1, 4, 5)),  # clipped to the last
+        (relax.const(1, "int64"), 0, (3, 2, 4, 5)),  # samples
+        (relax.const(1, "int64"), 0, (3,)),
         (relax.const(np.array([1, 0], "int64")), 0, (3, 1, 4, 5)),
     ],
 )

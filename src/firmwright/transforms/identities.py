@@ -107,24 +107,28 @@ def convert_max_min_to_clip(builder: relax.BlockBuilder, call: tvm.ir.Call) -> r
 
 @rewrite_each("relax.take")
 def convert_take_to_slice(builder: relax.BlockBuilder, call: tvm.ir.Call) -> relax.Expr:
-    """Replace x[i], for x of n times one sample and a constant i, by a slice of x's channels.
+    """Replace a take of one element of an axis, by a constant index, by a slice.
 
-    That is how a channel shuffle hands on its parts: the samples lie behind each other, as the
-    channels of one would.
+    That is how a channel shuffle hands on its parts. The axis and the one behind it are joined for
+    the slice, so that images of four axes have four. Samples are not sliced: an axis in front of a
+    single sample counts as one of the sample.
     """
     data, index = call.args[0], definition(builder, call.args[1])
     shape = static_shape(data)
     if not isinstance(index, Constant) or static_shape(index) or call.attrs.axis is None:
         return call
-    if int(call.attrs.axis) % len(shape) or len(shape) < 3 or shape[1] != 1:
+    axis, place = int(call.attrs.axis) % len(shape), int(constant_array(index).item())
+    if axis == 0 and len(shape) > 2 and shape[1] == 1:
+        shape, axis = (1, shape[0], *shape[2:]), 1
+    if axis == 0 or not 0 <= place < shape[axis]:
         return call
-    count, _, channels, *image = shape
-    place = int(constant_array(index).item())
-    if not 0 <= place < count:
-        return call
-    joined = builder.emit(relax.op.reshape(data, (1, count * channels, *image)))
-    first = place * channels
-    return relax.op.strided_slice(joined, [1], [first], [first + channels])
+    if axis == len(shape) - 1:
+        part = builder.emit(relax.op.strided_slice(data, [axis], [place], [place + 1]))
+        return relax.op.reshape(part, shape[:-1])
+    length = shape[axis + 1]
+    joined = (*shape[:axis], shape[axis] * length, *shape[axis + 2 :])
+    data = builder.emit(relax.op.reshape(data, joined))
+    return relax.op.strided_slice(data, [axis], [place * length], [(place + 1) * length])
 
 
 def match_scalar_operand(

@@ -72,7 +72,7 @@ OPTIONAL = (
     ),
     Transform(
         "ConvertTakeToSlice",
-        "one of several images that are taken apart is a slice of channels",
+        "one element that is taken of an axis is a slice",
         identities.convert_take_to_slice,
     ),
     Transform(

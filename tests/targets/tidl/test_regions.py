@@ -64,6 +64,19 @@ def test_neighbours_are_one_region_with_several_results() -> None:
     )
 
 
+@pytest.mark.parametrize("axis", [0, 2])
+def test_a_channel_shuffle_separates_no_regions(axis: int) -> None:
+    def shuffle(builder: relax.BlockBuilder, x: relax.Var) -> list[relax.Expr]:
+        a = named(builder, op.nn.conv2d(x, values(4, 4, 1, 1)), "a")
+        pairs = op.reshape(a, (1, 2, 2, 8, 8) if axis else (2, 1, 2, 8, 8))
+        left, right = (op.take(pairs, relax.const(i, "int64"), axis) for i in (0, 1))
+        return [op.add(op.nn.conv2d(left, values(2, 2, 1, 1)), right)]
+
+    module = apply_transforms(network(shuffle), TIDL.rewrites)
+    assert len(placed(network(shuffle)).composites) == 2
+    assert len(placed(module).composites) == 1
+
+
 def test_a_layer_without_a_name_goes_by_its_operator() -> None:
     module = network(lambda _, x: [op.nn.relu(op.sign(op.nn.relu(x)))])
     assert "of its own because of sign before it" in placed(module).composites[1].reason
