@@ -262,7 +262,7 @@ def test_compiler_refusal_is_shown(repository: Repository) -> None:
         (["recipe=digits.yaml", "target=c -fast=1"], "device 'c' has no option 'fast'"),
         (
             ["recipe=digits.yaml", "platform=rv32-bare", "target=soma_dory, c"],
-            "the platform 'rv32-bare' has no 'soma_dory'; platforms that have it: diana, ",
+            "target=soma_dory, c: the platform 'rv32-bare' has no 'soma_dory'; platforms that have",
         ),
         (["recipe=digits.yaml", "outdir=digits.yaml/x"], "cannot make the build folder"),
         (["recipe="], "recipe=: a value is missing"),
@@ -273,6 +273,15 @@ def test_mistake_on_the_command_line(
     repository: Repository, arguments: list[str], message: str
 ) -> None:
     assert message in fail(repository, *arguments)
+
+
+def test_a_device_that_the_platform_lacks(repository: Repository) -> None:
+    message = "the platform 'rv32-bare' has no 'soma_dory'; platforms that have it: diana, "
+    recipe = "model: digits.onnx\nplatform: rv32-bare\n"
+    text = fail_with(repository, f"{recipe}target: soma_dory, c\n")
+    assert f"r.yaml:3:9: target: {message}" in text
+    text = fail_with(repository, f"{recipe}compare: soma_dory, c\n")
+    assert f"r.yaml:3:10: compare: {message}" in text
 
 
 def test_every_mistake_of_every_recipe_in_one_go(repository: Repository) -> None:

@@ -50,6 +50,24 @@ def test_a_mistake_in_a_subfolder(folder: Path, command: str, message: str) -> N
     assert not (folder / "build").exists()
 
 
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("lst", "no command, task or file of a task is named 'lst'; did you mean 'list'?\n"),
+        ("bild", "no command, task or file of a task is named 'bild'; did you mean 'build'?\n"),
+        ("build:other", "is named 'build:other'; did you mean 'build'?\n"),
+        ("build -v 2", "option -v not recognized; doit's options come first, as in `doit -n 2 bui"),
+        ("build --help", "option --help not recognized; doit's options come first"),
+    ],
+)
+def test_a_word_that_doit_does_not_take(folder: Path, command: str, message: str) -> None:
+    (folder / "dodo.py").write_text("def task_build(): return {'actions': []}\n")
+    done = run(f"{DOIT} {command}", folder)
+    assert done.returncode == 3
+    assert done.stderr.startswith("ERROR: ")
+    assert message in done.stderr
+
+
 def test_no_task_file_at_all(tmp_path: Path) -> None:
     for command in ("build", "list", "clean"):
         done = run(f"{DOIT} {command}", tmp_path)

@@ -105,12 +105,23 @@ def _find_missing_keys(error: Any) -> Iterator[str]:
     if error.validator == "required":
         for name in error.validator_value:
             if name not in error.instance:
-                yield f"the key '{name}' is missing"
+                yield f"the key '{name}' is missing{_show_example(name, error.schema)}"
         return
     for name, needed in error.validator_value.items():
         for other in needed if name in error.instance else ():
             if other not in error.instance:
                 yield f"the key '{other}' is missing; '{name}' needs it"
+
+
+def _show_example(name: str, schema: Schema) -> str:
+    """Return an example of a block; of a single value, its name says enough."""
+    examples = schema.get("properties", {}).get(name, {}).get("examples", ())
+    if not examples or not isinstance(examples[0], Mapping):
+        return ""
+    import yaml  # only for a message
+
+    shown = yaml.safe_dump(examples[0], default_flow_style=True, sort_keys=False, width=1000)
+    return f"; for example `{name}: {shown.strip()}`"
 
 
 def _format_error(error: Any, schema: Schema) -> str:
@@ -134,8 +145,13 @@ def _find_unknown_keys(error: Any, schema: Schema, pointer: Pointer) -> Iterator
     patterns = schema.get("patternProperties", {})
     for name in error.instance:
         if name not in known and not any(re.search(p, name) for p in patterns):
-            hint = did_you_mean(name, known)
-            yield Finding((*pointer, name), f"unknown key{hint}", key=True)
+            yield Finding((*pointer, name), f"unknown key{_suggest_key(name, known)}", key=True)
+
+
+def _suggest_key(name: str, known: Mapping[str, Schema]) -> str:
+    """Return the blocks that have the key, where it was meant, else the nearest known one."""
+    blocks = [f"'{block}'" for block, part in known.items() if name in part.get("properties", {})]
+    return f"; it is a key of {', '.join(blocks)}" if blocks else did_you_mean(name, known)
 
 
 def _report_nearest_alternative(

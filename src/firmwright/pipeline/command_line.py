@@ -226,17 +226,16 @@ def place_mistake(recipe: Recipe, pointer: Pointer) -> Iterator[None]:
 
 
 def refuse_missing_devices(recipe: Recipe, platform: Platform) -> None:
-    """Raise UserError for a device of the mix that the platform does not have."""
+    """Raise DiagnosticError for a device of the mix that the platform does not have."""
     own = load_custom_targets(recipe)
-    for device in (*recipe.target, *recipe.compare):
+    mixes = {"target": recipe.target, "compare": recipe.compare}
+    for key, device in ((key, device) for key, mix in mixes.items() for device in mix):
         target = own.get(device.name) or load_target(device.name)
         if target.is_portable or device.name in platform.accelerators:
             continue
         having = [n for n in platform_names() if device.name in load_platform(n).accelerators]
-        raise UserError(
-            f"target: the platform '{platform.name}' has no '{device.name}'; platforms that have "
-            f"it: {', '.join(having)}"
-        )
+        message = f"the platform '{platform.name}' has no '{device.name}'; platforms that have it: "
+        raise DiagnosticError([find_place(recipe, (key,), message + ", ".join(having))])
 
 
 def refuse_shared_folders(jobs: list[Job]) -> None:

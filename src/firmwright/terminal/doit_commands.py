@@ -11,6 +11,7 @@ from typing import Any
 
 from doit import cmd_clean, cmd_dumpdb, cmd_forget, cmd_help, cmd_info, cmd_list, cmd_run
 from doit.cmd_base import DoitCmdBase
+from doit.cmdparse import CmdParseError
 from doit.exceptions import InvalidCommand, InvalidDodoFile
 
 from firmwright.errors import did_you_mean
@@ -24,6 +25,10 @@ NO_TASK_FILE = """\
 no dodo.py in this folder or above
 A dodo.py is one line, `from firmwright.tasks.dodo import *`; `firmwright init` writes it, and \
 `firmwright build my.yaml` needs none."""
+
+
+OPTIONS_FIRST = """\
+; doit's options come first, as in `doit -n 2 build`; `doit help build` names what may follow"""
 
 
 class FromAnyFolder(DoitCmdBase):  # type: ignore[misc]
@@ -41,6 +46,18 @@ class FromAnyFolder(DoitCmdBase):  # type: ignore[misc]
 
 class Run(FromAnyFolder, cmd_run.Run):  # type: ignore[misc]
     """`doit run`, and `doit` with the name of a task."""
+
+    def execute(self, params: Any, args: list[str]) -> Any:
+        try:
+            return super().execute(params, args)
+        except CmdParseError as error:
+            raise InvalidCommand(f"{error.__context__}{OPTIONS_FIRST}") from None
+        except InvalidCommand as error:
+            if error.not_found is None:
+                raise
+            known = {*self.loader.cmd_names, *(task.name for task in self.task_list)}
+            word = f"'{error.not_found}'{did_you_mean(error.not_found, known)}"
+            raise InvalidCommand(f"no command, task or file of a task is named {word}") from None
 
 
 class Printing(FromAnyFolder):
