@@ -61,7 +61,7 @@ QDQ = (
     Kind("product with a row", "Mul", ((1, 16, 16, 16), (1, 1, 1, 16))),
     Kind("difference of two tensors", "Sub", ((1, 16, 16, 16), (1, 16, 16, 16)), 0.0913),
     Kind("softmax of 16", "Softmax", ((1, 4, 16, 16),), 1 / 256, options={"axis": -1}),
-    Kind("matrices of two tensors", "MatMul", ((1, 4, 16, 32), (1, 4, 32, 16)), 0.3),
+    Kind("matrices of two tensors", "MatMul", ((1, 4, 16, 32), (1, 4, 32, 16)), 0.2917),
     Kind("matrix, 16 rows", "MatMul", ((1, 16, 64),), 0.3, (64, 64)),
     Kind("conv1d", "Conv", ((1, 16, 64),), 0.3, (16, 16, 3), {"pads": [1, 1]}),
     Kind("transposed, 2x2 / 2", "ConvTranspose", ((1, 16, 8, 8),), 0.3, (16, 8, 2, 2),

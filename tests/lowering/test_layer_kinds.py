@@ -67,3 +67,65 @@ def test_one_dimensional_convolutions_are_layers_and_exact(tmp_path: Path) -> No
     assert ["x64_conv2d" in n or "portable_grouped" in n for n in notes] == [True] * 3
     for outputs in assert_exact(data, tmp_path, graph.samples(4, seed=1)):
         assert all(np.unique(array).size > 10 for array in outputs)
+
+
+@pytest.mark.needs("gcc")
+def test_products_of_two_activations_are_layers_and_exact(tmp_path: Path) -> None:
+    """Attention's two products; one matrix for a stack of others; inputs in either order."""
+    graph = Graph()
+    queries, keys, weights = (
+        Grid(d, F32(s), p) for d, s, p in (("int8", 0.05, 3), ("uint8", 0.031, 90), ("int8", 1, -8))
+    )
+    _, left = graph.input((2, 3, 6, 8), queries)
+    _, right = graph.input((2, 3, 5, 8), keys)
+    _, matrix = graph.input((5, 7), queries)
+    turned = graph.node("Transpose", [right], perm=[0, 1, 3, 2])
+    products = graph.node("MatMul", [left, turned])
+    stored = graph.node("QuantizeLinear", [products, *graph.grid(weights)])
+    real = graph.node("DequantizeLinear", [stored, *graph.grid(weights)])
+    for result in (graph.node("MatMul", [real, matrix]), graph.node("MatMul", [real, right])):
+        graph.output(result, Grid("int8", F32(0.937), 4), lambda *_: np.zeros(0))
+    data = graph.build()
+    notes = [kernel.note or "" for kernel in lowered(data).kernels.kernels]
+    assert sum("portable_matmul" in note for note in notes) == 3
+    for outputs in assert_exact(data, tmp_path, graph.samples(4, seed=1)):
+        assert all(np.unique(array).size > 10 for array in outputs)
+
+
+@pytest.mark.needs("gcc")
+def test_heads_of_attention_are_multiplied_where_they_lie(tmp_path: Path) -> None:
+    graph = Graph()
+    grid = Grid("int8", F32(0.05), 3)
+    heads = [graph.input((1, 6, 16), grid)[1] for _ in range(2)]
+    heads = [graph.node("Reshape", [h, graph.constant(np.array([1, 6, 2, 8]))]) for h in heads]
+    turned = [
+        graph.node("Transpose", [head], perm=perm)
+        for head, perm in zip(heads, ([0, 2, 1, 3], [0, 2, 3, 1]), strict=True)
+    ]
+    result = graph.node("MatMul", turned)
+    graph.output(result, Grid("int8", F32(0.1937), 4), lambda *_: np.zeros(0))
+    data = graph.build()
+    (kernel,) = lowered(data).kernels.kernels
+    assert "portable_matmul" in (kernel.note or "")
+    assert_exact(data, tmp_path, graph.samples(2, seed=1))
+
+
+NOT_LAID_OUT = {
+    "rows whose elements lie apart": ((1, 8, 6), [0, 2, 1], (1, 8, 5), [0, 1, 2]),
+    "stacks of two sizes": ((1, 2, 6, 8), [0, 1, 2, 3], (3, 1, 8, 5), [0, 1, 2, 3]),
+    "matrices unequally far apart": ((2, 3, 6, 8), [1, 0, 2, 3], (3, 2, 8, 5), [0, 1, 2, 3]),
+}
+
+
+@pytest.mark.parametrize("name", NOT_LAID_OUT)
+def test_other_products_are_left_to_loops(name: str) -> None:
+    shape, perm, other, other_perm = NOT_LAID_OUT[name]
+    graph = Graph()
+    reals = [graph.input(s, Grid("int8", F32(0.05), 3))[1] for s in (shape, other)]
+    turned = [
+        graph.node("Transpose", [real], perm=order)
+        for real, order in zip(reals, (perm, other_perm), strict=True)
+    ]
+    graph.output(graph.node("MatMul", turned), Grid("int8", F32(1), 0), lambda *_: np.zeros(0))
+    kernels = lowered(graph.build()).kernels.kernels
+    assert not any("Form" in (kernel.note or "") for kernel in kernels)

@@ -23,6 +23,7 @@ class LayerKind(str, Enum):
     DENSE = "dense"
     ADD = "add"
     MULTIPLY = "multiply"
+    MATMUL = "matmul"
     FLOAT_CONV2D = "float_conv2d"
     FLOAT_DEPTHWISE_CONV2D = "float_depthwise_conv2d"
 
@@ -226,3 +227,59 @@ class Product(Pair):
     @property
     def input_elements(self) -> tuple[int, int]:
         return self.elements, self.channels
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """A stack of matrices as it lies in a tensor of ``elements``.
+
+    What stands in a row and a column is at stack · ``steps[0]`` + row · ``steps[1]`` + column ·
+    ``steps[2]``. Nothing needs to be moved for a transposed one, or for heads that lie side by
+    side; a step of 0 is one matrix for all.
+    """
+
+    dtype: str
+    zero_point: int
+    elements: int
+    steps: tuple[int, int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixProduct:
+    """The products of two stacks of matrices of bytes, requantized.
+
+    The left is (stacks, rows, inner), the right (stacks, inner, columns), the result (stacks,
+    rows, columns). ``roles`` names the inputs of the region, "left" and "right", in its order.
+    ``sums`` is a layer of one channel that stands for every result: it has the left's grid, the
+    scaling, and as weights the largest magnitude that the right has beside its zero point, so that
+    its bounds hold for all of them.
+    """
+
+    kind: ClassVar[LayerKind] = LayerKind.MATMUL
+
+    stacks: int
+    rows: int
+    columns: int
+    roles: tuple[str, ...]
+    left: Matrices
+    right: Matrices
+    sums: Layer
+
+    @property
+    def inner(self) -> int:
+        """The products in one sum."""
+        return self.sums.taps
+
+    @property
+    def inputs(self) -> tuple[tuple[str, Matrices], ...]:
+        """The region's inputs in its order, with their roles."""
+        given = {"left": self.left, "right": self.right}
+        return tuple((role, given[role]) for role in self.roles)
+
+    @property
+    def output_dtype(self) -> str:
+        return self.sums.output_dtype
+
+    @property
+    def output_elements(self) -> int:
+        return self.stacks * self.rows * self.columns

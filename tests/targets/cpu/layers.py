@@ -12,7 +12,15 @@ import numpy.typing as npt
 from tvm import relax
 
 from firmwright.ir.kernels import Kernels
-from firmwright.ir.layer import FloatLayer, Layer, LayerKind, LayerRounding, Pair, Scaling
+from firmwright.ir.layer import (
+    FloatLayer,
+    Layer,
+    LayerKind,
+    LayerRounding,
+    MatrixProduct,
+    Pair,
+    Scaling,
+)
 from firmwright.ir.regions import Partition, Region
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.lowering.kernels.fixed_point import apply_multiplier, quantize_multiplier
@@ -30,11 +38,16 @@ from tests.targets.cpu.float_layers import (
     make_float_tensors,
     make_output,
 )
+from tests.targets.cpu.matrices import (
+    draw_matrix_product,
+    make_matrix_tensors,
+    sum_matrices,
+)
 from tests.targets.cpu.shapes import Shape, draw_shape
 
 Array = npt.NDArray[Any]
 
-AnyLayer = Layer | FloatLayer | Pair
+AnyLayer = Layer | FloatLayer | Pair | MatrixProduct
 
 PAIRS = (LayerKind.ADD, LayerKind.MULTIPLY)
 
@@ -95,6 +108,9 @@ def evaluate(layer: AnyLayer, inputs: Sequence[Array]) -> Array:
         return computed
     if isinstance(layer, FloatLayer):
         return evaluate_floats(layer, dict(zip(layer.roles, inputs, strict=True)))
+    if isinstance(layer, MatrixProduct):
+        sums = sum_matrices(layer, dict(zip(layer.roles, inputs, strict=True)))
+        return place(layer.sums, sums[..., None])[..., 0]
     (data,) = inputs
     top, left, bottom, right = layer.padding
     around = ((0, 0), (top, bottom), (left, right), (0, 0))
@@ -111,6 +127,11 @@ def evaluate(layer: AnyLayer, inputs: Sequence[Array]) -> Array:
                 sums = sums + seen * layer.weights[:, y, x, 0]
             else:
                 sums = sums + multiply_groups(layer, seen, layer.weights[:, y, x])
+    return place(layer, sums)
+
+
+def place(layer: Layer, sums: Array) -> Array:
+    """Return the stored integers of int64 sums (…, O)."""
     placed = scale(layer, sums) + layer.zero_point
     result: Array = np.clip(placed, layer.low, layer.high).astype(layer.output_dtype)
     return result
@@ -192,6 +213,8 @@ def make_tensors(layer: AnyLayer, number: int) -> tuple[list[Tensor], Tensor]:
         described = zip("ab", layer.input_elements, layer.input_dtypes, strict=True)
         read = [Tensor(f"input_{number}_{n}", (size,), dtype) for n, size, dtype in described]
         return read, make_output(number, (layer.elements,), layer.output_dtype)
+    if isinstance(layer, MatrixProduct):
+        return make_matrix_tensors(layer, number)
     before = (layer.batch, layer.height, layer.width, layer.channels)
     after = (layer.batch, layer.out_height, layer.out_width, layer.out_channels)
     read = [Tensor(f"input_{number}", before, layer.input_dtype)]
@@ -293,6 +316,8 @@ def draw(
     is_taken: Callable[[AnyLayer], bool] = lambda _: True,
 ) -> AnyLayer:
     """Return a random layer of a kind."""
+    if kind is LayerKind.MATMUL:
+        return draw_matrix_product(generator)
     if kind in FLOAT_KINDS:
         return draw_float_layer(kind, generator)
     return draw_pair(kind, generator) if kind in PAIRS else draw_layer(kind, generator, is_taken)

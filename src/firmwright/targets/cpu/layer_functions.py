@@ -9,11 +9,11 @@ from typing import Any
 
 from firmwright.codegen.templates import make_environment, render
 from firmwright.ir.kernels import C_TYPES, Parameter, SourceFile
-from firmwright.ir.layer import FloatLayer, Layer, LayerRounding, Pair
+from firmwright.ir.layer import FloatLayer, Layer, LayerRounding, MatrixProduct, Pair
 from firmwright.targets.cpu.forms.form import Form, Packing
 from firmwright.targets.cpu.forms.requantize import make_requantization
 
-AnyLayer = Layer | FloatLayer | Pair
+AnyLayer = Layer | FloatLayer | Pair | MatrixProduct
 
 Variables = Mapping[str, Any]
 """What a template is rendered with."""
@@ -155,6 +155,9 @@ def describe_layer(layer: AnyLayer, packing: Packing) -> dict[str, Any]:
     types: dict[str, Any] = {"output_type": C_TYPES[layer.output_dtype]}
     if isinstance(layer, Pair):
         return {**types, "input_types": [C_TYPES[dtype] for dtype in layer.input_dtypes]}
+    if isinstance(layer, MatrixProduct):
+        right = {"right_type": C_TYPES[layer.right.dtype]}
+        return {**describe_layer(layer.sums, packing), **right}
     types |= {"input_type": C_TYPES[layer.input_dtype]}
     return types | describe_requantization(layer, bool(packing.variant.get("float_scaled")))
 

@@ -9,12 +9,13 @@ import tvm
 from tvm import relax
 
 from firmwright.ir.kernels import Kernel, LoweredRegion, Parameter
-from firmwright.ir.layer import FloatLayer, Pair
+from firmwright.ir.layer import FloatLayer, MatrixProduct, Pair
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import operator_name
 from firmwright.lowering.float_layers import read_float_layer
 from firmwright.lowering.integer_arithmetic import use_integer_arithmetic
 from firmwright.lowering.layers import read_layer
+from firmwright.lowering.matrix_products import read_matrix_product
 from firmwright.lowering.pairs import read_pair
 from firmwright.lowering.region import ROUNDINGS, lower_region
 from firmwright.lowering.shifted_layers import read_shifted_layer
@@ -97,11 +98,13 @@ def has_strategy(function: relax.Function, context: Context) -> bool:
 
 def read(function: relax.Function, rounding: str) -> AnyLayer | None:
     """Return what forms can be chosen for; None for all else."""
-    layer = read_layer(function, rounding) or read_float_layer(function)
+    layer: AnyLayer | None = read_layer(function, rounding) or read_float_layer(function)
     if layer is None:
         shifted = read_shifted_layer(function)
         layer = None if shifted is None else choose_biases(shifted)
-    return read_pair(function, rounding) if layer is None else layer
+    if layer is None:
+        layer = read_pair(function, rounding) or read_matrix_product(function, rounding)
+    return layer
 
 
 def write_layer(region: Region, layer: AnyLayer, form: Form, shared: bool) -> LoweredRegion:
@@ -157,6 +160,12 @@ def make_ports(region: Region, layer: AnyLayer) -> tuple[tuple[Parameter, ...], 
             for i, tensor in enumerate(region.inputs)
         )
         return inputs, Parameter("output", layer.output_dtype, layer.elements, result)
+    if isinstance(layer, MatrixProduct):
+        inputs = tuple(
+            Parameter(role, operand.dtype, operand.elements, tensor)
+            for (role, operand), tensor in zip(layer.inputs, region.inputs, strict=True)
+        )
+        return inputs, Parameter("output", layer.output_dtype, layer.output_elements, result)
     read, written = (layer.batch * n for n in (layer.input_elements, layer.output_elements))
     if isinstance(layer, FloatLayer):
         sizes = {"input": read, "added": written}
@@ -172,7 +181,7 @@ def make_ports(region: Region, layer: AnyLayer) -> tuple[tuple[Parameter, ...], 
 def write_calls(function: LayerFunction, layer: AnyLayer, parameters: Sequence[Parameter]) -> str:
     """Return the body of a region's function: a call for each sample of the batch."""
     names = [*(["&layer"] if function.record else []), *(p.name for p in parameters)]
-    if isinstance(layer, Pair) or layer.batch == 1:
+    if isinstance(layer, Pair | MatrixProduct) or layer.batch == 1:
         return f"    {function.name}({', '.join(names)});\n"
     written = layer.output_elements
     offsets = {"input": layer.input_elements, "added": written, "output": written}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from firmwright.ir.layer import LayerKind
-from firmwright.targets.cpu.forms import dsp
+from firmwright.targets.cpu.forms import dsp, dsp_matrices, matrices
 from firmwright.targets.cpu.forms.conditions import INTEGERS
 from firmwright.targets.cpu.forms.form import Condition, Form
 
@@ -57,5 +57,14 @@ FORMS = (
         pack=dsp.pack_convolution,
         cost=1.0,
         sentence="Two channels' weights lie in a halfword, so that SMLAD does four products.",
+    ),
+    Form(
+        name="dsp_matmul",
+        kind=LayerKind.MATMUL,
+        features=frozenset({"armv7e-m-dsp"}),
+        conditions=(matrices.SCALED,),
+        pack=dsp_matrices.pack_product,
+        cost=1.1,
+        sentence="Four columns are widened without their zero point; SMLAD does two products.",
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from firmwright.ir.layer import LayerKind
-from firmwright.targets.cpu.forms import addition, floats, plain, product, rv32_depthwise
+from firmwright.targets.cpu.forms import addition, floats, matrices, plain, product, rv32_depthwise
 from firmwright.targets.cpu.forms.conditions import FACTORS, INTEGERS, MULTIPLIER
 from firmwright.targets.cpu.forms.form import Form
 
@@ -67,6 +67,16 @@ FORMS = (
         cost=0.0,
         sentence="A multiplication and a shift, proven for every pair of bytes.",
         in_place=("input_0", "input_1"),
+    ),
+    Form(
+        name="portable_matmul",
+        kind=LayerKind.MATMUL,
+        features=frozenset(),
+        conditions=(matrices.SCALED,),
+        pack=matrices.pack_blocks,
+        cost=3.0,
+        sentence="Two rows by four columns at once, which are copied behind each other.",
+        headers=("multiply.h",),
     ),
     Form(
         name="float_conv2d",

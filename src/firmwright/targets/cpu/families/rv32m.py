@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from firmwright.ir.layer import LayerKind
-from firmwright.targets.cpu.forms import rv32, rv32_dense, rv32_depthwise
+from firmwright.targets.cpu.forms import matrices, rv32, rv32_dense, rv32_depthwise
 from firmwright.targets.cpu.forms.conditions import INTEGERS
 from firmwright.targets.cpu.forms.form import Condition, Form
 
@@ -40,5 +40,15 @@ FORMS = (
         cost=2.3,
         sentence="Four channels lie in a word, of which one multiplication does two.",
         shared=True,
+    ),
+    Form(
+        name="rv32m_matmul",
+        kind=LayerKind.MATMUL,
+        features=frozenset({"rv32m"}),
+        conditions=(matrices.SCALED,),
+        pack=matrices.pack_large_blocks,
+        cost=2.7,
+        sentence="Four rows by four columns at once, which are copied behind each other.",
+        headers=("multiply.h",),
     ),
 )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from firmwright.ir.layer import Array, LayerKind, LinearLayer, Pair
+from firmwright.ir.layer import Array, LayerKind, LinearLayer, MatrixProduct, Pair
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,9 @@ class Choice:
     refusals: tuple[str, ...]
 
 
-def choose(layer: LinearLayer | Pair, features: Collection[str], forms: Sequence[Form]) -> Choice:
+def choose(
+    layer: LinearLayer | Pair | MatrixProduct, features: Collection[str], forms: Sequence[Form]
+) -> Choice:
     """Return the first form for this layer on a core with these features.
 
     Forms of other kinds and of other cores are not worth a refusal.

@@ -45,6 +45,7 @@ def pack_convolution(layer: Layer) -> Packing:
             "grouped": groups > 1,
             "pixels": pixels,
             "channels": channels,
+            "kept": False,
             "unrolled": next(n for n in UNROLLED if run % n == 0),
         },
         () if layer.is_pointwise else (Scratch("patch", layer.input_dtype, pixels * words),),

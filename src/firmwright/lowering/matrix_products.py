@@ -1,0 +1,203 @@
+"""Reads a region as products of two stacks of matrices, both of them activations.
+
+What turns or renames axes in front of a product changes where its elements lie, and no more: heads
+of attention are multiplied as they stand in memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from firmwright.ir.layer import Layer, LayerKind, Matrices, MatrixProduct
+from firmwright.ir.relax import dtype_of, operator_name, static_shape
+from firmwright.lowering.kernels.quantized_tensor import (
+    BATCH_MATMUL,
+    INT32_LIMIT,
+    OutputQuantParams,
+    QuantizedTensor,
+)
+from firmwright.lowering.layers import (
+    BYTES,
+    PRODUCT,
+    Definitions,
+    find_quantized,
+    make_scaling,
+    read_quantized,
+)
+
+ROLES = ("left", "right")
+
+TURNED = "relax.permute_dims"
+VIEWS = (TURNED, "relax.reshape", "relax.expand_dims")
+
+Axes = tuple[tuple[int, int], ...]
+"""Size and step of each axis of a tensor, in elements of the one that it is a view of."""
+
+
+@dataclass(frozen=True, eq=False)
+class Operand:
+    """A parameter of the region: its grid, and as what axes a product reads it."""
+
+    parameter: relax.Expr
+    grid: QuantizedTensor
+    axes: Axes
+
+
+def read_matrix_product(function: relax.Function, rounding: str) -> MatrixProduct | None:
+    """Return the products that a region's function is; None for anything else.
+
+    ``rounding`` is that of the recipe, "tflite" or "onnx".
+    """
+    found = find_quantized(function, rounding, inputs=2)
+    if found is None:
+        return None
+    definitions, argument, grid = found
+    call = definitions.get(argument)
+    if call is None or operator_name(call) != PRODUCT:
+        return None
+    operands = [o for a in call.args if (o := read_operand(a, definitions)) is not None]
+    parameters = [operand.parameter for operand in operands]
+    if len(operands) < 2 or {*parameters} != {*function.params}:
+        return None
+    roles = tuple(ROLES[parameters.index(p)] for p in function.params)
+    operator = PRODUCT if len(static_shape(call.args[1])) == 2 else BATCH_MATMUL
+    return make_product(operands[0], operands[1], roles, operator, grid, rounding)
+
+
+def read_operand(argument: relax.Expr, definitions: Definitions) -> Operand | None:
+    """Return what an argument reads; None where that is no byte of one grid."""
+    seen, source = find_views(argument, definitions)
+    grid = read_quantized(source, definitions)
+    if grid is None or not grid.is_per_tensor or dtype_of(grid.data) not in BYTES:
+        return None
+    stored, parameter = find_views(grid.data, definitions)
+    axes: Axes | None = lay_axes(static_shape(parameter))
+    for view in (*stored, *seen):
+        axes = None if axes is None else change_axes(axes, view)
+    return None if axes is None or len(axes) < 2 else Operand(parameter, grid, axes)
+
+
+def find_views(
+    argument: relax.Expr, definitions: Definitions
+) -> tuple[list[tvm.ir.Call], relax.Expr]:
+    """Return the views that lead to an argument, the first one first, and of what they are."""
+    views: list[tvm.ir.Call] = []
+    while (call := definitions.get(argument)) is not None and operator_name(call) in VIEWS:
+        views.insert(0, call)
+        argument = call.args[0]
+    return views, argument
+
+
+def lay_axes(shape: tuple[int, ...]) -> Axes:
+    """Return the axes of a tensor as it lies in memory."""
+    return tuple((size, prod(shape[axis + 1 :])) for axis, size in enumerate(shape))
+
+
+def change_axes(axes: Axes, view: tvm.ir.Call) -> Axes | None:
+    """Return the axes of a view; None where they have no steps."""
+    if operator_name(view) == TURNED:
+        order = view.attrs.axes
+        turned = range(len(axes))[::-1] if order is None else (int(axis) for axis in order)
+        return tuple(axes[axis] for axis in turned)
+    shape = static_shape(view)
+    if axes == lay_axes(tuple(size for size, _ in axes)):
+        return lay_axes(shape)
+    long = [axis for axis in axes if axis[0] > 1]
+    if [size for size, _ in long] != [size for size in shape if size > 1]:
+        return None
+    steps = iter(long)
+    return tuple(next(steps) if size > 1 else (1, 0) for size in shape)
+
+
+def join_axes(axes: Axes) -> tuple[int, int] | None:
+    """Return several axes as one; None where its elements are not equally far apart."""
+    long = [axis for axis in axes if axis[0] > 1] or [(1, 0)]
+    even = all(far == size * near for (_, far), (size, near) in pairwise(long))
+    return (prod(size for size, _ in long), long[-1][1]) if even else None
+
+
+def lay_stacks(left: Axes, right: Axes) -> tuple[Axes, Axes] | None:
+    """Return both operands with three axes, of which a stack of one matrix has a step of 0.
+
+    None where matrices do not meet one by one, or are not equally far apart.
+    """
+    sizes = [[size for size, _ in axes[:-2] if size > 1] for axes in (left, right)]
+    if not sizes[1]:  # all rows of all matrices meet the same one
+        rows = join_axes(left[:-1])
+        return None if rows is None else (((1, 0), rows, left[-1]), ((1, 0), *right[-2:]))
+    stacks = [join_axes(axes[:-2]) for axes in (left, right)]
+    if stacks[0] is None or stacks[1] is None or (sizes[0] and sizes[0] != sizes[1]):
+        return None
+    return (stacks[0], *left[-2:]), (stacks[1], *right[-2:])
+
+
+def make_product(
+    left: Operand,
+    right: Operand,
+    roles: tuple[str, ...],
+    operator: str,
+    grid: OutputQuantParams,
+    rounding: str,
+) -> MatrixProduct | None:
+    """Return the products of two operands.
+
+    None where their sums might not fit 32 bits, or where elements of a row lie apart.
+    """
+    stacks = lay_stacks(left.axes, right.axes)
+    if stacks is None or stacks[0][2][1] > 1:
+        return None
+    inner = stacks[0][2][0]
+    largest = inner * left.grid.largest * right.grid.largest
+    dtype, scale = dtype_of(left.grid.data), left.grid.scale * right.grid.scale
+    sums = QuantizedTensor(left.grid.data, scale, np.zeros(1, "int64"), 0, largest, operator, dtype)
+    scaling = make_scaling(sums, grid, rounding, channels=1) if largest < INT32_LIMIT else None
+    if scaling is None:
+        return None
+    layer = Layer(
+        **describe_sums(inner, right.grid.largest),
+        input_dtype=dtype,
+        input_zero_point=int(left.grid.zero_point[0]),
+        scaling=scaling,
+        output_dtype=grid.dtype,
+        zero_point=grid.zero_point,
+        low=grid.low,
+        high=grid.high,
+    )
+    return MatrixProduct(
+        stacks=max(stacks[0][0][0], stacks[1][0][0]),
+        rows=stacks[0][1][0],
+        columns=stacks[1][2][0],
+        roles=roles,
+        left=lay_matrices(left, stacks[0]),
+        right=lay_matrices(right, stacks[1]),
+        sums=layer,
+    )
+
+
+def describe_sums(inner: int, largest: int) -> dict[str, Any]:
+    """Return the shape of a layer of one channel whose weights are all the largest."""
+    return {
+        "kind": LayerKind.DENSE,
+        "batch": 1, "height": 1, "width": 1, "channels": inner,
+        "out_height": 1, "out_width": 1, "out_channels": 1,
+        "kernel": (1, 1), "strides": (1, 1), "dilation": (1, 1), "padding": (0, 0, 0, 0),
+        "weights": np.full((1, 1, 1, inner), largest),
+        "bias": np.zeros(1, "int64"),
+    }  # fmt: skip
+
+
+def lay_matrices(operand: Operand, axes: Axes) -> Matrices:
+    stacks, rows, columns = (step for _, step in axes)
+    return Matrices(
+        dtype_of(operand.grid.data),
+        int(operand.grid.zero_point[0]),
+        prod(size for size, _ in operand.axes),
+        (stacks, rows, columns),
+    )
