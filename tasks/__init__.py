@@ -21,13 +21,14 @@ from . import (
     quantized,
     run,
     samples,
+    selftest,
     sources,
     stats,
 )
 
 MODULES = (
-    model, calibration, quantized, samples, batch, partition, kernels, accuracy, plan, sources,
-    objects, firmware, run, stats, comparison, mapping, demo, demo_run, exports,
+    model, calibration, quantized, samples, batch, partition, kernels, accuracy, plan, selftest,
+    sources, objects, firmware, run, stats, comparison, mapping, demo, demo_run, exports,
     bundle,
 )  # fmt: skip
 PIPELINE = tuple(stage.STAGE for stage in MODULES)

@@ -8,6 +8,7 @@ from typing import Any
 
 from firmwright.pipeline.artifacts import (
     BATCH_LAYOUT,
+    GOLDEN,
     INTERFACE,
     KERNELS,
     PARTITION,
@@ -27,6 +28,8 @@ def options(job: Job) -> Any:
         "name": recipe.name,
         "c_prefix": recipe.c_prefix,
         "arena": recipe.arena,
+        "hooks": recipe.hooks,
+        "selftest": recipe.selftest,
         "cores": job.cores,
         "platform": asdict(job.platform),
         "build": job.build_settings,
@@ -61,7 +64,7 @@ STAGE = Stage(
     name="sources",
     sentence="write the C project",
     run="firmwright.steps.sources:run",
-    reads=(INTERFACE, BATCH_LAYOUT, PARTITION, KERNELS, WEIGHTS, PLAN),
+    reads=(INTERFACE, BATCH_LAYOUT, PARTITION, KERNELS, WEIGHTS, PLAN, GOLDEN),
     writes=(PROJECT,),
     options=options,
     inputs=inputs,

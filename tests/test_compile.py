@@ -40,7 +40,7 @@ def test_samples_of_a_batch_are_computed_as_single_ones(tmp_path: Path) -> None:
     assert [t.shape for t in network.interface.outputs] == [(3, 5)]
     generator = np.random.default_rng(1)
     samples = [{"x": generator.integers(-128, 128, (1, 4, 6, 6), "int8")} for _ in range(4)]
-    _, found = run_on_host(network, HOST, samples, tmp_path / "run", tmp_path / "cache")
+    found = run_on_host(network, HOST, samples, tmp_path / "run", tmp_path / "cache").outputs
     np.testing.assert_array_equal(found, run_reference(data, samples).outputs)
 
 

@@ -179,7 +179,7 @@ def outputs(
     network = compile_network(
         imported, interface, [Device(target, Context(HOST, rounding, {"specialize": "size"}))]
     )
-    return run_on_host(network, HOST, samples, folder / target.__class__.__name__, folder)[1]
+    return run_on_host(network, HOST, samples, folder / target.__class__.__name__, folder).outputs
 
 
 def random_network(net: Net, x: Tensor) -> Tensor:

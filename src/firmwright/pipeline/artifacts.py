@@ -82,6 +82,9 @@ ACCURACY: Artifact[AccuracyRecord] = Artifact(
 
 PLAN: Artifact[Plan] = Artifact("plan", "plan.json", "firmwright.planning:Plan")
 
+GOLDEN: Artifact[Arrays] = Artifact("selftest", "golden.npz", ARRAYS)
+"""The samples of the self-test, ``input_0`` … and ``output_0`` …, and the layers' ``checksums``."""
+
 PROJECT: Artifact[Path] = Artifact("sources", "", PATH)
 """The C project's folder."""
 OBJECTS: Artifact[Path] = Artifact("objects", "", PATH)

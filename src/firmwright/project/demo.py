@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from firmwright.codegen.templates import TEMPLATE_SUFFIX, make_environment, render
 from firmwright.ir.regions import Region
 from firmwright.ir.tensors import ModelInterface
 from firmwright.project.files import file_name
+from firmwright.project.interface import view_as_c_type
 from firmwright.project.write import make_ports, write_file
 from firmwright.recipe import DemoOptions
 
@@ -78,8 +78,3 @@ def write_demo(
     for file in (*FILES, *profiler):
         template = f"demo/{file}{TEMPLATE_SUFFIX}"
         write_file(folder / file_name(template), render(make_environment(), template, variables))
-
-
-def view_as_c_type(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return an array as C holds it: 16-bit floats are ``uint16_t``."""
-    return array.view(np.uint16) if array.dtype.name in ("float16", "bfloat16") else array

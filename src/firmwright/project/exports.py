@@ -25,9 +25,8 @@ from firmwright.codegen.templates import (
     template_folder,
 )
 from firmwright.errors import UserError
-from firmwright.project.demo import view_as_c_type
 from firmwright.project.files import network_file
-from firmwright.project.interface import Port
+from firmwright.project.interface import Port, view_as_c_type
 from firmwright.project.write import write_file
 from firmwright.recipe.exports import Export, load_export
 from firmwright.toolchain import Platform

@@ -36,6 +36,10 @@ PROFILE_TEMPLATE = f"network/profile.h{TEMPLATE_SUFFIX}"
 """Template of a project whose demo application measures cycles."""
 
 
+SELFTEST_TEMPLATE = f"network/selftest.c{TEMPLATE_SUFFIX}"
+"""Template of a project that tests itself by golden samples."""
+
+
 def network_file(prefix: str, name: str) -> str:
     """Return the name that a file of the network's own has: ``kws.h``, ``kws_weights.c``."""
     stem, dot, suffix = name.partition(".")

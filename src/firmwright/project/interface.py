@@ -8,6 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from firmwright.ir.kernels import C_TYPES
 from firmwright.ir.records import to_plain
@@ -113,3 +117,8 @@ def encode_interface(interface: NetworkInterface) -> str:
     """Return the text of the file: JSON with sorted keys."""
     content = {"$schema": SCHEMA_FILE, **to_plain(interface)}
     return json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def view_as_c_type(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array as C holds it: 16-bit floats are ``uint16_t``."""
+    return array.view(np.uint16) if array.dtype.name in ("float16", "bfloat16") else array

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from sys import maxsize
 from typing import Any
 from zlib import crc32
 
@@ -28,6 +29,7 @@ from firmwright.project.files import (
     DETECTION_TEMPLATES,
     NETWORK_TEMPLATES,
     PROFILE_TEMPLATE,
+    SELFTEST_TEMPLATE,
     network_file,
     place_call_files,
     place_device_files,
@@ -49,6 +51,7 @@ from firmwright.project.libraries import (
     collect_library_functions,
     copy_libraries,
 )
+from firmwright.project.selftest import LayerCheck, selftest_variables
 from firmwright.recipe import DemoOptions
 from firmwright.toolchain import Build, makefile_variables
 from firmwright.toolchain.boards import load_board
@@ -63,7 +66,8 @@ class KernelCall:
 
     ``number`` is the step of the plan. ``function`` names the C function, which is another region's
     where that has the same; ``callers`` counts the regions that call this one's. Where another
-    ``core`` runs it, ``command`` is its number among those that this core runs, from 1.
+    ``core`` runs it, ``command`` is its number among those that this core runs, from 1. ``checks``
+    are the layers whose checksums are taken before it.
     """
 
     number: int
@@ -77,6 +81,7 @@ class KernelCall:
     outputs: tuple[Tensor, ...]
     core: str
     command: int
+    checks: tuple[LayerCheck, ...]
 
 
 @dataclass(frozen=True)
@@ -104,6 +109,12 @@ class Network:
     """Those of the recipe's detector, if it has names."""
     caller_arena: bool = False
     """Whether the program holds the working memory, and there may be several instances."""
+    hooks: bool = False
+    """Whether functions of the program are called around each layer."""
+    checks: tuple[LayerCheck, ...] | None = None
+    """The layers whose results have checksums; None where none are taken."""
+    golden: Mapping[str, npt.NDArray[Any]] | None = None
+    """What the firmware tests itself by (:data:`firmwright.pipeline.artifacts.GOLDEN`)."""
 
     @property
     def devices(self) -> frozenset[str]:
@@ -130,6 +141,7 @@ def place_project_files(network: Network, build: Build, own: Sequence[Path]) -> 
     board, prefix = build.platform.board, network.c_prefix
     templates = [*NETWORK_TEMPLATES, *(DETECTION_TEMPLATES if network.detector else ())]
     templates += [PROFILE_TEMPLATE] if network.profile != "none" else []
+    templates += [SELFTEST_TEMPLATE] if network.golden else []
     placed = place_network_files(templates, prefix)
     for device in sorted(network.devices):
         placed |= place_device_files(device, board, own)
@@ -200,6 +212,7 @@ def template_variables(network: Network, build: Build) -> dict[str, Any]:
     """Return what the templates of a project are rendered with."""
     inputs = make_ports(network.interface.inputs)
     outputs = make_ports(network.interface.outputs)
+    steps = make_kernel_calls(network, inputs, outputs)
     return {
         "network": network,
         "build_id": build_id.UNKNOWN,
@@ -207,11 +220,14 @@ def template_variables(network: Network, build: Build) -> dict[str, Any]:
         "prefix": network.c_prefix,
         "inputs": inputs,
         "outputs": outputs,
-        "steps": make_kernel_calls(network, inputs, outputs),
+        "steps": steps,
+        "last_checks": list_checks(network, steps[-1].number + 1 if steps else 0),
         "weights": sorted(network.weights.items()),
         "c_types": C_TYPES,
         "arena_name": arena_name,
         "caller_arena": network.caller_arena,
+        "hooks": network.hooks,
+        **selftest_variables(network.checks, network.golden, inputs, outputs),
         "context_mark": f"0x{crc32(network.c_prefix.encode()):08x}u",
         "location": lambda location: emit_location(location, inputs, outputs),
         "platform": build.platform,
@@ -291,9 +307,15 @@ def make_kernel_calls(
                 outputs=tuple(tensors[n] for n in region.outputs),
                 core=core,
                 command=command,
+                checks=list_checks(network, result[-1].number + 1 if result else 0, number),
             )
         )
     return result
+
+
+def list_checks(network: Network, first: int, last: int = maxsize) -> tuple[LayerCheck, ...]:
+    """Return the layers whose checksums are taken before one of these steps, but no earlier."""
+    return tuple(c for c in network.checks or () if first <= c.before <= last)
 
 
 def emit_location(location: Location, inputs: list[Port], outputs: list[Port]) -> str:

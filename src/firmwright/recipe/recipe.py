@@ -192,6 +192,10 @@ class Recipe:
     export: ExportOptions | None = None
     arena: str = "static"
     """``static`` or ``caller``: who holds the network's working memory."""
+    hooks: bool = False
+    """Whether the network calls functions of the program around each layer."""
+    selftest: int = 0
+    """Golden samples in the firmware."""
     extensions: tuple[str, ...] = ()
     """Custom strategies: a ``module:function`` each."""
     libraries: tuple[Library, ...] = ()

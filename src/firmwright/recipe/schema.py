@@ -19,6 +19,7 @@ Visit = Callable[[Pointer, Any, Schema], Any]
 """Takes the place of a value, the value and its schema; returns what takes the value's place."""
 
 _TYPES: Mapping[str, type | tuple[type, ...]] = {
+    "boolean": bool,
     "string": str,
     "integer": int,
     "number": (int, float),

@@ -54,6 +54,7 @@ def _normalize_target(stated: Any) -> Any:
 
 
 _SPELLINGS: Mapping[str, Callable[[Any], Any]] = {
+    "count": int,
     "percentage": lambda text: float(text.removesuffix("%")),
     "sha256": str.lower,
     "size": parse_size,

@@ -61,7 +61,7 @@ def run_networks(
     definition = (job.folder(job.network_stage) / f"model.{interface.format}").read_bytes()
     reference = FORMATS[interface.format].load().run_reference(definition, given)
     compiled = read_network(job)
-    compiler, results = run_on_host(compiled, job.platform, given, scratch, job.cache)
+    ran = run_on_host(compiled, job.platform, given, scratch, job.cache)
     digests = tuple(sample_digest(s) for s in samples)
     return Evaluation(
         samples=digests,
@@ -71,10 +71,10 @@ def run_networks(
             "quantized" if before else "reference": dequantize_outputs(
                 interface, reference.outputs
             ),
-            "firmware": dequantize_outputs(interface, results),
+            "firmware": dequantize_outputs(interface, ran.outputs),
         },
         reference=reference.runtime,
-        firmware=f"C compiled for this machine by {compiler}",
+        firmware=f"C compiled for this machine by {ran.compiler}",
         layers=before.layers if before else None,
     )
 

@@ -75,4 +75,5 @@ def read_network(job: Job, plan: Plan | None = None) -> Network:
         libraries=tuple(job.recipe.list_files("libraries")),
         batch=artifacts.BATCH_LAYOUT.read(job) if job.has_stage("batch") else None,
         caller_arena=job.recipe.arena == "caller",
+        hooks=job.recipe.hooks,
     )

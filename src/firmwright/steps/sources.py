@@ -8,13 +8,14 @@ from pathlib import Path
 
 from firmwright.errors import UserError
 from firmwright.ir.tensors import BatchLayout, ModelInterface
-from firmwright.pipeline.artifacts import PLAN, PROJECT
+from firmwright.pipeline.artifacts import GOLDEN, PLAN, PROJECT
 from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.tools import compiler_tool
 from firmwright.postprocess.classes import read_class_names
 from firmwright.postprocess.detector import Detector, fit_detector
 from firmwright.project.build_id import list_stating, state_build_id
+from firmwright.project.selftest import find_checks
 from firmwright.project.write import write_project
 from firmwright.steps.network import find_driven_devices, read_network
 
@@ -62,7 +63,12 @@ def run(job: Job, folder: Path) -> None:
     network = read_network(job, PLAN.read(job))
     detector = make_detector(job, network.interface, network.batch)
     network = replace(
-        network, detector=detector, demo=job.recipe.demo, class_names=list_class_names(job)
+        network,
+        checks=find_checks(network.partition, network.plan) if job.has_stage("selftest") else None,
+        golden=GOLDEN.read(job) if job.has_stage("selftest") else None,
+        detector=detector,
+        demo=job.recipe.demo,
+        class_names=list_class_names(job),
     )
     own_templates = tuple(template_folders(job.recipe).values())
     variables = write_project(network, job.build, folder, own_templates)

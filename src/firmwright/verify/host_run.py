@@ -7,6 +7,7 @@ in float32 may differ in the last digits between two C libraries.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +33,23 @@ MAX_INSTRUCTIONS = 10**13
 """Instructions before the program counts as hung."""
 
 
+@dataclass(frozen=True)
+class HostRun:
+    """What ran the network: the compiler; every output of each sample; all that it printed."""
+
+    compiler: str
+    outputs: list[list[npt.NDArray[Any]]]
+    console: bytes
+
+
 def run_on_host(
     network: Network,
     target: Platform,
     samples: Sequence[Sample],
     folder: Path,
     cache: Path,
-) -> tuple[str, list[list[npt.NDArray[Any]]]]:
-    """Compile the network for this machine and run it; return the compiler and every output.
+) -> HostRun:
+    """Compile the network for this machine and run it.
 
     ``target`` is the platform that the network was compiled for: its accelerators are emulated.
     ``samples`` and outputs are of a batch of 1, also where the network takes several at once.
@@ -66,4 +76,5 @@ def run_on_host(
     )
     found = decode_outputs(ran.console, outputs, len(batches), ran.exit_code)
     alone = split_outputs(found, layout.size, layout.output_axes)
-    return f"{toolchain.name} {compiler.version}", alone[: len(samples)]
+    name = f"{toolchain.name} {compiler.version}"
+    return HostRun(name, alone[: len(samples)], ran.console)

@@ -1,0 +1,163 @@
+"""What a firmware tests itself by: golden samples, and a checksum of each layer's results.
+
+Results in floating point have none: another compiler may add in another order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from firmwright.errors import UserError
+from firmwright.ir.regions import Partition
+from firmwright.ir.storage import to_storage
+from firmwright.ir.tensors import Tensor
+from firmwright.planning.plan import Location, Plan
+from firmwright.project.interface import Port, view_as_c_type
+
+FLOAT_TYPES = ("double", "float")
+
+POLYNOMIAL = 0xEDB88320
+"""Of CRC-32 as zlib computes it, the lowest bit first."""
+
+
+def shift_bits(value: int) -> int:
+    """Return what four zero bits make of a checksum."""
+    for _ in range(4):
+        value = value >> 1 ^ (POLYNOMIAL if value & 1 else 0)
+    return value
+
+
+CHECKSUM_TABLE = tuple(shift_bits(nibble) for nibble in range(16))
+
+
+@dataclass(frozen=True)
+class CheckedResult:
+    """Bytes that a layer has written."""
+
+    location: Location
+    bytes: int
+
+
+@dataclass(frozen=True)
+class LayerCheck:
+    """A layer whose results have a checksum, taken before step ``before`` of the plan.
+
+    ``number`` counts the layers in order of execution, from 1. ``index`` is that of the checksum.
+    """
+
+    index: int
+    number: int
+    before: int
+    results: tuple[CheckedResult, ...]
+
+
+def find_checks(partition: Partition, plan: Plan) -> tuple[LayerCheck, ...]:
+    """Return the layers that have whole numbers as results, in the order of their checksums."""
+    tensors = {t.name: t for t in partition.tensors}
+    regions = {r.name: r for r in partition.regions}
+    found: list[tuple[int, int, tuple[CheckedResult, ...]]] = []
+    number = 0
+    for step in plan.schedule.steps:
+        region = regions[step.region]
+        if region.view:
+            continue
+        number += 1
+        checked = (tensors[name] for name in region.outputs if has_checksum(tensors[name]))
+        results = tuple(CheckedResult(plan.locations[t.name], t.bytes) for t in checked)
+        if results:
+            found.append((number, step.done_before, results))
+    return tuple(LayerCheck(index, *check) for index, check in enumerate(found))
+
+
+def has_checksum(tensor: Tensor) -> bool:
+    """Tell whether every byte of a tensor is the same on every machine: no float, no padding."""
+    return "float" not in tensor.dtype and tensor.storage is None
+
+
+def decode_checksums(console: bytes, samples: int, layers: int) -> npt.NDArray[np.uint32]:
+    """Return the checksums that a program printed: samples x layers.
+
+    Raises UserError where some are missing.
+    """
+    found = np.zeros((samples, layers), np.uint32)
+    lines = [line.split() for line in console.decode("ascii", "replace").splitlines()]
+    printed = [words[1:] for words in lines if words[:1] == ["@checksum"]]
+    if len(printed) != samples * layers:
+        raise UserError(f"{len(printed)} checksums of layers came, not {samples * layers}")
+    for sample, layer, checksum in printed:
+        found[int(sample), int(layer)] = int(checksum)
+    return found
+
+
+@dataclass(frozen=True)
+class GoldenSample:
+    """A sample of the self-test as C has it: its inputs, and its outputs in floating point."""
+
+    number: int
+    inputs: tuple[tuple[Port, npt.NDArray[Any]], ...]
+    floats: tuple[tuple[Port, npt.NDArray[Any]], ...]
+    checksums: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Golden:
+    """What the self-test is written from."""
+
+    samples: tuple[GoldenSample, ...]
+
+    @property
+    def float_types(self) -> list[str]:
+        return sorted({port.c_type for sample in self.samples for port, _ in sample.floats})
+
+
+def selftest_variables(
+    checks: Sequence[LayerCheck] | None,
+    golden: Mapping[str, npt.NDArray[Any]] | None,
+    inputs: Sequence[Port],
+    outputs: Sequence[Port],
+) -> dict[str, Any]:
+    """Return what the templates of a project that tests itself are rendered with besides."""
+    return {
+        "selftest": checks is not None,
+        "checksums": len(checks or ()),
+        "checksum_table": [f"0x{entry:08x}u" for entry in CHECKSUM_TABLE],
+        "golden": write_golden(golden, inputs, outputs) if golden else None,
+    }
+
+
+def write_golden(
+    golden: Mapping[str, npt.NDArray[Any]], inputs: Sequence[Port], outputs: Sequence[Port]
+) -> Golden:
+    """Return the samples in the order of elements that they have in memory.
+
+    Outputs of whole numbers are those of layers, which have checksums. Floats of 16 bits have
+    neither a checksum nor a comparison.
+    """
+    floats = [(i, port) for i, port in enumerate(outputs) if port.c_type in FLOAT_TYPES]
+    return Golden(
+        tuple(
+            GoldenSample(
+                number=number,
+                inputs=tuple(
+                    (port, store(golden[f"input_{i}"][number], port))
+                    for i, port in enumerate(inputs)
+                ),
+                floats=tuple(
+                    (port, store(golden[f"output_{i}"][number], port)) for i, port in floats
+                ),
+                checksums=tuple(f"0x{checksum:08x}u" for checksum in checksums),
+            )
+            for number, checksums in enumerate(golden["checksums"])
+        )
+    )
+
+
+def store(values: npt.NDArray[Any], port: Port) -> npt.NDArray[Any]:
+    """Return the elements of an input or output in their order in memory."""
+    stored: npt.NDArray[Any] = to_storage(values, port.tensor.storage)
+    return view_as_c_type(stored)

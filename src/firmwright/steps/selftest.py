@@ -1,0 +1,65 @@
+"""selftest: the golden samples, and the checksums of the layers that they give."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from firmwright.errors import UserError
+from firmwright.pipeline import artifacts, samples
+from firmwright.pipeline.job import Job
+from firmwright.project.selftest import decode_checksums, find_checks
+from firmwright.steps.network import read_network
+from firmwright.steps.run import find_steps
+from firmwright.verify.batches import join_outputs, join_samples
+from firmwright.verify.compare import compare
+from firmwright.verify.host_run import run_on_host
+
+
+def run(job: Job, folder: Path) -> None:
+    """Write ``golden.npz``: samples, outputs, and checksums, the first axis of each the samples.
+
+    The C of the firmware computes them on this machine: whole numbers are the same on every one.
+    Raises UserError where the network runs on another core, and where the outputs are not those
+    of the reference.
+    """
+    network = read_network(job, artifacts.PLAN.read(job))
+    for region in network.partition.regions:
+        if network.cores.called_core(region.device):
+            raise UserError(
+                f"{region.device} runs on another core, whose layers have no checksums; leave the "
+                "key out, or build with `target: c`"
+            )
+    network = replace(network, checks=find_checks(network.partition, network.plan))
+    single, interface = artifacts.NETWORK_INTERFACE.read(job), network.interface
+    layout = samples.read_batch_layout(job, interface)
+    _, alone = samples.read_run_samples(job, single, job.recipe.selftest * layout.size)
+    scratch = folder / "host"
+    ran = run_on_host(network, job.platform, alone, scratch, job.cache)
+    shutil.rmtree(scratch)
+    found = join_outputs(ran.outputs, layout.size, layout.output_axes)
+    reference = samples.run_reference(job, interface, alone)
+    expected = join_outputs(reference.outputs, layout.size, layout.output_axes)
+    tolerance = job.recipe.run.tolerance
+    agreement = compare(interface.outputs, found, expected, tolerance, find_steps(job))
+    if agreement.mismatches:
+        raise UserError(
+            f"on golden samples, {agreement.mismatches} values are off by up to "
+            f"{agreement.max_difference:g} (tolerance {tolerance}) on this machine"
+        )
+    batches = join_samples(alone, layout.size)
+    given = {
+        f"input_{i}": np.stack([batch[tensor.name] for batch in batches])
+        for i, tensor in enumerate(interface.inputs)
+    }
+    wanted = {
+        f"output_{i}": np.stack([outputs[i] for outputs in expected])
+        for i in range(len(interface.outputs))
+    }
+    layers = len(network.checks or ())
+    checksums = decode_checksums(ran.console, len(batches), layers)
+    artifacts.GOLDEN.write(folder, {**given, **wanted, "checksums": checksums})
+    job.note(f"{len(batches)} golden samples, checksums of {layers} layers")
