@@ -125,6 +125,11 @@ GRAPHS: dict[str, tuple[list[onnx.NodeProto], list[int], dict[str, Any]]] = {
         [1, 5, 2, 3],
         {"cells": np.array([6, 5]), "m": floats(5, 4), "grid": np.array([1, 2, 3, 4])},
     ),
+    "normalized images": (
+        [node("InstanceNormalization", "x s b", "y")],
+        [1, 3, 2, 4],
+        {"s": floats(3), "b": floats(3)},
+    ),
     "samples multiplied with themselves": (
         [node("Transpose", "x", "t", perm=[0, 2, 1]), node("MatMul", "x t", "y")],
         [1, 4, 6],

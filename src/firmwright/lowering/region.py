@@ -25,6 +25,7 @@ from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_nam
 from firmwright.lowering.float_use import ArithmeticUse
 from firmwright.lowering.in_place import find_in_place
 from firmwright.lowering.integer_arithmetic import use_integer_arithmetic
+from firmwright.lowering.kernels.normalization import instance_norm
 from firmwright.lowering.kernels.rounding import Rounding
 from firmwright.lowering.kernels.selection import argsort, sort, topk
 from firmwright.lowering.library_call import unwrap_library_calls
@@ -44,12 +45,13 @@ DEFAULT_CONSTANT_NAMES = {
 }
 """The name in C of a constant that has none, by dtype and whether it has several long axes."""
 
-SELECTION_STRATEGIES = (
+OWN_STRATEGIES = (
     Strategy("relax.topk", topk),
     Strategy("relax.sort", sort),
     Strategy("relax.argsort", argsort),
+    Strategy("relax.nn.instance_norm", instance_norm),
 )
-"""For operators whose lowering by TVM needs TVM's runtime."""
+"""For operators whose lowering by TVM needs TVM's runtime, or is not exact enough."""
 
 ConstantKey = tuple[str, tuple[int, ...], bytes]
 
@@ -75,7 +77,7 @@ def lower_region(
     """
     try:
         module, use = use_integer_arithmetic(region, module, ROUNDINGS[rounding])
-        legalization = Legalization((*strategies, *SELECTION_STRATEGIES))
+        legalization = Legalization((*strategies, *OWN_STRATEGIES))
         module = legalization.apply(module)
         refuse_unlowered(module[region.name])
         module, constants = lift_constants(module, region.name)

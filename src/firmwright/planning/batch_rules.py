@@ -249,6 +249,7 @@ ROWS = (
         takes_merged=True,
     ),
     BatchRule("permute_dims", permuted_axis, takes_merged=True),
+    BatchRule("nn.instance_norm", keep_axis("computes along the batch axis", list_axes)),
     BatchRule("concat", keep_axis("joins tensors along the batch axis", list_axes), build_concat),
     BatchRule("strided_slice", keep_axis("cuts the batch axis", list_sliced_axes)),
     BatchRule("nn.pad", keep_axis("pads the batch axis", list_padded_axes)),

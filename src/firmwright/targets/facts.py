@@ -2,52 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from math import prod
-from typing import Any
 
 import numpy as np
 import tvm
 from tvm import relax
 
 from firmwright.ir.operators import short_name
-from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name, static_shape
-
-Values = Mapping[relax.Var, relax.Expr]
-Facts = dict[str, Any]
-
-
-LAYOUTS = {
-    "relax.nn.conv2d": "data_layout",
-    "relax.nn.conv2d_transpose": "data_layout",
-    "relax.nn.max_pool2d": "layout",
-    "relax.nn.avg_pool2d": "layout",
-    "relax.nn.adaptive_avg_pool2d": "layout",
-    "relax.image.resize2d": "layout",
-}
-"""Operators that state how an image's axes are ordered, and their attribute that does."""
-
-
-@dataclass(frozen=True)
-class FactContext:
-    """What an operator's facts need of the others: values by variable, and the images' layout."""
-
-    values: Mapping[relax.Var, relax.Expr]
-    layout: str
-
-    def nchw_place(self, axis: int, count: int) -> int:
-        """Return the place of an axis among ``count``: of four, that in NCHW."""
-        axis %= count
-        return "NCHW".index(self.layout[axis]) if count == 4 else axis
-
-
-def make_fact_context(bindings: Sequence[relax.VarBinding]) -> FactContext:
-    """Return the network; NHWC where all its convolutions and poolings say so, else NCHW."""
-    calls = [b.value for b in bindings if operator_name(b.value) in LAYOUTS]
-    stated = {str(getattr(call.attrs, LAYOUTS[operator_name(call)])) for call in calls}
-    layout = "NHWC" if stated == {"NHWC"} else "NCHW"
-    return FactContext({b.var: b.value for b in bindings}, layout)
+from firmwright.ir.relax import Constant, constant_array, dtype_of, static_shape
+from firmwright.targets.fact_context import (
+    BINARY_KINDS,
+    FactContext,
+    Facts,
+    Values,
+    constant_or_computed,
+    count_channels,
+    first_tensor,
+    is_constant,
+    kind_of,
+    to_ints,
+)
+from firmwright.targets.movement_facts import (
+    pad_facts,
+    scatter_facts,
+    slice_facts,
+    take_facts,
+    topk_facts,
+    transpose_facts,
+)
 
 
 def operator_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
@@ -63,41 +46,6 @@ def operator_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     facts["image_layout"] = network.layout
     describe = FACTS_BY_KIND.get(kind)
     return {**facts, **(describe(call, network) if describe else {})}
-
-
-def kind_of(call: tvm.ir.Call) -> str:
-    """Return the operator's name in the rules: Relax's, but for convolutions of single channels.
-
-    A value that no operator computes is a ``constant``.
-    """
-    name = short_name(call).removeprefix("image.")
-    if name == "conv2d" and 1 < int(call.attrs.groups) == count_channels(call):
-        return "depthwise_conv2d"
-    return name
-
-
-def count_channels(call: tvm.ir.Call) -> int:
-    return static_shape(call.args[0])[str(call.attrs.data_layout).index("C")]
-
-
-def first_tensor(call: tvm.ir.Call) -> relax.Expr:
-    """Return the operand that an operator is about: of two, which broadcast, that of more axes."""
-    if kind_of(call) in BINARY_KINDS:
-        return max(call.args, key=lambda operand: len(static_shape(operand)))
-    first = call.args[0]
-    return first.fields[0] if isinstance(first, relax.Tuple) else first
-
-
-def is_constant(value: relax.Expr, values: Values) -> bool:
-    """Tell a constant, also one that is dequantized."""
-    value = values.get(value, value) if isinstance(value, relax.Var) else value
-    if isinstance(value, tvm.ir.Call) and short_name(value) == "dequantize":
-        return is_constant(value.args[0], values)
-    return isinstance(value, Constant)
-
-
-def to_ints(values: Any) -> list[int]:
-    return [int(v) for v in values]
 
 
 def convolution_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
@@ -188,15 +136,6 @@ def axis_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     return {"axis": axis, "place_from_end": count - place, "keeps_axes": keeps}
 
 
-def slice_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
-    before, after = static_shape(call.args[0]), static_shape(call)
-    given = call.args[4] if len(call.args) > 4 else relax.Tuple([])
-    given = network.values.get(given, given) if isinstance(given, relax.Var) else given
-    strides = [int(getattr(s, "value", 1)) for s in getattr(given, "fields", [])]
-    sliced = sum(a != b for a, b in zip(before, after, strict=True))
-    return {"sliced_axes": sliced, "slice_strides": strides}
-
-
 def resize_facts(call: tvm.ir.Call, _network: FactContext) -> Facts:
     """Scales are the output's length over the input's."""
     layout = str(call.attrs.layout)
@@ -218,30 +157,8 @@ def clip_facts(call: tvm.ir.Call, _network: FactContext) -> Facts:
     return {"low": low, "high": high, "low_is_positive": low > 0, "high_is_positive": high > 0}
 
 
-def pad_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
-    """``pad_width`` has the elements before and behind for each axis of the model in turn."""
-    widths = to_ints(call.attrs.pad_width)
-    count = len(widths) // 2
-    image = {axis for axis in range(count) if network.nchw_place(axis, count) >= count - 2}
-    return {
-        "pad_width": widths,
-        "pad_mode": str(call.attrs.pad_mode),
-        "pad_value": float(call.attrs.pad_value),
-        "padded_outside_image": any(w for i, w in enumerate(widths) if i // 2 not in image),
-        "pads_alike": widths[::2] == widths[1::2],
-    }
-
-
 def prelu_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     return {**axis_facts(call, network), "slopes": constant_or_computed(call.args[1:], network)}
-
-
-def take_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
-    index = call.args[1]
-    return {
-        "index": constant_or_computed([index], network),
-        "index_axes": len(static_shape(index)),
-    }
 
 
 def layer_norm_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
@@ -261,17 +178,6 @@ def instance_norm_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
         "channel_place": network.nchw_place(axis, count),
         "scales": constant_or_computed(call.args[1:], network),
     }
-
-
-def constant_or_computed(arguments: Iterable[relax.Expr], network: FactContext) -> str:
-    return "constant" if all(is_constant(a, network.values) for a in arguments) else "computed"
-
-
-def transpose_facts(call: tvm.ir.Call, _network: FactContext) -> Facts:
-    count = len(static_shape(call.args[0]))
-    stated = call.attrs.axes
-    order = list(range(count))[::-1] if stated is None else [a % count for a in to_ints(stated)]
-    return {"place_of_last": order.index(count - 1), "keeps_batch": order[0] == 0}
 
 
 def divide_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
@@ -342,7 +248,6 @@ def weight_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
 
 
 WEIGHTED_KINDS = ("conv2d", "depthwise_conv2d", "conv2d_transpose", "matmul")
-BINARY_KINDS = ("add", "subtract", "multiply", "maximum", "minimum", "divide", "power")
 
 FACTS_BY_KIND: Mapping[str, Callable[[tvm.ir.Call, FactContext], Facts]] = {
     **dict.fromkeys(("conv2d", "depthwise_conv2d", "conv2d_transpose"), convolution_facts),
@@ -352,6 +257,8 @@ FACTS_BY_KIND: Mapping[str, Callable[[tvm.ir.Call, FactContext], Facts]] = {
     **dict.fromkeys(("softmax", "concat", "argmax", "argmin"), axis_facts),
     "prelu": prelu_facts,
     "take": take_facts,
+    "topk": topk_facts,
+    "scatter_elements": scatter_facts,
     "layer_norm": layer_norm_facts,
     "instance_norm": instance_norm_facts,
     "permute_dims": transpose_facts,

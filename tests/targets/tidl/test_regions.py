@@ -77,6 +77,44 @@ def test_a_channel_shuffle_separates_no_regions(axis: int) -> None:
     assert len(placed(module).composites) == 1
 
 
+@pytest.mark.parametrize("axis", [1, 2])
+@pytest.mark.parametrize("target", ["tidl -tensor_bits=32, c", "tidl -tensor_bits=32, c7x"])
+def test_an_operator_of_two_results_is_taken_or_left(
+    axis: int, target: str, tmp_path: Path
+) -> None:
+    def build(builder: relax.BlockBuilder, x: relax.Var) -> list[relax.Expr]:
+        a = named(builder, op.nn.conv2d(x, values(4, 4, 1, 1)), "a")
+        both = named(builder, op.topk(a, 2, axis), "both")
+        return [relax.TupleGetItem(both, i) for i in (0, 1)]
+
+    module = network(build)
+    (taken,) = names(placed(module))
+    assert ("both" in taken) == (axis == 2)
+    data = tvm.ir.save_json(module).encode()
+    given = np.random.default_rng(3).permutation(256).reshape(1, 4, 8, 8).astype("float32")
+    found = run_generated(data, [{"x": given}], tmp_path, format_name="relax", target=target)
+    expected = run_reference(data, [{"x": given}]).outputs
+    for ours, theirs in zip(found[0], expected[0], strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("quantizes", [True, False])
+def test_a_region_that_only_dequantizes_is_left(quantizes: bool) -> None:
+    grid = relax.const(np.float32(0.25)), relax.const(np.int8(0))
+
+    def build(builder: relax.BlockBuilder, x: relax.Var) -> list[relax.Expr]:
+        a = builder.emit(op.dequantize(x, *grid))
+        if quantizes:
+            a = builder.emit(op.quantize(op.nn.relu(a), *grid, out_dtype="int8"))
+            a = builder.emit(op.dequantize(a, *grid))
+        return [builder.emit(op.argmax(a, 1, True), "largest")]
+
+    placement = placed(network(build, dtype="int8"), tensor_bits="8", min_macs="0")
+    assert len(placement.composites) == quantizes
+    if not quantizes:
+        assert "quantizes nothing" in sentences(placement)["dequantized region"]
+
+
 def test_a_layer_without_a_name_goes_by_its_operator() -> None:
     module = network(lambda _, x: [op.nn.relu(op.sign(op.nn.relu(x)))])
     assert "of its own because of sign before it" in placed(module).composites[1].reason

@@ -71,10 +71,18 @@ FORMS: dict[str, Build] = {
     "relu": op.nn.relu,
     "reshape": lambda x: op.reshape(x, (1, 8, 32)),
     "resize2d": lambda x: op.image.resize2d(x, (16, 16), layout="NCHW", method="linear"),
+    "scatter_elements": lambda x: op.scatter_elements(
+        relax.const(np.zeros(IMAGE, "float32")),
+        relax.const(np.broadcast_to(np.arange(8)[::-1], IMAGE)),
+        x,
+        axis=3,
+    ),
     "softmax": lambda x: op.nn.softmax(x, -1),
     "squeeze": lambda x: op.squeeze(x, [0]),
     "strided_slice": lambda x: op.strided_slice(x, [1], [1], [3]),
     "sum": lambda x: op.sum(x, [1], keepdims=True),
+    "take": lambda x: op.take(x, relax.const(np.array([5, 0, 2])), 2),
+    "topk": lambda x: relax.TupleGetItem(op.topk(x, 3, 2), 0),
 }  # fmt: skip
 IMPORTED_AS_CLIP = {"relu6"}
 
@@ -91,6 +99,21 @@ def test_an_operator_computes_the_same(name: str) -> None:
     for ours, theirs in zip(found, vm_outputs(module, given), strict=True):
         assert ours.dtype == theirs.dtype
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("indices", ["int32", "int64"])
+@pytest.mark.parametrize("largest", [True, False])
+def test_both_results_of_topk_are_outputs(largest: bool, indices: str) -> None:
+    def build(builder: relax.BlockBuilder, x: relax.Var) -> list[relax.Expr]:
+        both = builder.emit(op.topk(x, 3, 2, largest=largest, dtype=indices))
+        return [relax.TupleGetItem(both, i) for i in (1, 0)]
+
+    module = network(build, IMAGE)
+    given = np.random.default_rng(1).permutation(256).reshape(IMAGE).astype("float32")
+    found = run(export_sub_model(region_of(module), 0), given)
+    places = np.argsort(-given if largest else given, axis=2)[:, :, :3]
+    np.testing.assert_array_equal(found[0], places.astype(indices), strict=True)
+    np.testing.assert_array_equal(found[1], np.take_along_axis(given, places, 2), strict=True)
 
 
 @pytest.mark.parametrize("method", ["nearest_neighbor", "linear"])

@@ -67,10 +67,20 @@ def make_min_max(find: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Conver
     return lambda builder, inputs, _: reduce(lambda a, b: builder.normalize(find(a, b)), inputs)
 
 
+def convert_instance_norm(
+    _: relax.BlockBuilder, inputs: Inputs, attributes: Attributes
+) -> relax.Expr:
+    """TVM writes out the mean and the variance, of which devices know no normalization any more."""
+    axes = list(range(2, len(static_shape(inputs[0]))))
+    epsilon = float(attributes.get("epsilon", 1e-5))
+    return relax.op.nn.instance_norm(*inputs, 1, axes, epsilon)
+
+
 CONVERTERS: dict[str, Converter] = {
     "BitShift": convert_bit_shift,
     "CumProd": make_cumulative(topi.cumprod),
     "CumSum": make_cumulative(topi.cumsum),
+    "InstanceNormalization": convert_instance_norm,
     "Max": make_min_max(relax.op.maximum),
     "Min": make_min_max(relax.op.minimum),
 }

@@ -58,6 +58,13 @@ class OnnxValue:
     channels_first: bool = False
 
 
+@dataclass(frozen=True)
+class SeveralValues(OnnxValue):
+    """The results of an operator that has several, by their names."""
+
+    results: tuple[str, ...] = ()
+
+
 def export_onnx(module: tvm.IRModule, interface: ModelInterface) -> bytes:
     """Return the network as ONNX, with the names of the interface.
 
@@ -93,6 +100,9 @@ class Exporter:
                 continue
             if isinstance(binding.value, relax.Tuple):
                 continue
+            if isinstance(binding.value, relax.TupleGetItem):
+                self.values[binding.var] = self.pick_result(binding.value)
+                continue
             name = operator_name(binding.value)
             own = str(binding.var.name)
             self.layer = self.make_unique_name(
@@ -118,6 +128,13 @@ class Exporter:
         opsets = [helper.make_opsetid("", self.opset)]
         made = helper.make_model(graph, opset_imports=opsets, ir_version=8)
         return bytes(made.SerializeToString(deterministic=True))
+
+    def pick_result(self, item: relax.TupleGetItem) -> OnnxValue:
+        """Return one of several results; any, if their operator was refused."""
+        several = self.values[item.tuple_value]
+        if isinstance(several, SeveralValues):
+            return OnnxValue(several.results[int(item.index)])
+        return several
 
     def read_input(self, tensor: Tensor) -> OnnxValue:
         """Return the value of an input of the graph."""

@@ -28,6 +28,7 @@ from firmwright.models.onnx.export import (
     Exporter,
     NotExportableError,
     OnnxValue,
+    SeveralValues,
     to_ints,
 )
 
@@ -52,7 +53,8 @@ class QuantizedExporter(Exporter):
 
     def __init__(self, module: tvm.IRModule, interface: ModelInterface) -> None:
         super().__init__(module, interface)
-        computed = {dtype_of(b.var) for b in main_bindings(module)}
+        tensors = [b.var for b in main_bindings(module) if isinstance(b.var.ty, relax.TensorType)]
+        computed = {dtype_of(tensor) for tensor in tensors}
         if computed.union(t.dtype for t in interface.inputs) & {"int16", "uint16"}:
             self.opset = INT16_OPSET
 
@@ -68,6 +70,9 @@ class QuantizedExporter(Exporter):
             "relax.nn.gelu": self.gelu,
             "relax.image.resize2d": self.resize,
             "relax.strided_slice": self.slice,
+            "relax.take": self.gather,
+            "relax.topk": self.topk,
+            "relax.scatter_elements": self.scatter,
             **dict.fromkeys(MORE_ELEMENTWISE, self.unary),
             **dict.fromkeys(ARG_REDUCTIONS, self.arg_reduction),
             **dict.fromkeys(REDUCTIONS, self.reduction),
@@ -258,6 +263,34 @@ class QuantizedExporter(Exporter):
             **(nearest if method == "nearest_neighbor" else {}),
         )
         return OnnxValue(result, layout == "NHWC")
+
+    def gather(self, call: tvm.ir.Call) -> OnnxValue:
+        if call.attrs.axis is None:
+            raise NotExportableError
+        axis = int(call.attrs.axis)
+        return OnnxValue(self.emit("Gather", self.read_arguments(call), axis=axis))
+
+    def topk(self, call: tvm.ir.Call) -> OnnxValue:
+        if str(call.attrs.ret_type) != "both":
+            raise NotExportableError
+        count = self.add_constant(np.array([int(call.attrs.k)], "int64"))
+        largest = int(call.attrs.largest)
+        found = self.emit(
+            "TopK", [*self.read_arguments(call), count], axis=int(call.attrs.axis), largest=largest
+        )
+        indices = self.make_unique_name(f"{found}_indices")
+        self.nodes[-1].output.append(indices)
+        kind = str(call.attrs.dtype)
+        if kind != "int64":
+            to = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+            indices = self.emit("Cast", [indices], to=to)
+        return SeveralValues(found, results=(found, indices))
+
+    def scatter(self, call: tvm.ir.Call) -> OnnxValue:
+        if str(call.attrs.reduction) != "update":
+            raise NotExportableError
+        axis = int(call.attrs.axis)
+        return OnnxValue(self.emit("ScatterElements", self.read_arguments(call), axis=axis))
 
     def slice(self, call: tvm.ir.Call) -> OnnxValue:
         axes, begins, ends, *strides = ([int(n.value) for n in part] for part in call.args[1:])

@@ -20,7 +20,7 @@ from firmwright.ir.relax import main_bindings
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.models.onnx.export import TO_CHANNELS_FIRST, TO_CHANNELS_LAST, OnnxValue
 from firmwright.models.onnx.quantized_export import QuantizedExporter
-from firmwright.targets.facts import make_fact_context
+from firmwright.targets.fact_context import make_fact_context
 
 Array = npt.NDArray[Any]
 IMAGE_AXES = 4

@@ -19,7 +19,8 @@ from firmwright.partition.layers import LayerGraph, computing_operators
 from firmwright.partition.merging import merge_acyclic
 from firmwright.partition.outline import read_graph
 from firmwright.targets import Context
-from firmwright.targets.facts import kind_of, make_fact_context, operator_facts
+from firmwright.targets.fact_context import kind_of, make_fact_context
+from firmwright.targets.facts import operator_facts
 from firmwright.targets.mla.options import MlaOptions, read_options
 from firmwright.targets.mla.rules import mla_rules
 from firmwright.targets.placement import Placement

@@ -27,7 +27,7 @@ from firmwright.ir.regions import Partition, Region
 from firmwright.ir.relax import main_bindings, operator_name, read_variables
 from firmwright.ir.tensors import is_source_name
 from firmwright.partition.layers import CONVERSIONS
-from firmwright.targets.facts import make_fact_context
+from firmwright.targets.fact_context import make_fact_context
 from firmwright.targets.tidl.import_config import RegionImport, format_import_config
 from firmwright.targets.tidl.names import RegionFiles
 from firmwright.targets.tidl.options import TidlOptions

@@ -13,7 +13,7 @@ from firmwright.ir.tensors import is_source_name
 from firmwright.partition.grouping import Group
 from firmwright.partition.layers import computing_operators, names_of
 from firmwright.targets.device_options import OptionError
-from firmwright.targets.facts import kind_of
+from firmwright.targets.fact_context import kind_of
 from firmwright.targets.tidl.option_table import OPTIONS
 from firmwright.targets.tidl.options import TidlOptions
 from firmwright.targets.tidl.rules import tidl_rules

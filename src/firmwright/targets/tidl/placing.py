@@ -20,7 +20,8 @@ from firmwright.partition.layers import LayerGraph, computing_operators, names_o
 from firmwright.partition.merging import merge_acyclic
 from firmwright.partition.outline import read_graph
 from firmwright.targets import Context
-from firmwright.targets.facts import element_facts, kind_of, make_fact_context, operator_facts
+from firmwright.targets.fact_context import kind_of, make_fact_context
+from firmwright.targets.facts import element_facts, operator_facts
 from firmwright.targets.placement import Placement
 from firmwright.targets.rules import find_violations
 from firmwright.targets.tidl.grids import grid_facts, is_quantized

@@ -1,0 +1,88 @@
+"""What facts about an operator need of the network around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from firmwright.ir.operators import short_name
+from firmwright.ir.relax import Constant, operator_name, static_shape
+
+Values = Mapping[relax.Var, relax.Expr]
+Facts = dict[str, Any]
+
+BINARY_KINDS = ("add", "subtract", "multiply", "maximum", "minimum", "divide", "power")
+
+LAYOUTS = {
+    "relax.nn.conv2d": "data_layout",
+    "relax.nn.conv2d_transpose": "data_layout",
+    "relax.nn.max_pool2d": "layout",
+    "relax.nn.avg_pool2d": "layout",
+    "relax.nn.adaptive_avg_pool2d": "layout",
+    "relax.image.resize2d": "layout",
+}
+"""Operators that state how an image's axes are ordered, and their attribute that does."""
+
+
+@dataclass(frozen=True)
+class FactContext:
+    """What an operator's facts need of the others: values by variable, and the images' layout."""
+
+    values: Mapping[relax.Var, relax.Expr]
+    layout: str
+
+    def nchw_place(self, axis: int, count: int) -> int:
+        """Return the place of an axis among ``count``: of four, that in NCHW."""
+        axis %= count
+        return "NCHW".index(self.layout[axis]) if count == 4 else axis
+
+
+def make_fact_context(bindings: Sequence[relax.VarBinding]) -> FactContext:
+    """Return the network; NHWC where all its convolutions and poolings say so, else NCHW."""
+    calls = [b.value for b in bindings if operator_name(b.value) in LAYOUTS]
+    stated = {str(getattr(call.attrs, LAYOUTS[operator_name(call)])) for call in calls}
+    layout = "NHWC" if stated == {"NHWC"} else "NCHW"
+    return FactContext({b.var: b.value for b in bindings}, layout)
+
+
+def kind_of(call: tvm.ir.Call) -> str:
+    """Return the operator's name in the rules: Relax's, but for convolutions of single channels.
+
+    A value that no operator computes is a ``constant``.
+    """
+    name = short_name(call).removeprefix("image.")
+    if name == "conv2d" and 1 < int(call.attrs.groups) == count_channels(call):
+        return "depthwise_conv2d"
+    return name
+
+
+def count_channels(call: tvm.ir.Call) -> int:
+    return static_shape(call.args[0])[str(call.attrs.data_layout).index("C")]
+
+
+def first_tensor(call: tvm.ir.Call) -> relax.Expr:
+    """Return the operand that an operator is about: of two, which broadcast, that of more axes."""
+    if kind_of(call) in BINARY_KINDS:
+        return max(call.args, key=lambda operand: len(static_shape(operand)))
+    first = call.args[0]
+    return first.fields[0] if isinstance(first, relax.Tuple) else first
+
+
+def is_constant(value: relax.Expr, values: Values) -> bool:
+    """Tell a constant, also one that is dequantized."""
+    value = values.get(value, value) if isinstance(value, relax.Var) else value
+    if isinstance(value, tvm.ir.Call) and short_name(value) == "dequantize":
+        return is_constant(value.args[0], values)
+    return isinstance(value, Constant)
+
+
+def to_ints(values: Any) -> list[int]:
+    return [int(v) for v in values]
+
+
+def constant_or_computed(arguments: Iterable[relax.Expr], network: FactContext) -> str:
+    return "constant" if all(is_constant(a, network.values) for a in arguments) else "computed"

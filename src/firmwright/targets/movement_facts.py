@@ -1,0 +1,83 @@
+"""What rules may ask about operators that move elements: slices, pads, gathers and the like."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from firmwright.ir.relax import Constant, constant_array, static_shape
+from firmwright.targets.fact_context import FactContext, Facts, constant_or_computed, to_ints
+
+
+def slice_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
+    before, after = static_shape(call.args[0]), static_shape(call)
+    given = call.args[4] if len(call.args) > 4 else relax.Tuple([])
+    given = network.values.get(given, given) if isinstance(given, relax.Var) else given
+    strides = [int(getattr(s, "value", 1)) for s in getattr(given, "fields", [])]
+    sliced = sum(a != b for a, b in zip(before, after, strict=True))
+    return {"sliced_axes": sliced, "slice_strides": strides}
+
+
+def pad_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
+    """``pad_width`` has the elements before and behind for each axis of the model in turn."""
+    widths = to_ints(call.attrs.pad_width)
+    count = len(widths) // 2
+    image = {axis for axis in range(count) if network.nchw_place(axis, count) >= count - 2}
+    return {
+        "pad_width": widths,
+        "pad_mode": str(call.attrs.pad_mode),
+        "pad_value": float(call.attrs.pad_value),
+        "padded_outside_image": any(w for i, w in enumerate(widths) if i // 2 not in image),
+        "pads_alike": widths[::2] == widths[1::2],
+    }
+
+
+def take_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
+    """``length_before`` counts the elements of the axes in front of the one that is taken from."""
+    data, index = call.args
+    shape = static_shape(data)
+    flat = call.attrs.axis is None
+    axis = 0 if flat else int(call.attrs.axis) % len(shape)
+    return {
+        "index": constant_or_computed([index], network),
+        "index_axes": len(static_shape(index)),
+        "data": constant_or_computed([data], network),
+        "axis": axis,
+        "place_from_end": 0 if flat else len(shape) - network.nchw_place(axis, len(shape)),
+        "length_before": prod(shape[:axis]),
+    }
+
+
+def topk_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
+    count = len(static_shape(call.args[0]))
+    axis = int(call.attrs.axis) % count
+    return {
+        "axis": axis,
+        "place_from_end": count - network.nchw_place(axis, count),
+        "returns": str(call.attrs.ret_type),
+    }
+
+
+def scatter_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
+    """``zeros`` tells data that is a constant of zeros, ``update_channels`` counts the updates'."""
+    data, index, updates = (network.values.get(a, a) for a in call.args)
+    shape = static_shape(updates)
+    axis = int(call.attrs.axis) % len(shape)
+    return {
+        "axis": axis,
+        "place_from_end": len(shape) - network.nchw_place(axis, len(shape)),
+        "reduction": str(call.attrs.reduction),
+        "index": constant_or_computed([index], network),
+        "update_channels": shape[-3] if len(shape) > 2 else 1,
+        "zeros": isinstance(data, Constant) and not np.any(constant_array(data)),
+    }
+
+
+def transpose_facts(call: tvm.ir.Call, _network: FactContext) -> Facts:
+    count = len(static_shape(call.args[0]))
+    stated = call.attrs.axes
+    order = list(range(count))[::-1] if stated is None else [a % count for a in to_ints(stated)]
+    return {"place_of_last": order.index(count - 1), "keeps_batch": order[0] == 0}
