@@ -9,21 +9,24 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
-from tests.e2e.conftest import EXAMPLE, ROOT, Repository
+from tests.e2e.conftest import EXAMPLE, ROOT
 from tests.networks.tflite_models import ModelBuilder, Quantization
 
-DIGITS = "model: {0}digits.onnx\nrun: {{inputs: {0}inputs.npz, samples: 2}}\n"
+from .warm import WarmShell
+
+DIGITS = "model: ../models/digits.onnx\nrun: {inputs: ../models/inputs.npz, samples: 2}\n"
+SUM = "run: {samples: 2}\nmodel: "
 STAND_INS = {
-    "ad": "",
-    "kws": "",
-    "kws-diana": "platform: diana\ntarget: soma_dory, c\n",
+    "recipes/ad": f"{SUM}../model.tflite\n",
+    "recipes/kws": f"{SUM}../model.tflite\n",
+    "recipes/kws-diana": f"{DIGITS}platform: diana\ntarget: soma_dory, c\n",
 }
-"""Recipes of networks that a reader downloads: here, all of the digits network."""
+"""Recipes of networks that a reader downloads: here, of smaller ones."""
 
 OWN = {
-    "my": "platform: host\ntoolchain: gcc\ndemo: {compare: true}\n",
-    "net": "platform: host\ntoolchain: gcc\n",
-    "recipe": "platform: cortex-m4-bare\n",
+    "my": f"{SUM}model.tflite\nplatform: host\ntoolchain: gcc\ndemo: {{compare: true}}\n",
+    "net": f"{SUM}model.tflite\nplatform: host\ntoolchain: gcc\n",
+    "recipe": f"{SUM}model.tflite\nplatform: cortex-m4-bare\n",
 }
 """Recipes that a page takes for the reader's own, at the top of the repository."""
 
@@ -40,7 +43,8 @@ SETUP = """\
 git init -q && git config user.name reader && git config user.email reader@example.org
 git add -A && git commit -qm first
 sed -i 's/samples: 2/samples: 1/' recipes/kws.yaml && git commit -qam second
-doit build recipe=recipes/digits.yaml,my
+doit build recipe=recipes/digits.yaml
+doit build recipe=my
 doit build recipe=digits samples=2 outdir=earlier
 for name in net new after; do cp build/digits/digits-rv32-bare.tar.gz $name.tar.gz; done
 for name in old before last-week; do cp earlier/digits-rv32-bare.tar.gz $name.tar.gz; done
@@ -51,26 +55,28 @@ openssl pkey -in key.pem -pubout -out key.pub && echo 'keys: [key.pub]' > policy
 """
 
 
-def make_repository(folder: Path) -> Repository:
-    """Return a repository with recipes, a model, two commits, bundles and a key."""
+def open_shell(home: Path) -> WarmShell:
+    """Return a shell whose user has this home, and the programs beside this Python."""
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    home = {"HOME": str(folder.parent), "XDG_CACHE_HOME": str(user_cache_path())}
-    repository = Repository(folder, {**os.environ, **home, "PATH": programs})
+    own = {"HOME": str(home), "XDG_CACHE_HOME": str(user_cache_path()), "PATH": programs}
+    return WarmShell({**os.environ, **own, "FIRMWRIGHT_CACHE": str(home / "cache")})
+
+
+def make_repository(folder: Path, shell: WarmShell) -> None:
+    """Fill a folder with recipes, a model, two commits, bundles and a key."""
     left_out = shutil.ignore_patterns("__pycache__", "build")
     shutil.copytree(ROOT / "examples", folder / "examples", ignore=left_out)
     shutil.copytree(EXAMPLE, folder / "models", ignore=left_out)
     (folder / "recipes").mkdir()
     shutil.copy(ROOT / "recipes" / "digits.yaml", folder / "recipes")
-    for name, text in STAND_INS.items():
-        repository.write(f"recipes/{name}.yaml", DIGITS.format("../models/") + text)
-    for name, text in OWN.items():
-        repository.write(f"{name}.yaml", DIGITS.format("models/") + text)
-    repository.write("dodo.py", "from firmwright.tasks.dodo import *\n")
-    repository.write("app.c", APP)
+    for name, text in (STAND_INS | OWN).items():
+        (folder / f"{name}.yaml").write_text(text)
+    (folder / "dodo.py").write_text("from firmwright.tasks.dodo import *\n")
+    (folder / "app.c").write_text(APP)
     (folder / "model.tflite").write_bytes(make_model())
-    done = repository.run("sh", "-ec", SETUP)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return repository
+    for line in SETUP.splitlines():
+        code, printed = shell.run(line, folder)
+        assert code == 0, printed
 
 
 def make_model() -> bytes:

@@ -6,17 +6,17 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.e2e.conftest import Repository
-
 from . import shipping, tutorial
 from .commands import PAGES, name_page, read_commands
-from .reader import make_repository
+from .reader import make_repository, open_shell
+from .warm import WarmShell
 
 NOT_RUN = yaml.safe_load((Path(__file__).parent / "not_run.yaml").read_text(encoding="utf-8"))
 PATTERNS = [pattern for patterns in NOT_RUN.values() for pattern in patterns]
@@ -42,27 +42,33 @@ def test_the_table_has_only_commands_of_the_pages() -> None:
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    folder = tmp_path_factory.mktemp("reader")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FIRMWRIGHT_CACHE", str(folder / "cache"))
-        return make_repository(folder / "prepared")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmShell]:
+    shell = open_shell(tmp_path_factory.mktemp("home"))
+    yield shell
+    shell.close()
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory, shell: WarmShell) -> Path:
+    folder = tmp_path_factory.mktemp("reader") / "prepared"
+    make_repository(folder, shell)
+    return folder
 
 
 @pytest.mark.needs("gcc", "git", "make", "openssl", "readelf")
 @pytest.mark.parametrize("page", [page for page in RUN if RUN[page]], ids=name_page)
-def test_the_commands_of_a_page_run(page: Path, prepared: Repository, tmp_path: Path) -> None:
-    folder = shutil.copytree(prepared.folder, tmp_path / "repository", copy_function=shutil.copy2)
-    repository = Repository(folder, prepared.environment)
+def test_the_commands_of_a_page_run(
+    page: Path, prepared: Path, shell: WarmShell, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(prepared, tmp_path / "repository", copy_function=shutil.copy2)
     for step in tutorial.STEP.finditer(page.read_text(encoding="utf-8")):
         if step["file"]:
-            repository.write(step["file"], step["text"])
-    failed = [f"{c}\n{said}" for c in RUN[page] if (said := find_failure(repository, c))]
+            (folder / step["file"]).write_text(step["text"], encoding="utf-8")
+    failed = [f"{c}\n{said}" for c in RUN[page] if (said := find_failure(shell, folder, c))]
     assert not failed, "\n".join(failed)
 
 
-def find_failure(repository: Repository, command: str) -> str:
+def find_failure(shell: WarmShell, folder: Path, command: str) -> str:
     """Run a command, "…" being the recipe `my`; return what it said if it failed, else ""."""
-    done = repository.run("bash", "-c", command.replace("…", "my"))
-    good = done.returncode <= command.startswith(TELLING)
-    return "" if good else f"{done.returncode}: {done.stdout}{done.stderr}"
+    code, printed = shell.run(command.replace("…", "my"), folder)
+    return "" if 0 <= code <= command.startswith(TELLING) else f"{code}: {printed}"
