@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[1]
 
 SURFACE = """
 Change Composite Constant Context Cycles DiagnosticError Extension Graph Group Kernel Layout
-LoweredRegion Parameter Placement Region Rule RuleViolation Suggestion Target UserError
+LoweredRegion Parameter Placement Region Remedy Rule RuleViolation Suggestion Target
+UserError
 apply_default_loops blocks
 constant_array count_readers dtype_of find_dequantized find_in_mirror find_violations
 group_operators library_call lower_in_layers lower_region main_bindings make_binding_kind

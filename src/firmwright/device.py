@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from firmwright.ir.operators import short_name as short_name
     from firmwright.ir.regions import Change as Change
     from firmwright.ir.regions import Region as Region
+    from firmwright.ir.regions import Remedy as Remedy
     from firmwright.ir.regions import RuleViolation as RuleViolation
     from firmwright.ir.regions import Suggestion as Suggestion
     from firmwright.ir.relax import Constant as Constant
@@ -60,7 +61,7 @@ HOMES = {
     "errors": "DiagnosticError UserError",
     "ir.kernels": "Cycles Kernel LoweredRegion Parameter",
     "ir.operators": "short_name",
-    "ir.regions": "Change Region RuleViolation Suggestion",
+    "ir.regions": "Change Region Remedy RuleViolation Suggestion",
     "ir.relax": "Constant constant_array count_readers dtype_of main_bindings operator_name "
     "read_variables rewrite_calls static_shape",
     "lowering.library_call": "library_call",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from firmwright.ir.tensors import Tensor
 
@@ -32,12 +32,29 @@ class Change:
         return f"{self.quantity} {self.found} → {self.wanted}"
 
 
+Work = Literal["same", "other", "none"]
+"""What a region does after a change: as much as before, so that cost models tell what that takes;
+something else; or nothing, for it is gone."""
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What lifts a rule and is no quantity, in words, and the work that is left."""
+
+    change: str
+    work: Work = "same"
+
+
 @dataclass(frozen=True)
 class Suggestion:
-    """A change of the model or of the build, and the cycles that a region takes after it."""
+    """A change of the model or of the build, and the cycles that a region takes after it.
+
+    After one that ``shrinks`` the network computes less. Only where it matters most is that told.
+    """
 
     change: str
     cycles: int
+    shrinks: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,11 +62,14 @@ class RuleViolation:
     """A rule of a device that an operator breaks; the sentence has the value that breaks it.
 
     ``device`` is the device's name in the mix; the device itself leaves it empty. After all
-    ``changes`` the rule holds; without any it is not known what would lift it.
+    ``changes`` the rule holds, or after the ``remedy``; without either it is not known what would
+    lift it. ``operator`` is the kind of what breaks the rule, '' where the rule is about more.
     """
 
     device: str = field(default="", kw_only=True)
     changes: tuple[Change, ...] = field(default=(), kw_only=True)
+    remedy: Remedy | None = field(default=None, kw_only=True)
+    operator: str = field(default="", kw_only=True)
     rule: str
     sentence: str
 

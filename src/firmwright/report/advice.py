@@ -10,10 +10,13 @@ LONGEST_NAME = 40
 
 @dataclass(frozen=True)
 class Advice:
-    """A change of the model or of the build.
+    """A change of the model or of the build, or why none helps.
 
     ``layers`` name what it is about, ``device`` where they then run. ``saves`` is about how much
-    less an inference takes, in ``unit``: "cycles" or "us"; None where no cost model tells.
+    less an inference takes, in ``unit``: "cycles" or "us"; None where no cost model tells. Then
+    ``costs`` is about what the layers take now, None where that is not known either, and
+    ``crossings`` counts their tensors that pass from device to device. Layers that nothing known
+    helps have ``stays``.
     """
 
     change: str
@@ -22,6 +25,9 @@ class Advice:
     moves: bool
     saves: float | None
     unit: str
+    stays: bool = False
+    costs: float | None = None
+    crossings: int = 0
 
     def __str__(self) -> str:
         """Return e.g. ``strides [1, 2] → [1, 1]: conv to npu, saves about 5 cycles``."""
@@ -32,8 +38,27 @@ class Advice:
 
     @property
     def gain(self) -> str:
-        """What it saves, in words."""
+        """What it saves, in words, or what it takes now."""
         if self.saves is None:
+            return self.price if self.stays else self.unknown
+        if self.saves > 0:
+            return f"saves about {self.format(self.saves)}"
+        return f"takes about {self.format(-self.saves)} more" if self.saves else "saves nothing"
+
+    @property
+    def unknown(self) -> str:
+        if self.costs is None:
             return "saves what no cost model tells"
+        return f"{self.price} now, and saves what no cost model tells"
+
+    @property
+    def price(self) -> str:
+        crossings = f"{self.crossings} crossing{'s' if self.crossings > 1 else ''}"
+        passed = f" and {crossings}" if self.crossings else ""
+        if self.costs is None:
+            return f"takes what no cost model tells{passed}"
+        return f"takes about {self.format(self.costs)}{passed}"
+
+    def format(self, amount: float) -> str:
         digits = 0 if self.unit == "cycles" else 1
-        return f"saves about {self.saves:,.{digits}f} {self.unit}"
+        return f"{amount:,.{digits}f} {self.unit}"

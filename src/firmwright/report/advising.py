@@ -1,37 +1,89 @@
 """What would let a network run faster: changes that lift rules, and what devices suggest.
 
-A change comes from the rule that a layer breaks, what it saves from the cost models of the devices.
-It is about the layer's own work: data that moves from device to device is not in it.
+A change comes from the rule that a layer breaks, or stands for an operator that a device has not;
+what it saves comes from the cost models of the devices. It is about the layer's own work: data that
+moves from device to device is not in it. Layers that fell back, or take long, and that nothing
+known helps, are named with what they take.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import groupby
 
 import tvm
+from tvm import relax
 
-from firmwright.ir.regions import Change, Partition, Region
+from firmwright.ir.regions import Change, Partition, Region, Remedy, RuleViolation
 from firmwright.ir.relax import list_constants
 from firmwright.ir.tensors import Tensor
 from firmwright.report.advice import Advice
 from firmwright.report.estimates import US_DECIMALS, estimate_work_us
+from firmwright.report.substitutes import Place, find_substitute
 from firmwright.targets import Device
+from firmwright.targets.fact_context import FactContext, kind_of, make_fact_context
+from firmwright.targets.facts import operator_facts
 from firmwright.toolchain.platforms import Timing
+
+BOTTLENECK = 0.1
+"""The part of the network's time from which on a layer is a bottleneck."""
 
 
 @dataclass(frozen=True)
-class Estimator:
-    """What regions take on the devices of a mix: in microseconds where the platform has timing."""
+class Network:
+    """Regions on the devices of a mix, and what they take, in microseconds where those are known.
 
-    tensors: Mapping[str, Tensor]
+    ``module`` has the regions' functions.
+    """
+
+    partition: Partition
     module: tvm.IRModule
+    mix: Sequence[Device]
     timing: Timing | None
 
     @property
     def unit(self) -> str:
         return "us" if self.timing else "cycles"
+
+    @cached_property
+    def tensors(self) -> Mapping[str, Tensor]:
+        return {tensor.name: tensor for tensor in self.partition.tensors}
+
+    @cached_property
+    def layers(self) -> Sequence[Region]:
+        """The regions that compute operators of the model."""
+        return [r for r in self.partition.regions if not (r.view or r.moves)]
+
+    @cached_property
+    def facts(self) -> FactContext:
+        return make_fact_context([b for r in self.layers for b in list_bindings(self.module, r)])
+
+    @cached_property
+    def costs(self) -> Mapping[str, float | None]:
+        """What each layer takes where it is, by the region's name; None where that is not known."""
+        return {r.name: self.estimate(r, self.device_of(r)) for r in self.layers}
+
+    @cached_property
+    def crossings(self) -> Mapping[str, int]:
+        """How many of the tensors that each region reads and makes are also another device's."""
+        roots = self.partition.view_roots
+        users: dict[str, set[str]] = {}
+        running = [region for region in self.partition.regions if not region.view]
+        for region in running:
+            for tensor in (*region.inputs, *region.outputs):
+                users.setdefault(roots[tensor], set()).add(region.device)
+        return {
+            region.name: sum(
+                len(users[tensor]) > 1
+                for tensor in {roots[t] for t in (*region.inputs, *region.outputs)}
+            )
+            for region in running
+        }
+
+    def device_of(self, region: Region) -> Device:
+        return next(device for device in self.mix if device.name == region.device)
 
     def estimate(
         self, region: Region, device: Device, changes: Sequence[Change] = ()
@@ -46,71 +98,155 @@ class Estimator:
         weights = sum(constant.nbytes for constant in list_constants(self.module[region.name]))
         return estimate_work_us(region.macs, ports, weights, engine)
 
+    def find_places(self, region: Region) -> set[Place]:
+        """Tell whether a region reads inputs of the network, and makes outputs."""
+        roots = self.partition.view_roots
+        read, made = ({roots[t] for t in ts} for ts in (region.inputs, region.outputs))
+        ends: dict[Place, bool] = {
+            "start": read <= {*self.partition.inputs},
+            "end": made <= {roots[t] for t in self.partition.outputs},
+        }
+        return {place for place, holds in ends.items() if holds}
+
+    def make_advice(
+        self, change: str, region: Region, device: Device, saves: float | None, stays: bool = False
+    ) -> Advice:
+        """Return the advice for one region; what it takes now where what it saves is not known."""
+        return Advice(
+            change,
+            (region.sources[0] if region.sources else region.name,),
+            device.name,
+            moves=device.name != region.device,
+            saves=self.round(saves),
+            unit=self.unit,
+            stays=stays,
+            costs=self.round(self.costs[region.name]) if saves is None else None,
+            crossings=self.crossings[region.name] if saves is None and region.refusals else 0,
+        )
+
+    def make_remark(self, change: str, region: Region) -> Advice:
+        """Say of a region that nothing known helps."""
+        return self.make_advice(change, region, self.device_of(region), None, stays=True)
+
+    def round(self, amount: float | None) -> float | None:
+        digits = None if self.unit == "cycles" else US_DECIMALS
+        return None if amount is None else round(amount, digits)
+
 
 def advise(
     partition: Partition, module: tvm.IRModule, mix: Sequence[Device], timing: Timing | None
 ) -> tuple[Advice, ...]:
-    """Return what would save something, most first, and then what may.
+    """Return what would save something, most first, then what may, and at last what stays.
 
     ``module`` has the regions' functions.
     """
-    estimator = Estimator({tensor.name: tensor for tensor in partition.tensors}, module, timing)
-    found = [
-        advice
-        for region in partition.regions
-        if not (region.view or region.moves)
-        for advice in (*lift_rules(region, mix, estimator), *speed_up(region, mix, estimator))
-        if advice.saves is None or advice.saves > 0
-    ]
+    network = Network(partition, module, mix, timing)
+    spent = sum(cost or 0 for cost in network.costs.values())
+    found: list[Advice] = []
+    for region in network.layers:
+        own = [*lift_rules(region, network), *speed_up(region, network)]
+        if not own and (network.costs[region.name] or 0) >= BOTTLENECK * spent > 0:
+            own = [shrink(region, network)]
+        found += own
 
-    def same_change(advice: Advice) -> tuple[str, str, bool, bool]:
-        return advice.change, advice.device, advice.moves, advice.saves is None
+    def same_change(advice: Advice) -> tuple[str, str, bool, bool, bool]:
+        unknown = advice.saves is None and advice.costs is None
+        return advice.change, advice.device, advice.moves, advice.stays, unknown
 
     merged = [merge(list(each)) for _, each in groupby(sorted(found, key=same_change), same_change)]
-    return tuple(sorted(merged, key=lambda advice: -(advice.saves or 0)))
+    return tuple(sorted(merged, key=lambda a: (a.stays, -(a.saves or 0), -(a.costs or 0))))
 
 
 def merge(found: Sequence[Advice]) -> Advice:
     """Return one advice for layers with the same change."""
-    known = [advice.saves for advice in found if advice.saves is not None]
-    layers = tuple(layer for advice in found for layer in advice.layers)
-    return replace(found[0], layers=layers, saves=sum(known) if known else None)
+
+    def add(amounts: Sequence[float | None]) -> float | None:
+        known = [amount for amount in amounts if amount is not None]
+        return sum(known) if known else None
+
+    return replace(
+        found[0],
+        layers=tuple(layer for advice in found for layer in advice.layers),
+        saves=add([advice.saves for advice in found]),
+        costs=add([advice.costs for advice in found]),
+        crossings=sum(advice.crossings for advice in found),
+    )
 
 
-def lift_rules(region: Region, mix: Sequence[Device], estimator: Estimator) -> Iterator[Advice]:
-    """Yield for each device that refused a region what would let it take the region."""
-    now = estimator.estimate(region, find_device(region, mix))
-    for device in mix:
+def lift_rules(region: Region, network: Network) -> Iterator[Advice]:
+    """Yield for each device that refused a region what would let it take the region.
+
+    Where nothing is known for any device, that is said.
+    """
+    blocked: list[RuleViolation] = []
+    lifted = False
+    for device in network.mix:
         broken = [r for r in region.refusals if r.device == device.name]
-        if not broken or not all(violation.changes for violation in broken):
-            continue
-        changes = tuple(dict.fromkeys(str(c) for violation in broken for c in violation.changes))
-        then = estimator.estimate(region, device, [c for v in broken for c in v.changes])
-        saves = None if now is None or then is None else now - then
-        yield make_advice("; ".join(changes), region, device, saves, estimator)
+        lifts = {v: v.changes or find_remedy(v, region, device, network) for v in broken}
+        blocked += [violation for violation, lift in lifts.items() if not lift]
+        if broken and all(lifts.values()):
+            lifted = True
+            yield lift_broken(list(lifts.values()), region, device, network)
+    if blocked and not lifted:
+        yield network.make_remark(describe_block(blocked[0]), region)
 
 
-def speed_up(region: Region, mix: Sequence[Device], estimator: Estimator) -> Iterator[Advice]:
-    """Yield what a region's own device suggests for it."""
-    device = find_device(region, mix)
-    now = estimator.estimate(region, device)
-    cycles = device.estimate_cycles(region, estimator.module)
+Lift = tuple[Change, ...] | Remedy | None
+"""What lets one rule hold; nothing where that is not known."""
+
+
+def lift_broken(lifts: Sequence[Lift], region: Region, device: Device, network: Network) -> Advice:
+    """Return the advice to lift all rules of a device that a region breaks."""
+    changes = [change for lift in lifts if isinstance(lift, tuple) for change in lift]
+    remedies = [lift for lift in lifts if isinstance(lift, Remedy)]
+    told = "; ".join(dict.fromkeys([*map(str, changes), *(r.change for r in remedies)]))
+    works = {remedy.work for remedy in remedies}
+    now = network.costs[region.name]
+    if "none" in works:
+        return network.make_advice(told, region, network.device_of(region), now)
+    then = None if "other" in works else network.estimate(region, device, changes)
+    saves = None if now is None or then is None else now - then
+    return network.make_advice(told, region, device, saves)
+
+
+def find_remedy(
+    violation: RuleViolation, region: Region, device: Device, network: Network
+) -> Remedy | None:
+    """Return what lifts a rule, or can stand for the operator that breaks it."""
+    if violation.remedy or not violation.operator:
+        return violation.remedy
+    bindings = list_bindings(network.module, region)
+    call = next((b.value for b in bindings if kind_of(b.value) == violation.operator), None)
+    if call is None:
+        return None
+    facts = operator_facts(call, network.facts)
+    return find_substitute(facts, device.target.operators, network.find_places(region))
+
+
+def describe_block(violation: RuleViolation) -> str:
+    device, kind = violation.device, violation.operator
+    if violation.rule == "operator":
+        return f"no substitute is known for {kind}, which {device} does not have"
+    return f"nothing known that pays lifts the rule '{violation.rule}' of {device}"
+
+
+def speed_up(region: Region, network: Network, shrinks: bool = False) -> Iterator[Advice]:
+    """Yield what a region's own device suggests for it: what ``shrinks`` the network, or not."""
+    device, now = network.device_of(region), network.costs[region.name]
+    cycles = device.estimate_cycles(region, network.module)
     if not now or not cycles:
         return
-    for suggestion in device.suggest(region, estimator.module):
+    for suggestion in device.suggest(region, network.module):
         saves = now * (1 - suggestion.cycles / cycles)
-        yield make_advice(suggestion.change, region, device, saves, estimator)
+        if suggestion.shrinks == shrinks and saves > 0:
+            yield network.make_advice(suggestion.change, region, device, saves)
 
 
-def find_device(region: Region, mix: Sequence[Device]) -> Device:
-    return next(device for device in mix if device.name == region.device)
+def shrink(region: Region, network: Network) -> Advice:
+    """Return what helps a bottleneck that nothing else does: less of it, if that is known."""
+    nothing = "only less work would make it faster"
+    return next(speed_up(region, network, True), network.make_remark(nothing, region))
 
 
-def make_advice(
-    change: str, region: Region, device: Device, saves: float | None, estimator: Estimator
-) -> Advice:
-    layer = region.sources[0] if region.sources else region.name
-    moves = device.name != region.device
-    digits = None if estimator.unit == "cycles" else US_DECIMALS
-    rounded = None if saves is None else round(saves, digits)
-    return Advice(change, (layer,), device.name, moves, rounded, estimator.unit)
+def list_bindings(module: tvm.IRModule, region: Region) -> list[relax.VarBinding]:
+    return [b for block in module[region.name].body.blocks for b in block.bindings]

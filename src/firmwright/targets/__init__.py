@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoints, entry_points
@@ -90,6 +90,11 @@ class Target(Protocol):
     """The environment variable that names archives to link to a network with this device, as in
     ``-l one.lib -l /path/two.lib``; those for the machine of a core are linked to what runs there.
     """
+
+    @property
+    def operators(self) -> Collection[str]:
+        """Kinds of operators that it takes, as far as it says: advice puts them for others."""
+        return ()
 
     @property
     def options(self) -> Mapping[str, OptionValues]:

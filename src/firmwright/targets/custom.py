@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-TARGET_MEMBERS = sorted({*Target.__annotations__, "options", "prepare", "place", "layout", "lower",
-                          "describe_kernel", "estimate_cycles", "suggest",
+TARGET_MEMBERS = sorted({*Target.__annotations__, "operators", "options", "prepare", "place",
+                          "layout", "lower", "describe_kernel", "estimate_cycles", "suggest",
                           "extend_project"})  # fmt: skip
 """What a target has."""
 
@@ -39,7 +39,8 @@ class CustomTarget:
     def __init__(self, target: Target, reference: str, folder: Path) -> None:
         self._target, self._reference, self._folder = target, reference, folder
         self.name, self.reason = target.name, target.reason
-        self.options, self.is_fallback = target.options, target.is_fallback
+        self.options, self.operators = target.options, target.operators
+        self.is_fallback = target.is_fallback
         self.rewrites, self.packages = target.rewrites, target.packages
         self.is_portable, self.core = target.is_portable, target.core
         self.quantizes = target.quantizes

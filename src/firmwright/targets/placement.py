@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 import tvm
 from tvm import relax
 
-from firmwright.ir.operators import short_name
 from firmwright.ir.regions import RuleViolation
 from firmwright.targets import Device
+from firmwright.targets.fact_context import kind_of
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,8 @@ class Choices:
         for earlier in self.mix[: self.mix.index(device)]:
             name = earlier.name
             stated = [self.violations[name].get(b.var, ()) for b in (anchor, *bindings)]
-            unknown = (RuleViolation("operator", f"{name} has no {short_name(anchor.value)}"),)
+            kind = kind_of(anchor.value)
+            unknown = (RuleViolation("operator", f"{name} has no {kind}", operator=kind),)
             broken = next((violations for violations in stated if violations), unknown)
             found += [replace(violation, device=name) for violation in broken]
         return tuple(found)

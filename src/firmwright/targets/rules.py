@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from math import inf
 from typing import Any, TypeVar
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 import yaml
 
-from firmwright.ir.regions import Change, RuleViolation
+from firmwright.ir.regions import Change, Remedy, RuleViolation
 
 T = TypeVar("T")
 
@@ -44,7 +44,8 @@ class Rule:
 
     A rule is about some ``kinds`` of operators, without any about all; and only where the facts
     are as ``when`` says. ``change`` names the facts that whoever makes the model, or the build,
-    can change, each with its quantity in words.
+    can change, each with its quantity in words. ``remedy`` lifts the rule where no such change
+    does; it may show facts, like the sentence.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Rule:
     kinds: tuple[str, ...] = ()
     when: dict[str, dict[str, Any]] = field(default_factory=dict)
     change: dict[str, str] = field(default_factory=dict)
+    remedy: Remedy | None = None
 
     def is_violated(self, facts: Mapping[str, Any]) -> bool:
         """Tell whether the rule is about these facts and does not hold."""
@@ -98,9 +100,9 @@ def all_hold(conditions: Mapping[str, Mapping[str, Any]], facts: Mapping[str, An
     )
 
 
-def read_rules(package: str, form: type[T]) -> T:
-    """Return a package's ``rules.yaml`` as ``form``, which is made of rules."""
-    text = files(package).joinpath("rules.yaml").read_text("utf-8")
+def read_rules(package: str, form: type[T], name: str = "rules.yaml") -> T:
+    """Return a package's file of rules as ``form``, which is made of them."""
+    text = files(package).joinpath(name).read_text("utf-8")
     return msgspec.convert(yaml.safe_load(text), form)
 
 
@@ -108,7 +110,13 @@ def find_violations(rules: Iterable[Rule], facts: Mapping[str, Any]) -> tuple[Ru
     """Return the rules that are broken, their sentences with the facts."""
     shown = {name: format_fact(value) for name, value in facts.items()}
     return tuple(
-        RuleViolation(rule.name, rule.sentence.format(**shown), changes=find_changes(rule, facts))
+        RuleViolation(
+            rule.name,
+            rule.sentence.format(**shown),
+            operator=facts.get("kind", ""),
+            changes=find_changes(rule, facts),
+            remedy=rule.remedy and replace(rule.remedy, change=rule.remedy.change.format(**shown)),
+        )
         for rule in rules
         if rule.is_violated(facts)
     )

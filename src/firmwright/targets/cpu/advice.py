@@ -22,7 +22,14 @@ from firmwright.toolchain.families import find_family, load_families
 LOOPS = 5.0
 """Instructions of a multiply-accumulate in loops from TIR."""
 ELEMENT = 3.5
-"""Those of an integer that is added, shifted or moved, one for each of the largest tensor's."""
+"""Those of an integer that is added or shifted, one for each of the largest tensor's."""
+MOVED = 2.0
+"""Those of one that is only moved."""
+MOVING = frozenset({
+    "concat", "flatten", "expand_dims", "pad", "permute_dims", "reshape", "split", "squeeze",
+    "strided_slice", "take",
+})  # fmt: skip
+"""Operators that only move elements."""
 SOFT_FLOAT = 140.0
 """Those of one in software."""
 SHARED = dict.fromkeys(LayerRounding, 3.0) | {LayerRounding.FLOAT: 10.0}
@@ -54,7 +61,8 @@ def estimate_moves(region: Region, module: tvm.IRModule) -> int:
     """Return about how many instructions a region takes that multiplies no integers."""
     function = module[region.name]
     tensors = (*function.params, *function.body.body.fields)
-    return round(ELEMENT * max(prod(static_shape(tensor)) for tensor in tensors))
+    each = MOVED if {*region.operators} <= MOVING else ELEMENT
+    return round(each * max(prod(static_shape(tensor)) for tensor in tensors))
 
 
 def estimate_mac(form: Form | None, is_float: bool, architecture: str) -> float:
@@ -90,6 +98,7 @@ def suggest(region: Region, module: tvm.IRModule, context: Context) -> Iterator[
     if is_shared and isinstance(layer, Layer):
         more = round(SHARED[layer.scaling.rounding] * layer.batch * layer.output_elements)
         yield Suggestion("target: c -specialize=speed", now - more)
+    yield Suggestion("half as many output channels", now // 2, shrinks=True)
 
 
 def estimate_integers(kind: LayerKind, features: Collection[str]) -> float:

@@ -6,6 +6,7 @@ published tables let it take. Without the SDK, C stands in for the layers of the
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,12 @@ class MlaTarget(Target):
         *("RemovePadByZero", "RemoveCopy", "RemoveIdentityReshape", "RemoveTrainingOperators"),
         *("MergePadLayer", "RemoveIdentityClip", "FoldBatchNorm"),
     )
+
+    @property
+    def operators(self) -> Collection[str]:
+        from firmwright.targets.mla.rules import mla_rules
+
+        return mla_rules().operators
 
     def place(self, module: tvm.IRModule, context: Context, /) -> Placement:
         from firmwright.targets.mla.placing import place_layers

@@ -12,7 +12,7 @@ import tvm
 from tvm import relax
 
 from firmwright.ir.operators import short_name
-from firmwright.ir.regions import RuleViolation
+from firmwright.ir.regions import Remedy, RuleViolation
 from firmwright.partition.grouping import Group, group_operators
 from firmwright.partition.layer_regions import make_layer_kind, make_placement
 from firmwright.partition.layers import LayerGraph, computing_operators
@@ -61,12 +61,15 @@ class OperatorChecker:
         kind, precision = kind_of(binding.value), self.options.values["precision"]
         precisions = mla_rules().operators.get(kind)
         if self.options.is_on("arm_only"):
-            return (RuleViolation("arm_only", "the target's arm_only keeps it off the MLA"),)
+            sentence = "the target's arm_only keeps it off the MLA"
+            return (RuleViolation("arm_only", sentence, remedy=Remedy("target: no arm_only")),)
         if precisions is None:
-            return (RuleViolation("operator", f"SiMa's tables do not list {kind}"),)
+            sentence = f"SiMa's tables do not list {kind}"
+            return (RuleViolation("operator", sentence, operator=kind),)
         if precision not in precisions:
             sentence = f"SiMa's tables list {kind} for {' and '.join(precisions)}, not {precision}"
-            return (RuleViolation("precision", sentence),)
+            remedy = Remedy(f"target: mla -precision={precisions[0]}")
+            return (RuleViolation("precision", sentence, remedy=remedy),)
         facts = {
             **self.options.values,
             **operator_facts(binding.value, self.network),

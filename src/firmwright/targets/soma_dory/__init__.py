@@ -29,6 +29,7 @@ class SomaDoryTarget(Target):
     rewrites = ("UseIntegers",)
     reason = "it has DIANA's arithmetic, and breaks none of the accelerator's rules"
     machines = MappingProxyType({"diana": "firmwright.targets.soma_dory.emulated_device:Diana"})
+    operators = ("conv2d", "depthwise_conv2d", "dense", "add", "relu")
     stages = ("firmwright.targets.soma_dory.stages:CHIP_CHECK",)
     options: Mapping[str, tuple[str, ...]] = MappingProxyType(
         {"analog": SWITCH, "layout_transform": SWITCH, "requant_transform": SWITCH}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -144,22 +145,29 @@ def resize(layer: Layer) -> Layer:
 
 
 def suggest(function: relax.Function, numbers: Mapping[str, Any]) -> Iterator[Suggestion]:
-    """Yield the number of output channels nearby that fills the accelerator's lanes."""
+    """Yield the number of output channels nearby that fills the accelerator's lanes, or half."""
     layer = read_any_layer(function)
     accelerator = Accelerator.from_numbers(numbers).limit_to_driver()
     if layer is None or layer.kind not in (LayerKind.CONV2D, LayerKind.DENSE):
         return
+    lanes, now = accelerator.lanes, layer.out_channels
+    for channels, shrinks in (
+        (round(now / lanes) * lanes, False),
+        (ceil(now / 2 / lanes) * lanes, True),
+    ):
+        if 0 < channels < now:
+            fewer = crop_channels(layer, channels)
+            change = f"crop output channels {now} → {channels}"
+            yield Suggestion(change, estimate_untiled_cycles(fewer, accelerator), shrinks)
+
+
+def crop_channels(layer: Layer, channels: int) -> Layer:
+    """Return a layer of weights with its first output channels alone."""
     assert layer.weights is not None
     assert layer.bias is not None
-    channels = round(layer.out_channels / accelerator.lanes) * accelerator.lanes
-    if 0 < channels < layer.out_channels:
-        fewer = replace(
-            layer,
-            out_channels=channels,
-            weights=layer.weights[:channels],
-            bias=layer.bias[:channels],
-        )
-        yield Suggestion(
-            f"crop output channels {layer.out_channels} → {channels}",
-            estimate_untiled_cycles(fewer, accelerator),
-        )
+    return replace(
+        layer,
+        out_channels=channels,
+        weights=layer.weights[:channels],
+        bias=layer.bias[:channels],
+    )

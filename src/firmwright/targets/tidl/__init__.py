@@ -6,6 +6,7 @@ stand-in that the device behind makes of it, and says so.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -46,6 +47,12 @@ class TidlTarget(Target):
         *("ConvertConvStride", "MergePadLayer", "RemoveIdentityClip", "EliminateCommonSubexpr"),
         *("ConvertTakeToSlice", "FoldBatchNorm"),
     )
+
+    @property
+    def operators(self) -> Collection[str]:
+        from firmwright.targets.tidl.rules import tidl_rules
+
+        return tidl_rules().operators
 
     def place(self, module: tvm.IRModule, context: Context, /) -> Placement:
         from firmwright.targets.tidl.placing import place_regions

@@ -8,7 +8,7 @@ from tvm import relax
 
 from firmwright.errors import did_you_mean
 from firmwright.ir.operators import is_same_kind
-from firmwright.ir.regions import RuleViolation
+from firmwright.ir.regions import Remedy, RuleViolation
 from firmwright.ir.tensors import is_source_name
 from firmwright.partition.grouping import Group
 from firmwright.partition.layers import computing_operators, names_of
@@ -29,7 +29,9 @@ def check_layer_name(options: TidlOptions, names: set[str]) -> RuleViolation | N
     if denied:
         return explain_denial(DENIED_NAMES, denied[0])
     if options.names(ALLOWED_NAMES) and names.isdisjoint(options.names(ALLOWED_NAMES)):
-        return RuleViolation(ALLOWED_NAMES, f"the target's {ALLOWED_NAMES} does not name it")
+        remedy = Remedy(f"target: tidl: name it in {ALLOWED_NAMES}")
+        sentence = f"the target's {ALLOWED_NAMES} does not name it"
+        return RuleViolation(ALLOWED_NAMES, sentence, remedy=remedy)
     return None
 
 
@@ -45,7 +47,8 @@ def matches_kind(entry: str, kind: str) -> bool:
 
 
 def explain_denial(rule: str, entry: str) -> RuleViolation:
-    return RuleViolation(rule, f"the target's {rule} names '{entry}'")
+    remedy = Remedy(f"target: tidl: take '{entry}' off {rule}")
+    return RuleViolation(rule, f"the target's {rule} names '{entry}'", remedy=remedy)
 
 
 def check_lists(

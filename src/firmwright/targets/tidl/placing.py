@@ -97,7 +97,7 @@ class OperatorChecker:
         if denied:
             return (denied,)
         if kind not in tidl_rules().operators:
-            return (RuleViolation("operator", f"TIDL has no {kind}"),)
+            return (RuleViolation("operator", f"TIDL has no {kind}", operator=kind),)
         facts = {
             **self.chip,
             **self.asked,

@@ -7,7 +7,7 @@ from math import prod
 from tvm import relax
 
 from firmwright.ir.operators import short_name
-from firmwright.ir.regions import RuleViolation
+from firmwright.ir.regions import Remedy, RuleViolation
 from firmwright.ir.relax import dtype_of, static_shape
 from firmwright.ir.tensors import ELEMENT_BYTES
 from firmwright.partition.layers import LayerGraph
@@ -96,8 +96,9 @@ def check_work(macs: int, kept: int, options: TidlOptions) -> RuleViolation | No
     most, least = options.number("max_num_subgraphs"), options.number("min_macs")
     if kept >= most:
         sentence = f"{most} regions have no fewer than the {macs:,} multiply-accumulates of its own"
-        return RuleViolation("max_num_subgraphs", sentence)
+        remedy = Remedy("target: tidl: more max_num_subgraphs")
+        return RuleViolation("max_num_subgraphs", sentence, remedy=remedy)
     if macs < least:
         sentence = f"its region has {macs:,} multiply-accumulates, less than {least:,}"
-        return RuleViolation("min_macs", sentence)
+        return RuleViolation("min_macs", sentence, remedy=Remedy("target: tidl: less min_macs"))
     return None

@@ -1,0 +1,49 @@
+"""What can stand for an operator that a device has not, from ``substitutes.yaml``."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal
+
+from firmwright.ir.regions import Remedy, Work
+from firmwright.targets.fact_context import Facts
+from firmwright.targets.rules import all_hold, read_rules
+
+Place = Literal["start", "end"]
+
+
+@dataclass(frozen=True)
+class Substitute:
+    """What can stand for operators of some ``kinds``, on devices that have all those it ``needs``.
+
+    ``when`` is about the operator's facts, ``at`` about its place in the network, if any counts.
+    """
+
+    kinds: tuple[str, ...]
+    change: str
+    needs: tuple[str, ...] = ()
+    when: dict[str, dict[str, Any]] = field(default_factory=dict)
+    at: Place | None = None
+    work: Work = "other"
+
+
+@cache
+def read_substitutes() -> tuple[Substitute, ...]:
+    return read_rules("firmwright.report", tuple[Substitute, ...], "substitutes.yaml")
+
+
+def find_substitute(
+    facts: Facts, operators: Collection[str], places: Collection[Place]
+) -> Remedy | None:
+    """Return what can stand for an operator of these facts on a device that has ``operators``.
+
+    ``places`` says whether it reads the network's inputs, and makes its outputs.
+    """
+    kind = facts["kind"]
+    for known in read_substitutes():
+        fits = kind in known.kinds and {*known.needs} <= {*operators}
+        if fits and (known.at is None or known.at in places) and all_hold(known.when, facts):
+            return Remedy(known.change.format(kind=kind), known.work)
+    return None
