@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -180,7 +181,8 @@ def test_a_device_that_another_package_installs_brings_its_templates(tmp_path: P
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: chip\nVersion: 1\n")
     (info / "entry_points.txt").write_text("[firmwright.targets]\ndla = installed:DLA\n")
     (site / "installed.py").write_text("import dla\n\nDLA = dla.DLA()\n")
-    repository = Repository(folder, {**os.environ, "PYTHONPATH": str(site)})
+    paths = filter(None, [str(site), os.environ.get("PYTHONPATH")])
+    repository = Repository(folder, {**os.environ, "PYTHONPATH": os.pathsep.join(paths)})
     repository.write("dodo.py", "from firmwright.tasks.dodo import *\n")
     recipe = (EXAMPLE / "detector.yaml").read_text().replace('"dla, dsp, c"', '"dla, c"')
     lines = [line for line in recipe.splitlines() if not line.startswith("devices")]
@@ -191,3 +193,8 @@ def test_a_device_that_another_package_installs_brings_its_templates(tmp_path: P
     template = site / "templates/dla/fw_dla.h.j2"
     template.write_text(template.read_text().replace("The DLA as", "The accelerator as"))
     assert "sources" in ran(repository.doit("sources", "recipe=detector.yaml").stdout)
+    locked = repository.run("firmwright", "lock", "detector.yaml")
+    assert locked.returncode == 0, locked.stdout + locked.stderr
+    lock = json.loads((folder / "detector.lock").read_text())
+    assert lock["versions"]["chip"] == "1"
+    assert {"chip/dla.py", "chip/templates/dla/fw_dla.h.j2", "network.py"} <= {*lock["files"]}

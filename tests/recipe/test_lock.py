@@ -22,3 +22,10 @@ def test_files_are_named_from_the_recipes_folder(
 def test_files_elsewhere_have_no_folder_and_every_one_a_name(tmp_path: Path) -> None:
     files = [tmp_path / "x/1.png", tmp_path / "y/1.png", tmp_path / "recipes/1.png"]
     assert list(name_files(files, tmp_path / "recipes")) == ["1.png", "1.png (2)", "1.png (3)"]
+
+
+def test_files_of_an_installed_package_have_its_name_in_front(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    files = [site / "npu/__init__.py", site / "npu/templates/npu/a.j2", tmp_path / "recipes/a.j2"]
+    named = name_files(files, tmp_path / "recipes", {"acme-npu": site / "npu"})
+    assert list(named) == ["acme-npu/__init__.py", "acme-npu/templates/npu/a.j2", "a.j2"]

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import tvm
 
 from firmwright.errors import DiagnosticError, UserError
 from firmwright.recipe import Catalog, KnownDevice, KnownPlatform, load_recipe
 from firmwright.targets import Context
 from firmwright.targets.custom import load_custom_target
 from firmwright.toolchain import load_platform
+from tests.targets.tidl.networks import network
 
 NPU = """\
 from firmwright.targets.placement import Placement
@@ -35,6 +35,7 @@ class NPU(Target):
 HELPER = "from firmwright.targets.placement import Placement\n\nplacement = Placement\n"
 CATALOGUE = Catalog({}, (), {"c": KnownDevice({}, is_fallback=True)})
 CONTEXT = Context(load_platform("host"), "onnx", {})
+EMPTY = network(lambda _, x: [x])
 RECIPE = """\
 model: model.onnx
 platform: host
@@ -58,7 +59,7 @@ def test_a_device_imports_what_lies_beside_it_whenever_it_is_asked(
     write: Callable[[str], Path],
 ) -> None:
     target = load_custom_target("npu", "npu:NPU", write(NPU))
-    assert target.place(tvm.IRModule(), CONTEXT).composites == ()
+    assert target.place(EMPTY, CONTEXT).composites == ()
     assert (target.options, target.is_fallback, target.rewrites) == (
         {"fast": ("0", "1")},
         False,
@@ -112,10 +113,10 @@ def test_what_a_device_raises_or_returns_is_told_with_its_line(
 ) -> None:
     folder = write(NPU.replace("return placement()", "return [placement()]"))
     target = load_custom_target("npu", "npu:NPU", folder)
-    with pytest.raises(UserError, match=r"npu.py:5:1: place returned a list; expected a Placement"):
-        target.place(tvm.IRModule(), CONTEXT)
+    with pytest.raises(UserError, match=r"npu.py:10: place: returned a list; expected a Placement"):
+        target.place(EMPTY, CONTEXT)
     with pytest.raises(UserError, match=r"npu.py:16: ZeroDivisionError: division by zero"):
-        target.lower(None, tvm.IRModule(), CONTEXT)  # type: ignore[arg-type]
+        target.lower(None, EMPTY, CONTEXT)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

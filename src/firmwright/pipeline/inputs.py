@@ -13,6 +13,7 @@ from firmwright.recipe.quantization import Inputs
 
 from .artifact import Artifact
 from .artifacts import ACCURACY, CALIBRATION, RUN
+from .devices import find_packages as find_device_packages
 from .freshness import file_digest
 from .job import Job
 from .tools import Tool
@@ -97,7 +98,8 @@ def collect_versions(job: Job) -> dict[str, str]:
 
 def collect_fixed_inputs(job: Job) -> lock.Lock:
     """Return what is known before anything is built: all but the samples."""
-    files = lock.name_files(user_files(job), job.recipe.path.parent)
+    packages = find_device_packages(job.recipe)
+    files = lock.name_files(user_files(job), job.recipe.path.parent, packages)
     digests = {name: file_digest(path) for name, path in sorted(files.items())}
     return lock.Lock(lock.LOCK_VERSION, digests, {}, collect_versions(job))
 

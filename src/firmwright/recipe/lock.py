@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -51,16 +52,20 @@ def find_package_versions(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def name_files(files: Iterable[Path], folder: Path) -> dict[str, Path]:
+def name_files(
+    files: Iterable[Path], folder: Path, packages: Mapping[str, Path] = MappingProxyType({})
+) -> dict[str, Path]:
     """Return files by their path from ``folder``; by the name alone what lies on another branch.
 
-    Such a file is one of an installed package or of an absolute path: where that is differs from
-    machine to machine. A name that is taken gets a number.
+    Those in the folders of installed ``packages`` have the package's name in front. Where other
+    files are differs from machine to machine. A name that is taken gets a number.
     """
-    root = folder.absolute()
+    roots = [(folder.absolute(), ""), *((f.absolute(), f"{n}/") for n, f in packages.items())]
     found: dict[str, Path] = {}
     for path in dict.fromkeys(p.absolute() for p in files):
-        name = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+        held = ((root, prefix) for root, prefix in roots if path.is_relative_to(root))
+        root, prefix = next(held, (path.parent, ""))
+        name = prefix + path.relative_to(root).as_posix()
         same = sum(n == name or n.startswith(f"{name} (") for n in found)
         found[f"{name} ({same + 1})" if same else name] = path
     return found

@@ -1,8 +1,10 @@
-"""Devices of a user's own, which a recipe names: ``devices: {npu: "npu:NPU"}``."""
+"""Devices of a user's own: a recipe names them, ``devices: {npu: "npu:NPU"}``, or packages do."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from inspect import getfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,6 +13,7 @@ from firmwright.custom.code import (
     explain_error,
     import_function,
     locate_definition,
+    locate_function,
     prepend_import_path,
     run_custom_code,
 )
@@ -34,18 +37,28 @@ TARGET_MEMBERS = sorted({*Target.__annotations__, "operators", "options", "prepa
 
 
 class CustomTarget:
-    """A user's target. What it raises, or returns by mistake, is told with the user's file."""
+    """A user's target. What it raises, or returns by mistake, is told with the user's file.
 
-    def __init__(self, target: Target, reference: str, folder: Path) -> None:
+    ``folder`` is where its modules are looked up whenever it is called, unless a ``package`` has
+    installed it.
+    """
+
+    def __init__(self, target: Target, reference: str, folder: Path, package: str = "") -> None:
         self._target, self._reference, self._folder = target, reference, folder
+        self.package = package
         self.name, self.reason = target.name, target.reason
         self.options, self.operators = target.options, target.operators
-        self.is_fallback = target.is_fallback
-        self.rewrites, self.packages = target.rewrites, target.packages
+        self.is_fallback, self.rewrites = target.is_fallback, target.rewrites
+        self.packages: Sequence[str] = (*target.packages, *filter(None, [package]))
         self.is_portable, self.core = target.is_portable, target.core
         self.quantizes = target.quantizes
         self.machines, self.stages = target.machines, target.stages
         self.libraries_variable = target.libraries_variable
+
+    @property
+    def module(self) -> Path:
+        """The file of its class."""
+        return Path(getfile(type(self._target)))
 
     def prepare(self, module: tvm.IRModule, context: Context, /) -> tvm.IRModule:
         import tvm
@@ -54,16 +67,24 @@ class CustomTarget:
 
     def place(self, module: tvm.IRModule, context: Context, /) -> Placement:
         from firmwright.targets.placement import Placement
+        from firmwright.targets.result_checks import check_placement
 
-        return self._call(self._target.place, (Placement,), module, context)
+        method = self._target.place
+        placement = self._call(method, (Placement,), module, context)
+        self._refuse(method, check_placement(module, placement))
+        return placement
 
     def layout(self, context: Context, /) -> Layout | None:
         return self._call(self._target.layout, (object,), context)
 
     def lower(self, region: Region, module: tvm.IRModule, context: Context, /) -> LoweredRegion:
         from firmwright.ir.kernels import LoweredRegion
+        from firmwright.targets.result_checks import check_lowered
 
-        return self._call(self._target.lower, (LoweredRegion,), region, module, context)
+        method = self._target.lower
+        lowered = self._call(method, (LoweredRegion,), region, module, context)
+        self._refuse(method, check_lowered(region, module, lowered))
+        return lowered
 
     def describe_kernel(self, region: Region, module: tvm.IRModule, context: Context, /) -> str:
         return self._call(self._target.describe_kernel, (str,), region, module, context)
@@ -76,23 +97,37 @@ class CustomTarget:
         changes: Sequence[Change] = (),
         /,
     ) -> int | None:
-        kinds = (int, type(None))
-        return self._call(
-            self._target.estimate_cycles, kinds, region, module, context, tuple(changes)
-        )
+        from firmwright.targets.result_checks import check_estimate
+
+        method, kinds = self._target.estimate_cycles, (int, type(None))
+        cycles = self._call(method, kinds, region, module, context, tuple(changes))
+        self._refuse(method, check_estimate(cycles))
+        return cycles
 
     def suggest(
         self, region: Region, module: tvm.IRModule, context: Context, /
     ) -> Sequence[Suggestion]:
-        return self._call(self._target.suggest, (tuple, list), region, module, context)
+        from firmwright.targets.result_checks import check_suggestions
+
+        method = self._target.suggest
+        suggestions = self._call(method, (tuple, list), region, module, context)
+        self._refuse(method, check_suggestions(suggestions))
+        return suggestions
 
     def extend_project(
         self, project: Path, variables: Mapping[str, Any], context: Context, /
     ) -> None:
         self._call(self._target.extend_project, (type(None),), project, variables, context)
 
+    def _refuse(self, method: Callable[..., object], mistake: str) -> None:
+        """Raise UserError for a mistake in what a method returned, with the method's line."""
+        if mistake:
+            place = locate_function(method, self._reference, self._folder)
+            raise UserError(f"{place}: {method.__name__}: {mistake} ({self._reference})")
+
     def _call(self, method: Callable[..., T], kinds: tuple[type, ...], *given: Any) -> T:
-        with IMPORT_LOCK, prepend_import_path(self._folder):
+        imports = nullcontext() if self.package else prepend_import_path(self._folder)
+        with IMPORT_LOCK, imports:
             try:
                 result = method(*given)
             except UserError:
@@ -100,11 +135,16 @@ class CustomTarget:
             except (Exception, SystemExit) as error:
                 raise UserError(explain_error(error, self._reference, self._folder)) from None
         if not isinstance(result, kinds):
-            raise UserError(
-                f"{locate_definition(self._reference, self._folder)}: {method.__name__} returned a "
-                f"{type(result).__name__}; expected a {kinds[0].__name__} ({self._reference})"
-            )
+            told = f"returned a {type(result).__name__}; expected a {kinds[0].__name__}"
+            self._refuse(method, told)
         return result
+
+
+def guard_installed(target: Target, package: str) -> CustomTarget:
+    """Return a target that another ``package`` installs, which a manifest and a lock then name."""
+    kind = type(target)
+    reference = f"{kind.__module__}:{kind.__qualname__}"
+    return CustomTarget(target, reference, Path(getfile(kind)).parent, package)
 
 
 def load_custom_target(name: str, reference: str, folder: Path) -> CustomTarget:

@@ -1,0 +1,173 @@
+"""What is wrong with what a plug-in's device returned, in words: '' where nothing is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+import tvm
+from tvm import relax
+
+from firmwright.ir.kernels import C_TYPES, Kernel, LoweredRegion, Parameter
+from firmwright.ir.operators import short_name
+from firmwright.ir.regions import Region, RuleViolation, Suggestion
+from firmwright.ir.relax import main_bindings, read_variables
+from firmwright.targets.placement import Composite, Placement
+
+
+def check_placement(module: tvm.IRModule, placement: Placement) -> str:
+    """Return what speaks against composites or objections on the network ``main``."""
+    bindings = {b.var: b for b in main_bindings(module)}
+    owners: dict[relax.Var, int] = {}
+    for number, composite in enumerate(placement.composites):
+        if not isinstance(composite, Composite):
+            return f"a composite is a {kind_of(composite)}; expected a Composite"
+        if not composite.variables:
+            return f"the composite '{composite.kind}' has no operators"
+        for variable in composite.variables:
+            if variable not in bindings:
+                return f"the composite '{composite.kind}' has {describe(variable)}"
+            if variable in owners:
+                return f"the composite '{composite.kind}' has '{variable.name}', which is taken"
+            owners[variable] = number
+    return check_objections(bindings, placement.violations) or find_cycle(
+        bindings, owners, placement.composites
+    )
+
+
+def describe(variable: object) -> str:
+    if isinstance(variable, relax.Var):
+        return f"the variable '{variable.name}', which no operator of the network is bound to"
+    return f"a {kind_of(variable)}; expected variables that operators are bound to"
+
+
+def check_objections(
+    bindings: Mapping[relax.Var, relax.VarBinding], objections: Mapping[relax.Var, object]
+) -> str:
+    if not isinstance(objections, Mapping):
+        return f"the violations are a {kind_of(objections)}; expected a dictionary"
+    for variable, found in objections.items():
+        if variable not in bindings:
+            return f"the violations have {describe(variable)}"
+        told = f"are a {kind_of(found)}"
+        if isinstance(found, tuple | list):
+            wrong = [o for o in found if not isinstance(o, RuleViolation)]
+            if not wrong:
+                continue
+            told = f"have a {kind_of(wrong[0])}"
+        return f"the violations of '{variable.name}' {told}; expected a tuple of RuleViolations"
+    return ""
+
+
+def find_cycle(
+    bindings: Mapping[relax.Var, relax.VarBinding],
+    owners: Mapping[relax.Var, int],
+    composites: Sequence[Composite],
+) -> str:
+    """Return which composite would wait for an operator that waits for the composite."""
+    reads: dict[object, set[object]] = {}
+    for variable, binding in bindings.items():
+        own = owners.get(variable, variable)
+        read = {owners.get(v, v) for v in read_variables(binding.value) if v in bindings}
+        reads.setdefault(own, set()).update(read - {own})
+    read_by: dict[object, set[object]] = {number: set() for number in reads}
+    for own, read in reads.items():
+        for other in read:
+            read_by[other].add(own)
+    left = trim(trim(set(reads), reads), read_by)
+    if not left:
+        return ""
+    first = min(number for number in left if isinstance(number, int))
+    between = next(b for v, b in bindings.items() if owners.get(v, v) in left - {first})
+    return (
+        f"the composite '{composites[first].kind}' closes a cycle: {short_name(between.value)} "
+        f"('{between.var.name}') reads one of its results, and another of its operators waits for "
+        "that; leave one of them out"
+    )
+
+
+def trim(nodes: set[object], behind: Mapping[object, set[object]]) -> set[object]:
+    """Return the nodes but those from which every path ``behind`` ends."""
+    while ended := {node for node in nodes if not behind[node] & nodes}:
+        nodes = nodes - ended
+    return nodes
+
+
+def check_lowered(region: Region, module: tvm.IRModule, lowered: LoweredRegion) -> str:
+    """Return what speaks against a region's kernel and the arrays that it reads."""
+    kernel = lowered.kernel
+    if not isinstance(kernel, Kernel):
+        return f"the kernel is a {kind_of(kernel)}; expected a Kernel"
+    if kernel.region != region.name:
+        return f"the kernel is of '{kernel.region}'; expected '{region.name}'"
+    function = module[region.name]
+    given = [describe_type(parameter.ty) for parameter in function.params]
+    inputs = dict(zip(region.inputs, given, strict=True))
+    outputs = dict(zip(region.outputs, map(describe_type, function.ret_ty.fields), strict=True))
+    weights = {n: (str(a.dtype), int(a.size)) for n, a in lowered.weights.items()}
+    missing = [name for name in outputs if name not in {p.tensor for p in kernel.outputs}]
+    if missing:
+        return f"the kernel has no output for the tensor '{missing[0]}'"
+    return (
+        check_parameters("input", kernel.inputs, inputs)
+        or check_parameters("output", kernel.outputs, outputs)
+        or check_parameters("weight", kernel.weights, weights)
+        or check_scratch(kernel)
+        or check_cycles(kernel)
+    )
+
+
+def describe_type(kind: relax.TensorType) -> tuple[str, int]:
+    return str(kind.dtype), prod(int(length) for length in kind.shape)
+
+
+def check_parameters(
+    role: str, parameters: Sequence[Parameter], tensors: Mapping[str, tuple[str, int]]
+) -> str:
+    for parameter in parameters:
+        if parameter.tensor not in tensors:
+            known = ", ".join(map(repr, tensors)) or "none"
+            return f"the {role} '{parameter.name}' names '{parameter.tensor}'; there is {known}"
+        dtype, count = tensors[parameter.tensor]
+        same_type = C_TYPES.get(parameter.dtype) == C_TYPES[dtype]
+        if not same_type or parameter.elements != count:
+            return (
+                f"the {role} '{parameter.name}' has {parameter.elements:,} {parameter.dtype}; "
+                f"the tensor '{parameter.tensor}' has {count:,} {dtype}"
+            )
+    return ""
+
+
+def check_scratch(kernel: Kernel) -> str:
+    for parameter in kernel.scratch:
+        if parameter.dtype not in C_TYPES or parameter.elements < 1:
+            known = ", ".join(C_TYPES)
+            return (
+                f"the scratch '{parameter.name}' has {parameter.elements:,} {parameter.dtype}; "
+                f"expected one or more of {known}"
+            )
+    return ""
+
+
+def check_cycles(kernel: Kernel) -> str:
+    if kernel.cycles is None:
+        return ""
+    negative = [f"{name} {number:,}" for name, number in vars(kernel.cycles).items() if number < 0]
+    return f"the kernel's cycles are negative: {', '.join(negative)}" if negative else ""
+
+
+def check_estimate(cycles: int | None) -> str:
+    return f"{cycles:,} cycles are less than none" if cycles is not None and cycles < 0 else ""
+
+
+def check_suggestions(suggestions: Sequence[object]) -> str:
+    for found in suggestions:
+        if not isinstance(found, Suggestion):
+            return f"a suggestion is a {kind_of(found)}; expected a Suggestion"
+        if wrong := check_estimate(found.cycles):
+            return f"'{found.change}': {wrong}"
+    return ""
+
+
+def kind_of(value: object) -> str:
+    return type(value).__name__
