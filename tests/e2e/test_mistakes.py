@@ -44,17 +44,19 @@ def fail_with(repository: Repository, recipe: str, *arguments: str) -> str:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("m.onnx", b"hello", "m.onnx: not an ONNX model, or a truncated one"),
-        ("m.onnx", b"", "m.onnx: not an ONNX model: it has no graph"),
-        ("m.tflite", b"hello", "m.tflite: not a TFLite model"),
-        ("m.tflite", b"\x1c\0\0\0TFL3" + b"\xff" * 64, "m.tflite: a damaged TFLite model"),
+        ("m.onnx", b"hello", "not an ONNX model, or a truncated one; fetch or export it again"),
+        ("m.onnx", b"", "not an ONNX model: it has no graph; "),
+        ("m.tflite", b"hello", "not a TFLite model (no 'TFL3' mark at byte 4); export it again"),
+        ("m.tflite", b"\x1c\0\0\0TFL3" + b"\xff" * 64, "a damaged TFLite model: "),
     ],
 )
 def test_file_that_is_no_model(
     repository: Repository, name: str, content: bytes, message: str
 ) -> None:
     (repository.folder / name).write_bytes(content)
-    assert message in fail_with(repository, f"model: {name}\n")
+    text = fail_with(repository, f"model: {name}\n")
+    assert f"r.yaml:1:8: model: {name}: {message}" in text
+    assert text.endswith("export it again\n")
 
 
 def test_truncated_model(repository: Repository) -> None:
@@ -108,6 +110,7 @@ def test_dynamic_shapes_ask_for_fixed_ones(repository: Repository) -> None:
     text = fail_with(repository, "model: m.onnx\n")
     assert "dynamic input shapes" in text
     assert "x: ['N', 3]" in text
+    assert "state them in the recipe, e.g. `inputs: {x: {shape: [1, …]}}`" in text
     repository.write("r.yaml", "model: m.onnx\ninputs: {x: {shape: [1, 3]}}\n")
     assert "bundle" in repository.build("recipe=r.yaml", "platform=host")
 
@@ -119,9 +122,19 @@ def test_unsupported_operators_are_named_all_at_once(repository: Repository) -> 
     ]
     save(repository.folder / "m.onnx", nodes, [1, 3], [1, 3])
     text = fail_with(repository, "model: m.onnx\n")
+    assert "r.yaml:1:8: model: m.onnx: operators that cannot be compiled:\n" in text
     assert "acme.Foo (node 'first')" in text
     assert "acme.Bar (node 'second')" in text
     assert "export the model with other operators, or end it before these" in text
+
+
+def test_an_output_whose_size_depends_on_the_data_is_refused(repository: Repository) -> None:
+    nodes = [helper.make_node("NonZero", ["x"], ["i"], name="where")]
+    nodes += [helper.make_node("Cast", ["i"], ["y"], to=FLOAT)]
+    save(repository.folder / "m.onnx", nodes, [1, 3], [2, 3])
+    text = fail_with(repository, "model: m.onnx\n")
+    told = "r.yaml:1:8: model: m.onnx: output 'y' has no static shape; firmware needs fixed ones: "
+    assert f"{told}end the model before NonZero (node 'where')\n" in text
 
 
 def test_arena_larger_than_ram_names_the_largest_buffers(repository: Repository) -> None:
@@ -257,6 +270,11 @@ def test_compiler_refusal_is_shown(repository: Repository) -> None:
         (["recipe=missing.yaml"], "recipe=missing.yaml: no such recipe"),
         (["recipe=."], "recipe=.: this is a folder; for all of it write ./*.yaml"),
         (["recipe=digits.yaml", "platfrm=host"], "did you mean 'platform'?"),
+        (["recipee=digits.yaml"], "unknown variable 'recipee'; did you mean 'recipe'?"),
+        (
+            ["recipe=digits.yaml", "platform=mine/board.yaml"],
+            "platform=mine/board.yaml: no such file; its path starts where you are",
+        ),
         (["recipe=digits.yaml", "platform=hst"], "unknown platform 'hst'; did you mean 'host'?"),
         (["recipe=digits.yaml", "samples=0"], "samples=0: expected at least 1"),
         (["recipe=digits.yaml", "target=c -fast=1"], "device 'c' has no option 'fast'"),

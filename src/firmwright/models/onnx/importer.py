@@ -26,7 +26,7 @@ from firmwright.models.formats import (
 from firmwright.models.grids import add_grids, derive_grids, find_in_onnx
 from firmwright.models.importing import refuse_operators, run_importer, variable_name
 from firmwright.models.onnx.attributes import drop_unknown_attributes
-from firmwright.models.onnx.checks import check_model
+from firmwright.models.onnx.checks import check_model, describe
 from firmwright.models.onnx.converters import (
     CONVERTERS,
     OperatorBuilder,
@@ -125,7 +125,7 @@ def parse(data: bytes, name: str) -> tuple[onnx.ModelProto, tuple[str, ...]]:
             f"{name}: not an ONNX model, or a truncated one; fetch or export it again"
         ) from None
     if not model.graph.node and not model.graph.output:
-        raise UserError(f"{name}: not an ONNX model: it has no graph")
+        raise UserError(f"{name}: not an ONNX model: it has no graph; export it again")
     remarks = drop_unknown_attributes(model)
     check_model(model, name)
     return model, remarks
@@ -235,9 +235,12 @@ def collect_outputs(module: tvm.IRModule, graph: onnx.GraphProto, name: str) -> 
     for value, kind in zip(graph.output, types, strict=True):
         shape = getattr(kind, "shape", None)
         if shape is None or not all(isinstance(d, tvm.tirx.IntImm) for d in shape):
+            origin = find_origin(graph, value.name)
+            of = f" of {describe(origin)}" if origin and value.name in origin.output else ""
+            where = "it" if of or not origin else describe(origin)
             raise UserError(
-                f"{name}: output '{value.name}'{describe_maker(graph, value.name)} has no static "
-                "shape; firmware needs fixed ones: end the model before it"
+                f"{name}: output '{value.name}'{of} has no static shape; firmware needs fixed "
+                f"ones: end the model before {where}"
             )
         numbers = tuple(int(d) for d in shape)
         if 0 in numbers:
@@ -247,10 +250,19 @@ def collect_outputs(module: tvm.IRModule, graph: onnx.GraphProto, name: str) -> 
     return tuple(outputs)
 
 
-def describe_maker(graph: onnx.GraphProto, label: str) -> str:
-    """Return `` of NonZero (node 'n')`` for the operator that computes a tensor."""
-    makers = (f" of {n.op_type} (node '{n.name}')" for n in graph.node if label in n.output)
-    return next(makers, "")
+DATA_SIZED = frozenset("Compress NonMaxSuppression NonZero Unique".split())
+"""Operators whose results are as large as their inputs' values say."""
+
+
+def find_origin(graph: onnx.GraphProto, label: str) -> onnx.NodeProto | None:
+    """Return the first operator before a tensor whose size data decide, else the tensor's maker."""
+    wanted, found = {label}, None
+    for node in reversed(graph.node):
+        if wanted.intersection(node.output):
+            wanted.update(node.input)
+            if found is None or node.op_type in DATA_SIZED:
+                found = node
+    return found
 
 
 def run_reference(data: bytes, inputs: Samples) -> ReferenceOutputs:
