@@ -26,6 +26,17 @@ class LayerKind(str, Enum):
     MATMUL = "matmul"
     FLOAT_CONV2D = "float_conv2d"
     FLOAT_DEPTHWISE_CONV2D = "float_depthwise_conv2d"
+    WIDE_CONV2D = "wide_conv2d"
+    WIDE_DEPTHWISE_CONV2D = "wide_depthwise_conv2d"
+    WIDE_DENSE = "wide_dense"
+
+
+WIDE_KINDS = {
+    LayerKind.CONV2D: LayerKind.WIDE_CONV2D,
+    LayerKind.DEPTHWISE_CONV2D: LayerKind.WIDE_DEPTHWISE_CONV2D,
+    LayerKind.DENSE: LayerKind.WIDE_DENSE,
+}
+"""What layers of bytes are called where activations have 16 bits; weights keep 8."""
 
 
 class LayerRounding(str, Enum):
@@ -142,6 +153,11 @@ class Layer(LinearLayer):
     zero_point: int
     low: int
     high: int
+
+    @property
+    def is_wide(self) -> bool:
+        """Tell whether activations have 16 bits; both of their zero points are 0 then."""
+        return self.input_dtype == "int16"
 
     @cached_property
     def folded_bias(self) -> Array:

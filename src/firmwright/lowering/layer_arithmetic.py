@@ -21,8 +21,9 @@ def requantize_sums(layer: Layer, sums: Array) -> Array:
         real = np.rint(sums.astype("float32") * scaling.factors)
         steps = np.clip(real, -(2.0**20), 2.0**20).astype("int64")
     elif scaling.rounding is LayerRounding.ONCE:
-        bits = 31 + shifts
-        steps = (sums * mantissas + (np.int64(1) << (bits - 1))) >> bits
+        # In two halves: sums of 16-bit activations times a factor leave 64 bits.
+        low = ((sums & 0xFFFF) * mantissas + (np.int64(1) << (30 + shifts))) >> 16
+        steps = ((sums >> 16) * mantissas + low) >> (15 + shifts)
     elif scaling.rounding is LayerRounding.SHIFT:
         steps = (sums * mantissas + scaling.offsets) >> shifts
     else:

@@ -6,7 +6,7 @@ a test compares what both compute.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,15 @@ import numpy.typing as npt
 import tvm
 from tvm import relax
 
-from firmwright.ir.layer import Array, Layer, LayerKind, LayerRounding, Scaling
+from firmwright.ir.layer import WIDE_KINDS, Array, Layer, LayerKind, LayerRounding, Scaling
 from firmwright.ir.operators import read_clip_bounds
 from firmwright.ir.relax import Constant, constant_array, dtype_of, operator_name, static_shape
-from firmwright.lowering.kernels.fixed_point import find_tie_direction, to_fixed_point
+from firmwright.lowering.kernels.fixed_point import (
+    SHORTENED_BITS,
+    find_tie_direction,
+    shorten_mantissas,
+    to_fixed_point,
+)
 from firmwright.lowering.kernels.quantized_tensor import (
     INT32_LIMIT,
     OutputQuantParams,
@@ -34,6 +39,10 @@ from firmwright.lowering.layer_arithmetic import settle_constant_channels
 CONVOLUTION = "relax.nn.conv2d"
 PRODUCT = "relax.matmul"
 BYTES = ("int8", "uint8")
+ACTIVATIONS = (*BYTES, "int16")
+
+WIDE_LIMIT = 2**46
+"""Sums of 16-bit activations stay below it, so that they are scaled in two halves of 64 bits."""
 
 ROWS_OF_A_PICTURE = 4
 """A matrix times so many rows is computed as a convolution of that many pixels."""
@@ -46,7 +55,7 @@ def read_layer(function: relax.Function, rounding: str) -> Layer | None:
 
     ``rounding`` is that of the recipe, "tflite" or "onnx".
     """
-    found = find_quantized(function, rounding, inputs=1)
+    found = find_quantized(function, rounding, inputs=1, dtypes=ACTIVATIONS)
     if found is None:
         return None
     definitions, argument, grid = found
@@ -66,22 +75,22 @@ def read_layer(function: relax.Function, rounding: str) -> Layer | None:
 
 
 def find_quantized(
-    function: relax.Function, rounding: str, inputs: int
+    function: relax.Function, rounding: str, inputs: int, dtypes: Sequence[str] = BYTES
 ) -> tuple[Definitions, relax.Expr, OutputQuantParams] | None:
     """Return what a function of so many ``inputs`` quantizes to its only result, and to what.
 
-    The definitions are what its variables are bound to.
+    The result has one of the ``dtypes``. The definitions are what its variables are bound to.
     """
     results = function.body.body.fields
     if len(function.params) != inputs or len(results) != 1:
         return None
     definitions = {b.var: b.value for block in function.body.blocks for b in block.bindings}
-    found = read_output(results[0], definitions, rounding)
+    found = read_output(results[0], definitions, rounding, dtypes)
     return None if found is None else (definitions, *found)
 
 
 def read_output(
-    result: relax.Expr, definitions: Definitions, rounding: str
+    result: relax.Expr, definitions: Definitions, rounding: str, dtypes: Sequence[str]
 ) -> tuple[relax.Expr, OutputQuantParams] | None:
     """Return what a region's result quantizes, and the integers that it may become."""
     bounds: list[tuple[float, float]] = []
@@ -94,7 +103,7 @@ def read_output(
     if call is None or operator_name(call) != "relax.quantize":
         return None
     grid = read_quant_params(call)
-    if grid is None or grid.dtype not in BYTES:
+    if grid is None or grid.dtype not in dtypes:
         return None
     nearest: RoundFunction = round_half_away if rounding == "tflite" else np.rint
     argument, grid = fuse_activation(definitions, call.args[0], grid, nearest)
@@ -132,7 +141,7 @@ def read_quantized(argument: relax.Expr, definitions: Definitions) -> QuantizedT
 def read_operands(
     anchor: tvm.ir.Call | None, definitions: Definitions
 ) -> tuple[QuantizedTensor, QuantizedTensor] | None:
-    """Return the activations, of one byte and one grid, and the constant weights of an anchor."""
+    """Return the activations, of one grid, and the constant weights of bytes of an anchor."""
     if anchor is None or operator_name(anchor) not in (CONVOLUTION, PRODUCT):
         return None
     moved = anchor.args[0]
@@ -142,7 +151,7 @@ def read_operands(
     weights = read_quantized(anchor.args[1], definitions)
     if data is None or weights is None or not isinstance(weights.data, Constant):
         return None
-    usable = data.is_per_tensor and dtype_of(data.data) in BYTES and weights.width == 8
+    usable = data.is_per_tensor and data.width > 0 and weights.width == 8
     return (data, weights) if usable else None
 
 
@@ -236,10 +245,11 @@ def make_layer(
     grid: OutputQuantParams,
     rounding: str,
 ) -> Layer | None:
-    """Return the layer of a shape; None where its sums might not fit 32 bits."""
+    """Return the layer of a shape; None where its sums of bytes might not fit 32 bits."""
     values, channels = shape["weights"], shape["out_channels"]
     largest = int(values[0].size) * data.largest * weights.largest
-    if largest >= INT32_LIMIT or int(values.min()) < -128 or int(values.max()) > 127:
+    limit = find_limit(data, grid)
+    if largest >= limit or int(values.min()) < -128 or int(values.max()) > 127:
         return None
     scale = data.scale * weights.scale
     added = np.zeros(channels, "int64")
@@ -249,16 +259,17 @@ def make_layer(
             return None
         added = constant_array(bias.data).astype("int64").reshape(-1)
         largest += bias.largest
-        if added.size != channels or largest >= INT32_LIMIT:
+        if added.size != channels or largest >= limit:
             return None
     sums = QuantizedTensor(
         data.data, scale, np.zeros(1, "int64"), 0, largest, operator, dtype_of(data.data)
     )
     scaling = make_scaling(sums, grid, rounding, channels)
-    if scaling is None:
+    kind = WIDE_KINDS.get(shape["kind"]) if data.width == 16 else shape["kind"]
+    if scaling is None or kind is None:
         return None
     layer = Layer(
-        **shape,
+        **{**shape, "kind": kind},
         input_dtype=dtype_of(data.data),
         input_zero_point=int(data.zero_point[0]),
         bias=added,
@@ -271,13 +282,23 @@ def make_layer(
     return settle_constant_channels(layer)
 
 
+def find_limit(data: QuantizedTensor, grid: OutputQuantParams) -> int:
+    """Return what sums must be below, 0 where a result has another width than activations."""
+    if data.width == 8:
+        return INT32_LIMIT if grid.dtype in BYTES else 0
+    return WIDE_LIMIT if grid.dtype == "int16" and grid.zero_point == 0 else 0
+
+
 def make_scaling(
     sums: QuantizedTensor, grid: OutputQuantParams, rounding: str, channels: int
 ) -> Scaling | None:
     """Return the factors from sums to a grid.
 
-    None for a factor of 1 and more, and where a tie goes neither up nor to even.
+    None for a factor of 1 and more, and where a tie goes neither up nor to even. Sums of 16-bit
+    activations have forms in TFLite's rounding alone.
     """
+    if rounding == "onnx" and sums.has_wide_sums:
+        return None
     if rounding == "onnx":
         factors = sums.scale.astype("float32") / grid.scale
         zeros = np.zeros(channels, "int64")
@@ -289,8 +310,9 @@ def make_scaling(
     once = sums.operator == PRODUCT
     if once and find_tie_direction(quotient, fixed, sums.largest):
         return None
+    mantissas = fixed.mantissa.astype("int64")
+    if sums.has_wide_sums and not once:
+        once, mantissas = True, shorten_mantissas(fixed).mantissa.astype("int64") << SHORTENED_BITS
     kind = LayerRounding.ONCE if once else LayerRounding.TWICE
-    mantissas, shifts = (
-        np.resize(a.astype("int64"), channels) for a in (fixed.mantissa, -fixed.shift)
-    )
-    return Scaling(kind, mantissas, shifts, np.resize(quotient.astype("float32"), channels))
+    shifts, factors = -fixed.shift.astype("int64"), quotient.astype("float32")
+    return Scaling(kind, *(np.resize(a, channels) for a in (mantissas, shifts, factors)))

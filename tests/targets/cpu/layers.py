@@ -13,6 +13,7 @@ from tvm import relax
 
 from firmwright.ir.kernels import Kernels
 from firmwright.ir.layer import (
+    WIDE_KINDS,
     FloatLayer,
     Layer,
     LayerKind,
@@ -43,13 +44,16 @@ from tests.targets.cpu.matrices import (
     make_matrix_tensors,
     sum_matrices,
 )
-from tests.targets.cpu.shapes import Shape, draw_shape
+from tests.targets.cpu.shapes import DENSE, DEPTHWISE, Shape, draw_shape
 
 Array = npt.NDArray[Any]
 
 AnyLayer = Layer | FloatLayer | Pair | MatrixProduct
 
 PAIRS = (LayerKind.ADD, LayerKind.MULTIPLY)
+
+BITS, WIDE_BITS = (21, 22, 23, 24, 27, 28, 29, 30), (29, 30, 31, 32, 33)
+"""Magnitudes of large sums, about those at which forms end."""
 
 
 def make_layer(
@@ -62,12 +66,17 @@ def make_layer(
 ) -> Layer:
     """Return a layer whose results use all of their range."""
     limits = np.iinfo(dtype)
-    inner = 1 if kind is LayerKind.DEPTHWISE_CONV2D else shape.channels // shape.groups
+    inner = 1 if kind in DEPTHWISE else shape.channels // shape.groups
     weights = generator.integers(-127, 128, (shape.out_channels, *shape.kernel, inner))
-    spread = 60 * 74 * math.sqrt(math.prod(weights.shape[1:]))
-    factors = generator.uniform(20, 60, shape.out_channels) / spread
+    wide = kind in WIDE_KINDS.values()
+    steps = 15000 if wide else 60
+    spread = steps * 74 * math.sqrt(math.prod(weights.shape[1:]))
+    factors = generator.uniform(steps / 3, steps, shape.out_channels) / spread
     pairs = [quantize_multiplier(float(f)) for f in factors]
     zero_point = limits.min if relu else int(generator.integers(limits.min, limits.max + 1))
+    input_zero_point = int(generator.integers(limits.min, limits.max + 1))
+    if wide:
+        zero_point = input_zero_point = 0
     out_height, out_width = shape.output
     return Layer(
         kind=kind,
@@ -83,7 +92,7 @@ def make_layer(
         dilation=shape.dilation,
         padding=shape.padding,
         input_dtype=dtype,
-        input_zero_point=int(generator.integers(limits.min, limits.max + 1)),
+        input_zero_point=input_zero_point,
         weights=weights,
         bias=generator.integers(-2 * int(spread), 2 * int(spread), shape.out_channels),
         scaling=Scaling(
@@ -94,7 +103,7 @@ def make_layer(
         ),
         output_dtype=dtype,
         zero_point=zero_point,
-        low=int(limits.min),
+        low=0 if wide and relu else int(limits.min),
         high=int(limits.max) - (40 if relu else 0),
     )
 
@@ -123,7 +132,7 @@ def evaluate(layer: AnyLayer, inputs: Sequence[Array]) -> Array:
             rows = slice(y * layer.dilation[0], None, layer.strides[0])
             columns = slice(x * layer.dilation[1], None, layer.strides[1])
             seen = padded[:, rows, columns][:, : layer.out_height, : layer.out_width]
-            if layer.kind is LayerKind.DEPTHWISE_CONV2D:
+            if layer.kind in DEPTHWISE:
                 sums = sums + seen * layer.weights[:, y, x, 0]
             else:
                 sums = sums + multiply_groups(layer, seen, layer.weights[:, y, x])
@@ -154,8 +163,10 @@ def scale(layer: Layer, sums: Array) -> Array:
         return rounded
     if scaling.rounding is LayerRounding.ONCE:
         bits = 31 + scaling.shifts
-        whole: Array = (sums * scaling.mantissas + (np.int64(1) << (bits - 1))) >> bits
-        return whole
+        # Python's integers: those of 16-bit activations leave 64 bits.
+        halves = (np.int64(1) << (bits - 1)).astype(object)
+        whole: Array = (sums.astype(object) * scaling.mantissas + halves) >> bits
+        return whole.astype("int64")
     columns = [
         [apply_multiplier(int(s), int(m), -int(shift)) for s in sums[..., c].reshape(-1)]
         for c, (m, shift) in enumerate(zip(scaling.mantissas, scaling.shifts, strict=True))
@@ -228,11 +239,14 @@ def draw_layer(
 
     Only one that ``is_taken`` is shifted: a search, which takes longer than all else.
     """
-    dense = kind is LayerKind.DENSE
+    wide = kind in WIDE_KINDS.values()
     shape = draw_shape(kind, generator)
-    rounding = LayerRounding.ONCE if dense else LayerRounding.TWICE
+    rounding = LayerRounding.ONCE if wide or kind in DENSE else LayerRounding.TWICE
     dtype = "int8" if generator.random() < 0.8 else "uint8"
     relu = bool(generator.random() < 0.4)
+    if wide:
+        layer = make_layer(kind, shape, generator, rounding, relu, "int16")
+        return layer if generator.random() < 0.5 else make_extreme(layer, generator)
     rounding = LayerRounding.FLOAT if generator.random() < 0.3 else rounding
     layer = make_layer(kind, shape, generator, rounding, relu, dtype)
     layer = layer if generator.random() < 0.5 else make_extreme(layer, generator)
@@ -268,9 +282,9 @@ def make_extreme(layer: Layer, generator: np.random.Generator) -> Layer:
             return replace(layer, scaling=shift_factors(scaling, shifts))
         case _:
             # Sums about so large, and factors that make results of the whole range of them.
-            bits = int(generator.choice([21, 22, 23, 24, 27, 28, 29, 30]))
+            bits = int(generator.choice(WIDE_BITS if layer.is_wide else BITS))
             bias = generator.integers(-(2**bits), 2**bits, layer.out_channels)
-            shifts = np.full_like(scaling.shifts, min(bits - 7, 21))
+            shifts = np.full_like(scaling.shifts, min(bits - (15 if layer.is_wide else 7), 21))
             return replace(layer, bias=bias, scaling=shift_factors(scaling, shifts))
 
 

@@ -37,7 +37,12 @@ class Shape:
         return height, width
 
 
-DEPTHWISE = (LayerKind.DEPTHWISE_CONV2D, LayerKind.FLOAT_DEPTHWISE_CONV2D)
+DEPTHWISE = (
+    LayerKind.DEPTHWISE_CONV2D,
+    LayerKind.FLOAT_DEPTHWISE_CONV2D,
+    LayerKind.WIDE_DEPTHWISE_CONV2D,
+)
+DENSE = (LayerKind.DENSE, LayerKind.WIDE_DENSE)
 
 
 def draw_shape(kind: LayerKind, generator: np.random.Generator) -> Shape:
@@ -48,7 +53,7 @@ def draw_shape(kind: LayerKind, generator: np.random.Generator) -> Shape:
 
     channels = pick(1, 2, 3, 4, 5, 8, 12, 16, 31)
     groups = pick(2, 3, 4) if kind is LayerKind.GROUPED_CONV2D else 1
-    if kind is LayerKind.DENSE:
+    if kind in DENSE:
         return Shape(
             pick(1, 3, 4, 7, 16, 33, 64), pick(1, 2, 5, 6, 8, 11, 16, 24), batch=pick(1, 3)
         )

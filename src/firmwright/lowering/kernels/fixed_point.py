@@ -120,12 +120,16 @@ def apply_scale_wide(x: Integer, mantissa: Integer, left: Integer, right: Intege
     return call_fixed_point("fixed_scale_wide", x.astype("int64"), mantissa, shift)
 
 
+SHORTENED_BITS = 16
+"""Bits by which mantissas of 31 bits are shortened."""
+
+
 def shorten_mantissas(factors: Multipliers) -> Multipliers:
     """Return the factors with mantissas of 15 bits, which sums of 16-bit activations are scaled by.
 
     Source: tensorflow/lite/kernels/internal/common.cc, MultiplyByQuantizedMultiplier of int64.
     """
-    mantissa = (factors.mantissa.astype("int64") + 2**15) >> 16
+    mantissa = (factors.mantissa.astype("int64") + 2**15) >> SHORTENED_BITS
     return Multipliers(np.minimum(mantissa, 2**15 - 1).astype("int32"), factors.shift)
 
 

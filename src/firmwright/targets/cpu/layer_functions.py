@@ -158,7 +158,7 @@ def describe_layer(layer: AnyLayer, packing: Packing) -> dict[str, Any]:
     if isinstance(layer, MatrixProduct):
         right = {"right_type": C_TYPES[layer.right.dtype]}
         return {**describe_layer(layer.sums, packing), **right}
-    types |= {"input_type": C_TYPES[layer.input_dtype]}
+    types |= {"input_type": C_TYPES[layer.input_dtype], "wide": layer.is_wide}
     return types | describe_requantization(layer, bool(packing.variant.get("float_scaled")))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from firmwright.ir.layer import LayerKind
-from firmwright.targets.cpu.forms import dsp, dsp_matrices, matrices
+from firmwright.targets.cpu.forms import dsp, dsp_matrices, dsp_wide, matrices, wide
 from firmwright.targets.cpu.forms.conditions import INTEGERS
 from firmwright.targets.cpu.forms.form import Condition, Form
 
@@ -57,6 +57,24 @@ FORMS = (
         pack=dsp.pack_convolution,
         cost=1.0,
         sentence="Two channels' weights lie in a halfword, so that SMLAD does four products.",
+    ),
+    Form(
+        name="dsp_wide_dense",
+        kind=LayerKind.WIDE_DENSE,
+        features=frozenset({"armv7e-m-dsp"}),
+        conditions=(wide.SCALED, wide.NARROW_SUMS),
+        pack=dsp_wide.pack_convolution,
+        cost=1.5,
+        sentence="SMLAD does two products of 16-bit inputs.",
+    ),
+    Form(
+        name="dsp_wide_conv2d",
+        kind=LayerKind.WIDE_CONV2D,
+        features=frozenset({"armv7e-m-dsp"}),
+        conditions=(wide.SCALED, wide.NARROW_SUMS),
+        pack=dsp_wide.pack_convolution,
+        cost=1.1,
+        sentence="SMLAD does two products of 16-bit inputs.",
     ),
     Form(
         name="dsp_matmul",

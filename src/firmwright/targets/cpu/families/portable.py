@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from firmwright.ir.layer import LayerKind
-from firmwright.targets.cpu.forms import addition, floats, matrices, plain, product, rv32_depthwise
+from firmwright.targets.cpu.forms import (
+    addition,
+    floats,
+    matrices,
+    plain,
+    product,
+    rv32_depthwise,
+    wide,
+)
 from firmwright.targets.cpu.forms.conditions import FACTORS, INTEGERS, MULTIPLIER
 from firmwright.targets.cpu.forms.form import Form
 
@@ -67,6 +75,35 @@ FORMS = (
         cost=0.0,
         sentence="A multiplication and a shift, proven for every pair of bytes.",
         in_place=("input_0", "input_1"),
+    ),
+    Form(
+        name="portable_wide_conv2d",
+        kind=LayerKind.WIDE_CONV2D,
+        features=frozenset(),
+        conditions=(wide.SCALED, wide.SUMS),
+        pack=wide.pack_convolution,
+        cost=3.0,
+        sentence="Two pixels by four channels at once, of 16 bits.",
+        headers=("multiply.h",),
+    ),
+    Form(
+        name="portable_wide_depthwise_conv2d",
+        kind=LayerKind.WIDE_DEPTHWISE_CONV2D,
+        features=frozenset(),
+        conditions=(wide.SCALED, wide.NARROW_SUMS),
+        pack=wide.pack_depthwise,
+        cost=4.0,
+        sentence="Sums roll along a channel that is copied between its borders.",
+    ),
+    Form(
+        name="portable_wide_dense",
+        kind=LayerKind.WIDE_DENSE,
+        features=frozenset(),
+        conditions=(wide.SCALED, wide.SUMS),
+        pack=wide.pack_convolution,
+        cost=3.0,
+        sentence="Four channels at once, of 16 bits.",
+        headers=("multiply.h",),
     ),
     Form(
         name="portable_matmul",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from firmwright.ir.layer import LayerKind
-from firmwright.targets.cpu.forms import matrices, rv32, rv32_dense, rv32_depthwise
+from firmwright.targets.cpu.forms import matrices, rv32, rv32_dense, rv32_depthwise, wide
 from firmwright.targets.cpu.forms.conditions import INTEGERS
 from firmwright.targets.cpu.forms.form import Condition, Form
 
@@ -40,6 +40,26 @@ FORMS = (
         cost=2.3,
         sentence="Four channels lie in a word, of which one multiplication does two.",
         shared=True,
+    ),
+    Form(
+        name="rv32m_wide_conv2d",
+        kind=LayerKind.WIDE_CONV2D,
+        features=frozenset({"rv32m"}),
+        conditions=(wide.SCALED, wide.SUMS),
+        pack=wide.pack_large_convolution,
+        cost=2.6,
+        sentence="Four pixels by four channels at once, of 16 bits.",
+        headers=("multiply.h",),
+    ),
+    Form(
+        name="rv32m_wide_dense",
+        kind=LayerKind.WIDE_DENSE,
+        features=frozenset({"rv32m"}),
+        conditions=(wide.SCALED, wide.SUMS),
+        pack=wide.pack_large_convolution,
+        cost=3.3,
+        sentence="Four channels at once, of 16 bits.",
+        headers=("multiply.h",),
     ),
     Form(
         name="rv32m_matmul",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from firmwright.ir.layer import Layer
+from firmwright.ir.layer import Array, Layer
 from firmwright.targets.cpu.forms.blocks import fill_lanes
 from firmwright.targets.cpu.forms.form import Packing, Scratch
 from firmwright.targets.cpu.forms.layer_numbers import describe_record, scale_arrays
@@ -21,21 +23,35 @@ def pack_convolution(layer: Layer) -> Packing:
 
     The taps of a group lie in runs, one for each place of the kernel; without groups in one.
     """
+    return pack_blocks(layer, PIXELS, CHANNELS, scale_arrays(layer))
+
+
+def pack_blocks(
+    layer: Layer,
+    pixels: int,
+    channels: int,
+    scales: Mapping[str, Array],
+    run: int = 0,
+    kept: bool = False,
+) -> Packing:
+    """Pack the same in blocks of so many pixels by channels, with such arrays by channel.
+
+    A layer without groups may have shorter runs, whose sums are joined in 64 bits. ``kept``: the
+    order of products is kept up by the C.
+    """
     groups = layer.groups
     outputs = layer.out_channels // groups
-    pixels, channels = min(PIXELS, layer.pixels), min(CHANNELS, outputs)
+    pixels, channels = min(pixels, layer.pixels), min(channels, outputs)
     matrices = layer.matrix.reshape(groups, outputs, layer.taps)
     blocks = matrices[:, fill_lanes(outputs, channels)]
-    arrays = {
-        "weights": blocks.transpose(0, 1, 3, 2).astype("int8").reshape(-1),
-        **scale_arrays(layer),
-    }
+    arrays = {"weights": blocks.transpose(0, 1, 3, 2).astype("int8").reshape(-1), **scales}
     guarded = any(layer.padding)
     if guarded:
         row = layer.kernel[1] * layer.channels
         arrays["border"] = np.full(row, layer.input_zero_point, layer.input_dtype)
     words = layer.taps * groups
-    run = layer.channels // groups if groups > 1 else words
+    joined = bool(run)
+    run = run or (layer.channels // groups if groups > 1 else words)
     return Packing(
         arrays,
         {**describe_record(layer), "words": words, "run": run, "group_outputs": outputs},
@@ -43,9 +59,10 @@ def pack_convolution(layer: Layer) -> Packing:
             "pointwise": layer.is_pointwise,
             "guarded": guarded,
             "grouped": groups > 1,
+            "joined": joined,
             "pixels": pixels,
             "channels": channels,
-            "kept": False,
+            "kept": kept,
             "unrolled": next(n for n in UNROLLED if run % n == 0),
         },
         () if layer.is_pointwise else (Scratch("patch", layer.input_dtype, pixels * words),),

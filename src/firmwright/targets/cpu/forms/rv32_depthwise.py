@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from firmwright.ir.layer import Layer
+from collections.abc import Mapping
+
+from firmwright.ir.layer import Array, Layer
 from firmwright.targets.cpu.forms.form import Packing, Scratch
 from firmwright.targets.cpu.forms.layer_numbers import scale_arrays
 from firmwright.targets.cpu.forms.plane import Axis, describe_plane, order_axes
@@ -20,12 +22,17 @@ def pack_depthwise(layer: Layer) -> Packing:
     A row begins with products that no sum gets back from the row before, and ends with some for
     results that are not there.
     """
+    return pack_channels(layer, scale_arrays(layer))
+
+
+def pack_channels(layer: Layer, scales: Mapping[str, Array]) -> Packing:
+    """Pack the same with such arrays by channel."""
     axes = order_axes(layer)
     rows, length = (Axis(layer, axis) for axis in axes)
     weights = layer.weights[..., 0].transpose(0, *(1 + axis for axis in axes))
     plane = rows.padded_size * length.padded_size
     return Packing(
-        {"weights": weights.astype("int8").reshape(-1), **scale_arrays(layer)},
+        {"weights": weights.astype("int8").reshape(-1), **scales},
         {
             **describe_plane(layer, rows, length, plane),
             "tap_row": rows.dilation * length.padded_size,
