@@ -15,6 +15,7 @@ from . import (
     kernels,
     mapping,
     model,
+    networks,
     objects,
     partition,
     plan,
@@ -32,3 +33,8 @@ MODULES = (
     bundle,
 )  # fmt: skip
 PIPELINE = tuple(stage.STAGE for stage in MODULES)
+
+NETWORKS_PIPELINE = (
+    networks.SOURCES, objects.STAGE, firmware.STAGE, networks.RUN, networks.BUNDLE,
+)  # fmt: skip
+"""The stages of a firmware of several networks, behind those of each network."""

@@ -24,7 +24,7 @@ from firmwright.pipeline.job import Job
 from firmwright.pipeline.recipe_words import RECIPES, list_names
 from firmwright.pipeline.task import make_tasks
 from firmwright.pipeline.workers import watch_workers
-from firmwright.tasks import PIPELINE
+from firmwright.tasks import NETWORKS_PIPELINE, PIPELINE
 from firmwright.terminal.reporter import StageReporter
 
 NO_RECIPE = f"no recipe: name one (recipe=my.yaml) or put some into {RECIPES}/"
@@ -35,10 +35,15 @@ NO_RECIPE = f"no recipe: name one (recipe=my.yaml) or put some into {RECIPES}/"
 def get_jobs() -> list[Job]:
     """Return what is to be built; a user's mistake ends the program here, before any task."""
     try:
-        return command_line.load_jobs(PIPELINE)
+        return command_line.load_jobs(PIPELINE, NETWORKS_PIPELINE)
     except UserError as error:
         print(error, file=sys.stderr)
         sys.exit(1)
+
+
+def get_network_jobs() -> list[Job]:
+    """Return the jobs that build a network, not those of firmware with several of these."""
+    return [job for job in get_jobs() if not job.members]
 
 
 def refuse_empty_build() -> TaskFailed:

@@ -203,7 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command == "explain":
         return explain(options, given)
     if options.command == "export":
-        without = [str(job.recipe.path) for job in dodo.get_jobs() if not job.recipe.export]
+        without = [str(job.recipe.path) for job in dodo.get_network_jobs() if not job.recipe.export]
         if without:
             print(f"{without[0]}: no key `export` says for what; add it, or --as NAME",
                   file=sys.stderr)  # fmt: skip
@@ -214,7 +214,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"--task: no stage '{options.task}'{did_you_mean(options.task, known)}",
                   file=sys.stderr)  # fmt: skip
             return 2
-        given += [job.task_name(options.task) for job in dodo.get_jobs()]
+        jobs = [job for job in dodo.get_jobs() if options.task in job.stages]
+        given += [job.task_name(options.task) for job in jobs]
     return run_tasks(dodo, given)
 
 
@@ -233,7 +234,8 @@ def explain(options: argparse.Namespace, given: Sequence[str]) -> int:
     from firmwright.terminal.library_output import LIBRARY_LOG, keep_library_output
 
     needed = "partition" if options.layer is None else "sources"
-    tasks = [job.task_name(needed) for job in dodo.get_jobs()]
+    jobs = dodo.get_network_jobs()
+    tasks = [job.task_name(needed) for job in jobs]
     with redirect_stdout(sys.stderr):
         failed = run_tasks(dodo, [*given, *tasks])
     end_with_reader()
@@ -241,8 +243,8 @@ def explain(options: argparse.Namespace, given: Sequence[str]) -> int:
         return failed
     with keep_library_output(find_build_root() / LIBRARY_LOG):
         if options.layer is not None:
-            return print_layer(dodo.get_jobs(), options.layer, options.json)
-        return print_explanations(dodo.get_jobs(), options.json)
+            return print_layer(jobs, options.layer, options.json)
+        return print_explanations(jobs, options.json)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ DOIT_COMMANDS = frozenset(
     "build chip-check clean demo-run forget help info list lock reproduce run".split()
 )
 RECIPE_COMMANDS = frozenset("build clean explain export forget info list lock".split())
-READERS = ("acme", "acne", "keywords", "my", "net", "policy", "recipe")
+READERS = ("acme", "acne", "door", "keywords", "my", "net", "policy", "recipe")
 """Recipes, platforms and policies that a reader has, not the repository; one is misspelled."""
 
 

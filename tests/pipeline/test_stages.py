@@ -13,10 +13,10 @@ from firmwright.pipeline.artifact import ARRAYS, LOWERED_STAGE, NETWORK_STAGE, A
 from firmwright.pipeline.stage import Stage
 from firmwright.pipeline.task import locate
 from firmwright.targets import load_target, target_names
-from firmwright.tasks import PIPELINE
+from firmwright.tasks import NETWORKS_PIPELINE, PIPELINE
 
 DEVICE_STAGES = [resolve_name(s) for name in target_names() for s in load_target(name).stages]
-STAGES: list[Stage] = [*PIPELINE, *DEVICE_STAGES]
+STAGES: list[Stage] = [*PIPELINE, *NETWORKS_PIPELINE, *DEVICE_STAGES]
 WRITTEN = {artifact for stage in STAGES for artifact in stage.writes}
 CHOSEN = (NETWORK_STAGE, LOWERED_STAGE)
 ORDERED = sorted(WRITTEN, key=lambda artifact: (artifact.stage, artifact.file))

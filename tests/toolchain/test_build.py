@@ -138,7 +138,7 @@ def test_the_makefile_gives_the_same_firmware(
     expected = build_project(build, compiler, tmp_path / "stages", compiler_cache)
     project = tmp_path / "by hand"
     sources = write_project(build, project)
-    variables = {**makefile_variables(build, sources), "demo": False, "prefix": "network"}
+    variables = {**makefile_variables(build, sources), "demo": False, "prefixes": ["network"]}
     makefile = render("project/Makefile.j2", **variables)
     (project / "Makefile").write_text(makefile)
     assert not any(line.endswith(" ") for line in makefile.splitlines())

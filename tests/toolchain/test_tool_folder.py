@@ -55,7 +55,7 @@ def test_a_chips_program_is_built_by_both_ways_and_runs(
     if qemu is None or make is None:
         pytest.skip("qemu-user and make are not installed")
     assert subprocess.run([qemu, elf], check=False).returncode == 0
-    variables = {**makefile_variables(build, sources), "demo": False, "prefix": "network"}
+    variables = {**makefile_variables(build, sources), "demo": False, "prefixes": ["network"]}
     makefile = render("project/Makefile.j2", **variables)
     (project / "Makefile").write_text(makefile)
     subprocess.run([make], cwd=project, check=True)

@@ -35,6 +35,11 @@ class Bundle:
     files: Mapping[str, bytes]
     manifest: Mapping[str, Any]
 
+    @property
+    def has_networks(self) -> bool:
+        """Whether its firmware has several networks: its manifest has another form."""
+        return is_of_networks(self.manifest)
+
 
 def read_bundle(path: Path) -> Bundle:
     """Read a bundle from outside into memory, as :func:`parse_bundle` does; nothing is written."""
@@ -47,10 +52,23 @@ def parse_bundle(content: bytes, path: Path) -> Bundle:
     Raises BrokenBundleError where the archive, the manifest or a file's digest is not as
     firmwright writes it.
     """
+    bundle = parse_any_bundle(content, path)
+    if bundle.has_networks:
+        inner = ", ".join(entry["bundle"] for entry in bundle.manifest["networks"].values())
+        raise BrokenBundleError(
+            f"{path}: a firmware of several networks, each with a bundle of its own in there: "
+            f"{inner}; take one of those"
+        )
+    return bundle
+
+
+def parse_any_bundle(content: bytes, path: Path) -> Bundle:
+    """Return a bundle also of several networks; else as :func:`parse_bundle`."""
     folder, files = read_archive(content, str(path))
     try:
         manifest = read_manifest(files)
-        compare_recipe(manifest)
+        if not is_of_networks(manifest):
+            compare_recipe(manifest)
         compare_files(manifest, files)
     except BrokenBundleError as error:
         raise BrokenBundleError(f"{path}: {error}") from None
@@ -80,9 +98,13 @@ def read_json(content: bytes, name: str) -> Any:
         raise BrokenBundleError(f"{name}: not JSON: {error}") from None
 
 
+def is_of_networks(manifest: Any) -> bool:
+    return isinstance(manifest, dict) and manifest.get("kind") == "networks"
+
+
 @cache
-def load_manifest_schema() -> dict[str, Any]:
-    text = package_files("firmwright.report").joinpath("manifest.schema.json").read_text("utf-8")
+def load_manifest_schema(name: str) -> dict[str, Any]:
+    text = package_files("firmwright.report").joinpath(f"{name}.schema.json").read_text("utf-8")
     schema: dict[str, Any] = json.loads(text)
     return schema
 
@@ -97,9 +119,10 @@ def read_manifest(files: Mapping[str, bytes]) -> dict[str, Any]:
         raise BrokenBundleError(
             f"{MANIFEST} is of version {version}, this firmwright reads {MANIFEST_VERSION}"
         )
+    schema = load_manifest_schema("networks" if is_of_networks(manifest) else "manifest")
     wrong = [
         f"  {format_pointer(finding.pointer)}: {finding.message}"
-        for finding in islice(find_errors(manifest, load_manifest_schema()), MAX_LISTED)
+        for finding in islice(find_errors(manifest, schema), MAX_LISTED)
     ]
     if wrong:
         raise BrokenBundleError("\n".join([f"{MANIFEST} does not fit its schema:", *wrong]))

@@ -12,7 +12,7 @@ from elftools.elf.sections import NoteSection
 
 from firmwright.bundle import mcuboot
 from firmwright.bundle.archive import BrokenBundleError, read_capped
-from firmwright.bundle.bundle import Bundle, read_bundle
+from firmwright.bundle.bundle import Bundle, parse_any_bundle
 from firmwright.report.difference import Difference, find_changes
 from firmwright.report.inspection import InspectedImage, Inspection
 from firmwright.toolchain.image import read_sections
@@ -32,7 +32,7 @@ def inspect_file(path: Path) -> Inspection:
     if content.startswith(mcuboot.MAGIC):
         found = mcuboot.read_mcuboot_image(content, path.name)
         return Inspection(path.name, "mcuboot", len(content), digest, (), None, found)
-    bundle = read_bundle(path)
+    bundle = parse_any_bundle(content, path)
     images = tuple(
         inspect_image(data, name)
         for name, data in sorted(bundle.files.items())

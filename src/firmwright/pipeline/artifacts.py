@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from firmwright.quantize.calibration import CalibrationRecord
     from firmwright.quantize.record import QuantizationRecord
     from firmwright.report.comparison import CostComparison, CycleComparison
+    from firmwright.report.networks import NetworksRun
     from firmwright.report.timeline import Timeline
     from firmwright.toolchain.image import FirmwareSize
     from firmwright.verify.detection import DetectionReport
@@ -95,6 +96,10 @@ FIRMWARE_SIZE: Artifact[FirmwareSize] = Artifact(
 )
 
 RUN: Artifact[RunRecord] = Artifact("run", "run.json", "firmwright.verify.record:RunRecord")
+NETWORKS_RUN: Artifact[NetworksRun] = Artifact(
+    "run", "run.json", "firmwright.report.networks:NetworksRun"
+)
+"""Of a firmware of several networks."""
 RUN_OUTPUTS: Artifact[Arrays] = Artifact("run", "outputs.npz", ARRAYS)
 """The outputs of firmware and reference: ``firmware_0`` …, ``reference_0`` …"""
 RUN_SAMPLE: Artifact[Arrays] = Artifact("run", "sample.npz", ARRAYS)

@@ -8,6 +8,7 @@ from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -19,6 +20,7 @@ from firmwright.documents.document import make_diagnostic_in
 from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import Diagnostic, DiagnosticError, UserError, did_you_mean, suggest_known
 from firmwright.recipe import Catalog, KnownDevice, KnownPlatform, Recipe, load_recipe
+from firmwright.recipe.networks import names_networks
 from firmwright.recipe.overrides import find_override, list_overrides
 from firmwright.recipe.own_code import find_own_code
 from firmwright.targets import load_target, target_names
@@ -36,6 +38,7 @@ from firmwright.toolchain import (
 from .budget import check_measurable
 from .devices import load_custom_targets
 from .job import Job, find_toolchain
+from .networks import make_network_jobs
 from .ownership import refuse_taken_folder
 from .recipe_words import find_recipes, find_start
 from .stage import Stage
@@ -50,10 +53,11 @@ def find_build_root() -> Path:
     return Path(get_var("outdir", "build"))
 
 
-def load_jobs(pipeline: tuple[Stage, ...]) -> list[Job]:
+def load_jobs(pipeline: tuple[Stage, ...], of_networks: tuple[Stage, ...]) -> list[Job]:
     """Read every recipe that the command line names, or all of ``recipes/``.
 
-    Raises DiagnosticError with the mistakes of all of them.
+    ``of_networks`` are the stages of a firmware of several networks. Raises DiagnosticError with
+    the mistakes of all recipes.
     """
     check_variables()
     root = prepare_build_root()
@@ -63,12 +67,18 @@ def load_jobs(pipeline: tuple[Stage, ...]) -> list[Job]:
     jobs: list[Job] = []
     for path in paths:
         try:
-            check_own_code(path)
-            overrides = place_paths(read_overrides(), path)
-            recipe = load_recipe(path, overrides, catalogue, cache=root / ".recipes")
-            job = make_job(recipe, root, pipeline, several=len(paths) > 1)
-            refuse_taken_folder(job)
-            jobs.append(job)
+            several = names_networks(path)
+            make = partial(
+                make_job, root=root, pipeline=pipeline, several=several or len(paths) > 1
+            )
+            cache = root / ".recipes"
+            if several:
+                made = make_network_jobs(path, place_overrides, catalogue, cache, make, of_networks)
+            else:
+                made = [make(load_recipe(path, place_overrides(path), catalogue, cache))]
+            for job in made:
+                refuse_taken_folder(job)
+            jobs += made
         except DiagnosticError as error:
             found.extend(error.diagnostics)
         except UserError as error:
@@ -131,6 +141,12 @@ def read_overrides() -> dict[str, str]:
     """Return the command line's words that replace what a recipe says, by name."""
     given = {name: get_var(name) for name in list_overrides()}
     return {name: str(value) for name, value in given.items() if value is not None}
+
+
+def place_overrides(recipe: Path) -> dict[str, str]:
+    """Return the words that replace what this recipe says, once its own code was told."""
+    check_own_code(recipe)
+    return place_paths(read_overrides(), recipe)
 
 
 def place_paths(overrides: dict[str, str], recipe: Path) -> dict[str, str]:

@@ -40,7 +40,8 @@ class Job:
     """One recipe to build, and where.
 
     ``pipeline`` are the stages of all jobs; devices add theirs. ``origin`` is the job whose network
-    this one compiles for a second target, to be compared.
+    this one compiles for a second target, to be compared. ``members`` are the jobs whose networks
+    are in this one's firmware, in the order of their runs, at the same time if ``concurrent``.
     """
 
     recipe: Recipe
@@ -49,6 +50,8 @@ class Job:
     outdir: Path
     pipeline: tuple[Stage, ...]
     origin: Job | None = None
+    members: tuple[Job, ...] = ()
+    concurrent: bool = False
     notes: list[str] = field(default_factory=list, compare=False, repr=False)
     """What the stage that runs has to say."""
 

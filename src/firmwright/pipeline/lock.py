@@ -91,7 +91,7 @@ def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
     """Yield for each job the task that writes its lock, and those that compare with one."""
     for name, sentence in TASK_DOCS.items():
         yield {"basename": name, "name": None, "doc": sentence}
-    for job in jobs:
+    for job in (job for job in jobs if not job.members):  # those are locked by themselves
         sampled = inputs.find_sampled(job).values()
         read = [str(job.folder(record.stage) / INDEX_FILE) for record in sampled]
         yield make_task(job, "lock", update_lock, read, False)

@@ -38,7 +38,7 @@ class Stage:
     and by the code, all of firmwright's: every hand-kept list of what a stage imports has been
     incomplete. A stage that ``compares`` reads the results of the job that it compares with as
     well, one that ``reads_all`` those of every other stage. The results of one ``for_both`` hold
-    for the job that it compares with too.
+    for the job that it compares with too. One that ``joins`` reads those of the job's members.
 
     A recipe that asks nothing of a stage, so that it does not apply, does without; where one asks
     and the platform or machine cannot run the stage, ``explain_absence`` says why. ``archive``
@@ -61,6 +61,7 @@ class Stage:
     scope: Scope = Scope.PLATFORM
     compares: bool = False
     for_both: bool = False
+    joins: bool = False
     reads_all: bool = False
     archive: Callable[[Job], Mapping[str, Path]] = lambda _: {}
     explain_absence: Callable[[Job], str] = lambda _: ""

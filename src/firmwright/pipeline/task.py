@@ -102,6 +102,7 @@ def list_results(job: Job, stage: Stage) -> list[Path]:
     """Return the indices of the stages whose results a stage reads."""
     needs = [name for name in job.stages if name != stage.name] if stage.reads_all else stage.needs
     jobs = job.all_jobs if stage.compares else (job,)
+    jobs = job.members if stage.joins else jobs
     return [j.folder(need) / INDEX_FILE for j in jobs for need in needs if j.has_stage(need)]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from firmwright.codegen.c_library import HEADERS
 from firmwright.codegen.templates import TEMPLATE_SUFFIX, find_templates
 from firmwright.errors import UserError
-from firmwright.toolchain.layout import BOARD, DEMO, FREESTANDING, NETWORK
+from firmwright.toolchain.layout import BOARD, FREESTANDING, NETWORK
 
 MAIN_FILE = "network"
 """Of the templates with this stem come the files that have the prefix for their name."""
@@ -98,10 +98,9 @@ def place_library_files(prefix: str) -> dict[str, str]:
 
 
 def place_program_files(libc: bool) -> dict[str, str]:
-    """Return the paths of what makes a program of a network, but the board's files."""
+    """Return the paths of what makes a program of networks, but its own and the board's files."""
     templates = [] if libc else list_templates("freestanding")
     return {
-        "application/main.c.j2": f"{DEMO}/main.c",
         "runtime/fw_hal.h.j2": f"{BOARD}/fw_hal.h",
         **place_files(templates, FREESTANDING),
     }

@@ -52,10 +52,11 @@ from firmwright.project.libraries import (
     copy_libraries,
 )
 from firmwright.project.selftest import LayerCheck, selftest_variables
+from firmwright.project.shared_parts import NOTHING_SHARED, SharedParts
 from firmwright.recipe import DemoOptions
 from firmwright.toolchain import Build, makefile_variables
 from firmwright.toolchain.boards import load_board
-from firmwright.toolchain.layout import BOARD, NETWORK, list_sources
+from firmwright.toolchain.layout import BOARD, DEMO, NETWORK, list_sources
 
 REGION_TEMPLATE = f"network/region.c{TEMPLATE_SUFFIX}"
 
@@ -115,6 +116,8 @@ class Network:
     """The layers whose results have checksums; None where none are taken."""
     golden: Mapping[str, npt.NDArray[Any]] | None = None
     """What the firmware tests itself by (:data:`firmwright.pipeline.artifacts.GOLDEN`)."""
+    shared: SharedParts = NOTHING_SHARED
+    """What other networks of the firmware have too."""
 
     @property
     def devices(self) -> frozenset[str]:
@@ -133,11 +136,8 @@ class Network:
         return self.demo.profile if self.demo else "none"
 
 
-def place_project_files(network: Network, build: Build, own: Sequence[Path]) -> dict[str, str]:
-    """Return the paths of the files that this project has once, but those of the board.
-
-    They are those of their templates.
-    """
+def place_files_of(network: Network, build: Build, own: Sequence[Path]) -> dict[str, str]:
+    """Return the paths of the files that this network has once, by their templates."""
     board, prefix = build.platform.board, network.c_prefix
     templates = [*NETWORK_TEMPLATES, *(DETECTION_TEMPLATES if network.detector else ())]
     templates += [PROFILE_TEMPLATE] if network.profile != "none" else []
@@ -147,8 +147,7 @@ def place_project_files(network: Network, build: Build, own: Sequence[Path]) -> 
         placed |= place_device_files(device, board, own)
     carriers = network.cores.template_folders(network.devices, board)
     placed |= place_call_files(carriers, board, prefix, own)
-    placed |= place_library_files(prefix) if network.calls_libraries else {}
-    return placed | place_program_files(build.settings.libc)
+    return placed | (place_library_files(prefix) if network.calls_libraries else {})
 
 
 def list_hook_folders(network: Network, build: Build) -> list[str]:
@@ -169,10 +168,27 @@ def write_project(
     Returns the variables of the templates.
     """
     env = make_environment(own)
-    variables = template_variables(network, build)
-    for template, place in place_project_files(network, build, own).items():
+    variables = write_network(network, build, folder, own)
+    program = {"application/main.c.j2": f"{DEMO}/main.c"}
+    for template, place in (program | place_program_files(build.settings.libc)).items():
         write_file(folder / place, render(env, template, variables))
     write_board(env, build.platform.board, variables, folder / BOARD)
+    makefile = project_makefile_variables([network], build, folder)
+    write_file(folder / "Makefile", render_makefile(env, build.platform.board, makefile))
+    return variables
+
+
+def write_network(
+    network: Network,
+    build: Build,
+    folder: Path,
+    own: tuple[Path, ...] = (),
+) -> dict[str, Any]:
+    """Render the network's own files into the project in ``folder``; return the variables."""
+    env = make_environment(own)
+    variables = template_variables(network, build)
+    for template, place in place_files_of(network, build, own).items():
+        write_file(folder / place, render(env, template, variables))
     for step in variables["steps"]:
         if not step.callers:
             continue
@@ -183,8 +199,6 @@ def write_project(
     described = folder / NETWORK / network_file(network.c_prefix, "interface.json")
     write_file(described, encode_interface(describe_interface(network)))
     copy_libraries(network.libraries, folder / NETWORK)
-    makefile = project_makefile_variables(network, build, folder)
-    write_file(folder / "Makefile", render_makefile(env, build.platform.board, makefile))
     return variables
 
 
@@ -212,7 +226,7 @@ def template_variables(network: Network, build: Build) -> dict[str, Any]:
     """Return what the templates of a project are rendered with."""
     inputs = make_ports(network.interface.inputs)
     outputs = make_ports(network.interface.outputs)
-    steps = make_kernel_calls(network, inputs, outputs)
+    steps, shared = make_kernel_calls(network, inputs, outputs), network.shared
     return {
         "network": network,
         "build_id": build_id.UNKNOWN,
@@ -222,7 +236,8 @@ def template_variables(network: Network, build: Build) -> dict[str, Any]:
         "outputs": outputs,
         "steps": steps,
         "last_checks": list_checks(network, steps[-1].number + 1 if steps else 0),
-        "weights": sorted(network.weights.items()),
+        "weights": [(n, a) for n, a in sorted(network.weights.items()) if n not in shared.weights],
+        "shared": shared,
         "c_types": C_TYPES,
         "arena_name": arena_name,
         "caller_arena": network.caller_arena,
@@ -245,15 +260,19 @@ def template_variables(network: Network, build: Build) -> dict[str, Any]:
     }
 
 
-def project_makefile_variables(network: Network, build: Build, project: Path) -> dict[str, Any]:
-    """Return what the Makefile of a project is rendered with, whose sources are written."""
-    archives = [
-        f"{NETWORK}/{file.name}" for file in network.libraries if file.suffix in ARCHIVE_SUFFIXES
-    ]
+def project_makefile_variables(
+    networks: Sequence[Network], build: Build, project: Path
+) -> dict[str, Any]:
+    """Return what the Makefile of a project is rendered with, whose sources are written.
+
+    A demo application is that of a project of one network.
+    """
+    libraries = (file for network in networks for file in network.libraries)
+    archives = [f"{NETWORK}/{file.name}" for file in libraries if file.suffix in ARCHIVE_SUFFIXES]
     return {
         **makefile_variables(build, list_sources(project), archives),
-        "demo": network.demo is not None,
-        "prefix": network.c_prefix,
+        "demo": len(networks) == 1 and networks[0].demo is not None,
+        "prefixes": [network.c_prefix for network in networks],
     }
 
 
@@ -288,7 +307,7 @@ def make_kernel_calls(
         if region.view:
             continue
         kernel = share_pointers(kernels[region.name], network.plan.locations)
-        kernel = add_prefix(kernel, network.c_prefix)
+        kernel = add_prefix(kernel, network.c_prefix, network.shared.helpers)
         arguments = [pointer(p) for p in kernel.inputs]
         arguments += [f"{network.c_prefix}_{p.tensor}" for p in kernel.weights]
         arguments += [pointer(p) for p in (*kernel.outputs, *kernel.scratch)]

@@ -58,7 +58,8 @@ class McubootImage:
 class Inspection:
     """What ``firmwright inspect --json`` prints; ``kind`` is ``bundle``, ``elf`` or ``mcuboot``.
 
-    ``manifest`` is the bundle's own, in the form of ``manifest.schema.json``; null for an image.
+    ``manifest`` is the bundle's own, in the form of ``manifest.schema.json``, or of
+    ``networks.schema.json`` where the firmware has several; null for an image.
     """
 
     file: str
@@ -75,11 +76,10 @@ def format_inspection(found: Inspection) -> str:
     head = [("file", f"{found.file} ({found.bytes:,} bytes)"), ("sha256", found.sha256)]
     parts = []
     if found.manifest is not None:
-        head += describe_manifest(found.manifest)
-        parts += [
-            ["layers by device", *list_layers(found.manifest)],
-            ["files", *list_files(found.manifest)],
-        ]
+        several = "networks" in found.manifest
+        head += (describe_networks if several else describe_manifest)(found.manifest)
+        parts += [] if several else [["layers by device", *list_layers(found.manifest)]]
+        parts.append(["files", *list_files(found.manifest)])
     if found.mcuboot is not None:
         head += describe_mcuboot(found.mcuboot)
         rows = [("entry", "bytes", "content")]
@@ -95,6 +95,21 @@ def describe_mcuboot(image: McubootImage) -> Iterator[tuple[str, str]]:
     yield "header", f"{image.header_bytes:,} bytes"
     yield "firmware", f"{image.firmware_bytes:,} bytes, sha256 {image.firmware_sha256}"
     yield "digest", "right" if image.digest_matches else "missing, or wrong"
+
+
+def describe_networks(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Yield what the manifest of a firmware of several networks says."""
+    yield "name", f"{manifest['name']} on {manifest['platform']}"
+    yield "build id", manifest["build_id"]
+    if manifest["flash_bytes"] is not None:
+        yield "flash", f"{manifest['flash_bytes']:,} bytes"
+        yield "RAM", f"{manifest['ram_bytes']:,} bytes"
+    yield "run", "at the same time" if manifest["concurrent"] else "one after the other"
+    agreed = manifest["run"]["networks"] if manifest["run"] else {}
+    for name, network in manifest["networks"].items():
+        found = agreed.get(name)
+        differ = f", {found['differences']:,} of {found['values']:,} values differ" if found else ""
+        yield name, f"{network['bundle']}, arena {network['arena_bytes']:,} bytes{differ}"
 
 
 def describe_manifest(manifest: Manifest) -> Iterator[tuple[str, str]]:

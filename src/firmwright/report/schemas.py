@@ -20,6 +20,7 @@ from firmwright.report.explanation import Explanation
 from firmwright.report.inspection import Inspection
 from firmwright.report.layer_text import FollowedLayers
 from firmwright.report.manifest import build_manifest_schema
+from firmwright.report.networks import NetworksManifest
 from firmwright.report.report import build_report_schema
 
 PACKAGE = Path(firmwright.__file__).parent
@@ -35,6 +36,7 @@ def build_schemas() -> dict[Path, dict[str, Any]]:
         PACKAGE / "report" / "followed_layers.schema.json": build_schema(FollowedLayers),
         PACKAGE / "report" / "inspection.schema.json": build_schema(Inspection),
         PACKAGE / "report" / "manifest.schema.json": build_manifest_schema(),
+        PACKAGE / "report" / "networks.schema.json": build_schema(NetworksManifest),
         PACKAGE / "report" / "report.schema.json": build_report_schema(),
     }
 

@@ -16,7 +16,7 @@ from firmwright.postprocess.classes import read_class_names
 from firmwright.postprocess.detector import Detector, fit_detector
 from firmwright.project.build_id import list_stating, state_build_id
 from firmwright.project.selftest import find_checks
-from firmwright.project.write import write_project
+from firmwright.project.write import Network, write_project
 from firmwright.steps.network import find_driven_devices, read_network
 
 
@@ -56,13 +56,16 @@ def refuse_shared_devices(job: Job) -> None:
         )
 
 
-def run(job: Job, folder: Path) -> None:
-    """Write the project: C sources, headers, linker script, Makefile."""
+def read_whole_network(job: Job) -> Network:
+    """Return the network with all that is written of it beside its layers.
+
+    Raises UserError for devices that the caller's arena leaves out.
+    """
     if job.recipe.arena == "caller":
         refuse_shared_devices(job)
     network = read_network(job, PLAN.read(job))
     detector = make_detector(job, network.interface, network.batch)
-    network = replace(
+    return replace(
         network,
         checks=find_checks(network.partition, network.plan) if job.has_stage("selftest") else None,
         golden=GOLDEN.read(job) if job.has_stage("selftest") else None,
@@ -70,6 +73,11 @@ def run(job: Job, folder: Path) -> None:
         demo=job.recipe.demo,
         class_names=list_class_names(job),
     )
+
+
+def run(job: Job, folder: Path) -> None:
+    """Write the project: C sources, headers, linker script, Makefile."""
+    network = read_whole_network(job)
     own_templates = tuple(template_folders(job.recipe).values())
     variables = write_project(network, job.build, folder, own_templates)
     for device in job.mix:

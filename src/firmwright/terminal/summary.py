@@ -22,6 +22,8 @@ Row = tuple[str, Text]
 
 def summarize(job: Job) -> list[Row]:
     """Return the rows of the table, each with its label; where the result is comes after them."""
+    if job.members:
+        return [*describe_networks(job), *describe_memories(job)]
     return [
         *describe_run(job),
         *describe_memories(job),
@@ -49,6 +51,18 @@ def describe_run(job: Job) -> Iterator[Row]:
         yield "batch", Text(str(artifacts.BATCH.read(job)))
 
 
+def describe_networks(job: Job) -> Iterator[Row]:
+    """Say for each network of a firmware how its outputs agree with its reference's."""
+    if not job.has_stage("run"):
+        yield "outputs", Text("nothing was run: the platform has no emulator", WARNING)
+        return
+    record = artifacts.NETWORKS_RUN.read(job)
+    for name, found in record.networks.items():
+        counted = f"{found.exact_samples} of {record.turns} samples exact"
+        difference = f", largest difference {found.max_difference:g} ({record.emulator})"
+        yield name, Text.assemble((counted, GOOD), difference)
+
+
 def describe_agreement(record: RunRecord) -> Text:
     """Say how the outputs agree with the reference's; all of them are within the tolerance."""
     exact = record.exact_samples == record.samples
@@ -65,7 +79,8 @@ def describe_memories(job: Job) -> Iterator[Row]:
     if not job.has_firmware:
         return
     linked = artifacts.FIRMWARE_SIZE.read(job)
-    used = {"ram": linked.ram_bytes, **artifacts.PLAN.read(job).other_arenas}
+    arenas = {} if job.members else artifacts.PLAN.read(job).other_arenas
+    used = {"ram": linked.ram_bytes, **arenas}
     if not job.platform.all_in_ram:
         used = {"flash": linked.flash_bytes, **used}
     for name, needs in used.items():

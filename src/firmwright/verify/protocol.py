@@ -18,12 +18,14 @@ from firmwright.postprocess.boxes import Box
 
 def encode_samples(inputs: Sequence[Tensor], samples: Sequence[Sample]) -> bytes:
     """Return the number of samples and each sample's inputs, little-endian."""
-    parts = [len(samples).to_bytes(4, "little")]
-    for sample in samples:
-        for tensor in inputs:
-            array = to_storage(sample[tensor.name], tensor.storage)
-            parts.append(array.astype(array.dtype.newbyteorder("<")).tobytes())
-    return b"".join(parts)
+    parts = (encode_inputs(inputs, sample) for sample in samples)
+    return b"".join([len(samples).to_bytes(4, "little"), *parts])
+
+
+def encode_inputs(inputs: Sequence[Tensor], sample: Sample) -> bytes:
+    """Return a sample's inputs, little-endian."""
+    arrays = (to_storage(sample[tensor.name], tensor.storage) for tensor in inputs)
+    return b"".join(a.astype(a.dtype.newbyteorder("<")).tobytes() for a in arrays)
 
 
 def decode_outputs(

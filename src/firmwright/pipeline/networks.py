@@ -1,0 +1,77 @@
+"""The jobs of a recipe of several networks: one for each, and one for their firmware."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from firmwright.errors import Diagnostic, DiagnosticError
+from firmwright.recipe import Catalog, Recipe, load_recipe
+from firmwright.recipe.networks import Networks, load_networks
+
+from .job import Job
+from .stage import Stage
+
+MakeJob = Callable[[Recipe], Job]
+
+
+def make_network_jobs(
+    path: Path,
+    overrides: Callable[[Path], Mapping[str, str]],
+    catalogue: Catalog,
+    cache: Path,
+    make_job: MakeJob,
+    pipeline: tuple[Stage, ...],
+) -> list[Job]:
+    """Return the jobs of all networks that a recipe names, and behind them that of the firmware.
+
+    ``overrides`` returns the words of the command line, as seen from a recipe. ``pipeline`` has
+    the firmware's own stages. Raises DiagnosticError with the mistakes of all recipes.
+    """
+    networks = load_networks(path, catalogue)
+    found: list[Diagnostic] = []
+    members: list[Job] = []
+    for prefix, file in networks.recipes.items():
+        stated = {**networks.list_overrides(file), **overrides(file)}
+        try:
+            recipe = load_recipe(file, stated, catalogue, cache)
+            members.append(make_job(networks.make_member(prefix, recipe)))
+        except DiagnosticError as error:
+            found.extend(error.diagnostics)
+    if found:
+        raise DiagnosticError(found)
+    return [*members, join_jobs(networks, members, make_job, pipeline)]
+
+
+def join_jobs(
+    networks: Networks, members: list[Job], make_job: MakeJob, pipeline: tuple[Stage, ...]
+) -> Job:
+    """Return the job of the firmware: its recipe has of the networks' what its stages ask for."""
+    first = members[0].recipe
+    recipe = Recipe(
+        path=networks.path,
+        name=networks.name,
+        model=first.model,
+        inputs={},
+        platform=first.platform,
+        target=first.target[-1:],
+        rounding=first.rounding,
+        toolchain=first.toolchain,
+        c_prefix=networks.c_prefix,
+        cflags=first.cflags,
+        batch=None,
+        run=first.run,
+        compile_for_device=first.compile_for_device,
+        libraries=tuple(library for job in members for library in job.recipe.libraries),
+        description=networks.description,
+    )
+    job = make_job(recipe)
+    return replace(
+        job,
+        pipeline=pipeline,
+        platform=members[0].platform,
+        build=members[0].build,
+        members=tuple(members),
+        concurrent=networks.concurrent,
+    )

@@ -1,0 +1,91 @@
+"""Write the C project of several networks: their files in one folder, and one program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from firmwright.codegen.templates import make_environment, render
+from firmwright.project import build_id
+from firmwright.project.board import render_makefile, write_board
+from firmwright.project.files import place_program_files
+from firmwright.project.interface import Port
+from firmwright.project.shared_parts import share_parts
+from firmwright.project.write import (
+    Network,
+    make_ports,
+    project_makefile_variables,
+    write_file,
+    write_network,
+)
+from firmwright.toolchain import Build
+from firmwright.toolchain.boards import load_board
+from firmwright.toolchain.layout import BOARD, DEMO, NETWORK
+
+ALIGNMENT = 16
+"""Bytes: of a network's part of the arena."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A network of the firmware: where its arena begins, and how its outputs are counted on."""
+
+    prefix: str
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    offset: int
+    first_output: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The parts of a firmware, and the bytes of the arena that they share."""
+
+    parts: tuple[Part, ...]
+    workspace: int
+
+
+def lay_out(networks: Sequence[Network], concurrent: bool) -> Layout:
+    """Give each network its part of the arena: the same bytes, or where ``concurrent`` its own."""
+    parts: list[Part] = []
+    end = largest = outputs = 0
+    for network in networks:
+        needed = -(-max(network.plan.arena_bytes, 1) // ALIGNMENT) * ALIGNMENT
+        ports = (make_ports(t) for t in (network.interface.inputs, network.interface.outputs))
+        given, made = (tuple(p) for p in ports)
+        parts.append(Part(network.c_prefix, given, made, end if concurrent else 0, outputs))
+        end, largest, outputs = end + needed, max(largest, needed), outputs + len(made)
+    return Layout(tuple(parts), end if concurrent else largest)
+
+
+def write_networks(
+    name: str, c_prefix: str, networks: Sequence[Network], concurrent: bool, build: Build,
+    folder: Path, own: tuple[Path, ...] = (),
+) -> None:  # fmt: skip
+    """Render all files of the project into ``folder``; ``own`` has users' devices' templates."""
+    env = make_environment(own)
+    written = [write_network(network, build, folder, own) for network in share_parts(networks)]
+    layout = lay_out(networks, concurrent)
+    variables: dict[str, Any] = {
+        **written[0],  # those of the board are the same for all
+        "name": name,
+        "prefix": c_prefix,
+        "networks": layout.parts,
+        "workspace": layout.workspace,
+        "concurrent": concurrent,
+        "build_id_bytes": build_id.format_bytes(build_id.UNKNOWN),
+        "data_section": load_board(build.platform.board).data_section,
+    }
+    placed = {
+        "application/networks.h.j2": f"{NETWORK}/{c_prefix}.h",
+        "application/networks.c.j2": f"{NETWORK}/{c_prefix}.c",
+        "application/networks_main.c.j2": f"{DEMO}/main.c",
+        **place_program_files(build.settings.libc),
+    }
+    for template, place in placed.items():
+        write_file(folder / place, render(env, template, variables))
+    write_board(env, build.platform.board, variables, folder / BOARD)
+    makefile = project_makefile_variables(networks, build, folder)
+    write_file(folder / "Makefile", render_makefile(env, build.platform.board, makefile))

@@ -1,0 +1,145 @@
+"""Several networks in one firmware: its project, its run, and its bundle."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from firmwright import __version__
+from firmwright.bundle.archive import write_archive
+from firmwright.data.samples import Sample
+from firmwright.emulator import run_firmware
+from firmwright.errors import UserError
+from firmwright.ir.records import encode_record, to_plain
+from firmwright.ir.tensors import ModelInterface, Tensor
+from firmwright.pipeline import artifacts, samples
+from firmwright.pipeline.job import Job
+from firmwright.project.build_id import list_stating, read_build_id, state_build_id
+from firmwright.project.networks import write_networks
+from firmwright.report.manifest import BundledFile
+from firmwright.report.networks import (
+    NetworkEntry,
+    NetworksManifest,
+    NetworksRun,
+)
+from firmwright.steps.bundle import collect_files
+from firmwright.steps.run import MAX_INSTRUCTIONS, find_steps
+from firmwright.steps.sources import read_compiler_version, read_whole_network
+from firmwright.verify.batches import join_samples
+from firmwright.verify.compare import compare
+from firmwright.verify.protocol import decode_outputs, encode_inputs
+from firmwright.verify.record import Agreement
+
+
+def write_sources(job: Job, folder: Path) -> None:
+    """Write the C project of all networks."""
+    networks = [read_whole_network(member) for member in job.members]
+    prefix = job.recipe.c_prefix
+    write_networks(job.recipe.name, prefix, networks, job.concurrent, job.build, folder)
+    prefixes = [network.c_prefix for network in networks]
+    stating = {name for each in prefixes for name in list_stating(each)}
+    state_build_id(folder, sorted(stating), read_compiler_version(job))
+
+
+@dataclass(frozen=True)
+class MemberSamples:
+    """The samples of one network of a firmware, and what its reference makes of them."""
+
+    job: Job
+    interface: ModelInterface
+    batches: list[Sample]
+    expected: list[list[NDArray[Any]]]
+
+
+def read_member_samples(job: Job) -> MemberSamples:
+    """Return the samples of a network's own run; the reference's outputs are those of that run."""
+    single, interface = artifacts.NETWORK_INTERFACE.read(job), artifacts.INTERFACE.read(job)
+    layout = samples.read_batch_layout(job, interface)
+    _, alone = samples.read_run_samples(job, single, job.recipe.run.samples * layout.size)
+    batches = join_samples(alone, layout.size)
+    outputs = artifacts.RUN_OUTPUTS.read(job)
+    columns = [outputs[f"reference_{i}"] for i in range(len(interface.outputs))]
+    expected = [[column[sample] for column in columns] for sample in range(len(batches))]
+    return MemberSamples(job, interface, batches, expected)
+
+
+def run(job: Job, folder: Path) -> None:
+    """Run the networks in turn, as often as the one with the most samples has some.
+
+    Writes ``run.json``. Raises UserError where a network's outputs are not those of its reference.
+    """
+    members = [read_member_samples(member) for member in job.members]
+    turns = max(len(member.batches) for member in members)
+    console = turns.to_bytes(4, "little")
+    for turn in range(turns):
+        for member in members:
+            sample = member.batches[turn % len(member.batches)]
+            console += encode_inputs(member.interface.inputs, sample)
+    ran = run_firmware(
+        artifacts.FIRMWARE.path(job), job.platform, job.emulator, console,
+        f"{job.members[0].recipe.c_prefix}_run", job.cache, MAX_INSTRUCTIONS,
+    )  # fmt: skip
+    tensors: list[Tensor] = [t for member in members for t in member.interface.outputs]
+    found = decode_outputs(ran.console, tensors, turns, ran.exit_code)
+    agreements: dict[str, Agreement] = {}
+    first = 0
+    for member in members:
+        count = len(member.interface.outputs)
+        given = [outputs[first : first + count] for outputs in found]
+        first += count
+        agreements[member.job.recipe.c_prefix] = judge(member, given)
+    artifacts.NETWORKS_RUN.write(folder, NetworksRun(ran.emulator, turns, agreements))
+
+
+def judge(member: MemberSamples, found: Sequence[Sequence[NDArray[Any]]]) -> Agreement:
+    """Compare a network's outputs with its reference; UserError where they are too far off."""
+    expected = [member.expected[turn % len(member.expected)] for turn in range(len(found))]
+    tolerance = member.job.recipe.run.tolerance
+    outputs = member.interface.outputs
+    try:
+        return compare(outputs, found, expected, tolerance, find_steps(member.job))
+    except UserError as error:
+        raise UserError(f"{member.job.recipe.c_prefix}: {error}") from None
+
+
+def pack(job: Job, folder: Path) -> None:
+    """Write ``manifest.json`` and the archive: the firmware, its project, each network's bundle."""
+    contents = collect_files(job)
+    networks = {}
+    for member in job.members:
+        bundle = member.bundle.read_bytes()
+        place = f"networks/{member.bundle.name}"
+        contents[place] = bundle
+        networks[member.recipe.c_prefix] = NetworkEntry(
+            bundle=place,
+            sha256=hashlib.sha256(bundle).hexdigest(),
+            model=artifacts.MODEL_INTERFACE.read(member).sha256,
+            recipe=member.recipe.sha256,
+            arena_bytes=artifacts.PLAN.read(member).arena_bytes,
+        )
+    linked = artifacts.FIRMWARE_SIZE.read(job) if job.has_firmware else None
+    content = NetworksManifest(
+        kind="networks",
+        firmwright=__version__,
+        name=job.recipe.name,
+        description=job.recipe.description,
+        build_id=read_build_id(artifacts.PROJECT.read(job), job.members[0].recipe.c_prefix),
+        platform=job.platform.name,
+        concurrent=job.concurrent,
+        flash_bytes=linked.flash_bytes if linked else None,
+        ram_bytes=linked.ram_bytes if linked else None,
+        networks=networks,
+        run=artifacts.NETWORKS_RUN.read(job) if job.has_stage("run") else None,
+        files=tuple(
+            BundledFile(name, len(data), hashlib.sha256(data).hexdigest())
+            for name, data in sorted(contents.items())
+        ),
+    )
+    contents["manifest.json"] = encode_record(to_plain(content))
+    (folder / "manifest.json").write_bytes(contents["manifest.json"])
+    write_archive(folder / job.bundle.name, job.bundle_name, contents)

@@ -1,0 +1,65 @@
+"""The stages of a firmware of several networks that are its own: sources, run, bundle."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from firmwright.pipeline import artifacts
+from firmwright.pipeline.artifact import INDEX_FILE
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.stage import Stage
+from firmwright.pipeline.tools import compiler_tool, emulator_tool
+from firmwright.toolchain.boards import load_board
+
+from . import run, sources
+
+
+def source_options(job: Job) -> Any:
+    members = [sources.options(member) for member in job.members]
+    return [job.recipe.name, job.recipe.c_prefix, job.concurrent, *members]
+
+
+def run_options(job: Job) -> Any:
+    members = [run.options(member) for member in job.members]
+    return [load_board(job.platform.board).machine, *members]
+
+
+SOURCES = Stage(
+    name="sources",
+    sentence="write the C project of all networks",
+    run="firmwright.steps.networks:write_sources",
+    joins=True,
+    reads=sources.STAGE.reads,
+    writes=(artifacts.PROJECT,),
+    options=source_options,
+    inputs=lambda job: [path for member in job.members for path in sources.inputs(member)],
+    templates=lambda job: [p for member in job.members for p in sources.templates(member)],
+    tools=lambda job: [compiler_tool(job.build)] if job.has_firmware else [],
+    archive=lambda job: artifacts.PROJECT.pack(job, "src/"),
+)
+RUN = Stage(
+    name="run",
+    sentence="run the networks in turn and compare them with their references",
+    run="firmwright.steps.networks:run",
+    reads=(artifacts.FIRMWARE,),
+    writes=(artifacts.NETWORKS_RUN,),
+    options=run_options,
+    inputs=lambda job: [member.folder("run") / INDEX_FILE for member in job.members],
+    tools=lambda job: [emulator_tool(job.emulator, job.platform)],
+    applies=lambda job: job.is_run,
+)
+BUNDLE = Stage(
+    name="bundle",
+    sentence="pack the firmware, its sources, and the networks' bundles",
+    run="firmwright.steps.networks:pack",
+    reads_all=True,
+    options=lambda job: [
+        job.recipe.name,
+        job.recipe.description,
+        job.concurrent,
+        asdict(job.platform),
+    ],
+    inputs=lambda job: [member.bundle for member in job.members],
+    publish=lambda job: [job.bundle],
+)

@@ -1,0 +1,165 @@
+"""Several networks in one firmware: one arena, what they share stored once, each result judged."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from firmwright.toolchain.image import list_symbols
+from tests.e2e.conftest import Repository, new_repository
+
+NETWORKS = "networks: {digits: digits.yaml, sums: sums.yaml}\n"
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    """A repository with the recipes of two networks, the second in float."""
+    repository = new_repository(tmp_path_factory.mktemp("networks"))
+    weights = np.random.default_rng(0).normal(size=(600, 4)).astype(np.float32)
+    nodes = [
+        helper.make_node("Relu", ["x"], ["positive"]),
+        helper.make_node("Exp", ["positive"], ["large"]),
+        helper.make_node("MatMul", ["large", "w"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "sums",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 600])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4])],
+        [onnx.numpy_helper.from_array(weights, "w")],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    onnx.save(model, repository.folder / "sums.onnx")
+    repository.write("sums.yaml", "model: sums.onnx\nplatform: host\nrun: {samples: 5}\n")
+    return repository
+
+
+def build(repository: Repository, name: str, text: str) -> tuple[dict[str, Any], Path]:
+    """Build a firmware of several networks; return its manifest and the folder of its stages."""
+    repository.write(f"{name}.yaml", text)
+    done = repository.doit("build", f"recipe={name}.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (bundle,) = (repository.folder / "build" / name).glob("*.tar.gz")
+    with tarfile.open(bundle) as archive:
+        member = archive.extractfile(f"{bundle.name.removesuffix('.tar.gz')}/manifest.json")
+        assert member is not None
+        return json.load(member), bundle
+
+
+def read_arenas(repository: Repository, name: str) -> dict[str, int]:
+    folder = repository.folder / "build"
+    plans = {key: folder / f"{name}-{key}" for key in ("digits", "sums")}
+    return {
+        key: json.loads(next(place.rglob("plan.json")).read_text())["arena_bytes"]
+        for key, place in plans.items()
+    }
+
+
+def test_two_networks_share_an_arena_on_a_board(repository: Repository) -> None:
+    manifest, bundle = build(repository, "pair", NETWORKS + "platform: cortex-m4-bare\n")
+    assert manifest["run"] == {
+        "emulator": "unicorn 2.1.4",
+        "turns": 5,
+        "networks": {
+            "digits": {
+                "values": 50, "mismatches": 0, "differences": 0,
+                "exact_samples": 5, "max_difference": 0.0,
+            },
+            "sums": manifest["run"]["networks"]["sums"],
+        },
+    }  # fmt: skip
+    assert manifest["run"]["networks"]["sums"]["mismatches"] == 0
+    arenas = read_arenas(repository, "pair")
+    elf = bundle.parent / "cortex-m4-bare/firmware/firmware.elf"
+    sizes = {symbol.name: symbol.bytes for symbol in list_symbols(elf)}
+    assert sizes["arena"] == max(-(-size // 16) * 16 for size in arenas.values())
+
+    command = [sys.executable, "-m", "firmwright.cli", "inspect", str(bundle)]
+    told = repository.run(*command).stdout
+    assert "pair on cortex-m4-bare" in told
+    assert "networks/pair-digits-cortex-m4-bare.tar.gz, arena 1,328 bytes, 0 of 50 values" in told
+    command[3:] = ["diff", str(bundle), str(bundle)]
+    refused = repository.run(*command)
+    assert refused.returncode != 0
+    assert "a firmware of several networks, each with a bundle of its own" in refused.stderr
+
+    again = repository.doit("build", "recipe=pair.yaml")
+    assert again.returncode == 0
+    assert "✓" not in again.stdout
+
+
+@pytest.mark.needs("gcc")
+def test_concurrent_networks_have_arenas_of_their_own(repository: Repository) -> None:
+    text = "platform: host\ntoolchain: gcc\nconcurrent: true\n"
+    _, bundle = build(repository, "threads", NETWORKS + text)
+    header = (bundle.parent / "host/sources/network/threads.h").read_text()
+    found = re.search(r"THREADS_WORKSPACE_SIZE (\d+)u", header)
+    arenas = read_arenas(repository, "threads")
+    assert found
+    assert int(found[1]) == sum(-(-size // 16) * 16 for size in arenas.values())
+
+
+@pytest.mark.needs("gcc")
+def test_what_is_equal_is_stored_once(repository: Repository) -> None:
+    text = "networks: {left: digits.yaml, right: digits.yaml}\nplatform: host\ntoolchain: gcc\n"
+    _, bundle = build(repository, "eyes", text)
+    network = bundle.parent / "host/sources/network"
+    assert not re.search(r"^const", (network / "right_weights.c").read_text(), re.MULTILINE)
+    helpers = {
+        path.name for path in network.glob("*.c") if re.search(r"_[0-9a-f]{8}\.c", path.name)
+    }
+    assert helpers
+    assert all(name.startswith("left_") for name in helpers)
+    strict = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
+    sources = [str(path) for path in network.glob("*.c")]
+    subprocess.run(["gcc", *strict, "-c", *sources], cwd=network, check=True)
+    program = '#include "eyes.h"\nint main() { return EYES_WORKSPACE_SIZE == 0; }\n'
+    command = ["g++", "-Wall", "-Werror", f"-I{network}", "-x", "c++", "-", "-fsyntax-only"]
+    subprocess.run(command, input=program.encode(), check=True)
+
+
+TWO = "networks: {%s, %s}\n"
+HOST = "platform: host\n"
+MISTAKES = {
+    "networks: {digits: digits.yaml}\n" + HOST: "1:11: networks: expected a mapping of 2 or more",
+    NETWORKS: "platform' is missing",
+    NETWORKS + "platform: m5\n": "bad.yaml:2:11: platform: unknown platform 'm5'",
+    NETWORKS + HOST + "model: digits.onnx\n": "3:1: model: unknown key",
+    NETWORKS + HOST + "concurrent: maybe\n": "3:13: concurrent: expected true or false",
+    TWO % ("int: digits.yaml", "b: sums.yaml") + HOST: "1:12: networks.int: a C prefix is an",
+    TWO % ("bad: digits.yaml", "b: sums.yaml") + HOST: "'bad' is also the name of the firmware",
+    TWO % ("a: digits.yaml", "a: sums.yaml") + HOST: "1:28: networks.a: duplicate key",
+    TWO % ("a: digits.yaml", "b: none.yaml") + HOST: "1:31: networks.b: no such file: none.yaml",
+    TWO % ("a: digits.yaml", "b: bad.yaml") + HOST: "bad.yaml names several networks itself",
+}
+"""What is told, by the text of the recipe."""
+
+
+@pytest.mark.parametrize(("text", "told"), MISTAKES.items())
+def test_mistakes_are_told_at_their_place(repository: Repository, text: str, told: str) -> None:
+    repository.write("bad.yaml", text)
+    done = repository.doit("build", "recipe=bad.yaml")
+    assert done.returncode != 0
+    assert told in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_an_accelerator_is_refused(repository: Repository) -> None:
+    recipe = "model: digits.onnx\ntarget: tidl, c\nplatform: am62a\n"
+    repository.write("ti.yaml", recipe + "run: {inputs: inputs.npz, samples: 1}\n")
+    text = "networks: {ti: ti.yaml, sums: sums.yaml}\nplatform: am62a\n"
+    repository.write("bad.yaml", text)
+    done = repository.doit("build", "recipe=bad.yaml")
+    assert done.returncode != 0
+    assert "tidl runs a part of it, of which there is one" in done.stdout + done.stderr
