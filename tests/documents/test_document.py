@@ -99,6 +99,25 @@ def test_syntax_errors_have_a_place(tmp_path: Path, text: str) -> None:
     assert found.startswith(("file.yaml:1:", "file.yaml:2:1:"))
 
 
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("model: a\n b: c\n", "write `key: value` with a space, begin the keys"),
+        ("a: net: word\n", "write `key: value` with a space, begin the keys"),
+        ("a: 1\nb c\nd: 1\n", "write `key: value` with a space"),
+        ("a: {b: 1\nc: 2\n", "close the brace or bracket that line 1 opens"),
+        ("a: 1\nb: 'c\n", "close the quotes that line 2 opens"),
+        ('a: "C:\\models"\n', "in double quotes a backslash begins an escape: use single quotes"),
+        ("a:\n  b: 1\n c: 2\n", "begin the keys or items of a block in one column"),
+        ("a: @b\n", "put the text in quotes"),
+        ("a: *.npy\n", "put text that begins with & or * in quotes"),
+        ("a: 1\n---\nb: 1\n", "a file holds one: remove `---` and what follows"),
+    ],
+)
+def test_a_syntax_error_says_what_to_do(tmp_path: Path, text: str, advice: str) -> None:
+    assert f"; {advice}" in message(tmp_path, text)
+
+
 def test_many_levels_of_nesting_do_not_exhaust_the_stack(tmp_path: Path) -> None:
     assert "nested more than 32 deep" in message(tmp_path, "[" * 500_000)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,22 @@ def test_host_program_that_wants_more_input(build: BuildFirmware, run: RunFirmwa
 def test_host_program_that_crashes(build: BuildFirmware, run: RunFirmware) -> None:
     with pytest.raises(UserError, match="ended by the signal SIGSEGV"):
         run(build("mistakes.c", "host"), "host", b"w")
+
+
+def test_a_firmware_where_the_machine_of_qemu_has_no_memory(
+    build: BuildFirmware, run: RunFirmware, tmp_path: Path
+) -> None:
+    text = (files("firmwright.toolchains") / "platforms/cortex-m4-bare.yaml").read_text()
+    path = tmp_path / "moved.yaml"
+    path.write_text(text.replace("origin: 0x00000000", "origin: 0x08000000"))
+    with pytest.raises(UserError) as raised:
+        run(build("console.c", str(path)), str(path), b"", emulator="qemu")
+    first, second = str(raised.value).splitlines()
+    assert re.search("firmware.elf: QEMU failed with exit code -6: qemu: fatal: ", first)
+    assert second == (
+        "the platform has flash at 0x08000000, ram at 0x20000000: QEMU's machine needs memory "
+        "there; the emulator 'unicorn' has it anywhere"
+    )
 
 
 def test_a_firmware_for_other_memories_is_refused(build: BuildFirmware, run: RunFirmware) -> None:

@@ -16,6 +16,7 @@ from firmwright.documents.yaml_text import Pointer
 from firmwright.errors import did_you_mean
 
 Schema = Mapping[str, Any]
+Properties = Mapping[str, Schema]
 GetSourceText = Callable[[Pointer], str]
 
 
@@ -60,7 +61,7 @@ def find_errors(
 ) -> Iterator[Finding]:
     """Yield what is wrong with ``data``; ``written`` gives a scalar's source text."""
     for error in _make_validator_class()(schema).iter_errors(data):
-        yield from _translate(error, written)
+        yield from _translate(error, written, schema.get("properties", {}))
 
 
 @functools.cache
@@ -82,17 +83,17 @@ def _make_validator_class() -> Any:
     return extend(standard, validators={"pattern": ecma_pattern}, type_checker=types)
 
 
-def _translate(error: Any, written: GetSourceText) -> Iterator[Finding]:
+def _translate(error: Any, written: GetSourceText, top: Properties) -> Iterator[Finding]:
     pointer: Pointer = tuple(error.absolute_path)
     schema = error.schema if isinstance(error.schema, Mapping) else {}
     if "propertyNames" in error.relative_schema_path:
         yield Finding((*pointer, error.instance), _format_error(error, schema), key=True)
     elif error.validator == "additionalProperties" and error.validator_value is False:
-        yield from _find_unknown_keys(error, schema, pointer)
+        yield from _find_unknown_keys(error, schema, pointer, top)
     elif error.validator in {"required", "dependentRequired"}:
         yield from (Finding(pointer, text) for text in _find_missing_keys(error))
     elif error.validator in {"anyOf", "oneOf"}:
-        yield from _report_nearest_alternative(error, schema, pointer, written)
+        yield from _report_nearest_alternative(error, schema, pointer, written, top)
     elif error.validator == "type":
         types = error.validator_value
         names = [types] if isinstance(types, str) else types
@@ -140,22 +141,28 @@ def _format_error(error: Any, schema: Schema) -> str:
     return _shorten(error.message)
 
 
-def _find_unknown_keys(error: Any, schema: Schema, pointer: Pointer) -> Iterator[Finding]:
+def _find_unknown_keys(
+    error: Any, schema: Schema, pointer: Pointer, top: Properties
+) -> Iterator[Finding]:
     known = schema.get("properties", {})
     patterns = schema.get("patternProperties", {})
     for name in error.instance:
         if name not in known and not any(re.search(p, name) for p in patterns):
-            yield Finding((*pointer, name), f"unknown key{_suggest_key(name, known)}", key=True)
+            yield Finding(
+                (*pointer, name), f"unknown key{_suggest_key(name, known, top)}", key=True
+            )
 
 
-def _suggest_key(name: str, known: Mapping[str, Schema]) -> str:
+def _suggest_key(name: str, known: Properties, top: Properties) -> str:
     """Return the blocks that have the key, where it was meant, else the nearest known one."""
-    blocks = [f"'{block}'" for block, part in known.items() if name in part.get("properties", {})]
+    blocks = [f"'{block}'" for block, part in top.items() if name in part.get("properties", {})]
+    if name in top:
+        return "; it is a key of the file's top level"
     return f"; it is a key of {', '.join(blocks)}" if blocks else did_you_mean(name, known)
 
 
 def _report_nearest_alternative(
-    error: Any, schema: Schema, pointer: Pointer, written: GetSourceText
+    error: Any, schema: Schema, pointer: Pointer, written: GetSourceText, top: Properties
 ) -> Iterator[Finding]:
     """Report the nearest alternative alone: of the right type, with the fewest findings."""
     branches: dict[Any, list[Any]] = {}
@@ -167,7 +174,9 @@ def _report_nearest_alternative(
     if "errorMessage" in schema or not branches:
         yield Finding(pointer, _format_error(error, schema))
     elif fitting:
-        translated = [[f for part in parts for f in _translate(part, written)] for parts in fitting]
+        translated = [
+            [f for part in parts for f in _translate(part, written, top)] for parts in fitting
+        ]
         yield from min(translated, key=len)
     else:
         types: list[str] = []

@@ -27,6 +27,21 @@ _MERGE = _TAG + "merge"
 _NOT_PRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
+_ADVICE = {
+    "mapping values are not allowed": "; write `key: value` with a space, begin the keys of a "
+    "block in one column, and put text that has ': ' in it in quotes",
+    "expected ':'": "; write `key: value` with a space",
+    "escape character": "; in double quotes a backslash begins an escape: use single quotes",
+    "quoted scalar": "; close the quotes that line {line} opens",
+    "flow (mapping|sequence)": "; close the brace or bracket that line {line} opens",
+    "block (mapping|collection)": "; begin the keys or items of a block in one column",
+    "cannot start any token": "; put the text in quotes",
+    "alias|anchor": "; put text that begins with & or * in quotes",
+    "another document": "; a file holds one: remove `---` and what follows",
+}
+"""What to do about YAML's mistakes, by the words of its messages; the first that fits counts."""
+
+
 @dataclass(frozen=True)
 class Position:
     """Where a value and its key are written, 1-based; ``written`` is a scalar's source text."""
@@ -104,6 +119,10 @@ def _make_syntax_diagnostic(error: Any, text: str, shown: str) -> Diagnostic:
     lines = text.split("\n")
     if mark.line < len(lines) and lines[mark.line][mark.column : mark.column + 1] == "\t":
         message += "; YAML indents with spaces, not with tabs"
+    else:
+        begun = (error.context_mark or mark).line + 1
+        found = (advice for pattern, advice in _ADVICE.items() if re.search(pattern, message))
+        message += next(found, "").format(line=begun)
     return Diagnostic(shown, mark.line + 1, mark.column + 1, message)
 
 

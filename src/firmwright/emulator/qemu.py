@@ -116,8 +116,20 @@ def _refuse_traps(run: Run, process: subprocess.CompletedProcess[bytes]) -> None
         )
     # QEMU's own failures; 1 with no word of complaint is the firmware's exit code.
     if process.returncode < 0 or (process.returncode == 1 and process.stderr):
-        message = process.stderr.decode("utf-8", "replace").strip()
-        raise UserError(f"{path}: QEMU failed with exit code {process.returncode}: {message}")
+        message, *_ = (
+            process.stderr.decode("utf-8", "replace").strip().split("\n\n")
+        )  # no registers
+        raise UserError(
+            f"{path}: QEMU failed with exit code {process.returncode}: {message}\n"
+            f"{advise_on_memories(run.platform)}"
+        )
+
+
+def advise_on_memories(platform: Platform) -> str:
+    """Say where the firmware lies; QEMU's machines have memories of their own."""
+    placed = [f"{name} at {memory.origin:#010x}" for name, memory in platform.memories.items()]
+    other = "; the emulator 'unicorn' has it anywhere" if "unicorn" in platform.emulators else ""
+    return f"the platform has {', '.join(placed)}: QEMU's machine needs memory there{other}"
 
 
 def read_qemu_version(program: str) -> str:
