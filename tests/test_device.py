@@ -16,10 +16,11 @@ ROOT = Path(__file__).parents[1]
 
 SURFACE = """
 Change Composite Constant Context Cycles DiagnosticError Extension Graph Group Kernel Layout
-LoweredRegion Parameter Placement Region Remedy Rule RuleViolation Suggestion Target
-UserError
+LoweredRegion Parameter Placement QuantizedChain QuantizedStep Region Remedy Rule RuleViolation
+StoredTensor Suggestion Target UserError
 apply_default_loops blocks
-constant_array count_readers dtype_of find_dequantized find_in_mirror find_violations
+constant_array count_readers dtype_of find_dequantized find_in_mirror find_quantized_chains
+find_violations
 group_operators library_call lower_in_layers lower_region main_bindings make_binding_kind
 merge_acyclic operator_name random_array read_graph read_rules read_variables rewrite_calls
 short_name static_shape
