@@ -84,6 +84,7 @@ def make_parser() -> argparse.ArgumentParser:
     begin = commands.add_parser("init", help=sentence, description=sentence)
     begin.add_argument("model", metavar="MODEL", help="a model file")
     begin.add_argument("--platform", default="rv32-bare", help="what to build for")
+    begin.add_argument("--target", default="c", help="the devices, the preferred one first")
     bundle_commands.add_commands(commands)
     for name, (sentence, _) in LISTS.items():
         commands.add_parser(name, help=sentence, description=sentence)
@@ -123,7 +124,7 @@ def begin_repository(options: argparse.Namespace) -> list[str]:
     """Write the first files of a repository; return what to tell."""
     from firmwright.project.new_repository import write_new_repository
 
-    written = write_new_repository(options.model, options.platform, Path())
+    written = write_new_repository(options.model, options.platform, options.target, Path())
     told = [f"{'wrote' if new else 'left as it is:'} {path}" for path, new in written.items()]
     return [*told, f"Build with: firmwright build {next(iter(written))}"]
 

@@ -54,6 +54,17 @@ def test_init_for_a_board_of_ones_own_and_any_number_of_samples(folder: Reposito
     assert (listed.returncode, "bundle:open-acme" in listed.stdout) == (0, True), listed.stderr
 
 
+def test_init_tells_the_accelerators_of_a_platform(folder: Repository) -> None:
+    words = ("firmwright", "init", "digits.onnx", "--platform", "am62a")
+    recipe = folder.folder / "digits.yaml"
+    assert folder.run(*words).returncode == 0
+    told = "# The platform also has tidl and c7x: `target: tidl, c` prefers it.\ntarget: c\n"
+    assert told in recipe.read_text()
+    recipe.unlink()
+    assert folder.run(*words, "--target", "tidl, c").returncode == 0
+    assert "list what there is.\nplatform: am62a\ntarget: tidl, c\n" in recipe.read_text()
+
+
 def test_only_the_number_of_samples_is_chosen() -> None:
     shapes: dict[str, list[int | str]] = {"x": ["N", 3, 8], "y": ["?"]}
     assert choose_one_sample(OpenShapesError("m", shapes)) == {"x": (1, 3, 8), "y": (1,)}
@@ -97,6 +108,7 @@ def test_init_leaves_what_is_there(folder: Repository) -> None:
         (("net.h5",), "net.h5: a Keras model is not read; convert it to TFLite"),
         (("net.bin",), "net.bin: no format can be told from the suffix '.bin'; expected .lite, "),
         (("digits.onnx", "--platform", "hots"), "unknown platform 'hots'; did you mean 'host'?"),
+        (("digits.onnx", "--target", "tidel, c"), "target: unknown device 'tidel'; did you mean"),
     ],
 )
 def test_init_refuses_and_writes_nothing(

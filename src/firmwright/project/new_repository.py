@@ -11,12 +11,14 @@ from firmwright import __version__
 from firmwright.codegen.names import make_unique_identifiers
 from firmwright.codegen.templates import make_environment, render
 from firmwright.data.fetch import read_model
-from firmwright.errors import UserError
+from firmwright.errors import UserError, did_you_mean
 from firmwright.models import FORMATS
 from firmwright.models.formats import OpenShapesError
 from firmwright.recipe.defaults import FORMATS_BY_SUFFIX, describe_unknown_format
 from firmwright.recipe.editor_schema import FILE_NAME, FIRST_LINE, format_editor_schema
 from firmwright.recipe.files import is_description_file
+from firmwright.recipe.target import parse_target
+from firmwright.targets import target_names
 from firmwright.toolchain import load_platform
 
 TEMPLATES = {
@@ -29,20 +31,22 @@ TEXTS = {
 }
 
 
-def write_new_repository(model: str, platform: str, folder: Path) -> dict[Path, bool]:
+def write_new_repository(model: str, platform: str, target: str, folder: Path) -> dict[Path, bool]:
     """Write the files into ``folder``, where the path ``model`` starts; tell which are new.
 
     What is there already stays as it is. Raises UserError for a model that cannot be read, an
-    unknown platform, and a recipe of the model's name.
+    unknown platform or device, and a recipe of the model's name.
     """
     known = load_platform(platform)
+    check_devices(target)
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(model).stem).strip("-._") or "network"
     recipe = folder / f"{name}.yaml"
     if recipe.exists():
         raise UserError(f"{recipe}: is there already; remove it, or give the model another name")
     stated = platform if is_description_file(platform) else known.name
     variables = {"name": name, "model": model, "platform": stated, **describe_model(model)}
-    variables |= {"first_line": FIRST_LINE, "version": __version__}
+    variables |= {"first_line": FIRST_LINE, "version": __version__, "target": target}
+    variables["others"] = [] if target != "c" else list(known.accelerators)
     texts = {recipe.name: "repository/recipe.yaml.j2", **TEMPLATES}
     env = make_environment()
     rendered = {path: render(env, template, variables) for path, template in texts.items()}
@@ -55,6 +59,14 @@ def write_new_repository(model: str, platform: str, folder: Path) -> dict[Path, 
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(text, encoding="utf-8")
     return written
+
+
+def check_devices(target: str) -> None:
+    """Raise UserError for a mix that is none; whether the platform has it, the build tells."""
+    for device in parse_target(target):
+        if device.name not in target_names():
+            hint = did_you_mean(device.name, target_names())
+            raise UserError(f"target: unknown device '{device.name}'{hint}")
 
 
 def describe_model(model: str) -> Mapping[str, Any]:
