@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from .conftest import ALL_STAGES, Repository, ran
-from .screenshots import take_pictures
+from .screenshots import PICTURES, take_pictures
 
 pytestmark = pytest.mark.fresh
 
@@ -103,6 +103,15 @@ def test_the_pictures_of_the_docs_can_be_taken(copy_of_built: Repository, tmp_pa
     assert "samples exact" in pictures["build"]
     assert f"up to date {BUNDLE}" in pictures["up-to-date"]
     assert "error: invalid integral value '9z' in '-O9z'" in pictures["failure"]
+    stale = "docs/pictures is stale; `python -m tests.e2e.screenshots` takes them"
+    for name, text in pictures.items():
+        shown = read_picture(PICTURES / f"{name}.svg")
+        assert summarize(text) == summarize(shown), stale
+
+
+def summarize(words: str) -> str:
+    """Return a picture's words but for numbers; of a build, what follows the stages."""
+    return re.sub(r"\d[\d,.]*", "#", words[max(0, words.find(" outputs ")) :])
 
 
 def read_picture(path: Path) -> str:
