@@ -129,3 +129,15 @@ def test_other_products_are_left_to_loops(name: str) -> None:
     graph.output(graph.node("MatMul", turned), Grid("int8", F32(1), 0), lambda *_: np.zeros(0))
     kernels = lowered(graph.build()).kernels.kernels
     assert not any("Form" in (kernel.note or "") for kernel in kernels)
+
+
+@pytest.mark.parametrize("axis", [-1, 1])
+def test_a_softmax_of_rows_has_a_form(axis: int) -> None:
+    """Along another axis than the last one it is loops in float32."""
+    graph = Graph()
+    _, real = graph.input((2, 4, 5), Grid("int8", F32(0.07), 3))
+    result = graph.node("Softmax", [real], axis=axis)
+    graph.output(result, Grid("int8", F32(1 / 256), -128), lambda *_: np.zeros(0))
+    kernels = lowered(graph.build()).kernels.kernels
+    notes = [kernel.note or "" for kernel in kernels if "softmax" in kernel.region]
+    assert ["Form softmax" in note for note in notes] == [axis == -1]

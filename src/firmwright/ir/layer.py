@@ -24,6 +24,7 @@ class LayerKind(str, Enum):
     ADD = "add"
     MULTIPLY = "multiply"
     MATMUL = "matmul"
+    SOFTMAX = "softmax"
     FLOAT_CONV2D = "float_conv2d"
     FLOAT_DEPTHWISE_CONV2D = "float_depthwise_conv2d"
     WIDE_CONV2D = "wide_conv2d"
@@ -299,3 +300,32 @@ class MatrixProduct:
     @property
     def output_elements(self) -> int:
         return self.stacks * self.rows * self.columns
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """A softmax of rows of bytes in float32, operator by operator, put on a grid of bytes.
+
+    With m the largest of a row's dequantized elements, each rounded to float32, a result is
+
+        clamp(zero_point + rint(exp(x - m) / sum of exp(x - m) / scale), low, high)
+
+    Sums begin at zero and are added up in the order of elements.
+    """
+
+    kind: ClassVar[LayerKind] = LayerKind.SOFTMAX
+
+    rows: int
+    length: int
+    input_dtype: str
+    input_scale: float
+    input_zero_point: int
+    output_dtype: str
+    scale: float
+    zero_point: int
+    low: int
+    high: int
+
+    @property
+    def elements(self) -> int:
+        return self.rows * self.length

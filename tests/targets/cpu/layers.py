@@ -21,6 +21,7 @@ from firmwright.ir.layer import (
     MatrixProduct,
     Pair,
     Scaling,
+    Softmax,
 )
 from firmwright.ir.regions import Partition, Region
 from firmwright.ir.tensors import ModelInterface, Tensor
@@ -45,10 +46,15 @@ from tests.targets.cpu.matrices import (
     sum_matrices,
 )
 from tests.targets.cpu.shapes import DENSE, DEPTHWISE, Shape, draw_shape
+from tests.targets.cpu.softmax_rows import (
+    draw_softmax,
+    evaluate_softmax,
+    make_softmax_tensors,
+)
 
 Array = npt.NDArray[Any]
 
-AnyLayer = Layer | FloatLayer | Pair | MatrixProduct
+AnyLayer = Layer | FloatLayer | Pair | MatrixProduct | Softmax
 
 PAIRS = (LayerKind.ADD, LayerKind.MULTIPLY)
 
@@ -121,6 +127,8 @@ def evaluate(layer: AnyLayer, inputs: Sequence[Array]) -> Array:
         sums = sum_matrices(layer, dict(zip(layer.roles, inputs, strict=True)))
         return place(layer.sums, sums[..., None])[..., 0]
     (data,) = inputs
+    if isinstance(layer, Softmax):
+        return evaluate_softmax(layer, data)
     top, left, bottom, right = layer.padding
     around = ((0, 0), (top, bottom), (left, right), (0, 0))
     padded = np.pad(data.astype("int64") - layer.input_zero_point, around)
@@ -226,6 +234,8 @@ def make_tensors(layer: AnyLayer, number: int) -> tuple[list[Tensor], Tensor]:
         return read, make_output(number, (layer.elements,), layer.output_dtype)
     if isinstance(layer, MatrixProduct):
         return make_matrix_tensors(layer, number)
+    if isinstance(layer, Softmax):
+        return make_softmax_tensors(layer, number)
     before = (layer.batch, layer.height, layer.width, layer.channels)
     after = (layer.batch, layer.out_height, layer.out_width, layer.out_channels)
     read = [Tensor(f"input_{number}", before, layer.input_dtype)]
@@ -332,6 +342,8 @@ def draw(
     """Return a random layer of a kind."""
     if kind is LayerKind.MATMUL:
         return draw_matrix_product(generator)
+    if kind is LayerKind.SOFTMAX:
+        return draw_softmax(generator)
     if kind in FLOAT_KINDS:
         return draw_float_layer(kind, generator)
     return draw_pair(kind, generator) if kind in PAIRS else draw_layer(kind, generator, is_taken)

@@ -9,11 +9,11 @@ from typing import Any
 
 from firmwright.codegen.templates import make_environment, render
 from firmwright.ir.kernels import C_TYPES, Parameter, SourceFile
-from firmwright.ir.layer import FloatLayer, Layer, LayerRounding, MatrixProduct, Pair
+from firmwright.ir.layer import FloatLayer, Layer, LayerRounding, MatrixProduct, Pair, Softmax
 from firmwright.targets.cpu.forms.form import Form, Packing
 from firmwright.targets.cpu.forms.requantize import make_requantization
 
-AnyLayer = Layer | FloatLayer | Pair | MatrixProduct
+AnyLayer = Layer | FloatLayer | Pair | MatrixProduct | Softmax
 
 Variables = Mapping[str, Any]
 """What a template is rendered with."""
@@ -158,7 +158,10 @@ def describe_layer(layer: AnyLayer, packing: Packing) -> dict[str, Any]:
     if isinstance(layer, MatrixProduct):
         right = {"right_type": C_TYPES[layer.right.dtype]}
         return {**describe_layer(layer.sums, packing), **right}
-    types |= {"input_type": C_TYPES[layer.input_dtype], "wide": layer.is_wide}
+    types |= {"input_type": C_TYPES[layer.input_dtype]}
+    if isinstance(layer, Softmax):
+        return types
+    types |= {"wide": layer.is_wide}
     return types | describe_requantization(layer, bool(packing.variant.get("float_scaled")))
 
 

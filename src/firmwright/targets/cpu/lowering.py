@@ -9,7 +9,7 @@ import tvm
 from tvm import relax
 
 from firmwright.ir.kernels import Kernel, LoweredRegion, Parameter
-from firmwright.ir.layer import FloatLayer, MatrixProduct, Pair
+from firmwright.ir.layer import FloatLayer, MatrixProduct, Pair, Softmax
 from firmwright.ir.regions import Region
 from firmwright.ir.relax import operator_name
 from firmwright.lowering.float_layers import read_float_layer
@@ -19,6 +19,7 @@ from firmwright.lowering.matrix_products import read_matrix_product
 from firmwright.lowering.pairs import read_pair
 from firmwright.lowering.region import ROUNDINGS, lower_region
 from firmwright.lowering.shifted_layers import read_shifted_layer
+from firmwright.lowering.softmax_rows import read_softmax
 from firmwright.targets import Context
 from firmwright.targets.cpu.forms.form import Choice, Form, choose
 from firmwright.targets.cpu.forms.shifted_steps import choose_biases
@@ -65,7 +66,7 @@ def lower_by_form(
 def shares_function(layer: AnyLayer, form: Form, specialize: str) -> bool:
     """Tell whether a layer calls a function that others call, too."""
     if specialize == "auto":
-        results = 0 if isinstance(layer, Pair) else layer.output_elements
+        results = 0 if isinstance(layer, Pair | Softmax) else layer.output_elements
         return form.shared and results < RESULTS_WORTH_A_FUNCTION
     return specialize == "size"
 
@@ -104,7 +105,7 @@ def read(function: relax.Function, rounding: str) -> AnyLayer | None:
         layer = None if shifted is None else choose_biases(shifted)
     if layer is None:
         layer = read_pair(function, rounding) or read_matrix_product(function, rounding)
-    return layer
+    return layer or read_softmax(function, rounding)
 
 
 def write_layer(region: Region, layer: AnyLayer, form: Form, shared: bool) -> LoweredRegion:
@@ -166,6 +167,9 @@ def make_ports(region: Region, layer: AnyLayer) -> tuple[tuple[Parameter, ...], 
             for (role, operand), tensor in zip(layer.inputs, region.inputs, strict=True)
         )
         return inputs, Parameter("output", layer.output_dtype, layer.output_elements, result)
+    if isinstance(layer, Softmax):
+        input_ = Parameter("input", layer.input_dtype, layer.elements, region.inputs[0])
+        return (input_,), Parameter("output", layer.output_dtype, layer.elements, result)
     read, written = (layer.batch * n for n in (layer.input_elements, layer.output_elements))
     if isinstance(layer, FloatLayer):
         sizes = {"input": read, "added": written}
@@ -181,7 +185,7 @@ def make_ports(region: Region, layer: AnyLayer) -> tuple[tuple[Parameter, ...], 
 def write_calls(function: LayerFunction, layer: AnyLayer, parameters: Sequence[Parameter]) -> str:
     """Return the body of a region's function: a call for each sample of the batch."""
     names = [*(["&layer"] if function.record else []), *(p.name for p in parameters)]
-    if isinstance(layer, Pair | MatrixProduct) or layer.batch == 1:
+    if isinstance(layer, Pair | MatrixProduct | Softmax) or layer.batch == 1:
         return f"    {function.name}({', '.join(names)});\n"
     written = layer.output_elements
     offsets = {"input": layer.input_elements, "added": written, "output": written}

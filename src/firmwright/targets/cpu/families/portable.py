@@ -10,6 +10,7 @@ from firmwright.targets.cpu.forms import (
     plain,
     product,
     rv32_depthwise,
+    softmax,
     wide,
 )
 from firmwright.targets.cpu.forms.conditions import FACTORS, INTEGERS, MULTIPLIER
@@ -114,6 +115,15 @@ FORMS = (
         cost=3.0,
         sentence="Two rows by four columns at once, which are copied behind each other.",
         headers=("multiply.h",),
+    ),
+    Form(
+        name="softmax",
+        kind=LayerKind.SOFTMAX,
+        features=frozenset(),
+        conditions=(softmax.BOUNDED,),
+        pack=softmax.pack_softmax,
+        cost=0.0,
+        sentence="Integers with a bound of their error, float32 where that could matter.",
     ),
     Form(
         name="float_conv2d",

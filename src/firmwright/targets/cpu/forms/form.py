@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from firmwright.ir.layer import Array, LayerKind, LinearLayer, MatrixProduct, Pair
+from firmwright.ir.layer import Array, LayerKind, LinearLayer, MatrixProduct, Pair, Softmax
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,9 @@ class Choice:
 
 
 def choose(
-    layer: LinearLayer | Pair | MatrixProduct, features: Collection[str], forms: Sequence[Form]
+    layer: LinearLayer | Pair | MatrixProduct | Softmax,
+    features: Collection[str],
+    forms: Sequence[Form],
 ) -> Choice:
     """Return the first form for this layer on a core with these features.
 

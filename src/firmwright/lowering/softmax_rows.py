@@ -1,0 +1,45 @@
+"""Reads a region as a softmax of rows in ONNX's rounding: float32 between two grids of bytes."""
+
+from __future__ import annotations
+
+from math import prod
+
+from tvm import relax
+
+from firmwright.ir.layer import Softmax
+from firmwright.ir.relax import dtype_of, operator_name, static_shape
+from firmwright.lowering.layers import BYTES, find_quantized, read_quantized, reads_parameter
+
+
+def read_softmax(function: relax.Function, rounding: str) -> Softmax | None:
+    """Return the softmax that a region's function is; None for anything else.
+
+    ``rounding`` is that of the recipe: TFLite's own kernel computes on integers.
+    """
+    found = None if rounding == "tflite" else find_quantized(function, rounding, inputs=1)
+    if found is None:
+        return None
+    definitions, argument, grid = found
+    call = definitions.get(argument)
+    if call is None or operator_name(call) != "relax.nn.softmax":
+        return None
+    shape = static_shape(call)
+    data = read_quantized(call.args[0], definitions)
+    if data is None or int(call.attrs.axis) % len(shape) != len(shape) - 1:
+        return None
+    if not data.is_per_tensor or dtype_of(data.data) not in BYTES:
+        return None
+    if not reads_parameter(data.data, function.params[0], definitions):
+        return None
+    return Softmax(
+        rows=prod(shape[:-1]),
+        length=shape[-1],
+        input_dtype=dtype_of(data.data),
+        input_scale=float(data.scale[0]),
+        input_zero_point=int(data.zero_point[0]),
+        output_dtype=grid.dtype,
+        scale=float(grid.scale),
+        zero_point=grid.zero_point,
+        low=grid.low,
+        high=grid.high,
+    )
