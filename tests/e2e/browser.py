@@ -7,21 +7,27 @@ pictures in docs are taken anew.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tarfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import pytest
 from PIL import Image
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, sync_playwright
 
 from firmwright.report.page import render_page
 from firmwright.report.report import Report
 
 from .conftest import ROOT, Repository
-from .test_report import repeat_layers
+from .test_report import NAMES, compare, hostile, repeat_layers
+
+__all__ = ["hostile"]
+"""A fixture that the tests here use too."""
 
 PICTURES = ROOT / "docs" / "pictures"
 SHOWN = {
@@ -31,6 +37,7 @@ SHOWN = {
 }
 """The recipes and platforms whose reports docs show."""
 WIDTHS = (390, 1280)
+Scheme = Literal["light", "dark"]
 COLORS = 64
 """Of a picture, which is a third as large as with all."""
 FIRST_SCREENS = 2
@@ -55,21 +62,34 @@ def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return repository.folder / f"build/{recipe}/{recipe}-{platform}.html"
 
 
-@pytest.fixture(params=WIDTHS)
-def page(chromium: Browser, report: Path, request: pytest.FixtureRequest) -> Iterator[Page]:
-    """Open the report; nothing may be written to the console or fetched from elsewhere."""
-    width = request.param
+@contextmanager
+def open_page(
+    chromium: Browser, path: Path, width: int, scheme: Scheme = "light"
+) -> Iterator[Page]:
+    """Open a page; nothing may be written to the console, asked, or fetched from elsewhere."""
     said: list[str] = []
     fetched: list[str] = []
-    opened = chromium.new_page(viewport={"width": width, "height": 900})
+    opened = chromium.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
     opened.on("console", lambda message: said.append(message.text))
     opened.on("pageerror", lambda error: said.append(str(error)))
+
+    def refuse(dialog: Dialog) -> None:
+        said.append(dialog.message)
+        dialog.dismiss()
+
+    opened.on("dialog", refuse)
     opened.on("request", lambda request: fetched.append(request.url))
-    opened.goto(report.as_uri())
+    opened.goto(path.as_uri())
     yield opened
     assert said == []
-    assert [url for url in fetched if not url.startswith("data:")] == [report.as_uri()]
+    assert [url for url in fetched if not url.startswith("data:")] == [path.as_uri()]
     opened.close()
+
+
+@pytest.fixture(params=WIDTHS)
+def page(chromium: Browser, report: Path, request: pytest.FixtureRequest) -> Iterator[Page]:
+    with open_page(chromium, report, request.param) as opened:
+        yield opened
 
 
 def test_the_page_is_as_wide_as_the_window(page: Page) -> None:
@@ -107,6 +127,89 @@ def test_the_keyboard_reaches_a_layer(page: Page) -> None:
     page.locator("#layer-2 summary").focus()
     page.keyboard.press("Enter")
     assert page.locator("#layer-2 dl").is_visible()
+
+
+def test_the_keyboard_walks_through_the_graph_and_sorts(page: Page) -> None:
+    page.locator("#graph li a").first.focus()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.locator("#layer-2 dl").is_visible()
+    page.get_by_role("button", name="MACs").focus()
+    page.keyboard.press("Enter")
+    assert page.get_by_role("columnheader", name="MACs").get_attribute("aria-sort") == "ascending"
+
+
+def test_a_screen_reader_is_told_of_every_part(page: Page) -> None:
+    told = page.locator("body").aria_snapshot()
+    for section in ("Summary", "Advice", "Graph", "Memory over time", "Layers", "Sizes"):
+        assert f'heading "{section}" [level=2]' in told
+        assert f'region "{section}"' in told
+    assert 'navigation "Sections"' in told
+    assert 'searchbox "Search"' in told
+    assert 'img "Buffers in ram"' in told
+    rows = page.locator("#layer-table tbody tr").count()
+    assert len(page.locator("#graph").get_by_role("listitem").all()) == rows
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("selector", ["body", ".device", "section > p", ".cards strong", "small"])
+def test_text_stands_out_from_what_is_behind(
+    chromium: Browser, report: Path, scheme: Scheme, selector: str
+) -> None:
+    """The ratio of WCAG's level AA is 4.5; cards and marked rows have a color of their own."""
+    with open_page(chromium, report, 1280, scheme) as opened:
+        colors = opened.eval_on_selector_all(
+            selector, "found => found.map(each => getComputedStyle(each).color)"
+        )
+        behind = [
+            opened.locator(place).first.evaluate("e => getComputedStyle(e).backgroundColor")
+            for place in ("body", ".cards > div")
+        ]
+    ratios = {measure_contrast(color, other) for color in colors for other in behind}
+    assert min(ratios) >= 4.5
+
+
+def measure_contrast(*colors: str) -> float:
+    """Return the ratio of two colors' luminances, as WCAG defines it."""
+
+    def luminance(color: str) -> float:
+        parts = [int(part) / 255 for part in re.findall(r"\d+", color)[:3]]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return sum(w * p for w, p in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    dark, light = sorted(map(luminance, colors))
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_hostile_names_are_shown_and_do_nothing(
+    chromium: Browser, hostile: Repository, width: int
+) -> None:
+    path = hostile.folder / "build/net/net-rv32-bare.html"
+    with open_page(chromium, path, width) as opened:
+        shown = opened.locator("#layer-table bdi").all_text_contents()
+        assert {*NAMES} <= {*shown}
+        assert opened.evaluate("document.documentElement.scrollWidth === window.innerWidth")
+        assert opened.locator("img, iframe").count() == 0
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_two_builds_side_by_side_are_sorted_and_searched(
+    chromium: Browser, hostile: Repository, width: int, tmp_path: Path
+) -> None:
+    hostile.build("recipe=net.yaml", "platform=diana", "target=soma_dory, c")
+    written = tmp_path / "compared.html"
+    builds = [f"build/net/net-{name}.tar.gz" for name in ("rv32-bare", "diana")]
+    compare(hostile, *builds, "--html", str(written))
+    with open_page(chromium, written, width) as opened:
+        opened.get_by_role("button", name="More").click()
+        keys = opened.eval_on_selector_all(
+            "#layer-table tbody tr", "rows => rows.map(row => Number(row.cells[7].dataset.key))"
+        )
+        assert keys == sorted(keys)
+        opened.get_by_role("searchbox").fill("sum")
+        assert 0 < opened.locator("#layer-table tbody tr:not([hidden])").count() < len(keys)
+        assert opened.evaluate("document.documentElement.scrollWidth === window.innerWidth")
 
 
 def test_without_a_script_a_layer_opens_too(chromium: Browser, report: Path) -> None:

@@ -44,7 +44,8 @@ def format_snr(signal: SignalQuality) -> str:
 
 def format_accuracy(record: AccuracyRecord) -> list[str]:
     """Return the lines of a table with a column for each network."""
-    title = f"accuracy on {len(record.samples)} samples"
+    count = len(record.samples)
+    title = f"accuracy on {count} sample{'s' if count != 1 else ''}"
     rows = [[f"{title:<{LABEL_WIDTH}}", *(f"{name:>{VALUE_WIDTH}}" for name in record.top1)]]
     same = f"same class as {name_reference(record)}, %"
     if record.boxes is None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from firmwright.report.names import shorten_name
+
 LONGEST_NAME = 40
 """Characters of a layer's name in a line of advice."""
 
@@ -31,7 +33,7 @@ class Advice:
 
     def __str__(self) -> str:
         """Return e.g. ``strides [1, 2] → [1, 1]: conv to npu, saves about 5 cycles``."""
-        first, *others = (name[:LONGEST_NAME] for name in self.layers)
+        first, *others = (shorten_name(name, LONGEST_NAME) for name in self.layers)
         named = f"{first} and {len(others)} more" if others else first
         where = f"{named} to {self.device}" if self.moves else f"{named} on {self.device}"
         return f"{self.change}: {where}, {self.gain}"

@@ -67,18 +67,24 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Tick:
+    """A power of ten and its place in percent, from the left or from the top."""
+
+    power: int
+    place: float
+
+
+@dataclass(frozen=True)
 class Roofline:
     """MACs of a cycle over MACs of a byte, both axes logarithmic.
 
-    The boxes are points without a width. ``left`` … ``top`` are the powers of ten at the ends.
+    The boxes are points without a width. ``across`` and ``upwards`` are the ticks of the axes.
     """
 
     points: tuple[Box, ...]
     roofs: tuple[Line, ...]
-    left: int
-    right: int
-    bottom: int
-    top: int
+    across: tuple[Tick, ...]
+    upwards: tuple[Tick, ...]
 
 
 def name_style(devices: Sequence[str], device: str) -> str:
@@ -201,7 +207,13 @@ def draw_roofline(report: Report) -> Roofline | None:
         return [slope, flat]
 
     roofs = tuple(line for roof in report.roofs for line in draw_roof(roof))
-    return Roofline(points, roofs, left, right, bottom, top)
+    columns, rows = range(left, right), range(top, bottom, -1)
+    return Roofline(
+        points,
+        roofs,
+        tuple(Tick(n, percent(n - left, right - left)) for n in columns),
+        tuple(Tick(n, percent(top - n, top - bottom)) for n in rows),
+    )
 
 
 def percent(part: float, whole: float) -> float:

@@ -23,6 +23,7 @@ from firmwright.report.charts import (
     percent,
 )
 from firmwright.report.graph import draw_graph
+from firmwright.report.names import shorten_name
 from firmwright.report.report import Report
 
 FOLDER = "report"
@@ -68,10 +69,11 @@ def render_page(report: Report) -> str:
         recipe=yaml.safe_dump(report.recipe, sort_keys=False, allow_unicode=True, width=80),
         css=read_asset("report.css.j2"),
         script=read_asset("report.js.j2"),
-        named=NAMED_LAYERS,
+        shown_layers=NAMED_LAYERS,
         style=lambda device: name_style(report.devices, device),
         share=lambda size, sizes: percent(size, max(sizes)),
-        power=lambda exponent: f"{10.0**exponent:g}",
+        short=shorten_name,
+        power=lambda exponent: f"{10.0**exponent:,.10g}",
     )
     return BETWEEN_TAGS.sub("><", text)
 
@@ -100,7 +102,7 @@ def tell_exactness(report: Report) -> Card:
     )
     stand_ins = sum(layer.stand_in is not None for layer in report.layers)
     if stand_ins:
-        lines = (*lines, f"{stand_ins} layers are stand-ins for what closed tools make")
+        lines = (*lines, f"stand-ins for what closed tools make: {stand_ins} of its layers")
     if proof.mismatches:
         return Card("Is it exact?", f"{proof.mismatches:,} values are off", lines, "bad")
     answer = "exact" if not proof.differences else "within the tolerance"
@@ -136,7 +138,7 @@ def tell_speed(report: Report) -> Card:
     slowest = max(report.layers, key=lambda layer: layer.cycles or 0)
     lines = (
         f"{total.modelled:,} modelled, {total.counted:,} counted; {macs:,} MACs",
-        f"the slowest layer is {slowest.number}: {slowest.title}",
+        f"the slowest layer is {slowest.number}: {shorten_name(slowest.title)}",
     )
     return Card("How fast is it?", f"{total.cycles:,} cycles", lines)
 
@@ -144,10 +146,10 @@ def tell_speed(report: Report) -> Card:
 def tell_fallback(report: Report) -> Card:
     floats = sum(len(layer.float_operators) for layer in report.layers)
     refused = [layer for layer in report.layers if layer.refusals]
-    lines = [f"layer {layer.number}: {layer.title}" for layer in refused[:3]]
+    lines = [f"layer {layer.number}: {shorten_name(layer.title)}" for layer in refused[:3]]
     lines += [f"and {len(refused) - 3} more"] if len(refused) > 3 else []
     lines += [f"quantized operators that run in float32: {floats}"] if floats else []
     if not refused and not floats:
         return Card("What fell back?", "nothing", (), "good")
-    answer = f"{len(refused)} layers" if refused else "no layer"
+    answer = f"{len(refused)} of {len(report.layers)} layers" if refused else "no layer"
     return Card("What fell back?", answer, tuple(lines))
