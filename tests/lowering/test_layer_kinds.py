@@ -87,7 +87,7 @@ def test_products_of_two_activations_are_layers_and_exact(tmp_path: Path) -> Non
         graph.output(result, Grid("int8", F32(0.937), 4), lambda *_: np.zeros(0))
     data = graph.build()
     notes = [kernel.note or "" for kernel in lowered(data).kernels.kernels]
-    assert sum("portable_matmul" in note for note in notes) == 3
+    assert sum("x64_matmul" in note for note in notes) == 3
     for outputs in assert_exact(data, tmp_path, graph.samples(4, seed=1)):
         assert all(np.unique(array).size > 10 for array in outputs)
 
@@ -106,7 +106,7 @@ def test_heads_of_attention_are_multiplied_where_they_lie(tmp_path: Path) -> Non
     graph.output(result, Grid("int8", F32(0.1937), 4), lambda *_: np.zeros(0))
     data = graph.build()
     (kernel,) = lowered(data).kernels.kernels
-    assert "portable_matmul" in (kernel.note or "")
+    assert "x64_matmul" in (kernel.note or "")
     assert_exact(data, tmp_path, graph.samples(2, seed=1))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from firmwright.ir.layer import LayerKind
-from firmwright.targets.cpu.forms import addition, floats, x64
+from firmwright.targets.cpu.forms import addition, floats, matrices, x64
 from firmwright.targets.cpu.forms.conditions import FACTORS, INTEGERS, ROUNDED
 from firmwright.targets.cpu.forms.form import Form
 
@@ -44,6 +44,15 @@ FORMS = (
         pack=x64.pack_convolution,
         cost=0.1,
         sentence="AVX-512's products of four bytes, or AVX2's of two words, as the machine has.",
+    ),
+    Form(
+        name="x64_matmul",
+        kind=LayerKind.MATMUL,
+        features=frozenset({"x86-64"}),
+        conditions=(matrices.SCALED,),
+        pack=matrices.pack_pairs,
+        cost=0.4,
+        sentence="AVX2's products of two words for four rows by 16 columns, where there is AVX2.",
     ),
     Form(
         name="x64_float_conv2d",

@@ -21,6 +21,9 @@ from firmwright.targets.cpu.forms.requantize import make_requantization
 LARGE_BLOCK = 4
 """Rows and columns of a block whose sums, a row of weights and pointers fill 25 registers."""
 
+VECTOR = 16
+"""Columns at once with AVX2: their sums take two vectors."""
+
 SCALED = Condition(INTEGERS.sentence, lambda product: INTEGERS.holds(product.sums))
 
 
@@ -79,4 +82,25 @@ def pack_bytes(product: MatrixProduct, rows: int, columns: int, kept: bool) -> P
             Scratch("starts", "int32", product.rows),
             Scratch("packed", "int8", columns * product.inner),
         ),
+    )
+
+
+def pack_pairs(product: MatrixProduct) -> Packing:
+    """Pack numbers for AVX2: pairs of taps of 16 columns, and rows that are widened to meet them.
+
+    Neither has a zero point that is subtracted later: the right's words have room for it.
+    """
+    sums = product.sums
+    rows, row = min(LARGE_BLOCK, product.rows), -(-product.inner // 2) * 2
+    return Packing(
+        {},
+        {
+            **describe_product(product),
+            "right_zero": product.right.zero_point,
+            "row": row,
+            "packed": row * VECTOR,
+            "halves": 1 + 2 * (sums.zero_point - sums.low),
+        },
+        {"pixels": rows},
+        (Scratch("packed", "int16", row * VECTOR), Scratch("wide", "int16", row * rows)),
     )
