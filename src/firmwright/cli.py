@@ -22,6 +22,7 @@ from firmwright.pipeline.command_line import (
 from firmwright.pipeline.installed import LISTS, print_lists
 from firmwright.pipeline.recipe_words import enter_repository
 from firmwright.recipe.overrides import list_overrides
+from firmwright.terminal.arguments import Parser
 from firmwright.terminal.pipes import end_with_reader
 
 COMMANDS = {
@@ -43,7 +44,7 @@ VARIABLES = {name: override.help for name, override in list_overrides().items()}
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
-    main = argparse.ArgumentParser(
+    main = Parser(
         prog="firmwright", description="One YAML recipe in, one reproducible firmware bundle out."
     )
     main.add_argument("--version", action="version", version=f"firmwright {__version__}")

@@ -21,6 +21,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     for name in (*recipes, "recipes/kws.lock", "own/kws.tflite"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
+    (tmp_path / "own/chip.yaml").write_text("name: chip\narchitecture: cortex-m0\n")
     (tmp_path / "dodo.py").write_text("")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(loader, "initial_workdir", str(tmp_path))
@@ -66,6 +67,11 @@ def test_words_name_files(
             "own/kws.tflite",
             "recipe=own/kws.tflite: this is a model; `firmwright init own/kws.tflite` writes a "
             "recipe for it",
+        ),
+        (
+            "own/chip",
+            "recipe=own/chip: this describes no network; platforms and toolchains are named by "
+            "platform= and toolchain=",
         ),
         ("own", "recipe=own: this is a folder; for all of it write own/*.yaml"),
     ],

@@ -23,6 +23,25 @@ def test_a_number_of_jobs_with_which_nothing_would_be_built(
     assert "expected a whole number from 1 on" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("bild net.yaml", "argument COMMAND: unknown 'bild'; did you mean 'build'?"),
+        ("build net.yaml --platfrm host", "unknown option '--platfrm'; did you mean '--platform'?"),
+        ("inspect net.elf --josn=1", "unknown option '--josn'; did you mean '--json'?"),
+        ("new bord acme", "argument KIND: unknown 'bord'; did you mean 'board'?"),
+        ("completion fish", "argument shell: unknown 'fish'; known: bash, zsh"),
+    ],
+)
+def test_an_unknown_word_gets_the_nearest(
+    words: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as raised:
+        make_parser().parse_args(words.split())
+    assert raised.value.code == 2
+    assert capsys.readouterr().err.endswith(f": error: {message}\n")
+
+
 def test_a_stage_that_there_is_not(tmp_path: Path) -> None:
     recipe = ROOT / "recipes" / "digits.yaml"
     command = ("info", str(recipe), "--task", "modle", "--outdir", str(tmp_path))

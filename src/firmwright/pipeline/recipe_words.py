@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from doit import get_initial_workdir, get_var, loader
@@ -17,6 +19,9 @@ TASK_FILE = "dodo.py"
 
 SUFFIXES = (".yaml", ".yml")
 """What a pattern takes: a lock or a model lies beside its recipe, under the same name."""
+
+DESCRIPTION = re.compile(r"^(architectures?|families)\s*:", re.MULTILINE)
+"""A key of platforms, toolchains and boards, which may lie beside recipes."""
 
 RECIPES = Path("recipes")
 """Where a repository keeps its recipes: they are known by their names alone."""
@@ -68,24 +73,37 @@ def find_files(word: str) -> list[Path]:
         if any(c in word for c in WILDCARDS):
             pattern = folder / word
             matching = Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor)))
-            found = sorted(p for p in matching if p.is_file() and p.suffix in SUFFIXES)
+            files = sorted(p for p in matching if p.is_file() and p.suffix in SUFFIXES)
+            found = [path for path in files if not is_description(path)]
         else:
             named = (folder / word, folder / f"{word}.yaml")
             found = [p for p in named if p.is_file()][:1]
         if found and found[0].suffix.lower() in FORMATS_BY_SUFFIX:
             advice = f"`firmwright init {word}` writes a recipe for it"
             raise UserError(f"recipe={word}: this is a model; {advice}")
+        if found and is_description(found[0]):
+            advice = "platforms and toolchains are named by platform= and toolchain="
+            raise UserError(f"recipe={word}: this describes no network; {advice}")
         if found:
             return found
     if Path(word).is_dir():
         raise UserError(f"recipe={word}: this is a folder; for all of it write {Path(word)}/*.yaml")
     known = list(list_names(folders))
-    hint = did_you_mean(word.removesuffix(".yaml"), known)
+    begin = "; `firmwright init` writes one for a model"
+    hint = did_you_mean(word.removesuffix(".yaml"), known) or begin
     raise UserError(f"recipe={word}: no such recipe{hint}")
 
 
+def is_description(path: Path) -> bool:
+    """Tell a file that describes a platform, a toolchain or a board; not one that is unreadable."""
+    with suppress(OSError):
+        return bool(DESCRIPTION.search(path.read_text(encoding="utf-8", errors="replace")))
+    return False
+
+
 def list_names(folders: Sequence[Path]) -> Iterator[str]:
-    """Yield the shortest words that name the recipes of the folders."""
+    """Yield the shortest words that name the recipes of the folders, which may have other files."""
     for folder in folders:
         for path in folder.glob("*.yaml"):
-            yield path.stem if folder == RECIPES else str(path.with_suffix(""))
+            if not is_description(path):
+                yield path.stem if folder == RECIPES else str(path.with_suffix(""))

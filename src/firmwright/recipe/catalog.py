@@ -13,6 +13,7 @@ from firmwright.recipe.files import is_description_file
 from firmwright.recipe.target import read_target
 from firmwright.targets import DeviceSpec
 from firmwright.targets.device_options import OptionValues, accepts, format_values
+from firmwright.toolchain.descriptions import suggest_name
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def _find_platform_errors(
 ) -> Iterator[Finding]:
     if name and not is_description_file(name) and name not in platforms:
         aliases = [alias for entry in platforms.values() for alias in entry.aliases]
-        hint = did_you_mean(name, [*platforms, *aliases])
+        hint = suggest_name(name, [*platforms, *aliases])
         yield Finding(("platform",), f"unknown platform {quote(name)}{hint}")
     elif not for_device and name in platforms and platforms[name].host is None:
         having = ", ".join(sorted(n for n, entry in platforms.items() if entry.host))
@@ -156,7 +157,8 @@ def _find_choice_errors(
     if not isinstance(name, str):
         return
     if name not in known and name not in (listed or ()):
-        yield Finding(pointer, f"unknown {kind} {quote(name)}{did_you_mean(name, known)}")
+        suggest = suggest_name if kind == "toolchain" else did_you_mean
+        yield Finding(pointer, f"unknown {kind} {quote(name)}{suggest(name, known)}")
     elif listed is not None and name not in listed:
         message = f"the platform {quote(platform)} does not list the {kind} {quote(name)}"
         yield Finding(pointer, f"{message}; it lists: {', '.join(listed)}")

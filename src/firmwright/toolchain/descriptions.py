@@ -7,7 +7,7 @@ with nothing to do never pays for the import of jsonschema; a user's own file is
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 def is_own_file(name: str) -> bool:
     """Tell a file of the user's from a name that comes with firmwright."""
     return Path(name).suffix in (".yaml", ".yml")
+
+
+def suggest_name(word: str, known: Iterable[str]) -> str:
+    """Return the nearest name, or all of them and how a file of the user's is named."""
+    hint = did_you_mean(word, known)
+    own = f"; a file of your own is named with its suffix, as {word}.yaml"
+    return hint if hint.endswith("?") else f"{hint}{own}"
 
 
 def resolve_own(name: str, folder: Path) -> str:
@@ -73,7 +80,7 @@ class DescriptionKind:
         if is_own_file(name_or_path):
             return self._load_file(name_or_path, relative_to)
         if name_or_path not in self.names():
-            hint = did_you_mean(name_or_path, self.names())
+            hint = suggest_name(name_or_path, self.names())
             raise UserError(f"unknown {self.noun} '{name_or_path}'{hint}")
         return read_own_yaml(self.read_text(name_or_path))
 
