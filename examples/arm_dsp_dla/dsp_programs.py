@@ -113,6 +113,7 @@ def lower_program(region: Region, module: tvm.IRModule, context: Context) -> Low
         raise UserError(f"dsp: {region.name} has more than {POINTERS} inputs or results")
     pointers = [f"const {pointer(p)} = job->read[{i}];" for i, p in enumerate(read)]
     pointers += [f"{pointer(p)} = job->written[{i}];" for i, p in enumerate(written)]
+    numbers = context.platform.accelerators["dsp"]
     program = replace(
         kernel,
         definitions=PROGRAM.format(
@@ -120,8 +121,9 @@ def lower_program(region: Region, module: tvm.IRModule, context: Context) -> Low
         ),
         body=START.format(read=names(read), written=names(written)),
         headers=(*kernel.headers, "fw_dsp.h"),
-        cycles=cycles(module[region.name], context.platform.accelerators["dsp"]),
+        cycles=cycles(module[region.name], numbers),
         wait_function="fw_dsp_wait",
+        events={f"fw_{name}_wait": f"fw_dsp_after_{name}" for name in numbers.get("waits_for", ())},
     )
     return replace(lowered, kernel=program)
 

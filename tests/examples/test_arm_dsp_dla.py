@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,37 @@ def test_results_are_wrong_where_a_wait_is_missing(chip: Repository) -> None:
     text = template.read_text()
     template.write_text(text.replace("while (waiting > pending)", "while (waiting > pending + 1u)"))
     failed = chip.doit("build", "recipe=detector.yaml", "platform=host.yaml")
+    template.write_text(text)
+    assert failed.returncode != 0 and "differ" in failed.stdout + failed.stderr
+
+
+def test_a_mailbox_starts_the_dsp_without_the_processor(chip: Repository) -> None:
+    chip.build("recipe=detector.yaml", "platform=mailbox.yaml")
+    built = chip.folder / "build/detector"
+    assert np.array_equal(
+        outputs(built / "mailbox")["firmware_0"], outputs(built / "shared")["firmware_0"]
+    )
+    calls = re.findall(
+        r"fw_(?:dla|dsp)_(?:wait|after_dla)\(.*\)",
+        (built / "mailbox/sources/network/network.c").read_text(),
+    )
+    assert calls == [
+        *("fw_dsp_after_dla(0u)", "fw_dla_wait(1u)", "fw_dsp_after_dla(0u)", "fw_dsp_wait(0u)")
+    ]
+    times = {
+        name: read_record(built / name / "stats/stats.json", Timeline)
+        for name in ("shared", "mailbox")
+    }
+    assert times["mailbox"].cycles < times["shared"].cycles
+    layers = {layer.sources[0]: layer for layer in times["mailbox"].layers if layer.sources}
+    assert layers["fine_flat"].start_cycle > layers["fine_convolution"].end_cycle
+
+
+def test_results_are_wrong_where_the_mailbox_is_empty(chip: Repository) -> None:
+    template = chip.folder / "templates/dsp/posix/fw_dsp.c.j2"
+    text = template.read_text()
+    template.write_text(text.replace("after[place] = after_next;", "after[place] = 0;"))
+    failed = chip.doit("build", "recipe=detector.yaml", "platform=mailbox.yaml")
     template.write_text(text)
     assert failed.returncode != 0 and "differ" in failed.stdout + failed.stderr
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -11,18 +13,23 @@ from firmwright.ir.kernels import Cycles, Kernel, Kernels, Parameter
 from firmwright.ir.regions import Partition, Region
 from firmwright.ir.tensors import Tensor
 from firmwright.planning.plan import Plan, Slot, make_plan
-from firmwright.planning.schedule import Wait, schedule_regions
+from firmwright.planning.schedule import Schedule, Wait, schedule_regions
 
 
 def region(name: str, inputs: tuple[str, ...], view: bool = False) -> Region:
     return Region(name, "", "", "", (), (), inputs, (f"{name}_result",), 0, view, ())
 
 
-def kernel(name: str, waits: str = "", cycles: int = 10, scratch: int = 0) -> Kernel:
+def kernel(
+    name: str, waits: str = "", cycles: int = 10, scratch: int = 0, after: str = ""
+) -> Kernel:
+    """Return a kernel of the device ``waits``, with events from the devices ``after``."""
     memory = (Parameter("memory", "uint8", scratch, f"{name}_memory"),) if scratch else ()
-    modelled = Cycles(cycles, 0, 0)
     return Kernel(
-        name, (), (), (), memory, "", (), 0, (), cycles=modelled, wait_function=waits or None
+        *(name, (), (), (), memory, "", (), 0, ()),
+        cycles=Cycles(cycles, 0, 0),
+        wait_function=waits or None,
+        events={other: f"{waits}_after_{other}" for other in after if waits and other != waits},
     )
 
 
@@ -73,8 +80,31 @@ def test_what_only_the_network_returns_is_waited_for_at_the_end() -> None:
     assert found.steps[0].done_before == 1
 
 
+def test_a_device_that_hears_of_another_is_started_before_that_one_is_done() -> None:
+    beside = {"trunk": "a", "first": "a", "second": "a", "sort_first": "b", "sort_second": "b"}
+    kernels = Kernels(tuple(kernel(n, beside.get(n, ""), after="a") for n in NAMES))
+    found = schedule_regions(HEADS, kernels)
+    assert [
+        (s.region, *([(w.function, w.pending) for w in calls] for calls in (s.waits, s.events)))
+        for s in found.steps
+    ] == [
+        ("trunk", [], []),
+        ("first", [], []),
+        ("second", [], []),
+        ("sort_first", [], [("b_after_a", 1)]),
+        ("flat", [], []),
+        ("sort_second", [], [("b_after_a", 0)]),
+        ("join", [("b", 0)], []),  # which is done after all of a's
+    ]
+    assert found.last_waits == ()
+    assert [s.done_before for s in found.steps if s.region != "flat"] == [6] * 5 + [7]
+
+
 class Machine:
-    """Plays a plan at its worst: a job writes from its start on, and reads until its wait."""
+    """Plays a plan at its worst: a job writes from its start on, and reads until its wait.
+
+    A job may read at once what no job that it waits for writes.
+    """
 
     def __init__(self, partition: Partition, kernels: Kernels, plan: Plan) -> None:
         self.partition, self.plan = partition, plan
@@ -84,6 +114,8 @@ class Machine:
         self.roots = partition.view_roots
         self.memory: dict[tuple[str, int], str] = {}
         self.queues: dict[str, list[Region]] = defaultdict(list)
+        self.started: Counter[str] = Counter()
+        self.awaited: dict[str, list[tuple[str, int]]] = {}
 
     def cells(self, name: str) -> list[tuple[str, int]]:
         place = self.plan.locations[name]
@@ -99,12 +131,30 @@ class Machine:
     def written(self, region: Region) -> list[str]:
         return [*region.outputs, *(p.tensor for p in self.kernels[region.name].scratch)]
 
-    def start(self, region: Region) -> None:
+    def start(self, region: Region, events: Sequence[Wait] = ()) -> None:
+        others = [(event.function.rpartition("_")[2], event.pending) for event in events]
+        self.awaited[region.name] = [(q, self.started[q] - pending) for q, pending in others]
+        queue = self.kernels[region.name].wait_function or ""
+        waited = [(queue, self.started[queue]), *self.awaited[region.name]]
+        coming = {name for q, count in waited for name in self.find_coming(q, count)}
+        assert all(self.holds(n) or self.roots[n] in coming for n in region.inputs), region.name
         for name in self.written(region):
             self.write(name, "half done")
-        self.queues[self.kernels[region.name].wait_function or ""].append(region)
+        self.queues[queue].append(region)
+        self.started[queue] += 1
+
+    def find_coming(self, queue: str, count: int) -> Iterator[str]:
+        """Yield what is written once so many of a queue's jobs are done."""
+        pending = self.queues[queue]
+        done = self.started[queue] - len(pending)
+        for region in pending[: max(0, count - done)]:
+            yield from region.outputs
+            for other, number in self.awaited[region.name]:
+                yield from self.find_coming(other, number)
 
     def finish(self, region: Region) -> None:
+        for queue, count in self.awaited[region.name]:
+            self.wait((Wait(queue, self.started[queue] - count),))
         assert all(self.holds(name) for name in region.inputs), region.name
         for name in self.written(region):
             self.write(name, name)
@@ -115,8 +165,25 @@ class Machine:
             while len(queue) > wait.pending:
                 self.finish(queue.pop(0))
 
+    def play(self) -> bool:
+        """Return whether every job read what it was to read, and all outputs are there."""
+        regions = {r.name: r for r in self.partition.regions}
+        self.write("image", "image")
+        try:
+            for step in self.plan.schedule.steps:
+                self.wait(step.waits)
+                if regions[step.region].view:
+                    continue
+                self.start(regions[step.region], step.events)
+                if not self.kernels[step.region].wait_function:
+                    self.wait((Wait("", 0),))
+            self.wait(self.plan.schedule.last_waits)
+        except AssertionError:
+            return False
+        return not any(self.queues.values()) and all(map(self.holds, self.partition.outputs))
 
-def random_network(seed: int) -> tuple[Partition, Kernels]:
+
+def random_network(seed: int, after: str = "") -> tuple[Partition, Kernels]:
     choose = random.Random(seed)
     regions: list[Region] = []
     kernels = []
@@ -129,27 +196,47 @@ def random_network(seed: int) -> tuple[Partition, Kernels]:
         tensors.append(f"{name}_result")
         if not view:
             device, scratch = choose.choice(["", "a", "b"]), choose.choice([0, 0, 32])
-            kernels.append(kernel(name, device, choose.randint(1, 50), scratch))
+            kernels.append(kernel(name, device, choose.randint(1, 50), scratch, after))
     computed = [r.outputs[0] for r in regions if not r.view]
     outputs = tuple(dict.fromkeys([computed[-1], *choose.sample(computed, 2)]))
     return network(outputs, *regions, bytes_each=32), Kernels(tuple(kernels))
 
 
-@pytest.mark.parametrize("seed", range(150))
-def test_no_job_is_disturbed_between_its_start_and_its_wait(seed: int) -> None:
-    partition, kernels = random_network(seed)
+EVENTS = ("", "a", "ab")
+"""The devices whose jobs the others hear of."""
+
+
+@pytest.mark.parametrize("after", EVENTS)
+@pytest.mark.parametrize("seed", range(100))
+def test_no_job_is_disturbed_between_its_start_and_its_wait(seed: int, after: str) -> None:
+    partition, kernels = random_network(seed, after)
     plan = make_plan(partition, kernels)
-    regions = {r.name: r for r in partition.regions}
-    assert {step.region for step in plan.schedule.steps} == regions.keys()
-    machine = Machine(partition, kernels, plan)
-    machine.write("image", "image")
-    for step in plan.schedule.steps:
-        machine.wait(step.waits)
-        if regions[step.region].view:
-            continue
-        machine.start(regions[step.region])
-        if not machine.kernels[step.region].wait_function:
-            machine.wait((Wait("", 0),))
-    machine.wait(plan.schedule.last_waits)
-    assert not any(machine.queues.values())
-    assert all(machine.holds(name) for name in partition.outputs)
+    assert {s.region for s in plan.schedule.steps} == {r.name for r in partition.regions}
+    assert Machine(partition, kernels, plan).play()
+
+
+def without_one(schedule: Schedule) -> Iterator[Schedule]:
+    """Yield the schedule without each of its waits and events in turn."""
+    for number, step in enumerate(schedule.steps):
+        for kind in ("waits", "events"):
+            calls = getattr(step, kind)
+            for left in range(len(calls)):
+                changed = replace(step, **{kind: calls[:left] + calls[left + 1 :]})
+                steps = (*schedule.steps[:number], changed, *schedule.steps[number + 1 :])
+                yield replace(schedule, steps=steps)
+    for left in range(len(schedule.last_waits)):
+        waits = schedule.last_waits[:left] + schedule.last_waits[left + 1 :]
+        yield replace(schedule, last_waits=waits)
+
+
+@pytest.mark.parametrize("after", EVENTS)
+def test_no_wait_and_no_event_can_be_left_out(after: str) -> None:
+    left_out = 0
+    for seed in range(100):
+        partition, kernels = random_network(seed, after)
+        plan = make_plan(partition, kernels)
+        for schedule in without_one(plan.schedule):
+            left_out += 1
+            changed = replace(plan, schedule=schedule)
+            assert not Machine(partition, kernels, changed).play(), (seed, schedule)
+    assert left_out > 200

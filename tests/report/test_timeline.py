@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,10 @@ import yaml
 from firmwright.errors import UserError
 from firmwright.ir.kernels import Cycles, Kernel, Kernels
 from firmwright.ir.regions import Partition, Region
+from firmwright.ir.tensors import Tensor
 from firmwright.planning.schedule import schedule_regions
 from firmwright.recipe import Tolerance
-from firmwright.report.timeline import Timeline, make_timeline, write_timeline
+from firmwright.report.timeline import Timeline, draw_tracks, make_timeline, write_timeline
 from firmwright.verify.record import RunRecord
 
 MODELLED = Cycles(compute=700, transfer=200, stall=30)
@@ -91,3 +93,49 @@ def test_the_file_is_a_mapping_of_layers_numbered_from_1(tmp_path: Path) -> None
 def test_without_counted_instructions_there_is_no_timeline() -> None:
     with pytest.raises(UserError, match="some emulator counts no instructions"):
         found(counted(None))
+
+
+def beside(events: dict[str, str]) -> Timeline:
+    """Return two jobs of 40 and 10 cycles, the second of which reads the first's result."""
+    names = ("first", "second")
+    regions = (
+        replace(region("first", "npu"), outputs=("a",)),
+        replace(region("second", "dsp"), inputs=("a",), outputs=("b",)),
+    )
+    tensors = tuple(Tensor(name, (4,), "int8") for name in ("x", "a", "b"))
+    partition = Partition(("x",), ("b",), tensors, regions)
+    jobs: tuple[tuple[str, int, dict[str, str]], ...] = (
+        ("npu_wait", 40, {}),
+        ("dsp_wait", 10, events),
+    )
+    kernels = Kernels(
+        tuple(
+            replace(kernel(name, Cycles(cycles, 0, 0)), wait_function=wait, events=after)
+            for name, (wait, cycles, after) in zip(names, jobs, strict=True)
+        )
+    )
+    schedule = schedule_regions(partition, kernels)
+    record = counted(30, first=10, second=10)
+    return make_timeline(schedule, partition, kernels, record, "network_run")
+
+
+@pytest.mark.parametrize(
+    ("events", "second", "cycles"),
+    [({}, (60, 69), 80), ({"npu_wait": "dsp_after_npu"}, (50, 59), 70)],
+)
+def test_a_job_begins_when_the_processor_or_the_other_job_lets_it(
+    events: dict[str, str], second: tuple[int, int], cycles: int
+) -> None:
+    found = beside(events)
+    first, last, _ = found.layers
+    assert (first.start_cycle, first.end_cycle) == (10, 49)
+    assert (last.start_cycle, last.end_cycle) == second
+    assert found.cycles == cycles
+
+
+def test_each_device_has_a_line_of_when_it_runs() -> None:
+    assert draw_tracks(beside({}), 8) == [
+        "npu  .####...",
+        "dsp  ......#.",
+        "c    .......#",
+    ]

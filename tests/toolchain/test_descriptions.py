@@ -187,6 +187,18 @@ def test_a_device_of_your_own_has_any_numbers_and_memories_that_there_are(tmp_pa
     )
 
 
+@pytest.mark.parametrize("name", ["dsp", "npu"])
+def test_a_device_waits_for_others_of_the_platform(tmp_path: Path, name: str) -> None:
+    own = f"accelerators: {{dla: {{lanes: 4}}, npu: {{waits_for: [dla, {name}]}}}}\n"
+    (tmp_path / "mine.yaml").write_text(PLATFORM + own)
+    with pytest.raises(DiagnosticError) as caught:
+        load_platform("mine.yaml", relative_to=tmp_path)
+    assert str(caught.value).startswith(
+        "mine.yaml:11:56: accelerators.npu.waits_for[1]: no other device "
+        f"'{name}' for 'npu' to wait for"
+    )
+
+
 def test_a_host_stands_in_with_the_accelerators_of_the_platform() -> None:
     chip, machine = load_platform("j721s2"), load_platform("host")
     stand_in = to_host_platform(chip)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy.typing as npt
@@ -89,9 +89,11 @@ class Kernel:
     says of code that stands in for a closed tool's result whose it is, ``note`` what the device
     chose for its loops. ``definitions`` is C in front of the function. A function that only
     starts a job has a ``wait_function``, declared by one of the ``headers``, that waits for it.
-    ``files`` are sources of the project that it needs. ``in_place`` names the inputs on which the
-    output may lie, if there is one: it has their size and type, and element i of them is read
-    before element i is written, and never after.
+    ``events`` names, by another device's wait function, the function that lets the next job of
+    this device wait for jobs of the other one, while the processor goes on. ``files`` are sources
+    of the project that it needs. ``in_place`` names the inputs on which the output may lie, if
+    there is one: it has their size and type, and element i of them is read before element i is
+    written, and never after.
     """
 
     region: str
@@ -112,6 +114,7 @@ class Kernel:
     library_functions: tuple[LibraryFunction, ...] = ()
     files: tuple[SourceFile, ...] = ()
     in_place: tuple[str, ...] = ()
+    events: Mapping[str, str] = field(default_factory=dict)
 
     def write_over(self, name: str) -> Kernel:
         """Return the kernel whose output lies on this input.

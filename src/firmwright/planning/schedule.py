@@ -2,7 +2,8 @@
 
 A kernel with a ``wait_function`` only starts a job. A device runs its jobs one after the other, in
 order. A region on another device, or on the processor, waits for a job before it reads the job's
-result. Without such kernels the order is the partition's.
+result. Where the job's device can tell the reader's that it is done (an event), the reader is
+started at once and waits itself. Without such kernels the order is the partition's.
 """
 
 from __future__ import annotations
@@ -27,13 +28,15 @@ class Wait:
 class ScheduleStep:
     """A region's turn, and the waits in front of it.
 
-    ``done_before`` is the index of the first step that may rely on this one's results: the next
-    step, unless this one only starts a job.
+    ``events`` are calls that let its job wait: until ``pending`` of those jobs of another device
+    that have been started are not done. ``done_before`` is the index of the first step that may
+    rely on this one's results: the next step, unless this one only starts a job.
     """
 
     region: str
     waits: tuple[Wait, ...]
     done_before: int
+    events: tuple[Wait, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,15 +52,14 @@ def schedule_regions(partition: Partition, kernels: Kernels) -> Schedule:
     queues = JobQueues(kernels)
     regions = order_regions(partition, kernels) if queues.started else partition.regions
     dependencies = find_dependencies(partition)
-    waits = []
+    before = []
     for step, region in enumerate(regions):
         reads = [] if region.view else dependencies[region.name]
-        waits.append(queues.wait(queues.find_needed(region.name, reads), step))
-        queues.start(region.name, step)
+        before.append(queues.prepare(region.name, reads, step))
     last_waits = queues.wait({q: len(jobs) for q, jobs in queues.started.items()}, len(regions))
     steps = (
-        ScheduleStep(region.name, before, queues.done_before.get(step, step + 1))
-        for step, (region, before) in enumerate(zip(regions, waits, strict=True))
+        ScheduleStep(region.name, waits, queues.done_before.get(step, step + 1), events)
+        for step, (region, (waits, events)) in enumerate(zip(regions, before, strict=True))
     )
     return Schedule(tuple(steps), last_waits)
 
@@ -66,22 +68,40 @@ class JobQueues:
     """Jobs beside the processor, in a queue for each function that waits for them.
 
     ``started`` has the steps that start each queue's jobs. ``done_before`` has, for each of these
-    steps, the step in front of which its job was waited for.
+    steps, the step in front of which its job was known to be done. ``implied`` has, for each job
+    of a queue, how many jobs of others are done once it is.
     """
 
     def __init__(self, kernels: Kernels) -> None:
         self.queue_of = {k.region: k.wait_function for k in kernels.kernels if k.wait_function}
+        self.events = {k.region: k.events for k in kernels.kernels if k.wait_function}
         self.started: dict[str, list[int]] = {queue: [] for queue in self.queue_of.values()}
         self.done = dict.fromkeys(self.started, 0)
+        self.implied: dict[str, list[dict[str, int]]] = {queue: [] for queue in self.started}
         self.job_number: dict[str, int] = {}
         self.done_before: dict[int, int] = {}
 
-    def start(self, region: str, step: int) -> None:
-        """Start a region's job, if it is one."""
-        if region in self.queue_of:
-            jobs = self.started[self.queue_of[region]]
-            jobs.append(step)
-            self.job_number[region] = len(jobs)
+    def prepare(
+        self, region: str, reads: Iterable[str], step: int
+    ) -> tuple[tuple[Wait, ...], tuple[Wait, ...]]:
+        """Return the waits in front of a region and its events; start its job, if it is one."""
+        needed = self.find_needed(region, reads)
+        paths = self.events.get(region, {})
+        waits = self.wait({q: n for q, n in needed.items() if q not in paths}, step)
+        if region not in self.queue_of:
+            return waits, ()
+        queue = self.queue_of[region]
+        known = dict(self.implied[queue][-1]) if self.implied[queue] else {}
+        events = []
+        for other, count in sorted(needed.items()):
+            if other in paths and count > max(self.done[other], known.get(other, 0)):
+                events.append(Wait(paths[other], len(self.started[other]) - count))
+                for name, number in {**self.implied[other][count - 1], other: count}.items():
+                    known[name] = max(known.get(name, 0), number)
+        self.started[queue].append(step)
+        self.implied[queue].append(known)
+        self.job_number[region] = len(self.started[queue])
+        return waits, tuple(events)
 
     def find_needed(self, region: str, reads: Iterable[str]) -> dict[str, int]:
         """Return how many jobs of other queues are done once a region may read these."""
@@ -95,14 +115,24 @@ class JobQueues:
 
     def wait(self, needed: Mapping[str, int], step: int) -> tuple[Wait, ...]:
         """Wait in front of a step until so many jobs of each queue are done."""
+        open_jobs = {q: n for q, n in needed.items() if n > self.done[q]}
         waits = []
-        for queue, count in sorted(needed.items()):
-            jobs, done = self.started[queue], self.done[queue]
-            if count > done:
-                self.done_before.update(dict.fromkeys(jobs[done:count], step))
-                self.done[queue] = count
-                waits.append(Wait(queue, len(jobs) - count))
+        for queue, count in sorted(open_jobs.items()):
+            others = (self.implied[q][n - 1] for q, n in open_jobs.items() if q != queue)
+            if all(known.get(queue, 0) < count for known in others):
+                waits.append(Wait(queue, len(self.started[queue]) - count))
+        for queue, count in open_jobs.items():
+            self.finish(queue, count, step)
         return tuple(waits)
+
+    def finish(self, queue: str, count: int, step: int) -> None:
+        """Note that jobs are done, and with them those that they waited for."""
+        done = self.done[queue]
+        if count > done:
+            self.done_before.update(dict.fromkeys(self.started[queue][done:count], step))
+            self.done[queue] = count
+            for other, number in self.implied[queue][count - 1].items():
+                self.finish(other, number, step)
 
 
 def find_dependencies(partition: Partition) -> dict[str, list[str]]:
@@ -126,6 +156,7 @@ def order_regions(partition: Partition, kernels: Kernels) -> list[Region]:
     """
     regions = {region.name: region for region in partition.regions if not region.view}
     queue_of = {kernel.region: kernel.wait_function for kernel in kernels.kernels}
+    events = {kernel.region: kernel.events for kernel in kernels.kernels}
     tensors = {tensor.name: tensor for tensor in partition.tensors}
     cost = {k.region: estimate_cycles(regions[k.region], k, tensors) for k in kernels.kernels}
     reads = find_dependencies(partition)
@@ -133,7 +164,9 @@ def order_regions(partition: Partition, kernels: Kernels) -> list[Region]:
     now, free, ends = 0, dict[str, int](), dict[str, int]()
 
     def begin(name: str) -> int:
-        return max([now, *(ends[r] for r in reads[name] if queue_of[r] != queue_of[name])])
+        """Return when the processor may start it."""
+        awaited = [r for r in reads[name] if queue_of[r] not in (queue_of[name], *events[name])]
+        return max([now, *(ends[r] for r in awaited)])
 
     def rank(name: str) -> tuple[int, bool, int]:
         return begin(name), not queue_of[name], -paths[name]
@@ -146,7 +179,8 @@ def order_regions(partition: Partition, kernels: Kernels) -> list[Region]:
         start, queue = begin(name), queue_of[name]
         if queue:
             now = start
-            ends[name] = free[queue] = max(start, free.get(queue, 0)) + cost[name]
+            ready_at = max([start, *(ends[r] for r in reads[name])])
+            ends[name] = free[queue] = max(ready_at, free.get(queue, 0)) + cost[name]
         else:
             now = ends[name] = start + cost[name]
         waiting.remove(name)

@@ -63,7 +63,7 @@ REGION_TEMPLATE = f"network/region.c{TEMPLATE_SUFFIX}"
 
 @dataclass(frozen=True)
 class KernelCall:
-    """One call in the network's run function, and what is waited for before it.
+    """One call in the network's run function, and what it or its job waits for.
 
     ``number`` is the step of the plan. ``function`` names the C function, which is another region's
     where that has the same; ``callers`` counts the regions that call this one's. Where another
@@ -77,6 +77,7 @@ class KernelCall:
     function: str
     callers: int
     waits: tuple[Wait, ...]
+    events: tuple[Wait, ...]
     arguments: tuple[str, ...]
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
@@ -321,6 +322,7 @@ def make_kernel_calls(
                 function=f"{network.c_prefix}_{shared.get(region.name, region.name)}",
                 callers=callers[region.name],
                 waits=step.waits,
+                events=step.events,
                 arguments=tuple(arguments),
                 inputs=tuple(tensors[n] for n in region.inputs),
                 outputs=tuple(tensors[n] for n in region.outputs),

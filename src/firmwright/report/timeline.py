@@ -101,7 +101,9 @@ def make_timeline(
     for step, instructions in zip(steps, counted, strict=False):
         region, kernel = regions[step.region], kernel_of[step.region]
         clock.wait(step.waits)
-        start, end = clock.run(instructions, kernel.cycles, kernel.wait_function)
+        heard = {function: name for name, function in kernel.events.items()}
+        after = [Wait(heard[event.function], event.pending) for event in step.events]
+        start, end = clock.run(instructions, kernel.cycles, kernel.wait_function, after)
         layers.append(
             LayerCycles(
                 name=region.name,
@@ -116,7 +118,7 @@ def make_timeline(
             )
         )
     clock.wait(schedule.last_waits)
-    start, end = clock.run(counted[-1], None, "")
+    start, end = clock.run(counted[-1], None)
     last = LayerCycles(
         run_function, start, end - 1, "c", (), (), 0, None, CountedCycles(counted[-1])
     )
@@ -128,31 +130,59 @@ def make_timeline(
 class Clock:
     """The processor's time, and when the jobs beside it end, by the function that waits for them.
 
-    A device begins a job when the processor has started it and the job before is done.
+    A device begins a job when the processor has started it and the job before is done, and those
+    of others that it waits for.
     """
 
     now: int = 0
     ends: dict[str, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0]))
 
     def wait(self, waits: Iterable[Wait]) -> None:
-        for wait in waits:
-            self.now = max(self.now, self.ends[wait.function][-1 - wait.pending])
+        self.now = max([self.now, *map(self.find_end, waits)])
+
+    def find_end(self, wait: Wait) -> int:
+        """Return when all jobs but the pending ones are done."""
+        return self.ends[wait.function][-1 - wait.pending]
 
     def run(
-        self, instructions: int, modelled: Cycles | None, beside: str | None
+        self,
+        instructions: int,
+        modelled: Cycles | None,
+        beside: str | None = None,
+        after: Iterable[Wait] = (),
     ) -> tuple[int, int]:
         """Run a layer; return when it, or its job, begins and ends.
 
-        ``beside`` is the function that waits for its job, None for a layer on the processor.
+        ``beside`` is the function that waits for its job, None for a layer on the processor. The
+        job begins ``after`` those of others.
         """
         took = modelled.total if modelled else 0
         before, self.now = self.now, self.now + instructions
         if not beside:
             self.now += took
             return before, self.now
-        start = max(self.now, self.ends[beside][-1])
+        start = max([self.now, self.ends[beside][-1], *map(self.find_end, after)])
         self.ends[beside].append(start + took)
         return start, start + took
+
+
+def draw_tracks(found: Timeline, width: int = 64) -> list[str]:
+    """Return a line of ``width`` columns for each device: where one of its layers runs, and where
+    none does.
+    """
+    devices = list(dict.fromkeys(layer.device for layer in found.layers))
+    longest = max(map(len, devices))
+    lines = []
+    for device in devices:
+        columns = ["."] * width
+        for layer in found.layers:
+            if layer.device == device and layer.cycles > 0:
+                first, last = (
+                    c * width // found.cycles for c in (layer.start_cycle, layer.end_cycle)
+                )
+                columns[first : last + 1] = "#" * (last + 1 - first)
+        lines.append(f"{device:{longest}}  {''.join(columns)}")
+    return lines
 
 
 def compute_means(totals: Sequence[int], samples: int) -> list[int]:

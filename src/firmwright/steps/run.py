@@ -100,8 +100,9 @@ class CountedFunctions:
     """The C functions whose instructions are counted by themselves.
 
     ``functions`` are those of the regions, in the order of the calls; ``waits`` wait for the jobs
-    of other devices. ``macs`` are the multiply-accumulates of one inference. ``stand_in``: code of
-    the processor stands in for another core, whose instructions it does not have.
+    of other devices, or let jobs wait for each other. ``macs`` are the multiply-accumulates of one
+    inference. ``stand_in``: code of the processor stands in for another core, whose instructions
+    it does not have.
     """
 
     functions: Mapping[str, str]
@@ -114,7 +115,8 @@ def find_counted_functions(job: Job) -> CountedFunctions:
     partition = artifacts.PARTITION.read(job)
     kernels = artifacts.KERNELS.read(job)
     functions = artifacts.PLAN.read(job).name_functions(kernels, job.recipe.c_prefix)
-    waits = sorted({k.wait_function for k in kernels.kernels if k.wait_function})
+    beside = ((k.wait_function, *k.events.values()) for k in kernels.kernels if k.wait_function)
+    waits = sorted({name for names in beside for name in names})
     stand_in = any(kernel.stand_in for kernel in kernels.kernels)
     return CountedFunctions(functions, tuple(waits), partition.macs, stand_in)
 

@@ -6,7 +6,13 @@ from pathlib import Path
 
 from firmwright.pipeline.artifacts import KERNELS, PARTITION, PLAN, RUN, TIMELINE
 from firmwright.pipeline.job import Job
-from firmwright.report.timeline import HEADER, PARALLEL_JOBS_HEADER, make_timeline, write_timeline
+from firmwright.report.timeline import (
+    HEADER,
+    PARALLEL_JOBS_HEADER,
+    draw_tracks,
+    make_timeline,
+    write_timeline,
+)
 
 
 def run(job: Job, folder: Path) -> None:
@@ -36,3 +42,5 @@ def run(job: Job, folder: Path) -> None:
         f"{found.counted:,} instructions counted{overlap}); {slowest.name} takes "
         f"{100 * slowest.cycles / found.cycles:.1f} % of them"
     )
+    for track in draw_tracks(found) if devices else ():
+        job.note(track)

@@ -39,6 +39,7 @@ def find_platform_errors(data: Data, folder: Path) -> Iterator[Finding]:
     yield from _find_board_errors(data, folder, [*compilers.values()])
     yield from _find_unknown_features(data)
     yield from _find_unknown_memories(data)
+    yield from _find_unknown_devices(data)
     yield from _find_overlaps(data.get("memories", {}))
     for index, name in enumerate(data["emulators"]):
         if name.startswith("qemu") and "qemu" not in data:
@@ -122,6 +123,19 @@ def _find_unknown_memories(data: Data) -> Iterator[Finding]:
             if known and name not in known:
                 message = f"no memory '{name}' for what a device writes{did_you_mean(name, known)}"
                 yield Finding(("accelerators", device, "memories", index), message)
+
+
+def _find_unknown_devices(data: Data) -> Iterator[Finding]:
+    """Yield the devices that one waits for and that the platform does not have."""
+    known = data.get("accelerators", {})
+    for device, numbers in known.items():
+        others = {name: None for name in known if name != device}
+        awaited = numbers.get("waits_for", ()) if isinstance(numbers, dict) else ()
+        for index, name in enumerate(awaited):
+            if name not in others:
+                message = f"no other device '{name}' for '{device}' to wait for"
+                hint = did_you_mean(name, others)
+                yield Finding(("accelerators", device, "waits_for", index), f"{message}{hint}")
 
 
 def _find_overlaps(memories: Data) -> Iterator[Finding]:
