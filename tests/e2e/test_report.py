@@ -136,6 +136,17 @@ def test_advice_is_on_the_page_and_in_the_terminal(
     assert "\u202e" not in shown
 
 
+def test_one_layer_is_told_in_a_narrow_terminal(hostile: Repository) -> None:
+    options = ("explain", "net.yaml", "--layer", NAMES[4])
+    shown = hostile.run_in_terminal(40, "firmwright.cli", *options).replace("\r", "")
+    told, _, code = shown.partition("    void ")
+    assert max(map(len, told.splitlines())) <= 40
+    assert "\u202e" not in shown
+    for label in ("model", "rewritten", "region", "c", "form", "schedule", "code", "advice"):
+        assert f"\n  {label} " in told
+    assert "{" in code
+
+
 def test_one_layer_as_json_is_what_its_schema_says(hostile: Repository) -> None:
     options = ("explain", "net.yaml", "--layer", NAMES[0], "--json")
     done = hostile.run(sys.executable, "-m", "firmwright.cli", *options)

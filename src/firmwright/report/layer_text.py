@@ -10,6 +10,7 @@ from firmwright.codegen.names import escape_comment
 from firmwright.errors import UserError, suggest_known
 from firmwright.report.advice import Advice
 from firmwright.report.layers import ReportedLayer
+from firmwright.report.names import shorten_name
 
 LABEL_WIDTH = 11
 
@@ -57,7 +58,8 @@ def format_layer(followed: FollowedLayer, count: int, width: int) -> str:
     What is not printable in a name is left out.
     """
     layer = followed.layer
-    lines = [f"{escape_comment(layer.title)}: layer {layer.number} of {count}, on {layer.device}"]
+    title = shorten_name(escape_comment(layer.title))
+    lines = wrap(f"{title}: layer {layer.number} of {count}, on {layer.device}", width)
     for label, text in [*list_facts(layer), *(("advice", str(a)) for a in followed.advice)]:
         hanging = " " * (LABEL_WIDTH + 4)
         first = f"  {label:<{LABEL_WIDTH}}  "
@@ -92,6 +94,7 @@ def list_facts(layer: ReportedLayer) -> Iterator[tuple[str, str]]:
     )
     if layer.follows:
         yield "follows", f"layer {', '.join(map(str, layer.follows))}"
+    yield "schedule", str(layer.turn)
     if layer.estimated_us is not None:
         yield "time", f"{layer.estimated_us:,.1f} us, estimated from the platform's numbers"
     if layer.code:

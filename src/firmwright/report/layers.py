@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from firmwright.ir.kernels import Cycles, Kernel, Kernels
 from firmwright.ir.regions import Partition, Region, RuleViolation
 from firmwright.ir.tensors import Operator
-from firmwright.planning.schedule import Schedule, find_dependencies
+from firmwright.planning.arena import Buffer
+from firmwright.planning.schedule import Schedule, ScheduleStep, find_dependencies
 from firmwright.quantize.record import LayerAccuracy
 from firmwright.report.estimates import LayerEstimate
 from firmwright.report.timeline import LayerCycles, Timeline
@@ -70,13 +71,36 @@ class LayerSize:
 
 
 @dataclass(frozen=True)
+class LayerTurn:
+    """When a layer has its turn, and where its results lie until then.
+
+    ``step`` counts from 0, views among the steps, as those of the ``buffers`` do. Before it, the
+    processor waits for devices by calls of ``waits``.
+    """
+
+    step: int
+    waits: tuple[str, ...]
+    buffers: tuple[Buffer, ...]
+
+    def __str__(self) -> str:
+        """Return e.g. ``step 3, after npu_wait; 64 bytes at 128 of ram, until step 5``."""
+        after = f", after {' and '.join(self.waits)}" if self.waits else ""
+        lies = (
+            f"; {b.bytes:,} bytes at {b.offset:,} of {b.memory}, until step {b.last}"
+            for b in self.buffers
+        )
+        return f"step {self.step}{after}{''.join(lies)}"
+
+
+@dataclass(frozen=True)
 class ReportedLayer:
     """A region that runs, numbered from 1 in order of execution.
 
     ``sources`` are the names of its operators in the model, ``operators`` their kinds after the
     rewrites. ``reason`` and ``refusals`` say why it runs on its ``device``, ``form`` how its C
     computes; ``stand_in`` says of code that stands in for a closed tool's result whose it is.
-    ``follows`` are the numbers of the layers whose results it reads. ``results`` are the
+    ``follows`` are the numbers of the layers whose results it reads, ``turn`` says when it runs and
+    where its results lie. ``results`` are the
     model's own names of its results. ``time`` is None where nothing was counted; then
     ``estimated_us`` has microseconds where the platform states its timing.
     """
@@ -94,6 +118,7 @@ class ReportedLayer:
     stand_in: str | None
     float_operators: tuple[str, ...]
     follows: tuple[int, ...]
+    turn: LayerTurn
     macs: int
     size: LayerSize
     shape: tuple[int, ...]
@@ -133,6 +158,7 @@ class LayerFacts:
     partition: Partition
     kernels: Kernels
     schedule: Schedule
+    buffers: Sequence[Buffer]
     timeline: Timeline | None
     estimates: Sequence[LayerEstimate]
     accuracy: Sequence[LayerAccuracy]
@@ -145,7 +171,7 @@ def describe_layers(facts: LayerFacts) -> tuple[ReportedLayer, ...]:
     regions = {region.name: region for region in facts.partition.regions if not region.view}
     order = [step.region for step in facts.schedule.steps if step.region in regions]
     number = {name: place for place, name in enumerate(order, 1)}
-    reads = find_dependencies(facts.partition)
+    reads, turns = find_dependencies(facts.partition), find_turns(facts)
     kernels = {kernel.region: kernel for kernel in facts.kernels.kernels}
     times = {layer.name: layer for layer in facts.timeline.layers} if facts.timeline else {}
     estimates = {layer.name: layer.cost.microseconds for layer in facts.estimates}
@@ -168,6 +194,7 @@ def describe_layers(facts: LayerFacts) -> tuple[ReportedLayer, ...]:
             stand_in=kernels[name].stand_in,
             float_operators=tuple(map(str, kernels[name].float_operators)),
             follows=tuple(sorted(number[other] for other in reads[name])),
+            turn=turns[name],
             macs=region.macs,
             size=measure(region, kernels[name], bytes_of),
             shape=shapes[region.outputs[0]],
@@ -178,6 +205,19 @@ def describe_layers(facts: LayerFacts) -> tuple[ReportedLayer, ...]:
         )
         for name, region in ((name, regions[name]) for name in order)
     )
+
+
+def find_turns(facts: LayerFacts) -> dict[str, LayerTurn]:
+    """Return when each region has its turn, by its name, and the buffers of its results."""
+    roots, regions = facts.partition.view_roots, {r.name: r for r in facts.partition.regions}
+    buffers = {buffer.name: buffer for buffer in facts.buffers}
+
+    def find(number: int, step: ScheduleStep) -> LayerTurn:
+        written = {roots[name]: None for name in regions[step.region].outputs}
+        lying = tuple(buffers[name] for name in written if name in buffers)
+        return LayerTurn(number, tuple(wait.function for wait in step.waits), lying)
+
+    return {step.region: find(n, step) for n, step in enumerate(facts.schedule.steps)}
 
 
 def map_results(operators: Sequence[Operator]) -> dict[str, tuple[str, ...]]:

@@ -15,6 +15,7 @@ import yaml
 from markupsafe import Markup
 
 from firmwright.codegen.templates import new_environment, read_template
+from firmwright.report.advice import Advice
 from firmwright.report.charts import (
     draw_arenas,
     draw_roofline,
@@ -63,6 +64,7 @@ def render_page(report: Report) -> str:
         sections=[(name, name.capitalize()) for name, shown in parts.items() if shown],
         cards=list(summarize(report)),
         graph=draw_graph(report.layers),
+        advice_of=group_advice(report),
         tracks=tracks,
         arenas=draw_arenas(report.memory),
         roofline=roofline,
@@ -76,6 +78,15 @@ def render_page(report: Report) -> str:
         power=lambda exponent: f"{10.0**exponent:,.10g}",
     )
     return BETWEEN_TAGS.sub("><", text)
+
+
+def group_advice(report: Report) -> dict[str, list[Advice]]:
+    """Return the advice about each layer, by its title."""
+    found: dict[str, list[Advice]] = {layer.title: [] for layer in report.layers}
+    for advice in report.advice:
+        for title in advice.layers:
+            found[title].append(advice)
+    return found
 
 
 def read_asset(name: str) -> Markup:

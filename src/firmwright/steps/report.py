@@ -60,10 +60,12 @@ def read_optional(job: Job, artifact: Artifact[T]) -> T | None:
 
 def read_layer_facts(job: Job) -> LayerFacts:
     """Return what is known of each layer once the C project is written."""
+    plan = artifacts.PLAN.read(job)
     return LayerFacts(
         partition=artifacts.PARTITION.read(job),
         kernels=artifacts.KERNELS.read(job),
-        schedule=artifacts.PLAN.read(job).schedule,
+        schedule=plan.schedule,
+        buffers=plan.buffers,
         timeline=None,
         estimates=estimate(job),
         accuracy=(),

@@ -122,6 +122,15 @@ def test_two_buffers_lie_apart() -> None:
     assert second + needed.outputs <= accelerator.l1
 
 
+def test_a_layer_says_how_it_is_tiled() -> None:
+    small, large = conv2d((16, 16, 16), 16), conv2d((64, 64, 64), 64)
+    tile = find_best_tiling(large, DIANA).tile
+    notes = [lower_layer(a_region(layer), layer, DIANA).kernel.note for layer in (small, large)]
+    assert notes[0] == "One job computes it whole."
+    size = f"{tile.channels} x {tile.rows} x {tile.columns}"
+    assert notes[1] == f"{64 // tile.channels * -(-64 // tile.rows)} jobs, of up to {size} results."
+
+
 def test_weights_are_named_by_their_region() -> None:
     layer = dense(16, 16)
     lowered = lower_layer(a_region(layer), layer, DIANA)
