@@ -147,7 +147,8 @@ def test_project_builds_by_hand_to_the_same_firmware(
 
 @pytest.mark.needs("qemu-system-riscv32", "qemu-system-arm")
 def test_qemu_runs_the_same_firmware(repository: Repository) -> None:
-    for platform in ("rv32-bare", "cortex-m4-bare", "cortex-m55-bare"):
+    cores = ("cortex-m33", "cortex-m4", "cortex-m55", "cortex-m7", "rv32")
+    for platform in (f"{core}-bare" for core in cores):
         assert "run" in repository.build(
             "recipe=digits.yaml", f"platform={platform}", "emulator=qemu"
         )
@@ -164,6 +165,15 @@ def test_the_program_for_aarch64_is_exact_in_qemus_user_mode(repository: Reposit
     assert manifest["run"]["differences"] == 0
     elf = repository.folder / "build/digits/aarch64-linux/firmware/firmware.elf"
     assert elf.read_bytes()[18:20] == b"\xb7\x00"  # e_machine: EM_AARCH64
+
+
+@pytest.mark.needs("qemu-riscv64", "riscv64-linux-gnu-gcc")
+def test_the_program_for_rv64_is_exact_in_qemus_user_mode(repository: Repository) -> None:
+    words = ("platform=rv64-linux", "toolchain=riscv64-linux-gnu-gcc")
+    repository.build("recipe=digits.yaml", *words)
+    manifest = repository.manifest("build/digits/digits-rv64-linux.tar.gz")
+    assert manifest["run"]["emulator"].startswith("qemu-user ")
+    assert manifest["run"]["differences"] == 0
 
 
 @pytest.mark.parametrize(

@@ -25,12 +25,19 @@ EVERYWHERE = [
     ("cortex-m4-bare", "unicorn"),
     ("cortex-m4-bare", "qemu"),
     ("cortex-m55-bare", "qemu"),
+    ("cortex-m0-bare", "unicorn"),
+    ("cortex-m7-bare", "unicorn"),
+    ("cortex-m7-bare", "qemu"),
+    ("cortex-m33-bare", "qemu"),
     ("aarch64-linux", "qemu-user"),
 ]
 GCC = [
     ("rv32-bare", "riscv64-unknown-elf-gcc"),
+    ("cortex-m0-bare", "arm-none-eabi-gcc"),
+    ("cortex-m33-bare", "arm-none-eabi-gcc"),
     ("cortex-m4-bare", "arm-none-eabi-gcc"),
     ("cortex-m55-bare", "arm-none-eabi-gcc"),
+    ("cortex-m7-bare", "arm-none-eabi-gcc"),
 ]
 DIANA_GCC = ("diana", "riscv64-unknown-elf-gcc")
 

@@ -19,6 +19,7 @@ from firmwright.toolchain import Platform, Qemu
 
 _PACKAGES = {
     "qemu-aarch64": "qemu-user",
+    "qemu-riscv64": "qemu-user",
     "qemu-system-arm": "qemu-system-arm",
     "qemu-system-riscv32": "qemu-system-misc",
 }
