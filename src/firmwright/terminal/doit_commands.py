@@ -1,12 +1,15 @@
 """doit's commands as they are here: in every folder of a repository, and plain where they fail.
 
 The entry points ``doit.COMMAND`` put these in the place of doit's own, for other task files too.
-They differ from those only where they would end with an error, and in what `doit clean` prints.
+They differ from those only where they would end with an error, and in what `doit clean` and
+`doit info` print.
 """
 
 from __future__ import annotations
 
 import dbm
+import os
+from pathlib import Path
 from typing import Any
 
 from doit import cmd_clean, cmd_dumpdb, cmd_forget, cmd_help, cmd_info, cmd_list, cmd_run
@@ -17,6 +20,8 @@ from doit.exceptions import InvalidCommand, InvalidDodoFile
 from firmwright.errors import did_you_mean
 from firmwright.pipeline.freshness import Unchanged
 from firmwright.terminal.pipes import end_with_reader
+
+PACKAGE = Path(__file__).parents[1]
 
 OUR_REMOVAL = " - executing 'Python: function remove_results'\n"
 """How doit announces the action that a stage is cleaned by; that says by itself what goes."""
@@ -76,8 +81,27 @@ class List(Printing, cmd_list.List):  # type: ignore[misc]
     """`doit list`."""
 
 
+class Counted:
+    """What `doit info` writes to: files of firmwright itself are one line, their number."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        self.own_files = 0
+
+    def write(self, text: str) -> None:
+        if text.startswith(f" - {PACKAGE}{os.sep}"):
+            self.own_files += 1
+            return
+        if self.own_files:
+            self.stream.write(f" - {self.own_files} files of firmwright itself\n")
+            self.own_files = 0
+        self.stream.write(text)
+
+
 class Info(Printing, cmd_info.Info):  # type: ignore[misc]
     """`doit info`; of a task that there is not, it tells the nearest."""
+
+    outstream: Any
 
     def _execute(self, pos_args: list[str], hide_status: bool = False) -> Any:
         known = [task.name for task in self.task_list]
@@ -86,6 +110,7 @@ class Info(Printing, cmd_info.Info):  # type: ignore[misc]
                 raise InvalidCommand(f"info: no task '{name}'{did_you_mean(name, known)}")
         for task in self.task_list:
             task.file_dep = dict.fromkeys(sorted(task.file_dep)).keys()  # a set in order
+        self.outstream = Counted(self.outstream)
         return super()._execute(pos_args, hide_status)
 
     @staticmethod
