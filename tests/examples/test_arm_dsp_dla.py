@@ -174,10 +174,28 @@ def test_a_mailbox_starts_the_dsp_without_the_processor(chip: Repository) -> Non
 def test_results_are_wrong_where_the_mailbox_is_empty(chip: Repository) -> None:
     template = chip.folder / "templates/dsp/posix/fw_dsp.c.j2"
     text = template.read_text()
-    template.write_text(text.replace("after[place] = after_next;", "after[place] = 0;"))
+    template.write_text(text.replace("= next_after_{{ other }};", "= 0;"))
     failed = chip.doit("build", "recipe=detector.yaml", "platform=mailbox.yaml")
     template.write_text(text)
     assert failed.returncode != 0 and "differ" in failed.stdout + failed.stderr
+
+
+def test_an_engine_copies_between_private_memories_without_the_processor(chip: Repository) -> None:
+    done = chip.doit("build", "recipe=dma.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    built = chip.folder / "build/dma/private_dma"
+    own = outputs(built)
+    others = outputs(chip.folder / "build/detector/shared")
+    assert [name for name in own if not np.array_equal(own[name], others[name])] == []
+    partition = read_record(built / "partition/partition.json", Partition)
+    assert {r.device for r in partition.regions if r.anchor == COPY} == {"dma"}
+    calls = re.findall(
+        r"fw_\w+_(?:wait|after_\w+)\(.*\)", (built / "sources/network/network.c").read_text()
+    )
+    between = ["fw_dma_after_dla(0u)", "fw_dsp_after_dma(0u)"]
+    assert calls == ["fw_dma_wait(0u)", *between, "fw_dla_wait(1u)", *between, "fw_dsp_wait(0u)"]
+    assert "nothing runs on dma" not in done.stdout
+    assert re.search(r"\n  dma  [.#]{64}\n  dla  [.#]{64}\n  dsp  ", done.stdout)
 
 
 def test_each_device_says_what_it_does_not_take() -> None:

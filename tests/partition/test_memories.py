@@ -21,8 +21,8 @@ from firmwright.toolchain.platforms import Memory
 class Npu(type(CPU)):  # type: ignore[misc]
     """A device that is only asked for its name."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, copies: bool = False) -> None:
+        self.name, self.copies = name, copies
 
 
 def platform(**reach: list[str]) -> Platform:
@@ -31,20 +31,23 @@ def platform(**reach: list[str]) -> Platform:
     return Platform("chip", "", "", "", (), (), memories=memories, accelerators=numbers)
 
 
-def mix(chip: Platform) -> list[Device]:
-    return [Device(t, Context(chip, "onnx", {})) for t in (Npu("a"), Npu("b"), CPU)]
+def mix(chip: Platform, *engines: str) -> list[Device]:
+    copying = (Npu(name, copies=True) for name in engines)
+    return [Device(t, Context(chip, "onnx", {})) for t in (Npu("a"), Npu("b"), *copying, CPU)]
 
 
 def region(name: str, device: str, *inputs: str, view: bool = False) -> Region:
     return Region(name, device, "", "", (), (), inputs, (f"{name}_result",), 0, view, ())
 
 
-def placed(chip: Platform, outputs: tuple[str, ...], *regions: Region) -> Partition:
+def placed(
+    chip: Platform, outputs: tuple[str, ...], *regions: Region, engines: tuple[str, ...] = ()
+) -> Partition:
     tensors = tuple(
         Tensor(n, (8, 4), "int8") for n in ("image", *(n for r in regions for n in r.outputs))
     )
     partition = Partition(("image",), outputs, tensors, regions)
-    return assign_memories(tvm.IRModule(), partition, mix(chip))[1]
+    return assign_memories(tvm.IRModule(), partition, mix(chip, *engines))[1]
 
 
 def copies(partition: Partition) -> list[str]:
@@ -85,6 +88,23 @@ def test_between_memories_of_their_own_a_tensor_is_copied_once() -> None:
     (copy,) = (r for r in found.regions if r.name == "flat_to_near")
     assert (copy.device, copy.reason) == ("c", "b does not reach far: 32 bytes to near")
     assert [r.memory for r in found.regions if r.name in ("first", "second")] == ["far", "near"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "expected"),
+    [
+        (["far", "near"], ["c", "engine", "c"]),
+        (["ram", "far", "near"], ["engine"] * 3),
+        (["near"], ["c", "c", "c"]),
+    ],
+)
+def test_an_engine_copies_between_the_memories_that_it_reaches(
+    engine: list[str], expected: list[str]
+) -> None:
+    chip = platform(a=["far"], b=["near"], engine=engine)
+    found = placed(chip, ("second_result",), *CHAIN[:3], engines=("engine",))
+    assert copies(found) == ["image_to_far", "flat_to_near", "second_to_ram"]
+    assert [r.device for r in found.regions if r.anchor == COPY] == expected
 
 
 def test_the_program_gets_its_outputs_in_its_own_memory() -> None:

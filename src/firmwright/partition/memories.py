@@ -2,8 +2,8 @@
 
 A platform lists the ``memories`` that an accelerator reaches. The processor, and an accelerator
 without a list, reach all of them. The inputs and outputs of the network are in ``ram``. A tensor
-lies in a memory that its writer and most of its readers reach. For the other readers the fallback
-device copies it, once for each memory.
+lies in a memory that its writer and most of its readers reach. For the other readers a device that
+``copies`` copies it, once for each memory: the first that reaches both, else the fallback.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def assign_memories(
     reach = {name: tuple(n["memories"]) for name, n in numbers.items() if "memories" in n}
     if not reach:
         return module, partition
-    copying = CopyInserter(partition, choose_memories(partition, reach), reach, mix[-1].name)
+    copiers = (*(d.name for d in mix[:-1] if d.target.copies), mix[-1].name)
+    copying = CopyInserter(partition, choose_memories(partition, reach), reach, copiers)
     for region in partition.regions:
         copying.add(region)
     partition = copying.build_partition()
@@ -62,16 +63,19 @@ def choose_memories(partition: Partition, reach: ReachableMemories) -> dict[str,
 
 
 class CopyInserter:
-    """Builds the partition with copies, region by region; ``functions`` are those of the copies."""
+    """Builds the partition with copies, region by region; ``functions`` are those of the copies.
+
+    ``copiers`` are the devices that copy; the last one reaches all memories.
+    """
 
     def __init__(
         self,
         partition: Partition,
         memory_of: Mapping[str, str],
         reach: ReachableMemories,
-        fallback: str,
+        copiers: Sequence[str],
     ) -> None:
-        self.before, self.reach, self.fallback = partition, reach, fallback
+        self.before, self.reach, self.copiers = partition, reach, copiers
         self.memory_of = dict(memory_of)
         self.tensors = {tensor.name: tensor for tensor in partition.tensors}
         self.copies: dict[tuple[str, str], str] = {}
@@ -108,9 +112,22 @@ class CopyInserter:
         self.functions[region] = make_copy_function(tensor)
         reason = f"{reader} does not reach {source}: {tensor.bytes:,} bytes to {memory}"
         self.regions.append(
-            make_move_region(region, self.fallback, reason, COPY, read=name, result=result.name)
+            make_move_region(
+                region,
+                self.find_copier(source, memory),
+                reason,
+                COPY,
+                read=name,
+                result=result.name,
+            )
         )
         return result.name
+
+    def find_copier(self, source: str, memory: str) -> str:
+        """Return the first device that copies and reaches both memories."""
+        *engines, fallback = self.copiers
+        reached = ((name, self.reach.get(name, (source, memory))) for name in engines)
+        return next((name for name, all_of in reached if {source, memory} <= {*all_of}), fallback)
 
     def build_partition(self) -> Partition:
         """Return the partition; network outputs elsewhere are copied to RAM."""

@@ -114,11 +114,12 @@ class CountedFunctions:
 def find_counted_functions(job: Job) -> CountedFunctions:
     partition = artifacts.PARTITION.read(job)
     kernels = artifacts.KERNELS.read(job)
-    functions = artifacts.PLAN.read(job).name_functions(kernels, job.recipe.c_prefix)
-    beside = ((k.wait_function, *k.events.values()) for k in kernels.kernels if k.wait_function)
-    waits = sorted({name for names in beside for name in names})
+    plan = artifacts.PLAN.read(job)
+    functions = plan.name_functions(kernels, job.recipe.c_prefix)
+    waits = {k.wait_function for k in kernels.kernels if k.wait_function}
+    waits |= {event.function for step in plan.schedule.steps for event in step.events}
     stand_in = any(kernel.stand_in for kernel in kernels.kernels)
-    return CountedFunctions(functions, tuple(waits), partition.macs, stand_in)
+    return CountedFunctions(functions, tuple(sorted(waits)), partition.macs, stand_in)
 
 
 def execute_firmware(

@@ -79,6 +79,9 @@ class Target(Protocol):
     core: str = ""
     """The core that its regions run on, '' for the processor. The last device's runs the network;
     what runs elsewhere is called from there."""
+    copies: bool = False
+    """Whether it copies tensors from one memory to another, such as a DMA engine. ``lower`` gets
+    these regions, ``copy``; others go to the mix's last device."""
     machines: Mapping[str, str] = MappingProxyType({})
     """Machines that it adds to the emulator, as "module:Class" by board; installed devices only."""
     is_portable: bool = False

@@ -51,7 +51,7 @@ class CustomTarget:
         self.is_fallback, self.rewrites = target.is_fallback, target.rewrites
         self.packages: Sequence[str] = (*target.packages, *filter(None, [package]))
         self.is_portable, self.core = target.is_portable, target.core
-        self.quantizes = target.quantizes
+        self.quantizes, self.copies = target.quantizes, target.copies
         self.machines, self.stages = target.machines, target.stages
         self.libraries_variable = target.libraries_variable
 

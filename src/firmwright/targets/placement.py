@@ -54,6 +54,8 @@ class Choices:
         for earlier in self.mix[: self.mix.index(device)]:
             name = earlier.name
             stated = [self.violations[name].get(b.var, ()) for b in (anchor, *bindings)]
+            if earlier.target.copies and not any(stated):
+                continue  # it takes no operators
             kind = kind_of(anchor.value)
             unknown = (RuleViolation("operator", f"{name} has no {kind}", operator=kind),)
             broken = next((violations for violations in stated if violations), unknown)

@@ -132,8 +132,9 @@ def describe_fallbacks(job: Job) -> Iterator[Row]:
     summary = found.summary
     *offered, last = summary.macs_by_device
     why = f"`firmwright explain {job.recipe.path}` says all"
+    at_work = {region.device for region in artifacts.PARTITION.read(job).regions}
     for device in offered:
-        if not summary.operators_by_device[device]:
+        if device not in at_work:
             yield "fall-back", Text(f"nothing runs on {device}; {why}", WARNING)
     fallen = summary.operators_by_device[last]
     if offered and fallen:
