@@ -1,5 +1,6 @@
 """The report in a browser: ``python -m nox -s browser``. It needs Chromium and ``playwright``.
 
+One test opens Model Explorer too, where ``ai-edge-model-explorer`` is installed.
 CI leaves it out: Chromium takes longer to install than these tests to run. With ``--refresh`` the
 pictures in docs are taken anew.
 """
@@ -9,11 +10,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
+import subprocess
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -24,7 +27,8 @@ from firmwright.report.page import render_page
 from firmwright.report.report import Report
 
 from .conftest import ROOT, Repository
-from .test_report import NAMES, compare, hostile, repeat_layers
+from .hostile import NAMES, repeat_layers
+from .test_report import compare, hostile
 
 __all__ = ["hostile"]
 """A fixture that the tests here use too."""
@@ -263,3 +267,48 @@ def test_two_thousand_layers_are_shown(chromium: Browser, report: Path, tmp_path
     opened.goto(large.as_uri())
     assert opened.locator("#layer-table tbody tr").count() >= 2000
     opened.close()
+
+
+@contextmanager
+def explore(model: Path, data: Path) -> Iterator[str]:
+    """Start Model Explorer with data over a model, and return where it can be seen."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    program = shutil.which("model-explorer")
+    if program is None:
+        pytest.skip("needs `pip install ai-edge-model-explorer`")
+    options = ("--host=127.0.0.1", f"--port={port}", "--no_open_in_browser", "--skip_health_check")
+    command = [program, str(model), f"--node_data_paths={data}", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout
+        found = (re.search(r"http://127\S+", line) for line in server.stdout)
+        yield next(place[0] for place in found if place)
+        server.terminate()
+
+
+def test_model_explorer_shows_the_cycles_over_the_users_own_model(
+    chromium: Browser, report: Path, tmp_path: Path
+) -> None:
+    if "kws" not in report.name:
+        pytest.skip("one network is enough")
+    with tarfile.open(report.with_suffix(".tar.gz")) as archive:
+        archive.extractall(tmp_path, filter="data")
+    made = tmp_path / report.stem / "report"
+    folders = os.environ["FIRMWRIGHT_MIRROR"].split(os.pathsep)
+    own = next(p for f in folders if (p := Path(f) / "kws_ref_model.tflite").exists())
+    with explore(own, made / "model_explorer/over_model_cycles.json") as place:
+        opened = chromium.new_page(viewport={"width": 1600, "height": 1000})
+        opened.goto(place)
+        table = opened.get_by_role("row").filter(has_text="depthwise_conv_2d").first
+        table.wait_for()
+        slowest = max(layer["time"]["counted"] for layer in read_layers(made))
+        assert opened.get_by_role("row").filter(has_text=f"{slowest}").count() >= 1
+        opened.close()
+
+
+def read_layers(made: Path) -> list[dict[str, Any]]:
+    layers: list[dict[str, Any]] = msgspec.json.decode((made / "report.json").read_bytes())[
+        "layers"
+    ]
+    return layers

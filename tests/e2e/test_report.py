@@ -11,7 +11,6 @@ import sys
 import tarfile
 from collections.abc import Callable
 from dataclasses import replace
-from html.parser import HTMLParser
 from importlib.resources import files
 from itertools import count
 from pathlib import Path, PurePosixPath
@@ -19,10 +18,8 @@ from typing import Any
 
 import jsonschema
 import msgspec
-import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+import yaml
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
 from firmwright.bundle.archive import write_archive
@@ -32,33 +29,7 @@ from firmwright.report.report import Report
 from firmwright.report.side_by_side import pair_layers
 
 from .conftest import Repository
-
-NAMES = (
-    "<img src=x onerror=alert(1)>",
-    "</script><script>alert('x')</script>\"&amp;",
-    "*/ int evil; /* ??/ \\",
-    "=1+1 $(shell touch evil) `touch evil` %n",
-    "\N{FIRE} \u202eevil\u202c שלום: {a: b} # ---",
-)
-
-
-def write_network(path: Path) -> None:
-    """Write convolutions in a chain; the last one also reads what the first one made."""
-    nodes, weights, read = [], [], "image"
-    for number, name in enumerate(NAMES):
-        weight = np.full((2, 2, 3, 3), 0.01 * (number + 1), np.float32)
-        weights.append(numpy_helper.from_array(weight, f"w{number}"))
-        node = helper.make_node("Conv", [read, f"w{number}"], [f"t {name}"], name=name)
-        node.attribute.append(helper.make_attribute("pads", [1, 1, 1, 1]))
-        nodes.append(node)
-        read = f"t {name}"
-    nodes.append(helper.make_node("Add", [read, f"t {NAMES[0]}"], ["sum"], name="sum"))
-    ends = [
-        helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 2, 6, 6]) for n in ("image", "sum")
-    ]
-    graph = helper.make_graph(nodes, "graph", ends[:1], ends[1:], weights)
-    opset = [helper.make_opsetid("", 17)]
-    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=10), path)
+from .hostile import NAMES, Page, repeat_layers, write_network
 
 
 @pytest.fixture(scope="module")
@@ -86,27 +57,6 @@ def bundle(hostile: Repository) -> dict[str, bytes]:
         }
     assert found["report.html"] == path.with_name("net-rv32-bare.html").read_bytes()
     return found
-
-
-class Page(HTMLParser):
-    """The tags, attributes and texts of a page."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.attributes: list[tuple[str, str]] = []
-        self.texts: list[str] = []
-        self.inside: list[str] = []
-        self.scripts = 0
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.scripts += tag == "script"
-        self.attributes += [(name, value or "") for name, value in attrs]
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
 
 
 @pytest.fixture(scope="module")
@@ -238,21 +188,6 @@ def set_version(contents: dict[str, bytes], version: int) -> None:
     contents["report/report.json"] = json.dumps({**report, "report_version": version}).encode()
 
 
-def repeat_layers(report: Report, times: int) -> Report:
-    """Return a report of so many copies of a network, one behind the other."""
-    count = len(report.layers)
-    layers = tuple(
-        replace(
-            layer,
-            number=layer.number + copy * count,
-            follows=tuple(n + copy * count for n in layer.follows),
-        )
-        for copy in range(times)
-        for layer in report.layers
-    )
-    return replace(report, layers=layers)
-
-
 def test_thousands_of_layers_make_a_page_that_grows_as_they_do(bundle: dict[str, bytes]) -> None:
     report = msgspec.convert(read_report(bundle), Report)
     copies = -(-1000 // len(report.layers))
@@ -367,6 +302,28 @@ def test_model_explorer_finds_the_tensors_of_the_users_own_model(bundle: dict[st
     edges = [edge for node in graph["nodes"] for edge in node["incomingEdges"]]
     assert edges
     assert {edge["sourceNodeId"] for edge in edges} <= known
+
+
+def test_names_are_read_back_from_yaml_and_are_not_in_the_makefile(
+    bundle: dict[str, bytes],
+) -> None:
+    layers = yaml.safe_load(bundle["stats/net_stats.yaml"]).values()
+    assert {*NAMES} <= {source for layer in layers for source in layer.get("sources", ())}
+    assert "evil" not in bundle["src/Makefile"].decode()
+
+
+def test_no_compiler_is_needed_to_explain(hostile: Repository) -> None:
+    bare = Repository(hostile.folder, {**hostile.environment, "PATH": ""})
+    explain = (sys.executable, "-m", "firmwright.cli", "explain", "net.yaml", "toolchain=gcc")
+    for options in ((), ("--layer", "sum"), ("--json",)):
+        done = bare.run(*explain, "platform=host", *options)
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    told = bare.run(
+        sys.executable, "-m", "doit", "recipe=net.yaml", "platform=host", "toolchain=gcc"
+    )
+    assert told.returncode
+    assert "gcc" in told.stdout + told.stderr
+    assert "Traceback" not in told.stdout + told.stderr
 
 
 def test_no_name_reverses_the_text_of_a_source(bundle: dict[str, bytes]) -> None:
