@@ -80,6 +80,15 @@ def test_a_reader_that_ends(folder: Path) -> None:
         assert run(f"{DOIT} {words} | true", folder).stderr == "", words
 
 
+def test_files_of_firmwright_itself_are_counted(folder: Path) -> None:
+    reads = "[firmwright.__file__, firmwright.cli.__file__, __file__]"
+    own = f"import firmwright.cli\ndef task_own(): return {{'actions': [], 'file_dep': {reads}}}\n"
+    (folder / "dodo.py").write_text(own)
+    told = run(f"{DOIT} info own", folder).stdout
+    files = f" - {folder}/dodo.py\n - 2 files of firmwright itself\n"
+    assert told.endswith(f"\nfile_dep   : \n{files}")
+
+
 def test_cleaning_says_what_goes_and_no_more(folder: Path) -> None:
     """Actions of other origin are announced as doit does it."""
     own = "def announced(): print('gone')\ndef remove_results(): print('removed')\n"

@@ -21,7 +21,7 @@ from firmwright.errors import did_you_mean
 from firmwright.pipeline.freshness import Unchanged
 from firmwright.terminal.pipes import end_with_reader
 
-PACKAGE = Path(__file__).parents[1]
+PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 
 OUR_REMOVAL = " - executing 'Python: function remove_results'\n"
 """How doit announces the action that a stage is cleaned by; that says by itself what goes."""
@@ -89,13 +89,17 @@ class Counted:
         self.own_files = 0
 
     def write(self, text: str) -> None:
-        if text.startswith(f" - {PACKAGE}{os.sep}"):
+        if text.startswith(f" - {PACKAGE}"):
             self.own_files += 1
-            return
+        else:
+            self.write_count()
+            self.stream.write(text)
+
+    def write_count(self) -> None:
+        """Tell of the files since the last line that was passed on."""
         if self.own_files:
             self.stream.write(f" - {self.own_files} files of firmwright itself\n")
             self.own_files = 0
-        self.stream.write(text)
 
 
 class Info(Printing, cmd_info.Info):  # type: ignore[misc]
@@ -109,9 +113,12 @@ class Info(Printing, cmd_info.Info):  # type: ignore[misc]
             if name not in known:
                 raise InvalidCommand(f"info: no task '{name}'{did_you_mean(name, known)}")
         for task in self.task_list:
-            task.file_dep = dict.fromkeys(sorted(task.file_dep)).keys()  # a set in order
+            in_order = sorted(task.file_dep, key=lambda path: (path.startswith(PACKAGE), path))
+            task.file_dep = dict.fromkeys(in_order).keys()  # a set in order
         self.outstream = Counted(self.outstream)
-        return super()._execute(pos_args, hide_status)
+        code = super()._execute(pos_args, hide_status)
+        self.outstream.write_count()
+        return code
 
     @staticmethod
     def get_reasons(reasons: Any) -> str:
