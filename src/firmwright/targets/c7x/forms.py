@@ -27,6 +27,10 @@ SUMS = (
 )
 
 
+FLOAT_SHIFT = 24
+"""The smallest shift of a product with a float's mantissa, for channels that fill a block."""
+
+
 @cache
 def make_forms(core: Core) -> tuple[Form, ...]:
     """Return the forms of a core: those for a layer's kind in the order of preference."""
@@ -163,7 +167,7 @@ def pack_scales(layer: Layer, indices: Array, each: bool) -> Array:
         fill_channels(biases, indices),
         fill_channels(numbers.multipliers, indices),
         fill_channels(numbers.offsets, indices),
-        fill_channels(numbers.shifts, indices, 1),
+        fill_channels(numbers.shifts, indices, FLOAT_SHIFT),
     )
     stacked = np.stack([part.reshape(indices.shape) for part in parts], 1)
     packed: Array = stacked.reshape(-1).astype("int32")
