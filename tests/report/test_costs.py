@@ -30,7 +30,7 @@ def region(name: str, device: str, reads: str, writes: str, macs: int = 0) -> Re
     return Region(name, device, "", name, (name,), (name,), (reads,), (writes,), macs, False, ())
 
 
-def network(rest: str, dtype: str = "int8") -> tuple[Partition, Kernels]:
+def network(rest: str, dtype: str = "int8", weights_of_conv: str = "") -> tuple[Partition, Kernels]:
     """A convolution on TIDL, a table on the ``rest``, a product on TIDL; a view between them."""
     tensors = [Tensor(n, (1, 1000), dtype) for n in "abcde"]
     view = replace(region("view", rest, "c", "d"), view=True)
@@ -41,6 +41,8 @@ def network(rest: str, dtype: str = "int8") -> tuple[Partition, Kernels]:
         region("dense", "tidl", "d", "e", 1_000),
     )
     weights = {"dense": (Parameter("w", "int8", 60_000, "w"),)}
+    if weights_of_conv:
+        weights["conv"] = (Parameter("v", weights_of_conv, 10, "v"),)
     kernels = [Kernel(r.name, (), weights.get(r.name, ()), (), (), "", (), 0, ())
                for r in regions if not r.view]  # fmt: skip
     return Partition(("a",), ("e",), tuple(tensors), regions), Kernels(tuple(kernels))
@@ -76,6 +78,15 @@ def test_moving_weights_may_take_longer_than_multiplying() -> None:
 
 def test_16_bits_are_multiplied_at_their_own_rate_and_are_twice_the_bytes() -> None:
     assert costs("c", "int16")["conv"] == Cost(2, 4000, work_us=40.0, calls_us=500)
+
+
+@pytest.mark.parametrize(("weights", "work_us"), [("int8", 10.0), ("int16", 40.0)])
+def test_weights_show_the_bits_of_floats_that_a_device_quantizes(
+    weights: str, work_us: float
+) -> None:
+    partition, kernels = network("c", "float32", weights)
+    layers = estimate_layers(partition, kernels, TIMING, cores("c"), "network_run")
+    assert layers[0].cost.work_us == work_us
 
 
 def test_what_a_device_says_of_its_cycles_goes_first() -> None:

@@ -73,7 +73,8 @@ def estimate_layers(
         ports = [tensors[name] for name in (*region.inputs, *region.outputs)]
         kernel = kernel_of[region.name]
         weights = sum(weight.bytes for weight in kernel.weights)
-        work = estimate_work_us(region.macs, ports, weights, engine, kernel.cycles)
+        wide = any(weight.dtype in SIXTEEN_BIT_TYPES for weight in kernel.weights)
+        work = estimate_work_us(region.macs, ports, weights, engine, kernel.cycles, wide)
         cost = make_cost(cores[region.device] != core, ports, work, timing)
         layers.append(LayerEstimate(region.name, region.device, region.sources, cost))
     ports = [tensors[name] for name in (*partition.inputs, *partition.outputs)]
@@ -93,12 +94,16 @@ def estimate_work_us(
     weight_bytes: int,
     engine: Throughput,
     modelled: Cycles | None = None,
+    wide: bool = False,
 ) -> float:
-    """Estimate the microseconds of a region's own work; ``ports`` are its inputs and outputs."""
+    """Estimate the microseconds of a region's own work; ``ports`` are its inputs and outputs.
+
+    ``wide`` tells 16 bits inside that the ports do not show: floats that a device quantizes.
+    """
     if modelled:
         cycles = float(modelled.total)
     else:
-        wide = any(t.dtype in SIXTEEN_BIT_TYPES for t in ports)
+        wide = wide or any(t.dtype in SIXTEEN_BIT_TYPES for t in ports)
         rate = engine.macs_per_cycle_16_bit if wide else engine.macs_per_cycle
         moved = sum(t.bytes for t in ports) + weight_bytes
         cycles = max(macs / rate, moved / engine.bytes_per_cycle)
