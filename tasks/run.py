@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import canonical_run_inputs, list_sample_files
 from firmwright.pipeline.stage import Stage
-from firmwright.pipeline.tools import emulator_tool
+from firmwright.pipeline.tools import Tool, emulator_tool
 from firmwright.toolchain.boards import load_board
 
 
@@ -26,6 +27,17 @@ def options(job: Job) -> Any:
         "machine": load_board(job.platform.board).machine,
         "qemu": asdict(job.platform.qemu) if job.platform.qemu else None,
     }
+
+
+def list_emulators(job: Job) -> list[Tool]:
+    """Return the emulator; a board has none, and what flashes it decides about no result."""
+    if job.recipe.run.board is not None:
+        return []
+    return [emulator_tool(job.emulator, job.platform)]
+
+
+def inputs(job: Job) -> list[Path]:
+    return [*list_sample_files(job), *job.recipe.list_files("run.board")]
 
 
 STAGE = Stage(
@@ -45,8 +57,8 @@ STAGE = Stage(
     ),
     writes=(artifacts.RUN, artifacts.RUN_SAMPLE, artifacts.RUN_OUTPUTS, artifacts.BOXES),
     options=options,
-    inputs=list_sample_files,
+    inputs=inputs,
     templates=lambda job: [f"{device}/**/*.j2" for device in job.platform.accelerators],
-    tools=lambda job: [emulator_tool(job.emulator, job.platform)],
+    tools=list_emulators,
     applies=lambda job: job.is_run,
 )

@@ -23,7 +23,7 @@ DOIT_COMMANDS = frozenset(
     "build chip-check clean demo-run forget help info list lock reproduce run".split()
 )
 RECIPE_COMMANDS = frozenset("build clean explain export forget info list lock".split())
-READERS = ("acme", "acne", "door", "keywords", "my", "net", "policy", "recipe")
+READERS = ("acme", "acne", "door", "keywords", "my", "my-board", "net", "policy", "recipe")
 """Recipes, platforms and policies that a reader has, not the repository; one is misspelled."""
 
 
@@ -86,8 +86,10 @@ def read_catalog() -> Catalog:
 def check_recipes(recipes: list[str], variables: dict[str, str], scratch: Path) -> None:
     """Read each recipe with these variables; a reader's own is stood in for by the first one."""
     overrides = {k: v for k, v in variables.items() if k in list_overrides()}
-    if Path(overrides.get("platform", "")).stem in READERS:
-        del overrides["platform"]
+    readers = ("platform", "board")
+    overrides = {
+        k: v for k, v in overrides.items() if k not in readers or Path(v).stem not in READERS
+    }
     for word in (part for words in recipes for part in words.split(",")):
         is_readers = Path(word).stem in READERS
         for path in find_files("digits" if is_readers else word):

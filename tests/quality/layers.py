@@ -20,7 +20,7 @@ LAYERS = (
     ("report",),
     ("verify", "compile"),
     ("project", "device"),
-    ("postprocess", "quantize", "planning"),
+    ("postprocess", "quantize", "planning", "hardware"),
     ("recipe", "emulator", "partition", "targets.cpu"),
     ("targets",),
     ("models", "lowering"),

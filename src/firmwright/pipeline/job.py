@@ -205,12 +205,13 @@ class Job:
 
     @property
     def is_run(self) -> bool:
-        """Whether an emulator, or this machine, runs the firmware."""
-        return self.has_firmware and bool(self.platform.emulators)
+        """Whether an emulator, a board or this machine runs the firmware."""
+        return self.has_firmware and bool(self.platform.emulators or self.recipe.run.board)
 
     @property
     def counts_instructions(self) -> bool:
-        return self.is_run and self.emulator in COUNTING_EMULATORS
+        on_board = self.recipe.run.board is not None
+        return self.is_run and not on_board and self.emulator in COUNTING_EMULATORS
 
     @property
     def box_pictures(self) -> dict[Path, Path]:

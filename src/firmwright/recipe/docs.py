@@ -44,7 +44,13 @@ _DESCRIPTION_FILES = """\
 These are all of their keys. [Platforms and toolchains](platforms.md) describes the ready ones, \
 [a board of your own](../howto/own-board.md) how to write them.
 """
-_KINDS = ("platform", "toolchain", "board")
+_KINDS = {
+    "platform": "platform",
+    "toolchain": "toolchain",
+    "board": "board",
+    "board_access": "board at hand",
+}
+"""What the files are called, by their schemas."""
 
 _TYPES = {
     "string": "text",
@@ -79,8 +85,8 @@ def render_recipe_page() -> str:
 def render_description_files() -> str:
     """Return the page of the files in toolchains/ as Markdown."""
     parts = [_DESCRIPTION_FILES]
-    for kind in _KINDS:
-        schema = read_schema(f"{kind}.schema.json")
+    for name, kind in _KINDS.items():
+        schema = read_schema(f"{name}.schema.json")
         parts += [f"## A {kind}\n\n{schema['description']}\n\n{_format_table(schema)}\n"]
     return "\n".join(parts)
 

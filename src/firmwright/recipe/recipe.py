@@ -106,6 +106,8 @@ class RunOptions:
     seed: int
     emulator: str | None
     tolerance: Tolerance
+    board: str | None = None
+    """The file that reaches a board at hand, which takes the emulator's place."""
 
 
 @dataclass(frozen=True, slots=True)

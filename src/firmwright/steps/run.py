@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from firmwright.data.samples import Sample, sample_digest
 from firmwright.emulator import Execution, find_emulator_version, run_firmware
+from firmwright.hardware.access import load_access
+from firmwright.hardware.run import run_on_board
 from firmwright.ir.tensors import ModelInterface
 from firmwright.pipeline import artifacts, samples
 from firmwright.pipeline.command_line import place_mistake
@@ -19,7 +21,13 @@ from firmwright.pipeline.job import Job
 from firmwright.steps.boxes import compare_boxes
 from firmwright.verify.batches import join_outputs, join_samples
 from firmwright.verify.compare import compare
-from firmwright.verify.protocol import decode_boxes, decode_counts, decode_outputs, encode_samples
+from firmwright.verify.protocol import (
+    decode_boxes,
+    decode_counts,
+    decode_outputs,
+    encode_inputs,
+    encode_samples,
+)
 from firmwright.verify.record import RunRecord
 from firmwright.verify.steps import find_output_steps
 
@@ -34,8 +42,9 @@ def run(job: Job, folder: Path) -> None:
     With a detection also ``boxes.json``, and ``boxes-<number>.png`` of every picture, also of
     those that share a batch.
     """
-    with place_mistake(job.recipe, ("run", "emulator")):
-        find_emulator_version(job.emulator, job.platform)
+    if job.recipe.run.board is None:
+        with place_mistake(job.recipe, ("run", "emulator")):
+            find_emulator_version(job.emulator, job.platform)
     single = artifacts.NETWORK_INTERFACE.read(job)
     interface = artifacts.INTERFACE.read(job)
     layout = samples.read_batch_layout(job, interface)
@@ -125,7 +134,16 @@ def find_counted_functions(job: Job) -> CountedFunctions:
 def execute_firmware(
     job: Job, interface: ModelInterface, batches: Sequence[Sample], layers: CountedFunctions
 ) -> Execution:
-    """Run the firmware on samples as it takes them, whole batches."""
+    """Run the firmware on samples as it takes them, whole batches; on a board if one is named."""
+    board = job.recipe.run.board
+    if board is not None:
+        boxes = count_box_lines(job, samples.read_batch_layout(job, interface).size)
+        given = [encode_inputs(interface.inputs, batch) for batch in batches]
+        access = load_access(job.recipe.resolve(board))
+        with place_mistake(job.recipe, ("run", "board")):
+            return run_on_board(
+                access, job.folder("firmware"), given, len(interface.outputs) + boxes
+            )
     return run_firmware(
         job.folder("firmware") / "firmware.elf",
         job.platform,
@@ -136,6 +154,11 @@ def execute_firmware(
         MAX_INSTRUCTIONS,
         (*layers.functions.values(), *layers.waits),
     )
+
+
+def count_box_lines(job: Job, batch: int) -> int:
+    """Return the lines that the firmware prints of a sample's boxes."""
+    return batch if job.recipe.detection else 0
 
 
 def count_processor_instructions(execution: Execution, layers: CountedFunctions) -> int | None:

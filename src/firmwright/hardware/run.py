@@ -1,0 +1,89 @@
+"""Stores a firmware on a board, starts it, and talks with it sample by sample."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from firmwright.emulator.execution import Execution
+from firmwright.errors import UserError
+from firmwright.hardware.access import BoardAccess, SshHost
+from firmwright.hardware.serial_console import SerialConsole
+
+COMMAND_LIMIT = 600
+"""Seconds in which a board is flashed or reset."""
+TAIL = 5
+"""Lines that are shown of a command that fails."""
+
+
+def run_on_board(
+    access: BoardAccess, firmware: Path, samples: Sequence[bytes], outputs: int
+) -> Execution:
+    """Flash the board, reset it, and run the samples; instructions are not counted.
+
+    ``firmware`` is the folder of its images. Each of the samples, the bytes that the firmware
+    reads of it, is answered by ``outputs`` lines. Raises UserError for a command that fails, and
+    for a board that does not answer.
+    """
+    run_command(access, access.flash, "flash", firmware)
+    if access.ssh is not None:
+        return run_over_ssh(access, access.ssh, firmware / "firmware.elf", samples)
+    assert access.serial is not None, "the schema asks for a console"
+    with SerialConsole(access.serial, access.patience) as console:
+        run_command(access, access.reset, "reset", firmware)
+        time.sleep(access.settle)
+        lines = console.exchange(samples, outputs)
+    exit_code = 0 if lines[-1].startswith(b"@done") else 1
+    return Execution(access.description, exit_code, b"\n".join(lines) + b"\n")
+
+
+def run_command(access: BoardAccess, words: Sequence[str], key: str, firmware: Path) -> None:
+    """Run one of the board's commands, if there is one; UserError where it fails."""
+    if not words:
+        return
+    images = {name: str(firmware / f"firmware.{name}") for name in ("elf", "bin", "hex")}
+    command = [fill_in(word, images) for word in words]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            timeout=COMMAND_LIMIT, check=False,
+        )  # fmt: skip
+    except OSError as error:
+        raise UserError(f"{key}: cannot run '{command[0]}': {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise UserError(f"{key}: '{command[0]}' did not end in {COMMAND_LIMIT} s") from None
+    if done.returncode != 0:
+        tail = [f"  {line}" for line in done.stdout.decode(errors="replace").splitlines()[-TAIL:]]
+        first = f"{key} of {access.description}: '{command[0]}' ended with {done.returncode}:"
+        raise UserError("\n".join([first, *tail]))
+
+
+def fill_in(word: str, images: dict[str, str]) -> str:
+    """Put the images in the place of their names; other braces stay."""
+    for name, path in images.items():
+        word = word.replace(f"{{{name}}}", path)
+    return word
+
+
+def run_over_ssh(
+    access: BoardAccess, ssh: SshHost, program: Path, samples: Sequence[bytes]
+) -> Execution:
+    """Copy the program to a computer and run it there; its console is what ssh connects."""
+    there = "/tmp/firmwright-$$"
+    script = f'p=$(mktemp {there}.XXXXXX) && head -c {program.stat().st_size} >"$p"'
+    script += ' && chmod 700 "$p" && { "$p"; s=$?; rm -f "$p"; exit $s; }'
+    command = ["ssh", "-o", "BatchMode=yes", *ssh.options, ssh.host, script]
+    given = program.read_bytes() + len(samples).to_bytes(4, "little") + b"".join(samples)
+    limit = access.patience * (1 + len(samples))
+    try:
+        done = subprocess.run(command, input=given, capture_output=True, timeout=limit, check=False)
+    except OSError as error:
+        raise UserError(f"ssh: cannot be run: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise UserError(f"{access.description}: no end within {limit:g} s (`patience`)") from None
+    if done.returncode == 255:  # ssh's own
+        told = done.stderr.decode(errors="replace").strip()
+        raise UserError(f"ssh to {ssh.host} failed: {told}")
+    return Execution(access.description, done.returncode, done.stdout)

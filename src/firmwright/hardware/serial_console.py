@@ -1,0 +1,106 @@
+"""The console of a firmware on a serial line, which may be noisy, slow or silent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from firmwright.errors import UserError
+from firmwright.hardware.access import SerialPort
+
+if TYPE_CHECKING:
+    from serial import Serial
+
+ENDS = (b"@status", b"@trap")
+"""What a firmware says that ends early."""
+
+
+class SerialConsole:
+    """An open port. UserError where it cannot be opened, or breaks."""
+
+    def __init__(self, port: SerialPort, patience: float) -> None:
+        self._port, self._patience = port, patience
+        self._line: Serial = open_port(port)
+        self._rest = b""
+
+    def __enter__(self) -> SerialConsole:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._line.close()
+
+    def exchange(self, samples: Sequence[bytes], outputs: int) -> list[bytes]:
+        """Send the samples one by one, each once the one before was answered by ``outputs`` lines.
+
+        A firmware reads a sample only then: what comes earlier would be lost. Returns the lines
+        that begin with ``@``; the rest is noise. Raises UserError for a board that falls silent.
+        """
+        lines: list[bytes] = []
+        self._line.reset_input_buffer()
+        self._write(len(samples).to_bytes(4, "little"))
+        for number, sample in enumerate(samples):
+            self._write(sample)
+            lines += self._read_answer(f"sample {number}", outputs)
+            if lines[-1].startswith(ENDS):
+                return lines
+        return lines + self._read_answer("the last sample", 1)
+
+    def _read_answer(self, what: str, count: int) -> list[bytes]:
+        """Return as many lines, or fewer where the firmware ends."""
+        lines: list[bytes] = []
+        while len(lines) < count:
+            line = self._read_line(what)
+            if line.startswith(b"@"):
+                lines.append(line)
+            if line.startswith(ENDS):
+                break
+        return lines
+
+    def _read_line(self, what: str) -> bytes:
+        deadline = time.monotonic() + self._patience
+        while b"\n" not in self._rest:
+            if time.monotonic() > deadline:
+                half = f"; it began with {self._rest[:40]!r}" if self._rest else ""
+                raise UserError(
+                    f"{self._port.port}: no answer to {what} in {self._patience:g} s "
+                    f"(`patience`){half}"
+                )
+            self._rest += self._read()
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line.strip(b"\r\0 ")
+
+    def _read(self) -> bytes:
+        from serial import SerialException
+
+        try:
+            return bytes(self._line.read(max(1, self._line.in_waiting)))
+        except (OSError, SerialException) as error:
+            raise UserError(f"{self._port.port}: the line broke: {error}") from None
+
+    def _write(self, data: bytes) -> None:
+        from serial import SerialException
+
+        try:
+            self._line.write(data)
+        except (OSError, SerialException) as error:
+            raise UserError(f"{self._port.port}: cannot write: {error}") from None
+
+
+def open_port(port: SerialPort) -> Serial:
+    try:
+        from serial import SerialException, serial_for_url
+    except ImportError:
+        raise UserError(
+            "a serial console needs pyserial: pip install 'firmwright[boards]'"
+        ) from None
+    try:
+        return serial_for_url(port.port, port.baud, timeout=0.2)
+    except (OSError, ValueError, SerialException) as error:
+        raise UserError(f"{port.port}: cannot be opened: {error}") from None

@@ -1,0 +1,220 @@
+"""Firmware on a board at hand: QEMU behind a serial line and a debugger, a computer behind ssh."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Thread
+
+import numpy as np
+import pytest
+import yaml
+
+from firmwright.errors import UserError
+from firmwright.hardware.access import BoardAccess, SerialPort
+from firmwright.hardware.run import run_on_board
+from tests.e2e.conftest import Repository, new_repository
+
+QEMU = ("qemu-system-arm", "-machine", "mps2-an386", "-display", "none", "-monitor", "none",
+        "-semihosting-config", "enable=on,target=native")  # fmt: skip
+GDB = ["gdb-multiarch", "-batch", "-nx"]
+SAMPLES = [image.tobytes() for image in np.load("examples/digits/inputs.npz")["image"][:3]]
+
+Corrupt = Callable[[bytes], bytes]
+"""What a line makes of what the board sends; an empty answer closes it."""
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    """A repository whose network was built for a Cortex-M4 and for this machine."""
+    repository = new_repository(tmp_path_factory.mktemp("boards"))
+    repository.build("recipe=digits.yaml", "platform=cortex-m4-bare")
+    return repository
+
+
+@pytest.fixture
+def firmware(repository: Repository) -> Path:
+    return repository.folder / "build/digits/cortex-m4-bare/firmware"
+
+
+def find_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def wait_for(port: int) -> None:
+    for _ in range(100):
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"nothing listens at {port}")
+
+
+@contextmanager
+def running(*command: object) -> Iterator[subprocess.Popen[str]]:
+    words = [str(word) for word in command]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as p:
+        try:
+            yield p
+        finally:
+            p.kill()
+
+
+@pytest.mark.needs("qemu-system-arm", "gdb-multiarch")
+def test_a_debugger_flashes_and_a_serial_line_answers(repository: Repository) -> None:
+    """As with pyOCD or OpenOCD: a stub of gdb's loads the firmware, a terminal is its console."""
+    gdb = find_port()
+    with running(*QEMU, "-S", "-gdb", f"tcp:127.0.0.1:{gdb}", "-serial", "pty") as board:
+        assert board.stdout is not None
+        found = re.search(r"/dev/pts/\d+", board.stdout.readline())
+        assert found
+        begin = ["-ex", "set $sp = *(unsigned *)0", "-ex", "set $pc = *(unsigned *)4 & ~1"]
+        flash = [*GDB, "-ex", f"target remote 127.0.0.1:{gdb}", "-ex", "load", *begin]
+        access = {
+            "description": "QEMU behind a terminal",
+            "flash": [*flash, "-ex", "detach", "{elf}"],
+            "serial": {"port": found[0]},
+        }
+        repository.write("board.yaml", yaml.safe_dump(access))
+        words = ("recipe=digits.yaml", "platform=cortex-m4-bare", "board=board.yaml")
+        assert {"run", "bundle"} <= set(repository.build(*words))
+    manifest = repository.manifest("build/digits/digits-cortex-m4-bare.tar.gz")
+    assert manifest["run"]["emulator"] == "QEMU behind a terminal"
+    assert (manifest["run"]["samples"], manifest["run"]["differences"]) == (3, 0)
+    assert manifest["run"]["instructions"] is None
+
+
+@contextmanager
+def behind_a_line(firmware: Path, corrupt: Corrupt) -> Iterator[BoardAccess]:
+    """Run the firmware in QEMU, its console behind a line that changes what the board sends."""
+    console, line = find_port(), socket.create_server(("127.0.0.1", 0))
+
+    def carry(source: socket.socket, drain: socket.socket, change: Corrupt) -> None:
+        with suppress(OSError):
+            while data := change(source.recv(4096)):
+                drain.sendall(data)
+        with suppress(OSError):
+            drain.shutdown(socket.SHUT_RDWR)
+
+    def connect() -> None:
+        ours, _ = line.accept()
+        theirs = socket.create_connection(("127.0.0.1", console))
+        Thread(target=carry, args=(theirs, ours, corrupt), daemon=True).start()
+        carry(ours, theirs, lambda data: data)
+
+    kernel = ("-kernel", firmware / "firmware.elf")
+    with running(*QEMU, *kernel, "-serial", f"tcp:127.0.0.1:{console},server") as board:
+        assert board.stdout is not None
+        assert "waiting for connection" in board.stdout.readline()
+        Thread(target=connect, daemon=True).start()
+        port = SerialPort(f"socket://127.0.0.1:{line.getsockname()[1]}", 115200)
+        yield BoardAccess("a bad line", settle=0.5, patience=3, serial=port)
+    line.close()
+
+
+@pytest.mark.needs("qemu-system-arm")
+def test_noise_between_the_lines_is_left_out(firmware: Path) -> None:
+    def add_noise(data: bytes) -> bytes:
+        return data.replace(b"\n", b"\n\x00\xffnoise\r\n")
+
+    with behind_a_line(firmware, add_noise) as access:
+        execution = run_on_board(access, firmware, SAMPLES, 1)
+    assert execution.exit_code == 0
+    lines = execution.console.splitlines()
+    assert [line.split()[0] for line in lines] == [b"@output"] * 3 + [b"@done"]
+
+
+class FirstBytes:
+    """Lets so many bytes through; what comes then is lost, as when a board resets."""
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+
+    def __call__(self, data: bytes) -> bytes:
+        passed, self.left = data[: self.left], max(0, self.left - len(data))
+        return passed or (b"\0" if data else b"")
+
+
+@pytest.mark.needs("qemu-system-arm")
+@pytest.mark.parametrize(
+    ("count", "told"),
+    [
+        (0, r"no answer to sample 0 in 3 s \(`patience`\)"),
+        (20, "no answer to sample 0 in 3 s .* it began with b'@output 0 0"),
+        (45, "no answer to sample 1 in 3 s"),
+    ],
+)
+def test_a_board_that_falls_silent_is_told(firmware: Path, count: int, told: str) -> None:
+    with (
+        behind_a_line(firmware, FirstBytes(count)) as access,
+        pytest.raises(UserError, match=told),
+    ):
+        run_on_board(access, firmware, SAMPLES, 1)
+
+
+def test_a_line_that_is_not_there_is_told(tmp_path: Path) -> None:
+    access = BoardAccess("none", 0, 1, serial=SerialPort(str(tmp_path / "tty"), 115200))
+    with pytest.raises(UserError, match=r"tty: cannot be opened"):
+        run_on_board(access, tmp_path, SAMPLES, 1)
+
+
+@pytest.mark.parametrize(
+    ("flash", "told"),
+    [
+        (("no-such-program",), "flash: cannot run 'no-such-program': No such file"),
+        ((sys.executable, "-c", "print('no probe'); exit(3)"), "ended with 3:\n  no probe"),
+    ],
+)
+def test_what_flashes_and_fails_is_told(tmp_path: Path, flash: tuple[str, ...], told: str) -> None:
+    access = BoardAccess("mine", 0, 1, flash=flash, serial=SerialPort("loop://", 115200))
+    with pytest.raises(UserError, match=re.escape(told)):
+        run_on_board(access, tmp_path, SAMPLES, 1)
+
+
+SSHD = """\
+Port {port}
+ListenAddress 127.0.0.1
+HostKey {folder}/host
+AuthorizedKeysFile {folder}/user.pub
+StrictModes no
+UsePAM no
+PidFile none
+"""
+
+
+@pytest.mark.needs("sshd", "ssh", "gcc")
+def test_a_program_runs_on_a_computer_behind_ssh(repository: Repository, tmp_path: Path) -> None:
+    for name in ("host", "user"):
+        key = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / name)]
+        subprocess.run(key, check=True)
+    port = find_port()
+    (tmp_path / "sshd").write_text(SSHD.format(port=port, folder=tmp_path))
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)  # where it separates privileges
+    options = ["-p", str(port), "-i", str(tmp_path / "user"), "-o", "StrictHostKeyChecking=no"]
+    options += ["-o", f"UserKnownHostsFile={tmp_path}/known", "-o", "LogLevel=ERROR"]
+    host = f"{getpass.getuser()}@127.0.0.1"
+    access = {"description": "a computer", "ssh": {"host": host, "options": options}}
+    repository.write("computer.yaml", yaml.safe_dump(access))
+    words = ("platform=host", "toolchain=gcc", "board=computer.yaml")
+    with running(shutil.which("sshd"), "-D", "-e", "-f", tmp_path / "sshd"):
+        wait_for(port)
+        repository.build("recipe=digits.yaml", *words)
+    manifest = repository.manifest("build/digits/digits-host.tar.gz")
+    assert manifest["run"]["emulator"] == "a computer"
+    assert (manifest["run"]["samples"], manifest["run"]["differences"]) == (3, 0)
+
+    done = repository.doit("run", "recipe=digits.yaml", *words, "samples=2", "run:digits-host")
+    assert done.returncode != 0
+    told = "board=computer.yaml: ssh to root@127.0.0.1 failed: ssh: connect to host 127.0.0.1"
+    assert told.replace("root", getpass.getuser()) in done.stdout + done.stderr
