@@ -223,7 +223,14 @@ CASES: dict[str, tuple[tuple[Form, ...], tuple[tuple[Form, str], ...]]] = {
         (form(lambda x: op.concat([x, op.nn.relu(x)], 1)),),
         ((form(lambda x: op.concat([x, op.nn.relu(x)], 0)), "joins along axis 0 of 4"),),
     ),
-    "slice": ((sliced([2]),), ((sliced([2, 3]), "slices 2 axes"), (sliced([2], 2), "[2]"))),
+    "slice": (
+        (sliced([2]),),
+        (
+            (sliced([2, 3]), "slices 2 of 4 axes"),
+            (sliced([2], 2), "with strides [2]"),
+            (replace(sliced([2]), shape=(1, 1, 8, 8, 8)), "slices 1 of 5 axes"),
+        ),
+    ),
     "argmax axis": (
         (form(lambda x: op.argmax(x, 1, True)),),
         (
