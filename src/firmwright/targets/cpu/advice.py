@@ -81,9 +81,11 @@ def has_floats(region: Region, module: tvm.IRModule, context: Context) -> bool:
 
 
 def suggest(region: Region, module: tvm.IRModule, context: Context) -> Iterator[Suggestion]:
-    """Yield what lets a layer take fewer instructions: integers, another core, its own function."""
+    """Yield what lets a region take fewer instructions: less work, integers, a core, a function."""
     now = estimate_cycles(region, module, context)
     layer, choice = find_form(region, module, context)
+    if now and region.macs:
+        yield Suggestion("half as many output channels", now // 2, shrinks=True)
     if now is None or layer is None:
         return
     kind = ON_INTEGERS.get(layer.kind)
@@ -98,7 +100,6 @@ def suggest(region: Region, module: tvm.IRModule, context: Context) -> Iterator[
     if is_shared and isinstance(layer, Layer):
         more = round(SHARED[layer.scaling.rounding] * layer.batch * layer.output_elements)
         yield Suggestion("target: c -specialize=speed", now - more)
-    yield Suggestion("half as many output channels", now // 2, shrinks=True)
 
 
 def estimate_integers(kind: LayerKind, features: Collection[str]) -> float:
