@@ -16,7 +16,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from firmwright.toolchain.image import list_symbols
-from tests.e2e.conftest import Repository, new_repository
+from tests.e2e.conftest import ROOT, Repository, new_repository
 
 NETWORKS = "networks: {digits: digits.yaml, sums: sums.yaml}\n"
 
@@ -153,6 +153,27 @@ def test_mistakes_are_told_at_their_place(repository: Repository, text: str, tol
     assert done.returncode != 0
     assert told in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.needs("gcc")
+def test_paths_start_at_the_recipe_and_words_hold_for_all(repository: Repository) -> None:
+    platform = (ROOT / "toolchains/platforms/host.yaml").read_text()
+    repository.write("own.yaml", platform.replace("name: host", "name: own", 1))
+    (repository.folder / "below").mkdir()
+    text = "networks: {left: ../digits.yaml, right: ../digits.yaml}\nplatform: ../own.yaml\n"
+    repository.write("below/eyes.yaml", "name: below\n" + text)
+    done = repository.doit("build", "recipe=below/eyes.yaml", "toolchain=gcc", "samples=2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("2 of 2 samples exact") == 4
+    assert (repository.folder / "build/below/below-own.tar.gz").is_file()
+
+
+def test_a_board_is_refused(repository: Repository) -> None:
+    repository.write("bad.yaml", NETWORKS + HOST)
+    repository.write("desk.yaml", "description: a desk\nssh: {host: desk}\n")
+    done = repository.doit("build", "recipe=bad.yaml", "board=desk.yaml")
+    assert done.returncode != 0
+    assert "runs in an emulator: leave `board` out" in done.stdout + done.stderr
 
 
 def test_an_accelerator_is_refused(repository: Repository) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from firmwright.errors import Diagnostic, DiagnosticError
+from firmwright.errors import Diagnostic, DiagnosticError, UserError
 from firmwright.recipe import Catalog, Recipe, load_recipe
 from firmwright.recipe.networks import Networks, load_networks
+from firmwright.toolchain.descriptions import is_own_file
 
 from .job import Job
 from .stage import Stage
@@ -41,7 +42,19 @@ def make_network_jobs(
             found.extend(error.diagnostics)
     if found:
         raise DiagnosticError(found)
-    return [*members, join_jobs(networks, members, make_job, pipeline)]
+    on_board = next((job.recipe for job in members if job.recipe.run.board), None)
+    if on_board is not None:
+        raise UserError(
+            f"{on_board.path}: its run is on a board; a firmware of several networks runs in an "
+            "emulator: leave `board` out, or build this recipe alone"
+        )
+    words = overrides(path)
+    asked = replace(
+        networks,
+        platform=words.get("platform", networks.platform),
+        toolchain=words.get("toolchain", networks.toolchain),
+    )
+    return [*members, join_jobs(asked, members, make_job, pipeline)]
 
 
 def join_jobs(
@@ -54,10 +67,10 @@ def join_jobs(
         name=networks.name,
         model=first.model,
         inputs={},
-        platform=first.platform,
+        platform=networks.platform if is_own_file(networks.platform) else first.platform,
         target=first.target[-1:],
         rounding=first.rounding,
-        toolchain=first.toolchain,
+        toolchain=networks.toolchain or first.toolchain,
         c_prefix=networks.c_prefix,
         cflags=first.cflags,
         batch=None,
