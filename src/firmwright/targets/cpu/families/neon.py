@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from firmwright.ir.layer import LayerKind
-from firmwright.targets.cpu.forms import floats, neon
+from firmwright.targets.cpu.forms import floats, matrices, neon
 from firmwright.targets.cpu.forms.conditions import INTEGERS, ROUNDED
 from firmwright.targets.cpu.forms.form import Condition, Form
 
@@ -36,6 +36,15 @@ FORMS = (
         pack=neon.pack_convolution,
         cost=0.3,
         sentence="Eight bytes at once, of two products a sum of 16 bits.",
+    ),
+    Form(
+        name="neon_matmul",
+        kind=LayerKind.MATMUL,
+        features=frozenset({"neon"}),
+        conditions=(matrices.SCALED,),
+        pack=matrices.pack_lanes,
+        cost=0.5,
+        sentence="Four rows by eight columns at once, of 16 bits.",
     ),
     Form(
         name="neon_float_conv2d",

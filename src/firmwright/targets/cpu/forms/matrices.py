@@ -21,9 +21,6 @@ from firmwright.targets.cpu.forms.requantize import make_requantization
 LARGE_BLOCK = 4
 """Rows and columns of a block whose sums, a row of weights and pointers fill 25 registers."""
 
-VECTOR = 16
-"""Columns at once with AVX2: their sums take two vectors."""
-
 SCALED = Condition(INTEGERS.sentence, lambda product: INTEGERS.holds(product.sums))
 
 
@@ -86,21 +83,31 @@ def pack_bytes(product: MatrixProduct, rows: int, columns: int, kept: bool) -> P
 
 
 def pack_pairs(product: MatrixProduct) -> Packing:
-    """Pack numbers for AVX2: pairs of taps of 16 columns, and rows that are widened to meet them.
+    """Pack numbers for AVX2, which adds up pairs of taps of 16 columns."""
+    return pack_vectors(product, columns=16, taps=2)
 
-    Neither has a zero point that is subtracted later: the right's words have room for it.
+
+def pack_lanes(product: MatrixProduct) -> Packing:
+    """Pack numbers for NEON, which takes eight taps of a row in turn for eight columns."""
+    return pack_vectors(product, columns=8, taps=8)
+
+
+def pack_vectors(product: MatrixProduct, columns: int, taps: int) -> Packing:
+    """Pack numbers for vectors of columns; rows end with whole numbers of taps.
+
+    No zero point of the right is subtracted later: its words have room for that.
     """
     sums = product.sums
-    rows, row = min(LARGE_BLOCK, product.rows), -(-product.inner // 2) * 2
+    rows, row = min(LARGE_BLOCK, product.rows), -(-product.inner // taps) * taps
     return Packing(
         {},
         {
             **describe_product(product),
             "right_zero": product.right.zero_point,
             "row": row,
-            "packed": row * VECTOR,
+            "packed": row * columns,
             "halves": 1 + 2 * (sums.zero_point - sums.low),
         },
         {"pixels": rows},
-        (Scratch("packed", "int16", row * VECTOR), Scratch("wide", "int16", row * rows)),
+        (Scratch("packed", "int16", row * columns), Scratch("wide", "int16", row * rows)),
     )
