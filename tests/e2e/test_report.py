@@ -218,7 +218,10 @@ def test_the_page_answers_without_a_script(page: Page, bundle: dict[str, bytes])
     assert "Is it exact?" in page.texts
     for layer in report["layers"]:
         assert layer["name"] in page.texts
-        assert f"{layer['code']['file']}" in page.texts
+        place = layer["code"]
+        assert place["file"] in page.texts
+        lines = bundle[f"src/{place['file']}"].decode().splitlines()
+        assert "\n".join(lines[place["first"] - 1 : place["last"]]) in page.texts
 
 
 def read_report(bundle: dict[str, bytes]) -> dict[str, Any]:

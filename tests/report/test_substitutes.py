@@ -94,6 +94,8 @@ def place(model: onnx.ModelProto, target: str = "tidl, c", platform_name: str = 
             time = estimate_work_us(region.macs, ports, 0, engine)
             spent[region.device] = spent.get(region.device, 0) + time
     found = advise(partition, regions, mix, platform.timing)
+    fallen = {next(iter(r.sources), r.name) for r in partition.regions if r.refusals and not r.view}
+    assert fallen <= {layer for advice in found for layer in advice.layers}
     return Placed(found, {region.device for region in partition.regions}, spent)
 
 

@@ -14,13 +14,16 @@ from firmwright.report.viewers import make_graph, make_overlays, write_csv
 PAGE = "report.html"
 
 
-def write_files(report: Report) -> Mapping[str, bytes]:
-    """Return the page, and in a folder beside it the same facts for programs."""
+def write_files(report: Report, code: Mapping[int, str]) -> Mapping[str, bytes]:
+    """Return the page, and in a folder beside it the same facts for programs.
+
+    ``code`` has the C of layers, by their numbers.
+    """
     overlays = {f"over_model_{name}.json": data for name, data in make_overlays(report).items()}
     explorer: dict[str, Any] = {**overlays, "compiled.json": make_graph(report)}
     trace = {"report/trace.perfetto-trace": write_trace(report)} if report.total else {}
     return {
-        PAGE: render_page(report).encode("utf-8"),
+        PAGE: render_page(report, code).encode("utf-8"),
         "report/report.json": encode_record({"$schema": SCHEMA_NAME, **to_plain(report)}),
         "report/layers.csv": write_csv(report.layers).encode("utf-8"),
         **trace,

@@ -6,9 +6,10 @@ Every text is escaped, for names in models may hold anything.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 
 import jinja2
 import yaml
@@ -50,8 +51,11 @@ def make_page_environment() -> jinja2.Environment:
     return new_environment(read_template, escapes=True)
 
 
-def render_page(report: Report) -> str:
-    """Return the page; the same report gives the same text."""
+def render_page(report: Report, code: Mapping[int, str] = MappingProxyType({})) -> str:
+    """Return the page; the same report gives the same text.
+
+    ``code`` has the C of layers, by their numbers.
+    """
     tracks, roofline = draw_timeline(report), draw_roofline(report)
     parts = {
         "summary": True, "advice": report.advice, "graph": True, "timeline": tracks,
@@ -61,6 +65,7 @@ def render_page(report: Report) -> str:
     page = make_page_environment().get_template(f"{FOLDER}/report.html.j2")
     text = page.render(
         report=report,
+        code=code,
         sections=[(name, name.capitalize()) for name, shown in parts.items() if shown],
         cards=list(summarize(report)),
         graph=draw_graph(report.layers),

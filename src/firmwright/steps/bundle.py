@@ -21,7 +21,7 @@ from firmwright.report import manifest
 from firmwright.report.files import PAGE, write_files
 from firmwright.steps.budget import check_budget
 from firmwright.steps.bundle_texts import write_texts
-from firmwright.steps.report import collect_report, read_optional
+from firmwright.steps.report import collect_code, collect_report, read_optional
 from firmwright.steps.sbom import write_sboms
 
 ARTIFACTS: Artifact[manifest.ArtifactsReport] = Artifact(
@@ -45,7 +45,8 @@ def run(job: Job, folder: Path) -> None:
         stale.unlink()
     for drawn, published in job.box_pictures.items():
         (folder / published.name).write_bytes(drawn.read_bytes())
-    contents = {**collect_files(job), **write_files(collect_report(job, read))}
+    report = collect_report(job, read)
+    contents = {**collect_files(job), **write_files(report, collect_code(job, report.layers))}
     contents |= write_sboms(job, read) if job.has_firmware else {}
     contents |= write_texts(job, describe_result(job))
     (folder / job.report.name).write_bytes(contents[PAGE])

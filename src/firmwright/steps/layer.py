@@ -8,12 +8,11 @@ from shutil import get_terminal_size
 
 from firmwright.errors import UserError, to_printable
 from firmwright.ir.records import encode_record
-from firmwright.pipeline import artifacts
 from firmwright.pipeline.explain import advise_job
 from firmwright.pipeline.job import Job
 from firmwright.report.layer_text import FollowedLayer, FollowedLayers, find_layers, format_layer
-from firmwright.report.layers import ReportedLayer, describe_layers
-from firmwright.steps.report import read_layer_facts
+from firmwright.report.layers import describe_layers
+from firmwright.steps.report import read_code, read_layer_facts
 
 
 def print_layer(jobs: Sequence[Job], name: str, as_json: bool) -> int:
@@ -54,11 +53,3 @@ def follow_layers(job: Job, name: str) -> FollowedLayers:
             for layer in find_layers(layers, name)
         ),
     )
-
-
-def read_code(job: Job, layer: ReportedLayer) -> list[str]:
-    """Return the lines of a layer's function; none where another core's tools compile it."""
-    if layer.code is None:
-        return []
-    text = (artifacts.PROJECT.read(job) / layer.code.file).read_text(encoding="utf-8")
-    return text.splitlines()[layer.code.first - 1 : layer.code.last]

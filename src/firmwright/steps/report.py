@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -13,13 +14,15 @@ from firmwright.pipeline.job import Job
 from firmwright.recipe.lock import Lock
 from firmwright.report.accuracy import format_accuracy
 from firmwright.report.estimates import LayerEstimate
-from firmwright.report.layers import CodeLines, LayerFacts, describe_layers
+from firmwright.report.layers import CodeLines, LayerFacts, ReportedLayer, describe_layers
 from firmwright.report.report import REPORT_VERSION, Memory, ModelFacts, Proof, Report, Roof, Total
 from firmwright.steps.mapping import estimate_job_layers
 from firmwright.toolchain.image import list_symbols
 
 T = TypeVar("T")
 
+MAX_CODE = 2**20
+"""Characters of C that the page shows."""
 MAX_SYMBOLS = 100
 """Symbols that a report lists: a network of thousands of layers has as many."""
 
@@ -94,6 +97,20 @@ def find_code(job: Job) -> dict[str, CodeLines]:
             found[name] = CodeLines(path.relative_to(project).as_posix(), first, last)
     shared = artifacts.PLAN.read(job).shared_functions
     return found | {name: found[owner] for name, owner in shared.items() if owner in found}
+
+
+def read_code(job: Job, layer: ReportedLayer) -> list[str]:
+    """Return the lines of a layer's function; none where another core's tools compile it."""
+    if layer.code is None:
+        return []
+    text = (artifacts.PROJECT.read(job) / layer.code.file).read_text(encoding="utf-8")
+    return text.splitlines()[layer.code.first - 1 : layer.code.last]
+
+
+def collect_code(job: Job, layers: Sequence[ReportedLayer]) -> dict[int, str]:
+    """Return the C of all layers by their numbers; none where a page would be too long with it."""
+    code = {layer.number: "\n".join(read_code(job, layer)) for layer in layers if layer.code}
+    return code if sum(map(len, code.values())) <= MAX_CODE else {}
 
 
 def read_proof(job: Job) -> Proof | None:
