@@ -12,7 +12,7 @@ import pytest
 from firmwright.bundle.archive import write_archive
 from firmwright.errors import UserError
 from firmwright.pipeline import wheel
-from firmwright.pipeline.reproduce import runs, write_all_differences
+from firmwright.pipeline.reproduce import read_result, runs, write_all_differences
 from firmwright.pipeline.separate_build import build_separately
 from firmwright.pipeline.wheel import install_wheel
 
@@ -50,6 +50,11 @@ def test_all_differences_are_written_where_a_program_can(tmp_path: Path) -> None
     assert told.endswith("differences.txt")
     assert "digits/notes.txt" in text
     assert {"-two", "+zwei"} <= {line.strip("│ ") for line in text.splitlines()}
+
+
+def test_builds_without_a_bundle_are_not_the_same(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"left no net-host.tar.gz, so there is nothing to compare"):
+        read_result(tmp_path / "net-host.tar.gz")
 
 
 def test_a_build_is_run_by_what_varies_it(tmp_path: Path) -> None:

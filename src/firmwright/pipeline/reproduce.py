@@ -85,7 +85,7 @@ def reproduce(job: Job) -> None:
     place = Path(tempfile.mkdtemp(prefix="firmwright-reproduce-"))
     other, left_out = prepare(place)
     first, second = (build(job, place, variation) for variation in (PLAIN, other))
-    ours, theirs = read_result(job, first), read_result(job, second)
+    ours, theirs = (read_result(folder / job.bundle.name) for folder in (first, second))
     from firmwright.bundle.first_difference import digest_files, find_first
 
     if find_first(ours, theirs) or ours != theirs:
@@ -131,7 +131,7 @@ def build(job: Job, place: Path, variation: Variation) -> Path:
     words += ["-n", str(variation.jobs)]
     wrapper = [word for words in variation.wrappers.values() for word in words]
     build_separately(recipe, start, outdir, words, environment, variation.umask, wrapper)
-    return outdir
+    return outdir / job.recipe.name if job.members else outdir
 
 
 def runs(wrapper: Sequence[str]) -> bool:
@@ -148,9 +148,12 @@ def copy_inputs(job: Job, folder: Path) -> tuple[Path, Path]:
     Returns the copy of the recipe, and the folder that stands for the one of the command.
     """
     start, recipe = to_absolute(find_start()), to_absolute(job.recipe.path)
-    files = [recipe, *map(to_absolute, (*user_files(job), *job.lock_files))]
+    files = [recipe]
+    for each in (job, *job.members):
+        own = (each.recipe.path, *user_files(each), *each.lock_files)
+        files += map(to_absolute, own)
     root = Path(os.path.commonpath([start, *(path.parent for path in files)]))
-    for path in files:
+    for path in dict.fromkeys(files):
         copy = folder / path.relative_to(root)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
@@ -159,11 +162,13 @@ def copy_inputs(job: Job, folder: Path) -> tuple[Path, Path]:
     return folder / recipe.relative_to(root), new_start
 
 
-def read_result(job: Job, outdir: Path) -> dict[str, bytes]:
-    """Return the files of the bundle of a build."""
+def read_result(bundle: Path) -> dict[str, bytes]:
+    """Return the files of the bundle of a build; UserError where it left none."""
     from firmwright.bundle.first_difference import read_folder
 
-    return read_folder(outdir / job.bundle.name)
+    if not bundle.is_file():
+        raise UserError(f"the build left no {bundle.name}, so there is nothing to compare")
+    return read_folder(bundle)
 
 
 def explain(job: Job, first: Path, second: Path) -> str:
@@ -177,7 +182,8 @@ def explain(job: Job, first: Path, second: Path) -> str:
             files.pop(INDEX_FILE, None)
         if found := find_first(ours, theirs):
             return f"two builds differ, first in the stage {name}: {found}"
-    found = find_first(read_result(job, first), read_result(job, second))
+    ours, theirs = (read_result(folder / job.bundle.name) for folder in (first, second))
+    found = find_first(ours, theirs)
     return f"two builds differ, though all of their stages agree: {found or 'in their bytes'}"
 
 
@@ -191,9 +197,14 @@ def write_all_differences(place: Path, first: Path, second: Path) -> Iterator[st
 
 
 def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
-    """Yield the task of each job: reproduce:digits-rv32-bare."""
+    """Yield the task of each job: reproduce:digits-rv32-bare.
+
+    A network of a firmware of several has none: it is built with the others.
+    """
     yield {"basename": "reproduce", "name": None, "doc": SENTENCE}
-    for job in jobs:
+    jobs = list(jobs)
+    members = [member for job in jobs for member in job.members]
+    for job in (job for job in jobs if job not in members):
         name = f"reproduce:{job.bundle_name}"
         yield {
             "basename": "reproduce",
