@@ -11,8 +11,7 @@ from platformdirs import user_cache_path
 
 from tests.e2e.conftest import EXAMPLE, ROOT
 from tests.networks.tflite_models import ModelBuilder, Quantization
-
-from .warm import WarmShell
+from tests.warm import WarmShell
 
 DIGITS = "model: ../models/digits.onnx\nrun: {inputs: ../models/inputs.npz, samples: 2}\n"
 SUM = "run: {samples: 2}\nmodel: "

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.warm import WarmShell
+
 from . import shipping, tutorial
 from .commands import PAGES, name_page, read_commands
 from .reader import make_repository, open_shell
-from .warm import WarmShell
 
 NOT_RUN = yaml.safe_load((Path(__file__).parent / "not_run.yaml").read_text(encoding="utf-8"))
 PATTERNS = [pattern for patterns in NOT_RUN.values() for pattern in patterns]

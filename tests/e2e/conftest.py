@@ -15,13 +15,22 @@ import termios
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.warm import WarmPython
+
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "digits"
+
+
+@cache
+def start_python() -> WarmPython:
+    """Return the process of this session that has imported all; it ends with the session."""
+    return WarmPython()
 
 
 @dataclass
@@ -65,7 +74,10 @@ class Repository:
         return b"".join(parts).decode()
 
     def doit(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self.run(sys.executable, "-m", "doit", *arguments)
+        """Run a command of doit's, in a copy of one process unless it needs another Python."""
+        if self.environment.get("PYTHONPATH") != os.environ.get("PYTHONPATH"):
+            return self.run(sys.executable, "-m", "doit", *arguments)
+        return start_python().run(["doit", *arguments], self.folder, self.environment)
 
     def build(self, *arguments: str) -> list[str]:
         """Build and return the names of the stages that ran."""

@@ -1,0 +1,133 @@
+"""Runs commands in copies of a process that has imported what they import.
+
+An import of TVM takes a second, and the tests have hundreds of commands. The lines of
+``python -m tests.warm``'s input are commands as JSON; it prints the exit code of each.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import pkgutil
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import firmwright.steps
+
+ROOT = Path(__file__).parents[1]
+PROGRAMS = {"doit": "doit.__main__:main", "firmwright": "firmwright.cli:main"}
+IMPORTED = [
+    "ai_edge_litert.interpreter",
+    "onnxruntime",
+    "unicorn",
+    *(name for _, name, _ in pkgutil.walk_packages(firmwright.steps.__path__, "firmwright.steps.")),
+    *PROGRAMS.values(),
+]
+SYNTAX = re.compile(r"[&|;<>~*$]")
+"""What bash has to read."""
+
+LIMIT = 1200
+"""Seconds in which a command ends."""
+
+
+class WarmPython:
+    """A process that has imported all, and the commands that copies of it run."""
+
+    def __init__(self) -> None:
+        command, pipe = [sys.executable, "-m", __name__], subprocess.PIPE
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True, bufsize=1
+        )
+
+    def run(
+        self, words: Sequence[str], folder: Path, environment: Mapping[str, str]
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program of ours in a folder; its input is empty."""
+        assert self.process.stdin and self.process.stdout
+        with (
+            tempfile.NamedTemporaryFile("r", encoding="utf-8") as output,
+            tempfile.NamedTemporaryFile("r", encoding="utf-8") as errors,
+        ):
+            order = {"words": words, "folder": str(folder), "environment": dict(environment)}
+            order |= {"output": output.name, "errors": errors.name}
+            self.process.stdin.write(json.dumps(order) + "\n")
+            code = int(self.process.stdout.readline())
+            return subprocess.CompletedProcess(words, code, output.read(), errors.read())
+
+    def close(self) -> None:
+        self.process.communicate()
+
+
+class WarmShell:
+    """Runs lines of bash. A line that is a command of ours alone needs no new Python."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self.environment = environment
+        self.python = WarmPython()
+
+    def run(self, line: str, folder: Path) -> tuple[int, str]:
+        """Run a line in a folder; return its exit code and all that it prints."""
+        words = shlex.split(line)
+        if words[0] in PROGRAMS and not SYNTAX.search(line):
+            done = self.python.run(words, folder, self.environment)
+        else:
+            done = subprocess.run(
+                ["bash", "-ec", line], cwd=folder, env=self.environment, capture_output=True,
+                text=True, timeout=LIMIT, check=False,
+            )  # fmt: skip
+        return done.returncode, done.stdout + done.stderr
+
+    def close(self) -> None:
+        self.python.close()
+
+
+def serve() -> None:
+    """Take commands until there are no more."""
+    for name in IMPORTED:
+        pkgutil.resolve_name(name)
+    gc.freeze()  # a collection in a copy would copy all of these objects
+    for line in sys.stdin:
+        child = os.fork()
+        if not child:
+            obey(json.loads(line))
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
+def obey(order: dict[str, Any]) -> None:
+    """Run a command in this process and end it, without taking down what was imported."""
+    signal.alarm(LIMIT)
+    os.environ.clear()
+    os.environ.update(order["environment"])
+    os.chdir(order["folder"])
+    sys.path[0] = order["folder"]
+    places = (
+        (os.devnull, os.O_RDONLY),
+        (order["output"], os.O_WRONLY),
+        (order["errors"], os.O_WRONLY),
+    )
+    for standard, place in enumerate(places):
+        os.dup2(os.open(*place), standard)
+    code: Any = 1
+    try:
+        sys.argv = order["words"]
+        code = pkgutil.resolve_name(PROGRAMS[sys.argv[0]])()
+    except SystemExit as end:
+        code = end.code
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code or 0)
+
+
+if __name__ == "__main__":
+    serve()
