@@ -31,6 +31,9 @@ def header(batch: BatchLayout | None) -> str:
         "inputs": make_ports(INPUTS),
         "outputs": make_ports(OUTPUTS),
         "detector": None,
+        "caller_arena": False,
+        "hooks": False,
+        "selftest": False,
         "build_id": "0" * 40,
     }
     return render(make_environment(), "network/network.h.j2", variables)
