@@ -35,12 +35,7 @@ STAGE = Stage(
     sentence="package the network for other build systems",
     run="firmwright.steps.exports:run",
     reads=(
-        artifacts.MODEL_INTERFACE,
-        artifacts.NETWORK_INTERFACE,
-        artifacts.NETWORK_MODULE,
-        artifacts.INTERFACE,
-        artifacts.BATCH_LAYOUT,
-        artifacts.PARTITION,
+        *artifacts.OF_SAMPLES,
         artifacts.PLAN,
         artifacts.PROJECT,
         artifacts.RUN_SAMPLE,

@@ -74,6 +74,11 @@ BATCH_LAYOUT: Artifact[BatchLayout] = Artifact(
 )
 """Only where the recipe asks for a batch."""
 
+OF_SAMPLES: tuple[Artifact[Any], ...] = (
+    MODEL_INTERFACE, NETWORK_INTERFACE, NETWORK_MODULE, INTERFACE, BATCH_LAYOUT, PARTITION, LOWERED,
+)  # fmt: skip
+"""What decides which samples a network runs on, and what its reference makes of them."""
+
 KERNELS: Artifact[Kernels] = Artifact("kernels", "kernels.json", "firmwright.ir.kernels:Kernels")
 WEIGHTS: Artifact[Arrays] = Artifact("kernels", "weights.npz", ARRAYS)
 

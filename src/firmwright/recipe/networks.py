@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from firmwright.codegen.names import c_identifier
 from firmwright.documents.document import check_document, read_bytes
-from firmwright.documents.schema_check import Finding, Schema, find_errors, quote
+from firmwright.documents.schema_check import Finding, find_errors, quote
 from firmwright.errors import DiagnosticError
 from firmwright.recipe.catalog import Catalog, find_name_errors
 from firmwright.recipe.recipe import Recipe, read_recipe
-from firmwright.recipe.schema import load_schema as load_recipe_schema
+from firmwright.recipe.schema import load_schema
 from firmwright.toolchain.descriptions import is_own_file
 
 _NETWORKS = re.compile(rb"^networks\s*:", re.MULTILINE)
@@ -64,19 +61,14 @@ def names_networks(path: Path) -> bool:
     return bool(_NETWORKS.search(read_bytes(path, str(path))))
 
 
-@cache
-def load_schema() -> Schema:
-    text = files("firmwright.recipes").joinpath("networks.schema.json").read_text("utf-8")
-    schema: Schema = json.loads(text)
-    return schema
-
-
 def load_networks(path: Path, catalogue: Catalog) -> Networks:
     """Read and check a recipe of several networks, but not the recipes that it names.
 
     Raises DiagnosticError with all mistakes.
     """
-    document, found = check_document(read_bytes(path, str(path)), load_schema(), str(path))
+    document, found = check_document(
+        read_bytes(path, str(path)), load_schema("networks"), str(path)
+    )
     data = document.data
     for finding in find_rule_errors(data, path, catalogue):
         found.append(document.make_diagnostic(finding.pointer, finding.message, finding.key))
@@ -95,7 +87,7 @@ def load_networks(path: Path, catalogue: Catalog) -> Networks:
 
 def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) -> Iterator[Finding]:
     """Yield what the schema cannot find; values of the wrong type are skipped."""
-    schema = load_recipe_schema()["properties"]["c_prefix"]
+    schema = load_schema()["properties"]["c_prefix"]
     name = data.get("name", path.stem)
     networks = data.get("networks")
     for prefix, file in networks.items() if isinstance(networks, dict) else ():

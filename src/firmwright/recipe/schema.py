@@ -29,9 +29,9 @@ _TYPES: Mapping[str, type | tuple[type, ...]] = {
 
 
 @cache
-def load_schema() -> Schema:
-    """Return the schema of a recipe."""
-    text = files("firmwright.recipes").joinpath("recipe.schema.json").read_text("utf-8")
+def load_schema(name: str = "recipe") -> Schema:
+    """Return the schema of a recipe, or of one that names several (``networks``)."""
+    text = files("firmwright.recipes").joinpath(f"{name}.schema.json").read_text("utf-8")
     schema: Schema = json.loads(text)
     return schema
 
