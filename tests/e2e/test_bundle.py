@@ -167,6 +167,17 @@ def test_the_program_for_aarch64_is_exact_in_qemus_user_mode(repository: Reposit
     assert elf.read_bytes()[18:20] == b"\xb7\x00"  # e_machine: EM_AARCH64
 
 
+@pytest.mark.needs("avr-gcc")
+def test_a_core_of_8_bits_gets_firmware_that_fits_and_is_not_run(repository: Repository) -> None:
+    repository.build("recipe=digits.yaml", "platform=avr-atmega2560")
+    manifest = repository.manifest("build/digits/digits-avr-atmega2560.tar.gz")
+    assert manifest["run"] is None
+    assert manifest["not_run"] == "the platform 'avr-atmega2560' lists no emulator"
+    assert manifest["memory"]["ram_bytes"] <= 8192 - 512
+    elf = repository.folder / "build/digits/avr-atmega2560/firmware/firmware.elf"
+    assert elf.read_bytes()[18:20] == b"\x53\x00"  # e_machine: EM_AVR
+
+
 @pytest.mark.needs("qemu-riscv64", "riscv64-linux-gnu-gcc")
 def test_the_program_for_rv64_is_exact_in_qemus_user_mode(repository: Repository) -> None:
     words = ("platform=rv64-linux", "toolchain=riscv64-linux-gnu-gcc")

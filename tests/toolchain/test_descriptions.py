@@ -47,12 +47,12 @@ def own_file(kind: DescriptionKind, name: str) -> Path:
 def test_platforms_and_toolchains_are_there() -> None:
     assert platform_names() == (
         *("aarch64-dotprod-linux", "aarch64-i8mm-linux", "aarch64-linux", "am62a", "am67a"),
-        *("cortex-m0-bare", "cortex-m33-bare", "cortex-m4-bare", "cortex-m55-bare"),
-        *("cortex-m7-bare", "diana", "diana-chip", "host", "j721e", "j721s2", "j784s4"),
-        *("mlsoc", "modalix", "rv32-bare", "rv64-linux"),
+        *("avr-atmega2560", "cortex-m0-bare", "cortex-m33-bare", "cortex-m4-bare"),
+        *("cortex-m55-bare", "cortex-m7-bare", "diana", "diana-chip", "host", "j721e", "j721s2"),
+        *("j784s4", "mlsoc", "modalix", "rv32-bare", "rv64-linux"),
     )
     assert toolchain_names() == (
-        *("arm-none-eabi-gcc", "arm64-gcc", "cl7x", "clang", "gcc", "pulp-gcc"),
+        *("arm-none-eabi-gcc", "arm64-gcc", "avr-gcc", "cl7x", "clang", "gcc", "pulp-gcc"),
         *("riscv64-linux-gnu-gcc", "riscv64-unknown-elf-gcc", "zig"),
     )
 
