@@ -15,6 +15,7 @@ from firmwright.bundle.provenance import PAYLOAD_TYPE, encode_statement, make_st
 from firmwright.errors import UserError, first_line
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from securesystemslib.dsse import Envelope
     from securesystemslib.signer import SSlibKey
 
@@ -144,10 +145,17 @@ def read_key_file(path: Path) -> bytes:
 def make_signer(pem: bytes) -> Any:
     """Return a signer for an ed25519 key; UserError for any other. It never shows the key."""
     require_extra()
+    from securesystemslib.signer import CryptoSigner
+
+    return CryptoSigner(load_private_key(pem))
+
+
+def load_private_key(pem: bytes) -> Ed25519PrivateKey:
+    """Return an ed25519 key; UserError for any other."""
+    require_extra()
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
-    from securesystemslib.signer import CryptoSigner
 
     try:
         key = load_pem_private_key(pem, None)
@@ -158,7 +166,7 @@ def make_signer(pem: bytes) -> Any:
         ) from None
     if not isinstance(key, Ed25519PrivateKey):
         raise UserError("the key to sign with is not of ed25519, whose signatures are repeatable")
-    return CryptoSigner(key)
+    return key
 
 
 def read_public_key(path: Path) -> SSlibKey:

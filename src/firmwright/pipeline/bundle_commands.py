@@ -11,8 +11,10 @@ from typing import Any
 
 import msgspec
 
+from firmwright.bundle.archive import write_whole
 from firmwright.bundle.bundle import read_bundle
 from firmwright.bundle.inspect import compare_bundles, inspect_file
+from firmwright.bundle.mcuboot_signing import ImageLayout, make_mcuboot_image
 from firmwright.bundle.policy import verify_bundle
 from firmwright.bundle.registry import parse_reference
 from firmwright.bundle.reports import render_bundles
@@ -24,6 +26,7 @@ from firmwright.bundle.signing import (
     prepare_envelope,
     sign_bundle,
 )
+from firmwright.documents.sizes import parse_size
 from firmwright.errors import UserError, to_printable
 from firmwright.ir.records import to_plain
 from firmwright.report.difference import format_difference, format_markdown
@@ -62,6 +65,7 @@ def add_commands(commands: Any) -> None:
     sign.add_argument(
         "--key", type=Path, help=f"private key, ed25519 in PEM (default: ${KEY_VARIABLE})"
     )
+    add_image(commands)
     sentence = "check digests, signatures and provenance of a bundle against a policy"
     codes = "exit code: 0 to be trusted, 1 not, 2 it cannot be read, or the policy is wrong"
     verify = commands.add_parser("verify-bundle", help=sentence, description=sentence, epilog=codes)
@@ -88,6 +92,26 @@ def add_commands(commands: Any) -> None:
     pull.add_argument("reference", metavar="PLACE", help=f"{place}, or HOST/NAME@sha256:DIGEST")
     pull.add_argument(
         "folder", metavar="FOLDER", type=Path, nargs="?", default=".", help="default: here"
+    )
+
+
+def add_image(commands: Any) -> None:
+    """Add the parser of the command that makes images for MCUboot."""
+    sentence = "sign a bundle's firmware as an image for the boot loader MCUboot"
+    image = commands.add_parser("image", help=sentence, description=sentence)
+    image.add_argument("bundle", metavar="BUNDLE", type=Path, help="a bundle (.tar.gz)")
+    image.add_argument("--image-version", required=True, help="major.minor.revision, or 1.2.3+4")
+    image.add_argument("--slot", required=True, help="bytes of the slot, as 256KiB")
+    image.add_argument("--header", default="512", help="bytes before the firmware (default: 512)")
+    image.add_argument(
+        "--align", type=int, choices=(1, 2, 4, 8, 16, 32), default=8,
+        help="bytes that the flash writes at once (default: 8)",
+    )  # fmt: skip
+    image.add_argument(
+        "--key", type=Path, help=f"private key, ed25519 in PEM (default: ${KEY_VARIABLE})"
+    )
+    image.add_argument(
+        "--output", type=Path, help="the image (default: beside the bundle, .signed.bin)"
     )
 
 
@@ -139,6 +163,29 @@ def run_sign(options: argparse.Namespace) -> int:
     key = sign_bundle(read_bundle(options.bundle), options.key, envelope)
     print(f"wrote {to_printable(str(envelope))}, signed by {key}")
     return 0
+
+
+def run_image(options: argparse.Namespace) -> int:
+    layout = ImageLayout(
+        version=options.image_version,
+        slot=read_size("slot", options.slot),
+        header=read_size("header", options.header),
+        align=options.align,
+    )
+    name = f"{options.bundle.name.removesuffix('.tar.gz')}.signed.bin"
+    output = options.output or options.bundle.with_name(name)
+    content = make_mcuboot_image(read_bundle(options.bundle), options.key, layout)
+    write_whole(output, content)
+    print(to_printable(f"wrote {output} ({len(content):,} bytes)"))
+    return 0
+
+
+def read_size(name: str, text: str) -> int:
+    """Return the bytes that an option says; UserError for no size."""
+    try:
+        return parse_size(int(text) if text.isdecimal() else text)
+    except ValueError:
+        raise UserError(f"--{name} {text}: not a size, as 512 or 256KiB") from None
 
 
 def run_verify(options: argparse.Namespace) -> int:
@@ -195,6 +242,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "inspect": run_inspect,
     "diff": run_diff,
     "sign": run_sign,
+    "image": run_image,
     "verify-bundle": run_verify,
     "rebuild": run_rebuild,
     "push": run_push,
