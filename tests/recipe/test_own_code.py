@@ -20,7 +20,7 @@ devices: {npu: "npu:NPU"}
 transforms: {extra: ["folding:fold"]}
 extensions: ["fast:conv", "fast:conv"]
 libraries: [{name: dsp, sources: [dsp.c]}]
-run: {inputs: {x: {python: "scans:some"}}}
+run: {inputs: {x: {python: "scans:some"}}, board: desk.yaml}
 evaluate: {inputs: {x: {arrays: x.npy}}, metric: "score:rate"}
 """
 PYTHON = ("npu:NPU", "score:rate", "fast:conv", "network:make", "scans:some", "folding:fold")
@@ -53,6 +53,7 @@ def test_every_kind_of_code_is_refused_at_its_place(
         "7:27: extensions[1]: a Python function",
         "8:12: libraries: C of a recipe is compiled, and run here for the platform `host`",
         "9:28: run.inputs.x.python: a Python function",
+        "9:51: run.board: a board's file names programs that flash and reset it",
         "10:50: evaluate.metric: a Python function",
     ]
 

@@ -55,10 +55,13 @@ def find_functions(data: Any) -> Iterator[tuple[Pointer, str, str | None]]:
 
 
 def find_programs(data: Any) -> Iterator[tuple[Pointer, str, str | None]]:
-    """Yield what other programs run: own platforms and toolchains, flags, C."""
+    """Yield what other programs run: own platforms and toolchains, boards, flags, C."""
     for key in ("platform", "toolchain"):
         if isinstance(data.get(key), str) and is_description_file(data[key]):
             yield (key,), "a description names programs and templates that run", None
+    run = data.get("run")
+    if isinstance(run, dict) and run.get("board"):
+        yield ("run", "board"), "a board's file names programs that flash and reset it", None
     for key, sentence in COMPILED.items():
         if data.get(key):
             yield (key,), sentence, None
