@@ -134,6 +134,22 @@ def test_noise_between_the_lines_is_left_out(firmware: Path) -> None:
     assert [line.split()[0] for line in lines] == [b"@output"] * 3 + [b"@done"]
 
 
+@pytest.mark.needs("qemu-system-arm")
+def test_noise_in_an_answer_is_told(firmware: Path) -> None:
+    passed = 0
+
+    def add_noise(data: bytes) -> bytes:
+        nonlocal passed
+        at, passed = 50 - passed, passed + len(data)
+        return data[:at] + b"z" + data[at:] if 0 <= at < len(data) else data
+
+    with (
+        behind_a_line(firmware, add_noise) as access,
+        pytest.raises(UserError, match=r"noise in the answer to sample 1: b'@output 1 0 .*z"),
+    ):
+        run_on_board(access, firmware, SAMPLES, 1)
+
+
 class FirstBytes:
     """Lets so many bytes through; what comes then is lost, as when a board resets."""
 

@@ -71,8 +71,7 @@ def run_over_ssh(
     access: BoardAccess, ssh: SshHost, program: Path, samples: Sequence[bytes]
 ) -> Execution:
     """Copy the program to a computer and run it there; its console is what ssh connects."""
-    there = "/tmp/firmwright-$$"
-    script = f'p=$(mktemp {there}.XXXXXX) && head -c {program.stat().st_size} >"$p"'
+    script = f'p=$(mktemp) && head -c {program.stat().st_size} >"$p"'
     script += ' && chmod 700 "$p" && { "$p"; s=$?; rm -f "$p"; exit $s; }'
     command = ["ssh", "-o", "BatchMode=yes", *ssh.options, ssh.host, script]
     given = program.read_bytes() + len(samples).to_bytes(4, "little") + b"".join(samples)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from types import TracebackType
@@ -13,8 +14,11 @@ from firmwright.hardware.access import SerialPort
 if TYPE_CHECKING:
     from serial import Serial
 
+DONE = b"@done"
 ENDS = (b"@status", b"@trap")
 """What a firmware says that ends early."""
+OUTPUT = re.compile(rb"@output \d+ \d+ (?:[0-9a-f]{2})*")
+"""A line that answers a sample (``templates/application/outputs.j2``)."""
 
 
 class SerialConsole:
@@ -47,21 +51,21 @@ class SerialConsole:
         self._write(len(samples).to_bytes(4, "little"))
         for number, sample in enumerate(samples):
             self._write(sample)
-            lines += self._read_answer(f"sample {number}", outputs)
-            if lines[-1].startswith(ENDS):
-                return lines
-        return lines + self._read_answer("the last sample", 1)
-
-    def _read_answer(self, what: str, count: int) -> list[bytes]:
-        """Return as many lines, or fewer where the firmware ends."""
-        lines: list[bytes] = []
-        while len(lines) < count:
-            line = self._read_line(what)
-            if line.startswith(b"@"):
-                lines.append(line)
-            if line.startswith(ENDS):
-                break
+            for _ in range(outputs):
+                lines.append(self._read_answer(f"sample {number}"))
+                if lines[-1].startswith(ENDS):
+                    return lines
+        while not lines[-1].startswith((DONE, *ENDS)):
+            lines.append(self._read_answer("the last sample"))
         return lines
+
+    def _read_answer(self, what: str) -> bytes:
+        """Return the next line that is no noise; UserError for an output with noise in it."""
+        while not (line := self._read_line(what)).startswith(b"@"):
+            pass
+        if line.startswith(b"@output") and not OUTPUT.fullmatch(line):
+            raise UserError(f"{self._port.port}: noise in the answer to {what}: {line[:60]!r}")
+        return line
 
     def _read_line(self, what: str) -> bytes:
         deadline = time.monotonic() + self._patience
