@@ -33,5 +33,5 @@ STAGE = Stage(
     inputs=lambda job: [archive for archive in find_extra_archives(job) if archive.is_file()],
     templates=lambda job: [f"{device}/**/*.j2" for device in job.platform.accelerators],
     tools=lambda job: [compiler_tool(job.build), emulator_tool(job.emulator, job.platform)],
-    applies=lambda job: job.recipe.demo and not job.recipe.demo.indefinite and job.is_run,
+    applies=lambda job: job.recipe.demo and not job.recipe.demo.indefinite and job.can_emulate,
 )

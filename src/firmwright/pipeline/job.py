@@ -204,14 +204,19 @@ class Job:
         return not self.not_built
 
     @property
+    def can_emulate(self) -> bool:
+        """Whether an emulator, or this machine, can run what is linked."""
+        return self.has_firmware and bool(self.platform.emulators)
+
+    @property
     def is_run(self) -> bool:
-        """Whether an emulator, a board or this machine runs the firmware."""
-        return self.has_firmware and bool(self.platform.emulators or self.recipe.run.board)
+        """Whether the firmware runs: in an emulator, on a board or on this machine."""
+        return self.has_firmware and (self.can_emulate or self.recipe.run.board is not None)
 
     @property
     def counts_instructions(self) -> bool:
-        on_board = self.recipe.run.board is not None
-        return self.is_run and not on_board and self.emulator in COUNTING_EMULATORS
+        emulated = self.can_emulate and self.recipe.run.board is None
+        return emulated and self.emulator in COUNTING_EMULATORS
 
     @property
     def box_pictures(self) -> dict[Path, Path]:

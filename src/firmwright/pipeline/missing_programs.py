@@ -48,7 +48,7 @@ def find_missing_programs(job: Job) -> Iterator[Diagnostic]:
     """
     if job.has_stage("objects") and (compiler := explain_missing(job)):
         yield place_program(job, ("toolchain",), ("toolchains", 0), compiler)
-    emulated = job.is_run and job.recipe.run.board is None
+    emulated = job.can_emulate and job.recipe.run.board is None
     if emulated and (emulator := explain_missing_emulator(job.emulator, job.platform)):
         yield place_program(job, ("run", "emulator"), ("emulators", 0), emulator)
 
