@@ -176,6 +176,17 @@ def test_a_board_is_refused(repository: Repository) -> None:
     assert "runs in an emulator: leave `board` out" in done.stdout + done.stderr
 
 
+def test_recipes_that_are_compiled_in_two_ways_are_refused(repository: Repository) -> None:
+    repository.write("small.yaml", "model: digits.onnx\nplatform: host\ncflags: [-DSMALL]\n")
+    repository.write("bad.yaml", TWO % ("a: digits.yaml", "b: small.yaml") + HOST)
+    done = repository.doit("build", "recipe=bad.yaml")
+    assert done.returncode != 0
+    told = (
+        "small.yaml: cflags: ('-DSMALL',), but () in digits.yaml; one firmware is built in one way"
+    )
+    assert told in done.stdout + done.stderr
+
+
 def test_an_accelerator_is_refused(repository: Repository) -> None:
     recipe = "model: digits.onnx\ntarget: tidl, c\nplatform: am62a\n"
     repository.write("ti.yaml", recipe + "run: {inputs: inputs.npz, samples: 1}\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 
 from firmwright.errors import Diagnostic, DiagnosticError, UserError
@@ -13,6 +14,14 @@ from firmwright.toolchain.descriptions import is_own_file
 
 from .job import Job
 from .stage import Stage
+
+ALIKE = {
+    "toolchain": "build.toolchain.name",
+    "cflags": "recipe.cflags",
+    "compile_for_device": "recipe.compile_for_device",
+    "run.emulator": "recipe.run.emulator",
+}
+"""Keys that the recipes of one firmware have to say alike, and what they are of a job."""
 
 MakeJob = Callable[[Recipe], Job]
 
@@ -31,6 +40,7 @@ def make_network_jobs(
     the firmware's own stages. Raises DiagnosticError with the mistakes of all recipes.
     """
     networks = load_networks(path, catalogue)
+    words = overrides(path)
     found: list[Diagnostic] = []
     members: list[Job] = []
     for prefix, file in networks.recipes.items():
@@ -42,19 +52,32 @@ def make_network_jobs(
             found.extend(error.diagnostics)
     if found:
         raise DiagnosticError(found)
-    on_board = next((job.recipe for job in members if job.recipe.run.board), None)
-    if on_board is not None:
-        raise UserError(
-            f"{on_board.path}: its run is on a board; a firmware of several networks runs in an "
-            "emulator: leave `board` out, or build this recipe alone"
-        )
-    words = overrides(path)
+    refuse_differences(members)
     asked = replace(
         networks,
         platform=words.get("platform", networks.platform),
         toolchain=words.get("toolchain", networks.toolchain),
     )
     return [*members, join_jobs(asked, members, make_job, pipeline)]
+
+
+def refuse_differences(members: list[Job]) -> None:
+    """Raise UserError for recipes that cannot be one firmware, which is built in one way."""
+    first = members[0]
+    for job in members:
+        path = job.recipe.path
+        if job.recipe.run.board:
+            raise UserError(
+                f"{path}: its run is on a board; a firmware of several networks runs in an "
+                "emulator: leave `board` out, or build this recipe alone"
+            )
+        for key, place in ALIKE.items():
+            ours, theirs = (attrgetter(place)(each) for each in (first, job))
+            if ours != theirs:
+                raise UserError(
+                    f"{path}: {key}: {theirs!r}, but {ours!r} in {first.recipe.path}; one firmware "
+                    "is built in one way: say the same in both"
+                )
 
 
 def join_jobs(

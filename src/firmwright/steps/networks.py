@@ -18,6 +18,7 @@ from firmwright.errors import UserError
 from firmwright.ir.records import encode_record, to_plain
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.pipeline import artifacts, samples
+from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.job import Job
 from firmwright.project.build_id import list_stating, read_build_id, state_build_id
 from firmwright.project.networks import write_networks
@@ -40,7 +41,8 @@ def write_sources(job: Job, folder: Path) -> None:
     """Write the C project of all networks."""
     networks = [read_whole_network(member) for member in job.members]
     prefix = job.recipe.c_prefix
-    write_networks(job.recipe.name, prefix, networks, job.concurrent, job.build, folder)
+    own = tuple(f for member in job.members for f in template_folders(member.recipe).values())
+    write_networks(job.recipe.name, prefix, networks, job.concurrent, job.build, folder, own)
     prefixes = [network.c_prefix for network in networks]
     stating = {name for each in prefixes for name in list_stating(each)}
     state_build_id(folder, sorted(stating), read_compiler_version(job))
