@@ -13,6 +13,7 @@ import pytest
 from firmwright.ir.tensors import Tensor
 from firmwright.project.exports import find_loaded_kind
 from firmwright.project.interface import Port
+from firmwright.recipe.exports import load_export
 from tests.project.exported import export, make_exported
 from tests.project.mlperf import API, DEVICE, INTERNAL, write_load_commands
 from tests.project.test_exports import QEMU
@@ -89,4 +90,4 @@ def test_each_benchmark_s_bytes_are_known(
         for name, size in (("x", elements), ("y", results))
     )
     network = replace(make_exported(tmp_path), inputs=given, outputs=made)
-    assert find_loaded_kind(network) == kind
+    assert find_loaded_kind(network, load_export("mlperf-tiny")) == kind

@@ -34,11 +34,6 @@ from firmwright.toolchain import Platform
 PORTABLE_SUFFIXES = frozenset({".c", ".h", ".json"})
 """Of what packages hold: no library of machine code, and no assembly."""
 
-PICTURES = (32 * 32 * 3, 96 * 96 * 3)
-"""Elements of the pictures of MLPerf Tiny's benchmarks ic01 and vww01."""
-SPECTRUM = 640
-"""Of the inputs and outputs of its benchmark ad01."""
-
 
 @dataclass(frozen=True)
 class SampleArray:
@@ -147,19 +142,16 @@ def export_variables(network: ExportedNetwork, export: Export) -> dict[str, Any]
         "outputs": network.outputs,
         "input_data": network.arrays["input"],
         "expected": network.arrays["output"],
-        "kind": find_loaded_kind(network),
+        "kind": find_loaded_kind(network, export),
     }
 
 
-def find_loaded_kind(network: ExportedNetwork) -> str:
-    """Return what the bytes are that MLPerf Tiny's runner loads: pixels, a spectrum, or elements.
-
-    Source: ``th_load_tensor`` of the reference submissions. Pixels of ic01 and vww01 become int8
-    by taking 128 away, the floats of ad01 are quantized, of kws01 the bytes are the input.
-    """
-    sizes = [port.tensor.elements for port in network.inputs]
-    if len(sizes) != 1 or network.inputs[0].c_type != "int8_t":
-        return "elements"
-    if sizes[0] == SPECTRUM and network.outputs[0].tensor.elements == SPECTRUM:
-        return "spectrum"
-    return "pixels" if sizes[0] in PICTURES else "elements"
+def find_loaded_kind(network: ExportedNetwork, export: Export) -> str:
+    """Return what the bytes of a sample are, by the package's table, else ``elements``."""
+    given, made = (
+        sum(port.tensor.elements for port in ports) for ports in (network.inputs, network.outputs)
+    )
+    whole = all(port.c_type == "int8_t" for port in (*network.inputs, *network.outputs))
+    rows = export.samples if whole else ()
+    kinds = (row.kind for row in rows if (row.inputs, row.outputs) == (given, made))
+    return next(kinds, "elements")

@@ -15,16 +15,27 @@ from firmwright.toolchain.descriptions import read_own_yaml
 
 
 @dataclass(frozen=True)
+class SampleKind:
+    """What the bytes of a sample are, of networks with so many elements."""
+
+    kind: str
+    inputs: int
+    outputs: int
+
+
+@dataclass(frozen=True)
 class Export:
     """What is said of a package beside its templates: ``network`` is the folder of the C files.
 
     ``reserved`` are names that it cannot have, because they mean something else there. ``archive``
-    is the file in which all others are packed as well, if there is one.
+    is the file in which all others are packed as well, if there is one. ``samples`` tells networks
+    whose samples are loaded in another form than the input's.
     """
 
     network: str
     reserved: tuple[str, ...] = ()
     archive: str = ""
+    samples: tuple[SampleKind, ...] = ()
 
 
 def load_export(name: str) -> Export:
