@@ -16,7 +16,7 @@ from firmwright.ir.regions import Remedy
 from firmwright.models.onnx import importer
 from firmwright.recipe import parse_target
 from firmwright.report.advice import Advice
-from firmwright.report.advising import advise
+from firmwright.report.advising import advise, merge_alike
 from firmwright.report.estimates import estimate_work_us
 from firmwright.report.substitutes import find_substitute
 from firmwright.targets import find_rewrites, load_mix
@@ -177,3 +177,13 @@ def test_a_substitute_needs_what_the_device_has() -> None:
     at_end = find_substitute({"kind": "sigmoid"}, ["relu6"], {"end"})
     assert at_end
     assert at_end.work == "none"
+
+
+def test_what_a_layer_saves_is_not_promised_of_another() -> None:
+    saving = Advice("do", ("a",), "npu", moves=True, saves=5, unit="cycles")
+    unknown = Advice("do", ("b",), "npu", moves=True, saves=None, unit="cycles", costs=7)
+    merged = merge_alike([saving, unknown, saving, unknown])
+    assert {(advice.layers, advice.gain) for advice in merged} == {
+        (("a", "a"), "saves about 10 cycles"),
+        (("b", "b"), "takes about 14 cycles now, and saves what no cost model tells"),
+    }

@@ -150,12 +150,18 @@ def advise(
             own = [shrink(region, network)]
         found += own
 
-    def same_change(advice: Advice) -> tuple[str, str, bool, bool, bool]:
-        unknown = advice.saves is None and advice.costs is None
-        return advice.change, advice.device, advice.moves, advice.stays, unknown
-
-    merged = [merge(list(each)) for _, each in groupby(sorted(found, key=same_change), same_change)]
+    merged = merge_alike(found)
     return tuple(sorted(merged, key=lambda a: (a.stays, -(a.saves or 0), -(a.costs or 0))))
+
+
+def merge_alike(found: Sequence[Advice]) -> list[Advice]:
+    """Return one advice for each change, and for each kind of what is known of its gain."""
+
+    def same_change(advice: Advice) -> tuple[str, str, bool, bool, bool, bool]:
+        unknown = advice.saves is None, advice.costs is None
+        return advice.change, advice.device, advice.moves, advice.stays, *unknown
+
+    return [merge(list(each)) for _, each in groupby(sorted(found, key=same_change), same_change)]
 
 
 def merge(found: Sequence[Advice]) -> Advice:
