@@ -11,11 +11,14 @@ from tvm import relax
 
 from firmwright.errors import UserError
 from firmwright.ir.regions import Region
+from firmwright.ir.relax import main_bindings
 from firmwright.models.relax.importer import import_model
 from firmwright.partition.outline import partition_module
 from firmwright.recipe import parse_target
 from firmwright.targets import Context, load_mix
 from firmwright.targets.custom import CustomTarget, guard_installed, load_custom_target
+from firmwright.targets.placement import Composite, Placement
+from firmwright.targets.result_checks import check_placement
 from firmwright.toolchain import load_platform
 from firmwright.transforms import canonicalize
 
@@ -25,7 +28,7 @@ HOST = load_platform("host")
 CONTEXT = Context(HOST, "onnx", {})
 NPU = """\
 from dataclasses import replace
-
+import numpy as np
 from firmwright.device import (
     Composite, Cycles, Parameter, Placement, RuleViolation, Suggestion, Target, lower_region,
     main_bindings,
@@ -121,6 +124,26 @@ def test_a_wrong_placement(placed: str, message: str, tmp_path: Path) -> None:
     assert str(raised.value) == f"{tmp_path}/npu.py:13: place: {message} (npu:NPU)"
 
 
+def test_of_two_cycles_one_is_told() -> None:
+    def build(builder: relax.BlockBuilder, x: relax.Var) -> list[relax.Expr]:
+        last = x
+        for _ in range(2):
+            first = builder.emit(relax.op.abs(last))
+            last = builder.emit(relax.op.add(first, builder.emit(relax.op.sign(first))))
+        return [relax.op.negative(last)]
+
+    module = network(build)
+    firsts, signs, sums = (
+        [b.var for b in main_bindings(module)][place : place + 4 : 3] for place in range(3)
+    )
+    pairs = [Composite("pair", each) for each in zip(firsts, sums, strict=True)]
+    told = check_placement(module, Placement((pairs[1], pairs[0])))
+    assert told.startswith("the composite 'pair' closes a cycle: sign (")
+    found = [sign for sign in signs if f"'{sign.name}'" in told]
+    first = Placement((pairs[signs.index(found[0])],))
+    assert check_placement(module, first) == told
+
+
 @pytest.mark.parametrize(
     "placed",
     [
@@ -178,6 +201,26 @@ def test_a_wrong_kernel(changed: str, message: str, tmp_path: Path) -> None:
     if not message:
         assert device.lower(region, module, CONTEXT).kernel.region == region.name
         return
+    with pytest.raises(UserError) as raised:
+        device.lower(region, module, CONTEXT)
+    assert str(raised.value) == f"{tmp_path}/npu.py:17: lower: {message} (npu:NPU)"
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ("[1, 2]", "the weights are a list; expected a dictionary"),
+        ("{'w': [1, 2]}", "the weights 'w' are a list; expected a numpy array"),
+        (
+            "{'w': np.zeros(2, complex)}",
+            "the weights 'w' are complex128; expected one of bool, int8, uint8, int16, uint16, "
+            "int32, uint32, int64, uint64, float16, bfloat16, float32, float64",
+        ),
+    ],
+)
+def test_weights_that_c_has_not(weights: str, message: str, tmp_path: Path) -> None:
+    region, module = first_region()
+    device = make_device(tmp_path, lowered=f"weights={weights}")
     with pytest.raises(UserError) as raised:
         device.lower(region, module, CONTEXT)
     assert str(raised.value) == f"{tmp_path}/npu.py:17: lower: {message} (npu:NPU)"

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from math import prod
 
+import numpy as np
 import tvm
 from tvm import relax
 
@@ -65,32 +68,31 @@ def find_cycle(
     composites: Sequence[Composite],
 ) -> str:
     """Return which composite would wait for an operator that waits for the composite."""
-    reads: dict[object, set[object]] = {}
+    reads: dict[object, dict[object, None]] = {}  # in order, so that the same cycle is told
     for variable, binding in bindings.items():
         own = owners.get(variable, variable)
-        read = {owners.get(v, v) for v in read_variables(binding.value) if v in bindings}
-        reads.setdefault(own, set()).update(read - {own})
-    read_by: dict[object, set[object]] = {number: set() for number in reads}
-    for own, read in reads.items():
-        for other in read:
-            read_by[other].add(own)
-    left = trim(trim(set(reads), reads), read_by)
-    if not left:
+        read = (owners.get(v, v) for v in read_variables(binding.value) if v in bindings)
+        reads.setdefault(own, {}).update((other, None) for other in read if other != own)
+    try:
+        TopologicalSorter(reads).prepare()
+    except CycleError as error:
+        cycle: list[object] = error.args[1]  # each is read by the next one
+    else:
         return ""
-    first = min(number for number in left if isinstance(number, int))
-    between = next(b for v, b in bindings.items() if owners.get(v, v) in left - {first})
+    first, reader = min(
+        (owner, after) for owner, after in pairwise(cycle) if isinstance(owner, int)
+    )
+    between = next(
+        b
+        for v, b in bindings.items()
+        if owners.get(v, v) == reader
+        and any(owners.get(read) == first for read in read_variables(b.value))
+    )
     return (
         f"the composite '{composites[first].kind}' closes a cycle: {short_name(between.value)} "
         f"('{between.var.name}') reads one of its results, and another of its operators waits for "
         "that; leave one of them out"
     )
-
-
-def trim(nodes: set[object], behind: Mapping[object, set[object]]) -> set[object]:
-    """Return the nodes but those from which every path ``behind`` ends."""
-    while ended := {node for node in nodes if not behind[node] & nodes}:
-        nodes = nodes - ended
-    return nodes
 
 
 def check_lowered(region: Region, module: tvm.IRModule, lowered: LoweredRegion) -> str:
@@ -100,6 +102,8 @@ def check_lowered(region: Region, module: tvm.IRModule, lowered: LoweredRegion) 
         return f"the kernel is a {kind_of(kernel)}; expected a Kernel"
     if kernel.region != region.name:
         return f"the kernel is of '{kernel.region}'; expected '{region.name}'"
+    if mistake := check_arrays(lowered.weights):
+        return mistake
     function = module[region.name]
     given = [describe_type(parameter.ty) for parameter in function.params]
     inputs = dict(zip(region.inputs, given, strict=True))
@@ -115,6 +119,18 @@ def check_lowered(region: Region, module: tvm.IRModule, lowered: LoweredRegion) 
         or check_scratch(kernel)
         or check_cycles(kernel)
     )
+
+
+def check_arrays(weights: Mapping[str, object]) -> str:
+    if not isinstance(weights, Mapping):
+        return f"the weights are a {kind_of(weights)}; expected a dictionary"
+    for name, array in weights.items():
+        if not isinstance(array, np.ndarray):
+            return f"the weights '{name}' are a {kind_of(array)}; expected a numpy array"
+        if str(array.dtype) not in C_TYPES:
+            known = ", ".join(C_TYPES)
+            return f"the weights '{name}' are {array.dtype}; expected one of {known}"
+    return ""
 
 
 def describe_type(kind: relax.TensorType) -> tuple[str, int]:
