@@ -21,6 +21,7 @@ from firmwright.terminal.summary import (
     describe_devices,
     describe_fallbacks,
     describe_layers,
+    describe_run,
 )
 from firmwright.verify.record import RunRecord
 
@@ -122,3 +123,9 @@ RECORD = RunRecord(
 )
 def test_outputs_within_the_tolerance_do_not_look_wrong(record: RunRecord, shown: str) -> None:
     assert describe_agreement(record).plain == shown
+
+
+def test_a_firmware_of_several_networks_that_is_not_built_says_why() -> None:
+    job = cast(Job, cast(Any, SimpleNamespace(members=("one", "two"), not_built="no SDK")))
+    ((label, text),) = describe_run(job)
+    assert (label, text.plain) == ("outputs", "no firmware was compiled or run: no SDK")

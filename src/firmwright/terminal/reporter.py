@@ -126,12 +126,10 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
 
     def show_result(self, job: Job, stage: str) -> None:
         """Show the table of a build, or how the firmware ran if that was all."""
-        from .summary import describe_networks, describe_run, summarize
+        from .summary import describe_run, summarize
 
         self.show_head(job)
-        rows: list[tuple[str, Text | str]] = [
-            *(describe_networks(job) if job.members else describe_run(job))
-        ]
+        rows: list[tuple[str, Text | str]] = [*describe_run(job)]
         if stage == "bundle":
             rows = [*summarize(job), (stage, find_result(job))]
         self.show_rows(rows)

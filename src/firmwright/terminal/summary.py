@@ -23,7 +23,7 @@ Row = tuple[str, Text]
 def summarize(job: Job) -> list[Row]:
     """Return the rows of the table, each with its label; where the result is comes after them."""
     if job.members:
-        return [*describe_networks(job), *describe_memories(job)]
+        return [*describe_run(job), *describe_memories(job)]
     return [
         *describe_run(job),
         *describe_memories(job),
@@ -41,6 +41,9 @@ def describe_run(job: Job) -> Iterator[Row]:
     if not job.has_stage("run"):
         yield "outputs", Text("nothing was run: the platform has no emulator", WARNING)
         return
+    if job.members:
+        yield from describe_networks(job)
+        return
     record = artifacts.RUN.read(job)
     yield "outputs", describe_agreement(record)
     counted = "instructions not counted"
@@ -53,9 +56,6 @@ def describe_run(job: Job) -> Iterator[Row]:
 
 def describe_networks(job: Job) -> Iterator[Row]:
     """Say for each network of a firmware how its outputs agree with its reference's."""
-    if not job.has_stage("run"):
-        yield "outputs", Text("nothing was run: the platform has no emulator", WARNING)
-        return
     record = artifacts.NETWORKS_RUN.read(job)
     for name, found in record.networks.items():
         counted = f"{found.exact_samples} of {record.turns} samples exact"
