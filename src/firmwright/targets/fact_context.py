@@ -80,6 +80,13 @@ def is_constant(value: relax.Expr, values: Values) -> bool:
     return isinstance(value, Constant)
 
 
+def locate_axis(call: tvm.ir.Call, network: FactContext) -> Facts:
+    """Return the axis along which an operator runs, and its place from the end of NCHW."""
+    count = len(static_shape(first_tensor(call)))
+    axis = int(call.attrs.axis or 0) % count
+    return {"axis": axis, "place_from_end": count - network.nchw_place(axis, count)}
+
+
 def to_ints(values: Any) -> list[int]:
     return [int(v) for v in values]
 

@@ -21,6 +21,7 @@ from firmwright.targets.fact_context import (
     first_tensor,
     is_constant,
     kind_of,
+    locate_axis,
     to_ints,
 )
 from firmwright.targets.movement_facts import (
@@ -129,11 +130,8 @@ def reduction_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
 
 
 def axis_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
-    count = len(static_shape(first_tensor(call)))
-    axis = int(call.attrs.axis or 0) % count
     keeps = bool(getattr(call.attrs, "keepdims", True))
-    place = network.nchw_place(axis, count)
-    return {"axis": axis, "place_from_end": count - place, "keeps_axes": keeps}
+    return {**locate_axis(call, network), "keeps_axes": keeps}
 
 
 def resize_facts(call: tvm.ir.Call, _network: FactContext) -> Facts:

@@ -9,7 +9,13 @@ import tvm
 from tvm import relax
 
 from firmwright.ir.relax import Constant, constant_array, static_shape
-from firmwright.targets.fact_context import FactContext, Facts, constant_or_computed, to_ints
+from firmwright.targets.fact_context import (
+    FactContext,
+    Facts,
+    constant_or_computed,
+    locate_axis,
+    to_ints,
+)
 
 
 def slice_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
@@ -38,37 +44,27 @@ def pad_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
 def take_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     """``length_before`` counts the elements of the axes in front of the one that is taken from."""
     data, index = call.args
-    shape = static_shape(data)
     flat = call.attrs.axis is None
-    axis = 0 if flat else int(call.attrs.axis) % len(shape)
+    place: Facts = {"axis": 0, "place_from_end": 0} if flat else locate_axis(call, network)
     return {
         "index": constant_or_computed([index], network),
         "index_axes": len(static_shape(index)),
         "data": constant_or_computed([data], network),
-        "axis": axis,
-        "place_from_end": 0 if flat else len(shape) - network.nchw_place(axis, len(shape)),
-        "length_before": prod(shape[:axis]),
+        **place,
+        "length_before": prod(static_shape(data)[: place["axis"]]),
     }
 
 
 def topk_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
-    count = len(static_shape(call.args[0]))
-    axis = int(call.attrs.axis) % count
-    return {
-        "axis": axis,
-        "place_from_end": count - network.nchw_place(axis, count),
-        "returns": str(call.attrs.ret_type),
-    }
+    return {**locate_axis(call, network), "returns": str(call.attrs.ret_type)}
 
 
 def scatter_facts(call: tvm.ir.Call, network: FactContext) -> Facts:
     """``zeros`` tells data that is a constant of zeros, ``update_channels`` counts the updates'."""
     data, index, updates = (network.values.get(a, a) for a in call.args)
     shape = static_shape(updates)
-    axis = int(call.attrs.axis) % len(shape)
     return {
-        "axis": axis,
-        "place_from_end": len(shape) - network.nchw_place(axis, len(shape)),
+        **locate_axis(call, network),
         "reduction": str(call.attrs.reduction),
         "index": constant_or_computed([index], network),
         "update_channels": shape[-3] if len(shape) > 2 else 1,
