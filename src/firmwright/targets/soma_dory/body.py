@@ -23,7 +23,7 @@ def render_layer(tiling: Tiling, double_buffering: bool, clear: int = 0) -> str:
     ``output``. So many columns behind those of the results are to be 0, ``clear``.
     """
     layer, tile = tiling.layer, tiling.tile
-    needed, count = tiles.footprint(layer, tile), sum(1 for _ in tiles.walk_jobs(layer, tile))
+    needed, count = tiles.footprint(layer, tile), tiling.jobs
     several = count * layer.batch > 1
     variables = {
         "tiling": tiling,

@@ -20,7 +20,7 @@ from firmwright.targets.soma_dory.body import render_layer
 from firmwright.targets.soma_dory.cost import Accelerator
 from firmwright.targets.soma_dory.device_layout import SPARE, ZEROS
 from firmwright.targets.soma_dory.layer import Array, Layer, LayerKind
-from firmwright.targets.soma_dory.tiles import align, walk_jobs
+from firmwright.targets.soma_dory.tiles import align
 from firmwright.targets.soma_dory.tiling import Tiling, find_best_tiling
 from firmwright.targets.soma_dory.weights import pack_weights
 
@@ -65,7 +65,7 @@ def lower_layer(region: Region, layer: Layer, accelerator: Accelerator) -> Lower
 def describe_tiling(tiling: Tiling) -> str:
     """Say what of a layer one job computes, and how many jobs there are."""
     layer, tile = tiling.layer, tiling.tile
-    jobs = layer.batch * sum(1 for _ in walk_jobs(layer, tile))
+    jobs = layer.batch * tiling.jobs
     if jobs == 1:
         return "One job computes it whole."
     return f"{jobs} jobs, of up to {tile.channels} x {tile.rows} x {tile.columns} results."

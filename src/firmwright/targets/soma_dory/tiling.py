@@ -34,6 +34,11 @@ class Tiling:
     tile: tiles.Tile
     cycles: Cycles
 
+    @property
+    def jobs(self) -> int:
+        """Jobs for each sample."""
+        return sum(1 for _ in tiles.walk_jobs(self.layer, self.tile))
+
 
 @dataclass(frozen=True)
 class PlaneTile:
