@@ -113,6 +113,7 @@ def test_heads_of_attention_are_multiplied_where_they_lie(tmp_path: Path) -> Non
 NOT_LAID_OUT = {
     "rows whose elements lie apart": ((1, 8, 6), [0, 2, 1], (1, 8, 5), [0, 1, 2]),
     "stacks of two sizes": ((1, 2, 6, 8), [0, 1, 2, 3], (3, 1, 8, 5), [0, 1, 2, 3]),
+    "every stack with every other": ((2, 1, 6, 8), [0, 1, 2, 3], (1, 2, 8, 5), [0, 1, 2, 3]),
     "matrices unequally far apart": ((2, 3, 6, 8), [1, 0, 2, 3], (3, 2, 8, 5), [0, 1, 2, 3]),
 }
 

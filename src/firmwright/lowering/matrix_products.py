@@ -7,7 +7,7 @@ of attention are multiplied as they stand in memory.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import dropwhile, pairwise
 from math import prod
 from typing import Any
 
@@ -128,7 +128,8 @@ def lay_stacks(left: Axes, right: Axes) -> tuple[Axes, Axes] | None:
 
     None where matrices do not meet one by one, or are not equally far apart.
     """
-    sizes = [[size for size, _ in axes[:-2] if size > 1] for axes in (left, right)]
+    # Sizes of stacks meet from their last one on, so only leading ones may be left out.
+    sizes = [[*dropwhile(lambda n: n == 1, (n for n, _ in axes[:-2]))] for axes in (left, right)]
     if not sizes[1]:  # all rows of all matrices meet the same one
         rows = join_axes(left[:-1])
         return None if rows is None else (((1, 0), rows, left[-1]), ((1, 0), *right[-2:]))
