@@ -6,7 +6,7 @@ a test compares what both compute.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -89,6 +89,17 @@ def find_quantized(
     return None if found is None else (definitions, *found)
 
 
+def find_quantized_call(
+    function: relax.Function, rounding: str, inputs: int, operators: Collection[str]
+) -> tuple[Definitions, tvm.ir.Call, OutputQuantParams] | None:
+    """Return the call of one of these operators that such a function quantizes to bytes."""
+    found = find_quantized(function, rounding, inputs)
+    call = None if found is None else found[0].get(found[1])
+    if found is None or call is None or operator_name(call) not in operators:
+        return None
+    return found[0], call, found[2]
+
+
 def read_output(
     result: relax.Expr, definitions: Definitions, rounding: str, dtypes: Sequence[str]
 ) -> tuple[relax.Expr, OutputQuantParams] | None:
@@ -136,6 +147,14 @@ def read_quantized(argument: relax.Expr, definitions: Definitions) -> QuantizedT
     data = call.args[0]
     bound = definitions.get(data)
     return read_dequantize(call, bound if isinstance(bound, Constant) else data)
+
+
+def read_bytes(argument: relax.Expr, definitions: Definitions) -> QuantizedTensor | None:
+    """Return the bytes of one grid behind a dequantize."""
+    data = read_quantized(argument, definitions)
+    if data is None or not data.is_per_tensor or dtype_of(data.data) not in BYTES:
+        return None
+    return data
 
 
 def read_operands(

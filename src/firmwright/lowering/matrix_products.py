@@ -24,12 +24,11 @@ from firmwright.lowering.kernels.quantized_tensor import (
     QuantizedTensor,
 )
 from firmwright.lowering.layers import (
-    BYTES,
     PRODUCT,
     Definitions,
-    find_quantized,
+    find_quantized_call,
     make_scaling,
-    read_quantized,
+    read_bytes,
 )
 
 ROLES = ("left", "right")
@@ -55,13 +54,10 @@ def read_matrix_product(function: relax.Function, rounding: str) -> MatrixProduc
 
     ``rounding`` is that of the recipe, "tflite" or "onnx".
     """
-    found = find_quantized(function, rounding, inputs=2)
+    found = find_quantized_call(function, rounding, 2, (PRODUCT,))
     if found is None:
         return None
-    definitions, argument, grid = found
-    call = definitions.get(argument)
-    if call is None or operator_name(call) != PRODUCT:
-        return None
+    definitions, call, grid = found
     operands = [o for a in call.args if (o := read_operand(a, definitions)) is not None]
     parameters = [operand.parameter for operand in operands]
     if len(operands) < 2 or {*parameters} != {*function.params}:
@@ -74,8 +70,8 @@ def read_matrix_product(function: relax.Function, rounding: str) -> MatrixProduc
 def read_operand(argument: relax.Expr, definitions: Definitions) -> Operand | None:
     """Return what an argument reads; None where that is no byte of one grid."""
     seen, source = find_views(argument, definitions)
-    grid = read_quantized(source, definitions)
-    if grid is None or not grid.is_per_tensor or dtype_of(grid.data) not in BYTES:
+    grid = read_bytes(source, definitions)
+    if grid is None:
         return None
     stored, parameter = find_views(grid.data, definitions)
     axes: Axes | None = lay_axes(static_shape(parameter))

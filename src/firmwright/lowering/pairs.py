@@ -18,7 +18,7 @@ from firmwright.lowering.kernels.fixed_point import (
     to_fixed_point,
 )
 from firmwright.lowering.kernels.quantized_tensor import OutputQuantParams, QuantizedTensor
-from firmwright.lowering.layers import BYTES, find_quantized, read_quantized
+from firmwright.lowering.layers import find_quantized_call, read_bytes
 
 LARGEST_TERM = 2**30
 """Terms of a sum stay below it, so that no sum leaves 32 bits."""
@@ -31,16 +31,12 @@ def read_pair(function: relax.Function, rounding: str) -> Pair | None:
 
     ``rounding`` is that of the recipe, "tflite" or "onnx".
     """
-    found = find_quantized(function, rounding, inputs=2)
+    found = find_quantized_call(function, rounding, 2, (*SIGNS, "relax.multiply"))
     if found is None:
         return None
-    definitions, argument, grid = found
-    call = definitions.get(argument)
-    name = "" if call is None else operator_name(call)
-    if call is None or name not in (*SIGNS, "relax.multiply"):
-        return None
-    read = [read_quantized(a, definitions) for a in call.args]
-    terms = [t for t in read if t is not None and t.is_per_tensor and dtype_of(t.data) in BYTES]
+    definitions, call, grid = found
+    name = operator_name(call)
+    terms = [t for a in call.args if (t := read_bytes(a, definitions)) is not None]
     if len(terms) < 2 or {t.data for t in terms} != set(function.params):
         return None
     signs = dict(zip((t.data for t in terms), SIGNS.get(name, (1, 1)), strict=True))

@@ -7,8 +7,8 @@ from math import prod
 from tvm import relax
 
 from firmwright.ir.layer import Softmax
-from firmwright.ir.relax import dtype_of, operator_name, static_shape
-from firmwright.lowering.layers import BYTES, find_quantized, read_quantized, reads_parameter
+from firmwright.ir.relax import dtype_of, static_shape
+from firmwright.lowering.layers import find_quantized_call, read_bytes, reads_parameter
 
 
 def read_softmax(function: relax.Function, rounding: str) -> Softmax | None:
@@ -16,18 +16,15 @@ def read_softmax(function: relax.Function, rounding: str) -> Softmax | None:
 
     ``rounding`` is that of the recipe: TFLite's own kernel computes on integers.
     """
-    found = None if rounding == "tflite" else find_quantized(function, rounding, inputs=1)
+    if rounding == "tflite":
+        return None
+    found = find_quantized_call(function, rounding, 1, ("relax.nn.softmax",))
     if found is None:
         return None
-    definitions, argument, grid = found
-    call = definitions.get(argument)
-    if call is None or operator_name(call) != "relax.nn.softmax":
-        return None
+    definitions, call, grid = found
     shape = static_shape(call)
-    data = read_quantized(call.args[0], definitions)
+    data = read_bytes(call.args[0], definitions)
     if data is None or int(call.attrs.axis) % len(shape) != len(shape) - 1:
-        return None
-    if not data.is_per_tensor or dtype_of(data.data) not in BYTES:
         return None
     if not reads_parameter(data.data, function.params[0], definitions):
         return None
