@@ -28,6 +28,8 @@ LARGEST_OFFSET = 2**24
 STEPS = (2, 4, 8)
 """Words of weights between two branches; few choices, so that layers can share functions."""
 
+MOST_STEPS = 4
+"""Of four taps between two branches, where weights or columns are widened words."""
 
 LARGEST_PATCH = 512
 """Inputs of a product that get a widened copy, of twice their bytes."""

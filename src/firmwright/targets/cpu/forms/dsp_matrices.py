@@ -7,15 +7,12 @@ and the third, then the others. So sums start from what their column adds alone.
 from __future__ import annotations
 
 from firmwright.ir.layer import MatrixProduct
-from firmwright.targets.cpu.forms.dsp import largest_divisor, scale_channels
+from firmwright.targets.cpu.forms.dsp import MOST_STEPS, largest_divisor, scale_channels
 from firmwright.targets.cpu.forms.form import Packing, Scratch
 from firmwright.targets.cpu.forms.matrices import describe_product
 
 COLUMNS = 4
 """At once: with as many words of weights their sums leave registers for the left and pointers."""
-
-MOST_STEPS = 4
-"""Of four taps between two branches."""
 
 
 def pack_product(product: MatrixProduct) -> Packing:
@@ -30,7 +27,6 @@ def pack_product(product: MatrixProduct) -> Packing:
             "multiplier": scales["multipliers"],
             "shift": scales["shifts"],
             **({"offset": scales["offsets"]} if "offsets" in scales else {}),
-            "right_zero": product.right.zero_point,
             "halves": 1 + 2 * product.sums.zero_point,
             **{f"place{i}": min(i, last) for i in range(1, COLUMNS)},
         },

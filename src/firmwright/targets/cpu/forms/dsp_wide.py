@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from firmwright.ir.layer import Layer
-from firmwright.targets.cpu.forms.dsp import choose_channels, largest_divisor
+from firmwright.targets.cpu.forms.dsp import MOST_STEPS, choose_channels, largest_divisor
 from firmwright.targets.cpu.forms.form import Packing, Scratch
 from firmwright.targets.cpu.forms.layer_numbers import describe_record
 from firmwright.targets.cpu.forms.wide import scale_arrays
@@ -18,9 +18,6 @@ PIXELS, CHANNELS = 2, 2
 
 STEP = 4
 """Taps of a word of weights."""
-
-MOST_STEPS = 4
-"""Of four taps between two branches."""
 
 
 def pack_convolution(layer: Layer) -> Packing:

@@ -15,11 +15,8 @@ import numpy as np
 from firmwright.ir.layer import MatrixProduct
 from firmwright.targets.cpu.forms.conditions import INTEGERS
 from firmwright.targets.cpu.forms.form import Condition, Packing, Scratch
-from firmwright.targets.cpu.forms.plain import CHANNELS, PIXELS, UNROLLED
+from firmwright.targets.cpu.forms.plain import CHANNELS, LARGE_BLOCK, PIXELS, UNROLLED
 from firmwright.targets.cpu.forms.requantize import make_requantization
-
-LARGE_BLOCK = 4
-"""Rows and columns of a block whose sums, a row of weights and pointers fill 25 registers."""
 
 SCALED = Condition(INTEGERS.sentence, lambda product: INTEGERS.holds(product.sums))
 
@@ -39,7 +36,7 @@ def describe_product(product: MatrixProduct) -> dict[str, int]:
         "down": right[1],
         "across": right[2],
         "left_zero": product.left.zero_point,
-        "right_zero": product.right.zero_point - lower_by(product),
+        "right_zero": product.right.zero_point,
         "multiplier": int(numbers.multipliers[0]),
         "shift": int(numbers.shifts[0]),
     }
@@ -63,16 +60,20 @@ def pack_large_blocks(product: MatrixProduct) -> Packing:
 
 def pack_bytes(product: MatrixProduct, rows: int, columns: int, kept: bool) -> Packing:
     """Pack blocks of so many rows by columns; a block of the right is copied as signed bytes."""
-    sums = product.sums
+    sums, lowered = product.sums, lower_by(product)
     rows, columns = min(rows, product.rows), min(columns, product.columns)
     return Packing(
         {},
-        {**describe_product(product), "halves": 1 + 2 * (sums.zero_point - sums.low)},
+        {
+            **describe_product(product),
+            "right_zero": product.right.zero_point - lowered,
+            "halves": 1 + 2 * (sums.zero_point - sums.low),
+        },
         {
             "pixels": rows,
             "channels": columns,
             "kept": kept,
-            "lowered": lower_by(product),
+            "lowered": lowered,
             "unrolled": next(n for n in UNROLLED if product.inner % n == 0),
         },
         (
@@ -103,7 +104,6 @@ def pack_vectors(product: MatrixProduct, columns: int, taps: int) -> Packing:
         {},
         {
             **describe_product(product),
-            "right_zero": product.right.zero_point,
             "row": row,
             "packed": row * columns,
             "halves": 1 + 2 * (sums.zero_point - sums.low),

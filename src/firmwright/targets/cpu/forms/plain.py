@@ -14,6 +14,9 @@ from firmwright.targets.cpu.forms.layer_numbers import describe_record, scale_ar
 PIXELS, CHANNELS = 2, 4
 """Sums at once: with two inputs, a weight and three pointers they fill 14 registers."""
 
+LARGE_BLOCK = 4
+"""As many of both at once: with a row of weights and pointers they fill 25 of 32 registers."""
+
 UNROLLED = (4, 3, 2, 1)
 """Taps between two branches."""
 

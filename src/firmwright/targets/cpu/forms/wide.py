@@ -11,11 +11,8 @@ import numpy as np
 
 from firmwright.ir.layer import Array, Layer
 from firmwright.targets.cpu.forms.form import Condition, Packing
-from firmwright.targets.cpu.forms.plain import CHANNELS, PIXELS, pack_blocks
+from firmwright.targets.cpu.forms.plain import CHANNELS, LARGE_BLOCK, PIXELS, pack_blocks
 from firmwright.targets.cpu.forms.rv32_depthwise import pack_channels
-
-LARGE_BLOCK = 4
-"""Pixels and channels of a block for cores with 32 registers."""
 
 LARGEST_RUN = (2**31 - 1) // 2**15
 """What the magnitudes of a run's weights may add up to."""
