@@ -87,11 +87,10 @@ def render_page(report: Report, code: Mapping[int, str] = MappingProxyType({})) 
 
 def group_advice(report: Report) -> dict[str, list[Advice]]:
     """Return the advice about each layer, by its title."""
-    found: dict[str, list[Advice]] = {layer.title: [] for layer in report.layers}
-    for advice in report.advice:
-        for title in advice.layers:
-            found[title].append(advice)
-    return found
+    return {
+        layer.title: [advice for advice in report.advice if layer.title in advice.layers]
+        for layer in report.layers
+    }
 
 
 def read_asset(name: str) -> Markup:
