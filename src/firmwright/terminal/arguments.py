@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from firmwright.errors import did_you_mean
-
-CHOICE = re.compile(r"(argument .*): invalid choice: '(.*)' \(choose from (.*)\)")
-"""How argparse says that a word is none of those that it knows."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -27,10 +23,8 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"unknown option '{word}'{did_you_mean(word, known)}")
         return options, others
 
-    def error(self, message: str) -> NoReturn:
-        refused = CHOICE.fullmatch(message)
-        if refused:
-            argument, word, choices = refused.groups()
-            known = re.findall(r"[\w-]+", choices)
-            message = f"{argument}: unknown '{word}'{did_you_mean(word, known)}"
-        super().error(message)
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        known = action.choices
+        if isinstance(value, str) and known is not None and value not in known:
+            raise argparse.ArgumentError(action, f"unknown '{value}'{did_you_mean(value, known)}")
+        super()._check_value(action, value)
