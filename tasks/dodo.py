@@ -21,7 +21,7 @@ from firmwright.errors import UserError
 from firmwright.pipeline import command_line, lock, missing_programs, reproduce
 from firmwright.pipeline.freshness import ContentChecker
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.recipe_words import RECIPES, list_names
+from firmwright.pipeline.recipe_words import RECIPES, find_recipes, list_names
 from firmwright.pipeline.task import make_tasks
 from firmwright.pipeline.workers import watch_workers
 from firmwright.tasks import NETWORKS_PIPELINE, PIPELINE
@@ -106,6 +106,19 @@ def stop_on_interrupt(_signal: int, _frame: FrameType | None) -> None:
     sys.exit(130)
 
 
+def count_processes() -> int:
+    """Return how many stages run at a time: with several recipes one for each core, else 0.
+
+    0 is doit's word for none beside its own process. Of one recipe most stages wait for one
+    another, so that a second process would only import everything once more.
+    """
+    try:
+        recipes = len(find_recipes())
+    except UserError:  # told where the jobs are made
+        recipes = 0
+    return min(recipes, os.cpu_count() or 1) if recipes > 1 else 0
+
+
 refuse_lost_command(sys.argv[1:])
 MAIN_PROCESS = os.getpid()
 signal.signal(signal.SIGINT, stop_on_interrupt)
@@ -123,4 +136,5 @@ DOIT_CONFIG = {
     "dep_file": str(command_line.find_build_root() / ".doit.db"),
     "check_file_uptodate": ContentChecker,
     "reporter": StageReporter,
+    "num_process": count_processes(),
 }

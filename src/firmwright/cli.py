@@ -20,6 +20,7 @@ from firmwright.pipeline.command_line import (
     set_variables,
 )
 from firmwright.pipeline.installed import LISTS, print_lists
+from firmwright.pipeline.profile import PROFILE
 from firmwright.pipeline.recipe_words import enter_repository
 from firmwright.recipe.overrides import list_overrides
 from firmwright.terminal.arguments import Parser
@@ -59,8 +60,9 @@ def make_parser() -> argparse.ArgumentParser:
             command.add_argument(f"--{option}", dest=variable, help=meaning)
         add_no_user_code(command)
         if name == "build":
+            command.add_argument("-n", "--jobs", type=parse_jobs, help="stages to run side by side")
             command.add_argument(
-                "-n", "--jobs", type=parse_jobs, default="1", help="stages to run side by side"
+                "--profile", action="store_true", help="tell where the time of each stage went"
             )
             command.add_argument(
                 "-q", "--quiet", action="store_true", help="print nothing but mistakes"
@@ -159,15 +161,16 @@ def to_doit_arguments(options: argparse.Namespace) -> list[str]:
     variables = [word for word in options.recipes if not is_recipe(word)]
     if options.no_user_code:
         variables.append(f"{NO_USER_CODE}=1")
+    if getattr(options, "profile", False):
+        variables.append(f"{PROFILE}=1")
     if recipes:
         variables.append(f"recipe={','.join(recipes)}")
     for name in VARIABLES:
         if getattr(options, name) is not None:
             variables.append(f"{name}={getattr(options, name)}")
     quiet = ["--output-file", os.devnull] if getattr(options, "quiet", False) else []
-    jobs = getattr(options, "jobs", "1")
-    # One job needs no second process: doit would start one for it.
-    side_by_side = ["-n", jobs] if int(jobs) > 1 else []
+    jobs = getattr(options, "jobs", None)
+    side_by_side = ["-n", jobs] if jobs else []
     command = {
         "build": ["run", *quiet, *side_by_side, "build"],
         "export": ["run", "build"],

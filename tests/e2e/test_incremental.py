@@ -242,10 +242,10 @@ def test_command_line_tool_builds_without_a_task_file(repository: Repository) ->
 
 def test_the_command_line_tool_has_an_option_for_every_variable() -> None:
     from firmwright.cli import VARIABLES
-    from firmwright.pipeline import command_line
+    from firmwright.pipeline import command_line, profile
 
-    switch = command_line.NO_USER_CODE  # --no-user-code
-    assert {"recipe", switch, *VARIABLES} == set(command_line.VARIABLES)
+    switches = command_line.NO_USER_CODE, profile.PROFILE  # --no-user-code, --profile
+    assert {"recipe", *switches, *VARIABLES} == set(command_line.VARIABLES)
 
 
 def test_a_changed_rule_counts_as_changed_code(tmp_path: Path) -> None:

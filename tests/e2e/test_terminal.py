@@ -7,6 +7,7 @@ import sys
 from html import unescape
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from .conftest import ALL_STAGES, Repository, ran
@@ -63,6 +64,29 @@ def test_a_failing_stage_shows_the_compilers_errors(copy_of_built: Repository) -
     assert re.fullmatch(told, first)
     assert error == "  error: invalid integral value '9z' in '-O9z'"
     assert "-O9z" in (copy_of_built.folder / log.rpartition(": ")[2]).read_text()
+
+
+def test_a_profile_tells_where_the_time_of_each_stage_went(copy_of_built: Repository) -> None:
+    done = copy_of_built.doit("build", RECIPE, "samples=2", "profile=1")
+    lines = done.stdout.splitlines()
+    head, *rows, total = lines[-1 - len(ran(done.stdout)) - 1 :]
+    assert head.split() == ["seconds", "total", "imports", "hashing", "work", "programs"]
+    assert [row.split()[0] for row in rows] == ran(done.stdout)
+    numbers = np.array([[float(word) for word in row.split()[1:]] for row in (*rows, total)])
+    assert numbers.min() >= 0
+    np.testing.assert_allclose(numbers[:-1].sum(axis=0), numbers[-1], atol=0.03)
+    own = numbers[:, 1:4].sum(axis=1)
+    assert (own <= numbers[:, 0] * 1.5 + 0.1).all(), "a processor's time is not more than passed"
+    assert "seconds  " not in copy_of_built.doit("build", RECIPE, "samples=2", "profile=1").stdout
+
+
+def test_several_recipes_are_built_side_by_side(copy_of_built: Repository) -> None:
+    recipe = (copy_of_built.folder / "digits.yaml").read_text()
+    copy_of_built.write("again.yaml", recipe.replace("name: digits", "name: again"))
+    done = copy_of_built.doit("build", "recipe=digits.yaml,again.yaml", "samples=1")
+    assert done.returncode == 0, done.stderr
+    assert "again on rv32-bare" in done.stdout
+    assert (copy_of_built.folder / "build/again/again-rv32-bare.tar.gz").is_file()
 
 
 def test_quiet_prints_nothing(copy_of_built: Repository) -> None:

@@ -40,11 +40,12 @@ from .devices import load_custom_targets
 from .job import Job, find_toolchain
 from .networks import make_network_jobs
 from .ownership import refuse_taken_folder
+from .profile import PROFILE
 from .recipe_words import find_recipes, find_start
 from .stage import Stage
 
 NO_USER_CODE = "no_user_code"
-VARIABLES = ("recipe", "outdir", NO_USER_CODE, *list_overrides())
+VARIABLES = ("recipe", "outdir", NO_USER_CODE, PROFILE, *list_overrides())
 """What a word of the command line, ``name=value``, may set."""
 
 

@@ -15,6 +15,7 @@ import os
 import sqlite3
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -22,6 +23,8 @@ from doit.dependency import DatabaseException, FileChangedChecker, SqliteDB
 from doit.task import Task
 
 from firmwright.errors import UserError
+
+from .profile import count_time
 
 MOST_REASONS, LONGEST_VALUE = 5, 40
 """Why a stage would run: entries, and characters of a value."""
@@ -35,6 +38,13 @@ def file_identity(status: os.stat_result) -> list[int]:
 
 
 def file_digest(path: str | Path) -> str:
+    """Return a file's SHA-256; a process that knows it of the same file does not read it again."""
+    with count_time("hashing"):
+        return _read_digest(str(path), *file_identity(Path(path).stat()))
+
+
+@cache
+def _read_digest(path: str, *_identity: int) -> str:
     total = hashlib.sha256()
     with Path(path).open("rb") as stream:
         while block := stream.read(1 << 20):

@@ -104,6 +104,6 @@ def is_description(path: Path) -> bool:
 def list_names(folders: Sequence[Path]) -> Iterator[str]:
     """Yield the shortest words that name the recipes of the folders, which may have other files."""
     for folder in folders:
-        for path in folder.glob("*.yaml"):
+        for path in folder.glob("[!.]*.yaml"):
             if not is_description(path):
                 yield path.stem if folder == RECIPES else str(path.with_suffix(""))

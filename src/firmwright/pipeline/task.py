@@ -29,6 +29,7 @@ from .command_line import find_place
 from .freshness import InputWatch, Unchanged, file_digest
 from .job import Job
 from .ownership import claim_folder, release_folder
+from .profile import measure
 from .stage import Stage
 
 PACKAGE = Path(firmwright.__file__).parent
@@ -135,13 +136,15 @@ def run_action(
 
     The message begins with the place of the recipe's key that it is ``about``, else with the task.
 
-    Returns what the job has to say, and whether the result was taken from the shared cache; doit
-    hands it on from whatever process this is.
+    Returns what the job has to say, whether the result was taken from the shared cache, and its
+    times if they are asked for; doit hands it on from whatever process this is.
     """
     progress.begin_task(task)
     job.notes.clear()
+    values: dict[str, Any] = {}
     try:
-        taken = action()
+        with measure(values):
+            taken = action()
     except WrongDigestError as error:
         return StageFailed(f"{locate(job.recipe.path, error.expected)}: {error}", job.notes)
     except DiagnosticError as error:
@@ -151,7 +154,7 @@ def run_action(
     except OSError as error:
         place = error.filename or job.outdir
         return StageFailed(f"{task}: {place}: {error.strerror or error}", job.notes)
-    return {"notes": list(job.notes), "taken": taken is True}
+    return {"notes": list(job.notes), "taken": taken is True, **values}
 
 
 def tell_place(job: Job, task: str, about: Pointer, message: str) -> str:

@@ -16,6 +16,7 @@ from firmwright import progress
 from firmwright.errors import to_printable
 from firmwright.pipeline.command_line import find_build_root
 from firmwright.pipeline.job import Job
+from firmwright.pipeline.profile import Times
 from firmwright.pipeline.task import Title
 
 from .library_output import LIBRARY_LOG, keep_library_output
@@ -40,6 +41,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
         self.fresh: list[Title] = []
         self.shown: Job | None = None
         self.results: dict[str, tuple[Job, str]] = {}
+        self.times: dict[str, dict[str, Times]] = {}
         self.queue: SimpleQueue[progress.Progress] = SimpleQueue()
         self.opened = ExitStack()
         self.library_log = find_build_root() / LIBRARY_LOG
@@ -72,6 +74,10 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
         if title:
             if task.values.get("taken"):
                 self.screen.running[task.name].sentence = "taken from the shared cache"
+            if "times" in task.values:
+                self.times.setdefault(title.job.title, {})[title.stage] = Times(
+                    **task.values["times"]
+                )
             self.finish(task, title, True, task.values.get("notes", ()))
 
     def add_failure(self, task: Any, fail: Any) -> None:
@@ -122,6 +128,7 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
         for job, stage in self.results.values():
             self.show_result(job, stage)
         self.show_finished()
+        self.show_times()
         super().complete_run()
 
     def show_result(self, job: Job, stage: str) -> None:
@@ -142,6 +149,15 @@ class StageReporter(ConsoleReporter):  # type: ignore[misc]
                 self.show_head(job)
                 self.show_rows([("up to date", find_result(job))])
         self.fresh.clear()
+
+    def show_times(self) -> None:
+        """Show where the time of the stages that ran went, if that was asked for."""
+        from .screen import format_times
+
+        for title, stages in self.times.items():
+            self.screen.print_head(title)
+            for line in format_times(stages):
+                self.screen.print_hanging("  ", line)
 
     def show_rows(self, rows: Sequence[tuple[str, Text | str]]) -> None:
         width = max(len(label) for label, _ in rows)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from typing import IO
 
 from rich.console import Console, Group
@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from firmwright.errors import to_printable
+from firmwright.pipeline.profile import Times
 from firmwright.progress import BYTES, Progress
 
 PLAIN_WIDTH = 80
@@ -150,3 +151,13 @@ def format_time(seconds: float) -> str:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest:02} s"
+
+
+def format_times(stages: Mapping[str, Times]) -> Iterator[str]:
+    """Yield the lines of a table of seconds, a row for each stage and one for all."""
+    names = [field.name for field in fields(Times)]
+    yield "seconds     " + "".join(f"{name:>10}" for name in names)
+    columns = [[getattr(times, name) for times in stages.values()] for name in names]
+    rows = zip(stages, zip(*columns, strict=True), strict=True)
+    for label, row in (*rows, ("all", [sum(column) for column in columns])):
+        yield f"{label:12}" + "".join(f"{seconds:10.2f}" for seconds in row)

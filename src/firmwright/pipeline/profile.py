@@ -1,0 +1,92 @@
+"""Where the time of a build goes, stage by stage: ``doit build … profile=1``."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any
+
+from doit import get_var
+
+PROFILE = "profile"
+
+_spent: dict[str, float] = {"imports": 0.0, "hashing": 0.0}
+"""Processor seconds of this process; of imports that lie in one another the outermost counts."""
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds of a stage: ``total`` passed, the others are times of the processor.
+
+    ``programs`` are compilers and emulators, which may run side by side; ``work`` is the stage's
+    own time but for ``imports`` and ``hashing``.
+    """
+
+    total: float
+    imports: float
+    hashing: float
+    work: float
+    programs: float
+
+
+def is_profiled() -> bool:
+    """Tell whether the command line asks for a profile."""
+    return get_var(PROFILE) not in (None, "0")
+
+
+@contextmanager
+def count_time(name: str) -> Iterator[None]:
+    """Add the time of a block to what the process spent on ``name``."""
+    before, start = _spent[name], time.process_time()
+    try:
+        yield
+    finally:
+        _spent[name] = before + time.process_time() - start
+
+
+@contextmanager
+def measure(values: dict[str, Any]) -> Iterator[None]:
+    """Put the :class:`Times` of a block into ``values``, if a profile is asked for."""
+    if not is_profiled():
+        yield
+        return
+    count_imports()
+    before = read_clocks()
+    try:
+        yield
+    finally:
+        total, own, programs, imports, hashing = (
+            now - then for now, then in zip(read_clocks(), before, strict=True)
+        )
+        work = abs(own - imports - hashing)  # never less than 0, but for rounding
+        values["times"] = asdict(Times(total, imports, hashing, work, programs))
+
+
+def read_clocks() -> tuple[float, ...]:
+    """Return the time, that of this process and of its ended children, of imports and hashing."""
+    times = os.times()
+    programs = times.children_user + times.children_system
+    return (
+        time.perf_counter(),
+        time.process_time(),
+        programs,
+        _spent["imports"],
+        _spent["hashing"],
+    )
+
+
+@cache
+def count_imports() -> None:
+    """Count the time of imports from now on, in this process and those that it forks."""
+    import_module = builtins.__import__
+
+    def count(*arguments: Any, **named: Any) -> Any:
+        with count_time("imports"):
+            return import_module(*arguments, **named)
+
+    builtins.__import__ = count
