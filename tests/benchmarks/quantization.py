@@ -27,7 +27,7 @@ import tvm
 import yaml
 
 from firmwright.custom.code import load_custom_function
-from firmwright.models.onnx.export import export_onnx
+from firmwright.models.onnx.float_export import export_onnx
 from firmwright.models.relax import importer as relax
 from firmwright.quantize.graph import evaluate
 from firmwright.transforms import canonicalize

@@ -13,7 +13,7 @@ from tvm import relax
 
 from firmwright.errors import UserError
 from firmwright.ir.tensors import ModelInterface, Tensor
-from firmwright.models.onnx.export import export_onnx
+from firmwright.models.onnx.float_export import export_onnx
 from firmwright.quantize.graph import evaluate
 
 SHAPE = (1, 6, 5, 4)
@@ -99,9 +99,59 @@ def input_twice(emit: Emit, x: relax.Var) -> relax.Expr:
     return relax.op.maximum(emit(conv(x, 4, padding=1)), x)
 
 
+def one_dimension(emit: Emit, x: relax.Var) -> relax.Expr:
+    sequence = emit(relax.op.reshape(x, (1, 6, 20)))
+    wide = emit(relax.op.nn.conv1d(sequence, constant(8, 3, 3), padding=(2, 0), groups=2))
+    gated = emit(relax.op.nn.silu(emit(relax.op.add(wide, constant(1, 8, 1, seed=1)))))
+    small = emit(relax.op.nn.max_pool1d(gated, 2, strides=2))
+    longer = emit(raise_resolution(relax.op.nn.conv1d_transpose, emit, small, (8, 4, 4)))
+    return relax.op.strided_slice(longer, [2], [-9], [2**31 - 1], [2])
+
+
+def raise_resolution(
+    operator: Callable[..., relax.Expr], emit: Emit, x: relax.Expr, weights: tuple[int, ...]
+) -> relax.Expr:
+    """Return a transposed convolution with a bias."""
+    ones = [1] * (len(weights) - 2)
+    wide = emit(operator(x, constant(*weights), strides=2, padding=1))
+    return relax.op.add(wide, constant(1, weights[1], *ones, seed=2))
+
+
+def attended(emit: Emit, x: relax.Var) -> relax.Expr:
+    rows = emit(relax.op.reshape(x, (1, 30, 4)))
+    norm = emit(relax.op.nn.layer_norm(rows, constant(4), constant(4, seed=1), axes=-1))
+    weights = emit(relax.op.broadcast_to(emit(relax.op.nn.gelu(norm)), (2, 30, 4)))
+    scores = emit(relax.op.matmul(weights, emit(relax.op.permute_dims(norm, [0, 2, 1]))))
+    state = emit(relax.op.full((30, 1), relax.const(0.25, "float32"), "float32"))
+    found = emit(relax.op.matmul(emit(relax.op.nn.softmax(scores)), state))
+    last = emit(relax.op.take(found, relax.const(29, "int64"), axis=1))
+    return relax.op.sum(emit(relax.op.cos(last)), axis=[0], keepdims=True)
+
+
+def transposed(emit: Emit, x: relax.Var) -> relax.Expr:
+    return raise_resolution(relax.op.nn.conv2d_transpose, emit, x, (6, 3, 4, 4))
+
+
+def transposed_read_twice(emit: Emit, x: relax.Var) -> relax.Expr:
+    wide = emit(relax.op.nn.conv2d_transpose(x, constant(6, 3, 2, 2), strides=2))
+    summed = emit(relax.op.add(wide, constant(1, 3, 1, 1)))
+    return relax.op.multiply(wide, summed)
+
+
 @pytest.mark.parametrize(
     "build",
-    [residual, pooled, padded, joined, channels_first, input_twice],
+    [
+        residual,
+        pooled,
+        padded,
+        joined,
+        channels_first,
+        input_twice,
+        one_dimension,
+        attended,
+        transposed,
+        transposed_read_twice,
+    ],
     ids=lambda b: b.__name__,
 )
 def test_same_results_as_tvm(build: Build) -> None:
@@ -118,6 +168,12 @@ def test_same_results_as_tvm(build: Build) -> None:
 def test_one_transpose_in_front_and_one_behind() -> None:
     model = onnx.load_model_from_string(export_onnx(*module_of(residual)))
     assert [n.op_type for n in model.graph.node].count("Transpose") == 2
+
+
+def test_a_transposed_convolution_takes_its_bias() -> None:
+    graph = onnx.load_model_from_string(export_onnx(*module_of(transposed))).graph
+    assert [n.op_type for n in graph.node] == ["ConvTranspose", "Identity"]
+    assert len(graph.node[0].input) == 3
 
 
 def test_limits_of_a_clip_are_scalars() -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from firmwright.errors import UserError
 from firmwright.models.onnx import importer
-from firmwright.models.onnx.export import PER_CHANNEL_OPSET, export_onnx
+from firmwright.models.onnx.export import PER_CHANNEL_OPSET
+from firmwright.models.onnx.float_export import export_onnx
 from firmwright.quantize.calibration import calibrate
 from firmwright.quantize.engine import quantize
 from firmwright.quantize.graph import evaluate, prepare

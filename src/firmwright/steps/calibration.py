@@ -10,7 +10,8 @@ from firmwright.compile import prepare_module
 from firmwright.data.samples import sample_digest
 from firmwright.errors import UserError
 from firmwright.ir.tensors import ModelInterface, Tensor
-from firmwright.models.onnx.export import INT16_OPSET, PER_CHANNEL_OPSET, export_onnx
+from firmwright.models.onnx.export import INT16_OPSET, PER_CHANNEL_OPSET
+from firmwright.models.onnx.float_export import export_onnx
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import require

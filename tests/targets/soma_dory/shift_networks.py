@@ -10,7 +10,8 @@ import tvm
 from firmwright.data.arrays import dequantize_array, quantize_array
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.models.onnx import importer as onnx_importer
-from firmwright.models.onnx.export import PER_CHANNEL_OPSET, export_onnx
+from firmwright.models.onnx.export import PER_CHANNEL_OPSET
+from firmwright.models.onnx.float_export import export_onnx
 from firmwright.models.tflite import importer as tflite
 from firmwright.quantize.engine import quantize
 from firmwright.quantize.graph import prepare

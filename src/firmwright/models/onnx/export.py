@@ -19,7 +19,7 @@ from onnx import helper, numpy_helper
 from tvm import relax
 
 from firmwright.errors import UserError
-from firmwright.ir.operators import RESHAPES, short_name
+from firmwright.ir.operators import RESHAPES
 from firmwright.ir.relax import (
     Constant,
     constant_array,
@@ -43,7 +43,12 @@ ELEMENTWISE = {
     "relax.maximum": "Max", "relax.minimum": "Min", "relax.power": "Pow", "relax.clip": "Clip",
     "relax.nn.leakyrelu": "LeakyRelu",
 }  # fmt: skip
-POOLS = {"relax.nn.max_pool2d": "MaxPool", "relax.nn.avg_pool2d": "AveragePool"}
+CONVOLUTIONS = tuple(f"relax.nn.conv{axes}d" for axes in (1, 2, 3))
+POOLS = {
+    f"relax.nn.{name}_pool{axes}d": kind
+    for name, kind in (("max", "MaxPool"), ("avg", "AveragePool"))
+    for axes in (1, 2, 3)
+}
 
 
 class NotExportableError(Exception):
@@ -63,15 +68,6 @@ class SeveralValues(OnnxValue):
     """The results of an operator that has several, by their names."""
 
     results: tuple[str, ...] = ()
-
-
-def export_onnx(module: tvm.IRModule, interface: ModelInterface) -> bytes:
-    """Return the network as ONNX, with the names of the interface.
-
-    Raises UserError for a quantized module, and for operators that have no form here.
-    """
-    refuse_quantized(short_name(b.value) for b in main_bindings(module))
-    return Exporter(module, interface).run()
 
 
 class Exporter:
@@ -147,7 +143,7 @@ class Exporter:
 
     def find_converter(self, name: str) -> Callable[[tvm.ir.Call], OnnxValue]:
         special: dict[str, Callable[[tvm.ir.Call], OnnxValue]] = {
-            "relax.nn.conv2d": self.convolution,
+            **dict.fromkeys(CONVOLUTIONS, self.convolution),
             "relax.matmul": self.matmul,
             "relax.nn.softmax": self.softmax,
             "relax.mean": self.mean,
@@ -200,22 +196,22 @@ class Exporter:
         self.nodes.append(helper.make_node("Transpose", [name], [result], result, perm=order))
         return result
 
-    def to_nchw(self, argument: relax.Expr, layout: str) -> str:
-        """Return an image with its channels first, whatever ``layout`` Relax has it in."""
+    def put_channels_first(self, argument: relax.Expr, layout: str) -> str:
+        """Return a tensor with its channels first, whatever ``layout`` Relax has it in."""
         value = self.get_value(argument)
-        if layout not in ("NHWC", "NCHW"):
-            raise NotExportableError
-        if layout == "NCHW":
+        if layout in ("NCW", "NCHW", "NCDHW"):
             return self.to_relax_layout(value)
+        if layout != "NHWC":
+            raise NotExportableError
         return value.name if value.channels_first else self.transpose(value.name, TO_CHANNELS_FIRST)
 
     def convolution(self, call: tvm.ir.Call) -> OnnxValue:
         a = call.attrs
         layout = str(a.data_layout)
-        order = [str(a.kernel_layout).index(letter) for letter in "OIHW"]
+        order = order_kernel(str(a.kernel_layout), "OI")
         result = self.emit(
             "Conv",
-            [self.to_nchw(call.args[0], layout), self.add_kernel(call.args[1], order)],
+            [self.put_channels_first(call.args[0], layout), self.add_kernel(call.args[1], order)],
             strides=to_ints(a.strides),
             pads=to_ints(a.padding),
             dilations=to_ints(a.dilation),
@@ -239,7 +235,7 @@ class Exporter:
         )
         result = self.emit(
             kind,
-            [self.to_nchw(call.args[0], layout)],
+            [self.put_channels_first(call.args[0], layout)],
             kernel_shape=to_ints(a.pool_size),
             strides=to_ints(a.strides),
             pads=to_ints(a.padding),
@@ -253,7 +249,7 @@ class Exporter:
         shape = static_shape(call)
         if [shape[layout.index(axis)] for axis in "HW"] != [1, 1]:
             raise NotExportableError
-        result = self.emit("GlobalAveragePool", [self.to_nchw(call.args[0], layout)])
+        result = self.emit("GlobalAveragePool", [self.put_channels_first(call.args[0], layout)])
         return OnnxValue(result, layout == "NHWC")
 
     def elementwise(self, call: tvm.ir.Call) -> OnnxValue:
@@ -344,6 +340,12 @@ class Exporter:
 def make_value_info(tensor: Tensor) -> onnx.ValueInfoProto:
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(tensor.dtype))
     return helper.make_tensor_value_info(tensor.name, kind, tensor.shape)
+
+
+def order_kernel(layout: str, first: str) -> list[int]:
+    """Return where weights of a ``layout`` have the axes ``first`` and those of the window."""
+    window = [axis for axis in "DHW" if axis in layout]
+    return [layout.index(axis) for axis in (*first, *window)]
 
 
 def to_ints(values: Any) -> list[int]:
