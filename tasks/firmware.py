@@ -12,8 +12,13 @@ from firmwright.pipeline.options import find_extra_archives
 from firmwright.pipeline.stage import Stage
 from firmwright.pipeline.tools import compiler_tool, list_sdk_tools
 
-IMAGES = ("firmware.elf", "firmware.bin", "firmware.hex", "firmware.map")
-"""What of the results is part of the bundle."""
+SUFFIXES = ("elf", "bin", "hex", "map")
+
+
+def list_images(job: Job) -> list[str]:
+    """Return what of the results is part of the bundle."""
+    images = ["firmware", "network"] if job.recipe.slot else ["firmware"]
+    return [f"{name}.{suffix}" for name in images for suffix in SUFFIXES]
 
 
 def options(job: Job) -> Any:
@@ -21,6 +26,7 @@ def options(job: Job) -> Any:
         **job.build_settings,
         "platform": asdict(job.platform),
         "archives": [archive.name for archive in find_extra_archives(job)],
+        "slot": job.recipe.slot is not None,
     }
 
 
@@ -39,5 +45,5 @@ STAGE = Stage(
     inputs=inputs,
     tools=lambda job: [compiler_tool(job.build), *list_sdk_tools(job.platform)],
     applies=lambda job: job.has_firmware,
-    archive=lambda job: {name: job.folder("firmware") / name for name in IMAGES},
+    archive=lambda job: {name: job.folder("firmware") / name for name in list_images(job)},
 )

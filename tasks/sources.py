@@ -30,6 +30,7 @@ def options(job: Job) -> Any:
         "arena": recipe.arena,
         "hooks": recipe.hooks,
         "selftest": recipe.selftest,
+        "slot": [asdict(recipe.slot), recipe.counter] if recipe.slot else None,
         "cores": job.cores,
         "platform": asdict(job.platform),
         "build": job.build_settings,
@@ -53,6 +54,8 @@ def templates(job: Job) -> list[str]:
         used.append("freestanding")
     if job.recipe.detection:
         used.append("postprocess")
+    if job.recipe.slot:
+        used.append("slot")
     owners = {part for pair in job.cores.items() for part in pair if part}
     return [
         *(f"{folder}/*.j2" for folder in used),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import struct
 from pathlib import Path
 
 from elftools.common.exceptions import ELFError
@@ -15,7 +16,9 @@ from firmwright.bundle.archive import BrokenBundleError, read_capped
 from firmwright.bundle.bundle import Bundle, parse_any_bundle
 from firmwright.report.difference import Difference, find_changes
 from firmwright.report.inspection import InspectedImage, Inspection
+from firmwright.toolchain import network_image
 from firmwright.toolchain.image import read_sections
+from firmwright.toolchain.network_image import NetworkImage
 
 ELF_MAGIC = b"\x7fELF"
 MEMORY_SUFFIX = ".bin"
@@ -23,7 +26,10 @@ MEMORY_SUFFIX = ".bin"
 
 
 def inspect_file(path: Path) -> Inspection:
-    """Return what is in a bundle, an ELF or an image for MCUboot; BrokenBundleError for others."""
+    """Return what is in a bundle, an ELF, or an image for MCUboot or of a network.
+
+    Raises BrokenBundleError for others.
+    """
     content = read_capped(path)
     digest = hashlib.sha256(content).hexdigest()
     if content.startswith(ELF_MAGIC):
@@ -32,6 +38,9 @@ def inspect_file(path: Path) -> Inspection:
     if content.startswith(mcuboot.MAGIC):
         found = mcuboot.read_mcuboot_image(content, path.name)
         return Inspection(path.name, "mcuboot", len(content), digest, (), None, found)
+    if content.startswith(network_image.MAGIC):
+        network = inspect_network(content, path.name)
+        return Inspection(path.name, "network", len(content), digest, (), None, network=network)
     bundle = parse_any_bundle(content, path)
     images = tuple(
         inspect_image(data, name)
@@ -41,6 +50,14 @@ def inspect_file(path: Path) -> Inspection:
     return Inspection(
         path.name, "bundle", bundle.packed_bytes, bundle.sha256, images, dict(bundle.manifest)
     )
+
+
+def inspect_network(content: bytes, name: str) -> NetworkImage:
+    """Return what a network's image says of itself; BrokenBundleError for a damaged one."""
+    try:
+        return network_image.read_image(content)
+    except (struct.error, ValueError) as error:
+        raise BrokenBundleError(f"{name}: a damaged image of a network: {error}") from None
 
 
 def inspect_image(content: bytes, name: str) -> InspectedImage:

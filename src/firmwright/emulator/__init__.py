@@ -40,7 +40,7 @@ def find_emulator_version(name: str, platform: Platform) -> str | None:
 
 
 def run_firmware(
-    elf: Path,
+    elf: Path | tuple[Path, ...],
     platform: Platform,
     emulator: str,
     console_input: bytes,
@@ -55,7 +55,8 @@ def run_firmware(
     folder that outlives the call; what an emulator builds for itself is kept there. ``budget``
     is the number of instructions after which a firmware is taken to hang. ``parts`` names
     functions that the counted one calls, in this order, whose calls are counted by themselves: a
-    name that stands there twice is called twice.
+    name that stands there twice is called twice. Of several ELF files, all lie in the memories, and
+    the first is the firmware that begins.
 
     Raises UserError for an unknown or missing emulator, a faulty firmware (with the place of
     the fault), a firmware that wants more input than there is, and one that does not exit.
@@ -63,6 +64,6 @@ def run_firmware(
     known = _load_emulators()
     if emulator not in known:
         raise UserError(f"unknown emulator '{emulator}'{did_you_mean(emulator, known)}")
-    firmware = read_firmware(elf)
+    firmware = read_firmware(*([elf] if isinstance(elf, Path) else elf))
     run = Run(firmware, platform, console_input, counted, parts, scratch, budget)
     return known[emulator](run)

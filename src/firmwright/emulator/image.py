@@ -69,12 +69,16 @@ class Symbols:
 
 @dataclass(frozen=True)
 class Firmware:
-    """An ELF file, read; ``entry`` is the address where it says that execution begins."""
+    """An ELF file, read; ``entry`` is the address where it says that execution begins.
+
+    Segments and symbols are also those of the files ``beside`` it.
+    """
 
     path: Path
     entry: int
     segments: tuple[FirmwareSegment, ...]
     symbols: Symbols
+    beside: tuple[Path, ...] = ()
 
     @cached_property
     def code(self) -> tuple[int, bytes]:
@@ -87,8 +91,20 @@ class Firmware:
         return start, bytes(code)
 
 
-def read_firmware(path: Path) -> Firmware:
-    """Read an ELF file; raises UserError if it cannot be read or is none."""
+def read_firmware(path: Path, *beside: Path) -> Firmware:
+    """Read an ELF file, and those that lie in memory with it.
+
+    Raises UserError for one that cannot be read or is none.
+    """
+    firmware, *others = map(_read_file, (path, *beside))
+    segments, functions = firmware.segments, firmware.symbols.functions
+    for other in others:
+        segments, functions = segments + other.segments, functions + other.symbols.functions
+    symbols = Symbols(tuple(sorted(functions)))
+    return Firmware(path, firmware.entry, segments, symbols, beside)
+
+
+def _read_file(path: Path) -> Firmware:
     try:
         with path.open("rb") as stream:
             elf = ELFFile(stream)

@@ -31,6 +31,8 @@ def run_in_qemu(run: Run) -> Execution:
     qemu, program = find_qemu(run.platform)
     version = read_qemu_version(program)
     command = [program, *qemu.arguments, "-kernel", str(run.firmware.path.resolve())]
+    for other in run.firmware.beside:
+        command += ["-device", f"loader,file={other.resolve()}"]
     command += ["-display", "none", "-monitor", "none", "-serial", "stdio"]
 
     def run_machine(options: Sequence[str]) -> Execution:

@@ -44,6 +44,7 @@ def run_command(access: BoardAccess, words: Sequence[str], key: str, firmware: P
     if not words:
         return
     images = {name: str(firmware / f"firmware.{name}") for name in ("elf", "bin", "hex")}
+    images |= {f"network_{name}": str(firmware / f"network.{name}") for name in tuple(images)}
     command = [fill_in(word, images) for word in words]
     try:
         done = subprocess.run(

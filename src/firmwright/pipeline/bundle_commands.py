@@ -44,7 +44,7 @@ TRUSTED, UNTRUSTED = 0, 1
 
 def add_commands(commands: Any) -> None:
     """Add the parsers of these commands to those of the command line."""
-    sentence = "tell what is in a bundle, an ELF image or one for MCUboot"
+    sentence = "tell what is in a bundle, an ELF image, one for MCUboot or one of a network"
     inspect = commands.add_parser("inspect", help=sentence, description=sentence)
     inspect.add_argument("file", metavar="FILE", type=Path, help="a bundle (.tar.gz) or an image")
     sentence = "tell what changed from one bundle to another"

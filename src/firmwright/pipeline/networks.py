@@ -66,6 +66,11 @@ def refuse_differences(members: list[Job]) -> None:
     first = members[0]
     for job in members:
         path = job.recipe.path
+        if job.recipe.slot:
+            raise UserError(
+                f"{path}: its network is an image of its own; leave `slot` out, or build this "
+                "recipe alone"
+            )
         if job.recipe.run.board:
             raise UserError(
                 f"{path}: its run is on a board; a firmware of several networks runs in an "

@@ -53,6 +53,12 @@ from firmwright.project.libraries import (
 )
 from firmwright.project.selftest import LayerCheck, selftest_variables
 from firmwright.project.shared_parts import NOTHING_SHARED, SharedParts
+from firmwright.project.slot import (
+    NetworkSlot,
+    digest_interface,
+    place_slot_files,
+    slot_variables,
+)
 from firmwright.recipe import DemoOptions
 from firmwright.toolchain import Build, makefile_variables
 from firmwright.toolchain.boards import load_board
@@ -119,6 +125,8 @@ class Network:
     """What the firmware tests itself by (:data:`firmwright.pipeline.artifacts.GOLDEN`)."""
     shared: SharedParts = NOTHING_SHARED
     """What other networks of the firmware have too."""
+    slot: NetworkSlot | None = None
+    """The place of its image, where it is not part of the firmware."""
 
     @property
     def devices(self) -> frozenset[str]:
@@ -144,6 +152,7 @@ def place_files_of(network: Network, build: Build, own: Sequence[Path]) -> dict[
     templates += [PROFILE_TEMPLATE] if network.profile != "none" else []
     templates += [SELFTEST_TEMPLATE] if network.golden else []
     placed = place_network_files(templates, prefix)
+    placed |= place_slot_files(prefix) if network.slot else {}
     for device in sorted(network.devices):
         placed |= place_device_files(device, board, own)
     carriers = network.cores.template_folders(network.devices, board)
@@ -228,6 +237,7 @@ def template_variables(network: Network, build: Build) -> dict[str, Any]:
     inputs = make_ports(network.interface.inputs)
     outputs = make_ports(network.interface.outputs)
     steps, shared = make_kernel_calls(network, inputs, outputs), network.shared
+    known = inputs, outputs, network.batch, network.class_names, build.platform.architecture
     return {
         "network": network,
         "build_id": build_id.UNKNOWN,
@@ -244,6 +254,7 @@ def template_variables(network: Network, build: Build) -> dict[str, Any]:
         "caller_arena": network.caller_arena,
         "hooks": network.hooks,
         **selftest_variables(network.checks, network.golden, inputs, outputs),
+        **slot_variables(network.slot, max(network.plan.arena_bytes, 1), digest_interface(*known)),
         "context_mark": f"0x{crc32(network.c_prefix.encode()):08x}u",
         "location": lambda location: emit_location(location, inputs, outputs),
         "platform": build.platform,
@@ -270,8 +281,11 @@ def project_makefile_variables(
     """
     libraries = (file for network in networks for file in network.libraries)
     archives = [f"{NETWORK}/{file.name}" for file in libraries if file.suffix in ARCHIVE_SUFFIXES]
+    sources = list_sources(project)
+    if networks[0].slot:
+        sources = [source for source in sources if not source.startswith(f"{NETWORK}/")]
     return {
-        **makefile_variables(build, list_sources(project), archives),
+        **makefile_variables(build, sources, archives),
         "demo": len(networks) == 1 and networks[0].demo is not None,
         "prefixes": [network.c_prefix for network in networks],
     }

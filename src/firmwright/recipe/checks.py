@@ -21,6 +21,7 @@ from firmwright.recipe.catalog import Catalog, KnownDevice, find_name_errors
 from firmwright.recipe.exports import find_export_errors
 from firmwright.recipe.files import find_missing_files, find_references
 from firmwright.recipe.schema import load_schema
+from firmwright.recipe.slots import find_slot_errors
 from firmwright.recipe.target import read_target
 from firmwright.targets.custom import load_custom_target
 
@@ -43,6 +44,7 @@ def find_rule_errors(data: Mapping[str, Any], path: Path, catalogue: Catalog) ->
     yield from find_device_calibration_errors(data, devices)
     yield from find_rounding_errors(data)
     yield from find_export_errors(data)
+    yield from find_slot_errors(data)
     yield from find_transform_errors(data.get("transforms"))
     yield from find_duplicate_names(data)
     quantize = data.get("quantize")

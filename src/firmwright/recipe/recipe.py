@@ -132,6 +132,20 @@ class ExportOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotOptions:
+    """The network as an image of its own: ``size`` bytes of flash from ``address`` on.
+
+    ``workspace`` are the bytes of working memory that the firmware gives, None for as many as the
+    network needs.
+    """
+
+    address: int
+    size: int
+    version: str = "0.1.0"
+    workspace: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Library:
     """C code of the user's: ``sources`` with their ``includes``, or an ``archive``; file paths."""
 
@@ -198,6 +212,8 @@ class Recipe:
     """Whether the network calls functions of the program around each layer."""
     selftest: int = 0
     """Golden samples in the firmware."""
+    slot: SlotOptions | None = None
+    """The place of the network, where it is not part of the firmware."""
     extensions: tuple[str, ...] = ()
     """Custom strategies: a ``module:function`` each."""
     libraries: tuple[Library, ...] = ()

@@ -10,6 +10,7 @@ from typing import Any
 from firmwright.report.explanation import format_count
 from firmwright.report.table import align_columns
 from firmwright.toolchain.image import Section
+from firmwright.toolchain.network_image import NetworkImage
 
 Manifest = Mapping[str, Any]
 
@@ -56,8 +57,9 @@ class McubootImage:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What ``firmwright inspect --json`` prints; ``kind`` is ``bundle``, ``elf`` or ``mcuboot``.
+    """What ``firmwright inspect --json`` prints.
 
+    ``kind`` is ``bundle``, ``elf``, ``mcuboot``, or ``network`` for the image of a network.
     ``manifest`` is the bundle's own, in the form of ``manifest.schema.json``, or of
     ``networks.schema.json`` where the firmware has several; null for an image.
     """
@@ -69,6 +71,7 @@ class Inspection:
     images: tuple[InspectedImage, ...]
     manifest: dict[str, Any] | None
     mcuboot: McubootImage | None = None
+    network: NetworkImage | None = None
 
 
 def format_inspection(found: Inspection) -> str:
@@ -85,6 +88,8 @@ def format_inspection(found: Inspection) -> str:
         rows = [("entry", "bytes", "content")]
         rows += [(e.kind, f"{e.bytes:,}", e.content) for e in found.mcuboot.entries]
         parts.append(align_columns(rows, "<><"))
+    if found.network is not None:
+        head += describe_network(found.network)
     parts = [align_columns(head, "<<"), *map(describe_image, found.images), *parts]
     return "\n\n".join("\n".join(lines) for lines in parts)
 
@@ -95,6 +100,16 @@ def describe_mcuboot(image: McubootImage) -> Iterator[tuple[str, str]]:
     yield "header", f"{image.header_bytes:,} bytes"
     yield "firmware", f"{image.firmware_bytes:,} bytes, sha256 {image.firmware_sha256}"
     yield "digest", "right" if image.digest_matches else "missing, or wrong"
+
+
+def describe_network(image: NetworkImage) -> Iterator[tuple[str, str]]:
+    """Yield what the image of a network says."""
+    yield "network", f"{image.name}, version {image.version}, counter {image.counter}"
+    yield "build id", image.build_id
+    yield "interface", image.interface
+    yield "image", f"{image.bytes:,} bytes at {image.address:#010x}"
+    yield "workspace", f"{image.workspace_bytes:,} bytes"
+    yield "checksum", "right" if image.checksum_matches else "wrong"
 
 
 def describe_networks(manifest: Manifest) -> Iterator[tuple[str, str]]:
@@ -124,6 +139,10 @@ def describe_manifest(manifest: Manifest) -> Iterator[tuple[str, str]]:
         signature = manifest["model_signature"]
         yield "signed as", f"{signature['name']!r} by the key {signature['key']}"
     yield "batch", describe_batch(manifest["batch"])
+    if "network" in manifest:
+        image = manifest["network"]
+        said = f"version {image['version']}, counter {image['counter']}"
+        yield "network", f"{said}, {image['bytes']:,} bytes at {image['address']:#010x}"
     if manifest.get("not_built") is None:
         yield "flash", f"{memory['flash_bytes']:,} bytes"
         yield "RAM", f"{memory['ram_bytes']:,} bytes, the arena {memory['arena_bytes']:,} of them"

@@ -17,6 +17,7 @@ from firmwright.quantize.record import QuantizationRecord
 from firmwright.recipe.lock import Lock
 from firmwright.report.comparison import CostComparison, CycleComparison
 from firmwright.report.timeline import Timeline
+from firmwright.toolchain.network_image import NetworkImage
 from firmwright.verify.detection import DetectionReport
 from firmwright.verify.record import AccuracyRecord, RunRecord
 
@@ -171,7 +172,8 @@ class Manifest:
     tells, by region, what its code stands in for. ``artifacts`` is what an accelerator's own tools
     are given, null for a target without such tools. ``run`` is null where nothing was run;
     ``not_run`` says why. ``not_built`` says why nothing was compiled; null where the archive has a
-    firmware. ``model_signature`` is there where the recipe demands one.
+    firmware. ``model_signature`` is there where the recipe demands one, ``network`` where the
+    network is an image of its own.
     """
 
     manifest_version: int
@@ -201,6 +203,7 @@ class Manifest:
     not_run: str | None = None
     not_built: str | None = None
     model_signature: ModelSignature | msgspec.UnsetType = msgspec.UNSET
+    network: NetworkImage | msgspec.UnsetType = msgspec.UNSET
 
 
 INCLUDED: Mapping[type, tuple[str, ...]] = {

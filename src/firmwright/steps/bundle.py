@@ -23,6 +23,7 @@ from firmwright.steps.budget import check_budget
 from firmwright.steps.bundle_texts import write_texts
 from firmwright.steps.report import collect_code, collect_report, read_optional
 from firmwright.steps.sbom import write_sboms
+from firmwright.toolchain.network_image import NetworkImage, read_image
 
 ARTIFACTS: Artifact[manifest.ArtifactsReport] = Artifact(
     "artifacts", "artifacts.json", "firmwright.report.manifest:ArtifactsReport"
@@ -117,7 +118,15 @@ def make_manifest(
         model_signature=(
             artifacts.MODEL_SIGNATURE.read(job) if job.recipe.model.signature else msgspec.UNSET
         ),
+        network=describe_image(job),
     )
+
+
+def describe_image(job: Job) -> NetworkImage | msgspec.UnsetType:
+    """Return what the network's image says, where it is one of its own and was linked."""
+    if not (job.recipe.slot and job.has_firmware):
+        return msgspec.UNSET
+    return read_image((job.folder("firmware") / "network.bin").read_bytes())
 
 
 def describe_result(job: Job) -> str:

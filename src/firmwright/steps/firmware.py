@@ -5,17 +5,33 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from firmwright.errors import UserError
 from firmwright.pipeline.artifacts import FIRMWARE, FIRMWARE_SIZE, OBJECTS, PROJECT
+from firmwright.pipeline.command_line import place_mistake
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.linking import explain_link_errors, find_link_archives
+from firmwright.recipe.recipe import SlotOptions
 from firmwright.toolchain import find_compiler, link_firmware
 from firmwright.toolchain.boards import load_board
-from firmwright.toolchain.image import measure_firmware, write_bin, write_hex, write_map
+from firmwright.toolchain.build import SLOT_SCRIPT
+from firmwright.toolchain.image import (
+    FirmwareSize,
+    measure_firmware,
+    read_segments,
+    write_bin,
+    write_hex,
+    write_map,
+)
+from firmwright.toolchain.layout import FREESTANDING, NETWORK
+from firmwright.toolchain.network_image import seal_image
 from firmwright.toolchain.sdk import make_firmware
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``firmware.elf``, ``.bin``, ``.hex``, ``.map`` and ``memory.json``."""
+    """Write ``firmware.elf``, ``.bin``, ``.hex``, ``.map`` and ``memory.json``.
+
+    With a slot also ``network.elf``, ``.bin``, ``.hex`` and ``.map``.
+    """
     elf = folder / FIRMWARE.file
     sdk = load_board(job.platform.board).sdk
     if sdk is not None:
@@ -27,7 +43,13 @@ def run(job: Job, folder: Path) -> None:
         link(job, elf)
     write_bin(elf, folder / "firmware.bin")
     write_hex(elf, folder / "firmware.hex")
-    FIRMWARE_SIZE.write(folder, measure_firmware(elf, job.platform.all_in_ram))
+    size = measure_firmware(elf, job.platform.all_in_ram)
+    if job.recipe.slot:
+        image = link_network(job, job.recipe.slot, folder)
+        refuse_overlap(job, job.recipe.slot, elf)
+        sections = {**size.sections, "network": image}
+        size = FirmwareSize(size.flash_bytes + image, size.ram_bytes, sections)
+    FIRMWARE_SIZE.write(folder, size)
     for left_over in folder.glob("*.o"):
         left_over.unlink()
 
@@ -36,7 +58,35 @@ def link(job: Job, elf: Path) -> None:
     """Link the objects to ``elf``, with its map beside it."""
     compiler = find_compiler(job.build.toolchain, job.platform.architecture)
     objects = sorted(OBJECTS.read(job).rglob("*.o"))
+    if job.recipe.slot:
+        objects = [path for path in objects if path.parent.name != NETWORK]
     archives = find_link_archives(job, objects[0])
     with explain_link_errors(job, objects, archives):
         linked = [*objects, *archives]
         link_firmware(job.build, compiler, PROJECT.read(job), linked, elf, job.cache)
+
+
+def link_network(job: Job, slot: SlotOptions, folder: Path) -> int:
+    """Write the network's image into ``folder``; return its bytes."""
+    compiler = find_compiler(job.build.toolchain, job.platform.architecture)
+    objects = sorted(OBJECTS.read(job).rglob("*.o"))
+    own = [path for path in objects if path.parent.name in (NETWORK, FREESTANDING)]
+    elf, image = folder / "network.elf", folder / "network.bin"
+    with place_mistake(job.recipe, ("slot",)):
+        link_firmware(job.build, compiler, PROJECT.read(job), own, elf, job.cache, SLOT_SCRIPT)
+    seal_image(elf, image)
+    write_hex(elf, folder / "network.hex")
+    size = image.stat().st_size
+    job.note(f"the network's image: {size:,} of {slot.size:,} bytes at {slot.address:#x}")
+    return size
+
+
+def refuse_overlap(job: Job, slot: SlotOptions, elf: Path) -> None:
+    """Raise DiagnosticError for a firmware that reaches into the slot."""
+    for segment in read_segments(elf):
+        end = segment.address + len(segment.content)
+        if segment.address < slot.address + slot.size and end > slot.address:
+            with place_mistake(job.recipe, ("slot", "address")):
+                raise UserError(
+                    f"the firmware itself reaches to {end:#x}; place the slot behind it"
+                )

@@ -144,8 +144,9 @@ def execute_firmware(
             return run_on_board(
                 access, job.folder("firmware"), given, len(interface.outputs) + boxes
             )
+    images = ["firmware.elf", "network.elf"] if job.recipe.slot else ["firmware.elf"]
     return run_firmware(
-        job.folder("firmware") / "firmware.elf",
+        tuple(job.folder("firmware") / image for image in images),
         job.platform,
         job.emulator,
         encode_samples(interface.inputs, batches),

@@ -9,6 +9,7 @@ from pathlib import Path
 from firmwright.errors import UserError
 from firmwright.ir.tensors import BatchLayout, ModelInterface
 from firmwright.pipeline.artifacts import GOLDEN, PLAN, PROJECT
+from firmwright.pipeline.command_line import place_mistake
 from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.tools import compiler_tool
@@ -16,6 +17,7 @@ from firmwright.postprocess.classes import read_class_names
 from firmwright.postprocess.detector import Detector, fit_detector
 from firmwright.project.build_id import list_stating, state_build_id
 from firmwright.project.selftest import find_checks
+from firmwright.project.slot import NetworkSlot, refuse_place
 from firmwright.project.write import Network, write_project
 from firmwright.steps.network import find_driven_devices, read_network
 
@@ -63,7 +65,10 @@ def read_whole_network(job: Job) -> Network:
     """
     if job.recipe.arena == "caller":
         refuse_shared_devices(job)
-    network = read_network(job, PLAN.read(job))
+    network, slot = read_network(job, PLAN.read(job)), find_slot(job)
+    if slot:
+        with place_mistake(job.recipe, ("slot",)):
+            refuse_place(slot, job.build, network.plan.arena_bytes)
     detector = make_detector(job, network.interface, network.batch)
     return replace(
         network,
@@ -72,7 +77,17 @@ def read_whole_network(job: Job) -> Network:
         detector=detector,
         demo=job.recipe.demo,
         class_names=list_class_names(job),
+        slot=slot,
     )
+
+
+def find_slot(job: Job) -> NetworkSlot | None:
+    """Return the place of the network's image, None where it is part of the firmware."""
+    options = job.recipe.slot
+    if options is None:
+        return None
+    place = options.address, options.size, options.version
+    return NetworkSlot(*place, job.recipe.counter or 0, options.workspace)
 
 
 def run(job: Job, folder: Path) -> None:

@@ -30,6 +30,8 @@ from firmwright.toolchain.toolchains import ArchitectureSettings, Toolchain, loa
 T = TypeVar("T")
 
 LINKER_SCRIPT = f"{BOARD}/link.ld"
+SLOT_SCRIPT = f"{NETWORK}/slot.ld"
+"""Links the network as an image of its own."""
 RUNTIME_OBJECT = "compiler_rt.o"
 
 # Extra compiler flags for a host build that stops at the first undefined behaviour (gcc, clang).
@@ -83,17 +85,19 @@ def compile_command(build: Build, compiler: Compiler, source: str, output: str) 
     )
 
 
-def link_flags(build: Build, map_file: str, folder: str = "") -> tuple[str, ...]:
+def link_flags(
+    build: Build, map_file: str, folder: str = "", script: str = LINKER_SCRIPT
+) -> tuple[str, ...]:
     """Return the linker's own flags.
 
     The names of the linker script, the map and the installation's folder are filled in.
     """
-    names = {"script": LINKER_SCRIPT, "map": map_file, "folder": folder}
+    names = {"script": script, "map": map_file, "folder": folder}
     return tuple(flag.format(**names) for flag in build.settings.link_flags)
 
 
 def link_command(
-    build: Build, compiler: Compiler, objects: Sequence[str], elf: str
+    build: Build, compiler: Compiler, objects: Sequence[str], elf: str, script: str = LINKER_SCRIPT
 ) -> tuple[str, ...]:
     """Return the command line that links objects, in the order given, to ``elf`` and its map."""
     # A driver gets the compiler's flags too: by them it picks its libraries.
@@ -102,7 +106,7 @@ def link_command(
     return (
         *compiler.command,
         *(build.settings.linker or driver),
-        *link_flags(build, _sibling_path(elf, f"{Path(elf).stem}.map"), compiler.folder),
+        *link_flags(build, _sibling_path(elf, f"{Path(elf).stem}.map"), compiler.folder, script),
         *("-o", elf),
         *objects,
         *runtime,
@@ -157,19 +161,20 @@ def compile_each(compile_one: Callable[[str], T], sources: Collection[str]) -> l
 
 
 def link_firmware(
-    build: Build, compiler: Compiler, project: Path, objects: Sequence[Path], elf: Path, cache: Path
-) -> None:
+    build: Build, compiler: Compiler, project: Path, objects: Sequence[Path], elf: Path,
+    cache: Path, script: str = LINKER_SCRIPT,
+) -> None:  # fmt: skip
     """Link objects to ``elf``, with its map (``.map``) beside it.
 
-    ``project`` is the folder that has ``board/link.ld``; objects are linked in the order given. The
-    compiler's run-time library, where it needs one, is built once per user. Raises
+    ``project`` is the folder that has the linker ``script``; objects are linked in the order
+    given. The compiler's run-time library, where it needs one, is built once per user. Raises
     ToolError when the linker fails, and UserError for soft-float code that is labelled hard-float.
     """
     elf.parent.mkdir(parents=True, exist_ok=True)
     if build.settings.runtime:
         shutil.copyfile(_build_runtime(build, compiler, cache), elf.with_name(RUNTIME_OBJECT))
     names = [relative_path(path, project) for path in objects]
-    command = link_command(build, compiler, names, relative_path(elf, project))
+    command = link_command(build, compiler, names, relative_path(elf, project), script)
     try:
         run_tool(command, project, cache, elf.name, "the linker failed")
     except UserError:

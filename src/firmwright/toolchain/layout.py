@@ -12,8 +12,10 @@ DEMO = "demo"
 """The program that runs the network on samples from the console."""
 FREESTANDING = "freestanding"
 """What stands in for C's library where the toolchain has none."""
+LOADER = "loader"
+"""What finds the network in its slot, where it is an image of its own."""
 
-FOLDERS = (BOARD, DEMO, FREESTANDING, NETWORK)
+FOLDERS = (BOARD, DEMO, FREESTANDING, LOADER, NETWORK)
 """The folders whose sources are linked to the firmware, in the linker's order."""
 
 SOURCE_SUFFIXES = (".c", ".S")

@@ -1,0 +1,34 @@
+"""What a recipe cannot say of a network that is an image of its own (``slot``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from firmwright.documents.schema_check import Finding
+from firmwright.documents.yaml_text import Pointer
+
+IN_ONE_IMAGE: Mapping[Pointer, str] = {
+    ("hooks",): "the firmware's functions are in another image than the network, which calls them",
+    ("selftest",): "the golden samples are those of one network, and the slot may have another",
+    ("demo",): "the demo application has the network in it",
+    ("export",): "packages have the network in them",
+    ("libraries",): "what your functions keep in RAM has no place that both images know",
+    ("postprocess", "detection"): "the firmware finds boxes by numbers of one network",
+}
+"""Keys that do not go with a slot, each with the reason."""
+
+
+def find_slot_errors(data: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield what does not go with a slot; values of the wrong type are skipped."""
+    if not isinstance(data.get("slot"), Mapping):
+        return
+    if data.get("arena") != "caller":
+        message = "a network in a slot has no RAM of its own; add `arena: caller`"
+        yield Finding(("slot",), message)
+    for pointer, reason in IN_ONE_IMAGE.items():
+        value: Any = data
+        for key in pointer:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        if value:
+            yield Finding(pointer, f"does not go with `slot`: {reason}")
