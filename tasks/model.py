@@ -20,6 +20,7 @@ def options(job: Job) -> Any:
         "format": source.format,
         "signature": source.signature,
         "key": source.key,
+        "state": dict(source.state),
         "inputs": {name: asdict(entry) for name, entry in job.recipe.inputs.items()},
     }
 

@@ -20,6 +20,7 @@ from firmwright.ir.regions import Partition, Region
 from firmwright.ir.tensors import ModelInterface
 from firmwright.partition.layouts import add_storage
 from firmwright.partition.outline import partition_module
+from firmwright.partition.states import copy_passed_states
 from firmwright.planning import make_plan
 from firmwright.planning.batch import batch_network
 from firmwright.progress import track
@@ -80,8 +81,24 @@ def partition_network(
 
     The interface gets the storage of the network's inputs and outputs.
     """
+    refuse_devices_of_single_samples(interface, mix)
     module, partition = partition_module(module, interface, mix)
+    module, partition = copy_passed_states(module, partition, mix[-1].name)
     return module, add_storage(interface, partition), partition
+
+
+def refuse_devices_of_single_samples(interface: ModelInterface, mix: Sequence[Device]) -> None:
+    """Raise UserError for a network with states on a device that cannot keep them.
+
+    That is one whose core runs the whole network, and one with stages of its own: they run the
+    network on samples that do not follow each other.
+    """
+    for device in mix if interface.states else ():
+        if device.target.stages or (device.target.core and device is mix[-1]):
+            raise UserError(
+                f"{device.name} cannot keep the state '{interface.states[0].tensor.name}' between "
+                "runs; build with another `target`, such as c"
+            )
 
 
 def lower_regions(

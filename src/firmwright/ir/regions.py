@@ -134,7 +134,8 @@ def make_move_region(
 class Partition:
     """Regions in execution order over named tensors; every tensor is written once.
 
-    ``tensor_memories`` has the memories of the tensors that are not in RAM.
+    ``tensor_memories`` has the memories of the tensors that are not in RAM. The last ``states`` of
+    the inputs are kept between runs; as many outputs at the end are their next values.
     """
 
     inputs: tuple[str, ...]
@@ -142,6 +143,14 @@ class Partition:
     tensors: tuple[Tensor, ...]
     regions: tuple[Region, ...]
     tensor_memories: dict[str, str] = field(default_factory=dict)
+    states: int = 0
+
+    @property
+    def state_pairs(self) -> tuple[tuple[str, str], ...]:
+        """The tensors of each state: the value that a run begins with, and the next one."""
+        count = self.states
+        pairs = zip(self.inputs[len(self.inputs) - count :], self.outputs[-count:], strict=True)
+        return tuple(pairs) if count else ()
 
     @property
     def view_roots(self) -> dict[str, str]:

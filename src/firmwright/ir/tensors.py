@@ -69,10 +69,24 @@ class Operator:
 
 
 @dataclass(frozen=True)
+class State:
+    """What a network keeps from one run to the next.
+
+    ``initial`` has its bytes before the first run, little-endian. ``output`` is the model's output
+    that is its next value; '' where the model keeps the state itself.
+    """
+
+    tensor: Tensor
+    initial: bytes
+    output: str = ""
+
+
+@dataclass(frozen=True)
 class ModelInterface:
     """The model stage's result beside the Relax module (file ``model/model.json``).
 
-    ``remarks`` say what was repaired or passed over.
+    ``remarks`` say what was repaired or passed over. ``main`` takes the inputs and then the states;
+    it returns the outputs and then the states' next values.
     """
 
     format: str
@@ -81,6 +95,17 @@ class ModelInterface:
     outputs: tuple[Tensor, ...]
     operators: tuple[Operator, ...]
     remarks: tuple[str, ...] = ()
+    states: tuple[State, ...] = ()
+
+    @property
+    def parameters(self) -> tuple[Tensor, ...]:
+        """What ``main`` takes: the inputs, and the states."""
+        return (*self.inputs, *(state.tensor for state in self.states))
+
+    @property
+    def results(self) -> tuple[Tensor, ...]:
+        """What ``main`` returns: the outputs, and the states' next values."""
+        return (*self.outputs, *(state.tensor for state in self.states))
 
 
 @dataclass(frozen=True)

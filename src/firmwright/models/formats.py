@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from firmwright.errors import UserError, did_you_mean
-from firmwright.ir.tensors import ModelInterface
+from firmwright.ir.tensors import ModelInterface, State
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,8 +46,13 @@ class Importer(Protocol):
     def import_model(self, data: bytes, name: str, shapes: Shapes) -> Imported:
         """Return the Relax module and the interface; raise UserError for a model that cannot be."""
 
-    def run_reference(self, data: bytes, inputs: Samples) -> ReferenceOutputs:
-        """Evaluate each sample with the format's own runtime; UserError where that refuses."""
+    def run_reference(
+        self, data: bytes, inputs: Samples, states: Sequence[State] = ()
+    ) -> ReferenceOutputs:
+        """Evaluate each sample with the format's own runtime; UserError where that refuses.
+
+        With ``states`` the samples are the steps of one sequence.
+        """
 
 
 @dataclass(frozen=True)

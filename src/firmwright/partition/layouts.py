@@ -66,10 +66,20 @@ def convert_functions(
 
 
 def add_storage(interface: ModelInterface, partition: Partition) -> ModelInterface:
-    """Return the interface with the storage of the network's inputs and outputs."""
+    """Return the interface with the storage of the network's inputs and outputs.
+
+    Raises UserError for a state that a device would keep in a layout of its own.
+    """
     storage = {t.name: t.storage for t in partition.tensors}
+    for state, names in zip(interface.states, partition.state_pairs, strict=True):
+        if any(storage[name] for name in names):
+            raise UserError(
+                f"state '{state.tensor.name}' would be in a device's own layout, and states are "
+                "plain: allow the device its transforms"
+            )
     inputs, outputs = (
-        tuple(replace(t, storage=storage[n]) for t, n in zip(tensors, names, strict=True))
+        # States come behind them.
+        tuple(replace(t, storage=storage[n]) for t, n in zip(tensors, names, strict=False))
         for tensors, names in (
             (interface.inputs, partition.inputs),
             (interface.outputs, partition.outputs),
@@ -212,8 +222,8 @@ class TransformInserter:
         return result.name
 
     def build_partition(self) -> Partition:
-        return Partition(
-            inputs=self.before.inputs,
+        return replace(
+            self.before,
             outputs=tuple(self.ensure_layout(name, inside=False) for name in self.before.outputs),
             tensors=tuple(self.tensors),
             regions=tuple(self.regions),

@@ -112,6 +112,7 @@ def build_regions(
         outputs=names_of(outputs),
         tensors=tuple(make_tensor(name, v) for v, name in names.items()),
         regions=tuple(regions),
+        states=len(interface.states),
     )
     return set_functions(keep_tir(module), functions), partition
 
@@ -135,7 +136,7 @@ def name_tensors(parameters: Sequence[relax.Var], groups: Sequence[Group]) -> di
 def output_names(interface: ModelInterface) -> list[str]:
     """Return for each output the name of the source operator that makes it, else its own."""
     makers = {tensor: o.name for o in interface.operators for tensor in o.results}
-    return [makers.get(tensor.name, tensor.name) for tensor in interface.outputs]
+    return [makers.get(tensor.name, tensor.name) for tensor in interface.results]
 
 
 def name_outputs(module: tvm.IRModule, interface: ModelInterface) -> tvm.IRModule:

@@ -111,15 +111,15 @@ def find_drawn_ranges(job: Job, single: ModelInterface) -> dict[str, Range]:
     whole = find_whole_names(job, single)
     return {
         tensor.name: limits or (BYTES if tensor.name in whole else UNIT)
-        for tensor, limits in zip(single.inputs, stated, strict=True)
-        if "float" in tensor.dtype
+        for tensor, limits in zip(single.parameters, stated, strict=True)
+        if "float" in tensor.dtype and tensor in single.inputs
     }
 
 
 def find_whole_names(job: Job, single: ModelInterface) -> frozenset[str]:
     """Return the inputs whose floats stand for integers."""
     whole = find_whole_inputs(NETWORK_MODULE.read(job))
-    found = {t.name for t, is_whole in zip(single.inputs, whole, strict=True) if is_whole}
+    found = {t.name for t, is_whole in zip(single.parameters, whole, strict=True) if is_whole}
     return frozenset(found | find_stated_integers(job).keys())
 
 
@@ -146,7 +146,11 @@ def run_reference(
     if stage == NETWORK_STAGE and lowered.is_file():
         return run_lowered(job, interface, samples, lowered.read_bytes())
     model = job.folder(stage) / f"model.{interface.format}"
-    return FORMATS[interface.format].load().run_reference(model.read_bytes(), samples)
+    return (
+        FORMATS[interface.format]
+        .load()
+        .run_reference(model.read_bytes(), samples, interface.states)
+    )
 
 
 def run_lowered(

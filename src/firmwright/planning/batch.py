@@ -8,6 +8,7 @@ from math import prod
 import tvm
 from tvm import relax
 
+from firmwright.errors import UserError
 from firmwright.ir.relax import main_bindings, static_shape
 from firmwright.ir.tensors import ELEMENT_BYTES, LARGEST_TENSOR, BatchLayout, ModelInterface
 from firmwright.partition.outline import name_outputs
@@ -30,7 +31,15 @@ def largest_tensor(module: tvm.IRModule) -> MemoryUse:
 def batch_network(
     module: tvm.IRModule, interface: ModelInterface, size: int
 ) -> tuple[tvm.IRModule, ModelInterface, BatchLayout]:
-    """Return module and interface for ``size`` samples, and how they lie in the outputs."""
+    """Return module and interface for ``size`` samples, and how they lie in the outputs.
+
+    Raises UserError for a network with states: its samples follow each other.
+    """
+    if interface.states:
+        names = ", ".join(f"'{state.tensor.name}'" for state in interface.states)
+        raise UserError(
+            f"a network with states ({names}) takes one sample after the other; leave `batch` out"
+        )
     module, axes = batch_module(name_outputs(module, interface), size)
     parameters = module["main"].params
     returned = module["main"].ret_ty

@@ -185,7 +185,10 @@ def list_consumers(program: Program, platform: Platform) -> Iterator[Consumer]:
 def list_buffers(program: Program) -> Iterator[Consumer]:
     """Yield the buffers of the arena in RAM."""
     producers = {name: r.name for r in program.partition.regions for name in r.outputs}
-    for buffer in (b for b in program.plan.buffers if b.memory == RAM):
+    for buffer, state in zip(program.plan.states, program.interface.states, strict=True):
+        yield Consumer(buffer.bytes, f"state '{state.tensor.name}'")
+    kept = set(program.plan.states)
+    for buffer in (b for b in program.plan.buffers if b.memory == RAM and b not in kept):
         made_by = producers.get(buffer.name)
         what = f"result of {made_by}" if made_by else f"working memory {buffer.name}"
         yield Consumer(buffer.bytes, f"{what}, alive from step {buffer.first} to {buffer.last}")

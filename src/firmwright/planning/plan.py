@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
 from firmwright.ir.kernels import Kernels
 from firmwright.ir.regions import RAM, Partition
-from firmwright.planning.arena import Buffer, arena_bytes, lower_bound, place_buffers
+from firmwright.planning.arena import Buffer, align, arena_bytes, lower_bound, place_buffers
 from firmwright.planning.functions import find_shared_functions
 from firmwright.planning.in_place import join_in_place
 from firmwright.planning.schedule import Schedule, schedule_regions
+from firmwright.planning.states import find_written_states, list_next_values, list_states
 
 
 class Input(msgspec.Struct, frozen=True, tag=True):
@@ -46,6 +47,8 @@ class Plan:
     ``output_copies`` are (output index, location) pairs for outputs that no region writes
     directly. ``other_arenas`` has the bytes of the arenas in other memories than the processor's.
     ``shared_functions`` are regions that call another one's function, the same C as theirs.
+    The states lie in the first ``state_bytes`` of the arena; ``state_copies`` are (state index,
+    location) pairs for those whose next value no region leaves there.
     """
 
     schedule: Schedule
@@ -56,6 +59,12 @@ class Plan:
     output_copies: tuple[tuple[int, Location], ...]
     other_arenas: dict[str, int] = field(default_factory=dict)
     shared_functions: dict[str, str] = field(default_factory=dict)
+    states: tuple[Buffer, ...] = ()
+    state_copies: tuple[tuple[int, Location], ...] = ()
+
+    @property
+    def state_bytes(self) -> int:
+        return align(self.states[-1].end) if self.states else 0
 
     def name_functions(self, kernels: Kernels, prefix: str) -> dict[str, str]:
         """Return the regions in the order of their calls, each with the C function it calls."""
@@ -71,12 +80,16 @@ def make_plan(partition: Partition, kernels: Kernels) -> Plan:
     """
     schedule = schedule_regions(partition, kernels)
     roots = partition.view_roots
-    ports = locate_ports(partition, roots)
+    states = list_states(partition, schedule)
+    ports = locate_ports(partition, roots) | {s.name: Slot(RAM, s.offset) for s in states}
     results = [b for b in list_results(partition, schedule, roots) if b.name not in ports]
-    joined, holders = join_in_place(partition, kernels, schedule, results)
-    arenas = place_in_memories([*joined, *list_scratch(partition, kernels, schedule)])
+    written = find_written_states(partition, kernels, schedule, results)
+    others = [b for b in results if b.name not in written]
+    joined, holders = join_in_place(partition, kernels, schedule, others)
+    arenas = place_in_memories([*joined, *list_scratch(partition, kernels, schedule)], states)
     buffers = tuple(buffer for arena in arenas.values() for buffer in arena)
     places = ports | {b.name: Slot(b.memory, b.offset) for b in buffers}
+    places |= {name: places[state] for name, state in written.items()}
     places |= {name: places[holder] for name, holder in holders.items()}
     locations = places | {name: places[root] for name, root in roots.items()}
     return Plan(
@@ -88,33 +101,59 @@ def make_plan(partition: Partition, kernels: Kernels) -> Plan:
         output_copies=tuple(find_output_copies(partition, locations)),
         other_arenas={memory: arena_bytes(a) for memory, a in arenas.items() if memory != RAM},
         shared_functions=find_shared_functions(partition, kernels, locations),
+        states=tuple(states),
+        state_copies=tuple(find_state_copies(partition, locations)),
     )
 
 
-def place_in_memories(buffers: Sequence[Buffer]) -> dict[str, list[Buffer]]:
-    """Return the buffers of each memory with their offsets, sorted by its name; of RAM always."""
+def place_in_memories(
+    buffers: Sequence[Buffer], states: Sequence[Buffer]
+) -> dict[str, list[Buffer]]:
+    """Return the buffers of each memory with their offsets, sorted by its name; of RAM always.
+
+    Those in RAM lie behind the ``states``, which are among them.
+    """
     memories = sorted({RAM, *(b.memory for b in buffers)})
-    return {m: place_buffers([b for b in buffers if b.memory == m]) for m in memories}
+    placed = {m: place_buffers([b for b in buffers if b.memory == m]) for m in memories}
+    if states:
+        first = align(states[-1].end)
+        behind = [replace(b, offset=first + b.offset) for b in placed[RAM]]
+        placed[RAM] = [*states, *behind]
+    return placed
 
 
 def locate_ports(partition: Partition, roots: Mapping[str, str]) -> dict[str, Location]:
     """Return the places of the tensors that the caller passes.
 
-    An output that shows an input, or another output, has no place of its own.
+    An output that shows an input, a state or another output has no place of its own.
     """
     locations: dict[str, Location] = {name: Input(i) for i, name in enumerate(partition.inputs)}
-    for index, name in enumerate(partition.outputs):
+    for index, name in enumerate(list_outputs(partition)):
         locations.setdefault(roots[name], Output(index))
     return locations
+
+
+def list_outputs(partition: Partition) -> tuple[str, ...]:
+    """Return the tensors that the caller gets: states' next values are none of them."""
+    return partition.outputs[: len(partition.outputs) - partition.states]
 
 
 def find_output_copies(
     partition: Partition, locations: Mapping[str, Location]
 ) -> Iterator[tuple[int, Location]]:
     """Yield the outputs that no region writes directly, and where their bytes are."""
-    for index, name in enumerate(partition.outputs):
+    for index, name in enumerate(list_outputs(partition)):
         if locations[name] != Output(index):
             yield index, locations[name]
+
+
+def find_state_copies(
+    partition: Partition, locations: Mapping[str, Location]
+) -> Iterator[tuple[int, Location]]:
+    """Yield the states whose next value lies elsewhere, and where its bytes are."""
+    for index, (state, result) in enumerate(partition.state_pairs):
+        if locations[result] != locations[state]:
+            yield index, locations[result]
 
 
 def list_results(
@@ -134,6 +173,7 @@ def list_results(
             first.update(dict.fromkeys(region.outputs, number))
         for name in {roots[n] for n in (*region.inputs, *region.outputs)}:
             last[name] = max(last.get(name, 0), step.done_before - 1)
+    last |= dict.fromkeys(list_next_values(partition), len(schedule.steps) - 1)
     for name, start in first.items():
         memory = partition.tensor_memories.get(name, RAM)
         yield Buffer(name, tensors[name].bytes, start, last[name], memory)

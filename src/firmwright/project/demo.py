@@ -65,6 +65,7 @@ def write_demo(
         "demo": options,
         "inputs": inputs,
         "outputs": outputs,
+        "states": interface.states,
         "input_data": [(p, view_as_c_type(sample[f"input_{i}"])) for i, p in enumerate(inputs)],
         "expected": [(p, view_as_c_type(sample[f"output_{i}"])) for i, p in enumerate(expected)],
         "gdb_types": GDB_TYPES,

@@ -49,6 +49,7 @@ class ExportedNetwork:
     """What packages are made of: ``name`` is the prefix, ``sources`` the folder with the C files.
 
     ``workspace`` is the bytes of working memory that the caller gives, None where it is static.
+    A ``stateful`` network keeps something between runs.
     ``sample`` has the inputs of one inference and the outputs that they give, as ``input_0`` … and
     ``output_0`` ….
     """
@@ -63,6 +64,7 @@ class ExportedNetwork:
     sample: Mapping[str, npt.NDArray[Any]]
     sources: Path
     workspace: int | None = None
+    stateful: bool = False
 
     @cached_property
     def arrays(self) -> dict[str, list[SampleArray]]:
@@ -138,6 +140,7 @@ def export_variables(network: ExportedNetwork, export: Export) -> dict[str, Any]
         "headers": [name for name in public if name in files],
         "caller_arena": network.workspace is not None,
         "workspace": network.workspace,
+        "stateful": network.stateful,
         "inputs": network.inputs,
         "outputs": network.outputs,
         "input_data": network.arrays["input"],

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -17,6 +19,7 @@ from firmwright.ir.kernels import C_TYPES
 from firmwright.ir.records import to_plain
 from firmwright.ir.tensors import Storage, Tensor
 from firmwright.postprocess.detector import Detector
+from firmwright.project.states import StatePort
 
 SCHEMA_FILE = "interface.schema.json"
 
@@ -57,6 +60,26 @@ class InterfaceTensor:
 
 
 @dataclass(frozen=True)
+class InterfaceState:
+    """What the network keeps between runs, in the first bytes of its working memory.
+
+    ``member`` names it in the macros of the header, ``name`` in the model. ``offset`` is its place
+    in the working memory, ``initial_sha256`` the digest of the bytes that a reset writes there.
+    """
+
+    member: str
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    c_type: str
+    bytes: int
+    scale: float | None
+    zero_point: int | None
+    offset: int
+    initial_sha256: str
+
+
+@dataclass(frozen=True)
 class InterfaceModel:
     """The model: its format, and the digest of its file."""
 
@@ -72,7 +95,8 @@ class NetworkInterface:
     calls; before that, ``initialize`` gives the network its arena, unless that is static. ``batch``
     is how many samples an inference takes. ``arena_bytes`` is the working memory by the memory that
     it lies in, ``constant_bytes`` are the weights, biases and scales. ``class_names`` are those of
-    the recipe, none where it has no names.
+    the recipe, none where it has no names. A network that keeps nothing between runs has neither
+    ``states`` nor the function ``reset``, which puts them back to what they were at first.
     """
 
     name: str
@@ -88,6 +112,8 @@ class NetworkInterface:
     class_names: tuple[str, ...]
     arena_bytes: dict[str, int]
     constant_bytes: int
+    states: tuple[InterfaceState, ...] | msgspec.UnsetType = msgspec.UNSET
+    reset: str | msgspec.UnsetType = msgspec.UNSET
 
 
 def describe_ports(
@@ -111,6 +137,26 @@ def describe_ports(
         )
         for index, port in enumerate(ports)
     )
+
+
+def describe_states(states: Sequence[StatePort]) -> tuple[InterfaceState, ...] | msgspec.UnsetType:
+    """Return the entries of states; nothing where there are none."""
+    described = tuple(
+        InterfaceState(
+            member=state.member,
+            name=state.tensor.name,
+            shape=state.tensor.shape,
+            dtype=state.tensor.dtype,
+            c_type=state.c_type,
+            bytes=state.tensor.bytes,
+            scale=state.tensor.scale,
+            zero_point=state.tensor.zero_point,
+            offset=state.location.offset,
+            initial_sha256=hashlib.sha256(state.initial.tobytes()).hexdigest(),
+        )
+        for state in states
+    )
+    return described or msgspec.UNSET
 
 
 def encode_interface(interface: NetworkInterface) -> str:

@@ -48,16 +48,22 @@ class Layout:
 
 
 def lay_out(networks: Sequence[Network], concurrent: bool) -> Layout:
-    """Give each network its part of the arena: the same bytes, or where ``concurrent`` its own."""
+    """Give each network its part of the arena: the same bytes, or where ``concurrent`` its own.
+
+    A network with states always has its own, in front of those that others share.
+    """
+    alone = [concurrent or bool(network.plan.states) for network in networks]
+    sizes = [-(-max(n.plan.arena_bytes, 1) // ALIGNMENT) * ALIGNMENT for n in networks]
+    shared = sum(size for size, own in zip(sizes, alone, strict=True) if own)
+    largest = max((size for size, own in zip(sizes, alone, strict=True) if not own), default=0)
     parts: list[Part] = []
-    end = largest = outputs = 0
-    for network in networks:
-        needed = -(-max(network.plan.arena_bytes, 1) // ALIGNMENT) * ALIGNMENT
+    end = outputs = 0
+    for network, size, own in zip(networks, sizes, alone, strict=True):
         ports = (make_ports(t) for t in (network.interface.inputs, network.interface.outputs))
         given, made = (tuple(p) for p in ports)
-        parts.append(Part(network.c_prefix, given, made, end if concurrent else 0, outputs))
-        end, largest, outputs = end + needed, max(largest, needed), outputs + len(made)
-    return Layout(tuple(parts), end if concurrent else largest)
+        parts.append(Part(network.c_prefix, given, made, end if own else shared, outputs))
+        end, outputs = end + size * own, outputs + len(made)
+    return Layout(tuple(parts), shared + largest)
 
 
 def write_networks(
@@ -75,6 +81,7 @@ def write_networks(
         "networks": layout.parts,
         "workspace": layout.workspace,
         "concurrent": concurrent,
+        "stateful": any(network.plan.states for network in networks),
         "build_id_bytes": build_id.format_bytes(build_id.UNKNOWN),
         "data_section": load_board(build.platform.board).data_section,
     }

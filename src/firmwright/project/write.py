@@ -10,6 +10,7 @@ from sys import maxsize
 from typing import Any
 from zlib import crc32
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -43,6 +44,7 @@ from firmwright.project.interface import (
     NetworkInterface,
     Port,
     describe_ports,
+    describe_states,
     encode_interface,
 )
 from firmwright.project.kernel_names import add_prefix
@@ -59,6 +61,7 @@ from firmwright.project.slot import (
     place_slot_files,
     slot_variables,
 )
+from firmwright.project.states import StatePort, make_state_ports
 from firmwright.recipe import DemoOptions
 from firmwright.toolchain import Build, makefile_variables
 from firmwright.toolchain.boards import load_board
@@ -133,6 +136,10 @@ class Network:
         """The devices that have a part in it: those of the regions, and the last."""
         last = [*self.cores.by_device][-1]
         return frozenset({last, *(region.device for region in self.partition.regions)})
+
+    @property
+    def states(self) -> list[StatePort]:
+        return make_state_ports(self.interface.states, self.plan.states)
 
     @property
     def calls_libraries(self) -> bool:
@@ -226,6 +233,8 @@ def describe_interface(network: Network) -> NetworkInterface:
         batch=network.batch.size if network.batch else 1,
         inputs=describe_ports(inputs),
         outputs=describe_ports(outputs, network.detector),
+        states=describe_states(network.states),
+        reset=f"{network.c_prefix}_reset" if network.states else msgspec.UNSET,
         class_names=network.class_names,
         arena_bytes={RAM: network.plan.arena_bytes, **network.plan.other_arenas},
         constant_bytes=sum(array.nbytes for array in network.weights.values()),
@@ -245,6 +254,8 @@ def template_variables(network: Network, build: Build) -> dict[str, Any]:
         "prefix": network.c_prefix,
         "inputs": inputs,
         "outputs": outputs,
+        "states": network.states,
+        "state_names": name_states(network),
         "steps": steps,
         "last_checks": list_checks(network, steps[-1].number + 1 if steps else 0),
         "weights": [(n, a) for n, a in sorted(network.weights.items()) if n not in shared.weights],
@@ -270,6 +281,12 @@ def template_variables(network: Network, build: Build) -> dict[str, Any]:
         "library_functions": collect_library_functions(network.kernels.kernels),
         "profiled": network.profile in ("individual", "no_dma"),
     }
+
+
+def name_states(network: Network) -> dict[str, str]:
+    """Return the states' names in the model, by those of their buffers."""
+    pairs = zip(network.plan.states, network.interface.states, strict=True)
+    return {buffer.name: state.tensor.name for buffer, state in pairs}
 
 
 def project_makefile_variables(

@@ -45,6 +45,8 @@ class ModelSource:
     files: tuple[str, ...] = ()
     signature: str | None = None
     key: str | None = None
+    state: Mapping[str, str] = field(default_factory=dict)
+    """Inputs that are kept between runs, each with the output that is its next value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,8 +154,9 @@ def draw_arenas(memory: Memory) -> tuple[ArenaChart, ...]:
 
 
 def draw_buffer(buffer: Buffer, memory: Memory, size: int) -> Box:
-    steps = len(memory.steps)
-    first, last = memory.steps[buffer.first], memory.steps[buffer.last]
+    names = memory.steps or ("no layer",)  # states of a network that only passes values on
+    steps = len(names)
+    first, last = names[buffer.first], names[buffer.last]
     return Box(
         left=percent(buffer.first, steps),
         top=100 - percent(buffer.end, size),

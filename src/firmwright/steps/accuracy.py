@@ -59,7 +59,7 @@ def run_networks(
     before = run_float_network(job, interface, samples)
     given = before.inputs if before else samples
     definition = (job.folder(job.network_stage) / f"model.{interface.format}").read_bytes()
-    reference = FORMATS[interface.format].load().run_reference(definition, given)
+    reference = FORMATS[interface.format].load().run_reference(definition, given, interface.states)
     compiled = read_network(job)
     ran = run_on_host(compiled, job.platform, given, scratch, job.cache)
     digests = tuple(sample_digest(s) for s in samples)

@@ -41,6 +41,7 @@ def write_readme(job: Job, recipe: str, result: str) -> str:
         "exports": job.recipe.export.to if job.recipe.export else (),
         "prefix": job.recipe.c_prefix,
         "caller_arena": job.recipe.arena == "caller",
+        "stateful": bool(interface.states),
         "inputs": initialize(interface.inputs),
         "outputs": initialize(interface.outputs),
     }

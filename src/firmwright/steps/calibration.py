@@ -55,6 +55,11 @@ def run(job: Job, folder: Path) -> None:
     quantize = require(job.recipe.quantize)
     calibration = quantize.calibration
     interface = artifacts.MODEL_INTERFACE.read(job)
+    if interface.states:
+        raise UserError(
+            f"quantize: the network keeps a state ('{interface.states[0].tensor.name}'), and "
+            "calibration takes samples that do not follow each other; quantize it before"
+        )
     network = export_float_model(job, interface)
     opset = INT16_OPSET if quantize.sixteen_bit else PER_CHANNEL_OPSET
     model = prepare(network.data, network.inputs, opset)

@@ -37,6 +37,7 @@ def run(job: Job, folder: Path) -> None:
         outputs=tuple(make_ports(interface.outputs)),
         sample=read_sample(job),
         sources=artifacts.PROJECT.path(job) / NETWORK,
+        stateful=bool(interface.states),
         workspace=max(artifacts.PLAN.read(job).arena_bytes, 1) if caller else None,
     )
     for name in options.to:

@@ -13,6 +13,7 @@ from firmwright.ir.tensors import ModelInterface, ModelSignature
 from firmwright.models import format_of
 from firmwright.models.onnx.external_data import embed_external_data, external_files
 from firmwright.models.relax.python_call import call_model
+from firmwright.models.states import StateError, pair_states
 from firmwright.pipeline.artifacts import MODEL_INTERFACE, MODEL_MODULE, MODEL_SIGNATURE
 from firmwright.pipeline.command_line import find_place, place_mistake
 from firmwright.pipeline.inputs import to_absolute
@@ -28,10 +29,19 @@ def run(job: Job, folder: Path) -> None:
     inputs = job.recipe.inputs
     shapes = {name: entry.shape for name, entry in inputs.items() if entry.shape is not None}
     module, interface = importer.load().import_model(data, shown_as, shapes)
+    try:
+        module, interface = pair_states(module, interface, source.state)
+    except StateError as error:
+        places = [find_place(job.recipe, ("model", "state", error.state), str(error))]
+        raise DiagnosticError(places) from None
     module = round_inputs(module, find_integer_inputs(job, interface))
     (folder / f"model.{importer.name}").write_bytes(data)
     for remark in interface.remarks:
         job.note(remark)
+    if interface.states:
+        size = sum(state.tensor.bytes for state in interface.states)
+        names = ", ".join(state.tensor.name for state in interface.states)
+        job.note(f"keeps {size:,} bytes between runs: {names}")
     MODEL_MODULE.write(folder, module)
     MODEL_INTERFACE.write(folder, interface)
     if signature:
@@ -56,7 +66,7 @@ def find_integer_inputs(job: Job, interface: ModelInterface) -> list[Limits | No
     if wrong:
         places = [(("inputs", name, "integers"), text) for name, text in wrong.items()]
         raise DiagnosticError([find_place(job.recipe, *place) for place in places])
-    return [stated.get(t.name) for t in interface.inputs]
+    return [stated.get(t.name) for t in interface.parameters]
 
 
 def get_model_data(job: Job) -> tuple[bytes, str, ModelSignature | None]:

@@ -36,11 +36,12 @@ def compare(
     """Compare every element; UserError with the first one that is beyond the tolerance.
 
     ``steps`` are the sizes of a step of the last quantized tensor, an output each; without them 0.
+    Behind the outputs' there may be those of states.
     """
     values = mismatches = differences = exact = 0
     largest, first = 0.0, ""
     spans = [compute_span(arrays) for arrays in zip(*expected, strict=True)]
-    sizes = steps or [0.0] * len(outputs)
+    sizes = steps[: len(outputs)] or [0.0] * len(outputs)
     for sample, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
         exact_sample = True
         for tensor, a, b, span, step in zip(outputs, ours, theirs, spans, sizes, strict=True):

@@ -12,7 +12,7 @@ from firmwright.ir.relax import constant_array, main_bindings, operator_name
 
 
 def find_output_steps(module: tvm.IRModule) -> tuple[float, ...]:
-    """Return the size of a step for each output of ``main``, in the output's units.
+    """Return the size of a step for each result of ``main``, in the result's units.
 
     1 for integers that a quantize wrote. For floating point the largest scale of the tensors that
     it was computed from and that were dequantized last; no factor of what came behind counts. 0

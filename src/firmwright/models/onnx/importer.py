@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 import onnx
@@ -15,7 +16,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from firmwright.errors import UserError, first_line
-from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface, Operator, Tensor
+from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface, Operator, State, Tensor
 from firmwright.models.formats import (
     Imported,
     OpenShapesError,
@@ -36,7 +37,7 @@ from firmwright.models.onnx.converters import (
 )
 from firmwright.models.onnx.graph.rewrites import REWRITES
 from firmwright.models.onnx.graph.specialize import specialize
-from firmwright.progress import track
+from firmwright.models.states import run_in_sequence
 
 
 class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
@@ -265,7 +266,7 @@ def find_origin(graph: onnx.GraphProto, label: str) -> onnx.NodeProto | None:
     return found
 
 
-def run_reference(data: bytes, inputs: Samples) -> ReferenceOutputs:
+def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> ReferenceOutputs:
     """Evaluate with ONNX Runtime, or with ONNX's own evaluator where that refuses the model.
 
     Node by node: graph optimizations would change a QDQ graph's roundings. ONNX Runtime refuses
@@ -282,25 +283,25 @@ def run_reference(data: bytes, inputs: Samples) -> ReferenceOutputs:
     options.log_severity_level = 4
     try:
         session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-        outputs = [
-            cast("list[np.ndarray[Any, Any]]", session.run(None, dict(s)))
-            for s in track(inputs, "samples")
-        ]
+        names = [output.name for output in session.get_outputs()]
+        outputs = run_in_sequence(inputs, states, names, partial(session.run, None))
     except Exception as refusal:  # its errors have no base class of their own
-        return run_onnx_evaluator(data, inputs, refusal)
+        return run_onnx_evaluator(data, inputs, states, refusal)
     runtime = f"onnxruntime {onnxruntime.__version__} (graph optimizations off)"
     return ReferenceOutputs(runtime, outputs)
 
 
-def run_onnx_evaluator(data: bytes, inputs: Samples, refusal: Exception) -> ReferenceOutputs:
+def run_onnx_evaluator(
+    data: bytes, inputs: Samples, states: Sequence[State], refusal: Exception
+) -> ReferenceOutputs:
     """Evaluate with the evaluator that comes with ONNX, which takes any type numpy takes."""
     from onnx.reference import ReferenceEvaluator
 
     try:
         evaluator = ReferenceEvaluator(onnx.load_model_from_string(data))
-        outputs = [
-            [np.asarray(o) for o in evaluator.run(None, dict(s))] for s in track(inputs, "samples")
-        ]
+        names = list(evaluator.output_names)
+        run: Callable[..., Any] = partial(evaluator.run, None)
+        outputs = run_in_sequence(inputs, states, names, run)
     except Exception as error:  # whatever numpy raises inside an operator
         raise UserError(
             f"no reference can evaluate the model: ONNX Runtime says {first_line(refusal)}; "

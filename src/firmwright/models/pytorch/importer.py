@@ -12,10 +12,12 @@ import io
 import os
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import tvm
 from torch.utils import _pytree as pytree
@@ -23,12 +25,12 @@ from tvm import relax
 
 from firmwright.errors import UserError, first_line
 from firmwright.ir.relax import rename_variables
-from firmwright.ir.tensors import ModelInterface, Operator, Tensor, is_source_name
+from firmwright.ir.tensors import ModelInterface, Operator, State, Tensor, is_source_name
 from firmwright.models.formats import EXPORT_HINT, Imported, ReferenceOutputs, Samples, Shapes
 from firmwright.models.importing import refuse_operators, run_importer, suppress_output
 from firmwright.models.pytorch.corrections import TorchImporter
 from firmwright.models.relax.importer import bind_shapes, check_calls, format_shape, make_tensor
-from firmwright.progress import track
+from firmwright.models.states import run_in_sequence
 
 EXECUTABLE_MEMBER = re.compile(r"(^|/)(data/constants/(custom|opaque)_obj_|data/aotinductor/)")
 """Archive members that torch would unpickle as any object, or load as machine code."""
@@ -216,26 +218,29 @@ def collect_outputs(
     return tuple(make_tensor(label, t, name) for label, t in zip(names, types, strict=True))
 
 
-def run_reference(data: bytes, inputs: Samples) -> ReferenceOutputs:
+def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> ReferenceOutputs:
     """Evaluate with torch itself, operator by operator, in one thread."""
     program = load_program(data, "model")
     names = [str(n) for n in program.graph_signature.user_inputs]
+    outputs = [str(n) for n in program.graph_signature.user_outputs]
+    module = program.module()
+
+    def run(given: Mapping[str, npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+        # A copy: torch wants memory that it may write to.
+        flat = [torch.from_numpy(np.array(given[n])) for n in names]
+        arguments, options = pytree.tree_unflatten(flat, program.call_spec.in_spec)
+        with torch.inference_mode():
+            found = pytree.tree_leaves(module(*arguments, **options))
+        return [np.array(tensor.numpy()) for tensor in found]
+
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        module = program.module()
-        results = []
-        for sample in track(inputs, "samples"):
-            # A copy: torch wants memory that it may write to.
-            flat = [torch.from_numpy(np.array(sample[n])) for n in names]
-            arguments, options = pytree.tree_unflatten(flat, program.call_spec.in_spec)
-            with torch.inference_mode():
-                results.append(pytree.tree_leaves(module(*arguments, **options)))
+        results = run_in_sequence(inputs, states, outputs, run)
     except (RuntimeError, TypeError, ValueError, AssertionError) as error:
         raise UserError(
             f"torch, the reference, cannot run the model: {first_line(error)}"
         ) from error
     finally:
         torch.set_num_threads(threads)
-    outputs = [[t.numpy() for t in leaves] for leaves in results]
-    return ReferenceOutputs(f"torch {torch.__version__} (eager, one thread)", outputs)
+    return ReferenceOutputs(f"torch {torch.__version__} (eager, one thread)", results)

@@ -9,21 +9,29 @@ rewrites, integer arithmetic, schedules, planning and C.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tvm
 from tvm import relax
 
 from firmwright.errors import UserError, did_you_mean, first_line
 from firmwright.ir.operators import relax_names
 from firmwright.ir.relax import main_bindings, operator_name
-from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface, Operator, Tensor, is_source_name
+from firmwright.ir.tensors import (
+    ELEMENT_BYTES,
+    ModelInterface,
+    Operator,
+    State,
+    Tensor,
+    is_source_name,
+)
 from firmwright.models.formats import Imported, ReferenceOutputs, Samples, Shapes
 from firmwright.models.grids import add_grids, derive_grids, find_in_relax, find_outputs_in_relax
 from firmwright.models.importing import refuse_operators
-from firmwright.progress import track
+from firmwright.models.states import run_in_sequence
 
 RUN_TIME_CALLS = relax_names("call_dps_packed call_pure_packed call_py_func call_tir_inplace")
 """Operators whose meaning is a function of TVM's runtime, which the firmware does not have."""
@@ -137,7 +145,14 @@ def make_tensor(label: str, kind: Any, name: str) -> Tensor:
 
 
 def collect_outputs(main: relax.Function, name: str, stated: Sequence[str]) -> tuple[Tensor, ...]:
-    """Describe the outputs by the names that the module states, else by their variables' names.
+    """Describe the outputs."""
+    names = name_outputs(main, stated)
+    types = main.ret_ty.fields if isinstance(main.ret_ty, relax.TupleType) else [main.ret_ty]
+    return tuple(make_tensor(label, kind, name) for label, kind in zip(names, types, strict=True))
+
+
+def name_outputs(main: relax.Function, stated: Sequence[str]) -> list[str]:
+    """Name the outputs as the module states, else by their variables' names.
 
     They are ``output_0`` … where those say nothing.
     """
@@ -149,25 +164,26 @@ def collect_outputs(main: relax.Function, name: str, stated: Sequence[str]) -> t
     telling = len(set(names)) == len(names) and all(is_source_name(n) for n in names)
     if not telling:
         names = ["output"] if len(names) == 1 else [f"output_{i}" for i in range(len(names))]
-    names = list(stated) if len(stated) == len(names) else names
-    types = main.ret_ty.fields if isinstance(main.ret_ty, relax.TupleType) else [main.ret_ty]
-    return tuple(make_tensor(label, kind, name) for label, kind in zip(names, types, strict=True))
+    return list(stated) if len(stated) == len(names) else names
 
 
-def run_reference(data: bytes, inputs: Samples) -> ReferenceOutputs:
+def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> ReferenceOutputs:
     """Evaluate on the host in TVM's Relax virtual machine, compiled by LLVM."""
     module = tvm.ir.load_json(data.decode())
     names = [str(p.name) for p in module["main"].params]
+    outputs = name_outputs(module["main"], find_outputs_in_relax(module))
+
+    def run(given: Mapping[str, npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+        result = machine["main"](*(tvm.runtime.tensor(given[n]) for n in names))
+        fields = [result] if isinstance(result, tvm.runtime.Tensor) else result
+        return [np.array(tensor.numpy()) for tensor in fields]
+
     try:
         machine = relax.VirtualMachine(tvm.compile(module, target="llvm"), tvm.cpu())
-        results = [
-            machine["main"](*(tvm.runtime.tensor(s[n]) for n in names))
-            for s in track(inputs, "samples")
-        ]
+        results = run_in_sequence(inputs, states, outputs, run)
     except (RuntimeError, TypeError, ValueError) as error:  # among them all of TVM's own
         raise UserError(
             f"TVM's virtual machine, the reference, cannot run the model: {first_line(error)}"
         ) from error
-    fields = ([r] if isinstance(r, tvm.runtime.Tensor) else r for r in results)
     runtime = f"apache-tvm {tvm.__version__} Relax virtual machine (host, LLVM)"
-    return ReferenceOutputs(runtime, [[np.array(t.numpy()) for t in f] for f in fields])
+    return ReferenceOutputs(runtime, results)

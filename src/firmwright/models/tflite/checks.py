@@ -62,6 +62,9 @@ STATEFUL_OPERATORS = frozenset(
 )
 
 
+WITHOUT_RESULTS = frozenset({"ASSIGN_VARIABLE", "CALL_ONCE"})
+
+
 def check_model(model: Any, name: str) -> None:
     """Refuse, with all that is wrong, what cannot be imported; raises UserError."""
     heading = f"{name}: a damaged TFLite model:"
@@ -105,7 +108,7 @@ def operator_kinds(model: Any) -> list[str]:
 def index_problems(model: Any) -> Iterator[str]:
     """Yield every number in the first subgraph that points at nothing; all else relies on them."""
     graph = model.Subgraphs(0)
-    count = graph.TensorsLength()
+    count, kinds = graph.TensorsLength(), operator_kinds(model)
     if not graph.OutputsLength():
         yield "the graph has no outputs: there is nothing to compute"
     for values, what in ((graph.InputsAsNumpy(), "input"), (graph.OutputsAsNumpy(), "output")):
@@ -115,15 +118,15 @@ def index_problems(model: Any) -> Iterator[str]:
         yield f"tensor {twice} is two inputs of the graph"
     for position in range(graph.OperatorsLength()):
         operator = graph.Operators(position)
-        for problem in operator_index_problems(operator, model.OperatorCodesLength(), count):
+        for problem in operator_index_problems(operator, kinds, count):
             yield f"operator {position} {problem}"
 
 
-def operator_index_problems(operator: Any, codes: int, tensors: int) -> Iterator[str]:
+def operator_index_problems(operator: Any, kinds: Sequence[str], tensors: int) -> Iterator[str]:
     """Yield what an operator's numbers point at beyond the model's operator codes and tensors."""
-    if operator.OpcodeIndex() >= codes:
-        yield f"is of kind {operator.OpcodeIndex()} of {codes}"
-    if not operator.OutputsLength():
+    if operator.OpcodeIndex() >= len(kinds):
+        yield f"is of kind {operator.OpcodeIndex()} of {len(kinds)}"
+    elif not operator.OutputsLength() and kinds[operator.OpcodeIndex()] not in WITHOUT_RESULTS:
         yield "has no results"
     for index in find_invalid(operator.InputsAsNumpy(), tensors, lowest=-1):
         yield f"reads tensor {index} of {tensors}"

@@ -7,7 +7,7 @@ import hashlib
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
@@ -20,14 +20,16 @@ from tvm import relax
 from tvm.relax.frontend.tflite import from_tflite
 
 from firmwright.errors import UserError, first_line
-from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface, Operator, Tensor
+from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface, Operator, State, Tensor
 from firmwright.models.formats import Imported, ReferenceOutputs, Samples, Shapes
 from firmwright.models.importing import refuse_operators, run_importer
+from firmwright.models.states import read_initial, run_in_sequence
 from firmwright.models.tflite.checks import check_model, decode_text, operator_kinds, to_ints
 from firmwright.models.tflite.converter import Converter
 from firmwright.models.tflite.repairs import convert_constants, repair, repair_dimensions
-from firmwright.progress import track
+from firmwright.models.tflite.states import expose_states
 
+Array = np.ndarray[Any, Any]
 Result = TypeVar("Result")
 
 DIMENSION_REFUSAL = "quantized_dimension must be in range"
@@ -39,21 +41,27 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     digest = hashlib.sha256(data).hexdigest()
     data, remarks = check_file(data, name)
     check_model(tflite.Model.GetRootAsModel(data, 0), name)
-    model = tflite.Model.GetRootAsModel(convert_constants(repair(data)), 0)
+    try:
+        data, states = expose_states(repair(data))
+    except UserError as error:
+        raise UserError(f"{name}: {error}") from None
+    model = tflite.Model.GetRootAsModel(convert_constants(data), 0)
     graph = model.Subgraphs(0)
     operators = list_operators(model, graph)
     check_operators(operators, name)
-    inputs = tuple(make_tensor(graph, int(i), name, shapes) for i in to_ints(graph.InputsAsNumpy()))
+    given, made = (to_ints(t) for t in (graph.InputsAsNumpy(), graph.OutputsAsNumpy()))
+    inputs = tuple(make_tensor(graph, i, name, shapes) for i in given[: len(given) - len(states)])
     unknown = sorted(set(shapes) - {t.name for t in inputs})
     if unknown:
         known = ", ".join(t.name for t in inputs)
         raise UserError(f"{name}: inputs: the model has no input '{unknown[0]}' (it has: {known})")
-    outputs = tuple(make_tensor(graph, int(i), name, {}) for i in to_ints(graph.OutputsAsNumpy()))
+    outputs = tuple(make_tensor(graph, i, name, {}) for i in made[: len(made) - len(states)])
     module = run_importer(
         name, lambda: from_tflite(model, dict(shapes) or None, op_converter=Converter)
     )
-    check_outputs(module, outputs, name)
-    return module, ModelInterface("tflite", digest, inputs, outputs, operators, remarks)
+    interface = ModelInterface("tflite", digest, inputs, outputs, operators, remarks, states)
+    check_outputs(module, interface.results, name)
+    return module, interface
 
 
 def check_outputs(module: tvm.IRModule, outputs: Sequence[Tensor], name: str) -> None:
@@ -156,54 +164,64 @@ def make_interpreter(data: bytes, kernels: str = "BUILTIN_REF") -> Any:
     )
 
 
-def run_reference(data: bytes, inputs: Samples) -> ReferenceOutputs:
+def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> ReferenceOutputs:
     """Evaluate with LiteRT's reference kernels, the definition of TFLite's arithmetic.
 
     A model with an int8 or int16 SUM is evaluated by LiteRT's other kernels instead: the reference
     one of LiteRT 2.3.0 takes int8 for unsigned, and keeps sums of int16 in 16 bits.
 
     A sample's arrays come in the order of the model's inputs: their names need not be its own.
+    LiteRT keeps the states that have no output from one sample to the next.
     """
     what = "LiteRT, the reference, does not survive the model"
-    arrays = [list(sample.values()) for sample in inputs]
-    results = run_in_subprocess(what, evaluate, repair(repair_dimensions(data)[0]), arrays)
+    model = repair(repair_dimensions(data)[0])
+    results = run_in_subprocess(what, evaluate, model, list(inputs), states)
     kernels = "optimized kernels, for a SUM" if has_integer_sum(data) else "reference kernels"
     return ReferenceOutputs(f"ai-edge-litert {version('ai-edge-litert')} ({kernels})", results)
 
 
 def has_integer_sum(data: bytes) -> bool:
     model = tflite.Model.GetRootAsModel(data, 0)
-    graph = model.Subgraphs(0)
+    graph, kinds = model.Subgraphs(0), operator_kinds(model)
     return any(
-        operator.kind == "SUM"
-        and graph.Tensors(graph.Operators(index).Inputs(0)).Type()
+        kinds[operator.OpcodeIndex()] == "SUM"
+        and graph.Tensors(operator.Inputs(0)).Type()
         in (tflite.TensorType.INT8, tflite.TensorType.INT16)
-        for index, operator in enumerate(list_operators(model, graph))
+        for operator in map(graph.Operators, range(graph.OperatorsLength()))
     )
 
 
 def evaluate(
-    data: bytes, inputs: Sequence[Sequence[np.ndarray[Any, Any]]]
+    data: bytes, inputs: Samples, states: Sequence[State]
 ) -> list[list[np.ndarray[Any, Any]]]:
     kernels = "BUILTIN_WITHOUT_DEFAULT_DELEGATES" if has_integer_sum(data) else "BUILTIN_REF"
     interpreter = make_interpreter(data, kernels)
+    handed = {state.tensor.name for state in states if state.output}
     details = interpreter.get_input_details()
-    results = []
+    indices = {d["name"]: d["index"] for d in details if d["name"] in handed}
+    order = [d["index"] for d in details if d["name"] not in handed]
+    outputs = interpreter.get_output_details()
+
+    def place(given: Mapping[str, Array]) -> Iterator[tuple[int, Array]]:
+        yield from ((index, given[name]) for name, index in indices.items())
+        yield from zip(order, [a for n, a in given.items() if n not in indices], strict=True)
+
+    def run(given: Mapping[str, Array]) -> list[Array]:
+        for index, array in place(given):
+            interpreter.set_tensor(index, array)
+        interpreter.invoke()
+        return [interpreter.get_tensor(detail["index"]).copy() for detail in outputs]
+
     try:
-        for detail, array in zip(details, inputs[0], strict=True):
-            interpreter.resize_tensor_input(detail["index"], array.shape)
+        first = {s.tensor.name: read_initial(s) for s in states if s.output}
+        for index, array in place({**inputs[0], **first}):
+            interpreter.resize_tensor_input(index, array.shape)
         interpreter.allocate_tensors()
-        for sample in track(inputs, "samples"):
-            for detail, array in zip(details, sample, strict=True):
-                interpreter.set_tensor(detail["index"], array)
-            interpreter.invoke()
-            found = [interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()]
-            results.append([array.copy() for array in found])
+        return run_in_sequence(inputs, states, [d["name"] for d in outputs], run)
     except (RuntimeError, ValueError) as error:
         raise UserError(
             f"LiteRT, the reference, cannot evaluate the model: {first_line(error)}"
         ) from error
-    return results
 
 
 def run_in_subprocess(what: str, function: Callable[..., Result], *arguments: Any) -> Result:

@@ -1,0 +1,138 @@
+"""States that a model takes and returns: an input, and the output that is its next value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tvm
+from tvm import relax
+
+from firmwright.errors import UserError, did_you_mean
+from firmwright.ir.relax import remove_dead_bindings, set_functions
+from firmwright.ir.tensors import ModelInterface, State, Tensor
+from firmwright.models.formats import Samples
+from firmwright.progress import track
+
+Array = npt.NDArray[Any]
+
+
+class StateError(UserError):
+    """A pair of the recipe that is no state of the model; ``state`` names the input."""
+
+    def __init__(self, state: str, message: str) -> None:
+        super().__init__(message)
+        self.state = state
+
+
+def pair_states(
+    module: tvm.IRModule, interface: ModelInterface, pairs: Mapping[str, str]
+) -> tuple[tvm.IRModule, ModelInterface]:
+    """Make states of inputs, each with the output that is its next value.
+
+    They begin at the real number 0. Raises StateError for a pair that does not fit.
+    """
+    if not pairs:
+        return module, interface
+    inputs = {tensor.name: tensor for tensor in interface.inputs}
+    outputs = {tensor.name: tensor for tensor in interface.outputs}
+    for name, result in pairs.items():
+        check_pair(name, result, inputs, outputs)
+    repeated = [name for name in pairs if [*pairs.values()].count(pairs[name]) > 1]
+    if repeated:
+        raise StateError(repeated[-1], f"'{pairs[repeated[-1]]}' is the next value of two states")
+    if len(pairs) == len(outputs):
+        raise StateError([*pairs][-1], "all outputs are states: the network would return nothing")
+    states = tuple(State(inputs[n], fill_zero(inputs[n]), result) for n, result in pairs.items())
+    first = [n for n in inputs if n not in pairs]
+    left = [n for n in outputs if n not in pairs.values()]
+    paired = replace(
+        interface,
+        inputs=tuple(inputs[n] for n in first),
+        outputs=tuple(outputs[n] for n in left),
+        states=(*states, *interface.states),
+    )
+    takes = [[*inputs].index(name) for name in (*first, *pairs)]
+    returns = [[*outputs].index(name) for name in (*left, *pairs.values())]
+    return reorder_ports(module, takes, returns), paired
+
+
+def check_pair(
+    name: str, result: str, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor]
+) -> None:
+    """Raise StateError unless the two are an input and an output that can be its next value."""
+    for label, known, what in ((name, inputs, "input"), (result, outputs, "output")):
+        if label not in known:
+            hint = did_you_mean(label, known)
+            raise StateError(name, f"the model has no {what} '{label}'{hint}")
+    before, after = inputs[name], outputs[result]
+    if (before.shape, before.dtype) != (after.shape, after.dtype):
+        raise StateError(
+            name,
+            f"the state '{name}' is {before.dtype} {list(before.shape)}, its next value '{result}' "
+            f"{after.dtype} {list(after.shape)}; they have to be alike",
+        )
+    grids = {(t.scale, t.zero_point) for t in (before, after) if t.scale is not None}
+    if len(grids) > 1:
+        raise StateError(
+            name, f"the integers of '{name}' and '{result}' stand for other numbers: {grids}"
+        )
+
+
+def fill_zero(tensor: Tensor) -> bytes:
+    """Return the bytes of a tensor of zeros: in integers, of its zero point."""
+    dtype = "uint16" if tensor.dtype in ("float16", "bfloat16") else tensor.dtype
+    kind = np.dtype(dtype).newbyteorder("<")
+    return np.full(tensor.shape, tensor.zero_point or 0, kind).tobytes()
+
+
+def reorder_ports(
+    module: tvm.IRModule, takes: Sequence[int], returns: Sequence[int]
+) -> tvm.IRModule:
+    """Return the module with what ``main`` takes and returns in another order, by indices.
+
+    What comes behind them stays there.
+    """
+    main = module["main"]
+    parameters = [*(main.params[i] for i in takes), *main.params[len(takes) :]]
+    returned = main.body.body
+    count = len(main.ret_ty.fields)
+    items = [relax.BlockBuilder().normalize(relax.TupleGetItem(returned, i)) for i in range(count)]
+    variables = [relax.Var("gv", item.ty) for item in items]
+    bindings = [relax.VarBinding(v, item) for v, item in zip(variables, items, strict=True)]
+    result = relax.Tuple([*(variables[i] for i in returns), *variables[len(returns) :]])
+    body = relax.SeqExpr([*main.body.blocks, relax.BindingBlock(bindings)], result)
+    function = relax.Function(parameters, body, result.ty, main.is_pure, main.attrs)
+    module = set_functions(module, {"main": function})
+    return relax.transform.ConvertToDataflow(min_size=1)(remove_dead_bindings(module))
+
+
+def run_in_sequence(
+    samples: Samples,
+    states: Sequence[State],
+    outputs: Sequence[str],
+    run: Callable[[dict[str, Array]], Sequence[Array]],
+) -> list[list[Array]]:
+    """Return the outputs of each sample, the states handed on from one to the next.
+
+    ``run`` takes all inputs of the model and returns all of its ``outputs``. Only states with an
+    output are handed on: the model keeps the others.
+    """
+    handed = [state for state in states if state.output]
+    kept = [i for i, name in enumerate(outputs) if name not in {s.output for s in handed}]
+    values = {state.tensor.name: read_initial(state) for state in handed}
+    results = []
+    for sample in track(samples, "samples"):
+        found = [np.asarray(array) for array in run({**sample, **values})]
+        values = {s.tensor.name: found[[*outputs].index(s.output)] for s in handed}
+        results.append([found[i] for i in kept])
+    return results
+
+
+def read_initial(state: State) -> Array:
+    """Return what a state is before the first run."""
+    kind = np.dtype(state.tensor.dtype).newbyteorder("<")
+    return np.frombuffer(state.initial, kind).reshape(state.tensor.shape).astype(state.tensor.dtype)

@@ -1,0 +1,194 @@
+"""States of a TFLite model, written as inputs and results of its graph, as TVM imports it.
+
+TFLite keeps them in two ways. A resource variable has a handle; operators read it and assign it,
+and a subgraph that runs once gives it its first value. A variable tensor is an input that its
+operator overwrites.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from ai_edge_litert import schema_py_generated as schema
+
+from firmwright.errors import UserError
+from firmwright.ir.tensors import State, Tensor
+from firmwright.models.tflite.checks import decode_text
+from firmwright.models.tflite.repairs import pack
+
+STATE_INPUTS: Mapping[str, tuple[int, ...]] = {}
+"""Operators that overwrite inputs, and which ones; their converters return these as well."""
+
+VARIABLE_OPERATORS = frozenset({"VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE"})
+
+KINDS: Mapping[int, str] = {
+    v: k for k, v in vars(schema.BuiltinOperator).items() if isinstance(v, int)
+}
+TYPES = {v: k.lower() for k, v in vars(schema.TensorType).items() if isinstance(v, int)}
+
+
+def expose_states(data: bytes) -> tuple[bytes, tuple[State, ...]]:
+    """Return the model with its states as the last inputs and outputs of the first graph.
+
+    A model without states is returned as it is. Raises UserError for a variable without a first
+    value, and for one that gets values of another shape, type or grid.
+    """
+    model: Any = schema.ModelT.InitFromPackedBuf(data, 0)
+    kinds = {kind_of(model, operator) for operator in model.subgraphs[0].operators}
+    variable = any(tensor.isVariable for tensor in model.subgraphs[0].tensors)
+    if not variable and kinds.isdisjoint(VARIABLE_OPERATORS):
+        return data, ()
+    states = Exposer(model).run()
+    return pack(model, len(data)), states
+
+
+def kind_of(model: Any, operator: Any) -> str:
+    code = model.operatorCodes[operator.opcodeIndex]
+    return KINDS.get(int(max(code.builtinCode, code.deprecatedBuiltinCode)), "")
+
+
+class Exposer:
+    """Walks the operators in order; ``now`` has the tensor that holds each state at that point.
+
+    A state is known by its variable's name, or by the number of its tensor. ``first`` are the
+    tensors that hold them when a run begins. Results of READ_VARIABLE are ``replaced`` where they
+    are only another name of a tensor.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.graph = model, model.subgraphs[0]
+        self.names: dict[int, str] = {}
+        self.initial: dict[str, Any] = {}
+        self.now: dict[str | int, int] = {}
+        self.first: dict[str | int, int] = {}
+        self.replaced: dict[int, int] = {}
+
+    def run(self) -> tuple[State, ...]:
+        self.graph.operators = [o for o in self.graph.operators if not self.visit(o)]
+        self.graph.outputs = [self.replaced.get(int(i), int(i)) for i in self.graph.outputs]
+        return tuple(state for key in self.first for state in self.expose(key))
+
+    def visit(self, operator: Any) -> bool:
+        """Take note of an operator; tell whether that was all it is for."""
+        kind = kind_of(self.model, operator)
+        given = [] if operator.inputs is None else [int(i) for i in operator.inputs]
+        operator.inputs = given = [self.replaced.get(i, i) for i in given]
+        if kind == "VAR_HANDLE":
+            self.names[int(operator.outputs[0])] = name_variable(operator)
+        elif kind == "CALL_ONCE":
+            self.read_first_values(operator.builtinOptions.initSubgraphIndex)
+        elif kind == "READ_VARIABLE":
+            self.read(self.names[given[0]], int(operator.outputs[0]))
+        elif kind == "ASSIGN_VARIABLE":
+            self.now[self.names[given[0]]] = given[1]
+        else:
+            self.visit_overwriting(operator, kind)
+        return kind in VARIABLE_OPERATORS
+
+    def read_first_values(self, index: int) -> None:
+        """Note the constants that a subgraph assigns to variables."""
+        graph = self.model.subgraphs[index]
+        names = {}
+        for operator in graph.operators:
+            kind = kind_of(self.model, operator)
+            if kind == "VAR_HANDLE":
+                names[int(operator.outputs[0])] = name_variable(operator)
+            elif kind == "ASSIGN_VARIABLE":
+                handle, value = (int(i) for i in operator.inputs)
+                data = self.model.buffers[graph.tensors[value].buffer].data
+                if data is None:
+                    raise UserError(f"variable '{names[handle]}' has no constant as first value")
+                self.initial[names[handle]] = data
+            else:
+                raise UserError(
+                    f"the subgraph of first values has {kind}: firmware takes constants alone"
+                )
+
+    def read(self, name: str, result: int) -> None:
+        if name not in self.now:
+            if name not in self.initial:
+                raise UserError(
+                    f"variable '{name}' is read before it has a value: assign its first value "
+                    "in the model's initialization"
+                )
+            self.first[name] = self.now[name] = result
+            return
+        check_alike(name, self.graph.tensors[self.now[name]], self.graph.tensors[result])
+        self.replaced[result] = self.now[name]
+
+    def visit_overwriting(self, operator: Any, kind: str) -> None:
+        """Give an operator that overwrites inputs results that are their next values."""
+        for position in STATE_INPUTS.get(kind, ()):
+            given = operator.inputs[position]
+            key = next((k for k, tensor in self.now.items() if tensor == given), given)
+            tensor = self.graph.tensors[given]
+            if key not in self.now and not tensor.isVariable:
+                continue
+            self.first.setdefault(key, given)
+            result = copy.copy(tensor)
+            result.isVariable = False
+            result.name = f"{decode_text(self.graph.tensors[self.first[key]].name)}_next".encode()
+            self.graph.tensors.append(result)
+            self.now[key] = self.replaced[given] = len(self.graph.tensors) - 1
+            operator.outputs = [*(int(i) for i in operator.outputs), self.now[key]]
+
+    def expose(self, key: str | int) -> list[State]:
+        """Make a state an input and an output; one that nobody writes becomes a constant."""
+        before, after = self.first[key], self.now[key]
+        tensor = self.graph.tensors[before]
+        name = key if isinstance(key, str) else decode_text(tensor.name)
+        shown = describe(name, tensor)
+        tensor.isVariable = False
+        data = self.initial.get(name) if isinstance(key, str) else fill(shown)
+        if before == after:
+            buffer = schema.BufferT()
+            buffer.data = data
+            self.model.buffers.append(buffer)
+            tensor.buffer = len(self.model.buffers) - 1
+            return []
+        check_alike(name, tensor, self.graph.tensors[after])
+        self.graph.inputs = [*(int(i) for i in self.graph.inputs), before]
+        self.graph.outputs = [*self.graph.outputs, after]
+        initial = np.asarray(data, np.uint8).tobytes()
+        if len(initial) != shown.bytes:
+            raise UserError(
+                f"variable '{name}' is {shown.dtype} {list(shown.shape)}, {shown.bytes} bytes; "
+                f"its first value has {len(initial)}"
+            )
+        return [State(shown, initial)]
+
+
+def name_variable(operator: Any) -> str:
+    """Return the name of a variable: equal names are one variable."""
+    options = operator.builtinOptions
+    container, name = (decode_text(t) for t in (options.container, options.sharedName))
+    return f"{container}/{name}" if container else name
+
+
+def check_alike(name: str, before: Any, after: Any) -> None:
+    """Refuse values of a variable that are not of its shape, type and grid."""
+    tensors = [describe(name, tensor) for tensor in (before, after)]
+    if tensors[0] != tensors[1]:
+        old, new = (
+            f"{t.dtype} {list(t.shape)}" + ("" if t.scale is None else f" on {t.scale:g}")
+            for t in tensors
+        )
+        raise UserError(f"variable '{name}' is {old}, and gets a value that is {new}")
+
+
+def describe(name: str, tensor: Any) -> Tensor:
+    grid = tensor.quantization
+    scale = zero_point = None
+    if grid is not None and grid.scale is not None and len(grid.scale) == 1:
+        scale, zero_point = float(grid.scale[0]), int(grid.zeroPoint[0])
+    shape = tuple(int(d) for d in ([] if tensor.shape is None else tensor.shape))
+    return Tensor(name, shape, TYPES[tensor.type], scale, zero_point)
+
+
+def fill(tensor: Tensor) -> bytes:
+    """Return what LiteRT puts into a variable tensor: the zero point in int8, else zeros."""
+    value = tensor.zero_point or 0 if tensor.dtype == "int8" else 0
+    return np.full(tensor.bytes, value, "int8").tobytes()

@@ -1,0 +1,71 @@
+"""States: a place of their own at the arena's beginning, where a run leaves their next values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from firmwright.ir.kernels import Kernels
+from firmwright.ir.regions import RAM, Partition
+from firmwright.planning.arena import Buffer, align
+from firmwright.planning.in_place import list_candidates
+from firmwright.planning.schedule import Schedule
+
+
+def list_states(partition: Partition, schedule: Schedule) -> list[Buffer]:
+    """Return the states' buffers, placed one behind the other; nothing else ever lies there."""
+    tensors = {tensor.name: tensor for tensor in partition.tensors}
+    buffers: list[Buffer] = []
+    for state, _ in partition.state_pairs:
+        offset = align(buffers[-1].end) if buffers else 0
+        last = max(len(schedule.steps) - 1, 0)
+        buffers.append(Buffer(state, tensors[state].bytes, 0, last, RAM, offset))
+    return buffers
+
+
+def find_written_states(
+    partition: Partition,
+    kernels: Kernels,
+    schedule: Schedule,
+    buffers: Sequence[Buffer],
+) -> dict[str, str]:
+    """Return the buffers that can lie in a state's place, as its next value, each with the state.
+
+    That needs the state's last reader to be done before, or a kernel that may write over it.
+    All other next values are copied behind the last step.
+    """
+    sizes = {tensor.name: tensor.bytes for tensor in partition.tensors}
+    roots = partition.view_roots
+    left = {buffer.name: buffer for buffer in buffers}
+    over = set(list_candidates(partition, kernels, schedule))
+    last = find_last_reads(partition, schedule)
+    written = {}
+    for state, result in partition.state_pairs:
+        buffer = left.get(roots[result])
+        if buffer is None or (buffer.memory, buffer.bytes) != (RAM, sizes[state]):
+            continue
+        read = last[state]
+        if read < buffer.first or (read, state, buffer.name) in over:
+            written[buffer.name] = state
+            del left[buffer.name]
+    return written
+
+
+def find_last_reads(partition: Partition, schedule: Schedule) -> dict[str, int]:
+    """Return the step in which each state is read last, -1 if in none.
+
+    One that an output shows is read behind the last step.
+    """
+    roots = partition.view_roots
+    regions = {region.name: region for region in partition.regions}
+    last = {state: -1 for state, _ in partition.state_pairs}
+    for step in schedule.steps:
+        for name in {roots[n] for n in regions[step.region].inputs}.intersection(last):
+            last[name] = max(last[name], step.done_before - 1)
+    shown = {roots[name] for name in partition.outputs}
+    return {state: len(schedule.steps) if state in shown else n for state, n in last.items()}
+
+
+def list_next_values(partition: Partition) -> Iterator[str]:
+    """Yield the tensors whose bytes are the states' next values."""
+    roots = partition.view_roots
+    return (roots[result] for _, result in partition.state_pairs)

@@ -1,0 +1,159 @@
+"""States between runs: the C equals the reference runtime over 100 steps that follow each other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from firmwright.compile import compile_network
+from firmwright.ir.tensors import State
+from firmwright.models import FORMATS
+from firmwright.models.states import pair_states
+from firmwright.project.write import Network
+from firmwright.recipe import parse_target
+from firmwright.targets import load_mix
+from firmwright.toolchain import load_platform
+from firmwright.verify.protocol import decode_outputs
+from tests.networks.firmware import (
+    SANITIZED,
+    Outputs,
+    Sample,
+    executed,
+    lowered,
+    random_samples,
+    run_generated,
+)
+from tests.networks.tflite_states import write_variable_network
+
+pytestmark = pytest.mark.needs("gcc")
+
+STEPS = 100
+
+
+def assert_equal_steps(found: Outputs, data: bytes, samples: list[Sample]) -> None:
+    """Compare with LiteRT bit for bit, and see that no two steps are alike."""
+    expected = FORMATS["tflite"].load().run_reference(data, samples).outputs
+    for step, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+        for array, reference in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(array, reference, f"step {step}")
+    assert len({arrays[0].tobytes() for arrays in found}) > STEPS / 2
+
+
+def test_a_variable_goes_on_from_run_to_run(tmp_path: Path) -> None:
+    data = write_variable_network()
+    samples = random_samples(data, STEPS, 1)
+    assert_equal_steps(run_generated(data, samples, tmp_path, SANITIZED), data, samples)
+
+
+def test_the_last_reader_of_a_state_makes_room_for_its_next_value() -> None:
+    plan = lowered(write_variable_network()).plan
+    assert plan.state_copies == ()
+    assert plan.locations["region_001_add_result"] == plan.locations["input_1"]
+
+
+FLOATS = 8
+
+
+def port(name: str) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, FLOATS])
+
+
+def write_taps() -> bytes:
+    """Return y = 0.5 a + x + b + c, with a' = 0.5 a + x, b' = a, and c and d changing places."""
+    nodes = [
+        helper.make_node("Mul", ["a", "half"], ["scaled"]),
+        helper.make_node("Add", ["scaled", "x"], ["a_next"]),
+        helper.make_node("Identity", ["a"], ["b_next"]),
+        helper.make_node("Identity", ["d"], ["c_next"]),
+        helper.make_node("Add", ["c", "x"], ["d_next"]),
+        helper.make_node("Sum", ["a_next", "b", "c"], ["y"]),
+    ]
+    states = "abcd"
+    graph = helper.make_graph(
+        nodes, "taps", [port("x"), *map(port, states)],
+        [*(port(f"{s}_next") for s in states), port("y")],
+        [numpy_helper.from_array(np.full(1, 0.5, "float32"), "half")],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", 17)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    return bytes(model.SerializeToString())
+
+
+TAPS = {"a": "a_next", "b": "b_next", "c": "c_next", "d": "d_next"}
+
+
+def compile_taps() -> tuple[Network, tuple[State, ...]]:
+    module, interface = FORMATS["onnx"].load().import_model(write_taps(), "taps", {})
+    module, interface = pair_states(module, interface, TAPS)
+    mix = load_mix(parse_target("c"), load_platform("host"), "onnx")
+    return compile_network(module, interface, mix), interface.states
+
+
+@pytest.mark.parametrize("caller_arena", [False, True])
+def test_states_change_all_at_once(caller_arena: bool, tmp_path: Path) -> None:
+    network, states = compile_taps()
+    generator = np.random.default_rng(3)
+    samples = [{"x": generator.normal(size=(1, FLOATS)).astype("float32")} for _ in range(STEPS)]
+    network = replace(network, caller_arena=caller_arena)
+    ran = executed(network, samples, tmp_path, SANITIZED)
+    found = decode_outputs(ran.console, network.interface.outputs, STEPS, ran.exit_code)
+    expected = FORMATS["onnx"].load().run_reference(write_taps(), samples, states).outputs
+    np.testing.assert_allclose(np.array(found), np.array(expected), rtol=1e-5, atol=1e-6)
+
+
+TWO_INSTANCES = """
+#include <stdio.h>
+#include <string.h>
+#include "network.h"
+
+static _Alignas(16) uint8_t arenas[2][NETWORK_WORKSPACE_SIZE];
+
+int main(void)
+{
+    network_context contexts[2];
+    float x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, first[8], y[8];
+    const network_inputs inputs = {.x = x};
+    network_outputs outputs = {.y = y};
+
+    memset(arenas, 0x55, sizeof arenas);
+    for (int i = 0; i < 2; i++) {
+        if (network_init(&contexts[i], arenas[i], sizeof arenas[i]) != 0) {
+            return 1;
+        }
+    }
+    for (int step = 0; step < 5; step++) {
+        network_run(&contexts[0], &inputs, &outputs);
+        if (step == 0) {
+            memcpy(first, y, sizeof y);
+        }
+        memset(arenas[0] + NETWORK_STATE_BYTES, 0xaa, sizeof arenas[0] - NETWORK_STATE_BYTES);
+    }
+    if (memcmp(first, y, sizeof y) == 0) {
+        return 2;
+    }
+    network_run(&contexts[1], &inputs, &outputs);
+    if (memcmp(first, y, sizeof y) != 0) {
+        return 3;
+    }
+    if (network_reset(&contexts[0]) != 0 || network_reset(NULL) != -1) {
+        return 4;
+    }
+    network_run(&contexts[0], &inputs, &outputs);
+    return memcmp(first, y, sizeof y) == 0 ? 0 : 5;
+}
+"""
+
+
+def test_each_instance_has_states_of_its_own_and_forgets_them(tmp_path: Path) -> None:
+    network, _ = compile_taps()
+
+    def put_program(sources: Path) -> None:
+        (sources / "demo" / "main.c").write_text(TWO_INSTANCES, encoding="utf-8")
+
+    network = replace(network, caller_arena=True)
+    assert executed(network, [], tmp_path, ("-O1",), put_program).exit_code == 0

@@ -1,0 +1,84 @@
+"""What is said of states that cannot be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from firmwright.compile import compile_network
+from firmwright.errors import UserError
+from firmwright.models import FORMATS
+from firmwright.models.states import StateError, pair_states
+from firmwright.recipe import parse_target
+from firmwright.targets import load_mix
+from firmwright.toolchain import load_platform
+from tests.lowering.test_states import TAPS, write_taps
+from tests.networks.tflite_models import Quantization
+from tests.networks.tflite_states import GRID, StatefulBuilder, write_variable_network
+
+
+def import_tflite(data: bytes) -> None:
+    FORMATS["tflite"].load().import_model(data, "net.tflite", {})
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ({"z": "a_next"}, "the model has no input 'z'"),
+        ({"a": "a_nxt"}, "the model has no output 'a_nxt'; did you mean 'a_next'"),
+        ({"a": "a_next", "b": "a_next"}, "'a_next' is the next value of two states"),
+        ({**TAPS, "x": "y"}, "all outputs are states: the network would return nothing"),
+    ],
+)
+def test_pairs_that_are_none(pairs: dict[str, str], message: str) -> None:
+    module, interface = FORMATS["onnx"].load().import_model(write_taps(), "taps", {})
+    with pytest.raises(StateError, match=message):
+        pair_states(module, interface, pairs)
+
+
+def test_a_batch_of_a_network_with_states_is_refused() -> None:
+    module, interface = FORMATS["tflite"].load().import_model(write_variable_network(), "net", {})
+    mix = load_mix(parse_target("c"), load_platform("host"), "tflite")
+    with pytest.raises(UserError, match=r"states \('memory'\) takes one sample after the other"):
+        compile_network(module, interface, mix, batch=2)
+
+
+def test_a_variable_without_a_first_value_is_refused() -> None:
+    with pytest.raises(UserError, match="'memory' is read before it has a value: assign its first"):
+        import_tflite(write_variable_network(first=False))
+
+
+def write_assignment(shape: tuple[int, ...], grid: Quantization) -> bytes:
+    """Return a network that reads a variable of int8 (1, 4), and assigns it something else."""
+    network = StatefulBuilder()
+    given = network.input((1, 4), "int8", GRID)
+    variable = network.variable("memory", np.zeros((1, 4), "int8"))
+    old = network.read(variable, (1, 4), "int8", GRID)
+    result = network.output((1, 4), "int8", GRID)
+    network.operator("ADD", [old, given], [result], "AddOptions")
+    other = network.input(shape, "int8", grid)
+    network.assign(variable, other)
+    return network.build()
+
+
+@pytest.mark.parametrize(
+    ("shape", "grid", "found"),
+    [((1, 3), GRID, r"int8 \[1, 3\] on 0.05"), ((1, 4), Quantization(0.1), r"\[1, 4\] on 0.1")],
+)
+def test_a_variable_keeps_its_shape_and_grid(
+    shape: tuple[int, ...], grid: Quantization, found: str
+) -> None:
+    wanted = rf"'memory' is int8 \[1, 4\] on 0.05, and gets a value that is .*{found}"
+    with pytest.raises(UserError, match=wanted):
+        import_tflite(write_assignment(shape, grid))
+
+
+def test_a_variable_that_nothing_assigns_is_a_constant() -> None:
+    network = StatefulBuilder()
+    given = network.input((1, 4), "int8", GRID)
+    variable = network.variable("memory", np.arange(4, dtype="int8").reshape(1, 4))
+    result = network.output((1, 4), "int8", GRID)
+    old = network.read(variable, (1, 4), "int8", GRID)
+    network.operator("ADD", [old, given], [result], "AddOptions")
+    _, interface = FORMATS["tflite"].load().import_model(network.build(), "net", {})
+    assert interface.states == ()
