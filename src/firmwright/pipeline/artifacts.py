@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from firmwright.report.timeline import Timeline
     from firmwright.toolchain.image import FirmwareSize
     from firmwright.verify.detection import DetectionReport
-    from firmwright.verify.record import AccuracyRecord, RunRecord
+    from firmwright.verify.record import AccuracyRecord, NetworkValues, RunRecord
 
     Arrays = dict[str, NDArray[Any]]
 
@@ -54,6 +54,10 @@ QUANTIZED_RELAX: Artifact[Path] = Artifact("quantized", "model.relax", PATH)
 NETWORK_INTERFACE: Artifact[ModelInterface] = Artifact(NETWORK_STAGE, "model.json", INTERFACE_CLASS)
 NETWORK_MODULE: Artifact[tvm.IRModule] = Artifact(NETWORK_STAGE, "module.json", MODULE)
 
+NETWORK_VALUES: Artifact[NetworkValues] = Artifact(
+    NETWORK_STAGE, "values.json", "firmwright.verify.record:NetworkValues"
+)
+
 BATCH: Artifact[BatchChoice] = Artifact(
     "batch", "batch.json", "firmwright.planning.batch_size:BatchChoice"
 )
@@ -75,7 +79,7 @@ BATCH_LAYOUT: Artifact[BatchLayout] = Artifact(
 """Only where the recipe asks for a batch."""
 
 OF_SAMPLES: tuple[Artifact[Any], ...] = (
-    MODEL_INTERFACE, NETWORK_INTERFACE, NETWORK_MODULE, INTERFACE, BATCH_LAYOUT, PARTITION, LOWERED,
+    MODEL_INTERFACE, NETWORK_INTERFACE, NETWORK_VALUES, INTERFACE, BATCH_LAYOUT, PARTITION, LOWERED,
 )  # fmt: skip
 """What decides which samples a network runs on, and what its reference makes of them."""
 

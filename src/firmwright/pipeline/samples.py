@@ -27,10 +27,9 @@ from firmwright.models import FORMATS
 from firmwright.models.formats import ReferenceOutputs
 from firmwright.recipe.quantization import Inputs
 from firmwright.verify.batches import join_samples, split_outputs
-from firmwright.verify.input_ranges import find_input_ranges, find_whole_inputs
 
 from .artifact import NETWORK_STAGE
-from .artifacts import BATCH_LAYOUT, LOWERED_MODEL, MODEL_INTERFACE, NETWORK_MODULE, PARTITION
+from .artifacts import BATCH_LAYOUT, LOWERED_MODEL, MODEL_INTERFACE, NETWORK_VALUES, PARTITION
 from .job import Job
 from .options import select_run_inputs
 
@@ -98,7 +97,7 @@ def read_run_samples(
     if data:
         return data, to_samples(data, count)
     ranges = find_drawn_ranges(job, single)
-    whole = find_whole_names(job, single)
+    whole = find_whole_names(job)
     return data, random_samples(single.inputs, count, job.recipe.run.seed, ranges, whole)
 
 
@@ -107,20 +106,18 @@ def find_drawn_ranges(job: Job, single: ModelInterface) -> dict[str, Range]:
 
     Where floats stand for integers, these are bytes.
     """
-    stated = find_input_ranges(NETWORK_MODULE.read(job))
-    whole = find_whole_names(job, single)
+    stated = NETWORK_VALUES.read(job).ranges
+    whole = find_whole_names(job)
     return {
-        tensor.name: limits or (BYTES if tensor.name in whole else UNIT)
-        for tensor, limits in zip(single.parameters, stated, strict=True)
-        if "float" in tensor.dtype and tensor in single.inputs
+        tensor.name: stated.get(tensor.name) or (BYTES if tensor.name in whole else UNIT)
+        for tensor in single.inputs
+        if "float" in tensor.dtype
     }
 
 
-def find_whole_names(job: Job, single: ModelInterface) -> frozenset[str]:
+def find_whole_names(job: Job) -> frozenset[str]:
     """Return the inputs whose floats stand for integers."""
-    whole = find_whole_inputs(NETWORK_MODULE.read(job))
-    found = {t.name for t, is_whole in zip(single.parameters, whole, strict=True) if is_whole}
-    return frozenset(found | find_stated_integers(job).keys())
+    return frozenset({*NETWORK_VALUES.read(job).whole, *find_stated_integers(job)})
 
 
 def find_stated_integers(job: Job) -> dict[str, Range]:

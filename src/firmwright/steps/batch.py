@@ -15,7 +15,7 @@ from firmwright.planning.batch_size import BatchChoice, choose_batch
 from firmwright.targets import Device
 from firmwright.targets.custom_strategies import load_extensions
 
-from .network import rewrite_network
+from .rewriting import rewrite_network
 
 
 def run(job: Job, folder: Path) -> None:

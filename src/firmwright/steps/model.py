@@ -14,15 +14,23 @@ from firmwright.models import format_of
 from firmwright.models.onnx.external_data import embed_external_data, external_files
 from firmwright.models.relax.python_call import call_model
 from firmwright.models.states import StateError, pair_states
-from firmwright.pipeline.artifacts import MODEL_INTERFACE, MODEL_MODULE, MODEL_SIGNATURE
+from firmwright.pipeline.artifacts import (
+    MODEL_INTERFACE,
+    MODEL_MODULE,
+    MODEL_SIGNATURE,
+    NETWORK_VALUES,
+)
 from firmwright.pipeline.command_line import find_place, place_mistake
 from firmwright.pipeline.inputs import to_absolute
 from firmwright.pipeline.job import Job
 from firmwright.transforms.integers.inputs import Limits, round_inputs
+from firmwright.verify.network_values import describe_values
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``model.<format>``, ``model.json`` (the interface) and ``module.json`` (Relax)."""
+    """Write ``model.<format>``, ``model.json`` (the interface), ``module.json`` (Relax) and
+    ``values.json`` (what it says of the values of inputs and outputs).
+    """
     source = job.recipe.model
     data, shown_as, signature = get_model_data(job)
     importer = format_of(shown_as, source.format)
@@ -44,6 +52,7 @@ def run(job: Job, folder: Path) -> None:
         job.note(f"keeps {size:,} bytes between runs: {names}")
     MODEL_MODULE.write(folder, module)
     MODEL_INTERFACE.write(folder, interface)
+    NETWORK_VALUES.write(folder, describe_values(module, interface))
     if signature:
         MODEL_SIGNATURE.write(folder, signature)
 

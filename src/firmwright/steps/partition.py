@@ -12,7 +12,7 @@ from firmwright.pipeline.job import Job
 from firmwright.planning.batch import batch_network
 from firmwright.targets.device_options import OptionError
 
-from .network import note_float_layers, note_saved_macs, rewrite_network
+from .rewriting import note_float_layers, note_saved_macs, rewrite_network
 
 
 def run(job: Job, folder: Path) -> None:

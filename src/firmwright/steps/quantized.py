@@ -17,10 +17,12 @@ from firmwright.quantize.description import describe_quantization
 from firmwright.quantize.engine import quantize
 from firmwright.quantize.integer_io import remove_float_io
 from firmwright.quantize.shift_arithmetic import make_shift_network
+from firmwright.verify.network_values import describe_values
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``model.onnx`` (QDQ), ``model.json``, ``module.json`` and ``quantization.json``.
+    """Write ``model.onnx`` (QDQ), ``model.json``, ``module.json``, ``values.json`` and
+    ``quantization.json``.
 
     In shift arithmetic also ``model.relax``, which then is the network's definition.
     """
@@ -48,6 +50,7 @@ def run(job: Job, folder: Path) -> None:
         )
     artifacts.NETWORK_MODULE.write(folder, module)
     artifacts.NETWORK_INTERFACE.write(folder, interface)
+    artifacts.NETWORK_VALUES.write(folder, describe_values(module, interface))
     artifacts.QUANTIZATION.write(folder, record)
     for note in record.notes:
         job.note(f"quantize: {note}")

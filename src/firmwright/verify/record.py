@@ -15,6 +15,19 @@ Rates = dict[str, float]
 
 
 @dataclass(frozen=True)
+class NetworkValues:
+    """What a network says of the values of its inputs and outputs (``values.json``).
+
+    ``ranges`` are the limits that it keeps of inputs of floats, by name; ``whole`` names the inputs
+    whose floats stand for integers. ``output_steps`` is the size of a step of each output.
+    """
+
+    ranges: dict[str, Range]
+    whole: tuple[str, ...]
+    output_steps: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Agreement:
     """How far outputs are from the reference's, over all samples and outputs.
 

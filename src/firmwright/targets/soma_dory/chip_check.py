@@ -21,7 +21,6 @@ from firmwright.toolchain import make_host_build
 from firmwright.verify.batches import join_outputs, join_samples
 from firmwright.verify.compare import compare
 from firmwright.verify.protocol import decode_outputs, encode_samples
-from firmwright.verify.steps import find_output_steps
 
 MAX_INSTRUCTIONS = 10**12
 """Instructions before the program counts as hung."""
@@ -61,7 +60,7 @@ def run(job: Job, folder: Path) -> None:
     reference = samples.run_reference(job, interface, alone)
     expected = join_outputs(reference.outputs, layout.size, layout.output_axes)
     tolerance = job.recipe.run.tolerance
-    steps = find_output_steps(artifacts.NETWORK_MODULE.read(job)) if tolerance.steps else ()
+    steps = artifacts.NETWORK_VALUES.read(job).output_steps if tolerance.steps else ()
     agreement = compare(interface.outputs, found, expected, tolerance, steps)
     shutil.rmtree(scratch)
     report = ChipReport(

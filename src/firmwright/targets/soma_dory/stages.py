@@ -17,7 +17,7 @@ from firmwright.pipeline.artifacts import (
     KERNELS,
     MODEL_INTERFACE,
     NETWORK_INTERFACE,
-    NETWORK_MODULE,
+    NETWORK_VALUES,
     PARTITION,
     PROJECT,
 )
@@ -68,7 +68,7 @@ CHIP_CHECK = Stage(
     reads=(
         MODEL_INTERFACE,
         NETWORK_INTERFACE,
-        NETWORK_MODULE,
+        NETWORK_VALUES,
         INTERFACE,
         BATCH_LAYOUT,
         PARTITION,

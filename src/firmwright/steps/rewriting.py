@@ -1,0 +1,47 @@
+"""The network's rewrites, and what they leave."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+
+import tvm
+
+from firmwright.compile import prepare_module
+from firmwright.errors import UserError
+from firmwright.ir.tensors import ModelInterface
+from firmwright.partition.outline import count_operator_macs
+from firmwright.pipeline import artifacts
+from firmwright.pipeline.job import Job
+from firmwright.pipeline.options import select_rewrites, transform_options
+from firmwright.targets.custom_transforms import apply_user_transform
+from firmwright.transforms.integers.remarks import explain_floats
+
+
+def rewrite_network(job: Job) -> tuple[tvm.IRModule, ModelInterface]:
+    """Read the network that is compiled, and apply every rewrite: optional, custom, canonical."""
+    folder = job.recipe.path.parent
+    custom = [partial(apply_user_transform, r, folder) for r in transform_options(job).extra]
+    module = prepare_module(artifacts.NETWORK_MODULE.read(job), select_rewrites(job), custom)
+    return module, artifacts.NETWORK_INTERFACE.read(job)
+
+
+def note_saved_macs(job: Job, module: tvm.IRModule) -> None:
+    """Say how many multiply-accumulates the rewrites leave, if they save some.
+
+    Before the rewrites they may not be countable: shapes may be computed.
+    """
+    left = sum(count_operator_macs(module).values())
+    with suppress(UserError):
+        own = sum(count_operator_macs(artifacts.NETWORK_MODULE.read(job)).values())
+        if left < own:
+            job.note(f"rewritten to {left:,} multiply-accumulates from {own:,}")
+
+
+def note_float_layers(job: Job, module: tvm.IRModule) -> None:
+    """Say which layers of whole numbers are computed in float32 all the same, and why."""
+    layers = explain_floats(module) if "UseIntegers" in select_rewrites(job) else []
+    if layers:
+        (name, reason), others = layers[0], len(layers) - 1
+        more = f", and {others} more" if others else ""
+        job.note(f"'{name}' has whole numbers{more}, but stays in float32: {reason}")

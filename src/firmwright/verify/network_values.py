@@ -1,0 +1,23 @@
+"""What a network says of the values of its inputs and outputs, kept for the stages that judge."""
+
+from __future__ import annotations
+
+import tvm
+
+from firmwright.ir.tensors import ModelInterface
+
+from .input_ranges import find_input_ranges, find_whole_inputs
+from .record import NetworkValues
+from .steps import find_output_steps
+
+
+def describe_values(module: tvm.IRModule, interface: ModelInterface) -> NetworkValues:
+    """Return what the network states of its inputs and outputs, by their names."""
+    names = [tensor.name for tensor in interface.parameters]
+    ranges = dict(zip(names, find_input_ranges(module), strict=True))
+    whole = zip(names, find_whole_inputs(module), strict=True)
+    return NetworkValues(
+        ranges={name: limits for name, limits in ranges.items() if limits is not None},
+        whole=tuple(name for name, is_whole in whole if is_whole),
+        output_steps=find_output_steps(module),
+    )

@@ -1,0 +1,164 @@
+"""Time whole builds of DS-CNN (QDQ) for rv32-bare: cold, from a warm cache, after one change.
+
+python -m tests.benchmarks.builds [--rounds 5] [--iree FOLDER]
+
+``FIRMWRIGHT_MIRROR`` has the model. With ``--iree``, the folder of ``iree-compile`` and
+``iree-import-onnx``, IREE compiles the same network turn by turn with the cold builds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+from onnx import numpy_helper
+
+ROOT = Path(__file__).parents[2]
+RECIPE = """\
+model: kws.onnx
+platform: rv32-bare
+target: c
+run: {samples: 2, tolerance: {absolute: 1.0e-6}}
+"""
+IREE_FLAGS = (
+    "--iree-hal-target-device=local",
+    "--iree-hal-local-target-device-backends=llvm-cpu",
+    "--iree-llvmcpu-target-triple=riscv32-unknown-unknown-eabi-elf",
+    "--iree-llvmcpu-target-cpu=generic-rv32",
+    "--iree-llvmcpu-target-cpu-features=+m,+f",
+    "--iree-llvmcpu-target-abi=ilp32",
+)
+"""IREE's words for bare-metal RISC-V of 32 bits; it has none for a core without floats."""
+
+
+@dataclass(frozen=True)
+class Took:
+    """Seconds that passed, and of the processor (this program's and those that it starts)."""
+
+    wall: float
+    processor: float
+
+
+def run(command: Sequence[str | Path], folder: Path, more: Mapping[str, str]) -> Took:
+    """Run a command; ``more`` is added to the environment."""
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run(command, cwd=folder, env={**os.environ, **more}, check=True, capture_output=True)
+    wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Took(wall, processor)
+
+
+class Site:
+    """A copy of firmwright beside a recipe, so that both can be changed."""
+
+    def __init__(self, folder: Path, model: Path) -> None:
+        self.folder, self.package = folder, folder / "site/firmwright"
+        shutil.copytree(
+            ROOT / "src/firmwright", self.package, ignore=shutil.ignore_patterns("__pycache__")
+        )
+        for name in ("here", "there"):
+            work = folder / name
+            work.mkdir()
+            (work / "dodo.py").write_text("from firmwright.tasks.dodo import *\n")
+            (work / "kws.yaml").write_text(RECIPE)
+            shutil.copyfile(model, work / "kws.onnx")
+
+    def build(self, place: str = "here", outdir: str = "build", cache: str = "") -> Took:
+        command = [sys.executable, "-m", "doit", "build", "recipe=kws.yaml", f"outdir={outdir}"]
+        more = {"PYTHONPATH": str(self.package.parent), "FIRMWRIGHT_CACHE": cache}
+        return run(command, self.folder / place, more)
+
+    def build_cold(self) -> Took:
+        shutil.rmtree(self.folder / "here/build", ignore_errors=True)
+        return self.build()
+
+    def build_with_warm_cache(self) -> Took:
+        """Fill a cache, then build elsewhere from it."""
+        for name in ("cache", "here/filled", "there/build"):
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+        cache = str(self.folder / "cache")
+        self.build(outdir="filled", cache=cache)
+        return self.build("there", cache=cache)
+
+    def build_changed(self, change: Callable[[], None]) -> Took:
+        change()
+        return self.build()
+
+    def change_template(self) -> None:
+        path = self.package / "templates/network/network.c.j2"
+        path.write_text(path.read_text() + f"/* {time.monotonic_ns()} */\n")
+
+    def change_flag(self) -> None:
+        (self.folder / "here/kws.yaml").write_text(f"{RECIPE}cflags: [-DN={time.monotonic_ns()}]\n")
+
+    def change_layer(self) -> None:
+        """Add one to a weight of a layer."""
+        path = self.folder / "here/kws.onnx"
+        model = onnx.load(path)
+        weights = next(i for i in model.graph.initializer if len(i.dims) == 4)
+        array = numpy_helper.to_array(weights).copy()
+        array.flat[0] ^= 1
+        weights.CopyFrom(numpy_helper.from_array(array, weights.name))
+        onnx.save(model, path)
+
+
+def find_model() -> Path:
+    """Return the model's file in the mirror; recipes/kws-qdq.yaml has its digest."""
+    return Path(os.environ["FIRMWRIGHT_MIRROR"], "kws_qdq.onnx")
+
+
+def compile_with_iree(tools: Path, folder: Path) -> Took:
+    model = folder / "here/kws.onnx"
+    imported = run([tools / "iree-import-onnx", model, "-o", "kws.mlir"], folder, {})
+    compiled = run([tools / "iree-compile", "kws.mlir", *IREE_FLAGS, "-o", "kws.vmfb"], folder, {})
+    return Took(imported.wall + compiled.wall, imported.processor + compiled.processor)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--iree", type=Path)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        site = Site(Path(name), find_model())
+        turns: dict[str, Callable[[], Took]] = {"cold": site.build_cold}
+        if options.iree:
+            tools = options.iree.absolute()
+            turns["iree-compile, with its import"] = lambda: compile_with_iree(tools, Path(name))
+        turns |= {
+            "nothing changed": site.build,
+            "one template changed": lambda: site.build_changed(site.change_template),
+            "one flag changed": lambda: site.build_changed(site.change_flag),
+            "one weight changed": lambda: site.build_changed(site.change_layer),
+            "another folder, warm cache": site.build_with_warm_cache,
+        }
+        found: dict[str, list[Took]] = {label: [] for label in turns}
+        site.build_cold()  # what Python and compilers keep
+        for _ in range(options.rounds):
+            for label, turn in turns.items():
+                found[label].append(turn())
+    print("| | s | of a cold build | processor, s | of a cold build |\n|---|---|---|---|---|")
+    for label, took in found.items():
+        wall, cold_wall = (median([t.wall for t in ts]) for ts in (took, found["cold"]))
+        used, cold_used = (median([t.processor for t in ts]) for ts in (took, found["cold"]))
+        print(f"| {label} | {wall:.2f} | {wall / cold_wall:.0%} "
+              f"| {used:.2f} | {used / cold_used:.0%} |")  # fmt: skip
+
+
+def median(values: Sequence[float]) -> float:
+    return statistics.median(values)
+
+
+if __name__ == "__main__":
+    main()
