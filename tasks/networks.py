@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.artifact import INDEX_FILE
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.stage import Stage
-from firmwright.pipeline.tools import compiler_tool, emulator_tool
+from firmwright.pipeline.tools import compiler_tool
 from firmwright.toolchain.boards import load_board
 
 from . import run, sources
@@ -23,6 +24,12 @@ def source_options(job: Job) -> Any:
 def run_options(job: Job) -> Any:
     members = [run.options(member) for member in job.members]
     return [load_board(job.platform.board).machine, *members]
+
+
+def run_inputs(job: Job) -> list[Path]:
+    """Return the members' runs, and the file that reaches the board, if there is one."""
+    runs = [member.folder("run") / INDEX_FILE for member in job.members]
+    return [*runs, *map(Path, filter(None, [job.board_access]))]
 
 
 SOURCES = Stage(
@@ -45,8 +52,8 @@ RUN = Stage(
     reads=(artifacts.FIRMWARE,),
     writes=(artifacts.NETWORKS_RUN,),
     options=run_options,
-    inputs=lambda job: [member.folder("run") / INDEX_FILE for member in job.members],
-    tools=lambda job: [emulator_tool(job.emulator, job.platform)],
+    inputs=run_inputs,
+    tools=run.list_emulators,
     applies=lambda job: job.is_run,
 )
 BUNDLE = Stage(

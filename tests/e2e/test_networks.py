@@ -168,12 +168,15 @@ def test_paths_start_at_the_recipe_and_words_hold_for_all(repository: Repository
     assert (repository.folder / "build/below/below-own.tar.gz").is_file()
 
 
-def test_a_board_is_refused(repository: Repository) -> None:
-    repository.write("bad.yaml", NETWORKS + HOST)
+def test_recipes_of_two_boards_are_refused(repository: Repository) -> None:
     repository.write("desk.yaml", "description: a desk\nssh: {host: desk}\n")
-    done = repository.doit("build", "recipe=bad.yaml", "board=desk.yaml")
+    repository.write("there.yaml", "model: digits.onnx\nplatform: host\nrun: {board: desk.yaml}\n")
+    repository.write("bad.yaml", TWO % ("a: digits.yaml", "b: there.yaml") + HOST)
+    done = repository.doit("build", "recipe=bad.yaml")
     assert done.returncode != 0
-    assert "runs in an emulator: leave `board` out" in done.stdout + done.stderr
+    assert (
+        "there.yaml: run.board: 'desk.yaml', but None in digits.yaml" in done.stdout + done.stderr
+    )
 
 
 def test_recipes_that_are_compiled_in_two_ways_are_refused(repository: Repository) -> None:

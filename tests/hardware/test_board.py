@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import getpass
 import os
+import pty
 import re
 import shutil
 import socket
 import subprocess
 import sys
 import time
+import tty
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,7 +29,9 @@ from tests.e2e.conftest import Repository, new_repository
 QEMU = ("qemu-system-arm", "-machine", "mps2-an386", "-display", "none", "-monitor", "none",
         "-semihosting-config", "enable=on,target=native")  # fmt: skip
 GDB = ["gdb-multiarch", "-batch", "-nx"]
-SAMPLES = [image.tobytes() for image in np.load("examples/digits/inputs.npz")["image"][:3]]
+SAMPLES = [[image.tobytes()] for image in np.load("examples/digits/inputs.npz")["image"][:3]]
+
+EYES = "networks: {left: digits.yaml, right: digits.yaml}\n"
 
 Corrupt = Callable[[bytes], bytes]
 """What a line makes of what the board sends; an empty answer closes it."""
@@ -61,9 +65,12 @@ def wait_for(port: int) -> None:
 
 
 @contextmanager
-def running(*command: object) -> Iterator[subprocess.Popen[str]]:
-    words = [str(word) for word in command]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as p:
+def running(*command: object, console: int | None = None) -> Iterator[subprocess.Popen[str]]:
+    """Run a program, with this file for its console, or with a pipe for what it prints."""
+    words, printed = [str(word) for word in command], console or subprocess.PIPE
+    with subprocess.Popen(
+        words, stdin=console, stdout=printed, stderr=subprocess.STDOUT, text=True
+    ) as p:
         try:
             yield p
         finally:
@@ -74,20 +81,22 @@ def running(*command: object) -> Iterator[subprocess.Popen[str]]:
 def test_a_debugger_flashes_and_a_serial_line_answers(repository: Repository) -> None:
     """As with pyOCD or OpenOCD: a stub of gdb's loads the firmware, a terminal is its console."""
     gdb = find_port()
-    with running(*QEMU, "-S", "-gdb", f"tcp:127.0.0.1:{gdb}", "-serial", "pty") as board:
-        assert board.stdout is not None
-        found = re.search(r"/dev/pts/\d+", board.stdout.readline())
-        assert found
+    ours, line = pty.openpty()  # open here, it keeps what QEMU has written when that ends
+    tty.setraw(line)
+    stub = ("-S", "-gdb", f"tcp:127.0.0.1:{gdb}", "-serial", "stdio")
+    with running(*QEMU, *stub, console=ours):
         begin = ["-ex", "set $sp = *(unsigned *)0", "-ex", "set $pc = *(unsigned *)4 & ~1"]
         flash = [*GDB, "-ex", f"target remote 127.0.0.1:{gdb}", "-ex", "load", *begin]
         access = {
             "description": "QEMU behind a terminal",
             "flash": [*flash, "-ex", "detach", "{elf}"],
-            "serial": {"port": found[0]},
+            "serial": {"port": os.ttyname(line)},
         }
         repository.write("board.yaml", yaml.safe_dump(access))
         words = ("recipe=digits.yaml", "platform=cortex-m4-bare", "board=board.yaml")
         assert {"run", "bundle"} <= set(repository.build(*words))
+    os.close(ours)
+    os.close(line)
     manifest = repository.manifest("build/digits/digits-cortex-m4-bare.tar.gz")
     assert manifest["run"]["emulator"] == "QEMU behind a terminal"
     assert (manifest["run"]["samples"], manifest["run"]["differences"]) == (3, 0)
@@ -128,7 +137,7 @@ def test_noise_between_the_lines_is_left_out(firmware: Path) -> None:
         return data.replace(b"\n", b"\n\x00\xffnoise\r\n")
 
     with behind_a_line(firmware, add_noise) as access:
-        execution = run_on_board(access, firmware, SAMPLES, 1)
+        execution = run_on_board(access, firmware, SAMPLES, [1])
     assert execution.exit_code == 0
     lines = execution.console.splitlines()
     assert [line.split()[0] for line in lines] == [b"@output"] * 3 + [b"@done"]
@@ -147,7 +156,24 @@ def test_noise_in_an_answer_is_told(firmware: Path) -> None:
         behind_a_line(firmware, add_noise) as access,
         pytest.raises(UserError, match=r"noise in the answer to sample 1: b'@output 1 0 .*z"),
     ):
-        run_on_board(access, firmware, SAMPLES, 1)
+        run_on_board(access, firmware, SAMPLES, [1])
+
+
+@pytest.mark.needs("qemu-system-arm")
+def test_each_network_of_a_firmware_gets_its_part_of_a_sample(repository: Repository) -> None:
+    """What is sent before a network reads would be lost: the next part waits for the answer."""
+    repository.write("eyes.yaml", EYES + "platform: cortex-m4-bare\n")
+    repository.build("recipe=eyes.yaml")
+    folder = repository.folder / "build/eyes/cortex-m4-bare/firmware"
+    with behind_a_line(folder, lambda data: data) as access:
+        execution = run_on_board(access, folder, [s + s for s in SAMPLES], [1, 1])
+    lines = execution.console.decode().splitlines()
+    assert lines[-1] == "@done 3"
+    found = [line.split() for line in lines[:-1]]
+    assert [(sample, output) for _, sample, output, _ in found] == [
+        ("0", "0"), ("0", "1"), ("1", "0"), ("1", "1"), ("2", "0"), ("2", "1"),
+    ]  # fmt: skip
+    assert [values for *_, values in found[::2]] == [values for *_, values in found[1::2]]
 
 
 class FirstBytes:
@@ -175,13 +201,13 @@ def test_a_board_that_falls_silent_is_told(firmware: Path, count: int, told: str
         behind_a_line(firmware, FirstBytes(count)) as access,
         pytest.raises(UserError, match=told),
     ):
-        run_on_board(access, firmware, SAMPLES, 1)
+        run_on_board(access, firmware, SAMPLES, [1])
 
 
 def test_a_line_that_is_not_there_is_told(tmp_path: Path) -> None:
     access = BoardAccess("none", 0, 1, serial=SerialPort(str(tmp_path / "tty"), 115200))
     with pytest.raises(UserError, match=r"tty: cannot be opened"):
-        run_on_board(access, tmp_path, SAMPLES, 1)
+        run_on_board(access, tmp_path, SAMPLES, [1])
 
 
 @pytest.mark.parametrize(
@@ -194,7 +220,7 @@ def test_a_line_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_what_flashes_and_fails_is_told(tmp_path: Path, flash: tuple[str, ...], told: str) -> None:
     access = BoardAccess("mine", 0, 1, flash=flash, serial=SerialPort("loop://", 115200))
     with pytest.raises(UserError, match=re.escape(told)):
-        run_on_board(access, tmp_path, SAMPLES, 1)
+        run_on_board(access, tmp_path, SAMPLES, [1])
 
 
 SSHD = """\
@@ -226,9 +252,14 @@ def test_a_program_runs_on_a_computer_behind_ssh(repository: Repository, tmp_pat
     with running(shutil.which("sshd"), "-D", "-e", "-f", tmp_path / "sshd"):
         wait_for(port)
         repository.build("recipe=digits.yaml", *words)
+        repository.write("eyes.yaml", EYES + "platform: host\n")
+        repository.build("recipe=eyes.yaml", *words)
     manifest = repository.manifest("build/digits/digits-host.tar.gz")
     assert manifest["run"]["emulator"] == "a computer"
     assert (manifest["run"]["samples"], manifest["run"]["differences"]) == (3, 0)
+    run = repository.manifest("build/eyes/eyes-host.tar.gz")["run"]
+    assert (run["emulator"], run["turns"]) == ("a computer", 3)
+    assert [network["differences"] for network in run["networks"].values()] == [0, 0]
 
     done = repository.doit("run", "recipe=digits.yaml", *words, "samples=2", "run:digits-host")
     assert done.returncode != 0

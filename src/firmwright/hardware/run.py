@@ -19,13 +19,13 @@ TAIL = 5
 
 
 def run_on_board(
-    access: BoardAccess, firmware: Path, samples: Sequence[bytes], outputs: int
+    access: BoardAccess, firmware: Path, samples: Sequence[Sequence[bytes]], outputs: Sequence[int]
 ) -> Execution:
     """Flash the board, reset it, and run the samples; instructions are not counted.
 
-    ``firmware`` is the folder of its images. Each of the samples, the bytes that the firmware
-    reads of it, is answered by ``outputs`` lines. Raises UserError for a command that fails, and
-    for a board that does not answer.
+    ``firmware`` is the folder of its images. Each of the samples has the bytes that each network of
+    the firmware reads in turn, which it answers by so many lines as ``outputs`` has for it.
+    Raises UserError for a command that fails, and for a board that does not answer.
     """
     run_command(access, access.flash, "flash", firmware)
     if access.ssh is not None:
@@ -69,13 +69,14 @@ def fill_in(word: str, images: dict[str, str]) -> str:
 
 
 def run_over_ssh(
-    access: BoardAccess, ssh: SshHost, program: Path, samples: Sequence[bytes]
+    access: BoardAccess, ssh: SshHost, program: Path, samples: Sequence[Sequence[bytes]]
 ) -> Execution:
     """Copy the program to a computer and run it there; its console is what ssh connects."""
     script = f'p=$(mktemp) && head -c {program.stat().st_size} >"$p"'
     script += ' && chmod 700 "$p" && { "$p"; s=$?; rm -f "$p"; exit $s; }'
     command = ["ssh", "-o", "BatchMode=yes", *ssh.options, ssh.host, script]
-    given = program.read_bytes() + len(samples).to_bytes(4, "little") + b"".join(samples)
+    console = [len(samples).to_bytes(4, "little"), *(part for sample in samples for part in sample)]
+    given = program.read_bytes() + b"".join(console)
     limit = access.patience * (1 + len(samples))
     try:
         done = subprocess.run(command, input=given, capture_output=True, timeout=limit, check=False)

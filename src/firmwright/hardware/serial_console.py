@@ -40,21 +40,23 @@ class SerialConsole:
     ) -> None:
         self._line.close()
 
-    def exchange(self, samples: Sequence[bytes], outputs: int) -> list[bytes]:
-        """Send the samples one by one, each once the one before was answered by ``outputs`` lines.
+    def exchange(self, samples: Sequence[Sequence[bytes]], outputs: Sequence[int]) -> list[bytes]:
+        """Send the samples one by one, and the parts of each; return the lines that come back.
 
-        A firmware reads a sample only then: what comes earlier would be lost. Returns the lines
-        that begin with ``@``; the rest is noise. Raises UserError for a board that falls silent.
+        A part is sent once the one before was answered by its number of ``outputs``: a firmware
+        reads it only then, and what comes earlier would be lost. Lines begin with ``@``; the rest
+        is noise. Raises UserError for a board that falls silent.
         """
         lines: list[bytes] = []
         self._line.reset_input_buffer()
         self._write(len(samples).to_bytes(4, "little"))
         for number, sample in enumerate(samples):
-            self._write(sample)
-            for _ in range(outputs):
-                lines.append(self._read_answer(f"sample {number}"))
-                if lines[-1].startswith(ENDS):
-                    return lines
+            for part, answers in zip(sample, outputs, strict=True):
+                self._write(part)
+                for _ in range(answers):
+                    lines.append(self._read_answer(f"sample {number}"))
+                    if lines[-1].startswith(ENDS):
+                        return lines
         while not lines[-1].startswith((DONE, *ENDS)):
             lines.append(self._read_answer("the last sample"))
         return lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -236,6 +237,12 @@ class Job:
     def data_folders(self) -> DataFolders:
         """Where the recipe's data files are, and where fetched ones are kept."""
         return DataFolders(self.recipe.path.parent, self.cache)
+
+    @property
+    def board_access(self) -> str | None:
+        """The file that reaches a board at hand, seen from here; None where an emulator runs."""
+        board = self.recipe.run.board
+        return None if board is None else os.path.relpath(self.recipe.resolve(board))
 
     @property
     def lock_files(self) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from operator import attrgetter
@@ -20,6 +21,7 @@ ALIKE = {
     "cflags": "recipe.cflags",
     "compile_for_device": "recipe.compile_for_device",
     "run.emulator": "recipe.run.emulator",
+    "run.board": "board_access",
 }
 """Keys that the recipes of one firmware have to say alike, and what they are of a job."""
 
@@ -71,11 +73,6 @@ def refuse_differences(members: list[Job]) -> None:
                 f"{path}: its network is an image of its own; leave `slot` out, or build this "
                 "recipe alone"
             )
-        if job.recipe.run.board:
-            raise UserError(
-                f"{path}: its run is on a board; a firmware of several networks runs in an "
-                "emulator: leave `board` out, or build this recipe alone"
-            )
         for key, place in ALIKE.items():
             ours, theirs = (attrgetter(place)(each) for each in (first, job))
             if ours != theirs:
@@ -89,7 +86,7 @@ def join_jobs(
     networks: Networks, members: list[Job], make_job: MakeJob, pipeline: tuple[Stage, ...]
 ) -> Job:
     """Return the job of the firmware: its recipe has of the networks' what its stages ask for."""
-    first = members[0].recipe
+    first, board = members[0].recipe, members[0].board_access
     recipe = Recipe(
         path=networks.path,
         name=networks.name,
@@ -102,7 +99,7 @@ def join_jobs(
         c_prefix=networks.c_prefix,
         cflags=first.cflags,
         batch=None,
-        run=first.run,
+        run=replace(first.run, board=board and os.path.relpath(board, networks.path.parent)),
         compile_for_device=first.compile_for_device,
         libraries=tuple(library for job in members for library in job.recipe.libraries),
         description=networks.description,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,14 @@ from numpy.typing import NDArray
 from firmwright import __version__
 from firmwright.bundle.archive import write_archive
 from firmwright.data.samples import Sample
-from firmwright.emulator import run_firmware
+from firmwright.emulator import Execution, run_firmware
 from firmwright.errors import UserError
+from firmwright.hardware.access import load_access
+from firmwright.hardware.run import run_on_board
 from firmwright.ir.records import encode_record, to_plain
 from firmwright.ir.tensors import ModelInterface, Tensor
 from firmwright.pipeline import artifacts, samples
+from firmwright.pipeline.command_line import place_mistake
 from firmwright.pipeline.devices import template_folders
 from firmwright.pipeline.job import Job
 from firmwright.project.build_id import list_stating, read_build_id, state_build_id
@@ -77,15 +81,7 @@ def run(job: Job, folder: Path) -> None:
     """
     members = [read_member_samples(member) for member in job.members]
     turns = max(len(member.batches) for member in members)
-    console = turns.to_bytes(4, "little")
-    for turn in range(turns):
-        for member in members:
-            sample = member.batches[turn % len(member.batches)]
-            console += encode_inputs(member.interface.inputs, sample)
-    ran = run_firmware(
-        artifacts.FIRMWARE.path(job), job.platform, job.emulator, console,
-        f"{job.members[0].recipe.c_prefix}_run", job.cache, MAX_INSTRUCTIONS,
-    )  # fmt: skip
+    ran = execute_firmware(job, members, turns)
     tensors: list[Tensor] = [t for member in members for t in member.interface.outputs]
     found = decode_outputs(ran.console, tensors, turns, ran.exit_code)
     agreements: dict[str, Agreement] = {}
@@ -96,6 +92,25 @@ def run(job: Job, folder: Path) -> None:
         first += count
         agreements[member.job.recipe.c_prefix] = judge(member, given)
     artifacts.NETWORKS_RUN.write(folder, NetworksRun(ran.emulator, turns, agreements))
+
+
+def execute_firmware(job: Job, members: Sequence[MemberSamples], turns: int) -> Execution:
+    """Run the firmware for so many turns; on a board if one is named."""
+    samples = [
+        [encode_inputs(m.interface.inputs, m.batches[turn % len(m.batches)]) for m in members]
+        for turn in range(turns)
+    ]
+    if job.recipe.run.board is not None:
+        access = load_access(job.recipe.resolve(job.recipe.run.board))
+        answers = [len(member.interface.outputs) for member in members]
+        with place_mistake(job.recipe, ("run", "board")):
+            return run_on_board(access, job.folder("firmware"), samples, answers)
+    console = b"".join([turns.to_bytes(4, "little"), *chain.from_iterable(samples)])
+    counted = f"{job.members[0].recipe.c_prefix}_run"
+    return run_firmware(
+        artifacts.FIRMWARE.path(job), job.platform, job.emulator, console, counted, job.cache,
+        MAX_INSTRUCTIONS,
+    )  # fmt: skip
 
 
 def judge(member: MemberSamples, found: Sequence[Sequence[NDArray[Any]]]) -> Agreement:

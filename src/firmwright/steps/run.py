@@ -140,12 +140,11 @@ def execute_firmware(
     board = job.recipe.run.board
     if board is not None:
         boxes = count_box_lines(job, samples.read_batch_layout(job, interface).size)
-        given = [encode_inputs(interface.inputs, batch) for batch in batches]
+        given = [[encode_inputs(interface.inputs, batch)] for batch in batches]
         access = load_access(job.recipe.resolve(board))
         with place_mistake(job.recipe, ("run", "board")):
-            return run_on_board(
-                access, job.folder("firmware"), given, len(interface.outputs) + boxes
-            )
+            answers = [len(interface.outputs) + boxes]
+            return run_on_board(access, job.folder("firmware"), given, answers)
     images = ["firmware.elf", "network.elf"] if job.recipe.slot else ["firmware.elf"]
     return run_firmware(
         tuple(job.folder("firmware") / image for image in images),
