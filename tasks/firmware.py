@@ -18,7 +18,8 @@ SUFFIXES = ("elf", "bin", "hex", "map")
 def list_images(job: Job) -> list[str]:
     """Return what of the results is part of the bundle."""
     images = ["firmware", "network"] if job.recipe.slot else ["firmware"]
-    return [f"{name}.{suffix}" for name in images for suffix in SUFFIXES]
+    further = sorted(path.name for path in job.folder("firmware").glob("firmware.*.bin"))
+    return [*(f"{name}.{suffix}" for name in images for suffix in SUFFIXES), *further]
 
 
 def options(job: Job) -> Any:

@@ -100,7 +100,10 @@ def _render_board(platform: Platform, project: Path) -> None:
         templates += [TEMPLATES.joinpath(*name.split("/")) for name in names]
     for template in templates:
         text = environment.from_string(template.read_text(encoding="utf-8")).render(
-            platform=platform, stack_bytes=platform.stack
+            platform=platform,
+            stack_bytes=platform.stack,
+            constant_memories=(),
+            copied_memories=(),
         )
         name = template.name.removesuffix(".j2")
         path = project / LINKER_SCRIPT if name == Path(LINKER_SCRIPT).name else project / name

@@ -102,7 +102,7 @@ def test_every_toolchain_has_the_common_flags() -> None:
 
 def test_sizes_are_bytes() -> None:
     platform = load_platform("rv32-bare")
-    assert platform.memories["flash"] == Memory(origin=0x80000000, size=4 * 1024 * 1024)
+    assert platform.memories["flash"] == Memory(0x80000000, 4 * 1024 * 1024, read_only=True)
     assert platform.memories["ram"] == Memory(origin=0x80400000, size=1024 * 1024)
     assert platform.stack == 16 * 1024
     assert load_platform("host").memories == {}

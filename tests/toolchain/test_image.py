@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from intelhex import IntelHex
 
 from firmwright.errors import UserError
-from firmwright.toolchain import compile_object, link_firmware
-from firmwright.toolchain.image import measure_firmware, read_segments, write_bin, write_hex
+from firmwright.toolchain import compile_object, link_firmware, load_platform
+from firmwright.toolchain.image import measure_firmware, read_segments, write_hex, write_images
 
 from .projects import load_build, write_linker_script
+
+RV32 = load_platform("rv32-bare")
 
 # Sections of known size and content, at known places; .data has its load address in flash.
 SOURCE = """
@@ -57,9 +60,9 @@ def test_the_flat_image_has_every_section_at_its_load_address(
     tmp_path: Path, compiler_cache: Path
 ) -> None:
     elf = link(tmp_path, compiler_cache)
-    write_bin(elf, tmp_path / "firmware.bin")
+    write_images(elf, tmp_path / "firmware.bin", RV32)
     image = (tmp_path / "firmware.bin").read_bytes()
-    code = measure_firmware(elf).sections[".text"]
+    code = measure_firmware(elf, RV32).sections[".text"]
     assert image[code:0x100] == bytes(0x100 - code)
     assert image[0x100:0x106] == bytes([1, 2, 3, 4, 5, 6])
     assert image[0x200:] == bytes([0x11, 0x22, 0x33, 0x44])
@@ -83,7 +86,7 @@ def test_objcopy_gives_the_same_images(tmp_path: Path, compiler_cache: Path) -> 
     if objcopy is None:
         pytest.skip("riscv64-unknown-elf-objcopy is not installed")
     elf = link(tmp_path, compiler_cache)
-    write_bin(elf, tmp_path / "own.bin")
+    write_images(elf, tmp_path / "own.bin", RV32)
     write_hex(elf, tmp_path / "own.hex")
     for form, suffix in (("binary", "bin"), ("ihex", "hex")):
         output = tmp_path / f"theirs.{suffix}"
@@ -94,14 +97,15 @@ def test_objcopy_gives_the_same_images(tmp_path: Path, compiler_cache: Path) -> 
 
 
 def test_without_a_flash_everything_counts_as_ram(tmp_path: Path, compiler_cache: Path) -> None:
-    use = measure_firmware(link(tmp_path, compiler_cache), all_in_ram=True)
+    without = replace(RV32, memories={"ram": RV32.memories["ram"]})
+    use = measure_firmware(link(tmp_path, compiler_cache), without)
     assert use.ram_bytes == sum(use.sections.values()) > use.flash_bytes
 
 
 def test_memory_use_counts_initial_values_in_both_memories(
     tmp_path: Path, compiler_cache: Path
 ) -> None:
-    use = measure_firmware(link(tmp_path, compiler_cache))
+    use = measure_firmware(link(tmp_path, compiler_cache), RV32)
     assert list(use.sections) == [".text", ".rodata", ".stack", ".data", ".bss"]
     assert use.flash_bytes == use.sections[".text"] + 6 + 4
     assert use.ram_bytes == 4 + 100 + 2048
@@ -112,4 +116,4 @@ def test_a_section_in_ram_without_load_address_is_an_error(
 ) -> None:
     elf = link(tmp_path, compiler_cache, data_load_address=0xA0000000)
     with pytest.raises(UserError, match="from 0x80000000 to 0xa0000004, too far apart"):
-        write_bin(elf, tmp_path / "firmware.bin")
+        write_images(elf, tmp_path / "firmware.bin", RV32)

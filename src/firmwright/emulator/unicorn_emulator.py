@@ -127,9 +127,9 @@ class _Session:
         """Fill the memories, and copy the segments to their load addresses."""
         memories = self._run.platform.memories
         data = uc.UC_PROT_ALL if self._run.platform.all_in_ram else _DATA
-        fills = {"flash": (_ERASED_FLASH, uc.UC_PROT_READ | uc.UC_PROT_EXEC)}
-        for name, memory in sorted(memories.items()):
-            fill, access = fills.get(name, (_RAM_PATTERN, data))
+        code = uc.UC_PROT_READ | uc.UC_PROT_EXEC
+        for _, memory in sorted(memories.items()):
+            fill, access = (_ERASED_FLASH, code) if memory.read_only else (_RAM_PATTERN, data)
             size = -(-memory.size // _PAGE) * _PAGE
             self._engine.mem_map(memory.origin, size, access)
             self._engine.mem_write(memory.origin, fill * size)

@@ -23,6 +23,7 @@ from firmwright.recipe import Catalog, KnownDevice, KnownPlatform, Recipe, load_
 from firmwright.recipe.networks import names_networks
 from firmwright.recipe.overrides import find_override, list_overrides
 from firmwright.recipe.own_code import find_own_code
+from firmwright.recipe.pins import find_pin_errors
 from firmwright.targets import load_target, target_names
 from firmwright.toolchain import (
     Build,
@@ -200,6 +201,7 @@ def make_job(recipe: Recipe, root: Path, pipeline: tuple[Stage, ...], several: b
     refuse_missing_devices(recipe, platform)
     toolchain = load_toolchain(find_toolchain(recipe, platform))
     refuse_unfit_choices(recipe, platform, toolchain)
+    refuse_unfit_pins(recipe, platform)
     build = Build(toolchain, platform, recipe.cflags)
     alone = get_var("outdir") is not None and not several
     outdir = root if alone else root / recipe.name
@@ -223,6 +225,17 @@ def refuse_unfit_choices(recipe: Recipe, platform: Platform, toolchain: Toolchai
         message = f"the platform '{platform.name}' does not list the emulator '{emulator}'"
         place = ("run", "emulator")
         raise DiagnosticError([find_place(recipe, place, f"{message}; it lists: {listed}")])
+
+
+def refuse_unfit_pins(recipe: Recipe, platform: Platform) -> None:
+    """Raise DiagnosticError for memories of the recipe that the platform does not have."""
+    found = find_pin_errors(recipe.memory, platform)
+    places = [find_place(recipe, ("memory", error.key), str(error)) for error in found]
+    if recipe.memory and recipe.slot:
+        message = "a network in a `slot` has its constants there and one arena in RAM; leave it out"
+        places.append(find_place(recipe, ("memory",), message))
+    if places:
+        raise DiagnosticError(places)
 
 
 def find_place(recipe: Recipe, pointer: Pointer, message: str) -> Diagnostic:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 
+from firmwright.documents.document import make_diagnostic_in
 from firmwright.errors import Diagnostic, DiagnosticError, UserError
 from firmwright.recipe import Catalog, Recipe, load_recipe
 from firmwright.recipe.networks import Networks, load_networks
@@ -49,7 +50,7 @@ def make_network_jobs(
         stated = {**networks.list_overrides(file), **overrides(file)}
         try:
             recipe = load_recipe(file, stated, catalogue, cache)
-            members.append(make_job(networks.make_member(prefix, recipe)))
+            members.append(share_memory(make_job(networks.make_member(prefix, recipe))))
         except DiagnosticError as error:
             found.extend(error.diagnostics)
     if found:
@@ -61,6 +62,19 @@ def make_network_jobs(
         toolchain=words.get("toolchain", networks.toolchain),
     )
     return [*members, join_jobs(asked, members, make_job, pipeline)]
+
+
+def share_memory(job: Job) -> Job:
+    """Return the job of a network that has no memory of its own: costs decide nothing.
+
+    All networks of a firmware share one arena in RAM, and the flash. Raises DiagnosticError where
+    the recipe asks for other memories.
+    """
+    if job.recipe.memory:
+        message = "several networks of a firmware share its memory; leave `memory` out"
+        raise DiagnosticError([make_diagnostic_in(job.recipe.path, ("memory",), message)])
+    memories = {name: replace(m, cost=None) for name, m in job.platform.memories.items()}
+    return replace(job, platform=replace(job.platform, memories=memories))
 
 
 def refuse_differences(members: list[Job]) -> None:

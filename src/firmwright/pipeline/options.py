@@ -56,9 +56,10 @@ def memory_options(job: Job) -> Any:
     """Return what decides whether a network fits the platform's memory."""
     platform = job.platform
     return {
-        "memories": {name: memory.size for name, memory in platform.memories.items()},
+        "memories": {name: asdict(memory) for name, memory in platform.memories.items()},
+        "pins": job.recipe.memory,
         "stack": platform.stack,
-        "code": platform.code if platform.all_in_ram else None,
+        "code": platform.code,
         "boxes": max_boxes(job),
     }
 

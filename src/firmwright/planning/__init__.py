@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
-from firmwright.planning.memory import MemoryUse, Program, check_memory, memory_uses
+from firmwright.planning.memory import (
+    MemoryUse,
+    Program,
+    check_memory,
+    list_taken,
+    memory_uses,
+)
+from firmwright.planning.placement import Choices
 from firmwright.planning.plan import Plan, make_plan
 
-__all__ = ["MemoryUse", "Plan", "Program", "check_memory", "make_plan", "memory_uses"]
+__all__ = [
+    "Choices",
+    "MemoryUse",
+    "Plan",
+    "Program",
+    "check_memory",
+    "list_taken",
+    "make_plan",
+    "memory_uses",
+]

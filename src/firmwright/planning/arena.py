@@ -79,17 +79,22 @@ def place_greedily(buffers: Sequence[Buffer]) -> list[Buffer]:
     """Put each buffer into the smallest gap that fits it, between those alive with it."""
     placed: list[Buffer] = []
     for buffer in buffers:
-        neighbours = sorted(
-            (p for p in placed if p.is_alive_with(buffer)), key=lambda p: (p.offset, p.end)
-        )
-        best_gap, best_offset, end = None, 0, 0
-        for neighbour in neighbours:
-            gap = neighbour.offset - end
-            if gap >= buffer.bytes and (best_gap is None or gap < best_gap):
-                best_gap, best_offset = gap, end
-            end = max(end, align(neighbour.end))
-        placed.append(replace(buffer, offset=end if best_gap is None else best_offset))
+        placed.append(place_beside(placed, buffer))
     return placed
+
+
+def place_beside(placed: Sequence[Buffer], buffer: Buffer) -> Buffer:
+    """Return the buffer in the smallest gap that fits it, between those alive with it."""
+    neighbours = sorted(
+        (p for p in placed if p.is_alive_with(buffer)), key=lambda p: (p.offset, p.end)
+    )
+    best_gap, best_offset, end = None, 0, 0
+    for neighbour in neighbours:
+        gap = neighbour.offset - end
+        if gap >= buffer.bytes and (best_gap is None or gap < best_gap):
+            best_gap, best_offset = gap, end
+        end = max(end, align(neighbour.end))
+    return replace(buffer, offset=end if best_gap is None else best_offset)
 
 
 def align(offset: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -53,10 +54,25 @@ class Program:
             Consumer(self.boxes * BOX_BYTES, "boxes"),
             Consumer(platform.stack, "stack"),
         ]
+        weights = sum(c.bytes for c in self.constants_in("ram", platform))
+        parts.append(Consumer(weights, "weights"))
         if platform.all_in_ram:
-            weights = sum(w.bytes for k in self.kernels.kernels for w in k.weights)
-            parts += [Consumer(weights, "weights"), Consumer(platform.code, "code")]
+            parts.append(Consumer(platform.code, "code"))
         return [part for part in parts if part.bytes]
+
+    def constants_in(self, memory: str, platform: Platform) -> list[Consumer]:
+        """Return the constants that lie in a memory, or of which it has what is copied elsewhere.
+
+        A flash that others copy from has theirs, too.
+        """
+        home, places = platform.constants_memory, self.plan.constants
+        known = platform.memories
+        return [
+            consumer
+            for name, consumer in {w.tensor: c for w, c in list_weights(self.kernels)}.items()
+            for place in [places.get(name, home)]
+            if place == memory or (memory == home and not known[place].read_only)
+        ]
 
     @property
     def ports(self) -> tuple[Tensor, ...]:
@@ -76,12 +92,23 @@ class MemoryUse:
         return self.needs <= self.capacity
 
 
+def list_taken(interface: ModelInterface, boxes: int, platform: Platform) -> dict[str, int]:
+    """Return the bytes of memories that are not planning's to give, as far as they are known."""
+    ports = sum(t.bytes for t in (*interface.inputs, *interface.outputs))
+    taken = Counter({RAM: platform.stack + ports + boxes * BOX_BYTES})
+    taken[platform.constants_memory] += platform.code
+    return dict(taken)
+
+
 def memory_uses(program: Program, platform: Platform) -> list[MemoryUse]:
-    """Return what the program takes of every memory that grows with its tensors, RAM first."""
+    """Return what the program takes of every memory that planning fills, RAM first, but flash."""
     ram = platform.memories.get("ram")
     memory, available = ("ram", ram.size) if ram else ("32-bit indices", ADDRESSABLE)
     uses = [MemoryUse(memory, sum(p.bytes for p in program.ram_parts(platform)), available)]
-    for name, needs in program.plan.other_arenas.items():
+    home, plan = platform.constants_memory, program.plan
+    for name in sorted({*plan.other_arenas, *plan.constants.values()} - {RAM, home}):
+        constants = sum(c.bytes for c in program.constants_in(name, platform))
+        needs = plan.other_arenas.get(name, 0) + constants
         stated = platform.memories.get(name)
         uses.append(MemoryUse(name, needs, stated.size if stated else ADDRESSABLE))
     return uses
@@ -102,20 +129,38 @@ def check_memory(program: Program, platform: Platform) -> None:
 def check_flash(program: Program, platform: Platform) -> None:
     """Raise UserError where already the weights do not fit; the linker checks the code."""
     flash = platform.memories.get("flash")
-    weights = {w.tensor: c for w, c in list_weights(program.kernels)}
-    needed = sum(c.bytes for c in weights.values())
-    if flash is not None and not platform.all_in_ram and needed > flash.size:
+    if flash is None or platform.all_in_ram:
+        return
+    weights = program.constants_in("flash", platform)
+    needed = sum(c.bytes for c in weights)
+    if needed > flash.size:
         problem = f"its weights take {needed:,} bytes of flash, {flash.size:,} are available"
-        raise make_error(platform, f"{problem}; the largest:", weights.values())
+        advice = suggest_memories(program, platform)
+        raise make_error(platform, f"{problem}; the largest:", weights, *advice)
 
 
 def check_arena(program: Program, platform: Platform, use: MemoryUse) -> None:
-    """Raise UserError where the arena in a device's own memory exceeds it."""
+    """Raise UserError where what lies in another memory than flash and RAM exceeds it."""
     if not use.fits:
         inside = (b for b in program.plan.buffers if b.memory == use.memory)
+        constants = program.constants_in(use.memory, platform)
+        largest = "constants and buffers" if constants else "buffers"
         problem = f"it needs {use.needs:,} bytes of {use.memory}, {use.capacity:,} are available"
-        buffers = [Consumer(b.bytes, b.name) for b in inside]
-        raise make_error(platform, f"{problem}; the largest buffers:", buffers)
+        parts = [*(Consumer(b.bytes, b.name) for b in inside), *constants]
+        advice = suggest_memories(program, platform)
+        raise make_error(platform, f"{problem}; the largest {largest}:", parts, *advice)
+
+
+def suggest_memories(program: Program, platform: Platform) -> Iterator[str]:
+    """Say what other memories are left, where the network may choose among several."""
+    if not any(memory.cost is not None for memory in platform.memories.values()):
+        return
+    used = {use.memory: use.needs for use in memory_uses(program, platform)}
+    home = platform.constants_memory
+    used.setdefault(home, sum(c.bytes for c in program.constants_in(home, platform)))
+    free = {name: m.size - used.get(name, 0) for name, m in platform.memories.items()}
+    shown = ", ".join(f"{left:,} of {name}" for name, left in free.items() if left > 0)
+    yield f"bytes that are left: {shown or 'none'}; `memory` of the recipe says what lies where"
 
 
 def check_ram(program: Program, platform: Platform, use: MemoryUse) -> None:
@@ -130,7 +175,10 @@ def check_ram(program: Program, platform: Platform, use: MemoryUse) -> None:
             f"it needs {use.needs:,} bytes of RAM ({shares}), {use.capacity:,} are available, "
             f"{use.needs - use.capacity:,} too few; the largest buffers:"
         )
-        advice = suggest_batch(program.ports, parts, use.capacity)
+        advice = [
+            *suggest_batch(program.ports, parts, use.capacity),
+            *suggest_memories(program, platform),
+        ]
         raise make_error(platform, problem, list_consumers(program, platform), *advice)
 
 
@@ -178,7 +226,7 @@ def list_consumers(program: Program, platform: Platform) -> Iterator[Consumer]:
     yield from (Consumer(t.bytes, f"output '{t.name}'") for t in program.interface.outputs)
     if platform.all_in_ram:
         yield Consumer(platform.code, "code, as the platform allows for it")
-        yield from (consumer for _, consumer in list_weights(program.kernels))
+    yield from program.constants_in("ram", platform)
     yield from list_buffers(program)
 
 

@@ -12,6 +12,7 @@ from firmwright.ir.regions import RAM, Partition
 from firmwright.planning.arena import Buffer, align, arena_bytes, lower_bound, place_buffers
 from firmwright.planning.functions import find_shared_functions
 from firmwright.planning.in_place import join_in_place
+from firmwright.planning.placement import Choices, Placement, choose_memories, pin_buffers
 from firmwright.planning.schedule import Schedule, schedule_regions
 from firmwright.planning.states import find_written_states, list_next_values, list_states
 
@@ -49,6 +50,7 @@ class Plan:
     ``shared_functions`` are regions that call another one's function, the same C as theirs.
     The states lie in the first ``state_bytes`` of the arena; ``state_copies`` are (state index,
     location) pairs for those whose next value no region leaves there.
+    ``constants`` has the memories of the arrays that do not lie with the others in flash.
     """
 
     schedule: Schedule
@@ -59,6 +61,7 @@ class Plan:
     output_copies: tuple[tuple[int, Location], ...]
     other_arenas: dict[str, int] = field(default_factory=dict)
     shared_functions: dict[str, str] = field(default_factory=dict)
+    constants: dict[str, str] = field(default_factory=dict)
     states: tuple[Buffer, ...] = ()
     state_copies: tuple[tuple[int, Location], ...] = ()
 
@@ -73,8 +76,8 @@ class Plan:
         return {r: f"{prefix}_{self.shared_functions.get(r, r)}" for r in regions}
 
 
-def make_plan(partition: Partition, kernels: Kernels) -> Plan:
-    """Schedule the regions and give each tensor a place.
+def make_plan(partition: Partition, kernels: Kernels, choices: Choices | None = None) -> Plan:
+    """Schedule the regions and give each tensor a place, by ``choices`` in several memories.
 
     Inputs and outputs of the network lie in the caller's buffers, all else in arenas.
     """
@@ -83,10 +86,17 @@ def make_plan(partition: Partition, kernels: Kernels) -> Plan:
     states = list_states(partition, schedule)
     ports = locate_ports(partition, roots) | {s.name: Slot(RAM, s.offset) for s in states}
     results = [b for b in list_results(partition, schedule, roots) if b.name not in ports]
+    scratch = [*list_scratch(partition, kernels, schedule)]
+    if choices:
+        results, scratch = (pin_buffers(buffers, choices) for buffers in (results, scratch))
     written = find_written_states(partition, kernels, schedule, results)
     others = [b for b in results if b.name not in written]
     joined, holders = join_in_place(partition, kernels, schedule, others)
-    arenas = place_in_memories([*joined, *list_scratch(partition, kernels, schedule)], states)
+    placement = Placement((*joined, *scratch))
+    if choices and choices.any:
+        choices = choices.take(sum(align(state.bytes) for state in states))
+        placement = choose_memories(partition, kernels, placement.buffers, holders, choices)
+    arenas = place_in_memories(placement, states)
     buffers = tuple(buffer for arena in arenas.values() for buffer in arena)
     places = ports | {b.name: Slot(b.memory, b.offset) for b in buffers}
     places |= {name: places[state] for name, state in written.items()}
@@ -101,25 +111,30 @@ def make_plan(partition: Partition, kernels: Kernels) -> Plan:
         output_copies=tuple(find_output_copies(partition, locations)),
         other_arenas={memory: arena_bytes(a) for memory, a in arenas.items() if memory != RAM},
         shared_functions=find_shared_functions(partition, kernels, locations),
+        constants=placement.constants,
         states=tuple(states),
         state_copies=tuple(find_state_copies(partition, locations)),
     )
 
 
-def place_in_memories(
-    buffers: Sequence[Buffer], states: Sequence[Buffer]
-) -> dict[str, list[Buffer]]:
+def place_in_memories(placement: Placement, states: Sequence[Buffer]) -> dict[str, list[Buffer]]:
     """Return the buffers of each memory with their offsets, sorted by its name; of RAM always.
 
-    Those in RAM lie behind the ``states``, which are among them.
+    They take no more of a memory than they did while it was filled. Those in RAM lie behind the
+    ``states``, which are among them.
     """
-    memories = sorted({RAM, *(b.memory for b in buffers)})
-    placed = {m: place_buffers([b for b in buffers if b.memory == m]) for m in memories}
+    arenas = {}
+    for memory in sorted({RAM, *(b.memory for b in placement.buffers)}):
+        placed = place_buffers([b for b in placement.buffers if b.memory == memory])
+        room = placement.rooms.get(memory)
+        if room and room.arena < arena_bytes(placed):
+            placed = sorted(room.placed, key=lambda b: (b.first, b.offset, b.name))
+        arenas[memory] = placed
     if states:
         first = align(states[-1].end)
-        behind = [replace(b, offset=first + b.offset) for b in placed[RAM]]
-        placed[RAM] = [*states, *behind]
-    return placed
+        behind = [replace(b, offset=first + b.offset) for b in arenas[RAM]]
+        arenas[RAM] = [*states, *behind]
+    return arenas
 
 
 def locate_ports(partition: Partition, roots: Mapping[str, str]) -> dict[str, Location]:

@@ -8,7 +8,11 @@ from typing import Any
 
 import jinja2
 
-from firmwright.errors import Diagnostic, DiagnosticError
+from firmwright.codegen.names import c_identifier
+from firmwright.errors import Diagnostic, DiagnosticError, UserError
+from firmwright.ir.regions import RAM
+from firmwright.planning.plan import Plan
+from firmwright.toolchain import Platform
 from firmwright.toolchain.boards import (
     MAKEFILE,
     TEMPLATE_SUFFIX,
@@ -33,6 +37,45 @@ def write_board(
             target.write_text(text, encoding="utf-8", newline="\n")
         else:
             target.write_bytes(file.read_bytes())
+    check_places(board, variables, folder)
+
+
+def list_further_memories(plan: Plan, prefix: str, platform: Platform) -> dict[str, Any]:
+    """Return the memories of constants that lie apart, and of arenas of no accelerator's."""
+    memories = sorted(set(plan.constants.values()))
+    accelerators = platform.accelerators.values()
+    theirs = {name for numbers in accelerators for name in numbers.get("memories", ())}
+    return {
+        "constant_memories": memories,
+        "copied_memories": [m for m in memories if m != RAM and not platform.memories[m].read_only],
+        "arena_memories": [
+            m for m in plan.other_arenas if m in platform.memories and m not in theirs
+        ],
+        "constants_name": lambda m: f"{prefix}_constants_{c_identifier(m)}".upper(),
+    }
+
+
+def check_places(board: str, variables: Mapping[str, Any], folder: Path) -> None:
+    """Raise UserError where a board's own files leave out a memory of the network.
+
+    What is to lie there would be linked with the rest, or never be copied to where it is read.
+    """
+    scripts, code = (
+        [f for f in folder.iterdir() if (f.suffix == ".ld") == s] for s in (True, False)
+    )
+    needed = [
+        *((scripts, m, f".bss.noinit.{m}") for m in variables["arena_memories"]),
+        *((scripts, m, f".constants.{m}") for m in variables["constant_memories"] if m != RAM),
+        *((code, m, f"fw_constants_{m}_load") for m in variables["copied_memories"]),
+    ]
+    for files, memory, word in needed:
+        if not any(word in f.read_text(encoding="utf-8", errors="replace") for f in files):
+            what = "linker script" if files is scripts else "start-up code"
+            raise UserError(
+                f"a part of the network lies in '{memory}', but the {what} of the board '{board}' "
+                f"has no {word}; docs/howto/memory.md says what it needs, and how `memory` in a "
+                "recipe keeps the network out of there"
+            )
 
 
 def render_makefile(env: jinja2.Environment, board: str, variables: Mapping[str, Any]) -> str:

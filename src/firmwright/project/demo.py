@@ -14,7 +14,7 @@ from firmwright.ir.regions import Region
 from firmwright.ir.tensors import ModelInterface
 from firmwright.project.files import file_name
 from firmwright.project.interface import view_as_c_type
-from firmwright.project.write import make_ports, write_file
+from firmwright.project.write import arena_name, make_ports, write_file
 from firmwright.recipe import DemoOptions
 
 FILES = ("demo.c", "demo.gdb", "demo_data.c", "demo_data.h", "gdb_anchor.c", "gdb_anchor.h",
@@ -33,7 +33,8 @@ ALIGNMENT = 16
 class ShownNetwork:
     """What an application knows of its network; ``regions`` are in order of execution.
 
-    With ``caller_arena`` the application holds the network's working memory.
+    With ``caller_arena`` the application holds the network's working memory, ``more_arenas`` are
+    the memories beside RAM that have some of it.
     """
 
     name: str
@@ -41,6 +42,7 @@ class ShownNetwork:
     interface: ModelInterface
     regions: Sequence[Region]
     caller_arena: bool = False
+    more_arenas: tuple[str, ...] = ()
 
 
 def write_demo(
@@ -72,6 +74,8 @@ def write_demo(
         "layers": [region.name for region in network.regions],
         "data_section": data_section,
         "caller_arena": network.caller_arena,
+        "more_arenas": network.more_arenas,
+        "arena_name": arena_name,
         "hook_folders": sorted({region.device for region in network.regions}),
         "arena_bytes": sum(ALIGNMENT + -(-t.bytes // ALIGNMENT) * ALIGNMENT for t in tensors),
     }

@@ -6,8 +6,10 @@ import re
 import textwrap
 from pathlib import Path
 
+from jinja2 import meta
+
 from firmwright.codegen.c_literals import LINE_LENGTH
-from firmwright.codegen.templates import read_template, wrap_comment
+from firmwright.codegen.templates import make_environment, read_template, wrap_comment
 from firmwright.errors import UserError, suggest_known
 from firmwright.toolchain import load_platform, platform_names
 from firmwright.toolchain.boards import (
@@ -46,6 +48,9 @@ PLATFORM_REMARKS = {
 }
 """What to change in a platform file, by its key."""
 
+COPIED = "copied_memories"
+"""What the start-up code copies constants to: nothing at first, so that it is plain C."""
+
 _BLOCK = re.compile(r"{% block (\w+) %}\n(.*?){% endblock %}\n", re.S)
 _EXTENDS = re.compile(r'{% extends "(.+?)" %}\n')
 _INCLUDE = re.compile(r'{% include "(.+?)" %}\n')
@@ -82,11 +87,17 @@ def make_board(name: str, like: str) -> list[tuple[str, str]]:
     for file in list_board_files(like):
         text = flatten_template(f"boards/{like}/{file.name}")
         plain = file.name.removesuffix(TEMPLATE_SUFFIX)
+        if list_variables(text) == {COPIED}:
+            text = make_environment().from_string(text).render({COPIED: ()})
         remark = FILE_REMARKS.get(plain)
         if remark:
             text = f"/*\n * {wrap_comment(f'Of the board {name}. {remark}')}\n */\n{text}"
         made.append((plain if "{{" not in text and "{%" not in text else file.name, text))
     return made
+
+
+def list_variables(template: str) -> set[str]:
+    return meta.find_undeclared_variables(make_environment().parse(template))
 
 
 def make_description(name: str, like: str) -> str:

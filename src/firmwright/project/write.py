@@ -25,7 +25,7 @@ from firmwright.planning.plan import Input, Location, Output, Plan, Slot
 from firmwright.planning.schedule import Wait
 from firmwright.postprocess.detector import Detector
 from firmwright.project import build_id
-from firmwright.project.board import render_makefile, write_board
+from firmwright.project.board import list_further_memories, render_makefile, write_board
 from firmwright.project.files import (
     DETECTION_TEMPLATES,
     NETWORK_TEMPLATES,
@@ -263,6 +263,8 @@ def template_variables(network: Network, build: Build) -> dict[str, Any]:
         "c_types": C_TYPES,
         "arena_name": arena_name,
         "caller_arena": network.caller_arena,
+        "more_arenas": dict(network.plan.other_arenas) if network.caller_arena else {},
+        **list_further_memories(network.plan, network.c_prefix, build.platform),
         "hooks": network.hooks,
         **selftest_variables(network.checks, network.golden, inputs, outputs),
         **slot_variables(network.slot, max(network.plan.arena_bytes, 1), digest_interface(*known)),

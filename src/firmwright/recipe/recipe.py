@@ -210,6 +210,8 @@ class Recipe:
     export: ExportOptions | None = None
     arena: str = "static"
     """``static`` or ``caller``: who holds the network's working memory."""
+    memory: Mapping[str, str] = field(default_factory=dict)
+    """The memories of all ``weights``, of the ``arena``, and of layers by their names."""
     hooks: bool = False
     """Whether the network calls functions of the program around each layer."""
     selftest: int = 0

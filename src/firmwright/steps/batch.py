@@ -15,6 +15,7 @@ from firmwright.planning.batch_size import BatchChoice, choose_batch
 from firmwright.targets import Device
 from firmwright.targets.custom_strategies import load_extensions
 
+from .plan import choose as choose_for
 from .rewriting import rewrite_network
 
 
@@ -42,7 +43,7 @@ def choose(job: Job) -> BatchChoice:
             return [tensor]
         outlined, ports, partition = partition_network(batched, ports, mix)
         kernels, _ = lower_regions(outlined, partition, mix)
-        plan = make_plan(partition, kernels)
+        plan = make_plan(partition, kernels, choose_for(job, ports, partition, kernels))
         program = Program(plan, partition, kernels, ports, max_boxes(job))
         if size == 1:
             check_memory(program, job.platform)

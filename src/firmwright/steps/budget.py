@@ -9,6 +9,7 @@ from firmwright.pipeline.artifacts import FIRMWARE, FIRMWARE_SIZE, TIMELINE
 from firmwright.pipeline.budget import make_diagnostic
 from firmwright.pipeline.job import Job
 from firmwright.toolchain.contributors import find_contributors
+from firmwright.toolchain.image import is_in_flash, is_in_ram
 
 MAX_LISTED = 5
 """Contributors that a message names."""
@@ -34,9 +35,8 @@ def measure(job: Job) -> Iterator[Use]:
     if budget is None:
         return
     size, elf = FIRMWARE_SIZE.read(job), FIRMWARE.path(job)
-    all_in_ram = job.platform.all_in_ram
-    stored = find_contributors(elf, lambda section: section.stored)
-    written = find_contributors(elf, lambda section: section.writable or all_in_ram)
+    stored = find_contributors(elf, lambda section: is_in_flash(section, job.platform))
+    written = find_contributors(elf, lambda section: is_in_ram(section, job.platform))
     yield "flash", size.flash_bytes, "bytes", stored
     yield "ram", size.ram_bytes, "bytes", written
     if budget.cycles is not None:

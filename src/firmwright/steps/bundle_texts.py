@@ -6,7 +6,7 @@ from firmwright.codegen.templates import make_environment, render
 from firmwright.ir.tensors import Tensor
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
-from firmwright.project.write import make_ports
+from firmwright.project.write import arena_name, make_ports
 from firmwright.recipe.restated import restate
 from firmwright.toolchain.boards import is_built_elsewhere
 
@@ -42,6 +42,7 @@ def write_readme(job: Job, recipe: str, result: str) -> str:
         "prefix": job.recipe.c_prefix,
         "caller_arena": job.recipe.arena == "caller",
         "stateful": bool(interface.states),
+        "more_arenas": [arena_name(m) for m in artifacts.PLAN.read(job).other_arenas],
         "inputs": initialize(interface.inputs),
         "outputs": initialize(interface.outputs),
     }

@@ -18,14 +18,15 @@ from firmwright.verify.batches import join_outputs, join_samples
 def run(job: Job, folder: Path) -> None:
     """Write the application's C files, its data those of the run's first sample."""
     regions = {r.name: r for r in artifacts.PARTITION.read(job).regions if not r.view}
-    steps = artifacts.PLAN.read(job).schedule.steps
+    plan, caller = artifacts.PLAN.read(job), job.recipe.arena == "caller"
     write_demo(
         ShownNetwork(
             job.recipe.name,
             job.recipe.c_prefix,
             artifacts.INTERFACE.read(job),
-            [regions[step.region] for step in steps if step.region in regions],
-            job.recipe.arena == "caller",
+            [regions[step.region] for step in plan.schedule.steps if step.region in regions],
+            caller,
+            tuple(plan.other_arenas) if caller else (),
         ),
         require(job.recipe.demo),
         read_sample(job),

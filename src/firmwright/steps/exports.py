@@ -26,7 +26,13 @@ def run(job: Job, folder: Path) -> None:
             f"{job.platform.board}, which no package has; export the network with `target: c`"
         )
     options, interface = require(job.recipe.export), artifacts.INTERFACE.read(job)
-    caller = job.recipe.arena == "caller"
+    caller, plan = job.recipe.arena == "caller", artifacts.PLAN.read(job)
+    if caller and plan.other_arenas:
+        raise UserError(
+            f"packages hand over one arena, and this network has another in "
+            f"{' and '.join(plan.other_arenas)}; add `memory: {{arena: ram}}` to the recipe, or "
+            "leave `arena: caller` out"
+        )
     network = ExportedNetwork(
         title=job.recipe.name,
         name=job.recipe.c_prefix,
@@ -38,7 +44,7 @@ def run(job: Job, folder: Path) -> None:
         sample=read_sample(job),
         sources=artifacts.PROJECT.path(job) / NETWORK,
         stateful=bool(interface.states),
-        workspace=max(artifacts.PLAN.read(job).arena_bytes, 1) if caller else None,
+        workspace=max(plan.arena_bytes, 1) if caller else None,
     )
     for name in options.to:
         write_export(name, network, folder / name)

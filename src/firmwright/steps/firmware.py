@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from firmwright.errors import UserError
@@ -15,11 +16,10 @@ from firmwright.toolchain import find_compiler, link_firmware
 from firmwright.toolchain.boards import load_board
 from firmwright.toolchain.build import SLOT_SCRIPT
 from firmwright.toolchain.image import (
-    FirmwareSize,
     measure_firmware,
     read_segments,
-    write_bin,
     write_hex,
+    write_images,
     write_map,
 )
 from firmwright.toolchain.layout import FREESTANDING, NETWORK
@@ -30,7 +30,8 @@ from firmwright.toolchain.sdk import make_firmware
 def run(job: Job, folder: Path) -> None:
     """Write ``firmware.elf``, ``.bin``, ``.hex``, ``.map`` and ``memory.json``.
 
-    With a slot also ``network.elf``, ``.bin``, ``.hex`` and ``.map``.
+    With a slot also ``network.elf``, ``.bin``, ``.hex`` and ``.map``. What a further memory stores
+    has an image of its own, such as ``firmware.qspi.bin``.
     """
     elf = folder / FIRMWARE.file
     sdk = load_board(job.platform.board).sdk
@@ -41,14 +42,14 @@ def run(job: Job, folder: Path) -> None:
         write_map(elf, elf.with_suffix(".map"))
     else:
         link(job, elf)
-    write_bin(elf, folder / "firmware.bin")
+    write_images(elf, folder / "firmware.bin", job.platform)
     write_hex(elf, folder / "firmware.hex")
-    size = measure_firmware(elf, job.platform.all_in_ram)
+    size = measure_firmware(elf, job.platform)
     if job.recipe.slot:
         image = link_network(job, job.recipe.slot, folder)
         refuse_overlap(job, job.recipe.slot, elf)
         sections = {**size.sections, "network": image}
-        size = FirmwareSize(size.flash_bytes + image, size.ram_bytes, sections)
+        size = replace(size, flash_bytes=size.flash_bytes + image, sections=sections)
     FIRMWARE_SIZE.write(folder, size)
     for left_over in folder.glob("*.o"):
         left_over.unlink()

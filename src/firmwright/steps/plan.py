@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from firmwright.errors import DiagnosticError
+from firmwright.ir.kernels import Kernels
+from firmwright.ir.regions import Partition
+from firmwright.ir.tensors import ModelInterface
 from firmwright.pipeline.artifacts import INTERFACE, KERNELS, PARTITION, PLAN
+from firmwright.pipeline.command_line import find_place
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.options import max_boxes
-from firmwright.planning import Program, check_memory, make_plan
+from firmwright.planning import Choices, Program, check_memory, list_taken, make_plan
+from firmwright.planning.pins import resolve_pins
+from firmwright.recipe.pins import PinError
 
 
 def run(job: Job, folder: Path) -> None:
@@ -15,6 +22,25 @@ def run(job: Job, folder: Path) -> None:
     interface = INTERFACE.read(job)
     partition = PARTITION.read(job)
     kernels = KERNELS.read(job)
-    plan = make_plan(partition, kernels)
+    plan = make_plan(partition, kernels, choose(job, interface, partition, kernels))
     check_memory(Program(plan, partition, kernels, interface, max_boxes(job)), job.platform)
     PLAN.write(folder, plan)
+
+
+def choose(
+    job: Job, interface: ModelInterface, partition: Partition, kernels: Kernels
+) -> Choices | None:
+    """Return what decides about memories, if there is a choice.
+
+    A network in a slot has its constants there and one arena. Raises DiagnosticError for a pin that
+    cannot be followed.
+    """
+    platform, recipe = job.platform, job.recipe
+    if recipe.slot:
+        return None
+    try:
+        pins = resolve_pins(recipe.memory, partition, kernels, platform)
+    except PinError as error:
+        mistake = find_place(recipe, ("memory", error.key), str(error))
+        raise DiagnosticError([mistake]) from None
+    return Choices(platform, pins, list_taken(interface, max_boxes(job), platform))

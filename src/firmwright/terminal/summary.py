@@ -80,7 +80,7 @@ def describe_memories(job: Job) -> Iterator[Row]:
         return
     linked = artifacts.FIRMWARE_SIZE.read(job)
     arenas = {} if job.members else artifacts.PLAN.read(job).other_arenas
-    used = {"ram": linked.ram_bytes, **arenas}
+    used = {"ram": linked.ram_bytes, **arenas, **linked.other_bytes}
     if not job.platform.all_in_ram:
         used = {"flash": linked.flash_bytes, **used}
     for name, needs in used.items():

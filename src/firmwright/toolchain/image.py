@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from elftools.elf.constants import SH_FLAGS
@@ -12,6 +13,7 @@ from elftools.elf.sections import SymbolTableSection
 from intelhex import IntelHex
 
 from firmwright.errors import UserError
+from firmwright.toolchain.platforms import Memory, Platform
 
 # A flat image over two memories far apart would be mostly padding.
 _LARGEST_IMAGE = 256 * 1024**2
@@ -27,12 +29,14 @@ class FirmwareSize:
     ``ram_bytes`` counts what is writable at run time: variables, cleared memory, the arena, and
     the stack where the linker script reserves one in a section. A section with initial values
     counts in both. Padding between sections is not counted. ``sections`` gives the size of every
-    section that takes memory, in order of address.
+    section that takes memory, in order of address. ``other_bytes`` has what lies in further
+    memories, which counts in RAM in no case, and in flash only if it is copied from there.
     """
 
     flash_bytes: int
     ram_bytes: int
     sections: Mapping[str, int]
+    other_bytes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -63,16 +67,43 @@ class Segment:
     content: bytes
 
 
-def measure_firmware(elf: Path, all_in_ram: bool = False) -> FirmwareSize:
-    """Return what the firmware needs of flash and RAM.
-
-    With ``all_in_ram`` what is stored stays in RAM, and counts there whether it is writable or not.
-    """
+def measure_firmware(elf: Path, platform: Platform) -> FirmwareSize:
+    """Return what the firmware needs of each memory of the platform."""
     with elf.open("rb") as stream:
         sections = read_sections(ELFFile(stream))
-    stored = sum(section.bytes for section in sections if section.stored)
-    ram = sum(section.bytes for section in sections if all_in_ram or section.writable)
-    return FirmwareSize(stored, ram, {section.name: section.bytes for section in sections})
+    further = {section.name: find_further(section, platform) for section in sections}
+    other = Counter[str]()
+    for section in sections:
+        if name := further[section.name]:
+            other[name] += section.bytes
+    return FirmwareSize(
+        sum(section.bytes for section in sections if is_in_flash(section, platform)),
+        sum(section.bytes for section in sections if is_in_ram(section, platform)),
+        {section.name: section.bytes for section in sections},
+        dict(sorted(other.items())),
+    )
+
+
+def is_in_flash(section: Section, platform: Platform) -> bool:
+    """Tell whether the flash has the section, or what is copied to it."""
+    further = find_further(section, platform)
+    return section.stored and not (further and platform.memories[further].read_only)
+
+
+def is_in_ram(section: Section, platform: Platform) -> bool:
+    """Tell whether the section is in RAM: of what is stored only what is written, but for all."""
+    if find_further(section, platform):
+        return False
+    return section.writable or platform.all_in_ram
+
+
+def find_further(section: Section, platform: Platform) -> str | None:
+    """Return the memory that a section lies in, None for flash and RAM."""
+    for name, memory in platform.memories.items():
+        inside = memory.origin <= section.address < memory.origin + memory.size
+        if inside and name not in ("flash", "ram"):
+            return name
+    return None
 
 
 def read_sections(image: ELFFile) -> tuple[Section, ...]:
@@ -113,12 +144,30 @@ def read_segments(elf: Path) -> tuple[Segment, ...]:
     return tuple(sorted(segments, key=lambda segment: segment.address))
 
 
-def write_bin(elf: Path, output: Path) -> None:
-    """Write the flat image from the lowest load address on; gaps are filled with 0.
+def write_images(elf: Path, output: Path, platform: Platform) -> None:
+    """Write the flat image, and one for each further memory that stores bytes.
+
+    Those have the memory's name in front of the suffix.
+    """
+    segments = [*read_segments(elf)]
+    for name, memory in platform.memories.items():
+        if memory.read_only and name != "flash":
+            inside = [s for s in segments if is_inside(s, memory)]
+            segments = [s for s in segments if not is_inside(s, memory)]
+            if inside:
+                write_bin(elf, output.with_suffix(f".{name}{output.suffix}"), inside)
+    write_bin(elf, output, segments)
+
+
+def is_inside(segment: Segment, memory: Memory) -> bool:
+    return memory.origin <= segment.address < memory.origin + memory.size
+
+
+def write_bin(elf: Path, output: Path, segments: Sequence[Segment]) -> None:
+    """Write a flat image from the lowest load address on; gaps are filled with 0.
 
     Raises UserError when the stored bytes lie so far apart that the image would be padding.
     """
-    segments = read_segments(elf)
     start = min((segment.address for segment in segments), default=0)
     end = max((segment.address + len(segment.content) for segment in segments), default=0)
     if end - start > _LARGEST_IMAGE:

@@ -41,6 +41,7 @@ def find_platform_errors(data: Data, folder: Path) -> Iterator[Finding]:
     yield from _find_unknown_memories(data)
     yield from _find_unknown_devices(data)
     yield from _find_overlaps(data.get("memories", {}))
+    yield from _find_access_errors(data.get("memories", {}))
     for index, name in enumerate(data["emulators"]):
         if name.startswith("qemu") and "qemu" not in data:
             message = f"the emulator '{name}' needs the key 'qemu', which says how it is started"
@@ -146,3 +147,14 @@ def _find_overlaps(memories: Data) -> Iterator[Finding]:
         if second["origin"] < end:
             message = f"begins at {second['origin']:#010x}, before '{lower}' ends at {end:#010x}"
             yield Finding(("memories", upper), f"{message}; memories must not overlap")
+
+
+def _find_access_errors(memories: Data) -> Iterator[Finding]:
+    """Yield a RAM that is not written, and what has no cost to be compared with the others'."""
+    if memories.get("ram", {}).get("read_only"):
+        yield Finding(("memories", "ram", "read_only"), "`ram` is what the program writes")
+    stated = [name for name, memory in memories.items() if "cost" in memory]
+    for name in ("flash", "ram"):
+        if stated and name in memories and name not in stated:
+            message = f"states no `cost` to compare with that of '{stated[0]}'"
+            yield Finding(("memories", name), message)

@@ -21,10 +21,17 @@ PLATFORMS = DescriptionKind(
 
 @dataclass(frozen=True)
 class Memory:
-    """One memory of the address map; origin (address) and size in bytes."""
+    """One memory of the address map; origin (address) and size in bytes.
+
+    ``cost`` is what the processor takes to read or write a byte of it, beside the platform's other
+    memories; None where planning puts nothing there of its own accord. A flash is ``read_only``
+    also where its file does not say so.
+    """
 
     origin: int
     size: int
+    cost: float | None = None
+    read_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,6 +110,11 @@ class Platform:
         """Whether code and constants share the RAM with what the program writes."""
         return "ram" in self.memories and "flash" not in self.memories
 
+    @property
+    def constants_memory(self) -> str:
+        """Where constants lie, and the initial values of variables, unless planning says else."""
+        return "ram" if self.all_in_ram else "flash"
+
 
 def platform_names() -> tuple[str, ...]:
     """Return the names of the platforms that come with firmwright, sorted."""
@@ -118,6 +130,8 @@ def load_platform(name_or_path: str, relative_to: Path | None = None) -> Platfor
     data = read_sizes(PLATFORMS.load(name_or_path, relative_to))
     folder = ((relative_to or Path()) / name_or_path).parent
     data["board"] = resolve_own(data["board"], folder)
+    if flash := data.get("memories", {}).get("flash"):
+        flash["read_only"] = True
     data["toolchains"] = [resolve_own(name, folder) for name in data["toolchains"]]
     modules = data.get("modules", {}).items()
     data["modules"] = {device: resolve_own(name, folder) for device, name in modules}

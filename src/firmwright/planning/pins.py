@@ -1,0 +1,74 @@
+"""The tensors and constants of a network that a recipe's ``memory`` pins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+
+from firmwright.errors import suggest_known
+from firmwright.ir.kernels import Kernels
+from firmwright.ir.regions import Partition, Region
+from firmwright.planning.placement import find_accelerated
+from firmwright.recipe.pins import KINDS, WEIGHTS, PinError, rank
+from firmwright.toolchain.platforms import Platform
+
+
+def resolve_pins(
+    pins: Mapping[str, str], partition: Partition, kernels: Kernels, platform: Platform
+) -> dict[str, str]:
+    """Return the memories of tensors, scratch buffers and constants that the recipe pins.
+
+    A layer goes by its operators' names in the model or its own; ``*`` and ``?`` stand for any
+    text and character. Its constants, results and scratch buffers lie in its memory, in one that
+    is read-only the constants alone. A name counts more than a pattern, and that more than
+    ``weights`` and ``arena``, which leave out what accelerators read or write. Raises PinError for
+    a layer that is not there, is an accelerator's, has nothing to place, or has two memories.
+    """
+    accelerated = find_accelerated(partition, kernels, platform)
+    found: dict[str, tuple[int, str]] = {}
+    for key, memory in sorted(pins.items(), key=lambda pin: (rank(pin[0]), pin[0])):
+        if key in KINDS:
+            names = list_kind(key, partition, kernels) - accelerated
+        else:
+            names = list_layers(key, memory, partition, kernels, platform)
+        if names & accelerated:
+            raise PinError(key, "an accelerator reads or writes it: `memory` places the rest")
+        for name in sorted(names):
+            before, other = found.get(name, (-1, memory))
+            if before == rank(key) and other != memory:
+                raise PinError(key, f"another key pins a layer of these to '{other}'")
+            found[name] = rank(key), memory
+    return {name: memory for name, (_, memory) in found.items()}
+
+
+def list_kind(kind: str, partition: Partition, kernels: Kernels) -> set[str]:
+    """Return all constants, or all tensors and scratch buffers."""
+    if kind == WEIGHTS:
+        return {p.tensor for kernel in kernels.kernels for p in kernel.weights}
+    scratch = {p.tensor for kernel in kernels.kernels for p in kernel.scratch}
+    return scratch | {*partition.view_roots.values()}
+
+
+def list_layers(
+    pattern: str, memory: str, partition: Partition, kernels: Kernels, platform: Platform
+) -> set[str]:
+    """Return what the layers of this name have that a memory can hold."""
+    regions = [region for region in partition.regions if not region.view]
+    found = {region.name for region in regions if is_named(region, pattern)}
+    if not found:
+        known = {name for region in regions for name in region.sources}
+        raise PinError(pattern, f"no layer named '{pattern}'{suggest_known(pattern, known)}")
+    own = [kernel for kernel in kernels.kernels if kernel.region in found]
+    constants = {p.tensor for kernel in own for p in kernel.weights}
+    written = {p.tensor for kernel in own for p in (*kernel.outputs, *kernel.scratch)}
+    placed = written - {partition.view_roots.get(name) for name in partition.outputs}
+    names = constants if platform.memories[memory].read_only else constants | placed
+    if not names:
+        raise PinError(pattern, f"the layer has nothing that could lie in '{memory}'")
+    return names
+
+
+def is_named(region: Region, pattern: str) -> bool:
+    """Tell whether a pattern means a region; a name spelled out counts as itself."""
+    shell = pattern.replace("[", "[[]")  # of the shell's signs only * and ? are for names
+    return any(n == pattern or fnmatchcase(n, shell) for n in (region.name, *region.sources))

@@ -1,0 +1,190 @@
+"""Which of a platform's memories each buffer and each array of constants lies in.
+
+What is read and written most for its size is placed first, each in the cheapest memory that has
+room for it. What fits nowhere stays where it is without a choice, and is found not to fit there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from firmwright.ir.kernels import Kernels
+from firmwright.ir.regions import RAM, Partition
+from firmwright.planning.accesses import count_accesses
+from firmwright.planning.arena import Buffer, align, place_beside
+from firmwright.toolchain.platforms import Memory, Platform
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What decides about memories beside the network.
+
+    ``pins`` has the memories that the recipe asks for, by the names of tensors, scratch buffers and
+    arrays. ``taken`` are the bytes of memories that others need: the stack, the code.
+    """
+
+    platform: Platform
+    pins: Mapping[str, str] = field(default_factory=dict)
+    taken: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def any(self) -> bool:
+        """Whether there is one at all: memories have costs, or the recipe has pins."""
+        return bool(self.pins) or any(m.cost is not None for m in self.platform.memories.values())
+
+    def take(self, size: int) -> Choices:
+        """Return the choices where so many bytes more of RAM are taken."""
+        return replace(self, taken={**self.taken, RAM: self.taken.get(RAM, 0) + size})
+
+
+@dataclass(frozen=True)
+class Item:
+    """A buffer, or an array of constants, and the bytes accessed for each of its own."""
+
+    name: str
+    bytes: int
+    uses: float
+    buffer: Buffer | None = None
+
+
+@dataclass
+class Room:
+    """A memory as it fills: the bytes ``left`` for the ``placed`` buffers, beside constants."""
+
+    memory: Memory
+    left: int
+    placed: list[Buffer] = field(default_factory=list)
+    arena: int = 0
+
+    def fits(self, item: Item) -> bool:
+        if item.buffer is None:
+            return self.arena + align(item.bytes) <= self.left
+        return max(self.arena, align(place_beside(self.placed, item.buffer).end)) <= self.left
+
+    def put(self, item: Item) -> None:
+        if item.buffer is None:
+            self.left -= align(item.bytes)
+            return
+        self.placed.append(place_beside(self.placed, item.buffer))
+        self.arena = max(self.arena, align(self.placed[-1].end))
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The buffers, each in its memory, and the memories of the constants that have another one.
+
+    ``rooms`` are the memories as they were filled.
+    """
+
+    buffers: tuple[Buffer, ...]
+    constants: dict[str, str] = field(default_factory=dict)
+    rooms: Mapping[str, Room] = field(default_factory=dict)
+
+
+def pin_buffers(buffers: Iterable[Buffer], choices: Choices) -> list[Buffer]:
+    """Return the buffers, those that the recipe pins in their memories."""
+    return [replace(b, memory=choices.pins.get(b.name, b.memory)) for b in buffers]
+
+
+def choose_memories(
+    partition: Partition,
+    kernels: Kernels,
+    buffers: Sequence[Buffer],
+    holders: Mapping[str, str],
+    choices: Choices,
+) -> Placement:
+    """Choose the memory of every buffer that is in RAM and not pinned, and of every constant.
+
+    ``holders`` names the buffers that tensors without one lie in. What an accelerator reads or
+    writes stays where it is.
+    """
+    filling = Filling(choices)
+    items = sorted(
+        list_items(partition, kernels, buffers, holders), key=lambda i: (-i.uses, -i.bytes, i.name)
+    )
+    bound = find_accelerated(partition, kernels, choices.platform)
+    bound |= {holders[name] for name in bound if name in holders}
+    fixed = {item.name: filling.find_home(item) for item in items if item.name in bound}
+    fixed |= {b.name: b.memory for b in buffers if b.memory != RAM}
+    fixed |= {holders.get(name, name): memory for name, memory in choices.pins.items()}
+    for item in sorted(items, key=lambda item: item.name not in fixed):
+        filling.put(item, fixed.get(item.name) or filling.choose(item))
+    constants = sorted(item.name for item in items if item.buffer is None)
+    return Placement(
+        tuple(replace(b, memory=filling.chosen[b.name]) for b in buffers),
+        {n: filling.chosen[n] for n in constants if filling.chosen[n] != filling.home},
+        filling.rooms,
+    )
+
+
+class Filling:
+    """The memories as they fill; ``chosen`` has the memory of each item."""
+
+    def __init__(self, choices: Choices) -> None:
+        self.home = choices.platform.constants_memory
+        self.chosen: dict[str, str] = {}
+        self.rooms = {
+            name: Room(memory, memory.size - choices.taken.get(name, 0))
+            for name, memory in choices.platform.memories.items()
+        }
+        costs = {n: r.memory.cost for n, r in self.rooms.items() if r.memory.cost is not None}
+        # Of two that cost the same, constants go to the one that needs no copy at start-up.
+        self.cheapest = sorted(costs, key=lambda n: (costs[n], not self.rooms[n].memory.read_only))
+
+    def find_home(self, item: Item) -> str:
+        """Return where it lies without a choice."""
+        return RAM if item.buffer else self.home
+
+    def choose(self, item: Item) -> str:
+        """Return the cheapest memory that has room for it, else where it lies without a choice."""
+        found = (n for n in self.cheapest if self.serves(n, item) and self.fits(n, item))
+        return next(found, self.find_home(item))
+
+    def serves(self, name: str, item: Item) -> bool:
+        """Tell whether it may lie there: RAM is for variables, unless there is no flash."""
+        if item.buffer:
+            return not self.rooms[name].memory.read_only
+        return name != RAM or self.home == RAM
+
+    def fits(self, name: str, item: Item) -> bool:
+        rooms = [name, self.home] if self.needs_copy(name, item) else [name]
+        return all(self.rooms[room].fits(item) for room in rooms)
+
+    def put(self, item: Item, name: str) -> None:
+        self.chosen[item.name] = name
+        if item.buffer:
+            item = replace(item, buffer=replace(item.buffer, memory=name))
+        for room in [name, self.home] if self.needs_copy(name, item) else [name]:
+            if room in self.rooms:  # else an accelerator's, which the platform does not list
+                self.rooms[room].put(item)
+
+    def needs_copy(self, name: str, item: Item) -> bool:
+        """Tell whether the start-up code copies it there from the flash, which holds it too."""
+        return item.buffer is None and name != self.home and not self.rooms[name].memory.read_only
+
+
+def list_items(
+    partition: Partition, kernels: Kernels, buffers: Sequence[Buffer], holders: Mapping[str, str]
+) -> list[Item]:
+    """Return all that is placed, with the accesses of all tensors that lie in a buffer."""
+    accesses = count_accesses(partition, kernels)
+    for name, holder in holders.items():
+        if name != holder:
+            accesses[holder] += accesses[name]
+    constants = {p.tensor: p.bytes for kernel in kernels.kernels for p in kernel.weights}
+    return [
+        *(Item(b.name, b.bytes, accesses[b.name] / max(b.bytes, 1), b) for b in buffers),
+        *(Item(n, size, accesses[n] / max(size, 1)) for n, size in constants.items()),
+    ]
+
+
+def find_accelerated(partition: Partition, kernels: Kernels, platform: Platform) -> set[str]:
+    """Return the tensors, scratch buffers and constants that accelerators read or write."""
+    roots, accelerators = partition.view_roots, platform.accelerators
+    own = {kernel.region: (*kernel.weights, *kernel.scratch) for kernel in kernels.kernels}
+    found: set[str] = set()
+    for region in (r for r in partition.regions if r.device in accelerators and not r.view):
+        found.update(roots[name] for name in (*region.inputs, *region.outputs))
+        found.update(parameter.tensor for parameter in own.get(region.name, ()))
+    return found

@@ -1,0 +1,156 @@
+"""A network in several memories: planned by their costs and the recipe, linked there, and run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from firmwright.emulator import run_firmware
+from firmwright.errors import UserError
+from firmwright.toolchain import Platform, load_platform
+
+from .conftest import DIGITS, Repository, new_repository
+from .test_mistakes import fail, fail_with
+
+PLATFORM = """\
+name: tightly
+description: A made-up microcontroller with a tightly coupled memory and a QSPI flash.
+architecture: cortex-m7f
+features: [armv7e-m-dsp]
+board: mps2-an386
+memories:
+  flash: {origin: 0x08000000, size: 256 KiB, cost: 3}
+  ram: {origin: 0x24000000, size: 64 KiB, cost: 2}
+  dtcm: {origin: 0x20000000, size: 4 KiB, cost: 1}
+  qspi: {origin: 0x90000000, size: 8 MiB, cost: 10, read_only: true}
+stack: 8 KiB
+toolchains: [arm-none-eabi-gcc, zig]
+emulators: [unicorn]
+"""
+PINS = 'memory: {weights: qspi, downsample: dtcm, "poi*": ram}\narena: caller\n'
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    made = new_repository(tmp_path_factory.mktemp("memories"))
+    made.write("tightly.yaml", PLATFORM)
+    made.write("digits.yaml", f"platform: tightly.yaml\n{DIGITS}")
+    made.write("pinned.yaml", f"platform: tightly.yaml\n{DIGITS}{PINS}")
+    return made
+
+
+def build(repository: Repository, name: str) -> tuple[dict[str, Any], dict[str, int], Path]:
+    """Build a recipe; return its manifest, the bytes of each memory that has some, and the ELF."""
+    repository.build(f"recipe={name}.yaml")
+    folder = repository.folder / f"build/{name}/tightly/firmware"
+    measured = json.loads((folder / "memory.json").read_text())
+    manifest = repository.manifest(f"build/{name}/{name}-tightly.tar.gz")
+    return manifest, measured["other_bytes"], folder / "firmware.elf"
+
+
+def find_symbols(elf: Path, platform: Platform) -> dict[str, str]:
+    """Return the memory of each symbol of an ELF that lies in one."""
+    with elf.open("rb") as stream:
+        table = ELFFile(stream).get_section_by_name(".symtab")
+        assert isinstance(table, SymbolTableSection)
+        return {
+            symbol.name: name
+            for symbol in table.iter_symbols()
+            for name, m in platform.memories.items()
+            if symbol["st_size"] and m.origin <= symbol["st_value"] < m.origin + m.size
+        }
+
+
+def load(repository: Repository) -> Platform:
+    return load_platform("tightly.yaml", repository.folder)
+
+
+@pytest.mark.needs("arm-none-eabi-gcc")
+def test_the_cheapest_memory_is_filled_and_used(repository: Repository) -> None:
+    manifest, used, elf = build(repository, "digits")
+    assert (manifest["run"]["samples"], manifest["run"]["mismatches"]) == (3, 0)
+    assert 3000 < used["dtcm"] <= 4096 and used.keys() == {"dtcm"}
+    lying = find_symbols(elf, load(repository))
+    assert lying["network_region_003_conv2d_weights"] == lying["arena_dtcm"] == "dtcm"
+    assert lying["network_region_005_matmul_weights"] == "flash", "each weight is read once"
+    assert lying["arena"] == "ram"
+
+
+@pytest.mark.needs("arm-none-eabi-gcc")
+def test_an_access_outside_the_memories_is_a_fault(repository: Repository, tmp_path: Path) -> None:
+    _, _, elf = build(repository, "digits")
+    memories = dict(load(repository).memories)
+    dtcm = memories.pop("dtcm")
+    for left, fault in (
+        (memories, r"write to address 0x20000000, where there is no memory; at 0x08"),
+        (memories | {"dtcm": replace(dtcm, read_only=True)}, "which is read-only"),
+    ):
+        smaller = replace(load(repository), memories=left)
+        with pytest.raises(UserError, match=fault):
+            run_firmware(elf, smaller, "unicorn", b"\0\0\0\0", "network_run", tmp_path, 10**6)
+
+
+@pytest.mark.needs("arm-none-eabi-gcc")
+def test_a_recipe_pins_and_the_caller_has_an_arena_of_each_memory(repository: Repository) -> None:
+    manifest, used, elf = build(repository, "pinned")
+    assert (manifest["run"]["samples"], manifest["run"]["mismatches"]) == (3, 0)
+    lying = find_symbols(elf, load(repository))
+    weights = {n: m for n, m in lying.items() if n.endswith("_weights")}
+    assert weights == {
+        "network_region_000_conv2d_weights": "qspi",
+        "network_region_001_conv2d_weights": "dtcm",
+        "network_region_002_conv2d_weights": "qspi",
+        "network_region_003_conv2d_weights": "ram",
+        "network_region_005_matmul_weights": "qspi",
+    }
+    assert used.keys() == {"dtcm", "qspi"}
+    images = {entry["path"] for entry in manifest["files"]}
+    assert {"firmware.bin", "firmware.qspi.bin"} <= images
+    header = (elf.parents[1] / "sources/network/network.h").read_text()
+    assert "#define NETWORK_WORKSPACE_ALIGNMENT_DTCM 16u" in header
+    assert "void *arena, size_t size, void *arena_dtcm, size_t size_dtcm);" in header
+
+
+@pytest.mark.parametrize(
+    ("memory", "message"),
+    [
+        ("weights: qspy", "2:19: memory.weights: the platform 'tightly' has no memory 'qspy'; did "
+         "you mean 'qspi'? Known: dtcm, flash, qspi, ram"),
+        ("arena: qspi", "2:17: memory.arena: the program writes its arena, and 'qspi' is "
+         "read-only"),
+    ],
+)  # fmt: skip
+def test_a_memory_that_is_not_there(repository: Repository, memory: str, message: str) -> None:
+    text = fail_with(repository, f"platform: tightly.yaml\nmemory: {{{memory}}}\n{DIGITS}")
+    assert f"r.yaml:{message}\n" in text
+
+
+def test_a_layer_that_is_not_there(repository: Repository) -> None:
+    stated = 'platform: tightly.yaml\nmemory: {"downsampel": dtcm}\n'
+    text = fail_with(repository, stated + DIGITS)
+    assert "r.yaml:2:24: memory.downsampel: no layer named 'downsampel'; did you mean" in text
+
+
+def test_a_memory_that_is_full(repository: Repository) -> None:
+    stated = "platform: tightly.yaml\nmemory: {weights: dtcm, arena: dtcm}\n"
+    text = fail_with(repository, stated + DIGITS)
+    problem = "the network does not fit tightly: it needs 6,"
+    assert problem in text
+    assert " bytes of dtcm, 4,096 are available; the largest constants and buffers:\n" in text
+    assert "bytes  weights of region_001_conv2d\n" in text
+    assert "bytes that are left: " in text and " of ram, 8,388,608 of qspi; `memory` of" in text
+
+
+def test_a_board_that_gives_a_memory_no_place(repository: Repository) -> None:
+    repository.run("firmwright", "new", "board", "acme", "--like", "cortex-m7-bare")
+    text = PLATFORM.replace("board: mps2-an386", "board: ./boards/acme")
+    repository.write("tight.yaml", text.replace("name: tightly", "name: tight"))
+    text = fail(repository, "recipe=digits.yaml", "platform=tight.yaml", "outdir=own")
+    assert "a part of the network lies in 'dtcm', but the start-up code of the board '" in text
+    assert "boards/acme' has no fw_constants_dtcm_load; docs/howto/memory.md" in text
