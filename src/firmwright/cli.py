@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 
 from firmwright import __version__
 from firmwright.errors import did_you_mean
+from firmwright.fleet import command as fleet_command
 from firmwright.pipeline import bundle_commands
 from firmwright.pipeline.command_line import (
     NO_USER_CODE,
@@ -89,6 +90,7 @@ def make_parser() -> argparse.ArgumentParser:
     begin.add_argument("--platform", default="rv32-bare", help="what to build for")
     begin.add_argument("--target", default="c", help="the devices, the preferred one first")
     bundle_commands.add_commands(commands)
+    fleet_command.add_commands(commands)
     for name, (sentence, _) in LISTS.items():
         commands.add_parser(name, help=sentence, description=sentence)
     sentence = "write the schema of recipes for editors: all keys, and the names known here"
@@ -188,10 +190,9 @@ def to_doit_arguments(options: argparse.Namespace) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code: 0 done, 1 a stage failed, 2 wrong usage."""
     options = make_parser().parse_args(arguments)
-    if options.command in BEGINNINGS:
-        return begin(options)
-    if options.command in bundle_commands.COMMANDS:
-        return run_on_bundles(options)
+    for commands, run in OTHERS:
+        if options.command in commands:
+            return run(options)
     if options.command in LISTS:
         end_with_reader()
         return print_lists(options.command)
@@ -229,6 +230,14 @@ def run_on_bundles(options: argparse.Namespace) -> int:
     if options.command not in bundle_commands.ONLINE:
         end_with_reader()
     return bundle_commands.run_command(options)
+
+
+OTHERS: tuple[tuple[Container[str], Callable[[argparse.Namespace], int]], ...] = (
+    (BEGINNINGS, begin),
+    (bundle_commands.COMMANDS, run_on_bundles),
+    (fleet_command.COMMANDS, fleet_command.run_command),
+)
+"""Commands that have no use for the task file, and what runs them."""
 
 
 def explain(options: argparse.Namespace, given: Sequence[str]) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from firmwright.cli import is_recipe, make_parser
+from firmwright.fleet.command import VARIABLES as FLEET_VARIABLES
 from firmwright.pipeline.command_line import VARIABLES, make_catalog, place_paths
 from firmwright.pipeline.recipe_words import find_files
 from firmwright.recipe import Catalog, load_recipe
@@ -20,7 +21,7 @@ from tests.quality.test_repository import ROOT
 from .commands import PAGES, name_page, read_commands
 
 DOIT_COMMANDS = frozenset(
-    "build chip-check clean demo-run forget help info list lock reproduce run".split()
+    "build chip-check clean demo-run fleet forget help info list lock reproduce run".split()
 )
 RECIPE_COMMANDS = frozenset("build clean explain export forget info list lock".split())
 READERS = ("acme", "acne", "door", "keywords", "my", "my-board", "net", "policy", "recipe")
@@ -53,7 +54,11 @@ def test_the_command_is_known(
     named = parse(words) if program == "firmwright" else parse_doit(words)
     recipes = [word.removeprefix("recipe=") for word in named if is_recipe(word)]
     variables = dict(word.split("=", 1) for word in words if re.match(r"[a-z_]+=", word))
-    assert variables.keys() <= set(VARIABLES)
+    if words[0] == "fleet":
+        assert variables.keys() <= set(FLEET_VARIABLES)
+        variables.pop("platform", None)  # it may be several
+    else:
+        assert variables.keys() <= set(VARIABLES)
     check_recipes(recipes, variables, tmp_path)
 
 

@@ -12,6 +12,7 @@ SOURCE = ROOT / "src" / "firmwright"
 
 LAYERS = (
     ("api", "cli", "onnx_backend"),
+    ("fleet",),
     ("steps", "tasks", "targets.c7x"),
     ("targets.tidl", "targets.mla", "targets.soma_dory"),
     ("terminal",),

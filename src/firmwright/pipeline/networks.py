@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
@@ -75,6 +75,13 @@ def share_memory(job: Job) -> Job:
         raise DiagnosticError([make_diagnostic_in(job.recipe.path, ("memory",), message)])
     memories = {name: replace(m, cost=None) for name, m in job.platform.memories.items()}
     return replace(job, platform=replace(job.platform, memories=memories))
+
+
+def leave_out_members(jobs: Iterable[Job]) -> list[Job]:
+    """Return the jobs that are built for themselves: a member is built with its firmware."""
+    every = list(jobs)
+    members = [member for job in every for member in job.members]
+    return [job for job in every if job not in members]
 
 
 def refuse_differences(members: list[Job]) -> None:

@@ -66,9 +66,12 @@ def read_words() -> Sequence[str] | None:
     return [part.strip() for word in given for part in word.split(",") if part.strip()]
 
 
-def find_files(word: str) -> list[Path]:
-    """Return the files that one word means: as a path, else as a name of ``recipes/``."""
-    folders = list(dict.fromkeys((find_start(), Path(), RECIPES)))
+def find_files(word: str, start: Path | None = None) -> list[Path]:
+    """Return the files that one word means: as a path, else as a name of ``recipes/``.
+
+    A path starts at ``start``, without it where the command was given.
+    """
+    folders = list(dict.fromkeys((find_start() if start is None else start, Path(), RECIPES)))
     for folder in folders:
         if any(c in word for c in WILDCARDS):
             pattern = folder / word

@@ -18,6 +18,7 @@ from .artifact import INDEX_FILE
 from .command_line import read_overrides, refuses_code
 from .inputs import to_absolute, user_files
 from .job import Job
+from .networks import leave_out_members
 from .recipe_words import find_start
 from .separate_build import build_separately
 from .task import Title, run_action
@@ -202,9 +203,7 @@ def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
     A network of a firmware of several has none: it is built with the others.
     """
     yield {"basename": "reproduce", "name": None, "doc": SENTENCE}
-    jobs = list(jobs)
-    members = [member for job in jobs for member in job.members]
-    for job in (job for job in jobs if job not in members):
+    for job in leave_out_members(jobs):
         name = f"reproduce:{job.bundle_name}"
         yield {
             "basename": "reproduce",

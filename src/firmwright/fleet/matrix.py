@@ -1,0 +1,206 @@
+"""The matrix of a fleet: recipes, each for several platforms, with several options."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from firmwright.documents.document import check_document, read_bytes
+from firmwright.documents.schema_check import Finding, find_errors
+from firmwright.documents.yaml_text import Pointer
+from firmwright.errors import DiagnosticError, UserError, did_you_mean
+from firmwright.pipeline.recipe_words import find_files
+from firmwright.recipe.overrides import list_overrides
+from firmwright.recipe.schema import load_schema
+from firmwright.toolchain import load_platform, platform_names
+
+UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
+"""What the name of a folder has not."""
+
+
+@dataclass(frozen=True)
+class FleetJob:
+    """A recipe to build, its path as seen from here, and what takes the place of its own words."""
+
+    name: str
+    recipe: str
+    words: dict[str, str]
+
+    def list_words(self) -> list[str]:
+        """Return the words of the command line that builds it: ``recipe=…``, ``platform=…``."""
+        return [f"recipe={self.recipe}", *(f"{name}={text}" for name, text in self.words.items())]
+
+
+@dataclass
+class Matrix:
+    """The jobs that a fleet file states, as they are found, and the mistakes in it."""
+
+    folder: Path
+    jobs: dict[str, FleetJob] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    def add(self, pointer: Pointer, recipe: Path, words: Mapping[str, str]) -> None:
+        """Add a job; two of one name would share a folder."""
+        job = make_job(recipe, {name: self.place(name, text) for name, text in words.items()})
+        other = self.jobs.setdefault(job.name, job)
+        if other is not job:
+            both = " and ".join(" ".join(each.list_words()) for each in (other, job))
+            hint = "give one of the files another name, or leave one out with `exclude`"
+            self.tell(pointer, f"two jobs are named '{job.name}': {both}; {hint}")
+
+    def place(self, name: str, text: str) -> str:
+        """Return the value of an option with its path, if it is one, as seen from here."""
+        file = list_overrides()[name].find_file(text)
+        return os.path.relpath(self.folder / file) if file else text
+
+    def tell(self, pointer: Pointer, message: str, key: bool = False) -> None:
+        self.findings.append(Finding(pointer, message, key))
+
+    def find_recipes(self, pointer: Pointer, word: str) -> list[Path]:
+        """Return the recipes that a word means; a mistake is noted."""
+        try:
+            return find_files(word, self.folder)
+        except UserError as error:
+            self.tell(pointer, str(error).removeprefix(f"recipe={word}: "))
+            return []
+
+    def check_value(self, pointer: Pointer, name: str, text: str) -> None:
+        """Note what is wrong with the value of an option, as far as no recipe is needed for it."""
+        override = list_overrides()[name]
+        for finding in find_errors(override.parse(text), override.schema):
+            self.tell(pointer, finding.message)
+        file = override.find_file(text)
+        if file and not (self.folder / file).is_file():
+            self.tell(pointer, f"no such file: {self.folder / file}")
+        elif name == "platform" and not file and text not in list_platform_words():
+            hint = did_you_mean(text, platform_names())
+            self.tell(pointer, f"unknown platform '{text}'{hint}")
+
+    def check_axes(self, pointer: Pointer, names: Iterable[str], known: Sequence[str]) -> bool:
+        """Tell whether the keys at a place are all known; those that are not are noted."""
+        unknown = [name for name in names if name not in known]
+        for name in unknown:
+            message = f"unknown option '{name}'{did_you_mean(name, known)}"
+            self.tell((*pointer, name), message, key=True)
+        return not unknown
+
+
+def list_platform_words() -> set[str]:
+    aliases = (alias for name in platform_names() for alias in load_platform(name).aliases)
+    return {*platform_names(), *aliases}
+
+
+def make_job(recipe: Path, words: Mapping[str, str]) -> FleetJob:
+    """Return the job of a recipe, named by it and by all words."""
+    parts = [recipe.stem]
+    for name, text in words.items():
+        parts.append(Path(text).stem if name == "platform" else f"{name}-{text}")
+    return FleetJob(UNFIT.sub("-", "-".join(parts)), os.path.relpath(recipe), dict(words))
+
+
+def read_fleet(path: Path) -> list[FleetJob]:
+    """Return the jobs of a fleet file, in its order; their paths are as seen from here.
+
+    Raises DiagnosticError with all mistakes of the file. The recipes themselves are not read.
+    """
+    content = read_bytes(path, str(path))
+    document, found = check_document(content, load_schema("fleet"), str(path))
+    if found:
+        raise DiagnosticError(found)
+    matrix = Matrix(path.parent)
+    fill_matrix(matrix, document.data)
+    if matrix.findings:
+        raise DiagnosticError(
+            document.make_diagnostic(f.pointer, f.message, f.key) for f in matrix.findings
+        )
+    return list(matrix.jobs.values())
+
+
+def fill_matrix(matrix: Matrix, data: Mapping[str, Any]) -> None:
+    """Add the jobs that the data of a fleet file states."""
+    options = {n: v for n, v in data.get("options", {}).items() if check_option(matrix, n, v)}
+    platforms = data.get("platforms", ())
+    for number, platform in enumerate(platforms):
+        matrix.check_value(("platforms", number), "platform", platform)
+    axes = {"platform": platforms, **options} if platforms else options
+    excluded = list(read_exclusions(matrix, data.get("exclude", ()), ("recipe", *axes)))
+    used: set[int] = set()
+    combinations = [dict(zip(axes, map(to_text, v), strict=True)) for v in product(*axes.values())]
+    for number, word in enumerate(data["recipes"]):
+        pointer = ("recipes", number)
+        for recipe, words in product(matrix.find_recipes(pointer, word), combinations):
+            fits = {
+                i for i, entry in excluded if is_excluded(entry, {"recipe": recipe.stem, **words})
+            }
+            used |= fits
+            if not fits:
+                matrix.add(pointer, recipe, words)
+    for number, _ in excluded:
+        if number not in used and not matrix.findings:
+            matrix.tell(("exclude", number), "fits no build of the matrix; leave it out")
+    for number, entry in enumerate(data.get("include", ())):
+        include(matrix, ("include", number), entry)
+    if not matrix.jobs and not matrix.findings:
+        matrix.tell(("exclude",), "no build is left")
+
+
+def check_option(matrix: Matrix, name: str, values: Sequence[Any]) -> bool:
+    """Tell whether an option is known; what is wrong with it and its values is noted."""
+    known = [each for each in list_overrides() if each != "platform"]
+    if not matrix.check_axes(("options",), [name], known):
+        return False
+    for number, value in enumerate(values):
+        matrix.check_value(("options", name, number), name, to_text(value))
+    return True
+
+
+def read_exclusions(
+    matrix: Matrix, entries: Sequence[Mapping[str, Any]], axes: Sequence[str]
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the number and the patterns of each entry whose axes are known."""
+    for number, entry in enumerate(entries):
+        if matrix.check_axes(("exclude", number), entry, axes):
+            yield number, {name: to_text(value) for name, value in entry.items()}
+
+
+def is_excluded(patterns: Mapping[str, str], words: Mapping[str, str]) -> bool:
+    return all(fnmatchcase(words[name], pattern) for name, pattern in patterns.items())
+
+
+def include(matrix: Matrix, pointer: Pointer, entry: Mapping[str, Any]) -> None:
+    """Add the jobs of an entry beside the matrix."""
+    words = {name: to_text(value) for name, value in entry.items() if name != "recipe"}
+    known = ("recipe", *list_overrides())
+    if not matrix.check_axes(pointer, words, known):
+        return
+    for name, text in words.items():
+        matrix.check_value((*pointer, name), name, text)
+    for recipe in matrix.find_recipes((*pointer, "recipe"), entry["recipe"]):
+        matrix.add(pointer, recipe, words)
+
+
+def to_text(value: Any) -> str:
+    """Return a value as the command line has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def cross(recipes: Sequence[Path], platforms: Sequence[str], start: Path) -> list[FleetJob]:
+    """Return the jobs of recipes and platforms; the paths of platforms start at a folder.
+
+    Without platforms, each recipe is built for its own. Raises UserError for mistakes.
+    """
+    matrix = Matrix(start)
+    for number, platform in enumerate(platforms):
+        matrix.check_value((number,), "platform", platform)
+    for recipe in recipes:
+        for words in [{"platform": platform} for platform in platforms] or [{}]:
+            matrix.add((), recipe, words)
+    if matrix.findings:
+        raise UserError("\n".join(finding.message for finding in matrix.findings))
+    return list(matrix.jobs.values())

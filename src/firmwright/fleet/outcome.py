@@ -1,0 +1,81 @@
+"""What came out of one job of a fleet, as the report and the next run read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from firmwright.bundle.archive import read_capped
+from firmwright.bundle.bundle import parse_any_bundle
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a job gave: a bundle, or a ``failure``, the message that says why there is none.
+
+    ``exact`` is "exact", "within the tolerance" or "not run". ``cycles`` are those of one
+    inference, ``flash`` and ``ram`` bytes, ``offload`` is the part of the multiply-accumulates (%)
+    that do not run on the target's last device. A number is None where nothing tells it.
+    """
+
+    job: str
+    failure: str = ""
+    sha256: str = ""
+    exact: str = ""
+    cycles: int | None = None
+    flash: int | None = None
+    ram: int | None = None
+    batch: int | None = None
+    offload: float | None = None
+
+
+def read_outcome(job: str, path: Path) -> Outcome:
+    """Return what a bundle says; BrokenBundleError where it is none."""
+    bundle = parse_any_bundle(read_capped(path), path)
+    read = read_networks if bundle.has_networks else read_network
+    return Outcome(job, sha256=bundle.sha256, **read(bundle.manifest))
+
+
+def read_network(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the manifest of a bundle of one network says."""
+    memory, batch, cycles = (manifest.get(key) for key in ("memory", "batch", "cycles"))
+    assert memory is not None  # its schema says so
+    return {
+        "exact": describe_agreement([manifest["run"]]),
+        "cycles": cycles["cycles"] if cycles else None,
+        "flash": memory["flash_bytes"],
+        "ram": memory["ram_bytes"],
+        "batch": batch["actual_batch_size"] if batch else None,
+        "offload": compute_offload(manifest),
+    }
+
+
+def read_networks(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the manifest of a firmware of several networks says."""
+    run = manifest["run"]
+    return {
+        "exact": describe_agreement([*run["networks"].values()] if run else [None]),
+        "flash": manifest["flash_bytes"],
+        "ram": manifest["ram_bytes"],
+    }
+
+
+def describe_agreement(runs: list[Mapping[str, Any] | None]) -> str:
+    """Say how outputs agree with the reference's: a build with one beyond the tolerance fails."""
+    if None in runs:
+        return "not run"
+    differences = sum(run["differences"] for run in runs if run)
+    return "within the tolerance" if differences else "exact"
+
+
+def compute_offload(manifest: Mapping[str, Any]) -> float | None:
+    """Return the part (%) of the work that the last device of the target does not get."""
+    *offered, last = (device["device"] for device in manifest["recipe"]["resolved"]["target"])
+    layers = manifest["layers"]
+    total: int = sum(layer["macs"] for layer in layers)
+    if not offered or not total:
+        return None
+    kept: int = sum(layer["macs"] for layer in layers if layer["device"] == last)
+    return round(100 * (total - kept) / total, 1)

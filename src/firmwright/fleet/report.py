@@ -1,0 +1,148 @@
+"""The report of a fleet: what each job gave, and what is otherwise than in the last run.
+
+The same outcomes before and after give the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from firmwright.bundle.archive import write_whole
+from firmwright.errors import UserError
+from firmwright.ir.records import encode_record
+from firmwright.report.page import FOLDER, make_page_environment, read_asset
+
+from .outcome import Outcome
+
+RESULTS = "fleet.json"
+"""What the next run compares with."""
+MARKDOWN, PAGE = "fleet.md", "fleet.html"
+
+MEASURES = ("exact", "cycles", "flash", "ram", "batch", "offload")
+COLUMNS = ("job", "exact?", "cycles", "flash", "RAM", "batch", "offload", "since the last run")
+
+
+@dataclass(frozen=True)
+class Results:
+    """The file ``fleet.json``: the outcomes of a run, in the order of the matrix."""
+
+    outcomes: tuple[Outcome, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A job in the table: its cells in the order of COLUMNS, and the message if it failed."""
+
+    cells: tuple[str, ...]
+    failure: str
+
+
+def read_results(path: Path) -> dict[str, Outcome]:
+    """Return the outcomes of the last run by their jobs; nothing where there was none.
+
+    Raises UserError for a file that is damaged.
+    """
+    try:
+        results = msgspec.json.decode(path.read_bytes(), type=Results)
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.DecodeError) as error:
+        raise UserError(f"{path}: not the results of a fleet: {error}; remove it") from None
+    return {outcome.job: outcome for outcome in results.outcomes}
+
+
+def write_report(
+    folder: Path,
+    jobs: Sequence[str],
+    outcomes: Mapping[str, Outcome],
+    before: Mapping[str, Outcome],
+) -> None:
+    """Write the results as JSON, Markdown and a page into a folder.
+
+    A job without an outcome, since the fleet was stopped, keeps its result of ``before``.
+    """
+    rows = [make_row(job, outcomes.get(job), before.get(job)) for job in jobs]
+    kept = [outcomes.get(job) or before.get(job) for job in jobs]
+    results = Results(tuple(outcome for outcome in kept if outcome is not None))
+    head = count(jobs, outcomes)
+    write_whole(folder / MARKDOWN, render_markdown(head, rows).encode())
+    write_whole(folder / PAGE, render_page(head, rows).encode())
+    write_whole(folder / RESULTS, encode_record(results))
+
+
+def count(jobs: Sequence[str], outcomes: Mapping[str, Outcome]) -> str:
+    """Return e.g. ``57 of 60 built, 3 failed``."""
+    failed = sum(bool(outcome.failure) for outcome in outcomes.values())
+    missing = len(jobs) - len(outcomes)
+    told = [f"{len(outcomes) - failed} of {len(jobs)} built"]
+    told += [f"{failed} failed"] if failed else []
+    told += [f"{missing} not tried"] if missing else []
+    return ", ".join(told)
+
+
+def make_row(job: str, now: Outcome | None, before: Outcome | None) -> Row:
+    if now is None:
+        return Row((job, "not tried", *[""] * (len(COLUMNS) - 2)), "")
+    values = (now.cycles, now.flash, now.ram, now.batch, now.offload)
+    told = ("failed", *[""] * 5) if now.failure else (now.exact, *map(show, values))
+    return Row((job, *told, describe_change(now, before)), now.failure)
+
+
+def show(value: object) -> str:
+    """Return a value for a reader; a dash for what nothing tells."""
+    if value is None:
+        return "\N{EN DASH}"
+    if isinstance(value, float):
+        return f"{value:.1f} %"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def describe_change(now: Outcome, before: Outcome | None) -> str:
+    """Say what is otherwise than before, empty for the same bytes."""
+    if before is None:
+        return "new"
+    if now.failure or before.failure:
+        if now.failure and before.failure:
+            return "failed before"
+        return "was built before" if now.failure else "failed before, built now"
+    if now.sha256 == before.sha256:
+        return ""
+    changes = [compare(name, getattr(before, name), getattr(now, name)) for name in MEASURES]
+    return "; ".join(filter(None, changes)) or "other bytes"
+
+
+def compare(name: str, before: object, now: object) -> str:
+    """Return e.g. ``cycles 200 → 150 (-25.0 %)``, empty where nothing changed."""
+    if before == now:
+        return ""
+    rate = ""
+    if isinstance(before, int) and isinstance(now, int) and before:
+        rate = f" ({100 * (now - before) / before:+.1f} %)"
+    label = {"exact": "", "ram": "RAM "}.get(name, f"{name} ")
+    return f"{label}{show(before)} → {show(now)}{rate}"
+
+
+def render_markdown(head: str, rows: Sequence[Row]) -> str:
+    """Return the table for a pull request or a summary of CI, and the messages below it."""
+    lines = ["# Fleet", "", f"{head}.", "", make_line(COLUMNS), make_line(["---"] * len(COLUMNS))]
+    lines += [make_line(row.cells) for row in rows]
+    for row in rows:
+        if row.failure:
+            quoted = [f"    {line}" for line in row.failure.splitlines()]
+            lines += ["", f"## {row.cells[0]}", "", *quoted]
+    return "\n".join(lines) + "\n"
+
+
+def make_line(cells: Sequence[str]) -> str:
+    escaped = (cell.replace("\\", "\\\\").replace("|", "\\|") for cell in cells)
+    return f"| {' | '.join(escaped)} |"
+
+
+def render_page(head: str, rows: Sequence[Row]) -> str:
+    """Return the page: one file, like the report of a build, whose style it has."""
+    page = make_page_environment().get_template(f"{FOLDER}/fleet.html.j2")
+    return page.render(head=head, columns=COLUMNS, rows=rows, css=read_asset("report.css.j2"))

@@ -1,0 +1,250 @@
+"""Runs jobs on the workers of a dask cluster, one at a time on each.
+
+This process gives each worker its job. dask connects them and tells who is there: workers may come
+and go, and one that differs from us in what decides about bundles gets no job.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Protocol
+
+from firmwright.errors import UserError, first_line
+
+from .outcome import Outcome
+from .worker import Order, list_other_versions
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+POLL = 0.5
+"""Seconds after which a worker that came or went is noticed."""
+PATIENCE = 300.0
+"""Seconds without any worker after which a fleet gives up."""
+LIVES = 10
+"""Workers that may die over one job; then it is the job that kills them."""
+CONNECTION = 10
+"""Seconds in which a scheduler answers."""
+
+GONE = "the scheduler is gone; what is finished stays finished"
+
+
+class FleetError(UserError):
+    """A fleet that cannot go on, and why: the scheduler or all workers are gone."""
+
+
+class Watcher(Protocol):
+    """Is told how a fleet goes."""
+
+    def refuse(self, worker: str, reasons: Sequence[str]) -> None: ...
+
+    def start(self, job: str, worker: str) -> None: ...
+
+    def lose(self, job: str) -> None: ...
+
+    def finish(self, outcome: Outcome) -> None: ...
+
+
+def require_extra() -> None:
+    """Raise UserError without the packages of the extra ``fleet``."""
+    try:
+        import distributed
+    except ImportError as error:
+        raise UserError(
+            f"a fleet needs the package '{error.name}': python -m pip install 'firmwright[fleet]'"
+        ) from None
+    del distributed
+
+
+@contextmanager
+def connect(scheduler: str | None, workers: int) -> Iterator[Client]:
+    """Yield a client of the scheduler at an address; without one, of new workers on this machine.
+
+    Raises FleetError where nothing answers.
+    """
+    from distributed import Client, LocalCluster
+
+    silence_dask()
+    if scheduler is None:
+        with (
+            LocalCluster(
+                n_workers=workers, threads_per_worker=1, processes=True, memory_limit=0,
+                host="127.0.0.1", dashboard_address=None,
+            ) as cluster,
+            Client(cluster) as client,
+        ):  # fmt: skip
+            yield client
+        return
+    try:
+        client = Client(scheduler, timeout=CONNECTION)
+    except (OSError, ValueError) as error:
+        raise FleetError(f"no scheduler answers at {scheduler}: {first_line(error)}") from None
+    with client:
+        yield client
+
+
+def silence_dask() -> None:
+    """Let dask's own messages go: we tell what happens in our words."""
+    for name in [*logging.root.manager.loggerDict]:
+        if name.partition(".")[0] == "distributed":
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+class Workers:
+    """The workers of a cluster, by their addresses: those that may get jobs have a name here."""
+
+    def __init__(
+        self,
+        client: Client,
+        describe: Callable[[], dict[str, str]],
+        wanted: Mapping[str, str],
+        watcher: Watcher,
+    ) -> None:
+        self.client = client
+        self.describe = describe
+        self.wanted = wanted
+        self.watcher = watcher
+        self.accepted: dict[str, str] = {}
+        self.asked: dict[str, Future[Any]] = {}
+        self.refused: dict[str, str] = {}
+        self.looked = -POLL
+
+    def look(self) -> None:
+        """Learn which workers are there, now and then; FleetError where the scheduler is not."""
+        if self.client.status != "running":
+            raise FleetError(GONE)
+        if time.monotonic() - self.looked < POLL and not any(f.done() for f in self.asked.values()):
+            return
+        self.looked = time.monotonic()
+        present = self.list_present()
+        for known in (self.accepted, self.asked, self.refused):
+            for address in known.keys() - present.keys():
+                del known[address]
+        for address in present.keys() - self.accepted.keys() - self.refused.keys():
+            if address not in self.asked:
+                self.asked[address] = self.client.submit(
+                    self.describe, workers=[address], pure=False
+                )
+            elif self.asked[address].done():
+                self.judge(address, present[address])
+
+    def list_present(self) -> dict[str, str]:
+        """Return the workers' names by their addresses."""
+        try:
+            found = self.client.scheduler_info(n_workers=-1)["workers"]
+        except OSError:
+            raise FleetError(GONE) from None
+        return {address: str(worker["name"]) for address, worker in found.items()}
+
+    def judge(self, address: str, name: str) -> None:
+        """Accept a worker, or refuse it by name with the reasons."""
+        answer = self.asked.pop(address)
+        if answer.status == "finished":
+            reasons = list_other_versions(self.wanted, answer.result())
+        else:
+            reasons = [first_line(answer.exception() or RuntimeError("it does not answer"))]
+        if not reasons:
+            self.accepted[address] = name
+            return
+        self.refused[address] = name
+        self.watcher.refuse(name, reasons)
+
+    def tell_absence(self) -> str:
+        """Say why nobody can be given a job."""
+        if self.refused:
+            return f"all workers were refused: {', '.join(sorted(self.refused.values()))}"
+        return "there is no worker"
+
+
+class Dispatch:
+    """Which jobs wait, and which run where: by the address of the worker."""
+
+    def __init__(
+        self, orders: Sequence[Order], work: Callable[[Order], Outcome], workers: Workers
+    ) -> None:
+        self.work = work
+        self.workers = workers
+        self.waiting = deque(orders)
+        self.running: dict[str, tuple[Order, Future[Any]]] = {}
+        self.deaths: Counter[str] = Counter()
+
+    def collect(self) -> Iterator[Outcome]:
+        """Yield what came out of jobs that have ended; one whose worker died waits again."""
+        for address, (order, future) in [*self.running.items()]:
+            if address in self.workers.accepted and not future.done():
+                continue
+            del self.running[address]
+            outcome = self.read_answer(order, future)
+            future.release()
+            if outcome is None:
+                self.workers.watcher.lose(order.job.name)
+                self.waiting.appendleft(order)
+            else:
+                self.workers.watcher.finish(outcome)
+                yield outcome
+
+    def read_answer(self, order: Order, future: Future[Any]) -> Outcome | None:
+        """Return what came out of a job, None if its worker died; it may do so LIVES times."""
+        from distributed import KilledWorker
+
+        if future.status == "finished":
+            outcome: Outcome = future.result()
+            return outcome
+        name = order.job.name
+        error = future.exception() if future.status == "error" else None
+        if error is not None and not isinstance(error, KilledWorker):
+            return Outcome(name, f"{type(error).__name__}: {first_line(error)}")
+        self.deaths[name] += 1
+        if self.deaths[name] < LIVES:
+            return None
+        return Outcome(name, f"{LIVES} workers died over it")
+
+    def hand_out(self) -> None:
+        """Give each worker that has none a job, while there are any."""
+        idle = [address for address in self.workers.accepted if address not in self.running]
+        for address in idle[: len(self.waiting)]:
+            order = self.waiting.popleft()
+            future = self.workers.client.submit(self.work, order, workers=[address], pure=False)
+            self.running[address] = order, future
+            self.workers.watcher.start(order.job.name, self.workers.accepted[address])
+
+    def pause(self) -> None:
+        """Wait until a job or a question ends, or it is time to look who is there."""
+        from distributed import wait
+
+        asked = [*(future for _, future in self.running.values()), *self.workers.asked.values()]
+        if not asked:
+            time.sleep(POLL)
+            return
+        with suppress(TimeoutError, CancelledError):
+            wait(asked, timeout=POLL, return_when="FIRST_COMPLETED")
+
+
+def run_jobs(
+    orders: Sequence[Order],
+    work: Callable[[Order], Outcome],
+    workers: Workers,
+    patience: float = PATIENCE,
+) -> Iterator[Outcome]:
+    """Yield what came out of each job, in the order in which they end.
+
+    ``work`` runs on a worker. The job of a worker that dies is given to another one. Raises
+    FleetError where the scheduler goes away, or all workers do for ``patience`` seconds.
+    """
+    dispatch = Dispatch(orders, work, workers)
+    last_seen = time.monotonic()
+    while dispatch.waiting or dispatch.running:
+        workers.look()
+        yield from dispatch.collect()
+        dispatch.hand_out()
+        if dispatch.running or workers.asked:
+            last_seen = time.monotonic()
+        elif dispatch.waiting and time.monotonic() - last_seen > patience:
+            raise FleetError(f"{workers.tell_absence()}; {len(dispatch.waiting)} jobs are not done")
+        if dispatch.running or dispatch.waiting:
+            dispatch.pause()

@@ -1,0 +1,148 @@
+"""The matrix of a fleet file: which jobs it states, and what is wrong with one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from doit import doit_cmd, loader
+
+from firmwright.cli import main
+from firmwright.errors import UserError
+from firmwright.fleet.matrix import read_fleet
+
+
+@pytest.fixture(autouse=True)
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with recipes, which nobody reads here."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(loader, "initial_workdir", None)  # a command sets it
+    monkeypatch.setattr(doit_cmd, "_CMDLINE_VARS", None)
+    for name in ("recipes/kws", "recipes/ad", "recipes/ad-diana", "more/kws", "board"):
+        path = tmp_path / f"{name}.yaml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("model: net.tflite\n")
+
+
+def read(text: str, name: str = "fleet.yaml") -> list[str]:
+    Path(name).write_text(text)
+    return [f"{job.name}: {' '.join(job.list_words())}" for job in read_fleet(Path(name))]
+
+
+def test_recipes_by_platforms_by_options() -> None:
+    text = """\
+recipes: ["recipes/a*.yaml", kws]
+platforms: [host, rv32-bare]
+options: {samples: [1, 2], toolchain: [zig]}
+exclude:
+  - {recipe: "*-diana"}
+  - {platform: rv32-*, samples: 2}
+include:
+  - {recipe: ad-*, batch: 4}
+"""
+    assert read(text) == [
+        "ad-host-samples-1-toolchain-zig: "
+        "recipe=recipes/ad.yaml platform=host samples=1 toolchain=zig",
+        "ad-host-samples-2-toolchain-zig: "
+        "recipe=recipes/ad.yaml platform=host samples=2 toolchain=zig",
+        "ad-rv32-bare-samples-1-toolchain-zig: "
+        "recipe=recipes/ad.yaml platform=rv32-bare samples=1 toolchain=zig",
+        "kws-host-samples-1-toolchain-zig: "
+        "recipe=recipes/kws.yaml platform=host samples=1 toolchain=zig",
+        "kws-host-samples-2-toolchain-zig: "
+        "recipe=recipes/kws.yaml platform=host samples=2 toolchain=zig",
+        "kws-rv32-bare-samples-1-toolchain-zig: "
+        "recipe=recipes/kws.yaml platform=rv32-bare samples=1 toolchain=zig",
+        "ad-diana-batch-4: recipe=recipes/ad-diana.yaml batch=4",
+    ]
+
+
+def test_without_platforms_each_recipe_keeps_its_own() -> None:
+    assert read("recipes: [kws]") == ["kws: recipe=recipes/kws.yaml"]
+
+
+def test_paths_start_at_the_folder_of_the_fleet_file() -> None:
+    text = "recipes: [kws.yaml]\nplatforms: [../board.yaml]"
+    assert read(text, "more/fleet.yaml") == ["kws-board: recipe=more/kws.yaml platform=board.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "recipes:\n  - recipes/kws.yaml\n  - more/kws.yaml",
+            "fleet.yaml:3:5: recipes[1]: two jobs are named 'kws': recipe=recipes/kws.yaml and "
+            "recipe=more/kws.yaml; give one of the files another name, or leave one out with "
+            "`exclude`",
+        ),
+        ("recipes: [kwz]", "fleet.yaml:1:11: recipes[0]: no such recipe; did you mean 'kws'?"),
+        (
+            "recipes: [kws]\nplatforms: [rv32-bear]",
+            "fleet.yaml:2:13: platforms[0]: unknown platform 'rv32-bear'; "
+            "did you mean 'rv32-bare'?",
+        ),
+        (
+            "recipes: [kws]\nplatforms: [./none.yaml]",
+            "fleet.yaml:2:13: platforms[0]: no such file: none.yaml",
+        ),
+        (
+            "recipes: [kws]\noptions: {sample: [1]}",
+            "fleet.yaml:2:11: options.sample: unknown option 'sample'; did you mean 'samples'?",
+        ),
+        (
+            "recipes: [kws]\noptions: {samples: [many]}",
+            "fleet.yaml:2:21: options.samples[0]: expected a whole number, found the text 'many'",
+        ),
+        (
+            "recipes: [kws]\nexclude: [{platform: host}]",
+            "fleet.yaml:2:12: exclude[0].platform: unknown option 'platform'; known: recipe",
+        ),
+        (
+            "recipes: [kws]\nexclude: [{recipe: kvs}]",
+            "fleet.yaml:2:11: exclude[0]: fits no build of the matrix; leave it out",
+        ),
+        ("recipes: [kws]\nexclude: [{recipe: '*'}]", "fleet.yaml:2:10: exclude: no build is left"),
+        ("platforms: [host]", "fleet.yaml:1:1: the key 'recipes' is missing"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place(text: str, message: str) -> None:
+    with pytest.raises(UserError) as raised:
+        read(text)
+    assert str(raised.value) == message
+
+
+def test_the_matrix_of_github(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("fleet.yaml").write_text("recipes: [kws]\nplatforms: [host]\noptions: {target: ['a, c']}")
+    assert main(["matrix", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "include": [
+            {
+                "name": "kws-host-target-a-c",
+                "words": "recipe=recipes/kws.yaml platform=host 'target=a, c'",
+            }
+        ]
+    }
+    assert main(["matrix", "recipe=recipes/a*.yaml", "platform=host,rv32-bare", "samples=1"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "ad-diana-host  recipe=recipes/ad-diana.yaml platform=host samples=1",
+        "ad-diana-rv32-bare  recipe=recipes/ad-diana.yaml platform=rv32-bare samples=1",
+        "ad-host  recipe=recipes/ad.yaml platform=host samples=1",
+        "ad-rv32-bare  recipe=recipes/ad.yaml platform=rv32-bare samples=1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("none.yaml", "none.yaml: no such file"),
+        ("fleet.yaml sampels=1", "sampels=: unknown variable 'sampels'; did you mean 'samples'?"),
+        ("fleet.yaml platform=host", "platform=host: the fleet says platform=rv32-bare itself"),
+        ("recipe=kws platform=a", "unknown platform 'a'; known: "),
+        ("fleet.yaml recipe=kws", "fleet= and recipe= both name recipes; leave one of them out"),
+    ],
+)
+def test_wrong_words(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("fleet.yaml").write_text("recipes: [kws]\nplatforms: [rv32-bare]")
+    assert main(["matrix", *words.split()]) == 2
+    assert capsys.readouterr().err.startswith(message)

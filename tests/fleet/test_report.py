@@ -1,0 +1,84 @@
+"""The report of a fleet: the table, what changed since the last run, and the same bytes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from firmwright.errors import UserError
+from firmwright.fleet.outcome import Outcome, compute_offload
+from firmwright.fleet.report import read_results, write_report
+
+JOBS = ("slower", "same", "broken", "mended", "new", "late")
+BEFORE = {
+    "slower": Outcome("slower", "", "aa", "exact", 1000, 500, 60, None, 75.0),
+    "same": Outcome("same", "", "bb", "not run"),
+    "broken": Outcome("broken", "", "cc", "exact"),
+    "mended": Outcome("mended", "an old mistake"),
+    "late": Outcome("late", "", "dd", "exact"),
+}
+AFTER = {
+    "new": Outcome("new", "", "ee", "within the tolerance", 12345, batch=8),
+    "slower": Outcome("slower", "", "ff", "exact", 1100, 500, 64, None, 50.0),
+    "same": BEFORE["same"],
+    "broken": Outcome("broken", "my|net.yaml:1:1: <b>wrong</b>\nand more"),
+    "mended": Outcome("mended", "", "99", "exact"),
+}
+TABLE = """\
+# Fleet
+
+4 of 6 built, 1 failed, 1 not tried.
+
+| job | exact? | cycles | flash | RAM | batch | offload | since the last run |
+| --- | --- | --- | --- | --- | --- | --- | --- |
+| slower | exact | 1,100 | 500 | 64 | – | 50.0 % | cycles 1,000 → 1,100 (+10.0 %); \
+RAM 60 → 64 (+6.7 %); offload 75.0 % → 50.0 % |
+| same | not run | – | – | – | – | – |  |
+| broken | failed |  |  |  |  |  | was built before |
+| mended | exact | – | – | – | – | – | failed before, built now |
+| new | within the tolerance | 12,345 | – | – | 8 | – | new |
+| late | not tried |  |  |  |  |  |  |
+
+## broken
+
+    my|net.yaml:1:1: <b>wrong</b>
+    and more
+"""  # noqa: RUF001
+
+
+def test_the_table_and_what_changed(tmp_path: Path) -> None:
+    write_report(tmp_path, JOBS, AFTER, BEFORE)
+    assert (tmp_path / "fleet.md").read_text("utf-8") == TABLE
+    page = (tmp_path / "fleet.html").read_text("utf-8")
+    assert "&lt;b&gt;wrong&lt;/b&gt;" in page
+    assert "cycles 1,000 → 1,100 (+10.0 %)" in page
+    first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    write_report(tmp_path, JOBS, dict(reversed(AFTER.items())), BEFORE)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
+
+
+def test_the_next_run_compares_with_this_one(tmp_path: Path) -> None:
+    assert read_results(tmp_path / "fleet.json") == {}
+    write_report(tmp_path, JOBS, AFTER, BEFORE)
+    # A job that was not tried keeps its result.
+    assert read_results(tmp_path / "fleet.json") == {**AFTER, "late": BEFORE["late"]}
+    other = replace(AFTER["same"], sha256="00")
+    write_report(tmp_path, ["same"], {"same": other}, AFTER)
+    assert "| other bytes |" in (tmp_path / "fleet.md").read_text("utf-8")
+
+
+def test_damaged_results_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "fleet.json"
+    path.write_text('{"outcomes": 3}')
+    with pytest.raises(UserError, match=r"fleet\.json: not the results of a fleet: .*; remove it"):
+        read_results(path)
+
+
+def test_offload_is_what_the_last_device_does_not_get() -> None:
+    layers = [{"device": "npu", "macs": 300}, {"device": "c", "macs": 100}]
+    target = [{"device": "npu"}, {"device": "c"}]
+    assert compute_offload({"recipe": {"resolved": {"target": target}}, "layers": layers}) == 75.0
+    alone = {"recipe": {"resolved": {"target": target[1:]}}, "layers": layers[1:]}
+    assert compute_offload(alone) is None

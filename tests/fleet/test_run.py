@@ -1,0 +1,182 @@
+"""Jobs on workers that fail, die, differ, and go away: small functions stand for builds."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from distributed import Client
+
+from firmwright.fleet import run
+from firmwright.fleet.outcome import Outcome
+from firmwright.fleet.run import FleetError, Workers, connect, run_jobs
+from firmwright.fleet.worker import Order, describe_worker
+
+from . import work
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass
+class Notes:
+    """Notes what a watcher is told."""
+
+    refused: dict[str, Sequence[str]] = field(default_factory=dict)
+    started: list[tuple[str, str]] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    finished: list[str] = field(default_factory=list)
+
+    def refuse(self, worker: str, reasons: Sequence[str]) -> None:
+        self.refused[worker] = reasons
+
+    def start(self, job: str, worker: str) -> None:
+        self.started.append((job, worker))
+
+    def lose(self, job: str) -> None:
+        self.lost.append(job)
+
+    def finish(self, outcome: Outcome) -> None:
+        self.finished.append(outcome.job)
+
+
+@pytest.fixture(scope="module")
+def here() -> Iterator[Client]:
+    """Two workers of this machine."""
+    with connect(None, 2) as client:
+        yield client
+
+
+def run_here(
+    here: Client, orders: Sequence[Order], job: Callable[[Order], Outcome]
+) -> tuple[dict[str, Outcome], Notes]:
+    notes = Notes()
+    workers = Workers(here, work.describe, work.describe(), notes)
+    return {outcome.job: outcome for outcome in run_jobs(orders, job, workers)}, notes
+
+
+def test_of_500_jobs_3_fail_and_no_other(here: Client, tmp_path: Path) -> None:
+    orders = work.make_orders(tmp_path, 500)
+    outcomes, notes = run_here(here, orders, work.fail_some)
+    failures = {name: outcome.failure for name, outcome in outcomes.items() if outcome.failure}
+    assert failures == {
+        "7": "recipe.yaml:1:1: a mistake",
+        "250": "recipe.yaml:1:1: a mistake",
+        "499": "ZeroDivisionError: nobody expects this",
+    }
+    built = {outcome.sha256 for outcome in outcomes.values() if not outcome.failure}
+    assert built == {str(number) for number in range(500)} - failures.keys()
+    jobs, workers = zip(*notes.started, strict=True)
+    assert sorted(notes.finished) == sorted(jobs) == sorted(outcomes)
+    assert len(set(workers)) == 2
+
+
+def test_the_job_of_a_worker_that_dies_is_done_by_another(here: Client, tmp_path: Path) -> None:
+    outcomes, notes = run_here(here, work.make_orders(tmp_path, 3), work.die_once)
+    assert [outcomes[name].exact for name in "012"] == ["exact"] * 3
+    assert sorted(notes.lost) == ["0", "1", "2"]
+
+
+def test_a_job_that_kills_its_workers_is_given_up(
+    here: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "LIVES", 2)
+    outcomes, _ = run_here(here, work.make_orders(tmp_path, 3), work.die_at_zero)
+    assert {name: outcome.failure for name, outcome in outcomes.items()} == {
+        "0": "2 workers died over it",
+        "1": "",
+        "2": "",
+    }
+
+
+class Cluster:
+    """A scheduler and workers that others have started, as programs of their own."""
+
+    def __init__(self, stack: ExitStack, folder: Path) -> None:
+        self.stack = stack
+        self.file = folder / "scheduler.json"
+        options = ("--host", "127.0.0.1", "--port", "0", "--no-dashboard")
+        self.scheduler = self.start("dask_scheduler", *options)
+
+    def add(self, name: str, path: str = "") -> subprocess.Popen[bytes]:
+        """Start a worker; the folder ``path`` comes first where it looks for packages."""
+        options = ("--nthreads", "1", "--no-dashboard", "--no-nanny", "--name", name)
+        return self.start("dask_worker", *options, path=path)
+
+    def start(self, program: str, *options: str, path: str = "") -> subprocess.Popen[bytes]:
+        paths = [path, str(ROOT), str(ROOT / "src")]
+        process = subprocess.Popen(
+            [sys.executable, "-m", f"distributed.cli.{program}",
+             "--scheduler-file", str(self.file), *options],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        self.stack.callback(process.wait)
+        self.stack.callback(process.kill)
+        return process
+
+    @property
+    def address(self) -> str:
+        while self.scheduler.poll() is None:
+            with suppress(OSError, ValueError):  # it is not written yet, or not all of it
+                address: str = json.loads(self.file.read_text())["address"]
+                return address
+            time.sleep(0.05)
+        raise RuntimeError("the scheduler has ended")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with ExitStack() as stack:
+        yield Cluster(stack, tmp_path)
+
+
+def test_a_worker_with_other_packages_is_refused_by_name(cluster: Cluster, tmp_path: Path) -> None:
+    other = tmp_path / "packages" / "jinja2-0.1.dist-info"
+    other.mkdir(parents=True)
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: jinja2\nVersion: 0.1\n")
+    cluster.add("odd", str(other.parent))
+    wanted, notes = describe_worker(), Notes()
+    orders = work.make_orders(tmp_path, 20)
+    with connect(cluster.address, 0) as client:
+        client.wait_for_workers(1)
+        workers = Workers(client, describe_worker, wanted, notes)
+        with pytest.raises(FleetError, match="all workers were refused: odd; 20 jobs are not done"):
+            list(run_jobs(orders, work.name_worker, workers, patience=0.1))
+        assert notes.refused == {"odd": [f"jinja2 is 0.1, here {wanted['jinja2']}"]}
+        good = cluster.add("good")  # the fleet goes on with it
+        client.wait_for_workers(2)
+        outcomes = list(run_jobs(orders, work.name_worker, workers))
+    assert len(outcomes) == 20
+    assert {outcome.exact for outcome in outcomes} == {str(good.pid)}
+
+
+def test_a_scheduler_that_goes_away_ends_the_fleet(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.add("first")
+    cluster.add("second")
+    done = []
+    with connect(cluster.address, 0) as client:
+        client.wait_for_workers(2)
+        workers = Workers(client, work.describe, work.describe(), Notes())
+        outcomes = run_jobs(work.make_orders(tmp_path, 4), work.wait_behind_first, workers)
+        done.append(next(outcomes).job)
+        cluster.scheduler.kill()
+        with pytest.raises(FleetError, match="the scheduler is gone; what is finished stays"):
+            done.extend(outcome.job for outcome in outcomes)
+    assert done == ["0"]
+
+
+def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "CONNECTION", 1)
+    with (
+        pytest.raises(FleetError, match=r"no scheduler answers at tcp://127\.0\.0\.1:9"),
+        connect("tcp://127.0.0.1:9", 0),
+    ):
+        pass
