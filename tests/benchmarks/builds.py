@@ -76,7 +76,11 @@ class Site:
 
     def build(self, place: str = "here", outdir: str = "build", cache: str = "") -> Took:
         command = [sys.executable, "-m", "doit", "build", "recipe=kws.yaml", f"outdir={outdir}"]
-        more = {"PYTHONPATH": str(self.package.parent), "FIRMWRIGHT_CACHE": cache}
+        more = {
+            "PYTHONPATH": str(self.package.parent),
+            "FIRMWRIGHT_CACHE": cache,
+            "PYTHONDONTWRITEBYTECODE": "",
+        }
         return run(command, self.folder / place, more)
 
     def build_cold(self) -> Took:
@@ -87,6 +91,8 @@ class Site:
         """Fill a cache, then build elsewhere from it."""
         for name in ("cache", "here/filled", "there/build"):
             shutil.rmtree(self.folder / name, ignore_errors=True)
+        for name in ("kws.yaml", "kws.onnx"):
+            shutil.copyfile(self.folder / "here" / name, self.folder / "there" / name)
         cache = str(self.folder / "cache")
         self.build(outdir="filled", cache=cache)
         return self.build("there", cache=cache)

@@ -58,6 +58,8 @@ def test_another_folder_takes_every_stage(
     assert not own
     assert (repository.folder / BUNDLE).read_bytes() == kept[1]
     assert build(repository)[:2] == ([], [])  # and is up to date
+    done = repository.doit("build", "recipe=r.yaml", "outdir=elsewhere")
+    assert done.stdout.count(TAKEN) == len(taken), "the build folder's name does not count"
     with (repository.folder / "r.yaml").open("a") as recipe:
         recipe.write("c_prefix: other\n")
     taken, own, _ = build(repository)

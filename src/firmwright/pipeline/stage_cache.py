@@ -18,7 +18,7 @@ from .freshness import file_digest
 from .job import Job
 from .stage import Stage
 
-FORMAT = 1
+FORMAT = 2
 """Of the key: another one finds nothing that was kept before."""
 
 
@@ -27,9 +27,11 @@ def find_key(
 ) -> str:
     """Return the digest of everything that decides about a stage's result, on any machine.
 
-    Files count by their content and their names below the recipe's folder.
+    Files count by their content and their names below the build folder, wherever that is, or
+    below the recipe's.
     """
-    folder = job.recipe.path.parent.resolve()
+    folders = [j.outdir for j in (job.origin or job, *job.members)]
+    folders = [folder.resolve() for folder in (*folders, job.recipe.path.parent)]
     decisive = {
         "format": FORMAT,
         "stage": stage.name,
@@ -37,14 +39,15 @@ def find_key(
         "bundle": job.bundle_name,
         "machine": [platform.system(), platform.machine()],
         **configuration,
-        "files": [[name_file(path.resolve(), folder), file_digest(path)] for path in files],
+        "files": [[name_file(path.resolve(), folders), file_digest(path)] for path in files],
     }
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
-def name_file(path: Path, folder: Path) -> str:
-    """Return a file's path below the recipe's folder; of one elsewhere only the name counts."""
-    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.name
+def name_file(path: Path, folders: Iterable[Path]) -> str:
+    """Return a file's path below the first folder that has it; of others only the name counts."""
+    found = (path.relative_to(f).as_posix() for f in folders if path.is_relative_to(f))
+    return next(found, path.name)
 
 
 def take_or_run(
