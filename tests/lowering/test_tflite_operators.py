@@ -277,13 +277,11 @@ def test_dynamic_range_quantization_is_refused() -> None:
 
 def test_an_operator_with_a_state_is_refused() -> None:
     builder = ModelBuilder()
-    real = [builder.constant(np.ones(s, "float32")) for s in ((2, 4), (2, 3), (2,))]
-    state = builder.tensor((1, 6), "float32", None)
+    real = [builder.constant(np.ones(s, "float32")) for s in ((2, 4), (2, 2), (2,))]
+    state = builder.tensor((1, 2), "float32", None)
     builder.graph.tensors[state].isVariable = True
-    # As converters write int16 states, which otherwise no tensor may be.
-    builder.tensor((1, 6), "int16", Quantization(0.1, -32768))
-    inputs = [builder.input((1, 4), "float32", None), *real, state]
-    output = builder.output((1, 2), "float32", None)
-    builder.operator("SVDF", inputs, [output], "SVDFOptions", version=1, rank=1)
-    with pytest.raises(UserError, match=r"SVDF .*keeps a state between runs"):
+    inputs = [builder.input((1, 1, 4), "float32", None), *real, state]
+    output = builder.output((1, 1, 2), "float32", None)
+    builder.operator("UNIDIRECTIONAL_SEQUENCE_RNN", inputs, [output], "SequenceRNNOptions", 1)
+    with pytest.raises(UserError, match=r"SEQUENCE_RNN .*keeps a state between runs"):
         lowered(builder.build())

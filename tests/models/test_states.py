@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from ai_edge_litert import schema_py_generated as schema
 
 from firmwright.compile import compile_network
 from firmwright.errors import UserError
 from firmwright.models import FORMATS
 from firmwright.models.states import StateError, pair_states
+from firmwright.models.tflite.repairs import pack
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
 from firmwright.toolchain import load_platform
 from tests.lowering.test_states import TAPS, write_taps
 from tests.networks.tflite_models import Quantization
-from tests.networks.tflite_states import GRID, StatefulBuilder, write_variable_network
+from tests.networks.tflite_states import (
+    GRID,
+    StatefulBuilder,
+    write_svdf_network,
+    write_variable_network,
+)
 
 
 def import_tflite(data: bytes) -> None:
@@ -71,6 +78,14 @@ def test_a_variable_keeps_its_shape_and_grid(
     wanted = rf"'memory' is int8 \[1, 4\] on 0.05, and gets a value that is .*{found}"
     with pytest.raises(UserError, match=wanted):
         import_tflite(write_assignment(shape, grid))
+
+
+def test_a_state_of_another_type_than_litert_computes_with() -> None:
+    model = schema.ModelT.InitFromPackedBuf(write_svdf_network(), 0)
+    (state,) = (t for t in model.subgraphs[0].tensors if t.isVariable)
+    state.type, state.quantization.zeroPoint = schema.TensorType.INT8, [0]
+    with pytest.raises(UserError, match="has int8 features, int16 time weights and a state of in"):
+        import_tflite(pack(model, 1 << 16))
 
 
 def test_a_variable_that_nothing_assigns_is_a_constant() -> None:

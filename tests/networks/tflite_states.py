@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,3 +104,52 @@ def write_variable_network(first: bool = True) -> bytes:
     result = network.output((1, 8), "int8", Quantization(0.1, -1))
     network.operator("MUL", [again, given], [result], "MulOptions")
     return network.build()
+
+
+def write_svdf_network(
+    layers: Sequence[tuple[int, int, int]] = ((6, 2, 5),), inputs: int = 7, quantized: bool = True
+) -> bytes:
+    """Return SVDF layers, each of so many units, rank and memory, in int8 or in float."""
+    network = StatefulBuilder()
+    dtype, grid = ("int8", Quantization(0.04, 3)) if quantized else ("float32", None)
+    value = network.input((1, inputs), dtype, grid)
+    for units, rank, memory in layers[:-1]:
+        value = add_svdf(network, value, inputs, (units, rank, memory))
+        inputs = units
+    network.graph.outputs = [add_svdf(network, value, inputs, layers[-1])]
+    return network.build()
+
+
+def add_svdf(
+    network: StatefulBuilder, source: int, inputs: int, lengths: tuple[int, int, int]
+) -> int:
+    """Add a layer of random weights with so many units, rank and memory; return its result."""
+    units, rank, memory = lengths
+    generator = np.random.default_rng(units * rank * memory + inputs)
+    scales = [0.02 / inputs**0.5, 0.0003, 0.0005]
+    features = generator.integers(-127, 128, (units * rank, inputs))
+    times = generator.integers(-32767, 32768, (units * rank, memory)) // memory
+    bias = generator.integers(-9000, 9000, units)
+    of_state = of_result = None
+    whole = network.graph.tensors[source].type == schema.TensorType.INT8
+    if whole:
+        # Converters write such a zero point for a state, which LiteRT does not read.
+        of_state, of_result = Quantization(scales[1], -32768), Quantization(0.1, -7)
+        weights = [
+            network.constant(features.astype("int8"), Quantization(scales[0])),
+            network.constant(times.astype("int16"), Quantization(scales[2])),
+            network.constant(bias.astype("int32"), Quantization(scales[1] * scales[2])),
+        ]
+    else:
+        reals = features * scales[0], times / 2.0**15, bias / 9000
+        weights = [network.constant(real.astype("float32")) for real in reals]
+    length = (1, units * rank * memory)
+    state = network.tensor(length, "int16" if whole else "float32", of_state)
+    network.graph.tensors[state].isVariable = True
+    result = network.tensor((1, units), "int8" if whole else "float32", of_result)
+    relu = schema.ActivationFunctionType.RELU
+    given = [source, *weights, state]
+    network.operator(
+        "SVDF", given, [result], "SVDFOptions", 3, rank=rank, fusedActivationFunction=relu
+    )
+    return result

@@ -16,6 +16,7 @@ from tvm.relax.frontend.tflite import tflite_frontend
 
 from firmwright.errors import UserError
 from firmwright.models.tflite import data_movement
+from firmwright.models.tflite.svdf import convert_svdf
 
 Correction = Callable[[Any, Any], relax.Expr]
 
@@ -266,6 +267,7 @@ CORRECTIONS: dict[str, Correction] = {
     "SOFTMAX": convert_softmax,
     "SPACE_TO_BATCH_ND": data_movement.convert_space_to_batch,
     "SQUARED_DIFFERENCE": convert_squared_difference,
+    "SVDF": convert_svdf,
     "STRIDED_SLICE": data_movement.convert_strided_slice,
     "TRANSPOSE_CONV": convert_transpose_conv,
     "UNPACK": data_movement.convert_unpack,

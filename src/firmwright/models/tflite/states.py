@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from ai_edge_litert import schema_py_generated as schema
 
 from firmwright.errors import UserError
@@ -19,7 +20,7 @@ from firmwright.ir.tensors import State, Tensor
 from firmwright.models.tflite.checks import decode_text
 from firmwright.models.tflite.repairs import pack
 
-STATE_INPUTS: Mapping[str, tuple[int, ...]] = {}
+STATE_INPUTS: Mapping[str, tuple[int, ...]] = {"SVDF": (4,)}
 """Operators that overwrite inputs, and which ones; their converters return these as well."""
 
 VARIABLE_OPERATORS = frozenset({"VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE"})
@@ -127,6 +128,8 @@ class Exposer:
             tensor = self.graph.tensors[given]
             if key not in self.now and not tensor.isVariable:
                 continue
+            if tensor.type == schema.TensorType.INT16 and tensor.quantization is not None:
+                tensor.quantization.zeroPoint = [0]  # whatever it says, LiteRT computes with 0
             self.first.setdefault(key, given)
             result = copy.copy(tensor)
             result.isVariable = False
@@ -188,7 +191,7 @@ def describe(name: str, tensor: Any) -> Tensor:
     return Tensor(name, shape, TYPES[tensor.type], scale, zero_point)
 
 
-def fill(tensor: Tensor) -> bytes:
+def fill(tensor: Tensor) -> npt.NDArray[np.uint8]:
     """Return what LiteRT puts into a variable tensor: the zero point in int8, else zeros."""
     value = tensor.zero_point or 0 if tensor.dtype == "int8" else 0
-    return np.full(tensor.bytes, value, "int8").tobytes()
+    return np.full(tensor.bytes, value, "int8").view("uint8")

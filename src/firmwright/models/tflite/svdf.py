@@ -1,0 +1,187 @@
+"""SVDF: a dense layer, and a filter over what it gave in this run and in those before.
+
+Each filter multiplies the input by its feature weights. The state is its last results, the newest
+behind; their sum, weighted by the time weights, is its output. ``rank`` filters make a unit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tflite
+from tvm import relax, te, tirx
+
+from firmwright.errors import UserError
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Samples at once, inputs, units, filters of a unit, and results that a filter remembers."""
+
+    batch: int
+    inputs: int
+    units: int
+    rank: int
+    memory: int
+
+    @property
+    def filters(self) -> int:
+        return self.units * self.rank
+
+
+def convert_svdf(converter: Any, op: Any) -> relax.Expr:
+    """TVM has no quantized form, computes with the state of the last run, and loses the new one.
+
+    Returns the result and the next state.
+    """
+    source, _, times, *_ = converter.get_input_tensors(op)
+    options = converter._get_builtin_options(op, tflite.SVDFOptions)
+    batch, inputs = (int(d) for d in converter.get_tensor_shape(source))
+    filters, memory = (int(d) for d in converter.get_tensor_shape(times))
+    rank = options.Rank()
+    if rank < 1 or filters % rank:
+        raise UserError(f"has {filters} filters, which is no multiple of its rank, {rank}")
+    lengths = Lengths(batch, inputs, filters // rank, rank, memory)
+    result, after = (
+        convert_float(converter, op, lengths)
+        if source.qnn_params is None
+        else convert_integers(converter, op, lengths)
+    )
+    return relax.Tuple([result, after])
+
+
+def convert_float(converter: Any, op: Any, lengths: Lengths) -> tuple[relax.Expr, relax.Expr]:
+    source, features, times, bias, state = converter.get_input_tensors(op)
+    if features.qnn_params is not None:
+        raise UserError(
+            "is dynamic-range quantized: its activations would be quantized anew in every run; "
+            "quantize the model fully (int8 with a representative dataset) or not at all"
+        )
+    weights = relax.const(converter.get_tensor_value(features).T.copy())
+    newest = relax.op.matmul(converter.get_tensor_expr(source), weights)
+    after = shift_in(converter, state, newest, lengths)
+    total = filter_over_time(converter, after, converter.get_tensor_value(times), lengths)
+    if bias.tensor_idx >= 0:
+        total = converter.bb.emit(relax.op.add(total, converter.get_tensor_expr(bias)))
+    activation = converter._get_builtin_options(op, tflite.SVDFOptions).FusedActivationFunction()
+    return converter.convert_fused_activation_function(total, activation), after
+
+
+def convert_integers(converter: Any, op: Any, lengths: Lengths) -> tuple[relax.Expr, relax.Expr]:
+    """Compute what LiteRT's kernel does: int8 results, and a state and time weights of int16."""
+    source, features, times, bias, state = converter.get_input_tensors(op)
+    (target, *_) = converter.get_output_tensors(op)
+    types = [converter.get_tensor_type_str(t.tensor.Type()) for t in (features, times, state)]
+    if types != ["int8", "int16", "int16"]:
+        raise UserError(
+            f"has {types[0]} features, {types[1]} time weights and a state of {types[2]}; LiteRT, "
+            "the reference, computes with int8, int16 and int16 whatever the file says"
+        )
+    weights = converter.get_tensor_value(features)
+    scales = [read_scale(t) for t in (source, features, state, times, target)]
+    given, of_features, of_state, of_times, of_result = scales
+    shift = -read_zero_point(source) * weights.astype("int32").sum(1)
+    product = relax.op.matmul(
+        converter.get_tensor_expr(source), relax.const(weights.T.copy()), out_dtype="int32"
+    )
+    product = relax.op.add(product, relax.const(shift.astype("int32")))
+    newest = requantize(converter, product, given * of_features / of_state, 0, "int16")
+    after = shift_in(converter, state, newest, lengths)
+    total = filter_over_time(converter, after, converter.get_tensor_value(times), lengths)
+    if bias.tensor_idx >= 0:
+        total = relax.op.add(total, relax.const(converter.get_tensor_value(bias)))
+    factor = of_state * of_times / of_result
+    return requantize(converter, total, factor, read_zero_point(target), "int8"), after
+
+
+def shift_in(converter: Any, state: Any, newest: relax.Expr, lengths: Lengths) -> relax.Expr:
+    """Return the state without the oldest result of each filter, the newest one behind."""
+    shape = (lengths.batch, lengths.filters, lengths.memory)
+    newest = relax.op.reshape(newest, (*shape[:2], 1))
+    if lengths.memory > 1:
+        before = relax.op.reshape(converter.get_tensor_expr(state), shape)
+        kept = relax.op.strided_slice(before, axes=[2], begin=[1], end=[lengths.memory])
+        newest = relax.op.concat([kept, newest], axis=2)
+    return converter.bb.emit(
+        relax.op.reshape(newest, (lengths.batch, lengths.filters * lengths.memory))
+    )
+
+
+def filter_over_time(
+    converter: Any, state: relax.Expr, weights: Array, lengths: Lengths
+) -> relax.Expr:
+    """Return (batch, units): the weighted sums of the filters' results, for each unit together.
+
+    Sums of integers wrap around, as they do in LiteRT.
+    """
+    whole = weights.dtype.kind == "i"
+    result, wide = ("int32", "uint32") if whole else ("float32", "float32")
+
+    def compute(values: te.Tensor, factors: te.Tensor) -> te.Tensor:
+        time = te.reduce_axis((0, lengths.memory), "time")
+        filters = te.reduce_axis((0, lengths.rank), "filters")
+
+        def weigh(b: Any, f: Any, t: Any) -> Any:
+            value = values[b, f * lengths.memory + t].astype(result)
+            return (value * factors[f, t].astype(result)).astype(wide)
+
+        sums = te.compute(
+            (lengths.batch, lengths.filters),
+            lambda b, f: te.sum(weigh(b, f, time), axis=time),
+            "filtered",
+        )
+        if lengths.rank > 1:
+            filtered = sums
+            sums = te.compute(
+                (lengths.batch, lengths.units),
+                lambda b, u: te.sum(filtered[b, u * lengths.rank + filters], axis=filters),
+                "summed",
+            )
+        if not whole:
+            return sums
+        return te.compute(sums.shape, lambda *at: sums[at].astype(result), "whole")
+
+    return converter.bb.emit_te(
+        compute, state, relax.const(weights), primfunc_name_hint="filter_over_time"
+    )
+
+
+def requantize(
+    converter: Any, values: relax.Expr, factor: np.float32, zero_point: int, dtype: str
+) -> relax.Expr:
+    """Return int32 times ``factor``, rounded twice as LiteRT's fixed-point numbers are.
+
+    First to the product with a multiplier of 31 bits, ties up, then to the shifted one, ties away
+    from zero (``templates/network/fixed_point.h``).
+    """
+    mantissa, exponent = np.frexp(np.float64(factor))
+    multiplier = int(np.floor(mantissa * 2**31 + 0.5))
+    if multiplier == 2**31:
+        multiplier, exponent = 2**30, exponent + 1
+    left, right = (tirx.const(max(int(e), 0), "int32") for e in (exponent, -exponent))
+    ends = np.iinfo(dtype)
+    low, high = (tirx.const(int(end) - zero_point, "int32") for end in (ends.min, ends.max))
+
+    def scale(value: Any) -> Any:
+        numbers = (value, tirx.const(multiplier, "int32"), left, right)
+        scaled = tirx.call_pure_extern("int32", "fixed_scale_any", *numbers)
+        return (tirx.max(tirx.min(scaled, high), low) + zero_point).astype(dtype)
+
+    def compute(data: te.Tensor) -> te.Tensor:
+        return te.compute(data.shape, lambda *at: scale(data[at]), "scaled")
+
+    given = converter.bb.emit(values)
+    return converter.bb.emit_te(compute, given, primfunc_name_hint="requantize")
+
+
+def read_scale(tensor: Any) -> np.float32:
+    return np.float32(tensor.qnn_params["scale"].value.numpy())
+
+
+def read_zero_point(tensor: Any) -> int:
+    return int(tensor.qnn_params["zero_point"].value.numpy())
