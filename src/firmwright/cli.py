@@ -242,14 +242,13 @@ OTHERS: tuple[tuple[Container[str], Callable[[argparse.Namespace], int]], ...] =
 
 def explain(options: argparse.Namespace, given: Sequence[str]) -> int:
     """Run the stages that an explanation needs, and print it; return the exit code."""
-    from firmwright.pipeline.explain import print_explanations
+    from firmwright.pipeline.explain import find_needed_stage, print_explanations
     from firmwright.steps.layer import print_layer
     from firmwright.tasks import dodo
     from firmwright.terminal.library_output import LIBRARY_LOG, keep_library_output
 
-    needed = "partition" if options.layer is None else "sources"
     jobs = dodo.get_network_jobs()
-    tasks = [job.task_name(needed) for job in jobs]
+    tasks = [job.task_name(find_needed_stage(job, options.layer)) for job in jobs]
     with redirect_stdout(sys.stderr):
         failed = run_tasks(dodo, [*given, *tasks])
     end_with_reader()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,24 @@ toolchains: [arm-none-eabi-gcc, zig]
 emulators: [unicorn]
 """
 PINS = 'memory: {weights: qspi, downsample: dtcm, "poi*": ram}\narena: caller\n'
+
+
+RISCV = """\
+name: riscv
+description: A made-up microcontroller whose start-up code is assembly.
+architecture: rv32imc
+features: [rv32m]
+board: qemu-virt-rv32
+memories:
+  flash: {origin: 0x80000000, size: 256 KiB, cost: 4}
+  ram: {origin: 0x80400000, size: 64 KiB, cost: 2}
+  near: {origin: 0x30000000, size: 2 KiB, cost: 1}
+  nearer: {origin: 0x20000000, size: 1 KiB, cost: 0.5}
+stack: 8 KiB
+toolchains: [zig]
+emulators: [unicorn]
+"""
+"""Two memories that the start-up code fills."""
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +135,37 @@ def test_a_recipe_pins_and_the_caller_has_an_arena_of_each_memory(repository: Re
     header = (elf.parents[1] / "sources/network/network.h").read_text()
     assert "#define NETWORK_WORKSPACE_ALIGNMENT_DTCM 16u" in header
     assert "void *arena, size_t size, void *arena_dtcm, size_t size_dtcm);" in header
+
+
+def test_start_up_code_in_assembly_fills_two_memories(repository: Repository) -> None:
+    repository.write("riscv.yaml", RISCV)
+    repository.build("recipe=digits.yaml", "platform=riscv.yaml", "outdir=other")
+    manifest = repository.manifest("other/digits-riscv.tar.gz")
+    assert (manifest["run"]["samples"], manifest["run"]["mismatches"]) == (3, 0)
+    assert {"near", "nearer"} < manifest["memory"]["constants"].keys()
+    text = (repository.folder / "other/riscv/sources/board/startup.S").read_text()
+    assert text.count("lw      t3, 0(t2)") == 3
+
+
+@pytest.mark.needs("qemu-system-arm")
+def test_the_ready_platform_has_its_memories_in_qemu(repository: Repository) -> None:
+    pins = 'memory: {weights: dtcm, stem: qspi, "de*e": ddr, arena: ram, downsample: dtcm}\n'
+    repository.write("m55.yaml", f"platform: cortex-m55-tcm\n{DIGITS}{pins}")
+    repository.build("recipe=m55.yaml")
+    manifest = repository.manifest("build/m55/m55-cortex-m55-tcm.tar.gz")
+    assert (manifest["run"]["samples"], manifest["run"]["mismatches"]) == (3, 0)
+    assert manifest["memory"]["constants"].keys() == {"dtcm", "qspi", "ddr"}
+    assert manifest["memory"]["other_memories"].keys() == {"ddr", "dtcm"}
+
+
+def test_explanation_and_report_tell_where_it_lies(repository: Repository) -> None:
+    command = ["-m", "firmwright.cli", "explain", "pinned.yaml"]
+    shown = repository.run(sys.executable, *command).stdout
+    assert re.search("memories: weights [0-9,]+ of dtcm, results 384 of dtcm, scratch ", shown)
+    assert re.search("memories: weights [0-9,]+ of qspi, results 10 of the caller's\n", shown)
+    page = (repository.folder / "build/pinned/pinned-tightly.html").read_text()
+    assert "<dt>Memories</dt><dd>weights " in page
+    assert re.search("Constants take [0-9,]+ bytes of qspi", page.replace("\u202f", ","))
 
 
 @pytest.mark.parametrize(

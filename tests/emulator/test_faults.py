@@ -43,6 +43,29 @@ def test_fault_says_what_and_where(
     assert message.endswith("console, last lines:\nbegin")
 
 
+@pytest.mark.parametrize(
+    ("memory", "message"),
+    [
+        ("{origin: 0x70000000, size: 4 KiB}", None),
+        ("{origin: 0x70000000, size: 2 KiB}", rf"write to address 0x70000800, where .*; {PLACE}"),
+        ("{origin: 0x70000000, size: 4 KiB, read_only: true}", "0x70000800, which is read-only"),
+        ("{origin: 0x40004000, size: 4 KiB}", "unicorn has no room for it at 0x40004000"),
+    ],
+)  # fmt: skip
+def test_a_memory_ends_where_the_platform_says(
+    build: BuildFirmware, run: RunFirmware, tmp_path: Path, memory: str, message: str | None
+) -> None:
+    text = (files("firmwright.toolchains") / "platforms/cortex-m4-bare.yaml").read_text()
+    path = tmp_path / "more.yaml"
+    path.write_text(text.replace("stack:", f"  more: {memory}\nstack:"))
+    elf = build("mistakes.c", str(path))
+    if message is None:
+        assert run(elf, str(path), b"b").exit_code == 7
+        return
+    with pytest.raises(UserError, match=message):
+        run(elf, str(path), b"b")
+
+
 # Not a write on rv32: QEMU's machine `virt` ignores one to an address without memory. Nor on
 # Cortex-M55, whose board has memory there.
 @pytest.mark.parametrize(

@@ -48,7 +48,16 @@ def test_platforms_and_toolchains_are_there() -> None:
     assert platform_names() == (
         *("aarch64-dotprod-linux", "aarch64-i8mm-linux", "aarch64-linux", "am62a", "am67a"),
         *("avr-atmega2560", "cortex-m0-bare", "cortex-m33-bare", "cortex-m4-bare"),
-        *("cortex-m55-bare", "cortex-m7-bare", "diana", "diana-chip", "host", "j721e", "j721s2"),
+        *(
+            "cortex-m55-bare",
+            "cortex-m55-tcm",
+            "cortex-m7-bare",
+            "diana",
+            "diana-chip",
+            "host",
+            "j721e",
+            "j721s2",
+        ),
         *("j784s4", "mlsoc", "modalix", "rv32-bare", "rv64-linux"),
     )
     assert toolchain_names() == (

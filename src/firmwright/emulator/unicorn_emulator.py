@@ -20,6 +20,7 @@ from firmwright.emulator.qemu_virt_rv32 import QemuVirtRv32
 from firmwright.errors import UserError, did_you_mean
 from firmwright.targets import load_target, target_names
 from firmwright.toolchain.boards import load_board
+from firmwright.toolchain.platforms import Memory
 
 MACHINES: dict[str, type[Machine]] = {
     "mps2-an386": Mps2An386,
@@ -128,11 +129,10 @@ class _Session:
         memories = self._run.platform.memories
         data = uc.UC_PROT_ALL if self._run.platform.all_in_ram else _DATA
         code = uc.UC_PROT_READ | uc.UC_PROT_EXEC
-        for _, memory in sorted(memories.items()):
+        for name, memory in sorted(memories.items()):
             fill, access = (_ERASED_FLASH, code) if memory.read_only else (_RAM_PATTERN, data)
-            size = -(-memory.size // _PAGE) * _PAGE
-            self._engine.mem_map(memory.origin, size, access)
-            self._engine.mem_write(memory.origin, fill * size)
+            self._map(name, memory, access)
+            self._engine.mem_write(memory.origin, fill * memory.size)
         for segment in self._firmware.segments:
             try:
                 self._engine.mem_write(segment.address, segment.data)
@@ -141,6 +141,22 @@ class _Session:
                     f"{len(segment.data)} bytes at {segment.address:#010x} lie outside the "
                     f"memories of platform {self._run.platform.name}"
                 ) from error
+
+    def _map(self, name: str, memory: Memory, access: int) -> None:
+        """Add a memory, which has whole pages in unicorn: what is too much is watched."""
+        size = -(-memory.size // _PAGE) * _PAGE
+        try:
+            self._engine.mem_map(memory.origin, size, access)
+        except UcError as error:
+            raise UserError(
+                f"platform {self._run.platform.name}: memories.{name}: unicorn has no room for it "
+                f"at {memory.origin:#010x}: memories begin at multiples of {_PAGE:,} bytes, and "
+                "not where the machine has a device, such as the UART"
+            ) from error
+        if memory.size < size:
+            beyond = memory.origin + memory.size, memory.origin + size - 1
+            for kind in (uc.UC_HOOK_MEM_READ, uc.UC_HOOK_MEM_WRITE):
+                self._engine.hook_add(kind, self._on_access_beyond, None, *beyond)
 
     def _make_error(self, message: str) -> UserError:
         text = f"{self._firmware.path}: {message}"
@@ -167,6 +183,15 @@ class _Session:
             fault += f" (the stack of {self._run.platform.stack} bytes has overflowed)"
         self._stop(Stop(fault=fault, address=self._program_counter()))
         return False
+
+    def _on_access_beyond(
+        self, engine: Any, access: int, address: int, size: int, value: int, data: Any
+    ) -> None:
+        beyond = {
+            uc.UC_MEM_READ: uc.UC_MEM_READ_UNMAPPED,
+            uc.UC_MEM_WRITE: uc.UC_MEM_WRITE_UNMAPPED,
+        }
+        self._on_invalid_access(engine, beyond[access], address, size, value, data)
 
     def _is_stack_overflow(self, address: int) -> bool:
         # The linker scripts put the stack at the bottom of RAM. A push of many registers

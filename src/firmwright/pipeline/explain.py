@@ -11,9 +11,11 @@ import msgspec
 
 from firmwright.report.advice import Advice
 from firmwright.report.explanation import Explanation, check_offload, explain, format_table
+from firmwright.report.memories import LayerMemories, find_memories
 
-from .artifacts import PARTITION, REGIONS
+from .artifacts import KERNELS, PARTITION, PLAN, REGIONS
 from .job import Job
+from .options import chooses_memories
 
 
 def print_explanations(jobs: Sequence[Job], as_json: bool) -> int:
@@ -35,6 +37,13 @@ def print_explanations(jobs: Sequence[Job], as_json: bool) -> int:
     return int(any(wrong))
 
 
+def find_needed_stage(job: Job, layer: str | None) -> str:
+    """Return the last stage that an explanation needs, of all layers or of one."""
+    if layer is not None:
+        return "sources"
+    return "plan" if chooses_memories(job) else "partition"
+
+
 def explain_partition(job: Job) -> Explanation:
     """Explain the partition that was made."""
     return explain(PARTITION.read(job), [device.name for device in job.recipe.target])
@@ -49,8 +58,18 @@ def explain_kernels(job: Job) -> Explanation:
         for region in partition.regions
         if not region.view
     }
-    found = explain(partition, [device.name for device in job.recipe.target], kernels)
+    devices_named = [device.name for device in job.recipe.target]
+    found = explain(partition, devices_named, kernels, find_job_memories(job))
     return replace(found, advice=advise_job(job))
+
+
+def find_job_memories(job: Job) -> dict[str, LayerMemories]:
+    """Return where the parts of each layer lie, by its region; nothing where there is no choice."""
+    if not chooses_memories(job):
+        return {}
+    return find_memories(
+        PARTITION.read(job), KERNELS.read(job), PLAN.read(job), job.platform.constants_memory
+    )
 
 
 def advise_job(job: Job) -> tuple[Advice, ...]:

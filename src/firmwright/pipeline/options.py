@@ -64,6 +64,16 @@ def memory_options(job: Job) -> Any:
     }
 
 
+def chooses_memories(job: Job) -> bool:
+    """Tell whether planning chooses memories: their costs or the recipe tell them apart.
+
+    A network in a slot has its constants there and one arena.
+    """
+    costs = (memory.cost for memory in job.platform.memories.values())
+    stated = bool(job.recipe.memory) or any(cost is not None for cost in costs)
+    return stated and job.recipe.slot is None
+
+
 def max_boxes(job: Job) -> int:
     """Return how many boxes the program has room for."""
     return job.recipe.detection.candidates if job.recipe.detection else 0

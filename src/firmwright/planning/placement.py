@@ -28,11 +28,6 @@ class Choices:
     pins: Mapping[str, str] = field(default_factory=dict)
     taken: Mapping[str, int] = field(default_factory=dict)
 
-    @property
-    def any(self) -> bool:
-        """Whether there is one at all: memories have costs, or the recipe has pins."""
-        return bool(self.pins) or any(m.cost is not None for m in self.platform.memories.values())
-
     def take(self, size: int) -> Choices:
         """Return the choices where so many bytes more of RAM are taken."""
         return replace(self, taken={**self.taken, RAM: self.taken.get(RAM, 0) + size})

@@ -93,7 +93,7 @@ def make_plan(partition: Partition, kernels: Kernels, choices: Choices | None = 
     others = [b for b in results if b.name not in written]
     joined, holders = join_in_place(partition, kernels, schedule, others)
     placement = Placement((*joined, *scratch))
-    if choices and choices.any:
+    if choices:
         choices = choices.take(sum(align(state.bytes) for state in states))
         placement = choose_memories(partition, kernels, placement.buffers, holders, choices)
     arenas = place_in_memories(placement, states)

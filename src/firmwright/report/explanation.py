@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from textwrap import wrap
 from types import MappingProxyType
 
+import msgspec
+
 from firmwright.codegen.names import escape_comment
 from firmwright.ir.regions import Partition, RuleViolation
 from firmwright.report.advice import Advice
+from firmwright.report.memories import LayerMemories
 from firmwright.report.table import align_columns
 
 LONGEST_NAME, SHORTEST_NAME = 80, 12
@@ -24,7 +27,8 @@ class OperatorPlacement:
     ``name`` is the source model's. ``refusals`` are the rules that it breaks of devices before
     ``device`` in the mix. A ``view`` only gives its input another shape: nothing runs. What
     ``moves`` only copies a tensor or changes its layout, and is no operator of the model.
-    ``kernel`` says how the device computes it, '' where there is but one way.
+    ``kernel`` says how the device computes it, '' where there is but one way. ``memories`` are
+    there where the platform has several to choose from.
     """
 
     name: str
@@ -37,6 +41,7 @@ class OperatorPlacement:
     view: bool
     moves: bool
     kernel: str
+    memories: LayerMemories | msgspec.UnsetType = msgspec.UNSET
 
 
 @dataclass(frozen=True)
@@ -66,11 +71,15 @@ class Explanation:
 
 
 def explain(
-    partition: Partition, devices: Sequence[str], kernels: Mapping[str, str] = MappingProxyType({})
+    partition: Partition,
+    devices: Sequence[str],
+    kernels: Mapping[str, str] = MappingProxyType({}),
+    memories: Mapping[str, LayerMemories] = MappingProxyType({}),
 ) -> Explanation:
     """Explain a partition; ``devices`` are those of the mix, in its order.
 
-    ``kernels`` says how regions are computed, by their names, where that is known.
+    ``kernels`` says how regions are computed, by their names, where that is known, ``memories``
+    where their parts lie.
     """
     shapes = {tensor.name: tensor.shape for tensor in partition.tensors}
     operators = tuple(
@@ -85,6 +94,7 @@ def explain(
             view=region.view,
             moves=region.moves,
             kernel=kernels.get(region.name, ""),
+            memories=memories.get(region.name, msgspec.UNSET),
         )
         for region in partition.regions
     )
@@ -150,6 +160,7 @@ def format_table(explanation: Explanation, width: int | None = None) -> str:
             shown.append(why)
         if not operator.view:
             shown += [f"    {r.device}: {r.rule}: {r.sentence}" for r in operator.refusals]
+        shown += [f"    memories: {operator.memories}"] if operator.memories else []
         _, _, missing = operator.kernel.partition(": ")
         shown += [f"    {operator.device}: {missing}"] if missing else []
     shown.append(format_summary(explanation.summary))

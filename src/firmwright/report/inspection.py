@@ -151,6 +151,8 @@ def describe_manifest(manifest: Manifest) -> Iterator[tuple[str, str]]:
         yield "arena", f"{memory['arena_bytes']:,} bytes"
     for name, used in memory["other_memories"].items():
         yield name, f"{used:,} bytes"
+    for name, size in memory.get("constants", {}).items():
+        yield f"constants in {name}", f"{size:,} bytes"
     yield "run", describe_run(manifest)
     versions = manifest["versions"].items()  # a compiler's begins with its name
     yield "made by", ", ".join(v if v.startswith(name) else f"{name} {v}" for name, v in versions)

@@ -92,6 +92,8 @@ def list_facts(layer: ReportedLayer) -> Iterator[tuple[str, str]]:
             f"scratch {size.scratch:,}"
         ),
     )
+    if layer.memories:
+        yield "memories", str(layer.memories)
     if layer.follows:
         yield "follows", f"layer {', '.join(map(str, layer.follows))}"
     yield "schedule", str(layer.turn)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from firmwright.ir.kernels import Cycles, Kernel, Kernels
 from firmwright.ir.regions import Partition, Region, RuleViolation
 from firmwright.ir.tensors import Operator
@@ -12,6 +14,7 @@ from firmwright.planning.arena import Buffer
 from firmwright.planning.schedule import Schedule, ScheduleStep, find_dependencies
 from firmwright.quantize.record import LayerAccuracy
 from firmwright.report.estimates import LayerEstimate
+from firmwright.report.memories import LayerMemories
 from firmwright.report.timeline import LayerCycles, Timeline
 
 QUANTIZED = "_QuantizeLinear"
@@ -101,7 +104,8 @@ class ReportedLayer:
     computes; ``stand_in`` says of code that stands in for a closed tool's result whose it is.
     ``follows`` are the numbers of the layers whose results it reads, ``turn`` says when it runs and
     where its results lie. ``results`` are the
-    model's own names of its results. ``time`` is None where nothing was counted; then
+    model's own names of its results. ``memories`` are there where the platform has several to
+    choose from. ``time`` is None where nothing was counted; then
     ``estimated_us`` has microseconds where the platform states its timing.
     """
 
@@ -126,6 +130,7 @@ class ReportedLayer:
     estimated_us: float | None
     accuracy: LayerAccuracy | None
     code: CodeLines | None
+    memories: LayerMemories | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def title(self) -> str:
@@ -152,7 +157,8 @@ class ReportedLayer:
 class LayerFacts:
     """What stages recorded of a network's layers; None, or nothing, for those that did not run.
 
-    ``operators`` are the model's, ``code`` has the lines of each region's function.
+    ``operators`` are the model's, ``code`` has the lines of each region's function, ``memories``
+    where its parts lie.
     """
 
     partition: Partition
@@ -164,6 +170,7 @@ class LayerFacts:
     accuracy: Sequence[LayerAccuracy]
     operators: Sequence[Operator]
     code: Mapping[str, CodeLines]
+    memories: Mapping[str, LayerMemories]
 
 
 def describe_layers(facts: LayerFacts) -> tuple[ReportedLayer, ...]:
@@ -202,6 +209,7 @@ def describe_layers(facts: LayerFacts) -> tuple[ReportedLayer, ...]:
             estimated_us=None if name in times else estimates.get(name),
             accuracy=next((accuracy[s] for s in region.sources if s in accuracy), None),
             code=facts.code.get(name),
+            memories=facts.memories.get(name, msgspec.UNSET),
         )
         for name, region in ((name, regions[name]) for name in order)
     )

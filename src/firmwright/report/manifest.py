@@ -52,7 +52,8 @@ class MemoryReport:
 
     ``flash_bytes`` and ``ram_bytes`` are those of the linked firmware, null where nothing was
     linked. ``other_memories`` has the arenas outside the processor's memory. ``copied_bytes`` is
-    what one inference copies from memory to memory.
+    what one inference copies from memory to memory. ``constants`` has the memories that they are
+    read from, where the platform has several to choose from.
     """
 
     flash_bytes: int | None
@@ -61,6 +62,7 @@ class MemoryReport:
     arena_lower_bound_bytes: int
     other_memories: dict[str, int]
     copied_bytes: int
+    constants: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
 
 
 @dataclass(frozen=True)

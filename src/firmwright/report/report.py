@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from firmwright.ir.records import build_schema
 from firmwright.ir.tensors import Tensor
 from firmwright.planning.arena import Buffer
@@ -54,6 +56,7 @@ class Memory:
     ``flash`` and ``ram`` are None where nothing was linked. ``capacity`` has the platform's
     memories. ``steps`` are the regions in order of execution, to which the ``buffers`` refer. No
     placement needs less than ``arena_lower_bound``. ``symbols`` are the largest of the firmware.
+    ``constants`` has the memories that they are read from, where there is a choice.
     """
 
     flash: int | None
@@ -66,6 +69,7 @@ class Memory:
     buffers: tuple[Buffer, ...]
     sections: dict[str, int]
     symbols: tuple[Symbol, ...]
+    constants: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
 
 
 @dataclass(frozen=True)

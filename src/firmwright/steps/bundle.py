@@ -21,7 +21,7 @@ from firmwright.report import manifest
 from firmwright.report.files import PAGE, write_files
 from firmwright.steps.budget import check_budget
 from firmwright.steps.bundle_texts import write_texts
-from firmwright.steps.report import collect_code, collect_report, read_optional
+from firmwright.steps.report import collect_code, collect_report, read_constants, read_optional
 from firmwright.steps.sbom import write_sboms
 from firmwright.toolchain.network_image import NetworkImage, read_image
 
@@ -154,4 +154,5 @@ def make_memory_report(job: Job) -> manifest.MemoryReport:
         arena_lower_bound_bytes=plan.arena_lower_bound_bytes,
         other_memories=plan.other_arenas,
         copied_bytes=artifacts.PARTITION.read(job).copied_bytes,
+        constants=read_constants(job),
     )

@@ -11,7 +11,7 @@ from firmwright.ir.tensors import ModelInterface
 from firmwright.pipeline.artifacts import INTERFACE, KERNELS, PARTITION, PLAN
 from firmwright.pipeline.command_line import find_place
 from firmwright.pipeline.job import Job
-from firmwright.pipeline.options import max_boxes
+from firmwright.pipeline.options import chooses_memories, max_boxes
 from firmwright.planning import Choices, Program, check_memory, list_taken, make_plan
 from firmwright.planning.pins import resolve_pins
 from firmwright.recipe.pins import PinError
@@ -32,11 +32,10 @@ def choose(
 ) -> Choices | None:
     """Return what decides about memories, if there is a choice.
 
-    A network in a slot has its constants there and one arena. Raises DiagnosticError for a pin that
-    cannot be followed.
+    Raises DiagnosticError for a pin that cannot be followed.
     """
     platform, recipe = job.platform, job.recipe
-    if recipe.slot:
+    if not chooses_memories(job):
         return None
     try:
         pins = resolve_pins(recipe.memory, partition, kernels, platform)

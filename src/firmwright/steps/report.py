@@ -7,14 +7,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+import msgspec
+
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.artifact import Artifact
-from firmwright.pipeline.explain import advise_job
+from firmwright.pipeline.explain import advise_job, find_job_memories
 from firmwright.pipeline.job import Job
+from firmwright.pipeline.options import chooses_memories
 from firmwright.recipe.lock import Lock
 from firmwright.report.accuracy import format_accuracy
 from firmwright.report.estimates import LayerEstimate
 from firmwright.report.layers import CodeLines, LayerFacts, ReportedLayer, describe_layers
+from firmwright.report.memories import count_constants
 from firmwright.report.report import REPORT_VERSION, Memory, ModelFacts, Proof, Report, Roof, Total
 from firmwright.steps.mapping import estimate_job_layers
 from firmwright.toolchain.image import list_symbols
@@ -74,6 +78,7 @@ def read_layer_facts(job: Job) -> LayerFacts:
         accuracy=(),
         operators=artifacts.MODEL_INTERFACE.read(job).operators,
         code=find_code(job),
+        memories=find_job_memories(job),
     )
 
 
@@ -148,7 +153,16 @@ def read_memory(job: Job) -> Memory:
         buffers=plan.buffers,
         sections=dict(linked.sections) if linked else {},
         symbols=tuple(symbols[:MAX_SYMBOLS]),
+        constants=read_constants(job),
     )
+
+
+def read_constants(job: Job) -> dict[str, int] | msgspec.UnsetType:
+    """Return the bytes of constants by memory, UNSET where there is no choice of memories."""
+    if not chooses_memories(job):
+        return msgspec.UNSET
+    kernels, plan = artifacts.KERNELS.read(job), artifacts.PLAN.read(job)
+    return count_constants(kernels, plan, job.platform.constants_memory)
 
 
 def list_roofs(job: Job) -> tuple[Roof, ...]:

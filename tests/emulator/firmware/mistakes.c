@@ -23,6 +23,9 @@ __attribute__((noinline)) int32_t counted(int32_t mistake)
     case 'w':
         *(volatile uint32_t *)(uintptr_t)NOWHERE = 1;
         break;
+    case 'b':
+        *(volatile uint32_t *)(uintptr_t)(NOWHERE + 0x800u) = 1;
+        break;
     case 'r':
         variable = *(volatile uint32_t *)(uintptr_t)NOWHERE;
         break;
