@@ -20,7 +20,7 @@ from firmwright.ir.regions import Partition, Region
 from firmwright.ir.tensors import ModelInterface
 from firmwright.partition.layouts import add_storage
 from firmwright.partition.outline import partition_module
-from firmwright.partition.states import copy_passed_states
+from firmwright.partition.states import copy_next_values
 from firmwright.planning import make_plan
 from firmwright.planning.batch import batch_network
 from firmwright.progress import track
@@ -83,7 +83,7 @@ def partition_network(
     """
     refuse_devices_of_single_samples(interface, mix)
     module, partition = partition_module(module, interface, mix)
-    module, partition = copy_passed_states(module, partition, mix[-1].name)
+    module, partition = copy_next_values(module, partition, mix[-1].name)
     return module, add_storage(interface, partition), partition
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from tests.networks.firmware import (
     random_samples,
     run_generated,
 )
+from tests.networks.streaming import write_streaming_dscnn, write_svdf_keywords
 from tests.networks.tflite_states import write_svdf_network, write_variable_network
 
 pytestmark = pytest.mark.needs("gcc")
@@ -55,6 +57,21 @@ def test_svdf_is_exact(tmp_path: Path) -> None:
     samples = random_samples(data, STEPS, 1)
     assert_equal_steps(run_generated(data, samples, tmp_path, SANITIZED), data, samples)
     assert not lowered(data).kernels.float_operators
+
+
+@pytest.mark.parametrize("write", [write_svdf_keywords, write_streaming_dscnn])
+def test_keyword_networks_are_exact(write: Callable[[], bytes], tmp_path: Path) -> None:
+    data = write()
+    samples = random_samples(data, STEPS, 2)
+    assert_equal_steps(run_generated(data, samples, tmp_path), data, samples)
+    assert not lowered(data).kernels.float_operators
+
+
+def test_next_values_take_room_of_their_own_for_a_step_alone() -> None:
+    network = lowered(write_svdf_keywords())
+    largest = max(state.bytes for state in network.plan.states)
+    assert network.plan.state_copies == ()
+    assert network.plan.arena_bytes < network.plan.state_bytes + 1.2 * largest
 
 
 def test_svdf_in_float(tmp_path: Path) -> None:

@@ -1,46 +1,95 @@
-"""States that are the next values of others, such as taps of a delay line, are copied before."""
+"""Copies that let a state's next value lie where the state is."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import tvm
 
+from firmwright.ir.operators import ELEMENTWISE
 from firmwright.ir.regions import COPY, Partition, Region, make_move_region
 from firmwright.ir.relax import set_functions
 from firmwright.partition.memories import make_copy_function
 
 
-def copy_passed_states(
+def copy_next_values(
     module: tvm.IRModule, partition: Partition, device: str
 ) -> tuple[tvm.IRModule, Partition]:
-    """Insert a copy where a state becomes another one; ``device`` executes it.
+    """Insert copies of next values, which ``device`` executes; what follows reads the copies.
 
-    All states change at once, so that one may be overwritten before another reads it.
+    A state that becomes another one, such as a tap of a delay line, is copied because all states
+    change at once. A value that is made while the state is read is copied at once, so that it
+    does not take room until the end of the run.
     """
-    roots = partition.view_roots
-    tensors = {tensor.name: tensor for tensor in partition.tensors}
-    states = {state for state, _ in partition.state_pairs}
-    copies: list[Region] = []
     functions = {}
-    results = []
-    for number, (state, result) in enumerate(partition.state_pairs):
-        if roots[result] in states - {state}:
-            region = f"state_{number}_{COPY}"
-            copied = replace(tensors[result], name=f"{region}_result")
-            reason = "a state becomes another one"
-            copies.append(
-                make_move_region(region, device, reason, COPY, read=result, result=copied.name)
-            )
-            functions[region] = make_copy_function(copied)
-            tensors[copied.name] = copied
-            result = copied.name
-        results.append(result)
-    if not copies:
-        return module, partition
-    return set_functions(module, functions), replace(
+    for number, reason in find_copied(partition):
+        name = f"state_{number}_{COPY}"
+        partition = insert_copy(partition, number, name, device, reason)
+        copied = next(t for t in partition.tensors if t.name == f"{name}_result")
+        functions[name] = make_copy_function(copied)
+    return (set_functions(module, functions) if functions else module), partition
+
+
+def find_copied(partition: Partition) -> Iterator[tuple[int, str]]:
+    """Yield the numbers of the states whose next values are copied, and why."""
+    roots = partition.view_roots
+    pairs = partition.state_pairs
+    states = {state for state, _ in pairs}
+    shown = [roots[name] for name in partition.outputs]
+    for number, (state, result) in enumerate(pairs):
+        root = roots[result]
+        if root in states - {state}:
+            yield number, "a state becomes another one"
+        elif shown.count(root) == 1 and is_made_at_last_read(partition, state, root, roots):
+            yield number, "a state is read where its next value is made"
+
+
+def is_made_at_last_read(
+    partition: Partition, state: str, result: str, roots: Mapping[str, str]
+) -> bool:
+    """Tell whether the last region that reads a state makes its next value, and not in its place.
+
+    What works element by element may do so: the planner decides.
+    """
+    reads = [r for r in partition.regions if not r.view and state in {roots[n] for n in r.inputs}]
+    makes = [r for r in partition.regions if not r.view and result in r.outputs]
+    if not reads or reads[-1:] != makes or state in {roots[n] for n in partition.outputs}:
+        return False
+    return not all(f"relax.{kind}" in ELEMENTWISE for kind in reads[-1].operators)
+
+
+def insert_copy(
+    partition: Partition, number: int, name: str, device: str, reason: str
+) -> Partition:
+    """Copy the next value of a state behind the region that makes it, else behind all others."""
+    (_, result) = partition.state_pairs[number]
+    root = partition.view_roots[result]
+    made = next((i for i, r in enumerate(partition.regions) if root in r.outputs), None)
+    source = result if made is None else root
+    tensor = next(t for t in partition.tensors if t.name == source)
+    copied = replace(tensor, name=f"{name}_result")
+    copy = make_move_region(name, device, reason, COPY, read=source, result=copied.name)
+    outputs = list(partition.outputs)
+    if made is None:
+        outputs[len(outputs) - partition.states + number] = copied.name
+        regions = (*partition.regions, copy)
+    else:
+        outputs = [copied.name if o == root else o for o in outputs]
+        behind = (read_copy(r, root, copied.name) for r in partition.regions[made + 1 :])
+        regions = (*partition.regions[: made + 1], copy, *behind)
+    return replace(
         partition,
-        outputs=(*partition.outputs[: -len(results)], *results),
-        tensors=tuple(tensors.values()),
-        regions=(*partition.regions, *copies),
+        outputs=tuple(outputs),
+        tensors=(*partition.tensors, copied),
+        regions=regions,
     )
+
+
+def read_copy(region: Region, tensor: str, copied: str) -> Region:
+    """Return the region with a copy in the place of a tensor that it reads."""
+    inputs, dequantized = (
+        tuple(copied if n == tensor else n for n in names)
+        for names in (region.inputs, region.dequantized)
+    )
+    return replace(region, inputs=inputs, dequantized=dequantized)
