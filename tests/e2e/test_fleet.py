@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -50,12 +53,14 @@ def wait_for_build(fleet: subprocess.Popen[str]) -> psutil.Process:
     return builds[0]
 
 
-def digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def read_results(repository: Repository, outdir: str) -> dict[str, dict[str, Any]]:
+    content = json.loads((repository.folder / outdir / "fleet/fleet.json").read_text())
+    return {outcome["job"]: outcome for outcome in content["outcomes"]}
 
 
-def test_a_fleet_survives_its_workers_and_a_broken_recipe(tmp_path: Path) -> None:
+def test_the_same_bundles_from_workers_that_die_and_a_cache_that_lies(tmp_path: Path) -> None:
     repository = new_repository(tmp_path)
+    repository.environment["FIRMWRIGHT_CACHE"] = str(tmp_path / "cache")
     repository.write("fleet.yaml", FLEET)
     repository.write("broken.yaml", "model: digits.onnx\nrun: {inputs: none.npz}\n")
     fleet = start(repository, "--workers", "2")
@@ -67,24 +72,47 @@ def test_a_fleet_survives_its_workers_and_a_broken_recipe(tmp_path: Path) -> Non
     assert not build.is_running()  # it ends with its worker
     said = fleet.communicate()[0]
     assert fleet.returncode == 1, said
-    assert "its worker died; another one gets it" in said
+    lost = re.findall(r"^! (\S+): its worker died; another one gets it$", said, re.MULTILINE)
     assert "broken.yaml:2:15: run.inputs: no such file: 'none.npz'" in said
     assert said.endswith("2 of 3 built, 1 failed; build/fleet/fleet.html\n")
+    results = read_results(repository, "build")
+    assert [outcome["exact"] for outcome in results.values()] == ["exact", "exact", ""]
 
-    results = json.loads((tmp_path / "build/fleet/fleet.json").read_text())["outcomes"]
-    assert [outcome["exact"] for outcome in results] == ["exact", "exact", ""]
     repository.environment["FIRMWRIGHT_CACHE"] = ""
-    for outcome, samples in zip(results, ("1", "2"), strict=False):
-        repository.build("recipe=digits.yaml", "platform=host", f"samples={samples}")
-        assert outcome["sha256"] == digest(tmp_path / "build/digits/digits-host.tar.gz")
+    samples = lost[0].rpartition("-")[2]
+    repository.build("recipe=digits.yaml", "platform=host", f"samples={samples}")
+    bundle = (tmp_path / "build/digits/digits-host.tar.gz").read_bytes()
+    assert results[lost[0]]["sha256"] == hashlib.sha256(bundle).hexdigest()
 
-    repository.write("broken.yaml", (tmp_path / "digits.yaml").read_text())
-    done = repository.run(sys.executable, "-m", "doit", "fleet", "fleet=fleet.yaml", "workers=1")
-    assert done.returncode == 0, done.stdout + done.stderr
-    table = (tmp_path / "build/fleet/fleet.md").read_text()
-    assert "| digits-host-samples-2 | exact |" in table
-    assert table.count("|  |\n") == 2  # nothing is otherwise
-    assert "| failed before, built now |" in table
+    for path in tmp_path.glob("cache/cas/*/*"):
+        path.write_bytes(b"lie")
+    repository.environment |= {
+        "FIRMWRIGHT_CACHE": str(tmp_path / "cache"),
+        "FIRMWRIGHT_CACHE_ROLE": "read",
+    }
+    command = ("-m", "doit", "fleet", "fleet=fleet.yaml", "outdir=again", "workers=2")
+    done = repository.run(sys.executable, *command)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert read_results(repository, "again") == results
+    log = (tmp_path / f"again/fleet/{lost[0]}/build.log").read_text()
+    assert "this stage was run instead" in log
+
+
+def test_an_interrupted_fleet_ends_with_all_that_it_started(tmp_path: Path) -> None:
+    repository = new_repository(tmp_path)
+    repository.environment["FIRMWRIGHT_CACHE"] = ""
+    repository.write("fleet.yaml", "recipes: [digits.yaml]\nplatforms: [host]\n")
+    fleet = start(repository)
+    wait_for_build(fleet)
+    processes = psutil.Process(fleet.pid).children(recursive=True)
+    fleet.send_signal(signal.SIGINT)
+    said = fleet.communicate()[0]
+    assert fleet.returncode == 130
+    assert said == (
+        "interrupted; finished stages are kept\n0 of 1 built, 1 not tried; build/fleet/fleet.html\n"
+    )
+    _, left = psutil.wait_procs(processes, timeout=60)
+    assert not left
 
 
 def test_without_the_extra_the_command_names_it(tmp_path: Path) -> None:

@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 
 import pytest
 from distributed import Client
 
 from firmwright.fleet import run
+from firmwright.fleet.local import start_cluster
 from firmwright.fleet.outcome import Outcome
 from firmwright.fleet.run import FleetError, Workers, connect, run_jobs
 from firmwright.fleet.worker import Order, describe_worker
@@ -48,9 +50,9 @@ class Notes:
 
 
 @pytest.fixture(scope="module")
-def here() -> Iterator[Client]:
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """Two workers of this machine."""
-    with connect(None, 2) as client:
+    with start_cluster(2, tmp_path_factory.mktemp("here")) as address, connect(address) as client:
         yield client
 
 
@@ -59,7 +61,7 @@ def run_here(
 ) -> tuple[dict[str, Outcome], Notes]:
     notes = Notes()
     workers = Workers(here, work.describe, work.describe(), notes)
-    return {outcome.job: outcome for outcome in run_jobs(orders, job, workers)}, notes
+    return {outcome.job: outcome for outcome in run_jobs(orders, job, workers, Event())}, notes
 
 
 def test_of_500_jobs_3_fail_and_no_other(here: Client, tmp_path: Path) -> None:
@@ -145,15 +147,15 @@ def test_a_worker_with_other_packages_is_refused_by_name(cluster: Cluster, tmp_p
     cluster.add("odd", str(other.parent))
     wanted, notes = describe_worker(), Notes()
     orders = work.make_orders(tmp_path, 20)
-    with connect(cluster.address, 0) as client:
+    with connect(cluster.address) as client:
         client.wait_for_workers(1)
         workers = Workers(client, describe_worker, wanted, notes)
         with pytest.raises(FleetError, match="all workers were refused: odd; 20 jobs are not done"):
-            list(run_jobs(orders, work.name_worker, workers, patience=0.1))
+            list(run_jobs(orders, work.name_worker, workers, Event(), patience=0.1))
         assert notes.refused == {"odd": [f"jinja2 is 0.1, here {wanted['jinja2']}"]}
         good = cluster.add("good")  # the fleet goes on with it
         client.wait_for_workers(2)
-        outcomes = list(run_jobs(orders, work.name_worker, workers))
+        outcomes = list(run_jobs(orders, work.name_worker, workers, Event()))
     assert len(outcomes) == 20
     assert {outcome.exact for outcome in outcomes} == {str(good.pid)}
 
@@ -162,10 +164,11 @@ def test_a_scheduler_that_goes_away_ends_the_fleet(cluster: Cluster, tmp_path: P
     cluster.add("first")
     cluster.add("second")
     done = []
-    with connect(cluster.address, 0) as client:
+    with connect(cluster.address) as client:
         client.wait_for_workers(2)
         workers = Workers(client, work.describe, work.describe(), Notes())
-        outcomes = run_jobs(work.make_orders(tmp_path, 4), work.wait_behind_first, workers)
+        orders = work.make_orders(tmp_path, 4)
+        outcomes = run_jobs(orders, work.wait_behind_first, workers, Event())
         done.append(next(outcomes).job)
         cluster.scheduler.kill()
         with pytest.raises(FleetError, match="the scheduler is gone; what is finished stays"):
@@ -177,6 +180,6 @@ def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "CONNECTION", 1)
     with (
         pytest.raises(FleetError, match=r"no scheduler answers at tcp://127\.0\.0\.1:9"),
-        connect("tcp://127.0.0.1:9", 0),
+        connect("tcp://127.0.0.1:9"),
     ):
         pass

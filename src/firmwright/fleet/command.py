@@ -4,63 +4,37 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shlex
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from doit import doit_cmd, get_var
 from doit.cmd_base import Command
 
-from firmwright.data.fetch import MIRROR_VARIABLE
 from firmwright.errors import UserError, did_you_mean, to_printable
 from firmwright.pipeline.command_line import (
     NO_USER_CODE,
-    find_build_root,
     place_paths,
-    prepare_build_root,
     set_variables,
 )
 from firmwright.pipeline.recipe_words import enter_repository, find_recipes, find_start
 from firmwright.recipe.overrides import list_overrides
-from firmwright.shared_cache import cache
 
 from .matrix import FleetJob, cross, read_fleet
-from .outcome import Outcome
-from .report import PAGE, RESULTS, count, read_results, write_report
-from .run import FleetError, Workers, connect, require_extra, run_jobs
-from .table import FleetScreen, Watch
-from .worker import Order, build, describe_worker, digest_recipe
 
-BUILT, FAILED, STOPPED, INTERRUPTED = 0, 1, 2, 130
-"""Exit codes: all jobs are built, some failed, the fleet could not be run to its end."""
+PRINTED, REFUSED = 0, 2
+"""Exit codes of ``matrix``."""
 
 COMMANDS = ("fleet", "matrix")
 
 FLEET_FILE = "fleet.yaml"
-FOLDER = "fleet"
-"""In the build folder: the jobs' own build folders, and the report."""
-
 VARIABLES = ("fleet", "scheduler", "workers", "outdir", "recipe", NO_USER_CODE, *list_overrides())
 """What a word of the command line, ``name=value``, may set."""
 
-PASSED_ON = (MIRROR_VARIABLE, cache.PLACE, cache.ROLE, cache.LIMIT)
-"""Variables of the environment that workers elsewhere get too."""
-
 MOST_IN_MATRIX = 256
 """Jobs that GitHub takes in one matrix."""
-
-
-@dataclass(frozen=True)
-class Fleet:
-    """The jobs of a command, and who does them: ``scheduler`` is None for this machine alone."""
-
-    jobs: list[FleetJob]
-    scheduler: str | None
-    workers: int
-    folder: Path
 
 
 def add_commands(commands: Any) -> None:
@@ -87,7 +61,15 @@ def run_command(options: argparse.Namespace) -> int:
             given.append(f"{name}={getattr(options, name)}")
     enter_repository()
     set_variables(given)
-    return print_matrix(options.json) if options.command == "matrix" else run_fleet()
+    return print_matrix(options.json) if options.command == "matrix" else run()
+
+
+def run() -> int:
+    """Build the fleet that the command line names; return the exit code."""
+    # Imported late: another command shows no fleet.
+    from .session import run_fleet
+
+    return run_fleet(read_jobs)
 
 
 class DoitCommand(Command):  # type: ignore[misc]
@@ -102,9 +84,9 @@ class DoitCommand(Command):  # type: ignore[misc]
         if words:
             print(f"fleet: '{words[0]}' means nothing here; a fleet is named by fleet={words[0]}",
                   file=sys.stderr)  # fmt: skip
-            return STOPPED
+            return REFUSED
         enter_repository()
-        return run_fleet()
+        return run()
 
 
 def print_matrix(as_json: bool) -> int:
@@ -113,7 +95,7 @@ def print_matrix(as_json: bool) -> int:
         jobs = read_jobs()
     except UserError as error:
         print(to_printable(str(error)), file=sys.stderr)
-        return STOPPED
+        return REFUSED
     if len(jobs) > MOST_IN_MATRIX:
         print(f"{len(jobs)} jobs: GitHub takes {MOST_IN_MATRIX} in a matrix", file=sys.stderr)
     lines = {job.name: shlex.join(job.list_words()) for job in jobs}
@@ -121,33 +103,7 @@ def print_matrix(as_json: bool) -> int:
         print(json.dumps({"include": [{"name": n, "words": w} for n, w in lines.items()]}))
     else:
         print("\n".join(f"{name}  {words}" for name, words in lines.items()))
-    return BUILT
-
-
-def run_fleet() -> int:
-    """Build the fleet that the command line names; return the exit code."""
-    try:
-        fleet = read_words()
-        require_extra()
-        before = read_results(fleet.folder / RESULTS)
-        return build_all(fleet, before)
-    except UserError as error:
-        print(to_printable(str(error)), file=sys.stderr)
-        return STOPPED
-
-
-def read_words() -> Fleet:
-    """Return what the command line asks for; UserError for a mistake."""
-    jobs = read_jobs()
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    workers = get_var("workers", str(cores or 1))
-    if not (workers.isascii() and workers.isdigit() and int(workers)):
-        raise UserError(f"workers={workers}: expected a whole number from 1 on")
-    if get_var("scheduler") is not None and get_var("workers") is not None:
-        raise UserError("workers=: a scheduler has workers of its own; leave one of them out")
-    prepare_build_root()
-    folder = find_build_root() / FOLDER
-    return Fleet(jobs, get_var("scheduler"), min(int(workers), len(jobs)), folder)
+    return PRINTED
 
 
 def read_jobs() -> list[FleetJob]:
@@ -177,42 +133,3 @@ def add_words(job: FleetJob, words: dict[str, str]) -> FleetJob:
     for name in words.keys() & job.words.keys():
         raise UserError(f"{name}={words[name]}: the fleet says {name}={job.words[name]} itself")
     return replace(job, words={**job.words, **words})
-
-
-def build_all(fleet: Fleet, before: dict[str, Outcome]) -> int:
-    """Build all jobs and write the report; return the exit code."""
-    screen = FleetScreen(sys.stdout, len(fleet.jobs))
-    outcomes: dict[str, Outcome] = {}
-    code = BUILT
-    try:
-        with connect(fleet.scheduler, fleet.workers) as client:
-            workers = Workers(client, describe_worker, describe_worker(), Watch(screen))
-            for outcome in run_jobs(make_orders(fleet), build, workers):
-                outcomes[outcome.job] = outcome
-    except FleetError as error:
-        screen.close()
-        print(to_printable(str(error)), file=sys.stderr)
-        code = STOPPED
-    except KeyboardInterrupt:
-        screen.close()
-        print("\ninterrupted; finished stages are kept", file=sys.stderr)
-        code = INTERRUPTED
-    names = [job.name for job in fleet.jobs]
-    write_report(fleet.folder, names, outcomes, before)
-    screen.print_hanging("", f"{count(names, outcomes)}; {fleet.folder / PAGE}")
-    failed = any(outcome.failure for outcome in outcomes.values())
-    return code or (FAILED if failed else BUILT)
-
-
-def make_orders(fleet: Fleet) -> list[Order]:
-    environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    return [
-        Order(
-            job,
-            root=str(Path.cwd()),
-            outdir=str((fleet.folder / job.name).absolute()),
-            environment=environment,
-            recipe_digest=digest_recipe(Path(job.recipe)),
-        )
-        for job in fleet.jobs
-    ]

@@ -12,6 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
+from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol
 
 from firmwright.errors import UserError, first_line
@@ -62,24 +63,11 @@ def require_extra() -> None:
 
 
 @contextmanager
-def connect(scheduler: str | None, workers: int) -> Iterator[Client]:
-    """Yield a client of the scheduler at an address; without one, of new workers on this machine.
-
-    Raises FleetError where nothing answers.
-    """
-    from distributed import Client, LocalCluster
+def connect(scheduler: str) -> Iterator[Client]:
+    """Yield a client of the scheduler at an address; FleetError where none answers."""
+    from distributed import Client
 
     silence_dask()
-    if scheduler is None:
-        with (
-            LocalCluster(
-                n_workers=workers, threads_per_worker=1, processes=True, memory_limit=0,
-                host="127.0.0.1", dashboard_address=None,
-            ) as cluster,
-            Client(cluster) as client,
-        ):  # fmt: skip
-            yield client
-        return
     try:
         client = Client(scheduler, timeout=CONNECTION)
     except (OSError, ValueError) as error:
@@ -229,16 +217,20 @@ def run_jobs(
     orders: Sequence[Order],
     work: Callable[[Order], Outcome],
     workers: Workers,
+    stop: Event,
     patience: float = PATIENCE,
 ) -> Iterator[Outcome]:
     """Yield what came out of each job, in the order in which they end.
 
     ``work`` runs on a worker. The job of a worker that dies is given to another one. Raises
-    FleetError where the scheduler goes away, or all workers do for ``patience`` seconds.
+    FleetError once ``stop`` is set, where the scheduler goes away, and where all workers do for
+    ``patience`` seconds.
     """
     dispatch = Dispatch(orders, work, workers)
     last_seen = time.monotonic()
     while dispatch.waiting or dispatch.running:
+        if stop.is_set():
+            raise FleetError("interrupted; finished stages are kept")
         workers.look()
         yield from dispatch.collect()
         dispatch.hand_out()

@@ -14,6 +14,7 @@ from pathlib import Path
 from firmwright.errors import UserError
 from firmwright.pipeline.task import PACKAGE, TASKS, code_digest, find_deciding_packages
 
+from .lifeline import hold_lifeline
 from .matrix import FleetJob
 from .outcome import Outcome, read_outcome
 
@@ -82,17 +83,13 @@ def run_build(order: Order) -> Path:
     outdir = Path(order.outdir)
     outdir.mkdir(parents=True, exist_ok=True)
     words = [*order.job.list_words(), f"outdir={os.path.relpath(outdir, order.root)}"]
-    watched, held = os.pipe()  # `held` closes when this worker ends, and the build ends then
-    try:
+    with hold_lifeline() as watched:
         done = subprocess.run(
             [sys.executable, "-m", BUILD_PROCESS, str(watched), str(outdir / LOG), *words],
             cwd=order.root, env=os.environ | order.environment, pass_fds=(watched,),
             stdin=subprocess.DEVNULL, capture_output=True, start_new_session=True,
             text=True, encoding="utf-8", errors="replace", check=False,
         )  # fmt: skip
-    finally:
-        os.close(watched)
-        os.close(held)
     if done.returncode < 0:
         name = signal.Signals(-done.returncode).name
         raise UserError(f"the build was ended by {name}: memory may have run out")

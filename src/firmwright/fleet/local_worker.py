@@ -1,0 +1,24 @@
+"""A worker of this machine, as a program of its own: it ends with the fleet that started it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from distributed import Worker
+
+from .lifeline import follow_lifeline
+
+
+async def serve(scheduler: str, name: str, folder: str) -> None:
+    """Do jobs, one at a time, until the scheduler is gone; ``folder`` is for files of dask."""
+    async with Worker(
+        scheduler, name=name, nthreads=1, memory_limit=0, dashboard=False, local_directory=folder
+    ) as worker:
+        await worker.finished()
+
+
+if __name__ == "__main__":
+    watched, scheduler, name, folder = sys.argv[1:]
+    follow_lifeline(int(watched))
+    asyncio.run(serve(scheduler, name, folder))

@@ -1,0 +1,131 @@
+"""One run of a fleet, from the words of the command line to the report."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from types import FrameType
+
+from doit import get_var
+
+from firmwright.data.fetch import MIRROR_VARIABLE
+from firmwright.errors import UserError, to_printable
+from firmwright.pipeline.command_line import find_build_root, prepare_build_root
+from firmwright.shared_cache import cache
+
+from .local import start_cluster
+from .matrix import FleetJob
+from .outcome import Outcome
+from .report import PAGE, RESULTS, count, read_results, write_report
+from .run import FleetError, Workers, connect, require_extra, run_jobs
+from .table import FleetScreen, Watch
+from .worker import Order, build, describe_worker, digest_recipe
+
+BUILT, FAILED, STOPPED, INTERRUPTED = 0, 1, 2, 130
+"""Exit codes: all jobs are built, some failed, the fleet could not be run to its end."""
+
+FOLDER = "fleet"
+"""In the build folder: the jobs' own build folders, and the report."""
+
+PASSED_ON = (MIRROR_VARIABLE, cache.PLACE, cache.ROLE, cache.LIMIT)
+"""Variables of the environment that workers elsewhere get too."""
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The jobs of a command, and who does them: ``scheduler`` is None for this machine alone."""
+
+    jobs: list[FleetJob]
+    scheduler: str | None
+    workers: int
+    folder: Path
+
+
+def run_fleet(read_jobs: Callable[[], list[FleetJob]]) -> int:
+    """Build the jobs as the command line asks for it; return the exit code.
+
+    What ``read_jobs`` raises is told like any mistake of the user.
+    """
+    try:
+        fleet = read_words(read_jobs())
+        require_extra()
+        before = read_results(fleet.folder / RESULTS)
+        return build_all(fleet, before)
+    except UserError as error:
+        print(to_printable(str(error)), file=sys.stderr)
+        return STOPPED
+
+
+def read_words(jobs: list[FleetJob]) -> Fleet:
+    """Return what the command line asks for; UserError for a mistake."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    workers = get_var("workers", str(cores or 1))
+    if not (workers.isascii() and workers.isdigit() and int(workers)):
+        raise UserError(f"workers={workers}: expected a whole number from 1 on")
+    if get_var("scheduler") is not None and get_var("workers") is not None:
+        raise UserError("workers=: a scheduler has workers of its own; leave one of them out")
+    prepare_build_root()
+    folder = find_build_root() / FOLDER
+    return Fleet(jobs, get_var("scheduler"), min(int(workers), len(jobs)), folder)
+
+
+def build_all(fleet: Fleet, before: dict[str, Outcome]) -> int:
+    """Build all jobs and write the report; return the exit code."""
+    screen = FleetScreen(sys.stdout, len(fleet.jobs))
+    outcomes: dict[str, Outcome] = {}
+    code = BUILT
+    interrupted = catch_interrupts()
+    with find_scheduler(fleet) as address, connect(address) as client:
+        workers = Workers(client, describe_worker, describe_worker(), Watch(screen))
+        try:
+            for outcome in run_jobs(make_orders(fleet), build, workers, interrupted):
+                outcomes[outcome.job] = outcome
+        except FleetError as error:
+            screen.close()
+            print(to_printable(str(error)), file=sys.stderr)
+            code = INTERRUPTED if interrupted.is_set() else STOPPED
+    names = [job.name for job in fleet.jobs]
+    write_report(fleet.folder, names, outcomes, before)
+    screen.print_hanging("", f"{count(names, outcomes)}; {fleet.folder / PAGE}")
+    failed = any(outcome.failure for outcome in outcomes.values())
+    return code or (FAILED if failed else BUILT)
+
+
+def catch_interrupts() -> Event:
+    """Return what ctrl-C sets from now on; a second one ends the program at once."""
+    interrupted = Event()
+
+    def note(_signal: int, _frame: FrameType | None) -> None:
+        if interrupted.is_set():
+            os._exit(INTERRUPTED)  # the workers of this machine end with us
+        interrupted.set()
+
+    signal.signal(signal.SIGINT, note)
+    return interrupted
+
+
+def find_scheduler(fleet: Fleet) -> AbstractContextManager[str]:
+    """Return the address of the scheduler that was named, or of one here that lasts as long."""
+    if fleet.scheduler is None:
+        return start_cluster(fleet.workers, fleet.folder)
+    return nullcontext(fleet.scheduler)
+
+
+def make_orders(fleet: Fleet) -> list[Order]:
+    environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    return [
+        Order(
+            job,
+            root=str(Path.cwd()),
+            outdir=str((fleet.folder / job.name).absolute()),
+            environment=environment,
+            recipe_digest=digest_recipe(Path(job.recipe)),
+        )
+        for job in fleet.jobs
+    ]
