@@ -9,8 +9,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+import tvm
 from onnx import TensorProto, helper, numpy_helper
+from tvm import relax
 
+from firmwright.builder import Graph
 from firmwright.compile import compile_network
 from firmwright.ir.tensors import State
 from firmwright.models import FORMATS
@@ -35,6 +38,7 @@ from tests.networks.tflite_states import write_svdf_network, write_variable_netw
 pytestmark = pytest.mark.needs("gcc")
 
 STEPS = 100
+HOST = load_platform("host")
 
 
 def assert_equal_steps(found: Outputs, data: bytes, samples: list[Sample]) -> None:
@@ -122,7 +126,7 @@ TAPS = {"a": "a_next", "b": "b_next", "c": "c_next", "d": "d_next"}
 def compile_taps() -> tuple[Network, tuple[State, ...]]:
     module, interface = FORMATS["onnx"].load().import_model(write_taps(), "taps", {})
     module, interface = pair_states(module, interface, TAPS)
-    mix = load_mix(parse_target("c"), load_platform("host"), "onnx")
+    mix = load_mix(parse_target("c"), HOST, "onnx")
     return compile_network(module, interface, mix), interface.states
 
 
@@ -136,6 +140,27 @@ def test_states_change_all_at_once(caller_arena: bool, tmp_path: Path) -> None:
     found = decode_outputs(ran.console, network.interface.outputs, STEPS, ran.exit_code)
     expected = FORMATS["onnx"].load().run_reference(write_taps(), samples, states).outputs
     np.testing.assert_allclose(np.array(found), np.array(expected), rtol=1e-5, atol=1e-6)
+
+
+def make_leaky_counter() -> bytes:
+    """Return an integer network of Python's: y = (x + h) >> 1, and h' = y."""
+    graph = Graph()
+    x, h = graph.input("x", (1, 6)), graph.input("h", (1, 6))
+    y = graph.add(x, h, "y", shift_bits=1)
+    graph.output(graph.emit(relax.op.maximum(y, x), "z"), y)
+    return str(tvm.ir.save_json(graph.module())).encode()
+
+
+def test_a_network_of_python_names_its_states(tmp_path: Path) -> None:
+    data, importer = make_leaky_counter(), FORMATS["relax"].load()
+    module, interface = pair_states(*importer.import_model(data, "net", {}), {"h": "y"})
+    network = compile_network(module, interface, load_mix(parse_target("c"), HOST, "onnx"))
+    generator = np.random.default_rng(4)
+    samples = [{"x": generator.integers(-99, 99, (1, 6)).astype("int8")} for _ in range(STEPS)]
+    ran = executed(network, samples, tmp_path, SANITIZED)
+    found = decode_outputs(ran.console, network.interface.outputs, STEPS, ran.exit_code)
+    expected = importer.run_reference(data, samples, interface.states).outputs
+    np.testing.assert_array_equal(np.array(found), np.array(expected))
 
 
 TWO_INSTANCES = """

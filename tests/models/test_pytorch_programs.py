@@ -293,6 +293,39 @@ def test_training_mode_is_refused() -> None:
         FORMATS["pt2"].load().import_model(stream.getvalue(), "m.pt2", {})
 
 
+class Stream(nn.Module):  # type: ignore[misc,name-defined]
+    """Keeps a GRU's state, the last frames, and in a buffer that no file has a number of runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.GRUCell(4, 4)
+        self.register_buffer("hidden", torch.full((1, 4), 0.25))
+        self.register_buffer("frames", torch.zeros(1, 3, 4))
+        self.register_buffer("runs", torch.zeros(1), persistent=False)
+
+    def forward(self, frame: Any) -> Any:
+        self.frames.copy_(torch.cat([self.frames[:, 1:], frame[:, None]], 1))
+        self.hidden.copy_(self.cell(frame, self.hidden))
+        self.runs += 1
+        return self.hidden + self.frames.sum(1), self.runs * 2
+
+
+def test_buffers_that_a_program_changes_are_states(tmp_path: Path) -> None:
+    data = exported(Stream(), torch.zeros(1, 4))
+    importer = FORMATS["pt2"].load()
+    _, interface = importer.import_model(data, "m.pt2", {})
+    kept = {s.tensor.name: s.initial for s in interface.states}
+    assert kept.keys() == {"hidden", "frames", "runs"}
+    assert kept["hidden"] == np.full(4, 0.25, "<f4").tobytes()
+    given = [{"frame": np.full((1, 4), np.sin(step), "float32")} for step in range(100)]
+    found = run_generated(data, given, tmp_path, format_name="pt2")
+    wanted = importer.run_reference(data, given, interface.states).outputs
+    assert float(wanted[-1][1][0]) == 200
+    for ours, theirs in zip(found, wanted, strict=True):
+        for mine, reference in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(mine, reference, rtol=1e-5, atol=1e-5)
+
+
 def test_unknown_operator_is_named() -> None:
     class Transform(nn.Module):  # type: ignore[misc,name-defined]
         def forward(self, x: Any) -> Any:

@@ -29,6 +29,7 @@ from firmwright.ir.tensors import ModelInterface, Operator, State, Tensor, is_so
 from firmwright.models.formats import EXPORT_HINT, Imported, ReferenceOutputs, Samples, Shapes
 from firmwright.models.importing import refuse_operators, run_importer, suppress_output
 from firmwright.models.pytorch.corrections import TorchImporter
+from firmwright.models.pytorch.states import expose_states, move_states_last
 from firmwright.models.relax.importer import bind_shapes, check_calls, format_shape, make_tensor
 from firmwright.models.states import run_in_sequence
 
@@ -40,7 +41,7 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     """Import an exported program; see :class:`firmwright.models.formats.TorchImporter`."""
     program = load_program(data, name)
     core = decompose(program, name)
-    refuse_state(core, name)
+    states = expose_states(core, name)
     check_operators(core, name)
     labels = label_nodes(core)
     importer = TorchImporter(core)
@@ -59,16 +60,19 @@ def import_model(data: bytes, name: str, shapes: Shapes) -> Imported:
     }
     check_shapes(importer, name)
     module = bind_shapes(rename_variables(module, variables), shapes, name)
+    module = move_states_last(module, states)
     check_calls(module, name)
+    own = len(module["main"].params) - len(states)
     interface = ModelInterface(
         format="pt2",
         sha256=hashlib.sha256(data).hexdigest(),
-        inputs=tuple(make_tensor(str(p.name), p.ty, name) for p in module["main"].params),
-        outputs=collect_outputs(module, program, name),
+        inputs=tuple(make_tensor(str(p.name), p.ty, name) for p in module["main"].params[:own]),
+        outputs=collect_outputs(module, program, name, len(states)),
         operators=tuple(
             Operator(labels.get(n.name, n.name), kind_of(n), (n.name,))
             for n in find_call_nodes(core)
         ),
+        states=tuple(states.values()),
     )
     return module, interface
 
@@ -127,17 +131,6 @@ def force_weights_only() -> Iterator[None]:
         del os.environ[variable]
         if before is not None:
             os.environ[variable] = before
-
-
-def refuse_state(program: torch.export.ExportedProgram, name: str) -> None:
-    """A program that changes its own buffers gives another answer each time."""
-    signature = program.graph_signature
-    changed = sorted({*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate})
-    if changed:
-        raise UserError(
-            f"{name}: the program changes its own state ({', '.join(changed)}); export the model "
-            "in inference mode, model.eval()"
-        )
 
 
 def decompose(program: torch.export.ExportedProgram, name: str) -> torch.export.ExportedProgram:
@@ -208,10 +201,12 @@ def check_shapes(importer: TorchImporter, name: str) -> None:
 
 
 def collect_outputs(
-    module: tvm.IRModule, program: torch.export.ExportedProgram, name: str
+    module: tvm.IRModule, program: torch.export.ExportedProgram, name: str, states: int
 ) -> tuple[Tensor, ...]:
+    """Describe the outputs of the program, behind which there are so many states."""
     kind = module["main"].ret_ty
     types = list(kind.fields) if isinstance(kind, relax.TupleType) else [kind]
+    types = types[: len(types) - states]
     names = [str(n) for n in program.graph_signature.user_outputs]
     if len(names) != len(types):
         raise UserError(f"{name}: some of the program's outputs are no tensors: {names}")
