@@ -35,7 +35,7 @@ stack: 8 KiB
 toolchains: [arm-none-eabi-gcc, zig]
 emulators: [unicorn]
 """
-PINS = 'memory: {weights: qspi, downsample: dtcm, "poi*": ram}\narena: caller\n'
+PINS = 'memory: {weights: qspi, downsample: dtcm, "poi*": ram}\narena: caller\nselftest: true\n'
 
 
 RISCV = """\
@@ -196,6 +196,23 @@ def test_a_memory_that_is_full(repository: Repository) -> None:
     assert " bytes of dtcm, 4,096 are available; the largest constants and buffers:\n" in text
     assert "bytes  weights of region_001_conv2d\n" in text
     assert "bytes that are left: " in text and " of ram, 8,388,608 of qspi; `memory` of" in text
+
+
+def test_packages_hand_over_one_arena(repository: Repository) -> None:
+    stated = "platform: tightly.yaml\narena: caller\nexport: {to: [cmake]}\n"
+    text = fail_with(repository, stated + DIGITS)
+    assert "packages hand over one arena, and this network has another in dtcm; add " in text
+
+
+def test_networks_of_one_firmware_share_ram_and_flash(repository: Repository) -> None:
+    networks = "platform: tightly.yaml\nnetworks: {one: digits.yaml, two: digits.yaml}\n"
+    repository.write("both.yaml", networks)
+    repository.build("recipe=both.yaml")
+    manifest = repository.manifest("build/both/both-tightly.tar.gz")
+    assert manifest["run"]["networks"].keys() == {"one", "two"}
+    repository.write("both.yaml", networks.replace("two: digits", "two: pinned"))
+    text = fail(repository, "recipe=both.yaml")
+    assert "pinned.yaml:5:9: memory: several networks of a firmware share its memory" in text
 
 
 def test_a_board_that_gives_a_memory_no_place(repository: Repository) -> None:

@@ -20,6 +20,7 @@ from firmwright.toolchain.boards import (
     is_own_board,
     list_board_files,
 )
+from firmwright.toolchain.platforms import Memory
 
 
 def write_board(
@@ -41,18 +42,24 @@ def write_board(
 
 
 def list_further_memories(plan: Plan, prefix: str, platform: Platform) -> dict[str, Any]:
-    """Return the memories of constants that lie apart, and of arenas of no accelerator's."""
-    memories = sorted(set(plan.constants.values()))
+    """Return the memories of constants that lie apart, and of arenas of no accelerator's.
+
+    A program of this machine, made of the same plan, copies nothing.
+    """
+    memories, known = sorted(set(plan.constants.values())), platform.memories
     accelerators = platform.accelerators.values()
     theirs = {name for numbers in accelerators for name in numbers.get("memories", ())}
     return {
         "constant_memories": memories,
-        "copied_memories": [m for m in memories if m != RAM and not platform.memories[m].read_only],
-        "arena_memories": [
-            m for m in plan.other_arenas if m in platform.memories and m not in theirs
-        ],
+        "copied_memories": [m for m in memories if m in known and is_filled(m, known[m])],
+        "arena_memories": [m for m in plan.other_arenas if m in known and m not in theirs],
         "constants_name": lambda m: f"{prefix}_constants_{c_identifier(m)}".upper(),
     }
+
+
+def is_filled(name: str, memory: Memory) -> bool:
+    """Tell whether the start-up code has to fill a memory; it fills that of ``.data`` anyhow."""
+    return name != RAM and not memory.read_only
 
 
 def check_places(board: str, variables: Mapping[str, Any], folder: Path) -> None:
@@ -63,9 +70,10 @@ def check_places(board: str, variables: Mapping[str, Any], folder: Path) -> None
     scripts, code = (
         [f for f in folder.iterdir() if (f.suffix == ".ld") == s] for s in (True, False)
     )
+    further = variables["platform"].memories.keys() - {RAM}
     needed = [
         *((scripts, m, f".bss.noinit.{m}") for m in variables["arena_memories"]),
-        *((scripts, m, f".constants.{m}") for m in variables["constant_memories"] if m != RAM),
+        *((scripts, m, f".constants.{m}") for m in variables["constant_memories"] if m in further),
         *((code, m, f"fw_constants_{m}_load") for m in variables["copied_memories"]),
     ]
     for files, memory, word in needed:

@@ -26,7 +26,8 @@ def write_texts(job: Job, result: str) -> dict[str, bytes]:
 
 def write_readme(job: Job, recipe: str, result: str) -> str:
     """Return the README in Markdown; ``recipe`` is the recipe's name in the bundle."""
-    interface = artifacts.INTERFACE.read(job)
+    interface, plan = artifacts.INTERFACE.read(job), artifacts.PLAN.read(job)
+    memories = job.platform.memories
     variables = {
         "name": job.recipe.name,
         "description": job.recipe.description,
@@ -42,7 +43,8 @@ def write_readme(job: Job, recipe: str, result: str) -> str:
         "prefix": job.recipe.c_prefix,
         "caller_arena": job.recipe.arena == "caller",
         "stateful": bool(interface.states),
-        "more_arenas": [arena_name(m) for m in artifacts.PLAN.read(job).other_arenas],
+        "more_arenas": [arena_name(m) for m in plan.other_arenas],
+        "stored_apart": [m for m in sorted({*plan.constants.values()}) if memories[m].read_only],
         "inputs": initialize(interface.inputs),
         "outputs": initialize(interface.outputs),
     }
