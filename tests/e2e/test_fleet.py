@@ -16,6 +16,8 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.fleet.processes import find_processes
+
 from .conftest import Repository, new_repository
 
 FLEET = """\
@@ -34,20 +36,8 @@ def start(repository: Repository, *words: str) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
-def find_builds(fleet: subprocess.Popen[str]) -> list[psutil.Process]:
-    """Return the processes in which a fleet builds."""
-    builds = []
-    for process in psutil.Process(fleet.pid).children(recursive=True):
-        try:
-            if "firmwright.fleet.build_process" in process.cmdline():
-                builds.append(process)
-        except psutil.NoSuchProcess:
-            continue
-    return builds
-
-
 def wait_for_build(fleet: subprocess.Popen[str]) -> psutil.Process:
-    while not (builds := find_builds(fleet)):
+    while not (builds := find_processes(fleet.pid, "build_process")):
         assert fleet.poll() is None
         time.sleep(0.05)
     return builds[0]

@@ -102,8 +102,14 @@ def test_paths_start_at_the_folder_of_the_fleet_file() -> None:
             "recipes: [kws]\nexclude: [{recipe: kvs}]",
             "fleet.yaml:2:11: exclude[0]: fits no build of the matrix; leave it out",
         ),
-        ("recipes: [kws]\nexclude: [{recipe: '*'}]", "fleet.yaml:2:10: exclude: no build is left"),
-        ("platforms: [host]", "fleet.yaml:1:1: the key 'recipes' is missing"),
+        (
+            "recipes: [kws]\nexclude: [{recipe: '*'}]",
+            "fleet.yaml:2:10: exclude: no build is left; `recipes` and `include` say what is built",
+        ),
+        (
+            "platforms: [host]\ninclude: [{recipe: kws}]",
+            "fleet.yaml:1:1: platforms: says nothing without `recipes`",
+        ),
     ],
 )
 def test_a_mistake_is_told_with_its_place(text: str, message: str) -> None:

@@ -124,30 +124,38 @@ def read_fleet(path: Path) -> list[FleetJob]:
 
 def fill_matrix(matrix: Matrix, data: Mapping[str, Any]) -> None:
     """Add the jobs that the data of a fleet file states."""
+    if "recipes" in data:
+        multiply(matrix, data)
+    else:
+        for key in data.keys() - {"include"}:
+            matrix.tell((key,), "says nothing without `recipes`", key=True)
+    for number, entry in enumerate(data.get("include", ())):
+        include(matrix, ("include", number), entry)
+    if not matrix.jobs and not matrix.findings:
+        pointer = ("exclude",) if "exclude" in data else ()
+        matrix.tell(pointer, "no build is left; `recipes` and `include` say what is built")
+
+
+def multiply(matrix: Matrix, data: Mapping[str, Any]) -> None:
+    """Add a job for each combination that is not excluded."""
     options = {n: v for n, v in data.get("options", {}).items() if check_option(matrix, n, v)}
     platforms = data.get("platforms", ())
     for number, platform in enumerate(platforms):
         matrix.check_value(("platforms", number), "platform", platform)
     axes = {"platform": platforms, **options} if platforms else options
-    excluded = list(read_exclusions(matrix, data.get("exclude", ()), ("recipe", *axes)))
-    used: set[int] = set()
     combinations = [dict(zip(axes, map(to_text, v), strict=True)) for v in product(*axes.values())]
+    excluded = dict(read_exclusions(matrix, data.get("exclude", ()), ("recipe", *axes)))
+    unused = set(excluded)
     for number, word in enumerate(data["recipes"]):
         pointer = ("recipes", number)
         for recipe, words in product(matrix.find_recipes(pointer, word), combinations):
-            fits = {
-                i for i, entry in excluded if is_excluded(entry, {"recipe": recipe.stem, **words})
-            }
-            used |= fits
-            if not fits:
+            named = {"recipe": recipe.stem, **words}
+            fitting = {number for number, entry in excluded.items() if fits(entry, named)}
+            unused -= fitting
+            if not fitting:
                 matrix.add(pointer, recipe, words)
-    for number, _ in excluded:
-        if number not in used and not matrix.findings:
-            matrix.tell(("exclude", number), "fits no build of the matrix; leave it out")
-    for number, entry in enumerate(data.get("include", ())):
-        include(matrix, ("include", number), entry)
-    if not matrix.jobs and not matrix.findings:
-        matrix.tell(("exclude",), "no build is left")
+    for number in unused if not matrix.findings else ():
+        matrix.tell(("exclude", number), "fits no build of the matrix; leave it out")
 
 
 def check_option(matrix: Matrix, name: str, values: Sequence[Any]) -> bool:
@@ -169,7 +177,7 @@ def read_exclusions(
             yield number, {name: to_text(value) for name, value in entry.items()}
 
 
-def is_excluded(patterns: Mapping[str, str], words: Mapping[str, str]) -> bool:
+def fits(patterns: Mapping[str, str], words: Mapping[str, str]) -> bool:
     return all(fnmatchcase(words[name], pattern) for name, pattern in patterns.items())
 
 

@@ -16,7 +16,11 @@ from doit import get_var
 
 from firmwright.data.fetch import MIRROR_VARIABLE
 from firmwright.errors import UserError, to_printable
-from firmwright.pipeline.command_line import find_build_root, prepare_build_root
+from firmwright.pipeline.command_line import (
+    NO_USER_CODE_VARIABLE,
+    find_build_root,
+    prepare_build_root,
+)
 from firmwright.shared_cache import cache
 
 from .local import start_cluster
@@ -33,7 +37,7 @@ BUILT, FAILED, STOPPED, INTERRUPTED = 0, 1, 2, 130
 FOLDER = "fleet"
 """In the build folder: the jobs' own build folders, and the report."""
 
-PASSED_ON = (MIRROR_VARIABLE, cache.PLACE, cache.ROLE, cache.LIMIT)
+PASSED_ON = (MIRROR_VARIABLE, NO_USER_CODE_VARIABLE, cache.PLACE, cache.ROLE, cache.LIMIT)
 """Variables of the environment that workers elsewhere get too."""
 
 

@@ -46,6 +46,7 @@ from .recipe_words import find_recipes, find_start
 from .stage import Stage
 
 NO_USER_CODE = "no_user_code"
+NO_USER_CODE_VARIABLE = "FIRMWRIGHT_NO_USER_CODE"
 VARIABLES = ("recipe", "outdir", NO_USER_CODE, PROFILE, *list_overrides())
 """What a word of the command line, ``name=value``, may set."""
 
@@ -120,7 +121,7 @@ def refuses_code() -> bool:
     """Tell whether recipes may run no code: by the command line, or else by the environment."""
     given = get_var(NO_USER_CODE)
     if given is None:
-        given = os.environ.get(f"FIRMWRIGHT_{NO_USER_CODE.upper()}", "")
+        given = os.environ.get(NO_USER_CODE_VARIABLE, "")
     return given not in ("", "0")
 
 
