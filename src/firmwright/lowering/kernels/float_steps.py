@@ -23,8 +23,11 @@ EXACT_FLOATS = 2**24
 SMALLEST_EXPONENT, LARGEST_EXPONENT = 1, 21
 """Factors from 2^-22 to 1/2: as for fixed point."""
 
-CANDIDATES = range(-(2**15), 2**15 + 1, 2**7)
+CANDIDATES = np.array(sorted(range(-(2**15), 2**15 + 1, 2**7), key=abs))
 """Multipliers beside the nearest one: farther ones end in other steps of the largest sums."""
+
+LOWEST, HIGHEST = -(2**40), 2**40
+"""Offsets beyond all that bound one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,21 +74,82 @@ def fit_steps(begins: Array, factors: Array, limits: Array) -> tuple[Array, Arra
     fraction, exponent = np.frexp(factors.astype("float64"))
     nearest = np.floor(fraction * 2.0**31 + 0.5).astype("int64")
     shifts = 1 - exponent.astype("int64")
-    heights = np.arange(1, begins.shape[1] + 1)[None] << shifts[:, None]
-    multipliers, offsets = np.zeros_like(nearest), np.zeros_like(nearest)
-    for step in sorted(CANDIDATES, key=abs):
-        left = np.flatnonzero(multipliers == 0)
-        if not left.size:
-            break
-        candidates = nearest[left] + step
-        low, high = bound_offsets(begins[left], heights[left], candidates, limits[left])
-        found = low <= high
-        multipliers[left[found]] = candidates[found]
-        offsets[left[found]] = choose_offsets(low, high)[found]
+    steps = Steps(begins, np.arange(1, begins.shape[1] + 1)[None] << shifts[:, None], limits)
+    multipliers, offsets = find_multipliers(steps, nearest)
     emulated = multipliers == 0
     offsets[emulated] = (fraction * 2.0**24).astype("int64")[emulated]
     shifts[emulated] = (24 - exponent.astype("int64"))[emulated]
     return multipliers, offsets, shifts
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """Which sum each step of a channel begins at, and the height of h + offset there.
+
+    Both are (O, steps); no sum of a channel exceeds its limit (O,) in magnitude.
+    """
+
+    begins: Array
+    heights: Array
+    limits: Array
+
+    def select(self, channels: Array, step: Array | None = None) -> Steps:
+        """Return these channels, all their steps or one of each."""
+        if step is None:
+            return Steps(self.begins[channels], self.heights[channels], self.limits[channels])
+        at = channels, step
+        return Steps(self.begins[at][:, None], self.heights[at][:, None], self.limits[channels])
+
+    def bound_offsets(self, multipliers: Array) -> tuple[Array, Array]:
+        """Return the smallest and the largest offset, (O,), with which multipliers have all steps.
+
+        Where a layer has one result only, nothing bounds it.
+        """
+        low, high = self.bound_each(multipliers[:, None])
+        return low.max(1, initial=LOWEST), high.min(1, initial=HIGHEST)
+
+    def bound_each(self, multipliers: Array) -> tuple[Array, Array]:
+        """Return the same for each step, of multipliers (O, 1), or of one step for each of (O, n).
+
+        What is reached by no sum, or by every one, bounds the offset from one side only.
+        """
+        ends = self.limits[:, None]
+        low = self.heights - ((self.begins * multipliers) >> 30)
+        high = self.heights - (((self.begins - 1) * multipliers) >> 30) - 1
+        return (
+            np.where(self.begins > ends, LOWEST, low),
+            np.where(self.begins <= -ends, HIGHEST, high),
+        )
+
+
+def find_multipliers(steps: Steps, nearest: Array) -> tuple[Array, Array]:
+    """Return the nearest multiplier that fits all steps of a channel, and its offset; 0 if none.
+
+    The two steps that a multiplier cannot have both rule out most of the others at once: few are
+    tried.
+    """
+    multipliers, offsets = np.zeros_like(nearest), np.zeros_like(nearest)
+    tried, left = nearest, np.arange(nearest.size)
+    candidates = low = high = np.zeros((0, 0), "int64")
+    while left.size:
+        own = steps.select(left)
+        lowest, highest = own.bound_offsets(tried)
+        fits = lowest <= highest
+        multipliers[left[fits]] = tried[fits]
+        offsets[left[fits]] = choose_offsets(lowest, highest)[fits]
+        if not candidates.size:
+            candidates = nearest[left, None] + CANDIDATES
+            low, high = np.full_like(candidates, LOWEST), np.full_like(candidates, HIGHEST)
+        left, candidates, low, high = (each[~fits] for each in (left, candidates, low, high))
+        if not left.size:
+            break
+        lows, highs = (each[~fits] for each in own.bound_each(tried[:, None]))
+        low = np.maximum(low, steps.select(left, lows.argmax(1)).bound_each(candidates)[0])
+        high = np.minimum(high, steps.select(left, highs.argmin(1)).bound_each(candidates)[1])
+        possible = (low <= high).any(1)
+        left, candidates, low, high = (each[possible] for each in (left, candidates, low, high))
+        tried = candidates[np.arange(left.size), (low <= high).argmax(1)]
+    return multipliers, offsets
 
 
 def choose_offsets(low: Array, high: Array) -> Array:
@@ -112,19 +176,3 @@ def find_begins(scaling: FloatScaling) -> Array:
         reached = np.where(reaches, middle, reached)
         below = np.where(reaches, below, middle)
     return reached
-
-
-def bound_offsets(
-    begins: Array, heights: Array, multipliers: Array, limits: Array
-) -> tuple[Array, Array]:
-    """Return the smallest and the largest offset with which multipliers have these steps.
-
-    What is reached by no sum, or by every one, bounds the offset from one side only. Where a layer
-    has one result only, nothing bounds it.
-    """
-    factors, ends = multipliers[:, None], limits[:, None]
-    low = heights - ((begins * factors) >> 30)
-    high = heights - (((begins - 1) * factors) >> 30) - 1
-    low = np.where(begins > ends, -(2**40), low)
-    high = np.where(begins <= -ends, 2**40, high)
-    return low.max(1, initial=-(2**40)), high.min(1, initial=2**40)

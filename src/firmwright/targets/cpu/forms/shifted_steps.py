@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from firmwright.ir.layer import Array, Layer
-from firmwright.lowering.kernels.float_steps import CANDIDATES, are_usual, bound_offsets
+from firmwright.lowering.kernels.float_steps import CANDIDATES, Steps, are_usual
 from firmwright.targets.cpu.forms.float_steps import SUM_LIMIT, bound_sums, find_shifted_begins
 
 NEAR, NEARBY, FAR = (
@@ -25,7 +25,7 @@ NEAR, NEARBY, FAR = (
 AT_ONCE = 64
 """Moves that are tried together: their arrays of 255 steps fit a cache."""
 
-OTHER_MULTIPLIERS = sorted(CANDIDATES, key=abs)[1:128:8]
+OTHER_MULTIPLIERS = CANDIDATES[1:128:8].tolist()
 """Beside the nearest one, for the few channels that it fits with no bias."""
 
 
@@ -56,7 +56,7 @@ def find_move(begins: Array, heights: Array, nearest: int, limits: Array) -> int
             for start in range(0, moves.size, AT_ONCE):
                 some = moves[start : start + AT_ONCE]
                 factors = np.full(some.size, nearest + step)
-                low, high = bound_offsets(begins + some[:, None], heights, factors, limits)
+                low, high = Steps(begins + some[:, None], heights, limits).bound_offsets(factors)
                 fits = low <= high
                 if fits.any():
                     return int(some[fits.argmax()])

@@ -1,0 +1,88 @@
+"""How the time and the memory of each stage grow with the layers of a network.
+
+python -m tests.benchmarks.growth [--layers 50 200 800 2000]
+
+Chains of quantized 1x1 convolutions, no two of them alike, are built for rv32-bare. The exponent is
+that of a power of the number of layers, between the last two chains.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from tests.networks.qdq_graphs import Graph
+from tests.networks.qdq_reference import F32, Grid
+
+ROOT = Path(__file__).parents[2]
+RECIPE = "model: chain.onnx\nplatform: rv32-bare\ntarget: c\nrun: {samples: 1}\n"
+CHANNELS, SIDE = 8, 4
+GRID = Grid("int8", F32(2**-5), 3)
+"""With scales that are powers of two the reference computes exactly."""
+
+
+def write_chain(layers: int) -> bytes:
+    """Return an ONNX model of as many convolutions, each with weights of its own."""
+    random, graph = np.random.default_rng(0), Graph()
+    _, value = graph.input((1, CHANNELS, SIDE, SIDE), GRID)
+    for layer in range(layers):
+        weights = random.integers(-127, 128, (CHANNELS, CHANNELS, 1, 1), "int8")
+        real = graph.weights(weights, np.full(CHANNELS, 2**-9, "float32"), 0, 0)
+        value = graph.node("Conv", [value, real])
+        if layer + 1 < layers:
+            stored = graph.node("QuantizeLinear", [value, *graph.grid(GRID)])
+            value = graph.node("DequantizeLinear", [stored, *graph.grid(GRID)])
+    graph.output(value, GRID, lambda _arithmetic, _sample: np.zeros(0))
+    return graph.build()
+
+
+def build(layers: int) -> dict[str, float]:
+    """Return the processor seconds of each stage, and the largest memory of a process, MiB."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "dodo.py").write_text("from firmwright.tasks.dodo import *\n")
+        (folder / "chain.yaml").write_text(RECIPE)
+        (folder / "chain.onnx").write_bytes(write_chain(layers))
+        command = [sys.executable, "-m", "doit", "build", "recipe=chain.yaml", "profile=1"]
+        more = {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+        with subprocess.Popen(
+            command, cwd=folder, env={**os.environ, **more}, stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            lines = process.stdout.read().splitlines()
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError("\n".join(lines))
+    start = next(i for i, line in enumerate(lines) if line.split()[:1] == ["seconds"])
+    rows = [line.split() for line in lines[start + 1 :]]
+    # Without the imports, which do not grow.
+    found = {label: float(work) + float(programs) for label, _, _, _, work, programs in rows}
+    return found | {"memory, MiB": used.ru_maxrss / 1024}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--layers", type=int, nargs="+", default=[50, 200, 800, 2000])
+    counts = parser.parse_args().layers
+    found = [build(count) for count in counts]
+    heads = "".join(f" {count:,} |" for count in counts)
+    print(f"| seconds of the processor |{heads} exponent |")
+    print("|---|" + "---|" * (len(counts) + 1))
+    for label in found[0]:
+        values = [each[label] for each in found]
+        grown = [max(value, 0.01) for value in values[-2:]]
+        exponent = math.log(grown[1] / grown[0]) / math.log(counts[-1] / counts[-2])
+        cells = "".join(f" {value:,.2f} |" for value in values)
+        print(f"| {label} |{cells} {exponent:.2f} |")
+
+
+if __name__ == "__main__":
+    main()
