@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from firmwright.ir.regions import RAM
 
@@ -62,12 +64,16 @@ def place_buffers(buffers: Sequence[Buffer]) -> list[Buffer]:
             if not best or arena_bytes(placed) < arena_bytes(best):
                 best = placed
             if arena_bytes(best) == floor:
-                break
+                return sort_by_place(best)
             # What ends highest is what was placed too late: it gets first choice.
             highest = max(placed, key=lambda p: p.end)
             order = [highest, *(b for b in order if b.name != highest.name)]
             placed = place_greedily(order)
-    return sorted(best, key=lambda p: (p.first, p.offset, p.name))
+    return sort_by_place(best)
+
+
+def sort_by_place(placed: Iterable[Buffer]) -> list[Buffer]:
+    return sorted(placed, key=lambda p: (p.first, p.offset, p.name))
 
 
 def sort_in_orders(buffers: Sequence[Buffer]) -> list[list[Buffer]]:
@@ -78,12 +84,17 @@ def sort_in_orders(buffers: Sequence[Buffer]) -> list[list[Buffer]]:
 def place_greedily(buffers: Sequence[Buffer]) -> list[Buffer]:
     """Put each buffer into the smallest gap that fits it, between those alive with it."""
     placed: list[Buffer] = []
+    alive: dict[int, list[Buffer]] = defaultdict(list)
     for buffer in buffers:
-        placed.append(place_beside(placed, buffer))
+        steps = range(buffer.first, buffer.last + 1)
+        beside = {other.name: other for step in steps for other in alive[step]}
+        placed.append(place_beside(beside.values(), buffer))
+        for step in steps:
+            alive[step].append(placed[-1])
     return placed
 
 
-def place_beside(placed: Sequence[Buffer], buffer: Buffer) -> Buffer:
+def place_beside(placed: Iterable[Buffer], buffer: Buffer) -> Buffer:
     """Return the buffer in the smallest gap that fits it, between those alive with it."""
     neighbours = sorted(
         (p for p in placed if p.is_alive_with(buffer)), key=lambda p: (p.offset, p.end)
@@ -107,7 +118,8 @@ def arena_bytes(placed: Sequence[Buffer]) -> int:
 
 def lower_bound(buffers: Sequence[Buffer]) -> int:
     """Return the most bytes alive at any one step: no placement can need less."""
-    steps = sorted({b.first for b in buffers})
-    return max(
-        (sum(align(b.bytes) for b in buffers if b.first <= s <= b.last) for s in steps), default=0
-    )
+    changes: Counter[int] = Counter()
+    for buffer in buffers:
+        changes[buffer.first] += align(buffer.bytes)
+        changes[buffer.last + 1] -= align(buffer.bytes)
+    return max(accumulate(changes[step] for step in sorted(changes)), default=0)
