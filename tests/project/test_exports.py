@@ -10,15 +10,9 @@ import pytest
 from firmwright.project.exports import write_export
 from firmwright.recipe.schema import load_schema
 from tests.project.exported import export, make_exported
+from tests.project.packages import ARM, QEMU, SEMIHOSTED, run
 
 NAMES: list[str] = load_schema()["$defs"]["build-system"]["enum"]
-
-
-def run(*command: object, folder: Path) -> str:
-    words = [str(word) for word in command]
-    ran = subprocess.run(words, cwd=folder, stdout=-1, stderr=subprocess.STDOUT, text=True)
-    assert ran.returncode == 0, ran.stdout
-    return ran.stdout
 
 
 @pytest.fixture(scope="module")
@@ -71,20 +65,18 @@ def test_two_networks_of_one_prefix_are_refused(packages: Path, tmp_path: Path) 
     assert "two networks are named digits" in ran.stderr
 
 
-ARM = """\
+TOOLCHAIN = """\
 set(CMAKE_SYSTEM_NAME Generic)
 set(CMAKE_SYSTEM_PROCESSOR arm)
 set(CMAKE_C_COMPILER arm-none-eabi-gcc)
-set(CMAKE_C_FLAGS_INIT "-mcpu=cortex-a15 -mfloat-abi=soft")
-set(CMAKE_EXE_LINKER_FLAGS_INIT "--specs=rdimon.specs -Wl,-Ttext-segment=0x40200000")
+set(CMAKE_C_FLAGS_INIT "%s")
+set(CMAKE_EXE_LINKER_FLAGS_INIT "%s")
 """
-QEMU = ("qemu-system-arm", "-M", "virt", "-cpu", "cortex-a15", "-nic", "none", "-display", "none",
-        "-semihosting-config", "enable=on,target=native", "-kernel")  # fmt: skip
 
 
 @pytest.mark.needs("cmake", "arm-none-eabi-gcc", "qemu-system-arm")
 def test_cmake_builds_the_network_for_another_processor(packages: Path, tmp_path: Path) -> None:
-    (tmp_path / "arm.cmake").write_text(ARM)
+    (tmp_path / "arm.cmake").write_text(TOOLCHAIN % (" ".join(ARM), " ".join(SEMIHOSTED)))
     words = ["-S", packages / "cmake" / "example", "-B", "build"]
     run("cmake", *words, f"-DCMAKE_TOOLCHAIN_FILE={tmp_path}/arm.cmake", folder=tmp_path)
     run("cmake", "--build", "build", "--parallel", 2, folder=tmp_path)

@@ -16,7 +16,7 @@ from firmwright.project.interface import Port
 from firmwright.recipe.exports import load_export
 from tests.project.exported import export, make_exported
 from tests.project.mlperf import API, DEVICE, INTERNAL, write_load_commands
-from tests.project.test_exports import QEMU
+from tests.project.packages import QEMU
 
 FLAGS = ("-mcpu=cortex-a15", "-mfloat-abi=soft", "-O2", "-Wall", "-Wextra", "-Werror")
 LINK = ("--specs=rdimon.specs", "-Wl,-Ttext-segment=0x40200000", "-lm")
