@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -23,8 +18,7 @@ from firmwright.fleet.run import FleetError, Workers, connect, run_jobs
 from firmwright.fleet.worker import Order, describe_worker
 
 from . import work
-
-ROOT = Path(__file__).parents[2]
+from .cluster import Cluster
 
 
 @dataclass
@@ -96,42 +90,6 @@ def test_a_job_that_kills_its_workers_is_given_up(
         "1": "",
         "2": "",
     }
-
-
-class Cluster:
-    """A scheduler and workers that others have started, as programs of their own."""
-
-    def __init__(self, stack: ExitStack, folder: Path) -> None:
-        self.stack = stack
-        self.file = folder / "scheduler.json"
-        options = ("--host", "127.0.0.1", "--port", "0", "--no-dashboard")
-        self.scheduler = self.start("dask_scheduler", *options)
-
-    def add(self, name: str, path: str = "") -> subprocess.Popen[bytes]:
-        """Start a worker; the folder ``path`` comes first where it looks for packages."""
-        options = ("--nthreads", "1", "--no-dashboard", "--no-nanny", "--name", name)
-        return self.start("dask_worker", *options, path=path)
-
-    def start(self, program: str, *options: str, path: str = "") -> subprocess.Popen[bytes]:
-        paths = [path, str(ROOT), str(ROOT / "src")]
-        process = subprocess.Popen(
-            [sys.executable, "-m", f"distributed.cli.{program}",
-             "--scheduler-file", str(self.file), *options],
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-        self.stack.callback(process.wait)
-        self.stack.callback(process.kill)
-        return process
-
-    @property
-    def address(self) -> str:
-        while self.scheduler.poll() is None:
-            with suppress(OSError, ValueError):  # it is not written yet, or not all of it
-                address: str = json.loads(self.file.read_text())["address"]
-                return address
-            time.sleep(0.05)
-        raise RuntimeError("the scheduler has ended")
 
 
 @pytest.fixture
