@@ -18,9 +18,11 @@ from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 
-def in_float64(path: Path) -> onnx.ModelProto:
-    """Load a QDQ graph with its scales and float constants widened."""
+def in_float64(path: Path, opset: int = 0) -> onnx.ModelProto:
+    """Load a QDQ graph with its scales and float constants widened, in an operator set if given."""
     model = onnx.load(path)
+    if opset:
+        model = onnx.version_converter.convert_version(model, opset)
     for tensor in model.graph.initializer:
         widen(tensor)
     for node in model.graph.node:

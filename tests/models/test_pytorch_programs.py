@@ -128,6 +128,10 @@ def indexed_at_run_time(x: Any, table: Any) -> Any:
     return table.weight[(x * 4).round().clamp(-9, 8).long()]
 
 
+def with_a_state(x: Any, rnn: Any) -> Any:
+    return rnn(x[0], x[:, :, 0, :5])[0]
+
+
 @pytest.mark.parametrize(
     "model",
     [
@@ -138,10 +142,26 @@ def indexed_at_run_time(x: Any, table: Any) -> Any:
         Call(lambda x: x[:, [3, -1, 0]]),
         Call(indexed_at_run_time, nn.Embedding(9, 2)),
         Call(lambda x, gru: gru(x[0])[0], nn.GRU(6, 5, bidirectional=True)),
+        Call(lambda x, lstm: torch.cat(lstm(x[0])[1]), nn.LSTM(6, 5, 2, bidirectional=True)),
+        Call(with_a_state, nn.RNN(6, 5, bias=False, batch_first=True)),
+        Call(lambda x, lstm: lstm(x[0])[0], nn.LSTM(6, 5, proj_size=3)),
         nn.Sequential(nn.Dropout(), nn.InstanceNorm2d(4, affine=True)),
         Call(lambda x, attention: attention(x[0], x[0], x[0])[0], nn.MultiheadAttention(6, 2)),
     ],
-    ids=["selu", "celu", "elu", "select", "index", "run-time-index", "gru", "norm", "attention"],
+    ids=[
+        "selu",
+        "celu",
+        "elu",
+        "select",
+        "index",
+        "run-time-index",
+        "gru",
+        "lstm",
+        "rnn",
+        "projected",
+        "norm",
+        "attention",
+    ],
 )
 def test_operators_that_importing_or_scheduling_got_wrong(model: Any, tmp_path: Path) -> None:
     data = exported(model, torch.zeros(1, 4, 5, 6))

@@ -19,7 +19,9 @@ from onnxruntime.quantization.calibrate import HistogramCollector
 
 from firmwright.data.samples import Sample
 from firmwright.errors import UserError
+from firmwright.models.onnx.graph.recurrent import is_initial_state, name_without_step
 from firmwright.quantize.graph import evaluate, float_tensors
+from firmwright.quantize.recurrent import join_steps
 
 Array = npt.NDArray[Any]
 BINS = 2048
@@ -68,9 +70,12 @@ class CalibrationRecord:
 def calibrate(model: onnx.ModelProto, samples: Sequence[Sample]) -> dict[str, Distribution]:
     """Evaluate the network on every sample and return each float tensor's distribution.
 
-    Raises UserError naming tensor and sample where a value is not finite.
+    Tensors that differ in the step of a recurrent layer alone have one in common: its steps are to
+    be one code. Raises UserError naming tensor and sample where a value is not finite.
     """
     tensors = float_tensors(model)
+    states = [i.name for i in model.graph.initializer if is_initial_state(i.name)]
+    keys = {name: name_without_step(name) for name in sorted([*tensors, *states])}
     collector = make_collector("entropy", 0.0)
     averages: dict[str, Array] = {}
     for index, found in enumerate(evaluate(model, samples, tensors)):
@@ -80,7 +85,8 @@ def calibrate(model: onnx.ModelProto, samples: Sequence[Sample]) -> dict[str, Di
                     f"quantize: sample {index} makes the network compute values that are not "
                     f"finite (tensor '{name}'); is its preprocessing what the network expects?"
                 )
-        arrays = {n: flush_to_zero(a.astype("float32")) for n, a in found.items() if a.size}
+        joined = join_steps(found, keys)
+        arrays = {k: flush_to_zero(a.astype("float32")) for k, a in joined.items() if a.size}
         widen_bins(collector, arrays)
         for name, array in arrays.items():
             limits = np.array([array.min(), array.max()], "float64")
@@ -88,7 +94,7 @@ def calibrate(model: onnx.ModelProto, samples: Sequence[Sample]) -> dict[str, Di
             averages[name] = before + AVERAGING_CONSTANT * (limits - before)
         with redirect_stdout(StringIO()):  # the collector reports progress
             collector.collect(arrays)
-    return {
+    distributions = {
         name: Distribution(
             float(h[2]),
             float(h[3]),
@@ -96,8 +102,9 @@ def calibrate(model: onnx.ModelProto, samples: Sequence[Sample]) -> dict[str, Di
             h[1].astype("float64"),
             (float(averages[name][0]), float(averages[name][1])),
         )
-        for name, h in sorted(collector.get_histogram_dict().items())
+        for name, h in collector.get_histogram_dict().items()
     }
+    return {name: distributions[key] for name, key in keys.items() if key in distributions}
 
 
 def flush_to_zero(array: Array) -> Array:

@@ -18,11 +18,13 @@ from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 
 from firmwright.data.samples import Sample
 from firmwright.ir.quant_params import QuantParams
+from firmwright.models.onnx.graph.recurrent import name_without_step
 from firmwright.quantize.activations import find_fused_outputs, simplify_activations
 from firmwright.quantize.bias_correction import correct_biases
 from firmwright.quantize.calibration import Distribution
 from firmwright.quantize.layers import LayerChoice, choose_layers
 from firmwright.quantize.quant_params import (
+    GATE_RANGES,
     SOFTMAX_RANGE,
     Interval,
     choose_affine_params,
@@ -41,6 +43,8 @@ QUANT_TYPES = {
     "int16": QuantType.QInt16,
     "uint16": QuantType.QUInt16,
 }
+
+MOVEMENTS = ("Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 
 class Quantizer(QDQQuantizer):  # type: ignore[misc]
@@ -160,9 +164,38 @@ def choose_activation_params(
         visible = shown_by.get(name, name)
         maker = makers.get(visible)
         dtype = layers.types[maker.name].activations if maker else options.activations
-        fixed = SOFTMAX_RANGE if maker is not None and maker.op_type == "Softmax" else None
-        grids[name] = choose_params(distributions[visible], dtype, options, fixed)
+        grids[name] = choose_params(distributions[visible], dtype, options, get_fixed_range(maker))
+    for node in model.graph.node:
+        parts = {grids.get(find_unmoved(name, makers)) for name in node.input}
+        if node.op_type == "Concat" and len(parts) == 1 and (common := parts.pop()):
+            grids[node.output[0]] = common
     return grids
+
+
+def get_fixed_range(maker: onnx.NodeProto | None) -> Interval | None:
+    """Return the interval of a result that the operator tells.
+
+    That of a gate is told, too: its steps are a power of two, so that its products with others
+    are exact in float32.
+    """
+    if maker is None:
+        return None
+    if maker.op_type == "Softmax":
+        return SOFTMAX_RANGE
+    is_gate = name_without_step(maker.output[0]) != maker.output[0]
+    return GATE_RANGES.get(maker.op_type) if is_gate else None
+
+
+def find_unmoved(name: str, makers: Mapping[str, onnx.NodeProto]) -> str:
+    """Return the tensor whose elements another one has in another order or shape."""
+    while name in makers and makers[name].op_type in (
+        "Reshape",
+        "Squeeze",
+        "Transpose",
+        "Unsqueeze",
+    ):
+        name = makers[name].input[0]
+    return name
 
 
 def choose_params(

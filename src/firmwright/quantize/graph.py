@@ -20,6 +20,7 @@ from firmwright.ir.tensors import Tensor
 from firmwright.models.onnx import importer
 from firmwright.models.onnx.export import refuse_quantized
 from firmwright.progress import track
+from firmwright.quantize.recurrent import store_states, write_out_steps
 
 Array = npt.NDArray[Any]
 SIXTEEN_BITS = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
@@ -28,15 +29,16 @@ SIXTEEN_BITS = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 def prepare(data: bytes, inputs: Sequence[Tensor], opset: int) -> onnx.ModelProto:
     """Return the graph with constants and batch normalizations folded, and every shape inferred.
 
-    ``inputs`` give the shapes that the model leaves open, ``opset`` is the oldest operator set
-    that will do. ONNX Runtime's basic optimizations do the folding. Raises UserError for a graph
-    that is quantized already or that cannot be evaluated.
+    Recurrent layers are written out. ``inputs`` give the shapes that the model leaves open,
+    ``opset`` is the oldest operator set that will do. ONNX Runtime's basic optimizations do the
+    folding. Raises UserError for a graph that is quantized already or that cannot be evaluated.
     """
     model = onnx.load_model_from_string(data)
     refuse_quantized(n.op_type for n in model.graph.node)
     refuse_sixteen_bits(model.graph)
     importer.name_nodes(model.graph)
     fix_shapes(model.graph, inputs)
+    states = write_out_steps(model, inputs)
     options = session_options()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     try:
@@ -49,6 +51,7 @@ def prepare(data: bytes, inputs: Sequence[Tensor], opset: int) -> onnx.ModelProt
                 model.SerializeToString(), options, providers=["CPUExecutionProvider"]
             )
             model = onnx.load(path)
+        store_states(model, states)
         model = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
     except Exception as error:  # neither library's errors have a base class of their own
         raise UserError(

@@ -37,6 +37,8 @@ class Interval:
 
 
 SOFTMAX_RANGE = Interval(0.0, 1.0)
+GATE_RANGES = {"Sigmoid": Interval(0.0, 255 / 256), "Tanh": Interval(-1.0, 127 / 128)}
+"""Of the gates of recurrent layers, as TFLite states them: 8 bits have steps of 2^-8 and 2^-7."""
 
 ErrorFunction = Callable[[Interval, Distribution], float]
 """Mean squared error of a distribution on the grid that an interval gives."""

@@ -10,12 +10,13 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from firmwright.ir.operators import VALUE_PRESERVING
+from firmwright.ir.operators import VALUE_PRESERVING, relax_names
 from firmwright.ir.relax import dtype_of, operator_name
 from firmwright.lowering.kernels.builder import RegionBuilder
 from firmwright.lowering.kernels.quantized_tensor import (
     OutputQuantParams,
     QuantizedTensor,
+    Value,
     has_quant_params,
     largest_integer,
     smallest_integer,
@@ -23,13 +24,21 @@ from firmwright.lowering.kernels.quantized_tensor import (
 from firmwright.lowering.kernels.rounding import Rounding
 from firmwright.lowering.kernels.tables import constant_values, to_storage_array
 
+PARTS = relax_names("strided_slice take")
+"""Movements that leave out elements, as a rule."""
+
 
 def quantize_before_moving(
     builder: RegionBuilder, argument: relax.Expr, grid: OutputQuantParams, rounding: Rounding
 ) -> relax.Expr | None:
-    """Return the integers of a moved value, computed from those of the operator's inputs."""
+    """Return the integers of a moved value, computed from those of the operator's inputs.
+
+    None where a part alone is moved of what is not on the grid yet: rounding the part is less work.
+    """
     call = builder.definitions.get(argument)
     if call is None or not is_data_movement(call):
+        return None
+    if operator_name(call) in PARTS and not is_on_grid(builder.value(call.args[0]), grid):
         return None
     arguments = [quantize_argument(builder, a, grid, rounding) for a in call.args]
     if operator_name(call) == "relax.nn.pad":
@@ -62,9 +71,13 @@ def quantize_argument(
     if constant is not None:
         stored = to_storage_array(rounding.nearest(constant / grid.scale), grid)
         return relax.const(stored, grid.dtype)
-    whole_range = (grid.low, grid.high) == (
-        smallest_integer(grid.dtype), largest_integer(grid.dtype)
-    )  # fmt: skip
-    if isinstance(value, QuantizedTensor) and has_quant_params(value, grid) and whole_range:
+    if isinstance(value, QuantizedTensor) and is_on_grid(value, grid):
         return value.data
     return rounding.quantize(builder, argument, grid)
+
+
+def is_on_grid(value: Value, grid: OutputQuantParams) -> bool:
+    """Tell whether a value is integers of the grid already, none of which is to be clamped."""
+    limits = smallest_integer(grid.dtype), largest_integer(grid.dtype)
+    whole_range = (grid.low, grid.high) == limits
+    return isinstance(value, QuantizedTensor) and has_quant_params(value, grid) and whole_range

@@ -80,7 +80,7 @@ class Exporter:
         self.main = module["main"]
         self.bindings = main_bindings(module)
         self.interface = interface
-        self.values: dict[relax.Var, OnnxValue] = {}
+        self.values: dict[relax.Expr, OnnxValue] = {}
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
         self.names = {t.name for t in (*interface.inputs, *interface.outputs)}
@@ -181,8 +181,8 @@ class Exporter:
         return name
 
     def get_value(self, argument: relax.Expr) -> OnnxValue:
-        if isinstance(argument, Constant):
-            return OnnxValue(self.add_constant(constant_array(argument)))
+        if isinstance(argument, Constant) and argument not in self.values:
+            self.values[argument] = OnnxValue(self.add_constant(constant_array(argument)))
         return self.values[argument]
 
     def to_relax_layout(self, value: OnnxValue) -> str:

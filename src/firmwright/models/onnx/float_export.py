@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx
 import tvm
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from firmwright.ir.operators import short_name
 from firmwright.ir.relax import (
@@ -111,11 +111,13 @@ class FloatExporter(Exporter):
         return OnnxValue(self.emit("Expand", [source, wanted]))
 
     def fill(self, call: tvm.ir.Call) -> OnnxValue:
-        """Write a tensor of one number as a constant."""
+        """Write a tensor of one number as a constant of the layer's name."""
         if not isinstance(call.args[1], Constant):
             raise NotExportableError
         number = constant_array(call.args[1])
-        return OnnxValue(self.add_constant(np.full(static_shape(call), number, dtype_of(call))))
+        array = np.full(static_shape(call), number, dtype_of(call))
+        self.constants.append(numpy_helper.from_array(array, self.layer))
+        return OnnxValue(self.layer)
 
     def silu(self, call: tvm.ir.Call) -> OnnxValue:
         """Write x · sigmoid(x), which ONNX has no operator for."""

@@ -15,6 +15,7 @@ from tvm import relax
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
 from firmwright.ir.relax import dtype_of
+from firmwright.models.pytorch.recurrent import write_out_recurrent
 
 
 class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
@@ -32,10 +33,14 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
     def create_convert_map(self) -> dict[str, Any]:
         return {
             **super().create_convert_map(),
+            **dict.fromkeys(("gru.input", "lstm.input", "rnn_tanh.input"), self.write_out),
             "quantize_per_tensor.default": self.quantize,
             "dequantize_per_tensor.default": self.dequantize,
             "dequantize_per_channel.default": self.dequantize_per_channel,
         }
+
+    def write_out(self, node: torch.fx.Node) -> relax.Tuple:
+        return write_out_recurrent(self, node)
 
     def quantize(self, node: torch.fx.Node) -> relax.Var:
         """Import ``quantize_per_tensor(x, scale, zero point, lowest, highest, type)``."""

@@ -29,6 +29,7 @@ from firmwright.ir.tensors import ModelInterface, Operator, State, Tensor, is_so
 from firmwright.models.formats import EXPORT_HINT, Imported, ReferenceOutputs, Samples, Shapes
 from firmwright.models.importing import refuse_operators, run_importer, suppress_output
 from firmwright.models.pytorch.corrections import TorchImporter
+from firmwright.models.pytorch.recurrent import CELLS, are_written_out
 from firmwright.models.pytorch.states import expose_states, move_states_last
 from firmwright.models.relax.importer import bind_shapes, check_calls, format_shape, make_tensor
 from firmwright.models.states import run_in_sequence
@@ -134,10 +135,17 @@ def force_weights_only() -> Iterator[None]:
 
 
 def decompose(program: torch.export.ExportedProgram, name: str) -> torch.export.ExportedProgram:
-    """Return the program in torch's core operators, which TVM's importer expects."""
+    """Return the program in torch's core operators, which TVM's importer expects.
+
+    Recurrent layers stay as they are where the importer writes them out.
+    """
     with suppress_output():
         try:
-            return program.run_decompositions()
+            table = torch.export.default_decompositions()
+            if are_written_out(program):
+                for kind in CELLS:
+                    table.pop(kind, None)
+            return program.run_decompositions(table)
         except Exception as error:  # torch raises all kinds
             failure = first_line(error)
     raise UserError(f"{name}: torch cannot decompose the program: {failure}")

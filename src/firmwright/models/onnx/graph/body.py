@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -23,18 +24,31 @@ def along_axis(axis: int, rank: int) -> list[int]:
 
 
 class NodeBuilder:
-    """Nodes that replace a node, under its name; their tensors are named after its result."""
+    """Nodes that replace a node, under its name; their tensors are named after its result.
+
+    ``scope`` is part of the names; the tensors of each are counted by themselves.
+    """
 
     def __init__(self, node: onnx.NodeProto, walk: Specializer) -> None:
         self.node = node
         self.opset = walk.opsets.get("", 1)
         self.nodes: Nodes = []
+        self.scope = ""
+        self.counts: Counter[str] = Counter()
 
     def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
         """Append a node and return the name of its result."""
-        name = f"{next(o for o in self.node.output if o)}/{len(self.nodes)}"
+        self.counts[self.scope] += 1
+        return self.add_as(str(self.counts[self.scope]), operator, *inputs, **attributes)
+
+    def add_as(self, label: str, operator: str, *inputs: str, **attributes: Any) -> str:
+        """Append a node whose result is named by a label of its own."""
+        name = self.name_tensor(label)
         self.nodes.append(helper.make_node(operator, inputs, [name], self.node.name, **attributes))
         return name
+
+    def name_tensor(self, label: str) -> str:
+        return f"{next(o for o in self.node.output if o)}/{self.scope}{label}"
 
     def constant(self, value: npt.ArrayLike, dtype: npt.DTypeLike) -> str:
         return self.add("Constant", value=numpy_helper.from_array(np.array(value, dtype)))

@@ -2,29 +2,56 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
+import numpy as np
 import onnx
 from onnx import helper
 
 from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
-from firmwright.models.onnx.graph.specialize import Nodes, Specializer, list_reads, rename_tensors
+from firmwright.models.onnx.graph.specialize import (
+    Array,
+    Nodes,
+    Rewrite,
+    Specializer,
+    list_reads,
+    rename_tensors,
+)
 
 MAX_STEPS = 256
 """Steps that may be written out; each of them becomes code."""
 
+STEP = "step@"
+"""Tensors of a step have this and its number in their names, which are equal otherwise."""
+
 Cell = Callable[["Direction", str, list[str]], list[str]]
 """Takes a step's input and the states, each (batch, size), and returns the new states."""
 
+Hold = Callable[[str, Array], None]
+"""Takes the name and the values of a state before the first step."""
 
-def make_recurrent(gates: int, states: int, cell: Cell, activations: list[str]) -> Callable[
-    [onnx.NodeProto, Specializer], Nodes | None
-]:  # fmt: skip
-    """Return the rewrite of an operator with so many gates and states."""
 
-    def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+@dataclass(frozen=True)
+class Layer:
+    """A recurrent operator: its gates, its states, its cell and the functions that it has."""
+
+    gates: int
+    states: int
+    cell: Cell
+    activations: list[str]
+
+    def write_out(
+        self, node: onnx.NodeProto, walk: Specializer, hold: Hold | None = None
+    ) -> Nodes | None:
+        """Return the steps one after the other; None for what has no form here.
+
+        States that are known before the first step are constants. With ``hold`` they are tensors
+        that it is told of, so that the first step is like all others.
+        """
         shape, weights = (walk.shape(i) for i in node.input[:2])
-        if shape is None or weights is None or not is_standard(node, walk, activations):
+        if shape is None or weights is None or not is_standard(node, walk, self.activations):
             return None
         batch_first = get_attribute(node, "layout", 0) == 1
         steps, batch = (shape[1], shape[0]) if batch_first else shape[:2]
@@ -34,15 +61,18 @@ def make_recurrent(gates: int, states: int, cell: Cell, activations: list[str]) 
         data = (
             body.add("Transpose", node.input[0], perm=[1, 0, 2]) if batch_first else node.input[0]
         )
-        ends: list[list[str]] = [[] for _ in range(states)]
+        ends: list[list[str]] = [[] for _ in range(self.states)]
         by_step: list[list[str]] = [[] for _ in range(steps)]
         reverse = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
         for index, back in enumerate(reverse[get_attribute(node, "direction", "forward")]):
-            direction = Direction(body, walk, index, gates, batch)
-            current = [direction.get_initial_state(5 + i) for i in range(states)]
+            direction = Direction(body, walk, index, self.gates, batch)
+            body.scope = f"{index}/{STEP}-1/"
+            current = [direction.get_initial_state(i, hold) for i in range(self.states)]
             for step in reversed(range(steps)) if back else range(steps):
-                current = cell(direction, direction.pick(data, step), current)
+                body.scope = f"{index}/{STEP}{step}/"
+                current = self.cell(direction, direction.pick(data, step), current)
                 by_step[step].append(current[0])
+            body.scope = ""
             for end, state in zip(ends, current, strict=True):
                 end.append(state)
         axis = 1 if batch_first else 0
@@ -51,7 +81,10 @@ def make_recurrent(gates: int, states: int, cell: Cell, activations: list[str]) 
             sequence = body.add("Transpose", sequence, perm=[2, 0, 1, 3])
         return body.finish(sequence, *(body.stack(end, axis) for end in ends))
 
-    return rewrite
+
+def name_without_step(name: str) -> str:
+    """Return what the names of one tensor in all steps of a recurrent layer have in common."""
+    return re.sub(rf"/{STEP}-?\d+/", f"/{STEP}*/", name)
 
 
 def is_standard(node: onnx.NodeProto, walk: Specializer, activations: list[str]) -> bool:
@@ -67,94 +100,126 @@ def is_standard(node: onnx.NodeProto, walk: Specializer, activations: list[str])
     return whole and customary and plain
 
 
+def is_initial_state(name: str) -> bool:
+    """Tell a tensor of before the first step."""
+    return f"/{STEP}-1/" in name
+
+
 class Direction:
-    """The weights of one direction, as nodes: W (gates·size, input), R (gates·size, size) …"""
+    """The weights of one direction, as nodes: W (input, gates·size), R (size, gates·size) …"""
 
     def __init__(
         self, body: NodeBuilder, walk: Specializer, index: int, gates: int, batch: int
     ) -> None:
-        self.body, self.index, self.gates, self.batch = body, index, gates, batch
+        self.body, self.walk, self.index, self.batch = body, walk, index, batch
         self.node = node = body.node
         self.size = (walk.shape(node.input[2]) or (0, 0, 0))[2]
         self.dtype = walk.dtype(node.input[0])
         self.weights = [
-            self.split(body.add("Transpose", self.pick(i, index), perm=[1, 0]), 1, gates)
-            for i in node.input[1:3]
+            body.add("Transpose", self.pick(i, index), perm=[1, 0]) for i in node.input[1:3]
         ]
         bias = node.input[3] if len(node.input) > 3 else ""
-        self.biases = self.split(self.pick(bias, index), 0, 2 * gates) if bias else []
+        place = self.pick(bias, index) if bias else ""
+        self.biases = [self.cut(place, i * gates, gates, 0) for i in range(2)] if bias else []
+        self.parts: dict[tuple[int, int, int], tuple[str, str]] = {}
         peepholes = node.input[7] if len(node.input) > 7 else ""
-        self.peepholes = self.split(self.pick(peepholes, index), 0, 3) if peepholes else []
+        place = self.pick(peepholes, index) if peepholes else ""
+        self.peepholes = [self.cut(place, i, 1, 0) for i in range(3)] if peepholes else []
 
     def pick(self, name: str, index: int, axis: int = 0) -> str:
         return self.body.add("Gather", name, self.body.constant(index, "int64"), axis=axis)
 
-    def split(self, name: str, axis: int, parts: int) -> list[str]:
-        """Return equal parts along an axis."""
-        bounds = [self.body.constant([i * self.size], "int64") for i in range(parts + 1)]
-        place = self.body.constant([axis], "int64")
-        return [self.body.add("Slice", name, bounds[i], bounds[i + 1], place) for i in range(parts)]
+    def cut(self, name: str, first: int, gates: int = 1, axis: int = 1) -> str:
+        """Return the part of some gates along an axis."""
+        ends = [self.body.constant([i * self.size], "int64") for i in (first, first + gates)]
+        return self.body.add("Slice", name, *ends, self.body.constant([axis], "int64"))
 
-    def get_initial_state(self, place: int) -> str:
+    def get_initial_state(self, place: int, hold: Hold | None) -> str:
         """Return a state's first value, which is zero where it is not given."""
-        name = self.node.input[place] if len(self.node.input) > place else ""
-        if not name:
-            return self.body.constant([[0.0] * self.size] * self.batch, self.dtype)
-        return self.pick(name, self.index, int(get_attribute(self.node, "layout", 0) == 1))
+        name = self.node.input[5 + place] if len(self.node.input) > 5 + place else ""
+        axis = int(get_attribute(self.node, "layout", 0) == 1)
+        if name and name not in self.walk.constants:
+            return self.pick(name, self.index, axis)
+        known = self.walk.constants[name].take(self.index, axis) if name else 0.0
+        value = np.full((self.batch, self.size), known, self.dtype)
+        if hold is None:
+            return self.body.constant(value, self.dtype)
+        name = self.body.name_tensor(f"state_{place}")
+        hold(name, value)
+        element = helper.np_dtype_to_tensor_dtype(value.dtype)
+        self.walk.types[name] = helper.make_tensor_type_proto(element, value.shape)
+        return name
 
-    def apply_weights(self, value: str, source: int, gate: int) -> str:
-        """Return the input (source 0) or state (1) times its weights for a gate, plus the bias."""
-        product = self.body.add("MatMul", value, self.weights[source][gate])
-        if not self.biases:
-            return product
-        return self.body.add("Add", product, self.biases[source * self.gates + gate])
+    def apply_weights(self, value: str, source: int, first: int = 0, gates: int = 0) -> str:
+        """Return the input (source 0) or state (1) times weights, plus the bias.
 
-    def add_gate(
-        self, gate: int, data: str, state: str, peephole: tuple[int, str] | None = None
-    ) -> str:
-        """Return a gate before its activation; an LSTM's may also look at the cell's state."""
-        terms = self.apply_weights(data, 0, gate), self.apply_weights(state, 1, gate)
-        total = self.body.add("Add", *terms)
-        if peephole is None or not self.peepholes:
-            return total
-        place, cell = peephole
-        return self.body.add("Add", total, self.body.add("Mul", self.peepholes[place], cell))
+        Those of all gates; of ``gates`` from the ``first`` on where stated.
+        """
+        part = source, first, gates
+        if part not in self.parts:
+            self.parts[part] = self.get_part(*part)
+        weights, bias = self.parts[part]
+        product = self.body.add("MatMul", value, weights)
+        return self.body.add("Add", product, bias) if bias else product
+
+    def get_part(self, source: int, first: int, gates: int) -> tuple[str, str]:
+        """Return weights and bias, which are nodes of no step."""
+        weights, bias = self.weights[source], self.biases[source] if self.biases else ""
+        if not gates:
+            return weights, bias
+        scope, self.body.scope = self.body.scope, ""
+        weights, bias = self.cut(weights, first, gates), bias and self.cut(bias, first, gates, 0)
+        self.body.scope = scope
+        return weights, bias
+
+    def add_peephole(self, gate: str, place: int, cell: str) -> str:
+        """Let a gate look at the cell's state, where the operator has weights for that."""
+        if not self.peepholes:
+            return gate
+        return self.body.add("Add", gate, self.body.add("Mul", self.peepholes[place], cell))
 
 
 def add_rnn_cell(direction: Direction, data: str, states: list[str]) -> list[str]:
-    return [direction.body.add("Tanh", direction.add_gate(0, data, states[0]))]
+    terms = direction.apply_weights(data, 0), direction.apply_weights(states[0], 1)
+    total = direction.body.add("Add", *terms)
+    return [direction.body.add_as("state_0", "Tanh", total)]
 
 
 def add_gru_cell(direction: Direction, data: str, states: list[str]) -> list[str]:
     """Gates update, reset, hidden. Source: ONNX's operator GRU, its equations."""
-    add, (state,) = direction.body.add, states
-    update = add("Sigmoid", direction.add_gate(0, data, state))
-    reset = add("Sigmoid", direction.add_gate(1, data, state))
+    body, apply, (state,) = direction.body, direction.apply_weights, states
+    add = body.add
+    both = add("Add", apply(data, 0, 0, 2), apply(state, 1, 0, 2))
+    update, reset = (add("Sigmoid", direction.cut(both, gate)) for gate in range(2))
     if get_attribute(direction.node, "linear_before_reset", 0):
-        recalled = add("Mul", reset, direction.apply_weights(state, 1, 2))
+        remembered = add("Mul", reset, apply(state, 1, 2, 1))
     else:
-        recalled = direction.apply_weights(add("Mul", reset, state), 1, 2)
-    hidden = add("Tanh", add("Add", direction.apply_weights(data, 0, 2), recalled))
+        remembered = apply(add("Mul", reset, state), 1, 2, 1)
+    hidden = add("Tanh", add("Add", apply(data, 0, 2, 1), remembered))
     change = add("Mul", update, add("Sub", state, hidden))
-    return [add("Add", hidden, change)]
+    return [body.add_as("state_0", "Add", hidden, change)]
 
 
 def add_lstm_cell(direction: Direction, data: str, states: list[str]) -> list[str]:
     """Gates input, output, forget, cell. Source: ONNX's operator LSTM, its equations."""
     add, (state, cell) = direction.body.add, states
-    taken = add("Sigmoid", direction.add_gate(0, data, state, (0, cell)))
-    forget = add("Sigmoid", direction.add_gate(2, data, state, (2, cell)))
-    proposal = add("Tanh", direction.add_gate(3, data, state))
-    cell = add("Add", add("Mul", forget, cell), add("Mul", taken, proposal))
-    shown = add("Sigmoid", direction.add_gate(1, data, state, (1, cell)))
-    return [add("Mul", shown, add("Tanh", cell)), cell]
+    total = add("Add", direction.apply_weights(data, 0), direction.apply_weights(state, 1))
+    gates = [direction.cut(total, gate) for gate in range(4)]
+    taken = add("Sigmoid", direction.add_peephole(gates[0], 0, cell))
+    forget = add("Sigmoid", direction.add_peephole(gates[2], 2, cell))
+    kept = add("Mul", forget, cell)
+    cell = direction.body.add_as("state_1", "Add", kept, add("Mul", taken, add("Tanh", gates[3])))
+    shown = add("Sigmoid", direction.add_peephole(gates[1], 1, cell))
+    return [direction.body.add_as("state_0", "Mul", shown, add("Tanh", cell)), cell]
 
 
-RECURRENT = {
-    "GRU": make_recurrent(3, 1, add_gru_cell, ["Sigmoid", "Tanh"]),
-    "LSTM": make_recurrent(4, 2, add_lstm_cell, ["Sigmoid", "Tanh", "Tanh"]),
-    "RNN": make_recurrent(1, 1, add_rnn_cell, ["Tanh"]),
+LAYERS = {
+    "GRU": Layer(3, 1, add_gru_cell, ["Sigmoid", "Tanh"]),
+    "LSTM": Layer(4, 2, add_lstm_cell, ["Sigmoid", "Tanh", "Tanh"]),
+    "RNN": Layer(1, 1, add_rnn_cell, ["Tanh"]),
 }
+
+RECURRENT: dict[str, Rewrite] = {kind: layer.write_out for kind, layer in LAYERS.items()}
 
 MAX_NODES = 4096
 """Nodes that an unrolled Scan may have; each of them becomes code."""

@@ -1,0 +1,186 @@
+"""PyTorch's recurrent layers, step by step: TVM has one layer of them, of some kinds alone.
+
+torch itself writes them out, too, but its steps have nothing in common. Here tensors are named as
+those of ONNX's recurrent operators, by their step: so all steps are quantized alike.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from tvm import relax
+from tvm.relax import Expr, op
+
+from firmwright.ir.relax import dtype_of, emit_with_name, static_shape
+from firmwright.models.onnx.graph.recurrent import STEP
+
+Array = npt.NDArray[Any]
+Cell = Callable[["Direction", Expr, Sequence[Expr]], list[Expr]]
+"""Takes a step's input and the states, each (batch, size), and returns the new states."""
+
+
+class Direction:
+    """One direction of a layer: its weights, and the names of what it binds."""
+
+    def __init__(self, builder: relax.BlockBuilder, label: str, weights: Sequence[Array]) -> None:
+        self.builder, self.label = builder, label
+        self.weights, self.biases = weights[:2], weights[2:]
+        self.size = self.weights[1].shape[1]
+        self.parts: dict[tuple[int, int, int], list[Expr]] = {}
+        self.scope = ""
+        self.counts: Counter[str] = Counter()
+
+    def bind(self, value: Expr, label: str = "") -> Expr:
+        self.counts[self.scope] += 1
+        name = f"{self.label}/{self.scope}{label or self.counts[self.scope]}"
+        return emit_with_name(self.builder, value, name)
+
+    def apply_weights(self, value: Expr, source: int, first: int, gates: int) -> Expr:
+        """Return the input (source 0) or state (1) times the weights of some gates, plus biases."""
+        part = source, first, gates
+        if part not in self.parts:
+            rows = slice(first * self.size, (first + gates) * self.size)
+            arrays = [self.weights[source][rows].T, *(b[rows] for b in self.biases[source:][:1])]
+            self.parts[part] = [relax.const(np.ascontiguousarray(array)) for array in arrays]
+        weights, *biases = self.parts[part]
+        product = self.bind(op.matmul(value, weights))
+        return self.bind(op.add(product, *biases)) if biases else product
+
+    def add_gates(self, data: Expr, state: Expr, gates: int) -> Expr:
+        """Return the first gates together, before their functions."""
+        terms = (self.apply_weights(value, i, 0, gates) for i, value in enumerate((data, state)))
+        return self.bind(op.add(*terms))
+
+    def cut(self, value: Expr, gate: int) -> Expr:
+        bounds = [gate * self.size], [(gate + 1) * self.size]
+        return self.bind(op.strided_slice(value, [1], *bounds))
+
+    def run(
+        self, cell: Cell, steps: Sequence[Expr], states: list[Expr], back: bool
+    ) -> tuple[list[Expr], list[Expr]]:
+        """Return the first state after each step, and all states after the last one."""
+        shown: dict[int, Expr] = {}
+        for step in sorted(range(len(steps)), reverse=back):
+            self.scope = f"{STEP}{step}/"
+            states = cell(self, steps[step], states)
+            shown[step] = states[0]
+        return [shown[step] for step in sorted(shown)], states
+
+
+def add_rnn_cell(direction: Direction, data: Expr, states: Sequence[Expr]) -> list[Expr]:
+    return [direction.bind(op.tanh(direction.add_gates(data, states[0], 1)), "state_0")]
+
+
+def add_gru_cell(direction: Direction, data: Expr, states: Sequence[Expr]) -> list[Expr]:
+    """Gates reset, update, hidden. Source: torch.nn.GRU, its equations."""
+    bind, (state,) = direction.bind, states
+    both = direction.add_gates(data, state, 2)
+    reset, update = (bind(op.sigmoid(direction.cut(both, gate))) for gate in range(2))
+    remembered = bind(op.multiply(reset, direction.apply_weights(state, 1, 2, 1)))
+    hidden = bind(op.tanh(bind(op.add(direction.apply_weights(data, 0, 2, 1), remembered))))
+    change = bind(op.multiply(update, bind(op.subtract(state, hidden))))
+    return [bind(op.add(hidden, change), "state_0")]
+
+
+def add_lstm_cell(direction: Direction, data: Expr, states: Sequence[Expr]) -> list[Expr]:
+    """Gates input, forget, cell, output. Source: torch.nn.LSTM, its equations."""
+    bind, (state, cell) = direction.bind, states
+    total = direction.add_gates(data, state, 4)
+    taken, forget, proposal, shown = (direction.cut(total, gate) for gate in range(4))
+    kept = bind(op.multiply(bind(op.sigmoid(forget)), cell))
+    added = bind(op.multiply(bind(op.sigmoid(taken)), bind(op.tanh(proposal))))
+    cell = bind(op.add(kept, added), "state_1")
+    return [
+        bind(op.multiply(bind(op.sigmoid(shown)), bind(op.tanh(cell))), "state_0"),
+        cell,
+    ]
+
+
+CELLS: dict[Any, Cell] = {
+    torch.ops.aten.gru.input: add_gru_cell,
+    torch.ops.aten.lstm.input: add_lstm_cell,
+    torch.ops.aten.rnn_tanh.input: add_rnn_cell,
+}
+
+
+def find_recurrent(program: torch.export.ExportedProgram) -> Iterator[torch.fx.Node]:
+    return (n for n in program.graph.nodes if n.op == "call_function" and n.target in CELLS)
+
+
+def are_written_out(program: torch.export.ExportedProgram) -> bool:
+    """Tell whether all recurrent layers have stored weights, and a state of the cells' size.
+
+    Those with projections have more weights.
+    """
+    stored = {
+        spec.arg.name
+        for spec in program.graph_signature.input_specs
+        if spec.target in program.state_dict or spec.target in program.constants
+    }
+    return all(
+        len(node.args[2]) == node.args[4] * (1 + node.args[7]) * (4 if node.args[3] else 2)
+        and stored.issuperset(n.name for n in node.args[2])
+        for node in find_recurrent(program)
+    )
+
+
+def write_out_recurrent(importer: Any, node: torch.fx.Node) -> relax.Tuple:
+    """Return the sequence and the last states of a recurrent layer, step by step."""
+    data, states, params, has_biases, layers, _, _, both_ways, batch_first = node.args
+    states = states if isinstance(states, list | tuple) else [states]
+    builder, sequence = importer.block_builder, importer.env[data]
+    axis = 1 if batch_first else 0
+    names = [f"{node.name}/{STEP}{step}" for step in range(static_shape(sequence)[axis])]
+    steps = [
+        emit_with_name(builder, pick(sequence, step, axis), f"{name}/input")
+        for step, name in enumerate(names)
+    ]
+    arrays = [np.ascontiguousarray(importer.stored[p.name].numpy()) for p in params]
+    each, ways = 4 if has_biases else 2, 2 if both_ways else 1
+    ends: list[list[Expr]] = []
+    for layer in range(layers):
+        by_way = []
+        for way in range(ways):
+            place = layer * ways + way
+            label = f"{node.name}/{place}"
+            weights = arrays[place * each : (place + 1) * each]
+            direction = Direction(builder, label, weights)
+            first = [get_state(importer, direction, s, i, place) for i, s in enumerate(states)]
+            shown, end = direction.run(CELLS[node.target], steps, first, way == 1)
+            by_way.append(shown)
+            ends.append(end)
+        steps = [
+            emit_with_name(builder, op.concat(found, 1), f"{name}/layer_{layer}")
+            if ways > 1
+            else found[0]
+            for name, found in zip(names, zip(*by_way, strict=True), strict=True)
+        ]
+    last = [stack(builder, found, 0) for found in zip(*ends, strict=True)]
+    return relax.Tuple([stack(builder, steps, axis), *last])
+
+
+def get_state(
+    importer: Any, direction: Direction, state: torch.fx.Node, number: int, place: int
+) -> Expr:
+    """Return a state (batch, size) before the first step; one of zeros has a name as others."""
+    whole = importer.env[state]
+    if state.target is not torch.ops.aten.full.default:
+        return importer.block_builder.emit(pick(whole, place, 0))
+    shape, value = state.args
+    direction.scope = f"{STEP}-1/"
+    filled = op.full(shape[1:], relax.const(value, dtype_of(whole)), dtype_of(whole))
+    return direction.bind(filled, f"state_{number}")
+
+
+def pick(value: Expr, place: int, axis: int) -> Expr:
+    return op.take(value, relax.const(place, "int64"), axis)
+
+
+def stack(builder: relax.BlockBuilder, parts: Sequence[Expr], axis: int) -> Expr:
+    """Join tensors along a new axis."""
+    return builder.emit(op.concat([builder.emit(op.expand_dims(p, axis)) for p in parts], axis))
