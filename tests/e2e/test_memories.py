@@ -100,6 +100,9 @@ def test_the_cheapest_memory_is_filled_and_used(repository: Repository) -> None:
     assert lying["network_region_003_conv2d_weights"] == lying["arena_dtcm"] == "dtcm"
     assert lying["network_region_005_matmul_weights"] == "flash", "each weight is read once"
     assert lying["arena"] == "ram"
+    header = (elf.parents[1] / "sources/network/network.h").read_text()
+    arena = manifest["memory"]["other_memories"]["dtcm"]
+    assert f"#define NETWORK_WORKSPACE_SIZE_DTCM {arena}u" in header
 
 
 @pytest.mark.needs("arm-none-eabi-gcc")
