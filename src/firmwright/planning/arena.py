@@ -83,29 +83,38 @@ def sort_in_orders(buffers: Sequence[Buffer]) -> list[list[Buffer]]:
 
 def place_greedily(buffers: Sequence[Buffer]) -> list[Buffer]:
     """Put each buffer into the smallest gap that fits it, between those alive with it."""
-    placed: list[Buffer] = []
-    alive: dict[int, list[Buffer]] = defaultdict(list)
+    arena = Arena()
     for buffer in buffers:
+        arena.add(buffer)
+    return arena.placed
+
+
+class Arena:
+    """Buffers that are placed one after the other, and the bytes that they take."""
+
+    def __init__(self) -> None:
+        self.placed: list[Buffer] = []
+        self.bytes = 0
+        self._alive: dict[int, list[Buffer]] = defaultdict(list)
+
+    def find_place(self, buffer: Buffer) -> Buffer:
+        """Return the buffer in the smallest gap that fits it, between those alive with it."""
         steps = range(buffer.first, buffer.last + 1)
-        beside = {other.name: other for step in steps for other in alive[step]}
-        placed.append(place_beside(beside.values(), buffer))
-        for step in steps:
-            alive[step].append(placed[-1])
-    return placed
+        beside = {other.name: other for step in steps for other in self._alive[step]}
+        best_gap, best_offset, end = None, 0, 0
+        for neighbour in sorted(beside.values(), key=lambda p: (p.offset, p.end)):
+            gap = neighbour.offset - end
+            if gap >= buffer.bytes and (best_gap is None or gap < best_gap):
+                best_gap, best_offset = gap, end
+            end = max(end, align(neighbour.end))
+        return replace(buffer, offset=end if best_gap is None else best_offset)
 
-
-def place_beside(placed: Iterable[Buffer], buffer: Buffer) -> Buffer:
-    """Return the buffer in the smallest gap that fits it, between those alive with it."""
-    neighbours = sorted(
-        (p for p in placed if p.is_alive_with(buffer)), key=lambda p: (p.offset, p.end)
-    )
-    best_gap, best_offset, end = None, 0, 0
-    for neighbour in neighbours:
-        gap = neighbour.offset - end
-        if gap >= buffer.bytes and (best_gap is None or gap < best_gap):
-            best_gap, best_offset = gap, end
-        end = max(end, align(neighbour.end))
-    return replace(buffer, offset=end if best_gap is None else best_offset)
+    def add(self, buffer: Buffer) -> None:
+        placed = self.find_place(buffer)
+        self.placed.append(placed)
+        self.bytes = max(self.bytes, align(placed.end))
+        for step in range(buffer.first, buffer.last + 1):
+            self._alive[step].append(placed)
 
 
 def align(offset: int) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from firmwright.ir.kernels import Kernels
 from firmwright.ir.regions import RAM, Partition
 from firmwright.planning.accesses import count_accesses
-from firmwright.planning.arena import Buffer, align, place_beside
+from firmwright.planning.arena import Arena, Buffer, align
 from firmwright.toolchain.platforms import Memory, Platform
 
 
@@ -45,24 +45,22 @@ class Item:
 
 @dataclass
 class Room:
-    """A memory as it fills: the bytes ``left`` for the ``placed`` buffers, beside constants."""
+    """A memory as it fills: the bytes ``left`` for the ``arena``, beside constants."""
 
     memory: Memory
     left: int
-    placed: list[Buffer] = field(default_factory=list)
-    arena: int = 0
+    arena: Arena = field(default_factory=Arena)
 
     def fits(self, item: Item) -> bool:
         if item.buffer is None:
-            return self.arena + align(item.bytes) <= self.left
-        return max(self.arena, align(place_beside(self.placed, item.buffer).end)) <= self.left
+            return self.arena.bytes + align(item.bytes) <= self.left
+        return max(self.arena.bytes, align(self.arena.find_place(item.buffer).end)) <= self.left
 
     def put(self, item: Item) -> None:
-        if item.buffer is None:
+        if item.buffer:
+            self.arena.add(item.buffer)
+        else:
             self.left -= align(item.bytes)
-            return
-        self.placed.append(place_beside(self.placed, item.buffer))
-        self.arena = max(self.arena, align(self.placed[-1].end))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,14 @@ import msgspec
 
 from firmwright.ir.kernels import Kernels
 from firmwright.ir.regions import RAM, Partition
-from firmwright.planning.arena import Buffer, align, arena_bytes, lower_bound, place_buffers
+from firmwright.planning.arena import (
+    Buffer,
+    align,
+    arena_bytes,
+    lower_bound,
+    place_buffers,
+    sort_by_place,
+)
 from firmwright.planning.functions import find_shared_functions
 from firmwright.planning.in_place import join_in_place
 from firmwright.planning.placement import Choices, Placement, choose_memories, pin_buffers
@@ -127,8 +134,8 @@ def place_in_memories(placement: Placement, states: Sequence[Buffer]) -> dict[st
     for memory in sorted({RAM, *(b.memory for b in placement.buffers)}):
         placed = place_buffers([b for b in placement.buffers if b.memory == memory])
         room = placement.rooms.get(memory)
-        if room and room.arena < arena_bytes(placed):
-            placed = sorted(room.placed, key=lambda b: (b.first, b.offset, b.name))
+        if room and room.arena.bytes < arena_bytes(placed):
+            placed = sort_by_place(room.arena.placed)
         arenas[memory] = placed
     if states:
         first = align(states[-1].end)
