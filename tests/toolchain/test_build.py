@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from elftools.elf.elffile import ELFFile
 
 from firmwright.errors import UserError
 from firmwright.toolchain import Build, compile_object, link_firmware, makefile_variables
-from firmwright.toolchain.build import SANITIZERS
+from firmwright.toolchain.build import SANITIZERS, THREADS, compile_each
 from firmwright.toolchain.compilers import Compiler, find_errors, run_compiler
 
 from .projects import load_build, render, write_linker_script, write_project
@@ -230,3 +232,24 @@ def test_the_sanitizers_stop_at_undefined_behaviour(tmp_path: Path, compiler_cac
     finished = subprocess.run([elf], capture_output=True, text=True, check=False)
     assert finished.returncode != 0
     assert "out of bounds" in finished.stderr
+
+
+def test_a_variable_says_how_many_files_are_compiled_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads: list[int] = []
+
+    def compile_one(source: str) -> str:
+        threads.append(threading.get_ident())
+        time.sleep(0.01)
+        return source.upper()
+
+    monkeypatch.setenv(THREADS, "1")
+    assert compile_each(compile_one, "abcd") == [*"ABCD"]
+    assert len(set(threads)) == 1
+    monkeypatch.setenv(THREADS, "3")
+    together = threading.Barrier(3, timeout=60)
+    assert compile_each(lambda _: together.wait() >= 0, "abc") == [True] * 3
+    monkeypatch.setenv(THREADS, "0")
+    with pytest.raises(UserError, match="FIRMWRIGHT_THREADS: expected a whole number from 1 on"):
+        compile_each(compile_one, "a")

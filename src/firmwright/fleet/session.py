@@ -22,6 +22,7 @@ from firmwright.pipeline.command_line import (
     prepare_build_root,
 )
 from firmwright.shared_cache import cache
+from firmwright.toolchain.build import THREADS
 
 from .local import start_cluster
 from .matrix import FleetJob
@@ -37,7 +38,10 @@ BUILT, FAILED, STOPPED, INTERRUPTED = 0, 1, 2, 130
 FOLDER = "fleet"
 """In the build folder: the jobs' own build folders, and the report."""
 
-PASSED_ON = (MIRROR_VARIABLE, NO_USER_CODE_VARIABLE, cache.PLACE, cache.ROLE, cache.LIMIT)
+PASSED_ON = (
+    *(MIRROR_VARIABLE, NO_USER_CODE_VARIABLE, THREADS),
+    *(cache.PLACE, cache.ROLE, cache.LIMIT),
+)
 """Variables of the environment that workers elsewhere get too."""
 
 
@@ -122,7 +126,8 @@ def find_scheduler(fleet: Fleet) -> AbstractContextManager[str]:
 
 
 def make_orders(fleet: Fleet) -> list[Order]:
-    environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    passed_on = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    environment = {THREADS: "1"} | passed_on  # there is a worker for each core
     return [
         Order(
             job,

@@ -29,6 +29,9 @@ from firmwright.toolchain.toolchains import ArchitectureSettings, Toolchain, loa
 
 T = TypeVar("T")
 
+THREADS = "FIRMWRIGHT_THREADS"
+"""Says how many sources are compiled at once; else one for each core."""
+
 LINKER_SCRIPT = f"{BOARD}/link.ld"
 SLOT_SCRIPT = f"{NETWORK}/slot.ld"
 """Links the network as an image of its own."""
@@ -152,12 +155,20 @@ def object_path(source: str) -> str:
 
 def compile_each(compile_one: Callable[[str], T], sources: Collection[str]) -> list[T]:
     """Return what a function makes of every source, in their order; it is called in threads."""
-    pool = ThreadPoolExecutor(os.cpu_count())
+    pool = ThreadPoolExecutor(count_threads())
     try:
         compiled = [pool.submit(compile_one, source) for source in sources]
         return [each.result() for each in track(compiled, "files")]
     finally:
         pool.shutdown(cancel_futures=True)  # after a failure or ctrl-C nothing more is started
+
+
+def count_threads() -> int:
+    """Return how many sources are compiled at once; UserError for a variable that is no number."""
+    text = os.environ.get(THREADS) or str(os.cpu_count() or 1)
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise UserError(f"{THREADS}: expected a whole number from 1 on, found {text!r}")
+    return int(text)
 
 
 def link_firmware(
