@@ -19,6 +19,7 @@ from firmwright.bundle.inspect import inspect_file
 from firmwright.emulator import Execution, run_firmware
 from firmwright.toolchain import load_platform
 from tests.e2e.conftest import Repository, new_repository
+from tests.networks.tflite_states import write_svdf_network
 
 STRICT = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror")
 PLATFORM = "cortex-m4-bare"
@@ -220,6 +221,17 @@ def test_the_sources_compile_strictly_elsewhere(digits: Built) -> None:
     program = '#include "network_slot.h"\nint main() { return network_slot_open(0, 0, 0) == 0; }\n'
     command = ["g++", *STRICT, *flags[-2:], "-x", "c++", "-"]
     subprocess.run(command, input=program.encode(), check=True)
+
+
+def test_a_network_with_states_goes_on_from_run_to_run(repository: Repository) -> None:
+    (repository.folder / "stream.tflite").write_bytes(write_svdf_network([(8, 1, 10), (3, 1, 1)]))
+    slot = "arena: caller\nslot: {address: 0x200000, size: 64 KiB}\n"
+    repository.write("stream.yaml", f"model: stream.tflite\nplatform: {PLATFORM}\n{slot}")
+    repository.build("recipe=stream.yaml", "samples=20")
+    manifest = repository.manifest(f"build/stream/stream-{PLATFORM}.tar.gz")
+    assert (manifest["run"]["samples"], manifest["run"]["differences"]) == (20, 0)
+    header = repository.folder / f"build/stream/{PLATFORM}/sources/network/network_slot.h"
+    assert "int32_t (*reset)(const network_context *context);" in header.read_text()
 
 
 MISTAKES = {

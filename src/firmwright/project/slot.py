@@ -10,9 +10,10 @@ from typing import Any
 
 from firmwright.codegen.templates import TEMPLATE_SUFFIX
 from firmwright.errors import UserError
-from firmwright.ir.tensors import BatchLayout
+from firmwright.ir.records import to_plain
+from firmwright.ir.regions import RAM
 from firmwright.project.files import network_file
-from firmwright.project.interface import Port
+from firmwright.project.interface import InterfaceTensor, NetworkInterface
 from firmwright.toolchain import Build
 from firmwright.toolchain.build import SLOT_SCRIPT
 from firmwright.toolchain.layout import LOADER, NETWORK
@@ -60,47 +61,39 @@ def place_slot_files(prefix: str) -> dict[str, str]:
     return {f"slot/{name}{TEMPLATE_SUFFIX}": place for name, place in named.items()}
 
 
-def slot_variables(slot: NetworkSlot | None, needed: int, interface: str) -> dict[str, Any]:
-    """Return what the templates are rendered with; ``needed`` is the network's working memory."""
+def slot_variables(
+    slot: NetworkSlot | None, interface: NetworkInterface, architecture: str
+) -> dict[str, Any]:
+    """Return what the templates are rendered with."""
     if slot is None:
         return {"slot": None}
-    known = [f"0x{byte:02x}" for byte in bytes.fromhex(interface)]
-    return {
-        "slot": {**asdict(slot), "workspace": slot.workspace or needed, "interface": known},
-    }
+    digest = bytes.fromhex(digest_interface(interface, architecture))
+    own: dict[str, Any] = {"interface": [f"0x{byte:02x}" for byte in digest]}
+    own["workspace"] = slot.workspace or max(interface.arena_bytes[RAM], 1)
+    return {"slot": {**asdict(slot), **own}}
 
 
-def digest_interface(
-    inputs: Sequence[Port],
-    outputs: Sequence[Port],
-    batch: BatchLayout | None,
-    class_names: Sequence[str],
-    architecture: str,
-) -> str:
+def digest_interface(interface: NetworkInterface, architecture: str) -> str:
     """Return the SHA-256 of all that a firmware has to know of a network to use it.
 
     Names of inputs and outputs count where there are several, which could be taken for each other.
     """
-    ports = [
-        [
-            {
-                "name": port.member if len(listed) > 1 else None,
-                "type": port.c_type,
-                "dtype": port.tensor.dtype,
-                "shape": port.tensor.shape,
-                "scale": port.tensor.scale,
-                "zero_point": port.tensor.zero_point,
-                "storage": asdict(port.tensor.storage) if port.tensor.storage else None,
-            }
-            for port in listed
-        ]
-        for listed in (inputs, outputs)
-    ]
     known = {
-        "ports": ports,
-        "batch": asdict(batch) if batch else None,
-        "classes": list(class_names),
+        "inputs": list_known(interface.inputs),
+        "outputs": list_known(interface.outputs),
+        "batch": interface.batch,
+        "classes": interface.class_names,
+        "states": bool(interface.states),
         "architecture": architecture,
     }
     text = json.dumps(known, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def list_known(tensors: Sequence[InterfaceTensor]) -> list[dict[str, Any]]:
+    """Return what a firmware knows of inputs or outputs."""
+    unknown = {"name"} if len(tensors) > 1 else {"name", "member"}
+    return [
+        {key: value for key, value in to_plain(tensor).items() if key not in unknown}
+        for tensor in tensors
+    ]

@@ -57,7 +57,6 @@ from firmwright.project.selftest import LayerCheck, selftest_variables
 from firmwright.project.shared_parts import NOTHING_SHARED, SharedParts
 from firmwright.project.slot import (
     NetworkSlot,
-    digest_interface,
     place_slot_files,
     slot_variables,
 )
@@ -246,7 +245,7 @@ def template_variables(network: Network, build: Build) -> dict[str, Any]:
     inputs = make_ports(network.interface.inputs)
     outputs = make_ports(network.interface.outputs)
     steps, shared = make_kernel_calls(network, inputs, outputs), network.shared
-    known = inputs, outputs, network.batch, network.class_names, build.platform.architecture
+    architecture = build.platform.architecture
     return {
         "network": network,
         "build_id": build_id.UNKNOWN,
@@ -267,7 +266,7 @@ def template_variables(network: Network, build: Build) -> dict[str, Any]:
         **list_further_memories(network.plan, network.c_prefix, build.platform),
         "hooks": network.hooks,
         **selftest_variables(network.checks, network.golden, inputs, outputs),
-        **slot_variables(network.slot, max(network.plan.arena_bytes, 1), digest_interface(*known)),
+        **slot_variables(network.slot, describe_interface(network), architecture),
         "context_mark": f"0x{crc32(network.c_prefix.encode()):08x}u",
         "location": lambda location: emit_location(location, inputs, outputs),
         "platform": build.platform,
