@@ -81,20 +81,16 @@ def partition_network(
 
     The interface gets the storage of the network's inputs and outputs.
     """
-    refuse_devices_of_single_samples(interface, mix)
+    refuse_forgetful_devices(interface, mix)
     module, partition = partition_module(module, interface, mix)
     module, partition = copy_next_values(module, partition, mix[-1].name)
     return module, add_storage(interface, partition), partition
 
 
-def refuse_devices_of_single_samples(interface: ModelInterface, mix: Sequence[Device]) -> None:
-    """Raise UserError for a network with states on a device that cannot keep them.
-
-    That is one whose core runs the whole network, and one with stages of its own: they run the
-    network on samples that do not follow each other.
-    """
+def refuse_forgetful_devices(interface: ModelInterface, mix: Sequence[Device]) -> None:
+    """Raise UserError for a network with states on a device that cannot keep them."""
     for device in mix if interface.states else ():
-        if device.target.stages or (device.target.core and device is mix[-1]):
+        if not device.target.keeps_states:
             raise UserError(
                 f"{device.name} cannot keep the state '{interface.states[0].tensor.name}' between "
                 "runs; build with another `target`, such as c"

@@ -33,7 +33,11 @@ from tests.networks.firmware import (
     run_generated,
 )
 from tests.networks.streaming import write_streaming_dscnn, write_svdf_keywords
-from tests.networks.tflite_states import write_svdf_network, write_variable_network
+from tests.networks.tflite_states import (
+    write_lstm_network,
+    write_svdf_network,
+    write_variable_network,
+)
 
 pytestmark = pytest.mark.needs("gcc")
 
@@ -78,8 +82,16 @@ def test_next_values_take_room_of_their_own_for_a_step_alone() -> None:
     assert network.plan.arena_bytes < network.plan.state_bytes + 1.2 * largest
 
 
-def test_svdf_in_float(tmp_path: Path) -> None:
-    data = write_svdf_network([(6, 2, 5), (4, 1, 3)], quantized=False)
+@pytest.mark.parametrize(
+    "data",
+    [
+        write_svdf_network([(6, 2, 5), (4, 1, 3)], quantized=False),
+        write_lstm_network(),
+        write_lstm_network(coupled=True, time_major=True),
+    ],
+    ids=["svdf", "lstm", "lstm of coupled gates"],
+)
+def test_layers_in_float(data: bytes, tmp_path: Path) -> None:
     samples = random_samples(data, STEPS, 1)
     found = run_generated(data, samples, tmp_path, SANITIZED)
     expected = FORMATS["tflite"].load().run_reference(data, samples).outputs

@@ -19,6 +19,7 @@ from tests.networks.tflite_models import Quantization
 from tests.networks.tflite_states import (
     GRID,
     StatefulBuilder,
+    write_lstm_network,
     write_svdf_network,
     write_variable_network,
 )
@@ -85,6 +86,14 @@ def test_a_state_of_another_type_than_litert_computes_with() -> None:
     (state,) = (t for t in model.subgraphs[0].tensors if t.isVariable)
     state.type, state.quantization.zeroPoint = schema.TensorType.INT8, [0]
     with pytest.raises(UserError, match="has int8 features, int16 time weights and a state of in"):
+        import_tflite(pack(model, 1 << 16))
+
+
+def test_an_lstm_with_a_projection_is_refused() -> None:
+    model = schema.ModelT.InitFromPackedBuf(write_lstm_network(), 0)
+    operator = model.subgraphs[0].operators[0]
+    operator.inputs = [*operator.inputs[:16], operator.inputs[1], *operator.inputs[17:]]
+    with pytest.raises(UserError, match=r"LSTM .* has a projection: firmware takes the plain cell"):
         import_tflite(pack(model, 1 << 16))
 
 

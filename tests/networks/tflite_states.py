@@ -153,3 +153,29 @@ def add_svdf(
         "SVDF", given, [result], "SVDFOptions", 3, rank=rank, fusedActivationFunction=relu
     )
     return result
+
+
+def write_lstm_network(coupled: bool = False, time_major: bool = False) -> bytes:
+    """Return an LSTM of 5 units in float over 3 steps of 4 features, with states between runs."""
+    generator = np.random.default_rng(6)
+    network = StatefulBuilder()
+    features, units, steps = 4, 5, 3
+    first, second = (steps, 1) if time_major else (1, steps)
+    given = [network.input((first, second, features), "float32", None)] + [-1] * 23
+    for position in range(1, 16):
+        if position in (9, 10, 11) or (coupled and position in (1, 5, 12)):
+            continue
+        shapes = {1: (units, features), 5: (units, units), 12: (units,)}
+        shape = shapes[max(start for start in shapes if start <= position)]
+        values = generator.normal(0, 0.7, shape).astype("float32")
+        given[position] = network.constant(values)
+    for position in (18, 19):
+        given[position] = network.tensor((1, units), "float32", None)
+        network.graph.tensors[given[position]].isVariable = True
+    result = network.output((first, second, units), "float32", None)
+    network.operator(
+        "UNIDIRECTIONAL_SEQUENCE_LSTM", given, [result], "UnidirectionalSequenceLSTMOptions", 1,
+        fusedActivationFunction=schema.ActivationFunctionType.TANH, timeMajor=time_major,
+        cellClip=2.0,
+    )  # fmt: skip
+    return network.build()

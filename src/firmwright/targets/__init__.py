@@ -82,6 +82,9 @@ class Target(Protocol):
     copies: bool = False
     """Whether it copies tensors from one memory to another, such as a DMA engine. ``lower`` gets
     these regions, ``copy``; others go to the mix's last device."""
+    keeps_states: bool = True
+    """Whether a network with states between runs may have regions on it. Not where a core runs the
+    whole network, or where stages of its own run it on samples that do not follow each other."""
     machines: Mapping[str, str] = MappingProxyType({})
     """Machines that it adds to the emulator, as "module:Class" by board; installed devices only."""
     is_portable: bool = False

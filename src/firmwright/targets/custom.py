@@ -52,6 +52,7 @@ class CustomTarget:
         self.packages: Sequence[str] = (*target.packages, *filter(None, [package]))
         self.is_portable, self.core = target.is_portable, target.core
         self.quantizes, self.copies = target.quantizes, target.copies
+        self.keeps_states = target.keeps_states
         self.machines, self.stages = target.machines, target.stages
         self.libraries_variable = target.libraries_variable
 

@@ -16,6 +16,7 @@ from tvm.relax.frontend.tflite import tflite_frontend
 
 from firmwright.errors import UserError
 from firmwright.models.tflite import data_movement
+from firmwright.models.tflite.lstm import convert_lstm
 from firmwright.models.tflite.svdf import convert_svdf
 
 Correction = Callable[[Any, Any], relax.Expr]
@@ -270,6 +271,7 @@ CORRECTIONS: dict[str, Correction] = {
     "SVDF": convert_svdf,
     "STRIDED_SLICE": data_movement.convert_strided_slice,
     "TRANSPOSE_CONV": convert_transpose_conv,
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": convert_lstm,
     "UNPACK": data_movement.convert_unpack,
 }
 

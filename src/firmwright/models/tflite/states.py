@@ -18,9 +18,13 @@ from ai_edge_litert import schema_py_generated as schema
 from firmwright.errors import UserError
 from firmwright.ir.tensors import State, Tensor
 from firmwright.models.tflite.checks import decode_text
+from firmwright.models.tflite.lstm import CELL_STATE, OUTPUT_STATE
 from firmwright.models.tflite.repairs import pack
 
-STATE_INPUTS: Mapping[str, tuple[int, ...]] = {"SVDF": (4,)}
+STATE_INPUTS: Mapping[str, tuple[int, ...]] = {
+    "SVDF": (4,),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": (OUTPUT_STATE, CELL_STATE),
+}
 """Operators that overwrite inputs, and which ones; their converters return these as well."""
 
 VARIABLE_OPERATORS = frozenset({"VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE"})

@@ -27,6 +27,7 @@ class C7xTarget(Target):
     core = "c7x"
     reason = "the C7x runs everything that C runs"
     is_fallback = True
+    keeps_states = False
     stages = ("firmwright.targets.c7x.stages:LOADABLE",)
     libraries_variable = "CGT7X_EXT_LIBS"
     rewrites = CPU.rewrites

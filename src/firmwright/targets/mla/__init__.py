@@ -29,6 +29,7 @@ class MlaTarget(Target):
     name = "mla"
     packages = ("onnx",)
     stages = ("firmwright.targets.mla.stages:ARTIFACTS",)
+    keeps_states = False
     reason = "SiMa's tables let the MLA take every operator of it"
     options = MappingProxyType({option.name: option.values for option in OPTIONS})
     rewrites = (

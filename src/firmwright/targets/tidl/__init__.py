@@ -33,6 +33,7 @@ class TidlTarget(Target):
     name = "tidl"
     core = "c7x"
     quantizes = True
+    keeps_states = False
     packages = ("onnx", "onnxruntime")
     stages = (
         "firmwright.targets.tidl.stages:STAND_IN",

@@ -1,0 +1,91 @@
+"""UNIDIRECTIONAL_SEQUENCE_LSTM in float32, with the states that it keeps between runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tflite
+from tvm import relax
+
+from firmwright.errors import UserError
+
+INPUT, OUTPUT_STATE, CELL_STATE = 0, 18, 19
+WEIGHTS, RECURRENT, BIASES = (1, 2, 3, 4), (5, 6, 7, 8), (12, 13, 14, 15)
+"""Of the gates input, forget, cell and output."""
+
+EXTENSIONS = {
+    "peepholes": (9, 10, 11),
+    "a projection": (16, 17),
+    "layer normalization": (20, 21, 22, 23),
+}
+
+
+def convert_lstm(converter: Any, op: Any) -> relax.Expr:
+    """TVM takes coupled gates alone, and loses the next states.
+
+    Returns the result, (batch, time, units), the next output state and the next cell state.
+    """
+    tensors = converter.get_input_tensors(op)
+    given = {i for i, tensor in enumerate(tensors) if tensor.tensor_idx >= 0}
+    source = tensors[INPUT]
+    if any(tensors[i].qnn_params is not None for i in given):
+        raise UserError("is quantized: firmware computes this operator in float32 alone")
+    extended = [name for name, inputs in EXTENSIONS.items() if given.intersection(inputs)]
+    if extended:
+        raise UserError(f"has {' and '.join(extended)}: firmware takes the plain cell")
+    options = converter._get_builtin_options(op, tflite.UnidirectionalSequenceLSTMOptions)
+    coupled = WEIGHTS[0] not in given
+    first = 1 if coupled else 0
+    weights, recurrent, biases = (
+        [converter.get_tensor_value(tensors[i]) for i in each[first:]]
+        for each in (WEIGHTS, RECURRENT, BIASES)
+    )
+    hidden, cell = (converter.get_tensor_expr(tensors[i]) for i in (OUTPUT_STATE, CELL_STATE))
+    # The products with the input do not wait for each other: one serves all steps.
+    axis = 0 if options.TimeMajor() else 1
+    data = converter.get_tensor_expr(source)
+    whole = relax.op.matmul(data, relax.const(np.concatenate(weights).T.copy()))
+    whole = converter.bb.emit(relax.op.add(whole, relax.const(np.concatenate(biases))))
+    steps = [int(d) for d in converter.get_tensor_shape(source)][axis]
+    factors = relax.const(np.concatenate(recurrent).T.copy())
+    outputs = []
+    for step in range(steps):
+        at = relax.op.strided_slice(whole, axes=[axis], begin=[step], end=[step + 1])
+        product = relax.op.matmul(hidden, factors)
+        sums = converter.bb.emit(relax.op.add(relax.op.squeeze(at, [axis]), product))
+        hidden, cell = update_cell(converter, options, sums, cell, coupled)
+        outputs.append(relax.op.expand_dims(hidden, axis))
+    result = outputs[0] if steps == 1 else relax.op.concat(outputs, axis=axis)
+    return relax.Tuple([result, hidden, cell])
+
+
+def update_cell(
+    converter: Any, options: Any, sums: relax.Expr, cell: relax.Expr, coupled: bool
+) -> tuple[relax.Expr, relax.Expr]:
+    """Return the next output and cell state, by the gates' sums side by side."""
+    units = int(sums.ty.shape[1])
+    length = units // (3 if coupled else 4)
+    parts = [
+        relax.op.strided_slice(sums, axes=[1], begin=[begin], end=[begin + length])
+        for begin in range(0, units, length)
+    ]
+    *first, new, output = parts
+
+    def activate(value: relax.Expr) -> relax.Expr:
+        value = converter.bb.normalize(value)
+        return converter.convert_fused_activation_function(value, options.FusedActivationFunction())
+
+    forget = converter.bb.emit(relax.op.sigmoid(first[-1]))
+    taken = (
+        relax.op.subtract(relax.const(1.0, "float32"), forget)
+        if coupled
+        else relax.op.sigmoid(first[0])
+    )
+    kept = relax.op.multiply(forget, cell)
+    after = relax.op.add(kept, relax.op.multiply(taken, activate(new)))
+    if options.CellClip() > 0:
+        after = relax.op.clip(after, -options.CellClip(), options.CellClip())
+    after = converter.bb.emit(after)
+    hidden = relax.op.multiply(relax.op.sigmoid(output), activate(after))
+    return converter.bb.emit(hidden), after
