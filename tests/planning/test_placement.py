@@ -102,9 +102,21 @@ def test_constants_leave_ram_to_variables() -> None:
     assert "ram" not in place(replace(platform, memories=memories)).constants.values()
 
 
+def test_states_are_in_ram_and_take_their_room() -> None:
+    partition, kernels = make_network()
+    platform = make_platform(ram=64)
+    memories = {**platform.memories, "ram": replace(platform.memories["ram"], cost=0.5)}
+    choices = Choices(replace(platform, memories=memories))
+    assert make_plan(partition, kernels, choices).other_arenas == {}
+    plan = make_plan(replace(partition, states=1), kernels, choices)
+    assert (plan.arena_bytes, plan.state_bytes) == (64, 64)
+    assert plan.other_arenas == {"dtcm": 64}
+
+
 def test_of_two_memories_of_one_cost_constants_lie_where_they_need_no_copy() -> None:
     platform = make_platform()
-    memories = {**platform.memories, "flash": replace(platform.memories["flash"], cost=1)}
+    flash = replace(platform.memories["flash"], cost=1)
+    memories = {"dtcm": platform.memories["dtcm"], **platform.memories, "flash": flash}
     assert place(replace(platform, memories=memories)).constants == {}
 
 
