@@ -29,6 +29,7 @@ from firmwright.verify.protocol import (
     encode_samples,
 )
 from firmwright.verify.record import RunRecord
+from firmwright.verify.side_by_side import run_side_by_side
 
 MAX_INSTRUCTIONS = 400_000_000_000
 """Instructions before a firmware counts as hung: some minutes in the emulator."""
@@ -146,16 +147,22 @@ def execute_firmware(
             answers = [len(interface.outputs) + boxes]
             return run_on_board(access, job.folder("firmware"), given, answers)
     images = ["firmware.elf", "network.elf"] if job.recipe.slot else ["firmware.elf"]
-    return run_firmware(
-        tuple(job.folder("firmware") / image for image in images),
-        job.platform,
-        job.emulator,
-        encode_samples(interface.inputs, batches),
-        f"{job.recipe.c_prefix}_run",
-        job.cache,
-        MAX_INSTRUCTIONS,
-        (*layers.functions.values(), *layers.waits),
-    )
+
+    def emulate(some: Sequence[Sample]) -> Execution:
+        return run_firmware(
+            tuple(job.folder("firmware") / image for image in images),
+            job.platform,
+            job.emulator,
+            encode_samples(interface.inputs, some),
+            f"{job.recipe.c_prefix}_run",
+            job.cache,
+            MAX_INSTRUCTIONS,
+            (*layers.functions.values(), *layers.waits),
+        )
+
+    if interface.states or job.platform.accelerators:  # a sample goes on where the last one ended
+        return emulate(batches)
+    return run_side_by_side(emulate, batches, layers.macs)
 
 
 def count_box_lines(job: Job, batch: int) -> int:

@@ -59,6 +59,20 @@ def decode_outputs(
     return [[found[s, i] for i in range(len(outputs))] for s in range(samples)]
 
 
+def join_consoles(consoles: Sequence[bytes], samples: Sequence[int]) -> bytes:
+    """Return what one firmware prints of all samples, from what several printed of some each."""
+    lines: list[str] = []
+    for number, console in enumerate(consoles):
+        before = sum(samples[:number])
+        for line in console.decode("ascii", "replace").splitlines():
+            words = line.split(" ")
+            if words[0] == "@output":
+                line = " ".join([words[0], str(before + int(words[1])), *words[2:]])
+            if words[0] != "@done":
+                lines.append(line)
+    return "\n".join([*lines, f"@done {sum(samples)}", ""]).encode()
+
+
 def decode_counts(console: bytes) -> dict[str, int]:
     """Return the counts of emulated devices over all samples, by name, sorted."""
     lines = console.decode("ascii", "replace").splitlines()

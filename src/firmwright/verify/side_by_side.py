@@ -1,0 +1,52 @@
+"""Runs the samples of one firmware in several emulators at a time, with the counts of one run."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from firmwright.data.samples import Sample
+from firmwright.emulator.execution import Execution
+
+from .protocol import join_consoles
+
+WORTHWHILE = 20_000_000
+"""Multiply-accumulates in all: less is done before a second emulator has begun."""
+
+
+def run_side_by_side(
+    execute: Callable[[Sequence[Sample]], Execution], samples: Sequence[Sample], macs: int
+) -> Execution:
+    """Run samples, of ``macs`` each, on as many emulators as there are cores.
+
+    Only for firmware whose samples know nothing of each other. An emulator is a process of its own,
+    or lets other threads run. Raises what ``execute`` raises, of the first samples that fail.
+    """
+    count = min(os.cpu_count() or 1, len(samples), macs * len(samples) // WORTHWHILE)
+    if count < 2:
+        return execute(samples)
+    bounds = [len(samples) * part // count for part in range(count + 1)]
+    parts = [samples[bounds[part] : bounds[part + 1]] for part in range(count)]
+    with ThreadPoolExecutor(count) as pool:
+        return join_executions([*pool.map(execute, parts)], [len(part) for part in parts])
+
+
+def join_executions(ran: Sequence[Execution], samples: Sequence[int]) -> Execution:
+    """Return what one run of all samples gives; of several of which one failed, that one."""
+    failed = next((execution for execution in ran if execution.exit_code != 0), None)
+    if failed is not None:
+        return failed
+    by_symbol: Counter[str] = Counter()
+    for execution in ran:
+        by_symbol.update(execution.by_symbol)
+    counted = [execution.instructions for execution in ran]
+    return replace(
+        ran[0],
+        console=join_consoles([execution.console for execution in ran], samples),
+        instructions=None if None in counted else sum(filter(None, counted)),
+        by_symbol=dict(by_symbol),
+        by_part=tuple(map(sum, zip(*(execution.by_part for execution in ran), strict=True))),
+    )
