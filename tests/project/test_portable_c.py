@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from firmwright.codegen.templates import make_environment, render
 from tests.project.exported import export
 
 STRICT = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror")
+ZIG = [sys.executable, "-m", "ziglang", "cc", "-Wno-unused-command-line-argument"]
 AVR = ("avr-gcc", "-mmcu=atmega2560", "-O2")
 
 CONSOLE = """\
@@ -144,11 +146,11 @@ def test_fixed_point_arithmetic_is_the_same_where_int_has_16_bits(tmp_path: Path
 
 
 @pytest.mark.needs("gcc", "clang")
-@pytest.mark.parametrize("compiler", ["gcc", "clang"])
-def test_strict_warnings_find_nothing(tmp_path: Path, compiler: str) -> None:
+@pytest.mark.parametrize("compiler", [["gcc"], ["clang"], ZIG], ids=["gcc", "clang", "zig"])
+def test_strict_warnings_find_nothing(tmp_path: Path, compiler: list[str]) -> None:
     package = export("cmake", tmp_path)
     sources = sorted((package / "src").glob("*.c"))
-    command = (compiler, "-std=c99", "-O1", "-pedantic", *STRICT, "-fsyntax-only")
+    command = (*compiler, "-std=c99", "-O1", "-pedantic", *STRICT, "-fsyntax-only")
     compile_c(command, sources, tmp_path, "unused")
 
 
