@@ -20,6 +20,8 @@ from firmwright.fleet.worker import Order, describe_worker
 from . import work
 from .cluster import Cluster
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass
 class Notes:
