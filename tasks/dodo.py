@@ -18,7 +18,7 @@ from typing import Any
 from doit.exceptions import TaskFailed
 
 from firmwright.errors import UserError
-from firmwright.pipeline import command_line, lock, missing_programs, reproduce
+from firmwright.pipeline import command_line, lock, missing_programs, reproduce, search
 from firmwright.pipeline.freshness import ContentChecker
 from firmwright.pipeline.job import Job
 from firmwright.pipeline.recipe_words import RECIPES, find_recipes, list_names
@@ -81,6 +81,11 @@ def task_lock() -> Iterator[dict[str, Any]]:
 def task_reproduce() -> Iterator[dict[str, Any]]:
     """Yield the tasks that build a recipe twice and compare: reproduce:digits-rv32-bare."""
     yield from reproduce.make_tasks(get_jobs())
+
+
+def task_tune() -> Iterator[dict[str, Any]]:
+    """Yield the tasks that find the fastest C of each layer: tune:digits-rv32-bare."""
+    yield from search.make_tasks(get_jobs())
 
 
 def task_stages() -> Iterator[dict[str, Any]]:

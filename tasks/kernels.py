@@ -12,7 +12,9 @@ from firmwright.pipeline.stage import Scope, Stage
 
 def options(job: Job) -> Any:
     recipe = job.recipe
-    return [mix_options(job), recipe.allow_fallback, recipe.require_offload, recipe.extensions]
+    wants = ["tuned"] if recipe.tune else []
+    demands = [recipe.allow_fallback, recipe.require_offload]
+    return [mix_options(job), *demands, recipe.extensions, *wants]
 
 
 STAGE = Stage(
@@ -22,7 +24,7 @@ STAGE = Stage(
     reads=(PARTITION, LOWERED),
     writes=(KERNELS, WEIGHTS),
     options=options,
-    inputs=lambda job: [*job.recipe.list_files("extensions"), *job.device_files],
+    inputs=lambda job: [*job.recipe.list_files("extensions"), *job.device_files, *job.tuned_files],
     templates=lambda job: [f"{device.name}/layers/*.j2" for device in job.recipe.target],
     scope=Scope.TARGET,
 )

@@ -30,6 +30,7 @@ from firmwright.terminal.pipes import end_with_reader
 COMMANDS = {
     "build": "build the bundle of each recipe",
     "lock": "pin everything that a recipe reads; a build that would read something else fails",
+    "tune": "find the fastest C of each layer by counted instructions, for later builds",
     "reproduce": "build each recipe twice, under conditions that must not matter, and compare",
     "list": "list the tasks of each recipe",
     "export": "package the network for another build system",
@@ -179,6 +180,7 @@ def to_doit_arguments(options: argparse.Namespace) -> list[str]:
         "explain": ["run", "--output-file", os.devnull],
         "lock": ["run", "locked" if getattr(options, "check", False) else "lock"],
         "reproduce": ["run", "reproduce"],
+        "tune": ["run", "tune"],
         "list": ["list", "--all"],
         "info": ["info"],
         "clean": ["clean", "--clean-all"],

@@ -106,13 +106,14 @@ def lower_regions(
     """
     devices = {device.name: device for device in mix}
     lowered, refused = [], []
-    known: dict[tuple[str, StructuralKey], tuple[Region, LoweredRegion]] = {}
+    known: dict[tuple[str, str | None, StructuralKey], tuple[Region, LoweredRegion]] = {}
     for region in track(partition.regions, "regions"):
         if region.view:
             continue
         try:
             device = devices[region.lowered_by or region.device]
-            key = region.device, StructuralKey(module[region.name])  # type: ignore[call-arg]
+            way = device.context.ways.get(region.name)
+            key = region.device, way, StructuralKey(module[region.name])  # type: ignore[call-arg]
             if key in known:
                 made = retarget(*known[key], region)
             else:

@@ -16,6 +16,7 @@ from firmwright.report.memories import LayerMemories, find_memories
 from .artifacts import KERNELS, PARTITION, PLAN, REGIONS
 from .job import Job
 from .options import chooses_memories
+from .tuning import list_found_ways, tune_mix
 
 
 def print_explanations(jobs: Sequence[Job], as_json: bool) -> int:
@@ -52,12 +53,14 @@ def explain_partition(job: Job) -> Explanation:
 def explain_kernels(job: Job) -> Explanation:
     """Explain the partition, and how each region will be computed."""
     partition, module = PARTITION.read(job), REGIONS.read(job)
-    devices = {device.name: device for device in job.mix}
+    mix = tune_mix(job, partition, module, job.mix)
+    devices = {device.name: device for device in mix}
     kernels = {
         region.name: devices[region.lowered_by or region.device].describe_kernel(region, module)
         for region in partition.regions
         if not region.view
     }
+    kernels |= {name: f"{way}, tuned" for name, way in list_found_ways(mix).items()}
     devices_named = [device.name for device in job.recipe.target]
     found = explain(partition, devices_named, kernels, find_job_memories(job))
     return replace(found, advice=advise_job(job))
@@ -76,7 +79,9 @@ def advise_job(job: Job) -> tuple[Advice, ...]:
     """Return what would let the network run faster."""
     from firmwright.report.advising import advise  # it loads TVM, which the end of a build does not
 
-    return advise(PARTITION.read(job), REGIONS.read(job), job.mix, job.platform.timing)
+    partition, module = PARTITION.read(job), REGIONS.read(job)
+    mix = tune_mix(job, partition, module, job.mix)
+    return advise(partition, module, mix, job.platform.timing)
 
 
 def find_unmet_demands(job: Job, found: Explanation) -> str:

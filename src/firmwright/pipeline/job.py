@@ -11,7 +11,7 @@ from typing import Any
 
 from firmwright.data.sources import DataFolders
 from firmwright.recipe import Recipe
-from firmwright.recipe.recipe import lock_path
+from firmwright.recipe.recipe import lock_path, tuned_path
 from firmwright.targets import Device, load_mix
 from firmwright.toolchain import Build, Platform
 from firmwright.toolchain.boards import list_own_files
@@ -24,6 +24,8 @@ from .artifact import LOWERED_STAGE, NETWORK_STAGE
 from .devices import device_files, load_custom_targets
 from .stage import Scope, Stage
 from .tools import collect_settings
+
+KERNELS_STAGE = "kernels"
 
 COUNTING_EMULATORS = frozenset({"unicorn"})
 """Emulators that always count instructions: QEMU does so where it takes plugins."""
@@ -43,6 +45,8 @@ class Job:
     ``pipeline`` are the stages of all jobs; devices add theirs. ``origin`` is the job whose network
     this one compiles for a second target, to be compared. ``members`` are the jobs whose networks
     are in this one's firmware, in the order of their runs, at the same time if ``concurrent``.
+    With ``ways``, the file of one trial of a search, the job shares all that comes before the
+    kernels with its origin.
     """
 
     recipe: Recipe
@@ -53,6 +57,7 @@ class Job:
     origin: Job | None = None
     members: tuple[Job, ...] = ()
     concurrent: bool = False
+    ways: Path | None = None
     notes: list[str] = field(default_factory=list, compare=False, repr=False)
     """What the stage that runs has to say."""
 
@@ -102,9 +107,17 @@ class Job:
         return self.has_stage(stage) and not self.is_of_origin(stage)
 
     def is_of_origin(self, name: str) -> bool:
-        """Tell whether a stage's results are those of the job that this one is compared with."""
+        """Tell whether a stage's results are those of the job that this one comes from."""
         stage = self.stages[name]
+        if self.ways is not None:
+            return not self.depends_on_kernels(name)
         return self.origin is not None and (stage.scope is Scope.MODEL or stage.for_both)
+
+    def depends_on_kernels(self, stage: str) -> bool:
+        """Tell whether a stage reads what the kernels stage writes, or what was made of it."""
+        name = self.name_stage(stage)
+        needs = self.stages[name].needs
+        return name == KERNELS_STAGE or any(self.depends_on_kernels(need) for need in needs)
 
     def is_shared(self, stage: str) -> bool:
         """Tell whether platforms share a stage's results."""
@@ -136,7 +149,7 @@ class Job:
     def is_portable(self) -> bool:
         """Tell whether nothing of the mix depends on the platform, nor kernels on its features."""
         portable = all(device.target.is_portable for device in self.mix)
-        return portable and not self.platform.features
+        return portable and not self.platform.features and not self.tuned_files
 
     @cached_property
     def mix(self) -> tuple[Device, ...]:
@@ -251,12 +264,21 @@ class Job:
         return [path] if path.exists() else []
 
     @property
+    def tuned_files(self) -> list[Path]:
+        """Return the file with the ways of the layers, where there is one."""
+        if self.ways is not None:
+            return [self.ways]
+        path = tuned_path(self.recipe.path)
+        return [path] if self.origin is None and path.exists() else []
+
+    @property
     def description_files(self) -> dict[str, Path]:
-        """Return what the bundle has beside the recipe: its lock, platform and toolchain."""
+        """Return what the bundle has beside the recipe: lock, ways, platform and toolchain."""
         recipe, folder = self.recipe, self.recipe.path.parent
         toolchain = TOOLCHAINS.find_file(find_toolchain(recipe, self.platform))
         return {
             **{f"{recipe.name}.lock": path for path in self.lock_files},
+            **{f"{recipe.name}.tuned": path for path in self.tuned_files},
             f"platforms/{self.platform.name}.yaml": PLATFORMS.find_file(recipe.platform, folder),
             f"toolchains/{self.build.toolchain.name}.yaml": toolchain,
         }

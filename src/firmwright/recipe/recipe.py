@@ -148,6 +148,13 @@ class SlotOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class TuneOptions:
+    """How the ways to write the layers are tried: in at most so many ``trials``, None for all."""
+
+    trials: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Library:
     """C code of the user's: ``sources`` with their ``includes``, or an ``archive``; file paths."""
 
@@ -221,6 +228,7 @@ class Recipe:
     extensions: tuple[str, ...] = ()
     """Custom strategies: a ``module:function`` each."""
     libraries: tuple[Library, ...] = ()
+    tune: TuneOptions | None = None
     description: str | None = None
     data: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """What the file says, complete, in the form of its schema."""
@@ -276,3 +284,8 @@ def convert_recipe(path: Path, normal: Mapping[str, Any]) -> Recipe:
 def lock_path(recipe: Path) -> Path:
     """Return where a recipe's lock lies; see :mod:`firmwright.recipe.lock`."""
     return recipe.with_suffix(".lock")
+
+
+def tuned_path(recipe: Path) -> Path:
+    """Return where the ways of a recipe's layers lie; see :mod:`firmwright.recipe.tuned`."""
+    return recipe.with_suffix(".tuned")

@@ -10,6 +10,7 @@ from firmwright.ir.kernels import Kernels
 from firmwright.pipeline.artifacts import KERNELS, LOWERED, PARTITION, WEIGHTS
 from firmwright.pipeline.explain import explain_partition, find_unmet_demands
 from firmwright.pipeline.job import Job
+from firmwright.pipeline.tuning import is_untuned, tell_ways, tune_command, tune_mix
 from firmwright.targets.custom_strategies import load_extensions
 
 MAX_LISTED = 12
@@ -21,7 +22,11 @@ def run(job: Job, folder: Path) -> None:
     if wrong := find_unmet_demands(job, explain_partition(job)):
         raise UserError(wrong)
     with load_extensions(job.mix, job.recipe.extensions, job.recipe.path) as mix:
-        kernels, weights = lower_regions(LOWERED.read(job), PARTITION.read(job), mix)
+        module, partition = LOWERED.read(job), PARTITION.read(job)
+        kernels, weights = lower_regions(module, partition, tune_mix(job, partition, module, mix))
+    kernels = tell_ways(job, kernels)
+    if is_untuned(job):
+        job.note(f"not tuned for {job.platform.name}: `{tune_command(job)}` finds faster C")
     WEIGHTS.write(folder, weights)
     KERNELS.write(folder, kernels)
     for stand_in in sorted({k.stand_in for k in kernels.kernels if k.stand_in}):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import EntryPoints, entry_points
 from pathlib import Path
@@ -46,7 +46,8 @@ class Context:
     ``options`` are the device's own, from the target string; without ``fuse_layers`` every
     operator is a function of its own. ``rest`` is the device of the mix that takes what the
     others leave; it has none itself. ``batch`` is how many samples the recipe wants at once.
-    ``strategies`` are the user's own for this device.
+    ``strategies`` are the user's own for this device. ``ways`` has the ways of the regions that
+    were tuned, by their names.
     """
 
     platform: Platform
@@ -56,6 +57,7 @@ class Context:
     fallback: Device | None = None
     batch: int = 1
     strategies: Sequence[Strategy] = ()
+    ways: Mapping[str, str] = field(default_factory=dict)
 
 
 class Target(Protocol):
@@ -133,6 +135,15 @@ class Target(Protocol):
         ``module`` holds the region's function, and the TIR functions that it may call.
         """
 
+    def list_ways(
+        self, _region: Region, _module: tvm.IRModule, _context: Context, /
+    ) -> Sequence[str]:
+        """Return the names of the ways in which a region's C can be written, first the usual one.
+
+        All give the same bits. ``lower`` takes the one that ``Context.ways`` has for the region.
+        """
+        return ()
+
     def describe_kernel(self, _region: Region, _module: tvm.IRModule, _context: Context, /) -> str:
         """Say in a few words how a region's C will compute; '' where there is but one way."""
         return ""
@@ -180,6 +191,9 @@ class Device:
 
     def lower(self, region: Region, module: tvm.IRModule) -> LoweredRegion:
         return self.target.lower(region, module, self.context)
+
+    def list_ways(self, region: Region, module: tvm.IRModule) -> Sequence[str]:
+        return self.target.list_ways(region, module, self.context)
 
     def describe_kernel(self, region: Region, module: tvm.IRModule) -> str:
         return self.target.describe_kernel(region, module, self.context)

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TARGET_MEMBERS = sorted({*Target.__annotations__, "operators", "options", "prepare", "place",
-                          "layout", "lower", "describe_kernel", "estimate_cycles", "suggest",
-                          "extend_project"})  # fmt: skip
+                          "layout", "lower", "list_ways", "describe_kernel", "estimate_cycles",
+                          "suggest", "extend_project"})  # fmt: skip
 """What a target has."""
 
 
@@ -86,6 +86,13 @@ class CustomTarget:
         lowered = self._call(method, (LoweredRegion,), region, module, context)
         self._refuse(method, check_lowered(region, module, lowered))
         return lowered
+
+    def list_ways(self, region: Region, module: tvm.IRModule, context: Context, /) -> Sequence[str]:
+        method = self._target.list_ways
+        ways = self._call(method, (tuple, list), region, module, context)
+        if not all(isinstance(way, str) for way in ways):
+            self._refuse(method, f"returned {ways!r}; it has to return names")
+        return ways
 
     def describe_kernel(self, region: Region, module: tvm.IRModule, context: Context, /) -> str:
         return self._call(self._target.describe_kernel, (str,), region, module, context)

@@ -16,7 +16,18 @@ from firmwright.toolchain import toolchain_names
 
 SHELLS = ("bash", "zsh")
 
-DOIT_COMMANDS = ("build", "list", "info", "clean", "fleet", "forget", "help", "lock", "locked")
+DOIT_COMMANDS = (
+    "build",
+    "list",
+    "info",
+    "clean",
+    "fleet",
+    "forget",
+    "help",
+    "lock",
+    "locked",
+    "tune",
+)
 """doit's own commands and our groups of tasks that a user types."""
 
 

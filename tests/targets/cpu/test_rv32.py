@@ -12,7 +12,7 @@ from firmwright.ir.layer import Layer, LayerKind
 from firmwright.targets.cpu.families import rv32m
 from firmwright.targets.cpu.forms.rv32 import NARROW, SHARED_SIZES
 from firmwright.targets.cpu.forms.tap_order import find_tap_order
-from firmwright.targets.cpu.lowering import shares_function
+from firmwright.targets.cpu.ways import shares_function
 from tests.targets.cpu.layers import make_layer, make_network
 from tests.targets.cpu.shapes import Shape
 from tests.targets.cpu.test_forms import run_layers

@@ -44,6 +44,11 @@ class CpuTarget(Target):
 
         return lower_to_c(region, module, context)
 
+    def list_ways(self, region: Region, module: tvm.IRModule, context: Context, /) -> Sequence[str]:
+        from firmwright.targets.cpu.lowering import list_ways
+
+        return list_ways(region, module, context)
+
     def describe_kernel(self, region: Region, module: tvm.IRModule, context: Context, /) -> str:
         from firmwright.targets.cpu.lowering import describe_kernel
 

@@ -15,7 +15,7 @@ from firmwright.lowering.region import ROUNDINGS
 from firmwright.targets import Context
 from firmwright.targets.cpu.forms.form import Form, choose
 from firmwright.targets.cpu.layer_functions import AnyLayer
-from firmwright.targets.cpu.lowering import find_form, shares_function
+from firmwright.targets.cpu.lowering import find_way
 from firmwright.targets.cpu.table import FORMS
 from firmwright.toolchain.families import find_family, load_families
 
@@ -51,7 +51,7 @@ def estimate_cycles(region: Region, module: tvm.IRModule, context: Context) -> i
     """Return about how many instructions a region takes; None for floats without products."""
     if not region.macs:
         return None if has_floats(region, module, context) else estimate_moves(region, module)
-    layer, choice = find_form(region, module, context)
+    layer, choice = find_way(region, module, context)
     is_float = isinstance(layer, FloatLayer) if layer else has_floats(region, module, context)
     cost = estimate_mac(choice.form, is_float, context.platform.architecture)
     return round(region.macs * cost)
@@ -83,7 +83,7 @@ def has_floats(region: Region, module: tvm.IRModule, context: Context) -> bool:
 def suggest(region: Region, module: tvm.IRModule, context: Context) -> Iterator[Suggestion]:
     """Yield what lets a region take fewer instructions: less work, integers, a core, a function."""
     now = estimate_cycles(region, module, context)
-    layer, choice = find_form(region, module, context)
+    layer, choice = find_way(region, module, context)
     if now and region.macs:
         yield Suggestion("half as many output channels", now // 2, shrinks=True)
     if now is None or layer is None:
@@ -95,9 +95,7 @@ def suggest(region: Region, module: tvm.IRModule, context: Context) -> Iterator[
             round(region.macs * estimate_integers(kind, context.platform.features)),
         )
     yield from suggest_core(region, layer, context)
-    specialize = context.options.get("specialize", "auto")
-    is_shared = choice.form and shares_function(layer, choice.form, specialize)
-    if is_shared and isinstance(layer, Layer):
+    if choice.shared and isinstance(layer, Layer):
         more = round(SHARED[layer.scaling.rounding] * layer.batch * layer.output_elements)
         yield Suggestion("target: c -specialize=speed", now - more)
 

@@ -30,17 +30,14 @@ from firmwright.targets.cpu.layer_functions import (
     write_headers,
 )
 from firmwright.targets.cpu.table import FORMS
-
-RESULTS_WORTH_A_FUNCTION = 2**14
-"""Of one layer: each takes some instructions more in shared loops; own ones take two kilobytes."""
+from firmwright.targets.cpu.ways import choose_way, name_ways
 
 
 def lower_to_c(region: Region, module: tvm.IRModule, context: Context) -> LoweredRegion:
     """Lower a region by a form, or from TIR where none fits or the user has a strategy."""
-    layer, choice = find_form(region, module, context)
+    layer, choice = find_way(region, module, context)
     if layer and choice.form:
-        shared = shares_function(layer, choice.form, context.options.get("specialize", "auto"))
-        return lower_by_form(region, module, context, layer, choice.form, shared)
+        return lower_by_form(region, module, context, layer, choice.form, choice.shared)
     lowered = lower_region(region, module, context.rounding, context.strategies)
     if choice.refusals:
         note = f"Plain loops: {'. '.join(choice.refusals)}."
@@ -63,20 +60,26 @@ def lower_by_form(
     return replace(lowered, kernel=kernel)
 
 
-def shares_function(layer: AnyLayer, form: Form, specialize: str) -> bool:
-    """Tell whether a layer calls a function that others call, too."""
-    if specialize == "auto":
-        results = 0 if isinstance(layer, Pair | Softmax) else layer.output_elements
-        return form.shared and results < RESULTS_WORTH_A_FUNCTION
-    return specialize == "size"
-
-
 def describe_kernel(region: Region, module: tvm.IRModule, context: Context) -> str:
     """Return the form of a region, or "loops" and why no form fits."""
-    _, choice = find_form(region, module, context)
+    _, choice = find_way(region, module, context)
     if choice.form:
         return choice.form.name
     return f"loops: {'; '.join(choice.refusals)}" if choice.refusals else "loops"
+
+
+def list_ways(region: Region, module: tvm.IRModule, context: Context) -> tuple[str, ...]:
+    """Return the names of all ways to write a region's C, first the usual one."""
+    layer, _ = find_form(region, module, context)
+    return () if layer is None else name_ways(layer, context)
+
+
+def find_way(
+    region: Region, module: tvm.IRModule, context: Context
+) -> tuple[AnyLayer | None, Choice]:
+    """Return the layer that a region is, and how it is written: as it was tuned, or as usual."""
+    layer, choice = find_form(region, module, context)
+    return layer, choice if layer is None else choose_way(region.name, layer, choice, context)
 
 
 def find_form(

@@ -13,6 +13,8 @@ from typing import Any
 
 from firmwright.ir.layer import Array, LayerKind, LinearLayer, MatrixProduct, Pair, Softmax
 
+KnownLayer = LinearLayer | Pair | MatrixProduct | Softmax
+
 
 @dataclass(frozen=True)
 class Scratch:
@@ -92,17 +94,29 @@ class Form:
     shared: bool = False
     folder: str = "c/layers"
 
+    def is_for(self, layer: KnownLayer, features: Collection[str]) -> bool:
+        """Tell whether a layer is of its kind, and the core has all that it uses."""
+        return self.kind is layer.kind and self.features <= set(features)
+
+    def find_broken(self, layer: KnownLayer) -> list[str]:
+        """Return the sentences of the conditions that a layer of its kind breaks."""
+        return [c.sentence for c in self.conditions if not c.holds(layer)]
+
 
 @dataclass(frozen=True)
 class Choice:
-    """The form of a layer, None where none fits, and why those before it in the table do not."""
+    """The form of a layer, None where none fits, and why those before it in the table do not.
+
+    ``shared``: the layer calls a function that others call, too.
+    """
 
     form: Form | None
     refusals: tuple[str, ...]
+    shared: bool = False
 
 
 def choose(
-    layer: LinearLayer | Pair | MatrixProduct | Softmax,
+    layer: KnownLayer,
     features: Collection[str],
     forms: Sequence[Form],
 ) -> Choice:
@@ -112,9 +126,9 @@ def choose(
     """
     refusals: list[str] = []
     for form in forms:
-        if form.kind is not layer.kind or not form.features <= set(features):
+        if not form.is_for(layer, features):
             continue
-        broken = [c.sentence for c in form.conditions if not c.holds(layer)]
+        broken = form.find_broken(layer)
         if not broken:
             return Choice(form, tuple(refusals))
         refusals.append(f"{form.name} needs {'; '.join(broken)}")

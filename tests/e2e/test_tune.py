@@ -1,0 +1,133 @@
+"""The search for the fastest C of each layer, and builds that read what it found."""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from firmwright.recipe.tuned import TunedNetwork, read_tuned
+from firmwright.verify.record import RunRecord
+
+from .conftest import DIGITS, Repository, new_repository, ran
+from .test_mistakes import fail
+
+RECIPE = f"{DIGITS}tune: {{trials: 3}}\n"
+DENSE = "region_005_matmul"
+
+
+def search(repository: Repository) -> str:
+    done = repository.run("firmwright", "tune", "digits.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def found_in(repository: Repository) -> TunedNetwork:
+    return read_tuned(repository.folder / "digits.tuned").platforms["rv32-bare"]
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    """A repository whose recipe was tuned and not built; for tests that only read."""
+    repository = new_repository(tmp_path_factory.mktemp("tuned"))
+    repository.write("digits.yaml", RECIPE)
+    assert "5 layers in 3 trials" in search(repository)
+    return repository
+
+
+@pytest.fixture
+def changed(tuned: Repository, tmp_path: Path) -> Repository:
+    shutil.copytree(tuned.folder, tmp_path / "copy", copy_function=shutil.copy2)
+    return Repository(tmp_path / "copy")
+
+
+def read_run(repository: Repository) -> RunRecord:
+    from firmwright.ir.records import read_record
+
+    return read_record(repository.folder / "build/digits/rv32-bare/run/run.json", RunRecord)
+
+
+def test_a_build_takes_the_ways_that_were_found(changed: Repository) -> None:
+    stages = changed.build("recipe=digits.yaml")
+    assert "model" not in stages and "kernels" in stages
+    layers, run = found_in(changed).layers, read_run(changed)
+    assert run.exact_samples == run.samples == 3
+    for name, layer in layers.items():
+        assert layer.instructions == run.instructions_by_region[name] // run.samples
+        assert layer.instructions <= layer.usual_instructions
+    assert (layers[DENSE].way, layers[DENSE].usual) == ("portable_dense own", "rv32m_dense shared")
+    assert layers[DENSE].instructions < layers[DENSE].usual_instructions
+
+    bundle = "build/digits/digits-rv32-bare.tar.gz"
+    with tarfile.open(changed.folder / bundle) as archive:
+        assert "digits-rv32-bare/recipe/digits.tuned" in archive.getnames()
+    assert "digits.tuned" in changed.manifest(bundle)["inputs"]["files"]
+    source = changed.folder / f"build/digits/rv32-bare/sources/network/network_{DENSE}.c"
+    told = " ".join(source.read_text().replace("\n *", " ").split())
+    assert "Form portable_dense: " in told
+    assert f"Tuned: portable_dense own, {layers[DENSE].instructions:,} instructions" in told
+    explained = changed.run("firmwright", "explain", "digits.yaml").stdout
+    assert "portable_dense own, tuned" in explained
+
+
+def test_fewer_trials_leave_out_the_later_ways(changed: Repository) -> None:
+    """What both searches count is the same, though the second begins without any result."""
+    before = found_in(changed).layers
+    shutil.rmtree(changed.folder / "build")
+    (changed.folder / "digits.tuned").unlink()
+    changed.environment["FIRMWRIGHT_CACHE"] = ""
+    changed.write("digits.yaml", RECIPE.replace("trials: 3", "trials: 2"))
+    assert "5 layers in 2 trials" in search(changed)
+    after = found_in(changed).layers
+    assert after[DENSE].way.startswith("rv32m_dense ")
+    assert {n: x for n, x in after.items() if n != DENSE} == {
+        n: x for n, x in before.items() if n != DENSE
+    }
+
+
+def test_the_ways_of_another_network_are_refused(changed: Repository) -> None:
+    changed.write("digits.yaml", f"{RECIPE}fuse_layers: false\n")
+    said = fail(changed, "recipe=digits.yaml")
+    assert "digits.tuned:7:14: platforms.rv32-bare.network: the ways of another network; " in said
+    assert "`firmwright tune digits.yaml` searches anew, or remove the file" in said
+
+
+def edit(repository: Repository, changes: dict[str, str]) -> list[int]:
+    """Replace the first of each text in the file of ways; return the lines of the changes."""
+    path = repository.folder / "digits.tuned"
+    text = path.read_text()
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new, 1)
+    path.write_text(text)
+    return [text[: text.index(new)].count("\n") + 1 for new in changes.values()]
+
+
+def test_a_file_that_does_not_fit_is_refused_at_its_places(changed: Repository) -> None:
+    """The ways are judged once the network is the right one."""
+    (layer,) = edit(changed, {DENSE: "region_009"})
+    (stage,) = edit(changed, {'toolchain: "zig"': 'toolchain: "gcc"'})
+    said = fail(changed, "recipe=digits.yaml")
+    assert f"digits.tuned:{stage}:16: platforms.rv32-bare.toolchain: the ways for 'gcc'; " in said
+    assert "region_009" not in said
+    edit(changed, {'"gcc"': '"zig"', "rv32m_conv2d own": "fast"})
+    said = fail(changed, "recipe=digits.yaml")
+    place = f"digits.tuned:{layer}:7: platforms.rv32-bare.layers"
+    assert f"{place}.region_009: no layer here that has several ways; " in said
+    assert f"layers: the layer '{DENSE}' is missing; " in said
+    assert ".way: no way here to write this layer; ways: rv32m_conv2d shared, " in said
+
+
+def test_a_platform_that_was_not_tuned_is_built_as_usual(changed: Repository) -> None:
+    done = changed.doit("kernels:digits-cortex-m4-bare", "recipe=digits.yaml",
+                        "platform=cortex-m4-bare")  # fmt: skip
+    assert "kernels" in ran(done.stdout), done.stdout + done.stderr
+    assert "not tuned for cortex-m4-bare: `firmwright tune digits.yaml " in done.stdout
+
+
+def test_without_counted_instructions_nothing_is_tuned(changed: Repository) -> None:
+    done = changed.run("firmwright", "tune", "digits.yaml", "platform=host")
+    assert done.returncode == 1
+    assert "platform=host: nothing counts instructions on 'host'" in done.stdout + done.stderr
