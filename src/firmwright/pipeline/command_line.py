@@ -109,6 +109,10 @@ def check_variables() -> None:
     for name, value in sorted(given.items()):
         if not value:
             raise UserError(f"{name}=: a value is missing")
+    platforms = given.get("platform", "").split(",")
+    if len(platforms) > 1 and {*platforms} <= {*platform_names()}:
+        word = f"platform={given['platform']}"
+        raise UserError(f"{word}: a build is for one platform; `doit fleet` builds for several")
 
 
 def add_no_user_code(parser: ArgumentParser) -> None:
