@@ -101,7 +101,7 @@ def test_layers_in_float(data: bytes, tmp_path: Path) -> None:
 def test_the_last_reader_of_a_state_makes_room_for_its_next_value() -> None:
     plan = lowered(write_variable_network()).plan
     assert plan.state_copies == ()
-    assert plan.locations["region_001_add_result"] == plan.locations["input_1"]
+    assert plan.locations["region_001_add_result"] == plan.locations["state_0"]
 
 
 FLOATS = 8

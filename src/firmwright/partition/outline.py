@@ -80,7 +80,7 @@ def build_regions(
     dequantized = find_dequantized(bindings)
     kind = make_binding_kind(module, dequantized, mix[-1].context.fuse_layers)
     groups = group_operators(bindings, outputs, kind, choices.taken)
-    names = name_tensors(parameters, groups)
+    names = name_tensors(parameters, len(interface.states), groups)
     named_outputs = dict(zip(outputs, output_names(interface), strict=True))
 
     def names_of(variables: Iterable[relax.Var]) -> tuple[str, ...]:
@@ -123,9 +123,16 @@ def keep_tir(module: tvm.IRModule) -> tvm.IRModule:
     return tvm.IRModule({v: f for v, f in functions if isinstance(f, tvm.tirx.PrimFunc)})
 
 
-def name_tensors(parameters: Sequence[relax.Var], groups: Sequence[Group]) -> dict[relax.Var, str]:
-    """Name the inputs of the network and the results of the groups, in order of execution."""
-    names = {p: f"input_{i}" for i, p in enumerate(parameters)}
+def name_tensors(
+    parameters: Sequence[relax.Var], states: int, groups: Sequence[Group]
+) -> dict[relax.Var, str]:
+    """Name the inputs of the network and the results of the groups, in order of execution.
+
+    The last ``states`` parameters are kept between runs.
+    """
+    first = len(parameters) - states
+    names = {p: f"input_{i}" for i, p in enumerate(parameters[:first])}
+    names |= {p: f"state_{i}" for i, p in enumerate(parameters[first:])}
     for index, group in enumerate(groups):
         stem, results = f"{region_name(index, group)}_result", group.results
         numbers = [""] if len(results) == 1 else [f"_{i}" for i in range(len(results))]
