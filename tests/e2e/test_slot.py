@@ -14,7 +14,9 @@ import numpy as np
 import onnx
 import pytest
 from numpy.typing import NDArray
+from onnx import TensorProto, helper
 
+from firmwright.bundle.archive import BrokenBundleError
 from firmwright.bundle.inspect import inspect_file
 from firmwright.emulator import Execution, run_firmware
 from firmwright.toolchain import load_platform
@@ -210,6 +212,40 @@ def test_inspect_tells_what_an_image_is(repository: Repository, digits: Built) -
     assert manifest["network"]["build_id"] == network.build_id == manifest["build_id"]
     command = (sys.executable, "-m", "firmwright.cli", "inspect", bundle)
     assert "version 1.2.4, counter 4, 1" in repository.run(*command).stdout
+
+
+def test_inspect_tells_a_damaged_image(digits: Built, tmp_path: Path) -> None:
+    image = tmp_path / "network.bin"
+    for change in (flip(3000), lambda content: content[:-1], lambda content: content[:300]):
+        image.write_bytes(change(digits.image))
+        network = inspect_file(image).network
+        assert network
+        assert not network.checksum_matches
+    for change in (flip(4), lambda content: content[:100], lambda c: c[:120] + b"\xff" + c[121:]):
+        image.write_bytes(change(digits.image))
+        with pytest.raises(BrokenBundleError, match=r"network\.bin: a damaged image of a network"):
+            inspect_file(image)
+
+
+@pytest.mark.needs("arm-none-eabi-gcc")
+def test_a_library_with_variables_is_refused(repository: Repository) -> None:
+    """Newlib's expf keeps an error code in RAM, of which the image has none."""
+    given, made = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 8]) for name in ("x", "y")
+    )
+    graph = helper.make_graph([helper.make_node("Exp", ["x"], ["y"])], "exp", [given], [made])
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(
+        helper.make_model(graph, opset_imports=opsets, ir_version=8),
+        repository.folder / "exp.onnx",
+    )
+    slot = "arena: caller\nslot: {address: 0x200000, size: 64 KiB}\n"
+    repository.write("exp.yaml", f"model: exp.onnx\nplatform: {PLATFORM}\n{slot}")
+    repository.build("recipe=exp.yaml")
+    done = repository.doit("build", "recipe=exp.yaml", "toolchain=arm-none-eabi-gcc")
+    assert done.returncode != 0
+    assert "exp.yaml:4:7: slot: network.elf: the linker failed" in done.stdout + done.stderr
+    assert "the network has variables of its own" in done.stdout + done.stderr
 
 
 @pytest.mark.needs("gcc", "g++")
