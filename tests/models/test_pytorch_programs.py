@@ -128,6 +128,12 @@ def indexed_at_run_time(x: Any, table: Any) -> Any:
     return table.weight[(x * 4).round().clamp(-9, 8).long()]
 
 
+def limits_and_sums(x: Any) -> Any:
+    steps = (x * 4).round().int()
+    clamped = steps.clamp(min=-2) + steps.clamp(max=3) + steps.clamp(-1, 1)
+    return clamped.cumsum(1) + clamped.amax((1, 2), True) - clamped.amin()
+
+
 def with_a_state(x: Any, rnn: Any) -> Any:
     return rnn(x[0], x[:, :, 0, :5])[0]
 
@@ -145,6 +151,7 @@ def with_a_state(x: Any, rnn: Any) -> Any:
         Call(lambda x, lstm: torch.cat(lstm(x[0])[1]), nn.LSTM(6, 5, 2, bidirectional=True)),
         Call(with_a_state, nn.RNN(6, 5, bias=False, batch_first=True)),
         Call(lambda x, lstm: lstm(x[0])[0], nn.LSTM(6, 5, proj_size=3)),
+        Call(limits_and_sums),
         nn.Sequential(nn.Dropout(), nn.InstanceNorm2d(4, affine=True)),
         Call(lambda x, attention: attention(x[0], x[0], x[0])[0], nn.MultiheadAttention(6, 2)),
     ],
@@ -159,6 +166,7 @@ def with_a_state(x: Any, rnn: Any) -> Any:
         "lstm",
         "rnn",
         "projected",
+        "limits",
         "norm",
         "attention",
     ],

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.ao.quantization.fx import _decomposed  # noqa: F401 (defines the quantized operators)
-from tvm import relax
+from tvm import relax, topi
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
 from firmwright.ir.relax import dtype_of
@@ -34,6 +34,8 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         return {
             **super().create_convert_map(),
             **dict.fromkeys(("gru.input", "lstm.input", "rnn_tanh.input"), self.write_out),
+            "amax.default": self.reduce,
+            "amin.default": self.reduce,
             "quantize_per_tensor.default": self.quantize,
             "dequantize_per_tensor.default": self.dequantize,
             "dequantize_per_channel.default": self.dequantize_per_channel,
@@ -90,6 +92,33 @@ class TorchImporter(ExportedProgramImporter):  # type: ignore[misc]
         negative = relax.op.less(index, relax.const(0, dtype))
         moved = relax.op.add(index, relax.const(length, dtype))
         return self.block_builder.emit(relax.op.where(negative, moved, index))
+
+    def _clamp(self, node: torch.fx.Node) -> relax.Expr:
+        """Clamp integers by the limits that are stated; TVM has infinity for the other one."""
+        x, *limits = node.args
+        stated = dict(zip(("min", "max"), limits, strict=False)) | dict(node.kwargs)
+        result = self.env[x]
+        numbers = all(n is None or isinstance(n, int) for n in stated.values())
+        if "int" not in dtype_of(result) or not numbers:
+            return super()._clamp(node)
+        for name, limit in (("min", relax.op.maximum), ("max", relax.op.minimum)):
+            if stated.get(name) is not None:
+                result = self.block_builder.emit(limit(result, const_like(stated[name], result)))
+        return result
+
+    def reduce(self, node: torch.fx.Node) -> relax.Var:
+        """Import ``amax(x, axes, keepdim)`` and ``amin``, which TVM has no converter for."""
+        x = self.env[node.args[0]]
+        axes = list(node.args[1]) if len(node.args) > 1 else []
+        keep = bool(node.args[2]) if len(node.args) > 2 else False
+        operator = relax.op.max if node.target.__name__.startswith("amax") else relax.op.min
+        return self.block_builder.emit(operator(x, axes or None, keep))
+
+    def _cumsum(self, node: torch.fx.Node) -> relax.Var:
+        """Add by loops; TVM leaves ``cumsum`` to a runtime library."""
+        x, axis = self.env[node.args[0]], node.args[1]
+        dtype = self._convert_data_type(node.meta["val"].dtype)
+        return self.block_builder.emit_te(topi.cumsum, x, axis, dtype)
 
     def _elu(self, node: torch.fx.Node) -> relax.Var:
         """Compute scale · (max(0, x) + alpha · min(0, exp(x · input scale) - 1)).
