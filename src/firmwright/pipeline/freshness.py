@@ -140,7 +140,8 @@ class DurableDB(SqliteDB):  # type: ignore[misc]
 
     def set(self, task_id: str, dependency: str, value: Any) -> None:
         super().set(task_id, dependency, value)
-        if dependency == "deps:":  # the last that doit sets of a task that succeeded
+        # The last that doit sets of a task that succeeded; a group has no values, and can wait.
+        if dependency == "deps:" and self._cache[task_id].get("_values_:"):
             self._write([task_id])
             self._dirty.discard(task_id)
 

@@ -30,6 +30,14 @@ class WatchedRunner(MRunner):  # type: ignore[misc]
         finally:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
+    def select_task(self, node: Any, tasks: Any) -> bool:
+        """Have processes do what has actions; a group of stages needs none, and no record."""
+        selected: bool = super().select_task(node, tasks)
+        if selected and not node.task.actions:
+            node.run_status = "successful"
+            return False
+        return selected
+
     def _run_start_processes(self, job_q: Any, result_q: Any) -> list[BaseProcess]:
         workers: list[BaseProcess] = super()._run_start_processes(job_q, result_q)
 
