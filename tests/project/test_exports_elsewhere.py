@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from kconfiglib import BOOL, Kconfig
 
 from tests.project.exported import export
 from tests.project.packages import (
@@ -39,9 +40,10 @@ def test_zephyr_gets_a_module_and_its_sample_is_right(tmp_path: Path) -> None:
     module = yaml.safe_load((package / "zephyr" / "module.yml").read_text())
     assert module["name"] == "digits"
     assert (package / module["build"]["cmake"] / "CMakeLists.txt").is_file()
-    options = (package / module["build"]["kconfig"]).read_text().splitlines()
-    assert options[0] == "config FIRMWRIGHT_DIGITS"
-    assert "CONFIG_FIRMWRIGHT_DIGITS=y\n" in (package / "samples/check/prj.conf").read_text()
+    options = Kconfig(str(package / module["build"]["kconfig"]), warn_to_stderr=False)
+    assert (options.syms["FIRMWRIGHT_DIGITS"].type, options.warnings) == (BOOL, [])
+    options.load_config(str(package / "samples/check/prj.conf"))
+    assert options.syms["FIRMWRIGHT_DIGITS"].str_value == "y"
     try_zephyr(package, "digits", tmp_path)
 
 
