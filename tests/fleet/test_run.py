@@ -123,10 +123,10 @@ def test_a_worker_with_other_packages_is_refused_by_name(cluster: Cluster, tmp_p
 def test_a_scheduler_that_goes_away_ends_the_fleet(cluster: Cluster, tmp_path: Path) -> None:
     cluster.add("first")
     cluster.add("second")
-    done = []
+    done, notes = [], Notes()
     with connect(cluster.address) as client:
         client.wait_for_workers(2)
-        workers = Workers(client, work.describe, work.describe(), Notes())
+        workers = Workers(client, work.describe, work.describe(), notes)
         orders = work.make_orders(tmp_path, 4)
         outcomes = run_jobs(orders, work.wait_behind_first, workers, Event())
         done.append(next(outcomes).job)
@@ -134,6 +134,7 @@ def test_a_scheduler_that_goes_away_ends_the_fleet(cluster: Cluster, tmp_path: P
         with pytest.raises(FleetError, match="the scheduler is gone; what is finished stays"):
             done.extend(outcome.job for outcome in outcomes)
     assert done == ["0"]
+    assert not notes.lost
 
 
 def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:

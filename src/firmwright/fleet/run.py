@@ -6,6 +6,7 @@ and go, and one that differs from us in what decides about bundles gets no job.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections import Counter, deque
@@ -76,6 +77,17 @@ def connect(scheduler: str) -> Iterator[Client]:
         yield client
 
 
+@contextmanager
+def tell_gone() -> Iterator[None]:
+    """Raise FleetError for what dask raises where the scheduler went away in the middle."""
+    from distributed.client import ClosedClientError
+
+    try:
+        yield
+    except (OSError, asyncio.TimeoutError, ClosedClientError):
+        raise FleetError(GONE) from None
+
+
 def silence_dask() -> None:
     """Let dask's own messages go: we tell what happens in our words."""
     for name in [*logging.root.manager.loggerDict]:
@@ -123,10 +135,7 @@ class Workers:
 
     def list_present(self) -> dict[str, str]:
         """Return the workers' names by their addresses."""
-        try:
-            found = self.client.scheduler_info(n_workers=-1)["workers"]
-        except OSError:
-            raise FleetError(GONE) from None
+        found = self.client.scheduler_info(n_workers=-1)["workers"]
         return {address: str(worker["name"]) for address, worker in found.items()}
 
     def judge(self, address: str, name: str) -> None:
@@ -209,7 +218,7 @@ class Dispatch:
         if not asked:
             time.sleep(POLL)
             return
-        with suppress(TimeoutError, CancelledError):
+        with suppress(asyncio.TimeoutError, CancelledError):
             wait(asked, timeout=POLL, return_when="FIRST_COMPLETED")
 
 
@@ -231,9 +240,11 @@ def run_jobs(
     while dispatch.waiting or dispatch.running:
         if stop.is_set():
             raise FleetError("interrupted; finished stages are kept")
-        workers.look()
+        with tell_gone():
+            workers.look()
         yield from dispatch.collect()
-        dispatch.hand_out()
+        with tell_gone():
+            dispatch.hand_out()
         if dispatch.running or workers.asked:
             last_seen = time.monotonic()
         elif dispatch.waiting and time.monotonic() - last_seen > patience:
