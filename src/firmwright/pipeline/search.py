@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,9 +26,10 @@ from firmwright.targets.custom_strategies import load_extensions
 
 from . import missing_programs
 from .artifact import INDEX_FILE
-from .artifacts import LOWERED, PARTITION, RUN
+from .artifacts import LOWERED, PARTITION, RUN, RUN_OUTPUTS
 from .command_line import NO_USER_CODE, find_place, read_overrides, refuses_code
 from .job import Job
+from .networks import leave_out_members
 from .task import Title, run_action
 from .tuning import Ways, describe_network, list_ways
 
@@ -72,6 +73,9 @@ def tune(job: Job) -> None:
     for trial in trials:
         write_ways(trial, job, network, ways)
     counted = run_trials(job, trials)
+    for trial, counts in zip(trials, counted, strict=True):
+        if counts is not None:
+            check_outputs(job, trials[0], trial)
     found = replace(network, layers=choose_ways(ways, trials, counted))
     changed = update_file(job, found)
     before = sum(layer.usual_instructions for layer in found.layers.values())
@@ -109,19 +113,30 @@ def write_ways(trial: Trial, job: Job, network: TunedNetwork, ways: Ways) -> Non
 
 
 def run_trials(job: Job, trials: Sequence[Trial]) -> list[Counts | None]:
-    """Return what was counted in each trial, None for one that failed, side by side."""
+    """Return what was counted in each trial, None for one that failed; they run side by side."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         running = [pool.submit(run_trial, job, trial) for trial in trials]
-        counted: list[Counts | None] = []
-        for trial, result in zip(track(trials, "trials"), running, strict=True):
-            try:
-                counted.append(result.result())
-            except UserError as error:
-                if trial.number == 0:
-                    raise
-                job.note(f"trial {trial.number} is left out: {error}")
-                counted.append(None)
-    return counted
+        try:
+            return [
+                collect(job, trial, result)
+                for trial, result in track([*zip(trials, running, strict=True)], "trials")
+            ]
+        finally:
+            pool.shutdown(cancel_futures=True)  # those that have not begun, after a failure
+
+
+def collect(job: Job, trial: Trial, result: Future[Counts]) -> Counts | None:
+    """Return what a trial counted, once it has ended; None, and a note, for one that failed.
+
+    Raises UserError where the usual ways failed.
+    """
+    try:
+        return result.result()
+    except UserError as error:
+        if trial.number == 0:
+            raise
+        job.note(f"trial {trial.number} is left out: {error}")
+        return None
 
 
 def run_trial(job: Job, trial: Trial) -> Counts:
@@ -138,6 +153,19 @@ def run_trial(job: Job, trial: Trial) -> Counts:
         raise UserError((done.stdout + done.stderr).strip())
     record = RUN.read(make_trial_job(job, trial.folder, trial.file))
     return {name: count // record.samples for name, count in record.instructions_by_region.items()}
+
+
+def check_outputs(job: Job, usual: Trial, trial: Trial) -> None:
+    """Raise UserError where a trial has other outputs than the usual ways: all have to agree."""
+    expected, found = (
+        RUN_OUTPUTS.read(make_trial_job(job, each.folder, each.file)) for each in (usual, trial)
+    )
+    other = [name for name, array in expected.items() if array.tobytes() != found[name].tobytes()]
+    if other:
+        raise UserError(
+            f"trial {trial.number} gives other outputs than the usual ways ({', '.join(other)}): a "
+            f"form is wrong here; the ways are in {trial.file}"
+        )
 
 
 def make_trial_job(job: Job, folder: Path, file: Path) -> Job:
@@ -187,9 +215,12 @@ def list_shared_results(job: Job) -> list[str]:
 
 
 def make_tasks(jobs: Iterable[Job]) -> Iterator[dict[str, Any]]:
-    """Yield the task of each job: tune:digits-rv32-bare. A firmware's members have one, too."""
+    """Yield the task of each job: tune:digits-rv32-bare.
+
+    That of a firmware of several networks says to tune these by themselves.
+    """
     yield {"basename": "tune", "name": None, "doc": SENTENCE}
-    for job in jobs:
+    for job in leave_out_members(jobs):
         name = f"tune:{job.bundle_name}"
         yield {
             "basename": "tune",
