@@ -68,6 +68,9 @@ def tune(job: Job) -> None:
     partition, module = PARTITION.read(job), LOWERED.read(job)
     with load_extensions(job.mix, job.recipe.extensions, job.recipe.path) as mix:
         ways = list_ways(partition, module, mix)
+    if not ways:
+        job.note("no layer can be written in several ways, so there is nothing to tune")
+        return
     network = describe_network(job, partition)
     trials = list(make_trials(job, ways))
     for trial in trials:
@@ -99,7 +102,7 @@ def refuse_uncounted(job: Job) -> None:
 
 def make_trials(job: Job, ways: Ways) -> Iterator[Trial]:
     """Yield the trials that the layers need, at most as many as the recipe allows."""
-    most = max(map(len, ways.values()), default=1)
+    most = max(map(len, ways.values()))
     asked = job.recipe.tune.trials if job.recipe.tune else None
     for number in range(min(most, asked or most)):
         yield Trial(number, job.cache / "tune" / job.platform.name / str(number))
