@@ -11,11 +11,12 @@ import pytest
 from firmwright.recipe.tuned import TunedNetwork, read_tuned
 from firmwright.verify.record import RunRecord
 
-from .conftest import DIGITS, Repository, new_repository, ran
+from .conftest import DIGITS, ROOT, Repository, new_repository, ran
 from .test_mistakes import fail
 
 RECIPE = f"{DIGITS}tune: {{trials: 3}}\n"
 DENSE = "region_005_matmul"
+PLATFORMS = ROOT / "toolchains" / "platforms"
 
 
 def search(repository: Repository) -> str:
@@ -125,6 +126,24 @@ def test_a_platform_that_was_not_tuned_is_built_as_usual(changed: Repository) ->
                         "platform=cortex-m4-bare")  # fmt: skip
     assert "kernels" in ran(done.stdout), done.stdout + done.stderr
     assert "not tuned for cortex-m4-bare: `firmwright tune digits.yaml " in done.stdout
+
+
+def test_a_trial_that_does_not_fit_is_left_out(changed: Repository) -> None:
+    """Functions of their own take 700 bytes more than this flash has."""
+    text = (PLATFORMS / "rv32-bare.yaml").read_text()
+    small = {"name: rv32-bare": "name: small", "size: 4 MiB": "size: 17100"}
+    for old, new in small.items():
+        assert old in text
+        text = text.replace(old, new)
+    changed.write("small.yaml", text)
+    changed.write(
+        "digits.yaml", f"{RECIPE.replace('trials: 3', 'trials: 2')}platform: small.yaml\n"
+    )
+    said = search(changed)
+    assert "trial 1 is left out: firmware:digits-small: firmware.elf: the linker failed" in said
+    platforms = read_tuned(changed.folder / "digits.tuned").platforms
+    assert platforms["rv32-bare"].layers[DENSE].way == "portable_dense own"  # as it was
+    assert all(layer.way == layer.usual for layer in platforms["small"].layers.values())
 
 
 def test_without_counted_instructions_nothing_is_tuned(changed: Repository) -> None:

@@ -23,6 +23,7 @@ from firmwright.progress import track
 from firmwright.recipe.recipe import tuned_path
 from firmwright.recipe.tuned import TunedLayer, TunedNetwork, read_tuned, write_tuned
 from firmwright.targets.custom_strategies import load_extensions
+from firmwright.verify.record import RunRecord
 
 from . import missing_programs
 from .artifact import INDEX_FILE
@@ -74,18 +75,15 @@ def tune(job: Job) -> None:
     network = describe_network(job, partition)
     trials = list(make_trials(job, ways))
     for trial in trials:
-        write_ways(trial, job, network, ways)
+        tried = {name: TunedLayer(trial.choose(of), 0, of[0], 0) for name, of in ways.items()}
+        write_ways(trial, job, replace(network, layers=tried))
     counted = run_trials(job, trials)
-    for trial, counts in zip(trials, counted, strict=True):
-        if counts is not None:
-            check_outputs(job, trials[0], trial)
     found = replace(network, layers=choose_ways(ways, trials, counted))
+    before, after = trials[0], try_together(job, found, trials[0])
     changed = update_file(job, found)
-    before = sum(layer.usual_instructions for layer in found.layers.values())
-    after = sum(layer.instructions for layer in found.layers.values())
     job.note(
-        f"{len(found.layers)} layers in {len(trials)} trials: {after:,} instructions, "
-        f"{before:,} in the usual ways"
+        f"{len(ways)} layers in {len(trials)} trials: {read_run(job, after).instructions:,} "
+        f"instructions, {read_run(job, before).instructions:,} in the usual ways"
     )
     job.note(f"{tuned_path(job.recipe.path)}: {'written' if changed else 'is as it was'}")
 
@@ -108,11 +106,30 @@ def make_trials(job: Job, ways: Ways) -> Iterator[Trial]:
         yield Trial(number, job.cache / "tune" / job.platform.name / str(number))
 
 
-def write_ways(trial: Trial, job: Job, network: TunedNetwork, ways: Ways) -> None:
-    """Write the file of ways that a trial reads; nothing was counted yet."""
+def write_ways(trial: Trial, job: Job, network: TunedNetwork) -> None:
+    """Write the file of ways that a trial reads."""
     trial.folder.mkdir(parents=True, exist_ok=True)
-    layers = {name: TunedLayer(trial.choose(of), 0, of[0], 0) for name, of in ways.items()}
-    write_tuned(trial.file, {job.platform.name: replace(network, layers=layers)})
+    write_tuned(trial.file, {job.platform.name: network})
+
+
+def try_together(job: Job, found: TunedNetwork, usual: Trial) -> Trial:
+    """Return the trial of the fastest ways of all layers.
+
+    Raises UserError where they do not build together, though each was in a trial that did.
+    """
+    if all(layer.way == layer.usual for layer in found.layers.values()):
+        return usual
+    together = Trial(usual.number, usual.folder.with_name("together"))
+    write_ways(together, job, found)
+    try:
+        run_trial(job, together)
+    except UserError as error:
+        raise UserError(
+            f"the fastest ways do not build together: {error}\n`target: c -specialize=size` "
+            "shares functions, which take less flash"
+        ) from None
+    check_outputs(job, usual, together)
+    return together
 
 
 def run_trials(job: Job, trials: Sequence[Trial]) -> list[Counts | None]:
@@ -121,25 +138,29 @@ def run_trials(job: Job, trials: Sequence[Trial]) -> list[Counts | None]:
         running = [pool.submit(run_trial, job, trial) for trial in trials]
         try:
             return [
-                collect(job, trial, result)
+                collect(job, trials, trial, result)
                 for trial, result in track([*zip(trials, running, strict=True)], "trials")
             ]
         finally:
             pool.shutdown(cancel_futures=True)  # those that have not begun, after a failure
 
 
-def collect(job: Job, trial: Trial, result: Future[Counts]) -> Counts | None:
+def collect(
+    job: Job, trials: Sequence[Trial], trial: Trial, result: Future[Counts]
+) -> Counts | None:
     """Return what a trial counted, once it has ended; None, and a note, for one that failed.
 
     Raises UserError where the usual ways failed.
     """
     try:
-        return result.result()
+        counts = result.result()
     except UserError as error:
         if trial.number == 0:
             raise
         job.note(f"trial {trial.number} is left out: {error}")
         return None
+    check_outputs(job, trials[0], trial)
+    return counts
 
 
 def run_trial(job: Job, trial: Trial) -> Counts:
@@ -154,8 +175,12 @@ def run_trial(job: Job, trial: Trial) -> Counts:
     )  # fmt: skip
     if done.returncode:
         raise UserError((done.stdout + done.stderr).strip())
-    record = RUN.read(make_trial_job(job, trial.folder, trial.file))
+    record = read_run(job, trial)
     return {name: count // record.samples for name, count in record.instructions_by_region.items()}
+
+
+def read_run(job: Job, trial: Trial) -> RunRecord:
+    return RUN.read(make_trial_job(job, trial.folder, trial.file))
 
 
 def check_outputs(job: Job, usual: Trial, trial: Trial) -> None:
@@ -166,8 +191,8 @@ def check_outputs(job: Job, usual: Trial, trial: Trial) -> None:
     other = [name for name, array in expected.items() if array.tobytes() != found[name].tobytes()]
     if other:
         raise UserError(
-            f"trial {trial.number} gives other outputs than the usual ways ({', '.join(other)}): a "
-            f"form is wrong here; the ways are in {trial.file}"
+            f"{trial.file}: these ways give other outputs than the usual ones "
+            f"({', '.join(other)}): a form is wrong here"
         )
 
 
