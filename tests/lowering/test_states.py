@@ -34,6 +34,7 @@ from tests.networks.firmware import (
 )
 from tests.networks.streaming import write_streaming_dscnn, write_svdf_keywords
 from tests.networks.tflite_states import (
+    write_integer_lstm,
     write_lstm_network,
     write_svdf_network,
     write_variable_network,
@@ -65,6 +66,16 @@ def test_svdf_is_exact(tmp_path: Path) -> None:
     samples = random_samples(data, STEPS, 1)
     assert_equal_steps(run_generated(data, samples, tmp_path, SANITIZED), data, samples)
     assert not lowered(data).kernels.float_operators
+    assert not (tmp_path / "sources/network/network_lstm_gates.h").exists()
+
+
+@pytest.mark.parametrize(("steps", "cell", "zero_point"), [(1, -11, 3), (2, -9, -20), (1, -15, 0)])
+def test_an_integer_lstm_is_exact(steps: int, cell: int, zero_point: int, tmp_path: Path) -> None:
+    data = write_integer_lstm(steps, cell, zero_point)
+    samples = random_samples(data, STEPS, 1)
+    assert_equal_steps(run_generated(data, samples, tmp_path, SANITIZED), data, samples)
+    assert not lowered(data).kernels.float_operators
+    assert (tmp_path / "sources/network/network_lstm_gates.h").is_file()
 
 
 @pytest.mark.parametrize("write", [write_svdf_keywords, write_streaming_dscnn])

@@ -179,3 +179,33 @@ def write_lstm_network(coupled: bool = False, time_major: bool = False) -> bytes
         cellClip=2.0,
     )  # fmt: skip
     return network.build()
+
+
+def write_integer_lstm(steps: int, cell_exponent: int, zero_point: int) -> bytes:
+    """Return an LSTM of 5 units in int8 over frames of 4 features.
+
+    The cell state counts steps of ``2 ** cell_exponent``; the output has the zero point.
+    """
+    generator = np.random.default_rng(8)
+    network = StatefulBuilder()
+    of_input, of_output = Quantization(0.03, 5), Quantization(1 / 128, zero_point)
+    given = [network.input((1, steps, 4), "int8", of_input)] + [-1] * 23
+    for gate in range(4):
+        for position, length, scale in ((1, 4, 0.012), (5, 5, 0.008)):
+            values = generator.integers(-127, 128, (5, length)).astype("int8")
+            given[position + gate] = network.constant(values, Quantization(scale + gate / 1000))
+        bias = generator.integers(-3000, 3000, 5).astype("int32")
+        given[12 + gate] = network.constant(bias)
+    given[18] = network.tensor((1, 5), "int8", of_output)
+    given[19] = network.tensor((1, 5), "int16", Quantization(2.0**cell_exponent))
+    for position in (18, 19):
+        network.graph.tensors[given[position]].isVariable = True
+    result = network.output((1, steps, 5), "int8", of_output)
+    gates = [network.tensor((0,), "int16", Quantization(2.0**-12)) for _ in range(4)]
+    hidden = network.tensor((0,), "int8", of_output)
+    tanh = schema.ActivationFunctionType.TANH
+    options = "UnidirectionalSequenceLSTMOptions"
+    kind = "UNIDIRECTIONAL_SEQUENCE_LSTM"
+    network.operator(kind, given, [result], options, 3, fusedActivationFunction=tanh)
+    network.graph.operators[-1].intermediates = [*gates, hidden]
+    return network.build()

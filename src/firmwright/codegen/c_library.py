@@ -24,12 +24,15 @@ FUNCTION_DEFINITION = re.compile(r"^static inline \w+ (\w+)\(", re.MULTILINE)
 HEADERS = ("fixed_point.h", "sixteen_bit_floats.h", "wrapped_integers.h")
 """The headers, in templates/network, of the functions that regions may call beside C's own."""
 
+RARE_HEADERS = ("lstm_gates.h",)
+"""More of them, which a project has only where a region calls one of the functions."""
+
 
 def functions_by_header() -> dict[str, tuple[str, ...]]:
     """Return the names that each header defines; its comments speak of others."""
     return {
         h: tuple(sorted(FUNCTION_DEFINITION.findall(read_template(f"network/{h}.j2"))))
-        for h in HEADERS
+        for h in (*HEADERS, *RARE_HEADERS)
     }
 
 

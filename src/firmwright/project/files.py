@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from firmwright.codegen.c_library import HEADERS
+from firmwright.codegen.c_library import HEADERS, RARE_HEADERS, functions_by_header
 from firmwright.codegen.templates import TEMPLATE_SUFFIX, find_templates
 from firmwright.errors import UserError
+from firmwright.ir.kernels import Kernels
 from firmwright.toolchain.layout import BOARD, FREESTANDING, NETWORK
 
 MAIN_FILE = "network"
@@ -26,6 +27,15 @@ NETWORK_TEMPLATES = (
     WEIGHTS_TEMPLATE,
 )
 """Templates of the network's files that every project has."""
+
+
+def list_rare_headers(kernels: Kernels) -> list[str]:
+    """Return the templates of the headers that a project has for few kernels alone."""
+    called = {function for kernel in kernels.kernels for function in kernel.functions}
+    defined = functions_by_header()
+    used = (header for header in RARE_HEADERS if called.intersection(defined[header]))
+    return [f"network/{header}{TEMPLATE_SUFFIX}" for header in used]
+
 
 DETECTION_TEMPLATES = tuple(
     f"postprocess/{name}{TEMPLATE_SUFFIX}" for name in ("detection.h", "detection.c")

@@ -31,6 +31,7 @@ from firmwright.project.files import (
     NETWORK_TEMPLATES,
     PROFILE_TEMPLATE,
     SELFTEST_TEMPLATE,
+    list_rare_headers,
     network_file,
     place_call_files,
     place_device_files,
@@ -157,6 +158,7 @@ def place_files_of(network: Network, build: Build, own: Sequence[Path]) -> dict[
     templates = [*NETWORK_TEMPLATES, *(DETECTION_TEMPLATES if network.detector else ())]
     templates += [PROFILE_TEMPLATE] if network.profile != "none" else []
     templates += [SELFTEST_TEMPLATE] if network.golden else []
+    templates += list_rare_headers(network.kernels)
     placed = place_network_files(templates, prefix)
     placed |= place_slot_files(prefix) if network.slot else {}
     for device in sorted(network.devices):

@@ -1,4 +1,4 @@
-"""UNIDIRECTIONAL_SEQUENCE_LSTM in float32, with the states that it keeps between runs."""
+"""UNIDIRECTIONAL_SEQUENCE_LSTM, with the states that it keeps between runs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import tflite
 from tvm import relax
 
 from firmwright.errors import UserError
+from firmwright.models.tflite.lstm_integers import advance, read_cell
 
 INPUT, OUTPUT_STATE, CELL_STATE = 0, 18, 19
 WEIGHTS, RECURRENT, BIASES = (1, 2, 3, 4), (5, 6, 7, 8), (12, 13, 14, 15)
@@ -29,12 +30,12 @@ def convert_lstm(converter: Any, op: Any) -> relax.Expr:
     tensors = converter.get_input_tensors(op)
     given = {i for i, tensor in enumerate(tensors) if tensor.tensor_idx >= 0}
     source = tensors[INPUT]
-    if any(tensors[i].qnn_params is not None for i in given):
-        raise UserError("is quantized: firmware computes this operator in float32 alone")
     extended = [name for name, inputs in EXTENSIONS.items() if given.intersection(inputs)]
     if extended:
         raise UserError(f"has {' and '.join(extended)}: firmware takes the plain cell")
     options = converter._get_builtin_options(op, tflite.UnidirectionalSequenceLSTMOptions)
+    if any(tensors[i].qnn_params is not None for i in given):
+        return convert_integers(converter, op, options)
     coupled = WEIGHTS[0] not in given
     first = 1 if coupled else 0
     weights, recurrent, biases = (
@@ -58,6 +59,26 @@ def convert_lstm(converter: Any, op: Any) -> relax.Expr:
         outputs.append(relax.op.expand_dims(hidden, axis))
     result = outputs[0] if steps == 1 else relax.op.concat(outputs, axis=axis)
     return relax.Tuple([result, hidden, cell])
+
+
+def convert_integers(converter: Any, op: Any, options: Any) -> relax.Expr:
+    if options.CellClip() > 0:
+        raise UserError("clips its cell state: firmware takes the plain cell")
+    source, hidden, cell = (
+        converter.get_input_tensors(op)[i] for i in (INPUT, OUTPUT_STATE, CELL_STATE)
+    )
+    numbers = read_cell(converter, op)
+    axis = 0 if options.TimeMajor() else 1
+    steps = [int(d) for d in converter.get_tensor_shape(source)][axis]
+    data, output, state = (converter.get_tensor_expr(t) for t in (source, hidden, cell))
+    outputs = []
+    for number in range(steps):
+        at = relax.op.strided_slice(data, axes=[axis], begin=[number], end=[number + 1])
+        frame = converter.bb.emit(relax.op.squeeze(at, [axis]))
+        output, state = advance(converter, numbers, frame, output, state)
+        outputs.append(relax.op.expand_dims(output, axis))
+    result = outputs[0] if steps == 1 else relax.op.concat(outputs, axis=axis)
+    return relax.Tuple([result, output, state])
 
 
 def update_cell(

@@ -154,7 +154,23 @@ def filter_over_time(
 def requantize(
     converter: Any, values: relax.Expr, factor: np.float32, zero_point: int, dtype: str
 ) -> relax.Expr:
-    """Return int32 times ``factor``, rounded twice as LiteRT's fixed-point numbers are.
+    """Return int32 times ``factor`` on a grid of integers, clipped to their type."""
+    ends = np.iinfo(dtype)
+    low, high = (tirx.const(int(end) - zero_point, "int32") for end in (ends.min, ends.max))
+
+    def scale(value: Any) -> Any:
+        clipped = tirx.max(tirx.min(scale_fixed(value, factor), high), low)
+        return (clipped + zero_point).astype(dtype)
+
+    def compute(data: te.Tensor) -> te.Tensor:
+        return te.compute(data.shape, lambda *at: scale(data[at]), "scaled")
+
+    given = converter.bb.emit(values)
+    return converter.bb.emit_te(compute, given, primfunc_name_hint="requantize")
+
+
+def scale_fixed(value: Any, factor: np.float32) -> Any:
+    """Return an int32 expression times ``factor``, rounded twice as LiteRT's fixed-point numbers.
 
     First to the product with a multiplier of 31 bits, ties up, then to the shifted one, ties away
     from zero (``templates/network/fixed_point.h``).
@@ -164,19 +180,8 @@ def requantize(
     if multiplier == 2**31:
         multiplier, exponent = 2**30, exponent + 1
     left, right = (tirx.const(max(int(e), 0), "int32") for e in (exponent, -exponent))
-    ends = np.iinfo(dtype)
-    low, high = (tirx.const(int(end) - zero_point, "int32") for end in (ends.min, ends.max))
-
-    def scale(value: Any) -> Any:
-        numbers = (value, tirx.const(multiplier, "int32"), left, right)
-        scaled = tirx.call_pure_extern("int32", "fixed_scale_any", *numbers)
-        return (tirx.max(tirx.min(scaled, high), low) + zero_point).astype(dtype)
-
-    def compute(data: te.Tensor) -> te.Tensor:
-        return te.compute(data.shape, lambda *at: scale(data[at]), "scaled")
-
-    given = converter.bb.emit(values)
-    return converter.bb.emit_te(compute, given, primfunc_name_hint="requantize")
+    numbers = (value, tirx.const(multiplier, "int32"), left, right)
+    return tirx.call_pure_extern("int32", "fixed_scale_any", *numbers)
 
 
 def read_scale(tensor: Any) -> np.float32:

@@ -1,0 +1,183 @@
+"""UNIDIRECTIONAL_SEQUENCE_LSTM in int8 with a cell state of int16, bit for bit as LiteRT's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tvm import relax, te, tirx
+
+from firmwright.errors import UserError
+from firmwright.models.tflite.svdf import read_scale, read_zero_point, scale_fixed
+
+GATE_SCALE = np.float32(2.0**-12)
+TYPES = {"an input": (0, "int8"), "weights": (2, "int8"), "an output state": (18, "int8"),
+         "a cell state": (19, "int16")}  # fmt: skip
+LEAST_CELL, MOST_CELL = -15, -9
+"""Exponents of the cell state's scale that LiteRT's hyperbolic tangent takes."""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """One gate's sums: the products' weights (lengths, units), biases and factors to Q3.12."""
+
+    weights: Any
+    bias: Any
+    factor: np.float32
+    recurrent: Any
+    recurrent_bias: Any
+    recurrent_factor: np.float32
+
+
+@dataclass(frozen=True)
+class IntegerCell:
+    """What all steps have in common; ``gates`` are by the numbers of their weights, 1 to 4."""
+
+    gates: Mapping[int, Gate]
+    cell_exponent: int
+    hidden_factor: np.float32
+    hidden_zero_point: int
+
+
+def read_cell(converter: Any, op: Any) -> IntegerCell:
+    """Return the integers of an operator; UserError for what LiteRT computes in another way."""
+    tensors = converter.get_input_tensors(op)
+    for name, (position, wanted) in TYPES.items():
+        found = converter.get_tensor_type_str(tensors[position].tensor.Type())
+        if found != wanted:
+            raise UserError(
+                f"has {name} of {found}: firmware takes {wanted}, or float32 throughout"
+            )
+    source, hidden_state = tensors[0], tensors[18]
+    fraction, exponent = np.frexp(read_scale(tensors[19]))
+    cell = int(exponent) - 1
+    if fraction != 0.5 or not LEAST_CELL <= cell <= MOST_CELL:
+        raise UserError("has a cell state whose scale is no power of two from 2^-15 to 2^-9")
+    gates = {}
+    for position in (1, 2, 3, 4):
+        weights, recurrent = tensors[position], tensors[position + 4]
+        if weights.tensor_idx < 0:
+            continue
+        values, others = (converter.get_tensor_value(t) for t in (weights, recurrent))
+        bias = converter.get_tensor_value(tensors[position + 11])
+        gates[position] = Gate(
+            weights=relax.const(values.T.copy()),
+            bias=relax.const(add_zero_point(bias, values, source)),
+            factor=read_scale(weights) * read_scale(source) / GATE_SCALE,
+            recurrent=relax.const(others.T.copy()),
+            recurrent_bias=relax.const(add_zero_point(np.zeros_like(bias), others, hidden_state)),
+            recurrent_factor=read_scale(recurrent) * read_scale(hidden_state) / GATE_SCALE,
+        )
+    scale, zero_point = read_hidden_grid(converter, op)
+    factor = np.float32(2.0**-15) / scale * np.float32(2.0**-15)
+    return IntegerCell(gates, cell, factor, zero_point)
+
+
+def add_zero_point(bias: Any, weights: Any, source: Any) -> Any:
+    """Return biases with what the zero point of the other factor takes from the products."""
+    sums = weights.astype("int32").sum(1)
+    return (bias - read_zero_point(source) * sums).astype("int32")
+
+
+def read_hidden_grid(converter: Any, op: Any) -> tuple[np.float32, int]:
+    """Return the grid of the fifth intermediate tensor, what the output is before a projection."""
+    if op.IntermediatesLength() < 5:
+        raise UserError("states no grid for its hidden values (a fifth intermediate tensor)")
+    grid = converter.subgraph.Tensors(op.Intermediates(4)).Quantization()
+    return np.float32(grid.Scale(0)), int(grid.ZeroPoint(0))
+
+
+def advance(
+    converter: Any, cell: IntegerCell, data: relax.Expr, hidden: relax.Expr, state: relax.Expr
+) -> tuple[relax.Expr, relax.Expr]:
+    """Return the next output (samples, units) of int8, and the next cell state of int16."""
+    sums = {
+        position: add_products(converter, gate, data, hidden)
+        for position, gate in cell.gates.items()
+    }
+
+    def apply(position: int, function: Callable[[Any], Any]) -> relax.Expr:
+        return compute(converter, function, "int16", sums[position])
+
+    forget, new, output = (
+        apply(position, function)
+        for position, function in (
+            (2, call_sigmoid), (3, lambda x: call_tanh(x, 3)), (4, call_sigmoid)
+        )
+    )  # fmt: skip
+    taken = (
+        apply(1, call_sigmoid)
+        if 1 in sums
+        else compute(converter, lambda x: number(32767) - x, "int16", forget)
+    )
+    exponent = cell.cell_exponent
+
+    def update(old: Any, keep: Any, take: Any, value: Any) -> Any:
+        return clip(shift_right(keep * old, 15) + shift_right(take * value, 30 + exponent))
+
+    after = compute(converter, update, "int16", state, forget, taken, new)
+    shown = compute(converter, lambda x: call_tanh(x, 15 + exponent), "int16", after)
+
+    def scale(gate: Any, value: Any) -> Any:
+        low, high = (number(end - cell.hidden_zero_point) for end in (-128, 127))
+        scaled = scale_fixed(gate * value, cell.hidden_factor)
+        return tirx.max(tirx.min(scaled, high), low) + cell.hidden_zero_point
+
+    return compute(converter, scale, "int8", output, shown), after
+
+
+def call_sigmoid(value: Any) -> Any:
+    return tirx.call_pure_extern("int32", "gate_sigmoid", value)
+
+
+def call_tanh(value: Any, integer_bits: int) -> Any:
+    return tirx.call_pure_extern("int32", "gate_tanh", value, number(integer_bits))
+
+
+def number(value: int) -> Any:
+    return tirx.const(value, "int32")
+
+
+def clip(value: Any) -> Any:
+    return tirx.max(tirx.min(value, number(32767)), number(-32768))
+
+
+def shift_right(value: Any, bits: int) -> Any:
+    """Return an int32 expression / 2^bits to nearest, ties away from zero."""
+    return tirx.call_pure_extern("int32", "gate_shift", value, number(bits))
+
+
+def add_products(converter: Any, gate: Gate, data: relax.Expr, hidden: relax.Expr) -> relax.Expr:
+    """Return a gate's sums in Q3.12: each product is scaled by itself."""
+    products = [
+        relax.op.add(relax.op.matmul(factor, weights, out_dtype="int32"), bias)
+        for factor, weights, bias in (
+            (data, gate.weights, gate.bias), (hidden, gate.recurrent, gate.recurrent_bias)
+        )
+    ]  # fmt: skip
+    first = compute(converter, lambda x: clip(scale_fixed(x, gate.factor)), "int16", products[0])
+
+    def add(x: Any, before: Any) -> Any:
+        scaled = scale_fixed(x, gate.recurrent_factor)
+        limit = number(1 << 20)  # beyond which the sum is clipped in any case
+        return clip(tirx.max(tirx.min(scaled, limit), -limit) + before)
+
+    return compute(converter, add, "int16", products[1], first)
+
+
+def compute(
+    converter: Any, function: Callable[..., Any], dtype: str, *values: relax.Expr
+) -> relax.Expr:
+    """Return a function of int32 of each element of values of one shape."""
+
+    def build(*tensors: te.Tensor) -> te.Tensor:
+        return te.compute(
+            tensors[0].shape,
+            lambda *at: function(*(t[at].astype("int32") for t in tensors)).astype(dtype),
+            "computed",
+        )
+
+    given = [converter.bb.emit(value) for value in values]
+    return converter.bb.emit_te(build, *given, primfunc_name_hint="gate")
