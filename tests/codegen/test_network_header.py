@@ -31,6 +31,8 @@ def header(batch: BatchLayout | None) -> str:
         "inputs": make_ports(INPUTS),
         "outputs": make_ports(OUTPUTS),
         "detector": None,
+        "arena_memories": {},
+        "states": [],
         "caller_arena": False,
         "hooks": False,
         "selftest": False,
