@@ -228,6 +228,6 @@ def test_what_other_devices_take_keeps_its_channels() -> None:
         return find_rewrites(load_mix(parse_target(target), HOST, "tflite"))
 
     saving = {"RemoveConstantChannels", "SplitTransposedConvolutions", "UseChannelsLast"}
-    assert rewrites("c") == {*saving, "MergePadLayer", "UseIntegers"}
+    assert rewrites("c") == {*saving, "MergePadLayer", "FoldBatchNorm", "UseIntegers"}
     assert rewrites("soma_dory, c") == {"UseIntegers"}
     assert {"RemoveConstantChannels", "UseChannelsLast"}.isdisjoint(rewrites("tidl, c"))

@@ -28,6 +28,7 @@ class CpuTarget(Target):
     )
     rewrites: Sequence[str] = (
         "MergePadLayer",
+        "FoldBatchNorm",
         "SplitTransposedConvolutions",
         "UseChannelsLast",
         "RemoveConstantChannels",
