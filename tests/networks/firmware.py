@@ -15,7 +15,7 @@ from firmwright.data.samples import random_samples as draw_samples
 from firmwright.emulator import run_firmware
 from firmwright.emulator.execution import Execution
 from firmwright.models import FORMATS
-from firmwright.models.tflite import importer as tflite
+from firmwright.models.tflite.reference import make_interpreter
 from firmwright.project.write import Network, write_project
 from firmwright.recipe import parse_target
 from firmwright.targets import load_mix
@@ -129,7 +129,7 @@ def random_samples(data: bytes, count: int, seed: int) -> list[Sample]:
     samples = []
     for _ in range(count):
         sample = {}
-        for detail in tflite.make_interpreter(data).get_input_details():
+        for detail in make_interpreter(data).get_input_details():
             shape, dtype = detail["shape"], detail["dtype"]
             if np.issubdtype(dtype, np.floating):
                 sample[detail["name"]] = generator.normal(0, 2, shape).astype(dtype)

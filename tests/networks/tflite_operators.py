@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from firmwright.models.tflite import importer as tflite
+from firmwright.models.tflite.reference import make_interpreter
 from tests.networks.tflite_models import ModelBuilder, Quantization
 
 Shape = tuple[int, ...]
@@ -271,7 +271,7 @@ def add_case(builder: ModelBuilder, case: Case, dtype: str, random: np.random.Ge
 
 def shaped(builder: ModelBuilder) -> bytes:
     """Return the model with its outputs of the shapes that LiteRT infers."""
-    interpreter = tflite.make_interpreter(builder.build())
+    interpreter = make_interpreter(builder.build())
     interpreter.allocate_tensors()
     for index, detail in zip(builder.graph.outputs, interpreter.get_output_details(), strict=True):
         builder.graph.tensors[index].shape = [int(d) for d in detail["shape"]]

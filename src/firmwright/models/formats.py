@@ -40,11 +40,8 @@ class OpenShapesError(UserError):
         super().__init__("\n".join([heading, *lines, hint]))
 
 
-class Importer(Protocol):
-    """What a format's module offers. ``shapes`` fixes dynamic input shapes by input name."""
-
-    def import_model(self, data: bytes, name: str, shapes: Shapes) -> Imported:
-        """Return the Relax module and the interface; raise UserError for a model that cannot be."""
+class Reference(Protocol):
+    """What a format's own runtime makes of a model."""
 
     def run_reference(
         self, data: bytes, inputs: Samples, states: Sequence[State] = ()
@@ -55,10 +52,18 @@ class Importer(Protocol):
         """
 
 
+class Importer(Reference, Protocol):
+    """What a format's module offers. ``shapes`` fixes dynamic input shapes by input name."""
+
+    def import_model(self, data: bytes, name: str, shapes: Shapes) -> Imported:
+        """Return the Relax module and the interface; raise UserError for a model that cannot be."""
+
+
 @dataclass(frozen=True)
 class Format:
     """One model format; ``module`` is imported only when such a model is built.
 
+    ``reference`` is the module of its reference alone, where that needs no TVM.
     ``packages`` read and evaluate such a model. One of them may be an ``extra``: firmwright
     installs it only with the extra of its name. Where a model ``holds_code``, reading one runs it.
     """
@@ -69,6 +74,15 @@ class Format:
     packages: tuple[str, ...] = ()
     extra: str | None = None
     holds_code: bool = False
+    reference: str = ""
+
+    def load_reference(self) -> Reference:
+        """Import what :meth:`load` does, but for a stage that imports no model."""
+        return (
+            cast(Reference, importlib.import_module(self.reference))
+            if self.reference
+            else self.load()
+        )
 
     def load(self) -> Importer:
         """Import the module; UserError with the remedy where its package is not installed."""
@@ -86,12 +100,19 @@ class Format:
 FORMATS = {
     f.name: f
     for f in (
-        Format("onnx", (".onnx",), "firmwright.models.onnx.importer", ("onnx", "onnxruntime")),
+        Format(
+            "onnx",
+            (".onnx",),
+            "firmwright.models.onnx.importer",
+            ("onnx", "onnxruntime"),
+            reference="firmwright.models.onnx.reference",
+        ),
         Format(
             "tflite",
             (".tflite", ".lite"),
             "firmwright.models.tflite.importer",
             ("ai-edge-litert", "tflite"),
+            reference="firmwright.models.tflite.reference",
         ),
         Format(
             "pt2",

@@ -7,11 +7,12 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn
-
-import tvm
+from typing import TYPE_CHECKING, NoReturn
 
 from firmwright.errors import UserError, first_line
+
+if TYPE_CHECKING:
+    import tvm
 
 
 @contextmanager

@@ -145,7 +145,7 @@ def run_reference(
     model = job.folder(stage) / f"model.{interface.format}"
     return (
         FORMATS[interface.format]
-        .load()
+        .load_reference()
         .run_reference(model.read_bytes(), samples, interface.states)
     )
 

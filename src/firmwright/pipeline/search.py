@@ -16,14 +16,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from firmwright.errors import UserError
 from firmwright.progress import track
 from firmwright.recipe.recipe import tuned_path
 from firmwright.recipe.tuned import TunedLayer, TunedNetwork, read_tuned, write_tuned
-from firmwright.targets.custom_strategies import load_extensions
-from firmwright.verify.record import RunRecord
 
 from . import missing_programs
 from .artifact import INDEX_FILE
@@ -33,6 +31,9 @@ from .job import Job
 from .networks import leave_out_members
 from .task import Title, run_action
 from .tuning import Ways, describe_network, list_ways
+
+if TYPE_CHECKING:
+    from firmwright.verify.record import RunRecord
 
 SENTENCE = "find the fastest C of each layer by counted instructions"
 
@@ -67,6 +68,9 @@ def tune(job: Job) -> None:
     """
     refuse_uncounted(job)
     partition, module = PARTITION.read(job), LOWERED.read(job)
+    # Imported late, with TVM: a build with nothing to do searches nothing.
+    from firmwright.targets.custom_strategies import load_extensions
+
     with load_extensions(job.mix, job.recipe.extensions, job.recipe.path) as mix:
         ways = list_ways(partition, module, mix)
     if not ways:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,12 +15,10 @@ from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from firmwright.errors import UserError, first_line
-from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface, Operator, State, Tensor
+from firmwright.ir.tensors import ELEMENT_BYTES, ModelInterface, Operator, Tensor
 from firmwright.models.formats import (
     Imported,
     OpenShapesError,
-    ReferenceOutputs,
-    Samples,
     Shapes,
 )
 from firmwright.models.grids import add_grids, derive_grids, find_in_onnx
@@ -37,7 +34,7 @@ from firmwright.models.onnx.converters import (
 )
 from firmwright.models.onnx.graph.rewrites import REWRITES
 from firmwright.models.onnx.graph.specialize import specialize
-from firmwright.models.states import run_in_sequence
+from firmwright.models.onnx.reference import run_reference as run_reference
 
 
 class NamedImporter(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
@@ -264,47 +261,3 @@ def find_origin(graph: onnx.GraphProto, label: str) -> onnx.NodeProto | None:
             if found is None or node.op_type in DATA_SIZED:
                 found = node
     return found
-
-
-def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> ReferenceOutputs:
-    """Evaluate with ONNX Runtime, or with ONNX's own evaluator where that refuses the model.
-
-    Node by node: graph optimizations would change a QDQ graph's roundings. ONNX Runtime refuses
-    graphs of integers in operators that ONNX defines on floats, as NEMO and MATCH write them.
-    """
-    import onnxruntime
-
-    model = onnx.load_model_from_string(data)
-    if drop_unknown_attributes(model):
-        data = model.SerializeToString(deterministic=True)
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4
-    try:
-        session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-        names = [output.name for output in session.get_outputs()]
-        outputs = run_in_sequence(inputs, states, names, partial(session.run, None))
-    except Exception as refusal:  # its errors have no base class of their own
-        return run_onnx_evaluator(data, inputs, states, refusal)
-    runtime = f"onnxruntime {onnxruntime.__version__} (graph optimizations off)"
-    return ReferenceOutputs(runtime, outputs)
-
-
-def run_onnx_evaluator(
-    data: bytes, inputs: Samples, states: Sequence[State], refusal: Exception
-) -> ReferenceOutputs:
-    """Evaluate with the evaluator that comes with ONNX, which takes any type numpy takes."""
-    from onnx.reference import ReferenceEvaluator
-
-    try:
-        evaluator = ReferenceEvaluator(onnx.load_model_from_string(data))
-        names = list(evaluator.output_names)
-        run: Callable[..., Any] = partial(evaluator.run, None)
-        outputs = run_in_sequence(inputs, states, names, run)
-    except Exception as error:  # whatever numpy raises inside an operator
-        raise UserError(
-            f"no reference can evaluate the model: ONNX Runtime says {first_line(refusal)}; "
-            f"ONNX's own evaluator says {first_line(error)}"
-        ) from error
-    return ReferenceOutputs(f"onnx {onnx.__version__} reference evaluator", outputs)

@@ -32,7 +32,7 @@ from firmwright.models.pytorch.corrections import TorchImporter
 from firmwright.models.pytorch.recurrent import CELLS, are_written_out
 from firmwright.models.pytorch.states import expose_states, move_states_last
 from firmwright.models.relax.importer import bind_shapes, check_calls, format_shape, make_tensor
-from firmwright.models.states import run_in_sequence
+from firmwright.models.sequence import run_in_sequence
 
 EXECUTABLE_MEMBER = re.compile(r"(^|/)(data/constants/(custom|opaque)_obj_|data/aotinductor/)")
 """Archive members that torch would unpickle as any object, or load as machine code."""

@@ -31,7 +31,7 @@ from firmwright.ir.tensors import (
 from firmwright.models.formats import Imported, ReferenceOutputs, Samples, Shapes
 from firmwright.models.grids import add_grids, derive_grids, find_in_relax, find_outputs_in_relax
 from firmwright.models.importing import refuse_operators
-from firmwright.models.states import run_in_sequence
+from firmwright.models.sequence import run_in_sequence
 
 RUN_TIME_CALLS = relax_names("call_dps_packed call_pure_packed call_py_func call_tir_inplace")
 """Operators whose meaning is a function of TVM's runtime, which the firmware does not have."""

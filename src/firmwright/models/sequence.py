@@ -1,0 +1,43 @@
+"""Samples that are the steps of one sequence: what a state is after one begins the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from firmwright.ir.tensors import State
+from firmwright.models.formats import Samples
+from firmwright.progress import track
+
+Array = npt.NDArray[Any]
+
+
+def run_in_sequence(
+    samples: Samples,
+    states: Sequence[State],
+    outputs: Sequence[str],
+    run: Callable[[dict[str, Array]], Sequence[Array]],
+) -> list[list[Array]]:
+    """Return the outputs of each sample, the states handed on from one to the next.
+
+    ``run`` takes all inputs of the model and returns all of its ``outputs``. Only states with an
+    output are handed on: the model keeps the others.
+    """
+    handed = [state for state in states if state.output]
+    kept = [i for i, name in enumerate(outputs) if name not in {s.output for s in handed}]
+    values = {state.tensor.name: read_initial(state) for state in handed}
+    results = []
+    for sample in track(samples, "samples"):
+        found = [np.asarray(array) for array in run({**sample, **values})]
+        values = {s.tensor.name: found[[*outputs].index(s.output)] for s in handed}
+        results.append([found[i] for i in kept])
+    return results
+
+
+def read_initial(state: State) -> Array:
+    """Return what a state is before the first run."""
+    kind = np.dtype(state.tensor.dtype).newbyteorder("<")
+    return np.frombuffer(state.initial, kind).reshape(state.tensor.shape).astype(state.tensor.dtype)

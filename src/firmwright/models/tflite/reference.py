@@ -1,0 +1,139 @@
+"""What LiteRT, the reference, makes of a TFLite model; without TVM."""
+
+from __future__ import annotations
+
+import faulthandler
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+from multiprocessing.connection import Connection
+from typing import Any, TypeVar
+
+import numpy as np
+import tflite
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+from firmwright.errors import UserError, first_line
+from firmwright.ir.tensors import State
+from firmwright.models.formats import ReferenceOutputs, Samples
+from firmwright.models.sequence import read_initial, run_in_sequence
+from firmwright.models.tflite.checks import operator_kinds
+from firmwright.models.tflite.repairs import repair, repair_dimensions
+
+Array = np.ndarray[Any, Any]
+Result = TypeVar("Result")
+
+
+def load_interpreter(data: bytes) -> None:
+    make_interpreter(data)
+
+
+def make_interpreter(data: bytes, kernels: str = "BUILTIN_REF") -> Any:
+    """Return LiteRT's interpreter; ``kernels`` is a name of its OpResolverType."""
+    return Interpreter(
+        model_content=data,
+        experimental_op_resolver_type=getattr(OpResolverType, kernels),
+        num_threads=1,
+    )
+
+
+def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> ReferenceOutputs:
+    """Evaluate with LiteRT's reference kernels, the definition of TFLite's arithmetic.
+
+    A model with an int8 or int16 SUM is evaluated by LiteRT's other kernels instead: the reference
+    one of LiteRT 2.3.0 takes int8 for unsigned, and keeps sums of int16 in 16 bits.
+
+    A sample's arrays come in the order of the model's inputs: their names need not be its own.
+    LiteRT keeps the states that have no output from one sample to the next.
+    """
+    what = "LiteRT, the reference, does not survive the model"
+    model = repair(repair_dimensions(data)[0])
+    results = run_in_subprocess(what, evaluate, model, list(inputs), states)
+    kernels = "optimized kernels, for a SUM" if has_integer_sum(data) else "reference kernels"
+    return ReferenceOutputs(f"ai-edge-litert {version('ai-edge-litert')} ({kernels})", results)
+
+
+def has_integer_sum(data: bytes) -> bool:
+    model = tflite.Model.GetRootAsModel(data, 0)
+    graph, kinds = model.Subgraphs(0), operator_kinds(model)
+    return any(
+        kinds[operator.OpcodeIndex()] == "SUM"
+        and graph.Tensors(operator.Inputs(0)).Type()
+        in (tflite.TensorType.INT8, tflite.TensorType.INT16)
+        for operator in map(graph.Operators, range(graph.OperatorsLength()))
+    )
+
+
+def evaluate(
+    data: bytes, inputs: Samples, states: Sequence[State]
+) -> list[list[np.ndarray[Any, Any]]]:
+    kernels = "BUILTIN_WITHOUT_DEFAULT_DELEGATES" if has_integer_sum(data) else "BUILTIN_REF"
+    interpreter = make_interpreter(data, kernels)
+    handed = {state.tensor.name for state in states if state.output}
+    details = interpreter.get_input_details()
+    indices = {d["name"]: d["index"] for d in details if d["name"] in handed}
+    order = [d["index"] for d in details if d["name"] not in handed]
+    outputs = interpreter.get_output_details()
+
+    def place(given: Mapping[str, Array]) -> Iterator[tuple[int, Array]]:
+        yield from ((index, given[name]) for name, index in indices.items())
+        yield from zip(order, [a for n, a in given.items() if n not in indices], strict=True)
+
+    def run(given: Mapping[str, Array]) -> list[Array]:
+        for index, array in place(given):
+            interpreter.set_tensor(index, array)
+        interpreter.invoke()
+        return [interpreter.get_tensor(detail["index"]).copy() for detail in outputs]
+
+    try:
+        first = {s.tensor.name: read_initial(s) for s in states if s.output}
+        for index, array in place({**inputs[0], **first}):
+            interpreter.resize_tensor_input(index, array.shape)
+        interpreter.allocate_tensors()
+        return run_in_sequence(inputs, states, [d["name"] for d in outputs], run)
+    except (RuntimeError, ValueError) as error:
+        raise UserError(
+            f"LiteRT, the reference, cannot evaluate the model: {first_line(error)}"
+        ) from error
+
+
+def run_in_subprocess(what: str, function: Callable[..., Result], *arguments: Any) -> Result:
+    """Call the function in a copy of this process: some of LiteRT's kernels end the process.
+
+    What it raises is raised here; UserError, beginning with ``what``, where a signal ended it.
+    """
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=send_result, args=(sender, function, arguments))
+    child.start()
+    sender.close()
+    try:
+        succeeded, value = receiver.recv()
+    except EOFError:
+        child.join()
+        code = child.exitcode or 0
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        raise UserError(f"{what}: it ended with {how}") from None
+    finally:
+        receiver.close()
+    child.join()
+    if not succeeded:
+        raise value
+    result: Result = value
+    return result
+
+
+def send_result(
+    sender: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]
+) -> None:
+    """Send (True, result) or (False, error); nothing that a dying runtime prints is shown."""
+    faulthandler.disable()
+    sink = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in (1, 2):
+        os.dup2(sink, descriptor)
+    try:
+        sender.send((True, function(*arguments)))
+    except Exception as error:
+        sender.send((False, error if isinstance(error, UserError) else RuntimeError(str(error))))
