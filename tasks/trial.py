@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,14 +11,14 @@ from doit.cmd_base import ModuleTaskLoader
 from doit.doit_cmd import DoitMain
 
 from firmwright.pipeline.command_line import set_variables
-from firmwright.pipeline.search import make_trial_job
+from firmwright.pipeline.search import LOG, make_trial_job
 from firmwright.pipeline.task import make_tasks
 
 
 def main(folder: Path, file: Path, words: list[str]) -> int:
     """Build what the words name with a file of ways, up to its run; return the exit code.
 
-    The results lie in ``folder``, and so does what doit remembers of them.
+    The results lie in ``folder``, with what the build showed and what doit remembers of it.
     """
     set_variables(words)
     from firmwright.tasks import dodo  # it reads the variables while it is imported
@@ -32,7 +31,7 @@ def main(folder: Path, file: Path, words: list[str]) -> int:
 
     settings = {**dodo.DOIT_CONFIG, "dep_file": str(folder / ".doit.db"), "num_process": 0}
     tasks = {"DOIT_CONFIG": settings, "task_stages": task_stages}
-    words = ["run", "--output-file", os.devnull, trial.task_name("run")]
+    words = ["run", "--output-file", str(folder / LOG), trial.task_name("run")]
     return DoitMain(ModuleTaskLoader(tasks)).run(words) or 0
 
 

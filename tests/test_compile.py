@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,26 @@ def test_samples_of_a_batch_are_computed_as_single_ones(tmp_path: Path) -> None:
     assert [t.shape for t in network.interface.outputs] == [(3, 5)]
     generator = np.random.default_rng(1)
     samples = [{"x": generator.integers(-128, 128, (1, 4, 6, 6), "int8")} for _ in range(4)]
+    found = run_on_host(network, HOST, samples, tmp_path / "run", tmp_path / "cache").outputs
+    np.testing.assert_array_equal(found, run_reference(data, samples).outputs)
+
+
+def test_layers_are_written_in_the_ways_that_are_given(tmp_path: Path) -> None:
+    """One by a form, one by loops; both give what the reference does."""
+    graph, weights = Graph(), random_array((8, 8), seed=3)
+    x = graph.dense(graph.input("x", (1, 8)), "first", weights, shift_bits=6)
+    x = graph.dense(x, "second", weights, shift_bits=6)
+    data = str(tvm.ir.save_json(graph.output(x).module())).encode()
+    module, interface = import_model(data, "test", {})
+    (device,) = load_mix(parse_target("c"), HOST, "onnx")
+    ways = {"region_000_matmul": "portable_dense own", "region_001_matmul": "loops"}
+    tuned = replace(device, context=replace(device.context, ways=ways))
+    network = compile_network(module, interface, [tuned])
+    notes = {k.region: k.note or "" for k in network.kernels.kernels}
+    assert {*notes} == {*ways}
+    assert notes["region_000_matmul"].startswith("Form portable_dense: ")
+    assert "Form" not in notes["region_001_matmul"]
+    samples = [{"x": np.random.default_rng(1).integers(-128, 128, (1, 8), "int8")}]
     found = run_on_host(network, HOST, samples, tmp_path / "run", tmp_path / "cache").outputs
     np.testing.assert_array_equal(found, run_reference(data, samples).outputs)
 

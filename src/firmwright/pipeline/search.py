@@ -40,6 +40,9 @@ SENTENCE = "find the fastest C of each layer by counted instructions"
 TRIAL = "firmwright.tasks.trial"
 """The program that builds and runs a trial."""
 
+LOG = "trial.log"
+"""In the folder of a trial: what its build showed."""
+
 Counts = Mapping[str, int]
 """Instructions of one inference by region."""
 
@@ -178,7 +181,8 @@ def run_trial(job: Job, trial: Trial) -> Counts:
         text=True, encoding="utf-8", errors="replace", check=False,
     )  # fmt: skip
     if done.returncode:
-        raise UserError((done.stdout + done.stderr).strip())
+        said = (done.stdout + done.stderr).strip()
+        raise UserError(said or f"it ended with code {done.returncode}; see {trial.folder / LOG}")
     record = read_run(job, trial)
     return {name: count // record.samples for name, count in record.instructions_by_region.items()}
 
