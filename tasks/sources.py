@@ -26,6 +26,7 @@ def options(job: Job) -> Any:
     recipe = job.recipe
     return {
         "name": recipe.name,
+        "recipe": recipe.network_sha256,
         "c_prefix": recipe.c_prefix,
         "arena": recipe.arena,
         "hooks": recipe.hooks,

@@ -36,6 +36,8 @@ def test_manifest_is_what_its_schema_says_and_what_is_in_the_archive(built: Repo
     manifest = built.manifest(BUNDLE)
     schema = json.loads(files("firmwright.report").joinpath("manifest.schema.json").read_text())
     jsonschema.validate(manifest, schema)
+    info = built.folder / "build/digits/rv32-bare/sources/network/network_info.c"
+    assert manifest["recipe"]["network_sha256"] in info.read_text()
     with tarfile.open(built.folder / BUNDLE) as archive:
         contents = {
             m.name.split("/", 1)[1]: archive.extractfile(m).read()  # type: ignore[union-attr]

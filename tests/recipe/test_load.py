@@ -22,7 +22,8 @@ from firmwright.recipe import (
     Tolerance,
     load_recipe,
 )
-from firmwright.recipe.recipe import read_recipe
+from firmwright.recipe.recipe import BESIDE_THE_NETWORK, read_recipe
+from firmwright.recipe.schema import load_schema
 
 DIGEST = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 Load = Callable[..., Recipe]
@@ -246,6 +247,31 @@ def test_canonical_form_has_no_absolute_path(load: Load, tmp_path: Path) -> None
 )
 def test_digest_covers_every_key(load: Load, change: str) -> None:
     assert load("model: net.onnx").sha256 != load(f"model: net.onnx\n{change}").sha256
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *("run: {samples: 2, seed: 3, tolerance: {relative: 0.5}}", "run: {inputs: a.npy}"),
+        *("evaluate: {inputs: a.npy}", "budget: {flash: 1 KiB}", "compare: c", "export: cmake"),
+        *("description: A doorbell.", "counter: 7", "tune: {trials: 4}", "require_offload: 90"),
+        "allow_fallback: false",
+    ],
+)
+def test_what_only_judges_the_network_is_not_in_the_digest_of_it(load: Load, change: str) -> None:
+    plain, changed = load("model: net.onnx"), load(f"model: net.onnx\n{change}")
+    assert plain.network_sha256 == changed.network_sha256
+    assert plain.sha256 != changed.sha256
+
+
+@pytest.mark.parametrize("change", ["target: tidl, c", "cflags: [-O3]", "hooks: true", "batch: 2"])
+def test_what_decides_about_the_network_is_in_the_digest_of_it(load: Load, change: str) -> None:
+    changed = load(f"model: net.onnx\n{change}")
+    assert load("model: net.onnx").network_sha256 != changed.network_sha256
+
+
+def test_all_keys_beside_the_network_are_keys() -> None:
+    assert load_schema()["properties"].keys() > BESIDE_THE_NETWORK
 
 
 def test_records_of_a_recipe_hold_what_it_leaves_out(load: Load) -> None:

@@ -21,9 +21,12 @@ MAIN_FILE = "network"
 
 WEIGHTS_TEMPLATE = f"network/weights.c{TEMPLATE_SUFFIX}"
 
+INFO_TEMPLATE = f"network/info.c{TEMPLATE_SUFFIX}"
+
 NETWORK_TEMPLATES = (
     *(f"network/{h}{TEMPLATE_SUFFIX}" for h in ("network.h", "regions.h", "weights.h", *HEADERS)),
     f"network/network.c{TEMPLATE_SUFFIX}",
+    INFO_TEMPLATE,
     WEIGHTS_TEMPLATE,
 )
 """Templates of the network's files that every project has."""

@@ -56,11 +56,7 @@ from firmwright.project.libraries import (
 )
 from firmwright.project.selftest import LayerCheck, selftest_variables
 from firmwright.project.shared_parts import NOTHING_SHARED, SharedParts
-from firmwright.project.slot import (
-    NetworkSlot,
-    place_slot_files,
-    slot_variables,
-)
+from firmwright.project.slot import NetworkSlot, place_slot_files, slot_variables
 from firmwright.project.states import StatePort, make_state_ports
 from firmwright.recipe import DemoOptions
 from firmwright.toolchain import Build, makefile_variables
@@ -130,6 +126,8 @@ class Network:
     """What other networks of the firmware have too."""
     slot: NetworkSlot | None = None
     """The place of its image, where it is not part of the firmware."""
+    recipe_sha256: str = ""
+    """:attr:`firmwright.recipe.Recipe.network_sha256`; '' where there is no recipe."""
 
     @property
     def devices(self) -> frozenset[str]:

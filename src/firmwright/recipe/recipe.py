@@ -27,6 +27,22 @@ from firmwright.recipe.quantization import (
 from firmwright.recipe.spelling import normalize_data
 from firmwright.targets import DeviceSpec
 
+BESIDE_THE_NETWORK = frozenset(
+    {
+        "allow_fallback",
+        "budget",
+        "compare",
+        "counter",
+        "description",
+        "evaluate",
+        "export",
+        "require_offload",
+        "run",
+        "tune",
+    }
+)
+"""The keys of a recipe that judge the network, try it or pack it, but are no part of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
@@ -268,8 +284,19 @@ class Recipe:
     @property
     def sha256(self) -> str:
         """Digest of the canonical form: comments, order and the recipe's folder do not count."""
-        text = json.dumps(self.canonical, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode("ascii")).hexdigest()
+        return digest_plain(self.canonical)
+
+    @property
+    def network_sha256(self) -> str:
+        """Digest of the canonical form without the keys in :data:`BESIDE_THE_NETWORK`."""
+        kept = {k: v for k, v in self.canonical.items() if k not in BESIDE_THE_NETWORK}
+        return digest_plain(kept)
+
+
+def digest_plain(data: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of plain data as JSON with sorted keys and no spaces."""
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def read_recipe(path: Path, data: Mapping[str, Any]) -> Recipe:

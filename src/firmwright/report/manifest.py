@@ -30,9 +30,12 @@ class Source:
 
     ``resolved`` is what the digest is of: every key with its default, and without the folders of
     absolute paths. The digest is that of its JSON with sorted keys and no spaces.
+    ``network_sha256`` is the same without the keys that only judge, try or pack the network
+    (`run`, `evaluate`, ...): the firmware has it.
     """
 
     sha256: str
+    network_sha256: str
     resolved: dict[str, Any]
     description: str | msgspec.UnsetType = msgspec.UNSET
 

@@ -88,7 +88,10 @@ def make_manifest(
         target=job.target,
         model=artifacts.MODEL_INTERFACE.read(job),
         recipe=manifest.Source(
-            job.recipe.sha256, job.recipe.canonical, job.recipe.description or msgspec.UNSET
+            job.recipe.sha256,
+            job.recipe.network_sha256,
+            job.recipe.canonical,
+            job.recipe.description or msgspec.UNSET,
         ),
         files=files,
         arithmetic=manifest.Arithmetic(

@@ -35,4 +35,5 @@ def read_network(job: Job, plan: Plan | None = None) -> Network:
         batch=artifacts.BATCH_LAYOUT.read(job) if job.has_stage("batch") else None,
         caller_arena=job.recipe.arena == "caller",
         hooks=job.recipe.hooks,
+        recipe_sha256=job.recipe.network_sha256,
     )

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from firmwright.codegen.templates import TEMPLATE_SUFFIX, make_environment, render
 from firmwright.project.files import (
     DETECTION_TEMPLATES,
+    INFO_TEMPLATE,
     WEIGHTS_TEMPLATE,
     file_name,
     list_templates,
@@ -68,11 +69,11 @@ def chip_templates(side: str) -> list[str]:
 def loadable_sources(project: Path, prefix: str) -> list[str]:
     """Return what the loadable is compiled from, by its path from the loadable's folder.
 
-    Of the network's sources those that are not the processor's: the weights in C, the boxes, and
-    the caller of the loadable.
+    Of the network's sources those that are not the processor's: the weights in C, what it tells
+    of itself, the boxes, and the caller of the loadable.
     """
     processor = list_templates(f"{C7X.name}/call/processor")
-    elsewhere = [WEIGHTS_TEMPLATE, *DETECTION_TEMPLATES, *processor]
+    elsewhere = [WEIGHTS_TEMPLATE, INFO_TEMPLATE, *DETECTION_TEMPLATES, *processor]
     left_out = place_network_files(elsewhere, prefix).values()
     shared = [
         source
