@@ -18,7 +18,8 @@ from typing import IO
 
 from firmwright.errors import UserError
 
-COMPRESSION = 9
+COMPRESSION = 6
+"""Of zlib: 9 takes five times as long and saves 1.5 % (ResNet8's bundle)."""
 
 MAX_PACKED_BYTES = 512 * 1024**2
 MAX_UNPACKED_BYTES = 1024**3
