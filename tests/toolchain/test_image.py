@@ -7,12 +7,20 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from intelhex import IntelHex
 
 from firmwright.errors import UserError
 from firmwright.toolchain import compile_object, link_firmware, load_platform
-from firmwright.toolchain.image import measure_firmware, read_segments, write_hex, write_images
+from firmwright.toolchain.image import (
+    Segment,
+    measure_firmware,
+    read_segments,
+    split_blocks,
+    write_hex,
+    write_images,
+)
 
 from .projects import load_build, write_linker_script
 
@@ -79,6 +87,24 @@ def test_the_hex_image_holds_the_same_bytes_and_the_entry_point(
     for segment in read_segments(elf):
         assert image.tobinstr(segment.address, size=len(segment.content)) == segment.content
     assert sum(len(segment.content) for segment in read_segments(elf)) == len(image)
+
+
+def test_blocks_hold_each_byte_of_the_segments_once() -> None:
+    random = np.random.default_rng(0)
+    segments = [
+        Segment(address, random.bytes(size))
+        for address, size in ((0xFFF0, 0x20), (0x10010, 0x10), (0x2FFFF, 0x20001), (0x60000, 1))
+    ]
+    blocks = split_blocks(segments)
+    assert [block[0].address >> 16 for block in blocks] == [0, 1, 2, 3, 4, 6]
+    parts = [part for block in blocks for part in block]
+    found = {p.address + i: byte for p in parts for i, byte in enumerate(p.content)}
+    given = {s.address + i: byte for s in segments for i, byte in enumerate(s.content)}
+    assert found == given
+    assert sum(len(p.content) for p in parts) == len(given)
+    for block in blocks:
+        assert len({p.address >> 16 for p in block}) == 1
+        assert all((p.address & 0xFFFF) + len(p.content) <= 0x10000 for p in block)
 
 
 def test_objcopy_gives_the_same_images(tmp_path: Path, compiler_cache: Path) -> None:

@@ -14,7 +14,8 @@ from firmwright.ir.regions import Region
 from firmwright.ir.tensors import ModelInterface
 from firmwright.project.files import file_name
 from firmwright.project.interface import view_as_c_type
-from firmwright.project.write import arena_name, make_ports, write_file
+from firmwright.project.locations import arena_name
+from firmwright.project.write import make_ports, write_file
 from firmwright.recipe import DemoOptions
 
 FILES = ("demo.c", "demo.gdb", "demo_data.c", "demo_data.h", "gdb_anchor.c", "gdb_anchor.h",

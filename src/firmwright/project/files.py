@@ -19,17 +19,14 @@ from firmwright.toolchain.layout import BOARD, FREESTANDING, NETWORK
 MAIN_FILE = "network"
 """Of the templates with this stem come the files that have the prefix for their name."""
 
-WEIGHTS_TEMPLATE = f"network/weights.c{TEMPLATE_SUFFIX}"
-
 INFO_TEMPLATE = f"network/info.c{TEMPLATE_SUFFIX}"
 
 NETWORK_TEMPLATES = (
     *(f"network/{h}{TEMPLATE_SUFFIX}" for h in ("network.h", "regions.h", "weights.h", *HEADERS)),
     f"network/network.c{TEMPLATE_SUFFIX}",
     INFO_TEMPLATE,
-    WEIGHTS_TEMPLATE,
 )
-"""Templates of the network's files that every project has."""
+"""Templates of the network's files that every project has, but for its constants."""
 
 
 def list_rare_headers(kernels: Kernels) -> list[str]:

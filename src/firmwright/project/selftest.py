@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from sys import maxsize
 from typing import Any
 
 import numpy as np
@@ -161,3 +162,10 @@ def store(values: npt.NDArray[Any], port: Port) -> npt.NDArray[Any]:
     """Return the elements of an input or output in their order in memory."""
     stored: npt.NDArray[Any] = to_storage(values, port.tensor.storage)
     return view_as_c_type(stored)
+
+
+def list_checks(
+    checks: Sequence[LayerCheck] | None, first: int, last: int = maxsize
+) -> tuple[LayerCheck, ...]:
+    """Return the layers whose checksums are taken before one of these steps, but no earlier."""
+    return tuple(c for c in checks or () if first <= c.before <= last)

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from sys import maxsize
 from typing import Any
 from zlib import crc32
 
@@ -15,17 +14,24 @@ import numpy as np
 import numpy.typing as npt
 
 from firmwright.codegen.c_library import functions_by_header
-from firmwright.codegen.names import c_identifier, make_unique_identifiers
+from firmwright.codegen.names import make_unique_identifiers
 from firmwright.codegen.templates import TEMPLATE_SUFFIX, make_environment, render
 from firmwright.ir.kernels import C_TYPES, Kernel, Kernels, Parameter
 from firmwright.ir.regions import RAM, Partition, Region
 from firmwright.ir.tensors import BatchLayout, ModelInterface, Tensor
 from firmwright.planning.in_place import share_pointers
-from firmwright.planning.plan import Input, Location, Output, Plan, Slot
+from firmwright.planning.plan import Plan, Slot
 from firmwright.planning.schedule import Wait
 from firmwright.postprocess.detector import Detector
 from firmwright.project import build_id
 from firmwright.project.board import list_further_memories, render_makefile, write_board
+from firmwright.project.constants import (
+    BYTES_FILE,
+    BYTES_TEMPLATE,
+    TEXT_TEMPLATE,
+    list_included,
+    write_bytes,
+)
 from firmwright.project.files import (
     DETECTION_TEMPLATES,
     NETWORK_TEMPLATES,
@@ -54,7 +60,8 @@ from firmwright.project.libraries import (
     collect_library_functions,
     copy_libraries,
 )
-from firmwright.project.selftest import LayerCheck, selftest_variables
+from firmwright.project.locations import arena_name, emit_location
+from firmwright.project.selftest import LayerCheck, list_checks, selftest_variables
 from firmwright.project.shared_parts import NOTHING_SHARED, SharedParts
 from firmwright.project.slot import NetworkSlot, place_slot_files, slot_variables
 from firmwright.project.states import StatePort, make_state_ports
@@ -128,6 +135,13 @@ class Network:
     """The place of its image, where it is not part of the firmware."""
     recipe_sha256: str = ""
     """:attr:`firmwright.recipe.Recipe.network_sha256`; '' where there is no recipe."""
+    binary_constants: bool = False
+    """Whether its constants are a file of bytes, not C."""
+
+    @property
+    def own_weights(self) -> list[tuple[str, npt.NDArray[Any]]]:
+        """The constants that no other network of the firmware has, by their names, sorted."""
+        return [(n, a) for n, a in sorted(self.weights.items()) if n not in self.shared.weights]
 
     @property
     def devices(self) -> frozenset[str]:
@@ -153,7 +167,8 @@ class Network:
 def place_files_of(network: Network, build: Build, own: Sequence[Path]) -> dict[str, str]:
     """Return the paths of the files that this network has once, by their templates."""
     board, prefix = build.platform.board, network.c_prefix
-    templates = [*NETWORK_TEMPLATES, *(DETECTION_TEMPLATES if network.detector else ())]
+    constants = BYTES_TEMPLATE if network.binary_constants else TEXT_TEMPLATE
+    templates = [*NETWORK_TEMPLATES, constants, *(DETECTION_TEMPLATES if network.detector else ())]
     templates += [PROFILE_TEMPLATE] if network.profile != "none" else []
     templates += [SELFTEST_TEMPLATE] if network.golden else []
     templates += list_rare_headers(network.kernels)
@@ -212,6 +227,9 @@ def write_network(
         write_file(folder / NETWORK / network_file(network.c_prefix, f"{step.region.name}.c"), text)
         for file in step.kernel.files:
             write_file(folder / NETWORK / file.name, file.text)
+    if network.binary_constants:
+        packed = folder / NETWORK / network_file(network.c_prefix, BYTES_FILE)
+        write_bytes(packed, network.own_weights)
     described = folder / NETWORK / network_file(network.c_prefix, "interface.json")
     write_file(described, encode_interface(describe_interface(network)))
     copy_libraries(network.libraries, folder / NETWORK)
@@ -256,8 +274,9 @@ def template_variables(network: Network, build: Build) -> dict[str, Any]:
         "states": network.states,
         "state_names": name_states(network),
         "steps": steps,
-        "last_checks": list_checks(network, steps[-1].number + 1 if steps else 0),
-        "weights": [(n, a) for n, a in sorted(network.weights.items()) if n not in shared.weights],
+        "last_checks": list_checks(network.checks, steps[-1].number + 1 if steps else 0),
+        "weights": network.own_weights,
+        **(list_included(network.own_weights) if network.binary_constants else {}),
         "shared": shared,
         "c_types": C_TYPES,
         "arena_name": arena_name,
@@ -360,31 +379,10 @@ def make_kernel_calls(
                 outputs=tuple(tensors[n] for n in region.outputs),
                 core=core,
                 command=command,
-                checks=list_checks(network, result[-1].number + 1 if result else 0, number),
+                checks=list_checks(network.checks, result[-1].number + 1 if result else 0, number),
             )
         )
     return result
-
-
-def list_checks(network: Network, first: int, last: int = maxsize) -> tuple[LayerCheck, ...]:
-    """Return the layers whose checksums are taken before one of these steps, but no earlier."""
-    return tuple(c for c in network.checks or () if first <= c.before <= last)
-
-
-def emit_location(location: Location, inputs: list[Port], outputs: list[Port]) -> str:
-    """Return the C expression for a location: of the caller's buffer, or of an arena's bytes."""
-    match location:
-        case Input(index):
-            return f"inputs->{inputs[index].member}"
-        case Output(index):
-            return f"outputs->{outputs[index].member}"
-        case Slot(memory, offset):
-            return f"&{arena_name(memory)}[{offset}]"
-
-
-def arena_name(memory: str) -> str:
-    """Return the C name of the arena in a memory."""
-    return "arena" if memory == RAM else f"arena_{c_identifier(memory)}"
 
 
 def make_dequantize_tables(outputs: tuple[Tensor, ...]) -> dict[int, npt.NDArray[np.float32]]:

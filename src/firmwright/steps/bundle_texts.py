@@ -6,7 +6,8 @@ from firmwright.codegen.templates import make_environment, render
 from firmwright.ir.tensors import Tensor
 from firmwright.pipeline import artifacts
 from firmwright.pipeline.job import Job
-from firmwright.project.write import arena_name, make_ports
+from firmwright.project.locations import arena_name
+from firmwright.project.write import make_ports
 from firmwright.recipe.restated import restate
 from firmwright.toolchain.boards import is_built_elsewhere
 

@@ -16,10 +16,12 @@ from firmwright.pipeline.tools import compiler_tool
 from firmwright.postprocess.classes import read_class_names
 from firmwright.postprocess.detector import Detector, fit_detector
 from firmwright.project.build_id import list_stating, state_build_id
+from firmwright.project.constants import are_large
 from firmwright.project.selftest import find_checks
 from firmwright.project.slot import NetworkSlot, refuse_place
 from firmwright.project.write import Network, write_project
 from firmwright.steps.network import find_driven_devices, read_network
+from firmwright.toolchain.boards import load_board
 
 
 def make_detector(
@@ -78,7 +80,19 @@ def read_whole_network(job: Job) -> Network:
         demo=job.recipe.demo,
         class_names=list_class_names(job),
         slot=slot,
+        binary_constants=includes_constants(job, network),
     )
+
+
+def includes_constants(job: Job, network: Network) -> bool:
+    """Tell whether the assembler includes the constants: large ones of a firmware.
+
+    Packages hold no assembly. Where memories or other cores have constants, C says where they lie.
+    """
+    called = any(network.cores.called_core(device) for device in network.devices)
+    placed = network.plan.constants or load_board(job.platform.board).data_section
+    is_text = called or placed or job.recipe.export or not job.has_firmware
+    return are_large(network.weights) and not is_text
 
 
 def find_slot(job: Job) -> NetworkSlot | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 
 from elftools.elf.constants import SH_FLAGS
@@ -144,6 +145,10 @@ def read_segments(elf: Path) -> tuple[Segment, ...]:
     return tuple(sorted(segments, key=lambda segment: segment.address))
 
 
+HEX_BLOCK = 2**16
+END_OF_HEX = ":00000001FF\n"
+
+
 def write_images(elf: Path, output: Path, platform: Platform) -> None:
     """Write the flat image, and one for each further memory that stores bytes.
 
@@ -184,13 +189,34 @@ def write_bin(elf: Path, output: Path, segments: Sequence[Segment]) -> None:
 
 def write_hex(elf: Path, output: Path) -> None:
     """Write the stored bytes and the entry point as Intel HEX, with line feeds on every system."""
-    image = IntelHex()
-    for segment in read_segments(elf):
-        image.frombytes(segment.content, offset=segment.address)
     with elf.open("rb") as stream:
-        image.start_addr = {"EIP": int(ELFFile(stream)["e_entry"])}
+        entry = {"EIP": int(ELFFile(stream)["e_entry"])}
     with output.open("w", encoding="ascii", newline="\n") as text:
-        image.write_hex_file(text)
+        for number, block in enumerate(split_blocks(read_segments(elf))):
+            image, lines = IntelHex(), StringIO()
+            if number == 0:
+                image.start_addr = entry
+            for segment in block:
+                image.frombytes(segment.content, offset=segment.address)
+            image.write_hex_file(lines)
+            text.write(lines.getvalue().removesuffix(END_OF_HEX))
+        text.write(END_OF_HEX)
+
+
+def split_blocks(segments: Sequence[Segment]) -> list[list[Segment]]:
+    """Return the parts of segments in each block of 64 KiB, by address, at least one block.
+
+    The library holds every byte by itself: a firmware of 48 MB would take 5.4 GiB. A record of
+    Intel HEX does not reach over the end of such a block, so the file is the same.
+    """
+    blocks: dict[int, list[Segment]] = {}
+    for segment in segments:
+        first, last = segment.address, segment.address + len(segment.content)
+        for start in range(first - first % HEX_BLOCK, last, HEX_BLOCK):
+            begin, end = max(first, start), min(last, start + HEX_BLOCK)
+            part = Segment(begin, segment.content[begin - first : end - first])
+            blocks.setdefault(start, []).append(part)
+    return [blocks[start] for start in sorted(blocks)] or [[]]
 
 
 def write_map(elf: Path, output: Path) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy.typing as npt
 
 from firmwright.codegen.templates import TEMPLATE_SUFFIX, make_environment, render
+from firmwright.project.constants import TEXT_TEMPLATE
 from firmwright.project.files import (
     DETECTION_TEMPLATES,
     INFO_TEMPLATE,
-    WEIGHTS_TEMPLATE,
     file_name,
     list_templates,
     place_network_files,
@@ -73,7 +73,7 @@ def loadable_sources(project: Path, prefix: str) -> list[str]:
     of itself, the boxes, and the caller of the loadable.
     """
     processor = list_templates(f"{C7X.name}/call/processor")
-    elsewhere = [WEIGHTS_TEMPLATE, INFO_TEMPLATE, *DETECTION_TEMPLATES, *processor]
+    elsewhere = [TEXT_TEMPLATE, INFO_TEMPLATE, *DETECTION_TEMPLATES, *processor]
     left_out = place_network_files(elsewhere, prefix).values()
     shared = [
         source
