@@ -49,6 +49,14 @@ def browser(session: nox.Session) -> None:
     session.run(sys.executable, "-m", "pytest", "tests/e2e/browser.py", *session.posargs)
 
 
+@nox.session(venv_backend="venv")
+def packages(session: nox.Session) -> None:
+    """Let ESP-IDF's and PlatformIO's tools read packages, in an environment of their own."""
+    session.install("idf-component-manager==3.1.2", "platformio==6.2.0")
+    tests = "tests/project/package_tools.py"
+    session.run(sys.executable, "-m", "pytest", tests, *session.posargs, external=True)
+
+
 @nox.session
 def refresh(session: nox.Session) -> None:
     """Write generated pages, schemas and expected messages anew; `git diff` shows what changed."""
