@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from random import Random
 
+import fsspec
 import pytest
 
 from firmwright.errors import UserError
 from firmwright.shared_cache import open_cache
 from firmwright.shared_cache.cache import SharedCache
 from firmwright.shared_cache.entry import CachedFile, CacheError, Entry, decode, encode
-from firmwright.shared_cache.stores import FolderStore, WebStore
+from firmwright.shared_cache.stores import BucketStore, FolderStore, WebStore
 
 KEY = "0" * 64
 
@@ -27,9 +30,11 @@ def make_entry(*paths: str) -> Entry:
 def test_an_entry_is_an_action_result_of_bazels() -> None:
     """The bytes are written out by hand, from the field numbers of remote_execution.proto."""
     entry = Entry(KEY, (CachedFile("a", "ab", 3, True),), ())
-    told = b'{"key": "' + KEY.encode() + b'", "notes": []}'
+    digest = hashlib.sha256(f'["{KEY}", [["a", "ab", 3, true]], []]'.encode()).hexdigest()
+    told = f'{{"key": "{KEY}", "notes": [], "sha256": "{digest}"}}'.encode()
+    length = bytes([len(told) % 128 + 128, len(told) // 128])
     file = b"\x0a\x01a" + b"\x12\x06" + b"\x0a\x02ab" + b"\x10\x03" + b"\x20\x01"
-    expected = b"\x12" + bytes([len(file)]) + file + b"\x2a" + bytes([len(told)]) + told
+    expected = b"\x12" + bytes([len(file)]) + file + b"\x2a" + length + told
     assert encode(entry) == expected
     assert decode(expected, KEY) == entry
 
@@ -142,10 +147,55 @@ def test_a_server_that_is_down_is_asked_once(server: ThreadingHTTPServer, tmp_pa
     assert cache.restore(KEY, tmp_path) is None
 
 
+def test_a_bucket_gives_what_it_took(made: Path, tmp_path: Path) -> None:
+    """fsspec's file system in memory stands in for S3: both are opened by their address."""
+    files = fsspec.filesystem("memory")
+    store = BucketStore("memory://bucket/team")
+    cache = SharedCache(store, True)
+    check_exchange(cache, made, tmp_path / "it")
+    assert files.exists(f"/bucket/team/ac/{KEY}")
+    (blob,) = files.ls("/bucket/team/cas", detail=False)
+    files.pipe_file(blob, b"##")
+    with pytest.raises(CacheError, match=r"cas/\w+ \(tool\) is not what its digest says"):
+        cache.restore(KEY, tmp_path / "it")
+    files.pipe_file(blob, b"#! and more")
+    with pytest.raises(CacheError, match="larger than the 2 bytes"):
+        cache.restore(KEY, tmp_path / "it")
+    files.rm("/bucket", recursive=True)
+
+
+def test_a_bucket_that_fails_is_asked_once(tmp_path: Path) -> None:
+    (tmp_path / "ac").write_bytes(b"a file, where a folder should be")
+    cache = SharedCache(BucketStore(f"file://{tmp_path}"), True)
+    with pytest.raises(CacheError, match="Not a directory"):
+        cache.restore(KEY, tmp_path / "it")
+    assert cache.restore(KEY, tmp_path / "it") is None
+
+
+@pytest.mark.parametrize("number", range(100))
+def test_no_poisoned_entry_is_used(number: int, made: Path, tmp_path: Path) -> None:
+    """A byte of the entry or of the file is another one, or the end is missing."""
+    cache = SharedCache(FolderStore(tmp_path / "cache", 10_000), True)
+    cache.keep(KEY, made, ["a note"])
+    random = Random(number)
+    path = random.choice(sorted(p for p in (tmp_path / "cache").rglob("*") if p.is_file()))
+    data = bytearray(path.read_bytes())
+    if number % 4 == 0:
+        del data[random.randrange(len(data)) :]
+    else:
+        data[random.randrange(len(data))] ^= 1 << random.randrange(8)
+    path.write_bytes(data)
+    try:
+        entry = cache.restore(KEY, tmp_path / "it")
+    except CacheError:
+        return
+    pytest.fail(f"{path.name} was taken: {entry}")
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "message"),
     [
-        ("FIRMWRIGHT_CACHE", "s3://bucket", "'s3://bucket' is neither a folder nor an address"),
+        ("FIRMWRIGHT_CACHE", "xy://team", "'xy://team' cannot be opened: Protocol not known: xy"),
         ("FIRMWRIGHT_CACHE_ROLE", "admin", "'admin' is neither 'read' nor 'write'"),
         ("FIRMWRIGHT_CACHE_SIZE", "much", "not a size: 'much'"),
     ],

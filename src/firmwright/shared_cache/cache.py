@@ -11,7 +11,7 @@ from firmwright.documents.sizes import parse_size
 from firmwright.errors import UserError
 
 from .entry import CachedFile, CacheError, Entry, decode, describe_files, encode
-from .stores import FolderStore, Store, WebStore
+from .stores import BucketStore, FolderStore, Store, WebStore
 
 PLACE = "FIRMWRIGHT_CACHE"
 """A folder, or an address that begins with ``http://`` or ``https://``."""
@@ -86,7 +86,10 @@ def open_store(place: str) -> Store:
     if scheme in ("http", "https") and separator:
         return WebStore(place)
     if separator:
-        raise UserError(f"{PLACE}: '{place}' is neither a folder nor an address of HTTP")
+        try:
+            return BucketStore(place)
+        except UserError as error:
+            raise UserError(f"{PLACE}: {error}") from None
     text = os.environ.get(LIMIT) or DEFAULT_LIMIT
     try:
         limit = parse_size(text)

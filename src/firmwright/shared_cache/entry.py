@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -78,8 +78,14 @@ def encode(entry: Entry) -> bytes:
         output.digest.hash = file.sha256
         output.digest.size_bytes = file.size
         output.is_executable = file.executable
-    result.stdout_raw = json.dumps({"key": entry.key, "notes": entry.notes}).encode()
+    told = {"key": entry.key, "notes": entry.notes, "sha256": digest_entry(entry)}
+    result.stdout_raw = json.dumps(told).encode()
     return bytes(result.SerializeToString(deterministic=True))
+
+
+def digest_entry(entry: Entry) -> str:
+    """Return the digest of all that an entry says: a name that has changed is a damaged entry."""
+    return hashlib.sha256(json.dumps(astuple(entry)).encode()).hexdigest()
 
 
 def decode(data: bytes, key: str) -> Entry:
@@ -87,7 +93,7 @@ def decode(data: bytes, key: str) -> Entry:
     try:
         result = load_message_class().FromString(data)
         told = json.loads(result.stdout_raw)
-        found, notes = told["key"], tuple(map(str, told["notes"]))
+        found, notes, digest = told["key"], tuple(map(str, told["notes"])), told["sha256"]
     except (DecodeError, ValueError, KeyError, TypeError):
         raise CacheError("not an entry of a stage") from None
     if found != key:
@@ -97,7 +103,10 @@ def decode(data: bytes, key: str) -> Entry:
         for f in result.output_files
     )
     check_paths(file.path for file in files)
-    return Entry(key, files, notes)
+    entry = Entry(key, files, notes)
+    if digest != digest_entry(entry):
+        raise CacheError("the entry is not what its digest says")
+    return entry
 
 
 def check_paths(paths: Iterable[str]) -> None:

@@ -1,6 +1,6 @@
-"""Where entries and files lie: in a folder, or behind HTTP. Both have bazel-remote's layout.
+"""Where entries and files lie: in a folder, behind HTTP, or in a bucket.
 
-``ac/KEY`` is an entry, ``cas/SHA256`` a file by its digest.
+All have bazel-remote's layout: ``ac/KEY`` is an entry, ``cas/SHA256`` a file by its digest.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from firmwright import web
+from firmwright.errors import UserError, first_line
 
 from .entry import CacheError
 
@@ -130,3 +131,51 @@ class WebStore:
 
     def find(self, name: str) -> str:
         return f"{self.address}/{name}"
+
+
+class BucketStore:
+    """What fsspec opens by its address: ``s3://bucket/team``, and other stores that it knows.
+
+    One that failed once is not asked again. Raises UserError for an address that nothing opens.
+    """
+
+    def __init__(self, address: str) -> None:
+        # Imported late: few caches are buckets, and the package is an extra.
+        try:
+            from fsspec.core import url_to_fs
+
+            self.files, self.root = url_to_fs(address)
+        except ImportError as error:
+            remedy = "python -m pip install 'firmwright[s3]'"
+            raise UserError(f"'{address}' needs a package: {error}; {remedy}") from None
+        except ValueError as error:
+            raise UserError(f"'{address}' cannot be opened: {error}") from None
+        self.address = address.rstrip("/")
+        self.is_down = False
+
+    def read(self, name: str, most: int) -> bytes | None:
+        if self.is_down:
+            return None
+        try:
+            with self.files.open(f"{self.root}/{name}", "rb") as stream:
+                data: bytes = stream.read(most + 1)
+        except FileNotFoundError:
+            return None
+        except Exception as error:  # stores raise all kinds
+            raise self.fail(name, error) from None
+        if len(data) > most:
+            place = f"{self.address}/{name}"
+            raise CacheError(f"{place}: larger than the {most:,} bytes that it should have")
+        return data
+
+    def write(self, name: str, data: bytes) -> None:
+        if self.is_down:
+            return
+        try:
+            self.files.pipe_file(f"{self.root}/{name}", data)
+        except Exception as error:
+            raise self.fail(name, error) from None
+
+    def fail(self, name: str, error: Exception) -> CacheError:
+        self.is_down = True
+        return CacheError(f"{self.address}/{name}: {first_line(error)}")
