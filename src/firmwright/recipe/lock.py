@@ -15,6 +15,7 @@ from types import MappingProxyType
 
 import msgspec
 
+from firmwright.documents.whole_file import write_whole
 from firmwright.errors import UserError
 from firmwright.recipe.recipe import lock_path
 
@@ -94,14 +95,7 @@ def write_lock(recipe: Path, lock: Lock) -> bool:
     """Write a recipe's lock, whole or not at all; tell whether it is another than before."""
     from firmwright.ir.records import encode_record
 
-    path = lock_path(recipe)
-    data = encode_record(lock)
-    if path.is_file() and path.read_bytes() == data:
-        return False
-    unfinished = path.with_name(f".{path.name}.partial")
-    unfinished.write_bytes(data)
-    unfinished.replace(path)
-    return True
+    return write_whole(lock_path(recipe), encode_record(lock))
 
 
 def compare_locks(lock: Lock, found: Lock, alternatives: Collection[str]) -> list[str]:

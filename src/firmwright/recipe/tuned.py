@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from firmwright.documents.document import Document, load_document
+from firmwright.documents.whole_file import write_whole
 from firmwright.recipe.schema import load_schema
 
 FORMAT_VERSION = 1
@@ -63,13 +64,7 @@ def read_tuned(path: Path) -> TunedFile:
 
 def write_tuned(path: Path, platforms: Mapping[str, TunedNetwork]) -> bool:
     """Write a file of ways, whole or not at all; tell whether it is another than before."""
-    data = format_tuned(platforms).encode()
-    if path.is_file() and path.read_bytes() == data:
-        return False
-    unfinished = path.with_name(f".{path.name}.partial")
-    unfinished.write_bytes(data)
-    unfinished.replace(path)
-    return True
+    return write_whole(path, format_tuned(platforms).encode())
 
 
 def format_tuned(platforms: Mapping[str, TunedNetwork]) -> str:
