@@ -14,7 +14,7 @@ from tests.targets.cpu.test_forms import draw_layers, run_layers
 
 X64 = [form for form in FORMS if "x86-64" in form.features]
 
-COUNT = 8
+COUNT = 5
 """Layers in a test: these take their time to compile."""
 
 LEVELS = {
