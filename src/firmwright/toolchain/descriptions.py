@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache, wraps
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from firmwright.documents.schema_check import Finding
 from firmwright.errors import DiagnosticError, UserError, did_you_mean
@@ -20,9 +21,31 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 
+T = TypeVar("T", covariant=True)
+
+
 def is_own_file(name: str) -> bool:
     """Tell a file of the user's from a name that comes with firmwright."""
     return Path(name).suffix in (".yaml", ".yml")
+
+
+class Loader(Protocol[T]):
+    """What loads a description by its name, or from a file of the user's in a folder."""
+
+    def __call__(self, name_or_path: str, relative_to: Path | None = None) -> T: ...
+
+
+def keep_ready(load: Loader[T]) -> Loader[T]:
+    """Let a process load what comes with firmwright once; a file of the user's is read anew."""
+    load_ready = cache(load)
+
+    @wraps(load)
+    def load_kept(name_or_path: str, relative_to: Path | None = None) -> T:
+        if is_own_file(name_or_path):
+            return load(name_or_path, relative_to)
+        return load_ready(name_or_path)
+
+    return load_kept
 
 
 def suggest_name(word: str, known: Iterable[str]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import msgspec
 
 from firmwright.documents.sizes import read_sizes
 from firmwright.errors import UserError
-from firmwright.toolchain.descriptions import DescriptionKind, is_own_file, resolve_own
+from firmwright.toolchain.descriptions import DescriptionKind, keep_ready, resolve_own
 from firmwright.toolchain.platform_checks import find_platform_errors
 
 PLATFORMS = DescriptionKind(
@@ -122,23 +121,13 @@ def platform_names() -> tuple[str, ...]:
     return PLATFORMS.names()
 
 
+@keep_ready
 def load_platform(name_or_path: str, relative_to: Path | None = None) -> Platform:
     """Return the platform of this name, or the one in a YAML file of the user's own.
 
     A path is relative to ``relative_to``. Raises UserError for an unknown name and
     DiagnosticError, with file, line and column, for a file with mistakes.
     """
-    if is_own_file(name_or_path):
-        return _load(name_or_path, relative_to)
-    return _load_ready(name_or_path)
-
-
-@cache
-def _load_ready(name: str) -> Platform:
-    return _load(name, None)
-
-
-def _load(name_or_path: str, relative_to: Path | None) -> Platform:
     data = read_sizes(PLATFORMS.load(name_or_path, relative_to))
     folder = ((relative_to or Path()) / name_or_path).parent
     data["board"] = resolve_own(data["board"], folder)

@@ -6,13 +6,12 @@ import platform as machine
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 
 import msgspec
 
 from firmwright.errors import UserError
-from firmwright.toolchain.descriptions import DescriptionKind, is_own_file
+from firmwright.toolchain.descriptions import DescriptionKind, keep_ready
 from firmwright.toolchain.float_abi import check_hard_float_flags
 
 TOOLCHAINS = DescriptionKind("toolchain", "", "toolchain.schema.json")
@@ -94,6 +93,7 @@ def toolchain_names() -> tuple[str, ...]:
     return TOOLCHAINS.names()
 
 
+@keep_ready
 def load_toolchain(name_or_path: str, relative_to: Path | None = None) -> Toolchain:
     """Return the toolchain of this name, or the one in a YAML file of the user's own.
 
@@ -101,17 +101,6 @@ def load_toolchain(name_or_path: str, relative_to: Path | None = None) -> Toolch
     claim the hard-float ABI for a CPU without floating-point unit; DiagnosticError, with file,
     line and column, for a file with mistakes.
     """
-    if is_own_file(name_or_path):
-        return _load(name_or_path, relative_to)
-    return _load_ready(name_or_path)
-
-
-@cache
-def _load_ready(name: str) -> Toolchain:
-    return _load(name, None)
-
-
-def _load(name_or_path: str, relative_to: Path | None) -> Toolchain:
     data = TOOLCHAINS.load(name_or_path, relative_to)
     toolchain = msgspec.convert({**data, **data["command"]}, Toolchain)
     for name, settings in toolchain.architectures.items():
