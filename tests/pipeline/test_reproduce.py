@@ -24,6 +24,7 @@ def test_programs_that_vary_a_build_are_tried_first() -> None:
 
 
 def test_a_wheel_is_another_installation(tmp_path: Path) -> None:
+    pytest.importorskip("setuptools.command.bdist_wheel", reason="needs setuptools 70.1")
     place = install_wheel(tmp_path)
     asked = "import firmwright; print(firmwright.__file__)"
     environment = os.environ | {"PYTHONPATH": str(place)}

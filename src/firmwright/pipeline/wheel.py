@@ -39,7 +39,8 @@ def install_wheel(place: Path) -> Path:
 
 def run_pip(command: str, *words: str) -> None:
     """Run a command of pip for one package alone; UserError with the last line that it says."""
-    whole: Sequence[str] = (sys.executable, "-m", "pip", command, "--no-deps", "--quiet", *words)
+    options = "--no-deps", "--quiet", "--disable-pip-version-check"
+    whole: Sequence[str] = (sys.executable, "-m", "pip", command, *options, *words)
     done = subprocess.run(whole, capture_output=True, text=True, check=False)
     if done.returncode:
         told = (done.stderr.strip() or done.stdout.strip()).splitlines()
