@@ -12,14 +12,16 @@ from firmwright.pipeline.options import find_extra_archives
 from firmwright.pipeline.stage import Stage
 from firmwright.pipeline.tools import compiler_tool, list_sdk_tools
 
-SUFFIXES = ("elf", "bin", "hex", "map")
+LINKED = ("elf", "map")
+FLASHED = ("bin", "hex")
 
 
 def list_images(job: Job) -> list[str]:
     """Return what of the results is part of the bundle."""
     images = ["firmware", "network"] if job.recipe.slot else ["firmware"]
+    suffixes = (*LINKED, *FLASHED) if job.platform.is_bare_metal else LINKED
     further = sorted(path.name for path in job.folder("firmware").glob("firmware.*.bin"))
-    return [*(f"{name}.{suffix}" for name in images for suffix in SUFFIXES), *further]
+    return [*(f"{name}.{suffix}" for name in images for suffix in suffixes), *further]
 
 
 def options(job: Job) -> Any:

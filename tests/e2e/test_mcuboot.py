@@ -27,8 +27,10 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     return repository
 
 
-def image(repository: Repository, *words: str) -> subprocess.CompletedProcess[str]:
-    command = (sys.executable, "-m", "firmwright.cli", "image", BUNDLE)
+def image(
+    repository: Repository, *words: str, bundle: str = BUNDLE
+) -> subprocess.CompletedProcess[str]:
+    command = (sys.executable, "-m", "firmwright.cli", "image", bundle)
     return repository.run(*command, *words)
 
 
@@ -57,6 +59,23 @@ def test_imgtool_verifies_the_image_and_its_counter(repository: Repository) -> N
     verify = (*imgtool, "verify", str(signed), "--key")
     assert repository.run(*verify, "key.pem").returncode == 0
     assert repository.run(*verify, "other.pem").returncode != 0
+
+
+def test_a_program_has_no_images(repository: Repository) -> None:
+    """An operating system loads the ELF: nothing is flashed, and no boot loader starts it."""
+    repository.build("recipe=digits.yaml", "platform=host")
+    bundle = "build/digits/digits-host.tar.gz"
+    paths = {file["path"] for file in repository.manifest(bundle)["files"]}
+    assert {path for path in paths if path.startswith("firmware.")} == {
+        "firmware.elf",
+        "firmware.map",
+    }
+    with tarfile.open(repository.folder / bundle) as archive:
+        readme = archive.extractfile("digits-host/README.md")
+        assert readme and b"| `firmware.elf`, `.map` |" in readme.read()
+    done = image(repository, *LAYOUT, bundle=bundle)
+    assert done.returncode == 2
+    assert "has no bare-metal firmware, which a boot loader starts" in done.stderr
 
 
 @pytest.mark.needs("openssl")

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from firmwright.bundle.bundle import Bundle
 from firmwright.bundle.signing import load_private_key, read_private_key
 from firmwright.errors import UserError, first_line
@@ -37,7 +35,7 @@ def make_mcuboot_image(bundle: Bundle, key: Path | None, layout: ImageLayout) ->
     a slot that is too small.
     """
     firmware = bundle.files.get(FIRMWARE)
-    if firmware is None or not is_bare_metal(bundle):
+    if firmware is None:
         raise UserError(f"{bundle.path}: has no bare-metal firmware, which a boot loader starts")
     private = load_private_key(read_private_key(key))
     try:
@@ -69,13 +67,6 @@ def make_mcuboot_image(bundle: Bundle, key: Path | None, layout: ImageLayout) ->
         except click.UsageError as error:
             raise UserError(f"{bundle.path}: {first_line(error)}") from None
         return target.read_bytes()
-
-
-def is_bare_metal(bundle: Bundle) -> bool:
-    """Tell whether the platform states memories: without them an operating system loads it."""
-    text = bundle.files.get(f"recipe/platforms/{bundle.manifest['platform']}.yaml", b"")
-    described = yaml.safe_load(text)
-    return isinstance(described, dict) and "memories" in described
 
 
 def read_counter(bundle: Bundle) -> int | None:

@@ -28,7 +28,7 @@ from firmwright.toolchain.sdk import make_firmware
 
 
 def run(job: Job, folder: Path) -> None:
-    """Write ``firmware.elf``, ``.bin``, ``.hex``, ``.map`` and ``memory.json``.
+    """Write ``firmware.elf``, ``.map`` and ``memory.json``, and for bare metal ``.bin``, ``.hex``.
 
     With a slot also ``network.elf``, ``.bin``, ``.hex`` and ``.map``. What a further memory stores
     has an image of its own, such as ``firmware.qspi.bin``.
@@ -42,8 +42,9 @@ def run(job: Job, folder: Path) -> None:
         write_map(elf, elf.with_suffix(".map"))
     else:
         link(job, elf)
-    write_images(elf, folder / "firmware.bin", job.platform)
-    write_hex(elf, folder / "firmware.hex")
+    if job.platform.is_bare_metal:
+        write_images(elf, folder / "firmware.bin", job.platform)
+        write_hex(elf, folder / "firmware.hex")
     size = measure_firmware(elf, job.platform)
     if job.recipe.slot:
         image = link_network(job, job.recipe.slot, folder)

@@ -106,6 +106,11 @@ class Platform:
     """What its processor has that forms of the device ``c`` are made for."""
 
     @property
+    def is_bare_metal(self) -> bool:
+        """Whether a programmer stores the firmware; else an operating system loads its ELF."""
+        return bool(self.memories)
+
+    @property
     def all_in_ram(self) -> bool:
         """Whether code and constants share the RAM with what the program writes."""
         return "ram" in self.memories and "flash" not in self.memories
