@@ -1,22 +1,27 @@
 """Build networks of well-known kinds, by ONNX and .pt2, float and quantized, and table them.
 
-    python -m tests.benchmarks.architectures [--only lstm,gru] [--platform rv32-bare]
+    python -m tests.benchmarks.architectures [--size full] [--only lstm,gru]
+        [--formats onnx,pt2] [--numbers float32,int8] [--platform rv32-bare] [--outdir FOLDER]
 
-The networks are small and their weights random (`tests/networks/architectures.py`). Each is
-exported, quantized by `quantize:`, built for two cores and run in their emulator. Where firmware
-and ONNX Runtime differ, ONNX's own evaluator computes the quantized graph in float64.
+The weights are random (`tests/networks/architectures.py`). Each network is exported, quantized by
+`quantize:`, built for two cores and run in their emulator: small ones for rv32imc and Cortex-M4,
+full-size ones for 64-bit Arm and rv32imc with enough memory. Where firmware and ONNX Runtime
+differ, ONNX's own evaluator computes the quantized graph in float64. The last columns are the
+processor's seconds of a build from nothing, for the second core of what it does not share with the
+first, and the memory of the largest process.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,21 +29,35 @@ import yaml
 from onnx.reference import ReferenceEvaluator
 
 from tests.benchmarks.sixteen_bits import in_float64
-from tests.networks.architectures import ARCHITECTURES, make_architecture
+from tests.networks.architectures import SIZES, make_architecture
 
 ROOT = Path(__file__).parents[2]
 DEQUANTIZE_OPSET = 21
 """ONNX's evaluator has a DequantizeLinear for each axis since then."""
-PLATFORMS = ("rv32-bare", "cortex-m4-bare")
+PLATFORMS = {"small": "rv32-bare,cortex-m4-bare", "full": "aarch64-linux,rv32-large.yaml"}
+LARGE = """\
+name: rv32-large
+description: rv32imc with memory for full-size networks.
+architecture: rv32imc
+features: [rv32m]
+board: qemu-virt-rv32
+memories:
+  flash: {origin: 0x80000000, size: 128 MiB}
+  ram: {origin: 0x88000000, size: 64 MiB}
+stack: 16 KiB
+toolchains: [zig]
+emulators: [unicorn]
+"""
 COLUMNS = (
     "network", "from", "numbers", "values that differ", "largest difference",
     "from float64: firmware, ONNX Runtime", "instructions", "a MAC", "arena, B", "flash, B",
+    "build, s", "memory, MiB",
 )  # fmt: skip
 
 
-def export(name: str, folder: Path) -> None:
+def export(name: str, size: str, folder: Path) -> None:
     """Write the network in both formats, what calibrates it, and what it runs on."""
-    network, data = make_architecture(name)
+    network, data = make_architecture(name, size)
     first = data[:1]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -49,15 +68,15 @@ def export(name: str, folder: Path) -> None:
     np.save(folder / f"{name}.npy", data.numpy()[:, None])
 
 
-def write_recipe(folder: Path, name: str, suffix: str, quantized: bool) -> Path:
+def write_recipe(folder: Path, name: str, suffix: str, numbers: str) -> Path:
     recipe: dict[str, Any] = {
         "model": f"{name}.{suffix}",
         "run": {"inputs": f"{name}.npy", "samples": 2},
     }
-    if quantized:
+    if numbers == "int8":
         recipe["quantize"] = {"calibration": {"inputs": f"{name}.npy"}}
-        recipe["run"]["tolerance"] = {"steps": 8}
-    path = folder / f"{name}-{suffix}-{'int8' if quantized else 'float'}.yaml"
+        recipe["run"]["tolerance"] = {"steps": 256}  # what differs is told, not judged
+    path = folder / f"{name}-{suffix}-{numbers}.yaml"
     path.write_text(yaml.safe_dump(recipe), "utf-8")
     return path
 
@@ -77,55 +96,75 @@ def compare_with_float64(folder: Path) -> str:
     )
 
 
-def row(cells: list[str], folders: list[Path]) -> str:
+def row(cells: list[str], builds: list[Built]) -> str:
     """Return a line of the table; what the platforms do not share stands side by side."""
     manifests = [
-        json.loads((folder / "bundle" / "manifest.json").read_text("utf-8")) for folder in folders
+        json.loads((built.folder / "bundle" / "manifest.json").read_text("utf-8"))
+        for built in builds
     ]
     runs, memories = ([m[part] for m in manifests] for part in ("run", "memory"))
-    judged = runs[0]["differences"] and (folders[0].parent / "quantized").exists()
+    first = builds[0].folder
+    judged = runs[0]["differences"] and (first.parent / "quantized").exists()
     cells += [
         f"{runs[0]['differences']} of {runs[0]['values']}",
         f"{runs[0]['max_difference']:.2g}",
-        compare_with_float64(folders[0]) if judged else "",
+        compare_with_float64(first) if judged else "",
         " / ".join(f"{run['instructions']:,}" for run in runs),
         " / ".join(f"{run['instructions'] / run['macs']:.2f}" for run in runs),
         " / ".join(f"{memory['arena_bytes']:,}" for memory in memories),
         " / ".join(f"{memory['flash_bytes']:,}" for memory in memories),
+        " / ".join(f"{built.seconds:.0f}" for built in builds),
+        " / ".join(f"{built.memory:.0f}" for built in builds),
     ]
     return f"| {' | '.join(cells)} |"
 
 
-def build(recipe: Path, platform: str) -> Path:
-    """Return the folder of a build; what it printed ends the program where it failed."""
+class Built(NamedTuple):
+    """A build's folder, its processor seconds, and the memory of its largest process, MiB."""
+
+    folder: Path
+    seconds: float
+    memory: float
+
+
+def build(recipe: Path, platform: str) -> Built:
+    """Build a recipe; what it printed ends the program where it failed, and is kept as a log."""
     outdir = recipe.with_suffix("")
-    done = subprocess.run(
-        [sys.executable, "-m", "doit", "build", f"recipe={recipe}", f"platform={platform}",
-         f"outdir={outdir}"],
-        cwd=ROOT, check=False, capture_output=True, text=True,
-    )  # fmt: skip
-    if done.returncode:
-        sys.exit(f"{recipe.stem} {platform}\n{done.stdout}{done.stderr}")
-    return outdir / platform
+    own = recipe.parent / platform
+    log = outdir.with_name(f"{outdir.name}-{own.stem}.log")
+    with log.open("w", encoding="utf-8") as printed, subprocess.Popen(
+        [sys.executable, "-m", "doit", "build", f"recipe={recipe}", f"outdir={outdir}",
+         f"platform={own if own.exists() else platform}", "profile=1"],
+        cwd=ROOT, stdout=printed, stderr=subprocess.STDOUT,
+    ) as process:  # fmt: skip
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit(f"{recipe.stem} {platform}\n{log.read_text('utf-8')}")
+    return Built(outdir / own.stem, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default=",".join(ARCHITECTURES))
-    parser.add_argument("--platform", default=",".join(PLATFORMS))
+    parser.add_argument("--size", choices=SIZES, default="small")
+    parser.add_argument("--only")
+    parser.add_argument("--platform")
+    parser.add_argument("--formats", default="onnx,pt2")
+    parser.add_argument("--numbers", default="float32,int8")
     parser.add_argument("--outdir", default=tempfile.mkdtemp())
     options = parser.parse_args()
-    folder = Path(options.outdir)
+    folder = Path(options.outdir).absolute()
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / "rv32-large.yaml").write_text(LARGE, "utf-8")
     print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
-    for name in options.only.split(","):
-        export(name, folder)
-        for suffix in ("onnx", "pt2"):
-            for quantized in (False, True):
-                recipe = write_recipe(folder, name, suffix, quantized)
-                folders = [build(recipe, platform) for platform in options.platform.split(",")]
-                cells = [name, f".{suffix}", "int8" if quantized else "float32"]
-                print(row(cells, folders), flush=True)
+    for name in (options.only or ",".join(SIZES[options.size])).split(","):
+        export(name, options.size, folder)
+        for suffix in options.formats.split(","):
+            for numbers in options.numbers.split(","):
+                recipe = write_recipe(folder, name, suffix, numbers)
+                platforms = (options.platform or PLATFORMS[options.size]).split(",")
+                builds = [build(recipe, platform) for platform in platforms]
+                print(row([name, f".{suffix}", numbers], builds), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Small networks of well-known kinds in PyTorch, with random weights of a fixed seed.
+"""Networks of well-known kinds in PyTorch, small and full-size, with random weights.
 
 Each has what is typical of its kind: dilated convolutions, recurrent cells, skip connections with
 transposed convolutions, attention, inverted residuals with squeeze-and-excitation.
@@ -6,8 +6,9 @@ transposed convolutions, attention, inverted residuals with squeeze-and-excitati
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -28,21 +29,23 @@ class TemporalBlock(nn.Module):  # type: ignore[misc]
 
 
 class TemporalNetwork(nn.Module):  # type: ignore[misc]
-    def __init__(self) -> None:
+    """Blocks between these channels, each with twice the dilation of the one before."""
+
+    def __init__(self, channels: Sequence[int]) -> None:
         super().__init__()
-        sizes = [(8, 16, 1), (16, 24, 2), (24, 32, 4)]
-        self.blocks = nn.Sequential(*(TemporalBlock(*size) for size in sizes))
-        self.head = nn.Linear(32, 10)
+        blocks = (TemporalBlock(*pair, 2**i) for i, pair in enumerate(pairwise(channels)))
+        self.blocks = nn.Sequential(*blocks)
+        self.head = nn.Linear(channels[-1], 10)
 
     def forward(self, x: Any) -> Any:
         return self.head(self.blocks(x).mean(2))
 
 
 class Recurrent(nn.Module):  # type: ignore[misc]
-    def __init__(self, kind: Callable[..., Any]) -> None:
+    def __init__(self, kind: Callable[..., Any], inputs: int, units: int) -> None:
         super().__init__()
-        self.cells = kind(16, 32, batch_first=True)
-        self.head = nn.Linear(32, 10)
+        self.cells = kind(inputs, units, batch_first=True)
+        self.head = nn.Linear(units, 10)
 
     def forward(self, x: Any) -> Any:
         sequence, _ = self.cells(x)
@@ -56,15 +59,16 @@ def convolve(channels: int, out_channels: int, kernel: int = 3, **options: Any) 
 
 
 class UNet(nn.Module):  # type: ignore[misc]
-    def __init__(self) -> None:
+    """``widths`` are the channels of each level, from the pictures down to the middle."""
+
+    def __init__(self, widths: Sequence[int]) -> None:
         super().__init__()
-        self.down = nn.ModuleList(self.make_pair(*c) for c in ((3, 8), (8, 16)))
-        self.middle = self.make_pair(16, 32)
-        self.raise_ = nn.ModuleList(
-            nn.ConvTranspose2d(*c, 2, stride=2) for c in ((32, 16), (16, 8))
-        )
-        self.up = nn.ModuleList(self.make_pair(*c) for c in ((32, 16), (16, 8)))
-        self.head = nn.Conv2d(8, 2, 1)
+        down, up = pairwise([3, *widths[:-1]]), list(pairwise(widths[::-1]))
+        self.down = nn.ModuleList(self.make_pair(*c) for c in down)
+        self.middle = self.make_pair(*widths[-2:])
+        self.raise_ = nn.ModuleList(nn.ConvTranspose2d(*c, 2, stride=2) for c in up)
+        self.up = nn.ModuleList(self.make_pair(*c) for c in up)
+        self.head = nn.Conv2d(widths[0], 2, 1)
 
     @staticmethod
     def make_pair(channels: int, out_channels: int) -> Any:
@@ -101,17 +105,21 @@ class Attention(nn.Module):  # type: ignore[misc]
 
 
 class VisionTransformer(nn.Module):  # type: ignore[misc]
-    def __init__(self, width: int = 48, depth: int = 2) -> None:
+    """A transformer on the patches of a picture; ``inner`` is the width within a block."""
+
+    def __init__(
+        self, side: int, patch: int, width: int, inner: int, heads: int, depth: int, classes: int
+    ) -> None:
         super().__init__()
-        self.patches = nn.Conv2d(3, width, 4, stride=4)
-        self.places = nn.Parameter(torch.randn(1, 64, width) * 0.1)
+        self.patches = nn.Conv2d(3, width, patch, stride=patch)
+        self.places = nn.Parameter(torch.randn(1, (side // patch) ** 2, width) * 0.1)
         self.blocks = nn.ModuleList(
             nn.ModuleList((
-                nn.LayerNorm(width), Attention(width, 4), nn.LayerNorm(width),
-                nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width)),
+                nn.LayerNorm(width), Attention(width, heads), nn.LayerNorm(width),
+                nn.Sequential(nn.Linear(width, inner), nn.GELU(), nn.Linear(inner, width)),
             )) for _ in range(depth)
         )  # fmt: skip
-        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 10)
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, classes)
 
     def forward(self, x: Any) -> Any:
         x = self.patches(x).flatten(2).transpose(1, 2) + self.places
@@ -133,16 +141,25 @@ class SqueezeExcite(nn.Module):  # type: ignore[misc]
         return x * self.body(self.pool(x))
 
 
-class InvertedResidual(nn.Module):  # type: ignore[misc]
-    """Expand, convolve by channels, squeeze and excite, project; ``excite`` makes the third."""
+class Block(NamedTuple):
+    """An inverted residual: inner channels, channels of the result, stride, kernel."""
 
-    def __init__(
-        self, channels: int, out_channels: int, factor: int, stride: int, kernel: int, act: Any,
-        excite: Callable[[int, int], Any] | None,
-    ) -> None:  # fmt: skip
+    inner: int
+    channels: int
+    stride: int
+    kernel: int
+    act: Any
+    excite: Callable[[int, int], Any] | None = None
+    """Makes the layer that squeezes and excites, from the channels and the inner ones."""
+
+
+class InvertedResidual(nn.Module):  # type: ignore[misc]
+    """Expand, convolve by channels, squeeze and excite, project."""
+
+    def __init__(self, channels: int, block: Block) -> None:
         super().__init__()
-        inner = channels * factor
-        layers = [*convolve(channels, inner, 1), act()] if factor > 1 else []
+        inner, out_channels, stride, kernel, act, excite = block
+        layers = [*convolve(channels, inner, 1), act()] if inner > channels else []
         layers += [*convolve(inner, inner, kernel, stride=stride, groups=inner), act()]
         layers += [excite(channels, inner)] if excite else []
         self.body = nn.Sequential(*layers, *convolve(inner, out_channels, 1))
@@ -152,19 +169,33 @@ class InvertedResidual(nn.Module):  # type: ignore[misc]
         return x + self.body(x) if self.adds else self.body(x)
 
 
-def make_mobile(
-    stages: list[tuple[int, int, int, int]], act: Any, excite: Callable[[int, int], Any] | None
-) -> Any:
-    """Return a network of inverted residuals (channels, factor, stride, kernel)."""
-    layers, channels = [*convolve(3, 8, stride=2), act()], 8
-    for out_channels, factor, stride, kernel in stages:
-        layers.append(InvertedResidual(channels, out_channels, factor, stride, kernel, act, excite))
-        channels = out_channels
-    layers += [*convolve(channels, 96, 1), act(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
-    return nn.Sequential(*layers, nn.Linear(96, 10))
+def make_mobile(stem: int, blocks: Sequence[Block], features: Sequence[int], classes: int) -> Any:
+    """Return a network of inverted residuals, with the activation of its last block at both ends.
+
+    The first of ``features`` is the width of the last convolution, others are of dense layers.
+    """
+    act = blocks[-1].act
+    layers, channels = [*convolve(3, stem, stride=2), act()], stem
+    for block in blocks:
+        layers.append(InvertedResidual(channels, block))
+        channels = block.channels
+    layers += [*convolve(channels, features[0], 1), act(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    for pair in pairwise(features):
+        layers += [nn.Linear(*pair), act()]
+    return nn.Sequential(*layers, nn.Linear(features[-1], classes))
 
 
-STAGES = [(8, 1, 1, 3), (12, 6, 2, 3), (12, 6, 1, 3), (16, 6, 2, 5), (16, 6, 1, 5), (24, 6, 2, 3)]
+def repeat(
+    stem: int, rows: Sequence[Sequence[int]], act: Any, excite: Callable[[int, int], Any] | None
+) -> list[Block]:
+    """Return the blocks of a table with rows of factor, channels, blocks, stride and kernel."""
+    blocks, before = [], stem
+    for factor, channels, count, stride, kernel in rows:
+        for i in range(count):
+            inner = before * factor
+            blocks.append(Block(inner, channels, 1 if i else stride, kernel, act, excite))
+            before = channels
+    return blocks
 
 
 def excite_hard(_: int, inner: int) -> Any:
@@ -175,27 +206,106 @@ def excite_smooth(channels: int, inner: int) -> Any:
     return SqueezeExcite(inner, max(channels // 4, 4), nn.SiLU, nn.Sigmoid)
 
 
-PICTURE = (1, 3, 32, 32)
-ARCHITECTURES: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
-    "tcn": (TemporalNetwork, (1, 8, 64)),
-    "lstm": (lambda: Recurrent(nn.LSTM), (1, 16, 16)),
-    "gru": (lambda: Recurrent(nn.GRU), (1, 16, 16)),
-    "unet": (UNet, PICTURE),
-    "vit": (VisionTransformer, PICTURE),
-    "mobilenetv2": (lambda: make_mobile(STAGES, nn.ReLU6, None), PICTURE),
-    "mobilenetv3": (lambda: make_mobile(STAGES, nn.Hardswish, excite_hard), PICTURE),
-    "efficientnet": (lambda: make_mobile(STAGES, nn.SiLU, excite_smooth), PICTURE),
-}
+class ResidualBlock(nn.Module):  # type: ignore[misc]
+    """Two convolutions, and what they read added to the result."""
+
+    def __init__(self, channels: int, out_channels: int, stride: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            *convolve(channels, out_channels, stride=stride), nn.ReLU(),
+            *convolve(out_channels, out_channels),
+        )  # fmt: skip
+        same = stride == 1 and channels == out_channels
+        skip = [] if same else convolve(channels, out_channels, 1, stride=stride)
+        self.skip = nn.Sequential(*skip)
+
+    def forward(self, x: Any) -> Any:
+        return torch.relu(self.body(x) + self.skip(x))
+
+
+def make_residual(widths: Sequence[int], pairs: int, classes: int) -> Any:
+    """Return a ResNet; the blocks of each width, ``pairs`` of convolutions, halve the picture."""
+    stem = [*convolve(3, widths[0], 7, stride=2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    layers, before = stem, widths[0]
+    for width in widths:
+        for i in range(pairs):
+            layers.append(ResidualBlock(before, width, 1 if i or width == before else 2))
+            before = width
+    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, classes)]
+    return nn.Sequential(*layers)
+
+
+Table = dict[str, tuple[Callable[[], Any], tuple[int, ...]]]
 """What makes a network, and the shape of its input."""
 
+ROWS = ((1, 8, 1, 1, 3), (6, 12, 2, 2, 3), (6, 16, 2, 2, 5), (6, 24, 1, 2, 3))
+PICTURE = (1, 3, 32, 32)
+SMALL: Table = {
+    "tcn": (lambda: TemporalNetwork((8, 16, 24, 32)), (1, 8, 64)),
+    "lstm": (lambda: Recurrent(nn.LSTM, 16, 32), (1, 16, 16)),
+    "gru": (lambda: Recurrent(nn.GRU, 16, 32), (1, 16, 16)),
+    "unet": (lambda: UNet((8, 16, 32)), PICTURE),
+    "vit": (lambda: VisionTransformer(32, 4, 48, 96, 4, 2, 10), PICTURE),
+    "mobilenetv2": (lambda: make_mobile(8, repeat(8, ROWS, nn.ReLU6, None), [96], 10), PICTURE),
+    "mobilenetv3": (
+        lambda: make_mobile(8, repeat(8, ROWS, nn.Hardswish, excite_hard), [96], 10), PICTURE,
+    ),
+    "efficientnet": (
+        lambda: make_mobile(8, repeat(8, ROWS, nn.SiLU, excite_smooth), [96], 10), PICTURE,
+    ),
+}  # fmt: skip
 
-def make_architecture(name: str) -> tuple[Any, Any]:
+MOBILENET_V2 = (
+    (1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 32, 3, 2, 3), (6, 64, 4, 2, 3),
+    (6, 96, 3, 1, 3), (6, 160, 3, 2, 3), (6, 320, 1, 1, 3),
+)  # fmt: skip
+"""Table 2 of arXiv:1801.04381."""
+
+MOBILENET_V3 = [
+    Block(16, 16, 2, 3, nn.ReLU, excite_hard), Block(72, 24, 2, 3, nn.ReLU),
+    Block(88, 24, 1, 3, nn.ReLU), Block(96, 40, 2, 5, nn.Hardswish, excite_hard),
+    *[Block(240, 40, 1, 5, nn.Hardswish, excite_hard)] * 2,
+    Block(120, 48, 1, 5, nn.Hardswish, excite_hard),
+    Block(144, 48, 1, 5, nn.Hardswish, excite_hard),
+    Block(288, 96, 2, 5, nn.Hardswish, excite_hard),
+    *[Block(576, 96, 1, 5, nn.Hardswish, excite_hard)] * 2,
+]  # fmt: skip
+"""The small one, table 2 of arXiv:1905.02244."""
+
+EFFICIENTNET = (
+    (1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 40, 2, 2, 5), (6, 80, 3, 2, 3),
+    (6, 112, 3, 1, 5), (6, 192, 4, 2, 5), (6, 320, 1, 1, 3),
+)  # fmt: skip
+"""B0, table 1 of arXiv:1905.11946."""
+
+LARGE_PICTURE = (1, 3, 224, 224)
+FULL: Table = {
+    "tcn": (lambda: TemporalNetwork((64, *[128] * 5)), (1, 64, 256)),
+    "lstm": (lambda: Recurrent(nn.LSTM, 64, 128), (1, 100, 64)),
+    "gru": (lambda: Recurrent(nn.GRU, 64, 128), (1, 100, 64)),
+    "unet": (lambda: UNet((16, 32, 64, 128, 256)), (1, 3, 128, 128)),
+    "vit": (lambda: VisionTransformer(224, 16, 192, 768, 3, 12, 1000), LARGE_PICTURE),
+    "mobilenetv2": (
+        lambda: make_mobile(32, repeat(32, MOBILENET_V2, nn.ReLU6, None), [1280], 1000),
+        LARGE_PICTURE,
+    ),
+    "mobilenetv3": (lambda: make_mobile(16, MOBILENET_V3, [576, 1024], 1000), LARGE_PICTURE),
+    "efficientnet": (
+        lambda: make_mobile(32, repeat(32, EFFICIENTNET, nn.SiLU, excite_smooth), [1280], 1000),
+        LARGE_PICTURE,
+    ),
+    "resnet18": (lambda: make_residual((64, 128, 256, 512), 2, 1000), LARGE_PICTURE),
+}
+SIZES = {"small": SMALL, "full": FULL}
+
+
+def make_architecture(name: str, size: str) -> tuple[Any, Any]:
     """Return a network, ready for inference, and 8 inputs for it, one along the first axis.
 
     Batch normalizations have the statistics of these inputs.
     """
     torch.manual_seed(0)
-    make, shape = ARCHITECTURES[name]
+    make, shape = SIZES[size][name]
     network, data = make(), torch.randn(8, *shape[1:])
     for module in network.modules():
         if isinstance(module, nn.BatchNorm2d):
