@@ -11,6 +11,7 @@ import pytest
 from onnx import helper
 
 from firmwright.errors import UserError
+from firmwright.quantize.bias_correction import compute_channel_means
 from firmwright.quantize.calibration import calibrate
 from firmwright.quantize.engine import quantize
 from firmwright.quantize.graph import evaluate
@@ -179,6 +180,20 @@ def test_bias_correction_brings_the_mean_back() -> None:
         for c in (False, True)
     ]
     assert apart[1].sum() < apart[0].sum() / 2
+
+
+def test_every_corrected_layer_has_the_mean_of_the_float_network() -> None:
+    data = residual_network()
+    model, given = quantized(options(bias_correction=True), data), samples(24)
+    layers = {n.name: n for n in model.graph.node}
+    steps = constants(model)
+    for node in ready(data).graph.node:
+        if node.op_type not in ("Conv", "Gemm"):
+            continue
+        result = layers[node.name].output[0]
+        found = compute_channel_means(model, given, [result])[result]
+        wanted = compute_channel_means(ready(data), given, [node.output[0]])[node.output[0]]
+        assert (np.abs(found - wanted) <= steps[f"{node.input[2]}_quantized_scale"]).all()
 
 
 def test_integer_io_computes_the_same() -> None:

@@ -91,11 +91,12 @@ def limits_of(node: onnx.NodeProto, model: onnx.ModelProto) -> tuple[float, floa
     """Return the activation's limits; (inf, -inf), which nothing satisfies, if not constant."""
     if node.op_type == "Relu":
         return 0.0, inf
-    constants = {i.name: onnx.numpy_helper.to_array(i) for i in model.graph.initializer}
     stated = [*node.input[1:], "", ""][:2]
+    constants = {i.name: i for i in model.graph.initializer if i.name in stated}
     if any(name and name not in constants for name in stated):
         return inf, -inf
-    low, high = (float(constants[name]) if name else None for name in stated)
+    numbers = {name: onnx.numpy_helper.to_array(i).item() for name, i in constants.items()}
+    low, high = (numbers[name] if name else None for name in stated)
     return -inf if low is None else low, inf if high is None else high
 
 

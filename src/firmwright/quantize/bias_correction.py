@@ -16,7 +16,8 @@ import numpy.typing as npt
 import onnx
 
 from firmwright.data.samples import Sample
-from firmwright.quantize.graph import evaluate
+from firmwright.quantize.graph import Array, evaluate
+from firmwright.quantize.layer_by_layer import evaluate_layers
 from firmwright.quantize.layers import LayerChoice
 
 BIAS_OPERATORS = ("Conv", "ConvTranspose", "Gemm")
@@ -44,15 +45,32 @@ def correct_biases(
         return result
     seen = samples[:MAX_SAMPLES]
     wanted = compute_channel_means(model, seen, [n.output[0] for n in biased])
-    for node in biased:
-        quantized = quantize(result)
-        copy = next(n for n in quantized.graph.node if n.name == node.name)
-        found = compute_channel_means(quantized, seen, [copy.output[0]])[copy.output[0]]
+    quantized = quantize(result)
+    copies = {n.name: n for n in quantized.graph.node}
+    layers_on_grids = [copies[node.name] for node in biased]
+    evaluated = evaluate_layers(quantized, layers_on_grids, seen)
+    for node, copy, results in zip(biased, layers_on_grids, evaluated, strict=True):
+        found = sum(map(average_channels, results)) / len(seen)
         bias = constants[node.input[2]]
         values = onnx.numpy_helper.to_array(bias)
         moved = values + (wanted[node.output[0]] - found).reshape(values.shape)
         bias.CopyFrom(onnx.numpy_helper.from_array(moved.astype("float32"), bias.name))
+        set_bias(quantized, copy, moved.astype("float32"))
     return result
+
+
+def set_bias(quantized: onnx.ModelProto, layer: onnx.NodeProto, values: Array) -> None:
+    """Give a layer of a QDQ graph another bias, rounded as ONNX Runtime's quantizer does."""
+    constants = {i.name: i for i in quantized.graph.initializer}
+    makers = {n.output[0]: n for n in quantized.graph.node if n.output[0] == layer.input[2]}
+    stored = constants.get(layer.input[2])
+    if stored is None:
+        dequantize = makers[layer.input[2]]
+        stored = constants[dequantize.input[0]]
+        scale = onnx.numpy_helper.to_array(constants[dequantize.input[1]]).astype("float64")
+        limits = np.iinfo("int32")
+        values = np.clip(np.rint(values / scale), limits.min, limits.max).astype("int32")
+    stored.CopyFrom(onnx.numpy_helper.from_array(values, stored.name))
 
 
 def has_channel_bias(
@@ -72,7 +90,13 @@ def compute_channel_means(
     totals = {name: np.zeros(0) for name in tensors}
     for found in evaluate(model, samples, tensors):
         for name, array in found.items():
-            others = tuple(a for a in range(array.ndim) if a != 1)
-            mean = array.astype("float64").mean(axis=others)
+            mean = average_channels(array)
             totals[name] = totals[name] + mean if totals[name].size else mean
     return {name: total / len(samples) for name, total in totals.items()}
+
+
+def average_channels(array: Array) -> npt.NDArray[np.float64]:
+    """Return the mean of each channel, axis 1."""
+    others = tuple(a for a in range(array.ndim) if a != 1)
+    mean: npt.NDArray[np.float64] = array.astype("float64").mean(axis=others)
+    return mean
