@@ -5,8 +5,8 @@
 
 The weights are random (`tests/networks/architectures.py`). Each network is exported, quantized by
 `quantize:`, built for two cores and run in their emulator: small ones for rv32imc and Cortex-M4,
-full-size ones for 64-bit Arm and rv32imc with enough memory. Where firmware and ONNX Runtime
-differ, ONNX's own evaluator computes the quantized graph in float64. The last columns are the
+full-size ones for the same with more memory, in float32 for Cortex-M4 alone. Where firmware and
+ONNX Runtime differ, ONNX's own evaluator computes the quantized graph in float64. The last columns are the
 processor's seconds of a build from nothing, for the second core of what it does not share with the
 first, and the memory of the largest process.
 """
@@ -34,25 +34,42 @@ from tests.networks.architectures import SIZES, make_architecture
 ROOT = Path(__file__).parents[2]
 DEQUANTIZE_OPSET = 21
 """ONNX's evaluator has a DequantizeLinear for each axis since then."""
-PLATFORMS = {"small": "rv32-bare,cortex-m4-bare", "full": "aarch64-linux,rv32-large.yaml"}
-LARGE = """\
-name: rv32-large
-description: rv32imc with memory for full-size networks.
-architecture: rv32imc
-features: [rv32m]
-board: qemu-virt-rv32
+LARGE = {
+    "cortex-m4": ("[armv7e-m-dsp]", "cortex-m4f", "mps2-an386", 0x00000000, 0x20000000),
+    "rv32": ("[rv32m]", "rv32imc", "qemu-virt-rv32", 0x80000000, 0x88000000),
+}
+"""Features, architecture, board, origin of flash and RAM of cores that get more memory."""
+LARGE_FILE = """\
+name: {name}-large
+description: {architecture} with memory for full-size networks.
+architecture: {architecture}
+features: {features}
+board: {board}
 memories:
-  flash: {origin: 0x80000000, size: 128 MiB}
-  ram: {origin: 0x88000000, size: 64 MiB}
+  flash: {{origin: {flash:#x}, size: 128 MiB}}
+  ram: {{origin: {ram:#x}, size: 64 MiB}}
 stack: 16 KiB
 toolchains: [zig]
 emulators: [unicorn]
 """
+PLATFORMS = {
+    "small": {numbers: "rv32-bare,cortex-m4-bare" for numbers in ("float32", "int8")},
+    "full": {"float32": "cortex-m4-large", "int8": "rv32-large,cortex-m4-large"},
+}
 COLUMNS = (
     "network", "from", "numbers", "values that differ", "largest difference",
     "from float64: firmware, ONNX Runtime", "instructions", "a MAC", "arena, B", "flash, B",
     "build, s", "memory, MiB",
 )  # fmt: skip
+
+
+def write_large_platforms(folder: Path) -> None:
+    for name, (features, architecture, board, flash, ram) in LARGE.items():
+        text = LARGE_FILE.format(
+            name=name, features=features, architecture=architecture, board=board, flash=flash,
+            ram=ram,
+        )  # fmt: skip
+        (folder / f"{name}-large.yaml").write_text(text, "utf-8")
 
 
 def export(name: str, size: str, folder: Path) -> None:
@@ -130,8 +147,8 @@ class Built(NamedTuple):
 def build(recipe: Path, platform: str) -> Built:
     """Build a recipe; what it printed ends the program where it failed, and is kept as a log."""
     outdir = recipe.with_suffix("")
-    own = recipe.parent / platform
-    log = outdir.with_name(f"{outdir.name}-{own.stem}.log")
+    own = recipe.parent / f"{platform}.yaml"
+    log = outdir.with_name(f"{outdir.name}-{platform}.log")
     with log.open("w", encoding="utf-8") as printed, subprocess.Popen(
         [sys.executable, "-m", "doit", "build", f"recipe={recipe}", f"outdir={outdir}",
          f"platform={own if own.exists() else platform}", "profile=1"],
@@ -141,7 +158,7 @@ def build(recipe: Path, platform: str) -> Built:
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         sys.exit(f"{recipe.stem} {platform}\n{log.read_text('utf-8')}")
-    return Built(outdir / own.stem, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+    return Built(outdir / platform, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 
 
 def main() -> None:
@@ -155,14 +172,14 @@ def main() -> None:
     options = parser.parse_args()
     folder = Path(options.outdir).absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "rv32-large.yaml").write_text(LARGE, "utf-8")
+    write_large_platforms(folder)
     print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
     for name in (options.only or ",".join(SIZES[options.size])).split(","):
         export(name, options.size, folder)
         for suffix in options.formats.split(","):
             for numbers in options.numbers.split(","):
                 recipe = write_recipe(folder, name, suffix, numbers)
-                platforms = (options.platform or PLATFORMS[options.size]).split(",")
+                platforms = (options.platform or PLATFORMS[options.size][numbers]).split(",")
                 builds = [build(recipe, platform) for platform in platforms]
                 print(row([name, f".{suffix}", numbers], builds), flush=True)
 
