@@ -6,9 +6,9 @@
 The weights are random (`tests/networks/architectures.py`). Each network is exported, quantized by
 `quantize:`, built for two cores and run in their emulator: small ones for rv32imc and Cortex-M4,
 full-size ones for the same with more memory, in float32 for Cortex-M4 alone. Where firmware and
-ONNX Runtime differ, ONNX's own evaluator computes the quantized graph in float64. The last columns are the
-processor's seconds of a build from nothing, for the second core of what it does not share with the
-first, and the memory of the largest process.
+ONNX Runtime differ, ONNX's own evaluator computes the quantized graph in float64. The last columns
+are the processor's seconds of a build from nothing, for the second core of what it does not share
+with the first, and the memory of the largest process.
 """
 
 from __future__ import annotations
@@ -26,14 +26,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import yaml
-from onnx.reference import ReferenceEvaluator
 
-from tests.benchmarks.sixteen_bits import in_float64
+from tests.benchmarks.sixteen_bits import evaluate_sample
 from tests.networks.architectures import SIZES, make_architecture
 
 ROOT = Path(__file__).parents[2]
-DEQUANTIZE_OPSET = 21
-"""ONNX's evaluator has a DequantizeLinear for each axis since then."""
 LARGE = {
     "cortex-m4": ("[armv7e-m-dsp]", "cortex-m4f", "mps2-an386", 0x00000000, 0x20000000),
     "rv32": ("[rv32m]", "rv32imc", "qemu-virt-rv32", 0x80000000, 0x88000000),
@@ -53,7 +50,7 @@ toolchains: [zig]
 emulators: [unicorn]
 """
 PLATFORMS = {
-    "small": {numbers: "rv32-bare,cortex-m4-bare" for numbers in ("float32", "int8")},
+    "small": dict.fromkeys(("float32", "int8"), "rv32-bare,cortex-m4-bare"),
     "full": {"float32": "cortex-m4-large", "int8": "rv32-large,cortex-m4-large"},
 }
 COLUMNS = (
@@ -100,15 +97,9 @@ def write_recipe(folder: Path, name: str, suffix: str, numbers: str) -> Path:
 
 def compare_with_float64(folder: Path) -> str:
     """Tell how many values of the first sample differ from the graph in float64, on each side."""
-    model = in_float64(folder.parent / "quantized" / "model.onnx", DEQUANTIZE_OPSET)
-    sample, outputs = (
-        np.load(folder / "run" / "sample.npz"),
-        np.load(folder / "run" / "outputs.npz"),
-    )
-    inputs = {port.name: sample[f"input_{i}"] for i, port in enumerate(model.graph.input)}
-    (exact,) = ReferenceEvaluator(model).run(None, inputs)
+    exact, outputs = evaluate_sample(folder)
     return ", ".join(
-        str(np.count_nonzero(outputs[f"{side}_0"][0] != np.asarray(exact)))
+        str(np.count_nonzero(outputs[f"{side}_0"][0] != exact[0]))
         for side in ("firmware", "reference")
     )
 

@@ -10,32 +10,26 @@ first sample of the run.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx
-from onnx import numpy_helper
-from onnx.reference import ReferenceEvaluator
+
+from firmwright.models.onnx.float64 import run_reference
+
+Array = npt.NDArray[Any]
 
 
-def in_float64(path: Path, opset: int = 0) -> onnx.ModelProto:
-    """Load a QDQ graph with its scales and float constants widened, in an operator set if given."""
-    model = onnx.load(path)
-    if opset:
-        model = onnx.version_converter.convert_version(model, opset)
-    for tensor in model.graph.initializer:
-        widen(tensor)
-    for node in model.graph.node:
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.TENSOR:
-                widen(attribute.t)
-    return model
-
-
-def widen(tensor: onnx.TensorProto) -> None:
-    if tensor.data_type == onnx.TensorProto.FLOAT:
-        wide = numpy_helper.to_array(tensor).astype("float64")
-        tensor.CopyFrom(numpy_helper.from_array(wide, tensor.name))
+def evaluate_sample(folder: Path) -> tuple[list[Array], Mapping[str, Array]]:
+    """Return the outputs of the first sample in float64, and those of both sides of all samples."""
+    model = (folder.parent / "quantized" / "model.onnx").read_bytes()
+    stored = np.load(folder / "run" / "sample.npz")
+    names = [port.name for port in onnx.load_model_from_string(model).graph.input]
+    sample = {name: stored[f"input_{i}"] for i, name in enumerate(names)}
+    return run_reference(model, [sample]).outputs[0], np.load(folder / "run" / "outputs.npz")
 
 
 def main() -> None:
@@ -44,12 +38,8 @@ def main() -> None:
     print("| build | values | firmware: differ | largest | ONNX Runtime: differ | largest |")
     print("|---|---|---|---|---|---|")
     for folder in parser.parse_args().folders:
-        model = in_float64(folder.parent / "quantized" / "model.onnx")
-        run = folder / "run"
-        sample, outputs = np.load(run / "sample.npz"), np.load(run / "outputs.npz")
-        inputs = {port.name: sample[f"input_{i}"] for i, port in enumerate(model.graph.input)}
+        exact, outputs = evaluate_sample(folder)
         cells: list[object] = [f"{folder.parent.name} {folder.name}"]
-        exact = [np.asarray(value) for value in ReferenceEvaluator(model).run(None, inputs)]
         cells.append(sum(array.size for array in exact))
         for side in ("firmware", "reference"):
             off = [np.abs(outputs[f"{side}_{i}"][0].astype("int64") - array)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
@@ -205,6 +207,12 @@ def test_mismatch_names_output_index_and_both_values(repository: Repository) -> 
     assert "sample 0, output 'y', index [0, " in text
     assert "firmware " in text
     assert "reference " in text
+    assert "differs from float64 in 0 values, the firmware in 4" in text
+    kept = re.search(r"samples and outputs: (.+\.npz)", text)
+    assert kept
+    with np.load(repository.folder / kept[1]) as arrays:
+        assert np.array_equal(np.floor(arrays["input_0"]), arrays["reference_0"])
+        assert np.array_equal(np.ceil(arrays["input_0"]), arrays["firmware_0"])
 
 
 def test_failed_build_leaves_the_last_bundle_alone(copy_of_built: Repository) -> None:

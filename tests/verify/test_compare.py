@@ -84,6 +84,13 @@ def test_samples_are_the_same_for_the_same_seed_only() -> None:
     assert len(first) == 4 + 3 * (6 + 16 + 9)
 
 
+def test_integers_are_drawn_from_what_they_index() -> None:
+    inputs = (Tensor("ids", (40,), "int64"), Tensor("free", (40,), "int8"))
+    (sample,) = random_samples(inputs, 1, 1, {"ids": (0, 29)})
+    assert set(sample["ids"]) <= set(range(30))
+    assert np.ptp(sample["free"].astype(int)) > 100
+
+
 def test_outputs_are_read_back_and_missing_ones_noticed() -> None:
     tensor = Tensor("y", (2,), "int16")
     console = b"log text\n@output 0 0 01000200\n@done 1\n"

@@ -53,6 +53,19 @@ def test_range_of_an_input(branches: list[Branch], expected: tuple[float, float]
     assert find_input_ranges(network(*branches)) == (expected,)
 
 
+def test_integers_that_index_are_elements_of_the_axis() -> None:
+    builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((2, 4), "int64"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            zero, count = relax.const(0, "int64"), relax.const(30, "int64")
+            wrapped = builder.emit(relax.op.add(x, count))
+            places = builder.emit(relax.op.where(relax.op.less(x, zero), wrapped, x))
+            table = relax.const(np.zeros((30, 5), "float32"))
+            output = builder.emit_output(relax.op.take(table, places, axis=0))
+        builder.emit_func_output(output)
+    assert find_input_ranges(relax.transform.Normalize()(builder.get())) == ((0, 29),)
+
+
 @pytest.mark.parametrize(
     ("branch", "expected"),
     [

@@ -56,7 +56,7 @@ def random_samples(
 ) -> list[Sample]:
     """Draw integers over their whole range, floats from [0, 1); the same for the same seed.
 
-    ``ranges`` has other limits of floats, by input; those of ``whole`` inputs are whole numbers.
+    ``ranges`` has other limits, by input; floats of ``whole`` inputs are whole numbers.
     """
     columns = {}
     for index, tensor in enumerate(inputs):
@@ -71,7 +71,8 @@ def random_samples(
             columns[tensor.name] = drawn.astype(tensor.dtype)
         else:
             limits = np.iinfo(tensor.dtype)
-            drawn = generator.integers(limits.min, limits.max, shape, tensor.dtype, endpoint=True)
+            low, high = ranges.get(tensor.name, (limits.min, limits.max))
+            drawn = generator.integers(int(low), int(high), shape, tensor.dtype, endpoint=True)
             columns[tensor.name] = drawn
     return [{n: np.asarray(column[i]) for n, column in columns.items()} for i in range(count)]
 

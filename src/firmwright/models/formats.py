@@ -63,7 +63,8 @@ class Importer(Reference, Protocol):
 class Format:
     """One model format; ``module`` is imported only when such a model is built.
 
-    ``reference`` is the module of its reference alone, where that needs no TVM.
+    ``reference`` is the module of its reference alone, where that needs no TVM; ``in_float64`` is
+    one that evaluates a model in float64.
     ``packages`` read and evaluate such a model. One of them may be an ``extra``: firmwright
     installs it only with the extra of its name. Where a model ``holds_code``, reading one runs it.
     """
@@ -75,6 +76,7 @@ class Format:
     extra: str | None = None
     holds_code: bool = False
     reference: str = ""
+    in_float64: str = ""
 
     def load_reference(self) -> Reference:
         """Import what :meth:`load` does, but for a stage that imports no model."""
@@ -83,6 +85,12 @@ class Format:
             if self.reference
             else self.load()
         )
+
+    def load_in_float64(self) -> Reference | None:
+        """Import what evaluates a model in float64; None where nothing does."""
+        if not self.in_float64:
+            return None
+        return cast(Reference, importlib.import_module(self.in_float64))
 
     def load(self) -> Importer:
         """Import the module; UserError with the remedy where its package is not installed."""
@@ -106,6 +114,7 @@ FORMATS = {
             "firmwright.models.onnx.importer",
             ("onnx", "onnxruntime"),
             reference="firmwright.models.onnx.reference",
+            in_float64="firmwright.models.onnx.float64",
         ),
         Format(
             "tflite",

@@ -102,7 +102,7 @@ def read_run_samples(
 
 
 def find_drawn_ranges(job: Job, single: ModelInterface) -> dict[str, Range]:
-    """Return the limits of random floats, by input: those that the model states, else 0 and 1.
+    """Return the limits of random samples, by input, that the model states, else 0 and 1 of floats.
 
     Where floats stand for integers, these are bytes.
     """
@@ -111,7 +111,7 @@ def find_drawn_ranges(job: Job, single: ModelInterface) -> dict[str, Range]:
     return {
         tensor.name: stated.get(tensor.name) or (BYTES if tensor.name in whole else UNIT)
         for tensor in single.inputs
-        if "float" in tensor.dtype
+        if "float" in tensor.dtype or tensor.name in stated
     }
 
 
@@ -148,6 +148,20 @@ def run_reference(
         .load_reference()
         .run_reference(model.read_bytes(), samples, interface.states)
     )
+
+
+def run_in_float64(
+    job: Job, interface: ModelInterface, samples: Sequence[Sample]
+) -> ReferenceOutputs | None:
+    """Return what the network computes in float64; None where nothing evaluates it so.
+
+    UserError where what does refuses it.
+    """
+    module = FORMATS[interface.format].load_in_float64()
+    if module is None or LOWERED_MODEL.path(job).is_file():
+        return None
+    model = job.folder(NETWORK_STAGE) / f"model.{interface.format}"
+    return module.run_reference(model.read_bytes(), samples, interface.states)
 
 
 def run_lowered(

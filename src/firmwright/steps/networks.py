@@ -33,7 +33,8 @@ from firmwright.report.networks import (
     NetworksRun,
 )
 from firmwright.steps.bundle import collect_files
-from firmwright.steps.run import MAX_INSTRUCTIONS, find_steps
+from firmwright.steps.judging import find_steps
+from firmwright.steps.run import MAX_INSTRUCTIONS
 from firmwright.steps.sources import read_compiler_version, read_whole_network
 from firmwright.verify.batches import join_samples
 from firmwright.verify.compare import compare

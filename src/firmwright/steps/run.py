@@ -19,8 +19,8 @@ from firmwright.pipeline import artifacts, samples
 from firmwright.pipeline.command_line import place_mistake
 from firmwright.pipeline.job import Job
 from firmwright.steps.boxes import compare_boxes
+from firmwright.steps.judging import judge, stack_sides
 from firmwright.verify.batches import join_outputs, join_samples
-from firmwright.verify.compare import compare
 from firmwright.verify.protocol import (
     decode_boxes,
     decode_counts,
@@ -54,11 +54,10 @@ def run(job: Job, folder: Path) -> None:
     execution = execute_firmware(job, interface, chosen, layers)
     found = decode_outputs(execution.console, interface.outputs, len(chosen), execution.exit_code)
     artifacts.RUN_SAMPLE.write(folder, samples.pack_first_sample(interface, chosen[0], found[0]))
-    reference = samples.run_reference(job, interface, alone)
+    reference, agreement = judge(job, interface, alone, found)
     expected = join_outputs(reference.outputs, layout.size, layout.output_axes)
-    arrays = stack_outputs("firmware", found) | stack_outputs("reference", expected)
+    arrays = stack_sides({"firmware": found, "reference": expected})
     artifacts.RUN_OUTPUTS.write(folder, arrays)
-    tolerance = job.recipe.run.tolerance
     total = count_processor_instructions(execution, layers)
     record = RunRecord(
         emulator=execution.emulator,
@@ -70,8 +69,8 @@ def run(job: Job, folder: Path) -> None:
         instructions_total=total,
         instructions_by_function=dict(sorted(execution.by_symbol.items())),
         instructions_by_region=dict(zip(layers.functions, execution.by_part, strict=False)),
-        tolerance=tolerance,
-        **vars(compare(interface.outputs, found, expected, tolerance, find_steps(job))),
+        tolerance=job.recipe.run.tolerance,
+        **vars(agreement),
         inputs=tuple(sample_digest(s) for s in alone) if data else (),
         drawn={} if data else samples.find_drawn_ranges(job, single),
         counts=decode_counts(execution.console),
@@ -93,18 +92,6 @@ def are_all_equal(results: Sequence[Sequence[NDArray[Any]]]) -> bool:
     return bool(others) and all(
         np.array_equal(a, b) for other in others for a, b in zip(first, other, strict=True)
     )
-
-
-def find_steps(job: Job) -> tuple[float, ...]:
-    """Return the size of a step of each output; nothing where the tolerance has no steps."""
-    if not job.recipe.run.tolerance.steps:
-        return ()
-    if not artifacts.LOWERED_MODEL.path(job).is_file():
-        return artifacts.NETWORK_VALUES.read(job).output_steps
-    # Imported late, with TVM: few devices put other regions in the place of the network's.
-    from firmwright.verify.steps import find_output_steps
-
-    return find_output_steps(artifacts.LOWERED_MODEL.read(job))
 
 
 @dataclass(frozen=True)
@@ -175,12 +162,6 @@ def count_processor_instructions(execution: Execution, layers: CountedFunctions)
     if execution.instructions is None or layers.stand_in:
         return None
     return execution.instructions - sum(execution.by_part[len(layers.functions) :])
-
-
-def stack_outputs(side: str, results: Sequence[Sequence[NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-    """Return each output of all runs, the first axis, as one array: ``<side>_0`` …"""
-    outputs = zip(*results, strict=True)
-    return {f"{side}_{i}": np.stack(arrays) for i, arrays in enumerate(outputs)}
 
 
 def list_remarks(record: RunRecord) -> list[str]:

@@ -12,10 +12,9 @@ from firmwright.errors import UserError
 from firmwright.pipeline import artifacts, samples
 from firmwright.pipeline.job import Job
 from firmwright.project.selftest import decode_checksums, find_checks
+from firmwright.steps.judging import judge
 from firmwright.steps.network import read_network
-from firmwright.steps.run import find_steps
 from firmwright.verify.batches import join_outputs, join_samples
-from firmwright.verify.compare import compare
 from firmwright.verify.host_run import run_on_host
 
 
@@ -41,10 +40,8 @@ def run(job: Job, folder: Path) -> None:
     ran = run_on_host(network, job.platform, alone, scratch, job.cache)
     shutil.rmtree(scratch)
     found = join_outputs(ran.outputs, layout.size, layout.output_axes)
-    reference = samples.run_reference(job, interface, alone)
+    reference, _ = judge(job, interface, alone, found)
     expected = join_outputs(reference.outputs, layout.size, layout.output_axes)
-    tolerance = job.recipe.run.tolerance
-    compare(interface.outputs, found, expected, tolerance, find_steps(job))
     batches = join_samples(alone, layout.size)
     given = {
         f"input_{i}": np.stack([batch[tensor.name] for batch in batches])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,12 @@ def compare(
             f"`run: {{tolerance: {{absolute: {round_up(largest)}}}}}`"
         )
     return Agreement(values, mismatches, differences, exact, largest)
+
+
+def count_differences(found: Outputs, expected: Outputs) -> int:
+    """Return how many values of all samples and outputs differ at all."""
+    pairs = zip(chain(*found), chain(*expected), strict=True)
+    return sum(int(np.count_nonzero(compute_distance(a, b.reshape(a.shape)))) for a, b in pairs)
 
 
 def compute_span(arrays: Sequence[Array]) -> float:

@@ -1,9 +1,10 @@
-"""Which range a model states for its inputs of floating point: random samples are drawn from it."""
+"""Which range a model states for its inputs: random samples are drawn from it."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from math import prod
 
 import numpy as np
 import tvm
@@ -18,6 +19,7 @@ from firmwright.ir.relax import (
     main_bindings,
     operator_name,
     read_variables,
+    static_shape,
 )
 from firmwright.transforms import canonicalize
 from firmwright.transforms.integers.ranges import SUMS
@@ -28,6 +30,11 @@ Readers = Mapping[relax.Var, Sequence[relax.VarBinding]]
 PASSING = PERMUTATIONS | relax_names("ceil floor nn.pad round strided_slice")
 """Operators behind which a range still is that of their operand."""
 
+INDEXED = relax_names("gather_elements take")
+"""Operators whose second operand counts the elements of an axis of the first."""
+
+INDEX_PASSING = PASSING | relax_names("astype where")
+
 EVERYTHING: Range = (-np.inf, np.inf)
 
 
@@ -36,10 +43,11 @@ def find_input_ranges(module: tvm.IRModule) -> tuple[Range | None, ...]:
 
     A quantize keeps what its grid holds, a clip what is between its limits, and a product with a
     number before them changes these; of several readers the range is the smallest that holds all.
-    None where it is not finite, and for integers.
+    Integers are what the axes have that they index. None where a range is not finite.
     """
     parameters = module["main"].params
-    if not any("float" in dtype_of(p) for p in parameters):
+    indexed = any(operator_name(b.value) in INDEXED for b in main_bindings(module))
+    if not indexed and not any("float" in dtype_of(p) for p in parameters):
         return tuple(None for _ in parameters)
     module = canonicalize(module)  # then limits are constants
     readers: dict[relax.Var, list[relax.VarBinding]] = defaultdict(list)
@@ -52,10 +60,24 @@ def find_input_ranges(module: tvm.IRModule) -> tuple[Range | None, ...]:
 def find_range(parameter: relax.Var, readers: Readers) -> Range | None:
     dtype = dtype_of(parameter)
     if "float" not in dtype:
-        return None
+        count = count_indexed(parameter, readers)
+        return (0, count - 1) if np.isfinite(count) else None
     largest = float(np.finfo("float16" if dtype == "float16" else "float32").max)
     low, high = join_ranges(parameter, readers)
     return (low, high) if -largest < low < high < largest else None
+
+
+def count_indexed(variable: relax.Var, readers: Readers) -> float:
+    """Return the length of the shortest axis that a variable indexes, infinity for none."""
+    counts = [np.inf]
+    for binding in readers.get(variable, ()):
+        call, name = binding.value, operator_name(binding.value)
+        if name in INDEXED and call.args[1].same_as(variable):
+            lengths, axis = static_shape(call.args[0]), call.attrs.axis
+            counts.append(prod(lengths) if axis is None else lengths[int(axis)])
+        elif name in INDEX_PASSING:
+            counts.append(count_indexed(binding.var, readers))
+    return min(counts)
 
 
 def join_ranges(variable: relax.Var, readers: Readers) -> Range:

@@ -1,0 +1,73 @@
+"""What an ONNX model computes in float64: the judge where two computations in float32 differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from firmwright.errors import UserError, first_line
+from firmwright.ir.tensors import State
+from firmwright.models.formats import ReferenceOutputs, Samples
+from firmwright.models.onnx.attributes import drop_unknown_attributes
+from firmwright.models.sequence import run_in_sequence
+
+PER_AXIS_OPSET = 21
+"""ONNX's evaluator has a DequantizeLinear for each axis since then."""
+
+
+def run_reference(data: bytes, inputs: Samples, states: Sequence[State] = ()) -> ReferenceOutputs:
+    """Evaluate with ONNX's own evaluator, with float32 widened to float64 wherever it occurs.
+
+    Outputs have the model's types. UserError where the evaluator refuses the model.
+    """
+    from onnx.reference import ReferenceEvaluator
+
+    try:
+        model = widen_model(onnx.load_model_from_string(data))
+        evaluator = ReferenceEvaluator(model)
+        types = {o.name: o.type.tensor_type.elem_type for o in model.graph.output}
+        names = list(evaluator.output_names)
+
+        def run(sample: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
+            found = evaluator.run(None, {name: widen(array) for name, array in sample.items()})
+            return [
+                np.asarray(array).astype(helper.tensor_dtype_to_np_dtype(types[name]))
+                for name, array in zip(names, found, strict=True)
+            ]
+
+        outputs = run_in_sequence(inputs, states, names, run)
+    except Exception as error:  # whatever the converter, or numpy inside an operator, raises
+        raise UserError(f"ONNX's own evaluator refuses the model: {first_line(error)}") from error
+    return ReferenceOutputs(f"onnx {onnx.__version__} reference evaluator in float64", outputs)
+
+
+def widen_model(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model with its scales and float constants in float64."""
+    drop_unknown_attributes(model)
+    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+    if opset < PER_AXIS_OPSET:
+        model = onnx.version_converter.convert_version(model, PER_AXIS_OPSET)
+    for tensor in model.graph.initializer:
+        widen_tensor(tensor)
+    for node in model.graph.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.TENSOR:
+                widen_tensor(attribute.t)
+            elif (node.op_type, attribute.name, attribute.i) == ("Cast", "to", TensorProto.FLOAT):
+                attribute.i = TensorProto.DOUBLE
+    return model
+
+
+def widen_tensor(tensor: onnx.TensorProto) -> None:
+    if tensor.data_type == TensorProto.FLOAT:
+        wide = widen(numpy_helper.to_array(tensor))
+        tensor.CopyFrom(numpy_helper.from_array(wide, tensor.name))
+
+
+def widen(array: NDArray[Any]) -> NDArray[Any]:
+    return array.astype("float64") if array.dtype == np.float32 else array

@@ -1,0 +1,111 @@
+"""Judges the firmware's outputs: by the model's own runtime, else by the model in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firmwright.data.samples import Sample
+from firmwright.errors import UserError
+from firmwright.ir.tensors import ModelInterface
+from firmwright.models.formats import ReferenceOutputs
+from firmwright.pipeline import artifacts, samples
+from firmwright.pipeline.artifact import ARRAYS, write_file
+from firmwright.pipeline.job import Job
+from firmwright.verify.batches import join_outputs
+from firmwright.verify.compare import compare, count_differences
+from firmwright.verify.record import Agreement
+
+Outputs = Sequence[Sequence[NDArray[Any]]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What the firmware made of samples, ``found`` by batch."""
+
+    job: Job
+    interface: ModelInterface
+    found: Outputs
+
+    def join(self, reference: ReferenceOutputs) -> Outputs:
+        """Return a reference's outputs by batch."""
+        layout = samples.read_batch_layout(self.job, self.interface)
+        return join_outputs(reference.outputs, layout.size, layout.output_axes)
+
+    def compare_with(self, reference: ReferenceOutputs) -> Agreement:
+        """Return how far the outputs are from a reference's; UserError beyond the tolerance."""
+        outputs, tolerance = self.interface.outputs, self.job.recipe.run.tolerance
+        return compare(outputs, self.found, self.join(reference), tolerance, find_steps(self.job))
+
+
+def judge(
+    job: Job, interface: ModelInterface, alone: Sequence[Sample], found: Outputs
+) -> tuple[ReferenceOutputs, Agreement]:
+    """Return the reference of single samples, and how far the firmware's batches are from it.
+
+    ONNX Runtime adds products in float32, and deep networks enlarge what that loses. So outputs
+    beyond the tolerance pass where they agree with the model in float64. UserError where they
+    agree with neither; samples and outputs are kept.
+    """
+    case = Case(job, interface, found)
+    reference = samples.run_reference(job, interface, alone)
+    try:
+        return reference, case.compare_with(reference)
+    except UserError as error:
+        message = str(error)
+    sides = {"firmware": found, "reference": case.join(reference)}
+    try:
+        exact = samples.run_in_float64(job, interface, alone)
+    except UserError as error:
+        exact, message = None, f"{message}\n  in float64: {error}"
+    if exact is not None:
+        sides["float64"] = case.join(exact)
+        apart = {name: count_differences(o, sides["float64"]) for name, o in sides.items()}
+        remark = (
+            f"{reference.runtime} differs from float64 in {apart['reference']} values, the "
+            f"firmware in {apart['firmware']}"
+        )
+        try:
+            agreement = case.compare_with(exact)
+        except UserError:
+            message = f"{message}\n  {remark}"
+        else:
+            job.note(remark)
+            return exact, agreement
+    raise UserError(f"{message}\n  samples and outputs: {keep_outputs(job, alone, sides)}")
+
+
+def keep_outputs(job: Job, alone: Sequence[Sample], sides: Mapping[str, Outputs]) -> Path:
+    """Write the samples and each side's outputs where a failed stage leaves them; return where."""
+    path = job.cache / f"failed-run-{job.platform.name}.npz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    arrays = {name: np.stack([sample[name] for sample in alone]) for name in alone[0]}
+    inputs = {f"input_{i}": array for i, array in enumerate(arrays.values())}
+    write_file(path, ARRAYS, {**inputs, **stack_sides(sides)})
+    return path
+
+
+def stack_sides(sides: Mapping[str, Outputs]) -> dict[str, NDArray[Any]]:
+    """Return each output of all runs, the first axis, as one array: ``<side>_0`` …"""
+    return {
+        f"{side}_{i}": np.stack(arrays)
+        for side, results in sides.items()
+        for i, arrays in enumerate(zip(*results, strict=True))
+    }
+
+
+def find_steps(job: Job) -> tuple[float, ...]:
+    """Return the size of a step of each output; nothing where the tolerance has no steps."""
+    if not job.recipe.run.tolerance.steps:
+        return ()
+    if not artifacts.LOWERED_MODEL.path(job).is_file():
+        return artifacts.NETWORK_VALUES.read(job).output_steps
+    # Imported late, with TVM: few devices put other regions in the place of the network's.
+    from firmwright.verify.steps import find_output_steps
+
+    return find_output_steps(artifacts.LOWERED_MODEL.read(job))
