@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -37,7 +37,7 @@ from firmwright.verify.protocol import decode_outputs, encode_samples
 SANITIZE = ("-O0", "-fsanitize=undefined", "-fno-sanitize-recover=undefined")
 MIX = load_mix(parse_target("c"), load_platform("host"), "onnx")
 RUN_SECONDS = 20
-OF_A_SHAPE = ("BlackmanWindow", "ConstantOfShape", "HammingWindow", "HannWindow")
+OF_A_SHAPE = ("BlackmanWindow", "ConstantOfShape", "HammingWindow", "HannWindow", "MelWeightMatrix")
 FLOAT_PARAMETERS = ("scales", "roi", "depth")
 INDEX_TYPES = (onnx.TensorProto.INT32, onnx.TensorProto.INT64)
 
@@ -200,8 +200,19 @@ def compare(case: Case, interface: ModelInterface, firmware: Path) -> None:
         if done.returncode:
             raise WrongError(f"exit code {done.returncode}: {done.stderr.decode()[:300]}")
         found = decode_outputs(done.stdout, interface.outputs, 1, done.returncode)[0]
+        lost = find_lost_bits(case, sample.values())
         for ours, value in zip(found, expected, strict=True):
-            compare_output(ours, array(value), case)
+            compare_output(ours, array(value), replace(case, atol=max(case.atol, lost)))
+
+
+def find_lost_bits(case: Case, values: Iterable[np.ndarray[Any, Any]]) -> float:
+    """Return what the expected outputs of a DFT may have lost: a step of the largest element.
+
+    numpy computes them in float32; where terms cancel out, more than the tolerance is left.
+    """
+    if case.operator != "DFT":
+        return 0.0
+    return max(float(np.finfo("float32").eps * np.abs(v).max()) for v in values if v.size)
 
 
 def compare_output(ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any], case: Case) -> None:

@@ -9,8 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 from onnx import helper, numpy_helper
+from onnx.parser import parse_function
 
-from firmwright.models.onnx.graph.specialize import Nodes, Specializer
+from firmwright.models.onnx.graph.specialize import (
+    REWRITES_OPSET,
+    Nodes,
+    Rewrite,
+    Specializer,
+    inline_function,
+)
 
 
 def get_attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
@@ -75,3 +82,16 @@ class NodeBuilder:
             if output:
                 self.nodes.append(helper.make_node("Identity", [name], [output], self.node.name))
         return self.nodes
+
+
+def parse_rewrite(text: str) -> Rewrite:
+    """Import the operator as a function that is written here, in ONNX's own notation."""
+    function = parse_function(
+        f'<opset_import: ["" : {REWRITES_OPSET}], domain: "firmwright"> {text}'
+    )
+
+    def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+        schema = walk.schema(node)
+        return None if schema is None else inline_function(function, node, schema)
+
+    return rewrite

@@ -1,15 +1,16 @@
 """Operators of classical machine learning, ai.onnx.ml, as operators of ONNX.
 
-These are the ones that compute with numbers alone: no strings, no maps, no trees.
+These are the ones that compute with numbers alone: no strings, no maps; ``trees`` has the trees.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from firmwright.errors import UserError
 from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
@@ -84,6 +85,68 @@ def rewrite_imputer(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     return body.finish(body.add("Where", missing, values, node.input[0]))
 
 
+def rewrite_ngrams(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Rewrite a TfIdfVectorizer of numbers: how often each sequence of the pool occurs.
+
+    Elements of an occurrence are 1 to max_skip_count + 1 apart, all by the same distance.
+    """
+    shape = walk.shape(node.input[0])
+    if shape is None or get_attribute(node, "pool_int64s", None) is None:
+        return None
+    body = NodeBuilder(node, walk)
+    length, results = shape[-1], get_attribute(node, "ngram_indexes", [])
+    x = body.add("Reshape", node.input[0], body.constant([-1, length], "int64"))
+    x = body.add("Cast", x, to=TensorProto.INT64)
+    rows = shape[0] if len(shape) > 1 else 1
+    counts, columns = [body.constant(np.zeros((rows, 1)), "float32")], [0] * (max(results) + 1)
+    width = 1
+    for grams, first in list_grams(node):
+        size = grams.shape[1]
+        skips = get_attribute(node, "max_skip_count", 0) if size > 1 else 0
+        places = np.array([begin + step * np.arange(size) for step in range(1, skips + 2)
+                           for begin in range(length - step * (size - 1))], "int64")  # fmt: skip
+        if not places.size or not grams.size:
+            continue
+        same = ""
+        for i in range(size):
+            element = body.unsqueeze(
+                body.add("Gather", x, body.constant(places[:, i], "int64"), axis=1), -1
+            )
+            equal = body.add("Equal", element, body.constant(grams[:, i], "int64"))
+            same = body.add("And", same, equal) if same else equal
+        count = body.reduce("ReduceSum", body.add("Cast", same, to=TensorProto.FLOAT), 1)
+        counts.append(body.add("Reshape", count, body.constant([rows, len(grams)], "int64")))
+        for i in range(len(grams)):
+            columns[results[first + i]] = width + i
+        width += len(grams)
+    found = body.add("Concat", *counts, axis=1)
+    found = body.add("Gather", found, body.constant(columns, "int64"), axis=1)
+    mode = get_attribute(node, "mode", "TF")
+    if mode == "IDF":
+        found = body.add("Min", found, body.constant(1, "float32"))
+    weights = get_attribute(node, "weights", [])
+    if mode != "TF" and weights:
+        factors = np.zeros(len(columns))
+        factors[results] = weights
+        found = body.add("Mul", found, body.constant(factors, "float32"))
+    return body.finish(
+        body.add("Reshape", found, body.constant([*shape[:-1], len(columns)], "int64"))
+    )
+
+
+def list_grams(node: onnx.NodeProto) -> Iterator[tuple[Any, int]]:
+    """Yield the pool's sequences of each length as rows, with the number of the first of them."""
+    pool = np.array(get_attribute(node, "pool_int64s", []))
+    begins = [*get_attribute(node, "ngram_counts", []), len(pool)]
+    least, most = (get_attribute(node, f"{n}_gram_length", 1) for n in ("min", "max"))
+    number = 0
+    for size in range(1, len(begins)):
+        grams = pool[begins[size - 1] : begins[size]].reshape(-1, size)
+        if least <= size <= most:
+            yield grams, number
+        number += len(grams)
+
+
 def add_scores(body: NodeBuilder, x: str, rows: int) -> str:
     """Append the products of a linear model of so many results."""
     coefficients = np.array(get_attribute(body.node, "coefficients", []), "float32")
@@ -98,15 +161,9 @@ def rewrite_regressor(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     return body.finish(add_scores(body, x, get_attribute(node, "targets", 1)))
 
 
-TRANSFORMS = {"LOGISTIC": "Sigmoid", "SOFTMAX": "Softmax"}
-"""What becomes of a classifier's scores, by ``post_transform``."""
-
-
 def rewrite_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     """Rewrite a LinearClassifier of labels that are numbers: the label, and all scores."""
-    labels = get_attribute(node, "classlabels_ints", [])
-    if not labels:
-        refuse(node, "its labels are strings; export the model with numbers")
+    labels = get_number_labels(node)
     if len(get_attribute(node, "intercepts", labels)) != len(labels):
         refuse(node, f"it has no row of coefficients for each of its {len(labels)} labels")
     body, x = begin(node, walk)
@@ -114,19 +171,78 @@ def rewrite_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
     best = body.add("ArgMax", scores, axis=-1, keepdims=0)
     label = body.add("Gather", body.constant(labels, "int64"), best, axis=0)
     transform = get_attribute(node, "post_transform", "NONE")
+    return body.finish(label, add_transform(body, scores, transform))
+
+
+def get_number_labels(node: onnx.NodeProto) -> list[int]:
+    """Return a classifier's labels; those of a linear one are named otherwise than of trees."""
+    labels = get_attribute(node, "classlabels_ints", [])
+    labels = list(get_attribute(node, "classlabels_int64s", labels))
+    if not labels:
+        refuse(node, "its labels are strings; export the model with numbers")
+    return labels
+
+
+TRANSFORMS = {"LOGISTIC": "Sigmoid", "SOFTMAX": "Softmax"}
+"""What becomes of a classifier's scores, by ``post_transform``."""
+
+
+def add_transform(body: NodeBuilder, scores: str, transform: str) -> str:
+    """Append what becomes of the scores in the end."""
     if transform in TRANSFORMS:
-        scores = body.add(TRANSFORMS[transform], scores)
-    elif transform != "NONE":
-        refuse(node, f"its post_transform is {transform}; known are NONE, LOGISTIC and SOFTMAX")
-    return body.finish(label, scores)
+        return body.add(TRANSFORMS[transform], scores)
+    if transform != "NONE":
+        refuse(
+            body.node, f"its post_transform is {transform}; known are NONE, LOGISTIC and SOFTMAX"
+        )
+    return scores
+
+
+NAN_KEYS_VERSION = 4
+"""The version of ai.onnx.ml since which NaN is a key like others."""
+
+
+def rewrite_label_encoder(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    """Rewrite a LabelEncoder from numbers to numbers: the value of the first key that is equal."""
+    keys, values, default = (get_mapping(node, name) for name in ("keys", "values", "default"))
+    if default is None:
+        default = np.array(-1 if values.dtype.kind == "i" else -0.0, values.dtype)
+    body = NodeBuilder(node, walk)
+    x = body.unsqueeze(node.input[0], len(walk.shape(node.input[0]) or ()))
+    equal = body.add("Equal", x, body.constant(keys, walk.dtype(node.input[0])))
+    if keys.dtype.kind == "f" and walk.opsets["ai.onnx.ml"] >= NAN_KEYS_VERSION:
+        both = body.add("And", body.add("IsNaN", x), body.constant(np.isnan(keys), "bool"))
+        equal = body.add("Or", equal, both)
+    hits = body.add("Cast", equal, to=TensorProto.INT32)
+    first = body.add("ArgMax", hits, axis=-1, keepdims=0)
+    found = body.add("Gather", body.constant(values, values.dtype), first, axis=0)
+    known = body.add("Cast", body.reduce("ReduceMax", hits, -1), to=TensorProto.BOOL)
+    known = body.add("Reshape", known, body.constant(walk.shape(node.input[0]) or (), "int64"))
+    return body.finish(body.add("Where", known, found, body.constant(default, values.dtype)))
+
+
+def get_mapping(node: onnx.NodeProto, name: str) -> Any:
+    """Return a LabelEncoder's keys, values or default, whichever attribute they are in."""
+    plural = "" if name == "default" else "s"
+    for kind, dtype in (("int64", "int64"), ("float", "float32")):
+        found = get_attribute(node, f"{name}_{kind}{plural}", None)
+        if found is not None:
+            return np.array(found, dtype)
+    tensor = get_attribute(node, f"{name}_tensor", None)
+    array = None if tensor is None else numpy_helper.to_array(tensor)
+    if name != "default" and (array is None or array.dtype.kind not in "fi"):
+        refuse(node, "it works on strings; firmware has numbers")
+    return array if array is None else array.reshape(-1 if plural else ())
 
 
 CLASSICAL: dict[str, Rewrite] = {
     "ai.onnx.ml.ArrayFeatureExtractor": rewrite_feature_extractor,
     "ai.onnx.ml.Binarizer": rewrite_binarizer,
     "ai.onnx.ml.Imputer": rewrite_imputer,
+    "ai.onnx.ml.LabelEncoder": rewrite_label_encoder,
     "ai.onnx.ml.LinearClassifier": rewrite_classifier,
     "ai.onnx.ml.LinearRegressor": rewrite_regressor,
     "ai.onnx.ml.Normalizer": rewrite_normalizer,
     "ai.onnx.ml.Scaler": rewrite_scaler,
+    "TfIdfVectorizer": rewrite_ngrams,
 }

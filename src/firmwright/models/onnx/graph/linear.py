@@ -29,6 +29,9 @@ AXIS_ATTRIBUTES = ("antialias", "coordinate_transformation_mode", "cubic_coeff_a
 RESIZE_OPSET = 19
 """The opset whose Resize is evaluated; it has what all before it have."""
 
+WHOLE = (0.0, 1.0)
+"""The region that is an axis as a whole."""
+
 TVM_COORDINATE_MODES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
 
 
@@ -39,6 +42,8 @@ class AxisResize:
     parameter: str
     value: float
     roi: tuple[float, float]
+    guide: tuple[int, int] | None = None
+    """Length and wanted size of the axis whose scale this one takes, where sizes are rounded up."""
 
 
 def rewrite_resize(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
@@ -95,7 +100,10 @@ def find_axis_resizes(
         scales = [values[i] / shape[a] for i, a in enumerate(axes)]
         scale = np.float32(min(scales) if policy == "not_larger" else max(scales))
         if any(int(scale * shape[a]) != int(scale * shape[a] + 0.5) for a in axes):
-            return None  # a size that is rounded up cannot be stated as a scale
+            # A size that is rounded up cannot be stated as a scale.
+            first = int(np.argmin(scales) if policy == "not_larger" else np.argmax(scales))
+            guide = shape[axes[first]], int(values[first])
+            return {a: AxisResize("sizes", values[i], WHOLE, guide) for i, a in enumerate(axes)}
         parameter, values = "scales", np.repeat(scale, len(axes))
     return {
         axis: AxisResize(parameter, values[i], (float(roi[i]), float(roi[i + len(axes)])))
@@ -108,6 +116,8 @@ def is_native_to_tvm(
 ) -> bool:
     """Tell what TVM does right: pictures enlarged by whole numbers. That takes no tables."""
 
+    if any(s.guide for s in stretches.values()):
+        return False
     factors = [
         stretch.value / (1 if stretch.parameter == "scales" else shape[axis])
         for axis, stretch in sorted(stretches.items())
@@ -124,6 +134,8 @@ def is_native_to_tvm(
 
 def resize_rows(lines: Array, stretch: AxisResize, settings: Mapping[str, Any]) -> Array | None:
     """Resize lines, given as rows, with ONNX's own evaluator."""
+    if stretch.guide:
+        return resize_guided_rows(lines, stretch.value, stretch.guide, settings)
     rows = 1 if stretch.parameter == "scales" else len(lines)
     dtype = "float32" if stretch.parameter == "scales" else "int64"
     roi = np.array([0, stretch.roi[0], 1, stretch.roi[1]], "float32")
@@ -133,6 +145,21 @@ def resize_rows(lines: Array, stretch: AxisResize, settings: Mapping[str, Any]) 
     node = helper.make_node("Resize", names, ["resized"], **known)
     results = evaluate_node(node, [lines, roi, value], [helper.make_opsetid("", RESIZE_OPSET)])
     return None if results is None else results[0]
+
+
+def resize_guided_rows(
+    lines: Array, size: float, guide: tuple[int, int], settings: Mapping[str, Any]
+) -> Array | None:
+    """Resize lines together with an axis whose scale they take: all are the same along that."""
+    length, wanted = guide
+    planes = np.repeat(lines[:, None], length, axis=1)
+    known = {n: v for n, v in settings.items() if v is not None}
+    policy = "not_larger" if size / lines.shape[1] > wanted / length else "not_smaller"
+    node = helper.make_node("Resize", ["planes", "", "", "sizes"], ["resized"], axes=[1, 2],
+                            keep_aspect_ratio_policy=policy, **known)  # fmt: skip
+    sizes = np.array([wanted, size], "int64")
+    results = evaluate_node(node, [planes, sizes], [helper.make_opsetid("", RESIZE_OPSET)])
+    return None if results is None else results[0][:, 0]
 
 
 def add_weighted_sum(
@@ -167,8 +194,6 @@ def rewrite_dft(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     parameters = [walk.constants.get(i) for i in node.input[1:] if i]
     if shape is None or any(p is None for p in parameters):
         return None
-    if get_attribute(node, "inverse", 0) and not get_attribute(node, "onesided", 0):
-        return None  # where its terms cancel out, more is left than ONNX's tests allow
     by_input = walk.opsets[""] >= AXIS_INPUT_OPSET
     length = walk.constants.get(node.input[1]) if len(node.input) > 1 else None
     axis = get_attribute(node, "axis", -2 if by_input else 1)
@@ -197,6 +222,50 @@ def rewrite_dft(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     result = body.add("Reshape", product, body.constant([*others, *image.shape[1:]], "int64"))
     back = [order.index(a) for a in range(len(shape))]
     return body.finish(body.add("Transpose", result, perm=back))
+
+
+MAX_ORDER = 32
+"""Rows of a matrix whose determinant is computed; each of them becomes code."""
+
+
+def rewrite_det(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """TVM has no converter for Det: elimination, each step by the row of the largest element.
+
+    A step takes that row's place, scaled, from all others, and leaves a matrix (…, n - 1, n - 1).
+    """
+    shape = walk.shape(node.input[0])
+    if shape is None or shape[-1] > MAX_ORDER:
+        return None
+    body, dtype = NodeBuilder(node, walk), walk.dtype(node.input[0])
+    zero, one = (body.constant(n, dtype) for n in (0, 1))
+    batch = body.constant(shape[:-2], "int64")
+    rest = body.add("Reshape", node.input[0], body.constant([-1, *shape[-2:]], "int64"))
+    result = ""
+    for size in range(shape[-1], 0, -1):
+        column = body.add("Gather", rest, body.constant([0], "int64"), axis=2)
+        place = body.add("ArgMax", body.add("Abs", column), axis=1, keepdims=1)
+        rows = body.constant(np.arange(size)[:, None], "int64")
+        chosen = body.add("Equal", rows, place)
+        row = body.reduce("ReduceSum", body.add("Where", chosen, rest, zero), 1)
+        first = body.add("Gather", rest, body.constant([0], "int64"), axis=1)
+        others = body.add("Where", chosen, first, rest)
+        pivot, row = (cut(body, row, 2, *ends) for ends in ((0, 1), (1, size)))
+        stays = body.add("Equal", place, body.constant(0, "int64"))
+        signed = body.add("Where", stays, pivot, body.add("Neg", pivot))
+        result = body.add("Mul", result, signed) if result else signed
+        if size > 1:
+            others = cut(body, others, 1, 1, size)
+            column, others = (cut(body, others, 2, *ends) for ends in ((0, 1), (1, size)))
+            divisor = body.add("Where", body.add("Equal", pivot, zero), one, pivot)
+            factor = body.add("Div", column, divisor)
+            rest = body.add("Sub", others, body.add("Mul", factor, row))
+    return body.finish(body.add("Reshape", result, batch))
+
+
+def cut(body: NodeBuilder, name: str, axis: int, first: int, end: int) -> str:
+    """Append a part of a tensor along an axis."""
+    places = (body.constant([n], "int64") for n in (first, end, axis))
+    return body.add("Slice", name, *places)
 
 
 def rewrite_stft(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:

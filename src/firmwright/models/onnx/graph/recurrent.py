@@ -226,28 +226,51 @@ MAX_NODES = 4096
 
 
 def unroll_scan(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-    """Return the steps of a Scan (as of opset 9), one after the other."""
-    graph = get_attribute(node, "body", None)
+    """Return the steps of a Scan, one after the other.
+
+    That of opset 8 does so for each element of a batch, the first axis of all its tensors.
+    """
     count = get_attribute(node, "num_scan_inputs", 0)
-    shapes = [walk.shape(i) for i in node.input[-count:]]
+    batched = walk.opsets[node.domain] < 9
+    if batched and node.input[0]:
+        return None
+    given = list(node.input[1:] if batched else node.input)
+    shapes = [walk.shape(i) for i in given[-count:]]
+    lengths = [s[1:] if batched else s for s in shapes if s is not None]
     axes = get_attribute(node, "scan_input_axes", [0] * count)
-    backwards = get_attribute(node, "scan_input_directions", [0] * count)
-    if walk.opsets[node.domain] < 9 or any(s is None for s in shapes):
+    steps = {s[a] for s, a in zip(lengths, axes, strict=False)}
+    graph = get_attribute(node, "body", None)
+    batch = (shapes[0] or (1,))[0] if batched else 1
+    if None in shapes or len(steps) != 1 or max(steps) * batch * len(graph.node) > MAX_NODES:
         return None
-    steps = {s[a] for s, a in zip(shapes, axes, strict=True) if s is not None}
-    if len(steps) != 1 or max(steps) * len(graph.node) > MAX_NODES:
-        return None
-    length = steps.pop()
-    body = NodeBuilder(node, walk)
-    states = list(node.input[:-count])
+    body, length = NodeBuilder(node, walk), steps.pop()
+    if not batched:
+        return body.finish(*add_scan(body, given, count, length, "step_"))
+    by_element = []
+    for element in range(batch):
+        index = body.constant(element, "int64")
+        part = [body.add("Gather", name, index, axis=0) for name in given]
+        by_element.append(add_scan(body, part, count, length, f"{element}_step_"))
+    return body.finish(*(body.stack(list(r), 0) for r in zip(*by_element, strict=True)))
+
+
+def add_scan(body: NodeBuilder, given: list[str], count: int, length: int, label: str) -> list[str]:
+    """Append the steps of a Scan over the last ``count`` tensors given; return its results."""
+    node = body.node
+    graph = get_attribute(node, "body", None)
+    axes = get_attribute(node, "scan_input_axes", [0] * count)
+    # Opset 8 has its own name for it.
+    backwards = get_attribute(node, "directions", [0] * count)
+    backwards = get_attribute(node, "scan_input_directions", backwards)
+    states = given[:-count]
     collected: list[list[str]] = [[] for _ in graph.output[len(states) :]]
     for step in range(length):
         slices = [
             body.add("Gather", name, body.constant(length - 1 - step if back else step, "int64"),
                      axis=axis)
-            for name, axis, back in zip(node.input[-count:], axes, backwards, strict=True)
+            for name, axis, back in zip(given[-count:], axes, backwards, strict=True)
         ]  # fmt: skip
-        results = add_step(body, graph, [*states, *slices], f"{node.output[0]}/step_{step}")
+        results = add_step(body, graph, [*states, *slices], f"{node.output[0]}/{label}{step}")
         states, outputs = results[: len(states)], results[len(states) :]
         for steps_of_output, name in zip(collected, outputs, strict=True):
             steps_of_output.append(name)
@@ -257,7 +280,7 @@ def unroll_scan(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
         body.stack(list(reversed(names)) if back else names, axis)
         for names, axis, back in zip(collected, axes, backwards, strict=True)
     ]
-    return body.finish(*states, *stacked)
+    return [*states, *stacked]
 
 
 def add_step(body: NodeBuilder, graph: onnx.GraphProto, inputs: list[str], scope: str) -> list[str]:

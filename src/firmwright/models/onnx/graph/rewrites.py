@@ -11,38 +11,33 @@ from collections.abc import Callable
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
-from onnx.parser import parse_function
 
-from firmwright.errors import UserError
 from firmwright.ir.tensors import SIXTEEN_BIT_FLOATS
 from firmwright.models.onnx.graph.blocks import has_blocks, rewrite_dequantize, rewrite_quantize
-from firmwright.models.onnx.graph.body import NodeBuilder, along_axis, get_attribute
+from firmwright.models.onnx.graph.body import (
+    NodeBuilder,
+    along_axis,
+    get_attribute,
+    parse_rewrite,
+)
 from firmwright.models.onnx.graph.classical import CLASSICAL
 from firmwright.models.onnx.graph.linear import (
     rewrite_col2im,
+    rewrite_det,
     rewrite_dft,
     rewrite_resize,
     rewrite_stft,
 )
 from firmwright.models.onnx.graph.microsoft import MICROSOFT
 from firmwright.models.onnx.graph.recurrent import RECURRENT, unroll_scan
-from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer, inline_function
+from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
+from firmwright.models.onnx.graph.training import TRAINING
+from firmwright.models.onnx.graph.windows import WINDOWS
 
 
 def inline_definition(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
     """Import the operator as the function by which ONNX defines it."""
     return walk.function_body(node)
-
-
-def parse_rewrite(text: str) -> Rewrite:
-    """Import the operator as a function that is written here, in ONNX's own notation."""
-    function = parse_function(f'<opset_import: ["" : 18], domain: "firmwright"> {text}')
-
-    def rewrite(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
-        schema = walk.schema(node)
-        return None if schema is None else inline_function(function, node, schema)
-
-    return rewrite
 
 
 def rewrite_if(
@@ -157,13 +152,24 @@ def rewrite_reverse_sequence(node: onnx.NodeProto, walk: Specializer) -> Nodes |
     return body.finish(body.add("GatherElements", node.input[0], indices, axis=time))
 
 
-def make_refusal(sentence: str) -> Rewrite:
-    """Refuse the node: what TVM makes of it is wrong, and nothing better is known."""
-
-    def refuse(node: onnx.NodeProto, _: Specializer) -> Nodes | None:
-        raise UserError(f"operator {node.op_type} (node '{node.name}'): {sentence}")
-
-    return refuse
+def rewrite_tensor_scatter(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """TVM has no converter for TensorScatter, which writes into a cache from a place on."""
+    shape, part = (walk.shape(i) for i in node.input[:2])
+    if shape is None or part is None:
+        return None
+    axis = get_attribute(node, "axis", -2) % len(shape)
+    body = NodeBuilder(node, walk)
+    steps = np.arange(part[axis]).reshape(along_axis(axis, len(shape)))
+    places = body.constant(steps, "int64")
+    if len(node.input) > 2 and node.input[2]:
+        begin = body.constant(along_axis(0, len(shape)), "int64")
+        begin = body.add("Reshape", node.input[2], begin)
+        places = body.add("Add", places, body.add("Cast", begin, to=TensorProto.INT64))
+    if get_attribute(node, "mode", "linear") == "circular":
+        places = body.add("Mod", places, body.constant(shape[axis], "int64"))
+    places = body.add("Expand", places, body.constant(part, "int64"))
+    data = node.input[:2]
+    return body.finish(body.add("ScatterElements", data[0], places, data[1], axis=axis))
 
 
 def rewrite_conv_transpose(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
@@ -297,6 +303,7 @@ REWRITES: dict[str, Rewrite] = {
     "ConvInteger": rewrite_conv_integer,
     "ConvTranspose": rewrite_conv_transpose,
     "DFT": rewrite_dft,
+    "Det": rewrite_det,
     "DequantizeLinear": rewrite_if(has_blocks, rewrite_dequantize),
     # TVM's converter has float32 constants.
     "Elu": rewrite_if(is_16bit_float, inline_definition),
@@ -319,8 +326,6 @@ REWRITES: dict[str, Rewrite] = {
     **RECURRENT,
     "Resize": rewrite_resize,
     "ReverseSequence": rewrite_reverse_sequence,
-    # TVM takes the largest interpolated value, ONNX the largest of four weighted neighbours.
-    "RoiAlign": rewrite_if(has_mode("max"), make_refusal("the mode max cannot be compiled")),
     "STFT": rewrite_stft,
     "Scan": unroll_scan,
     "Shrink": parse_rewrite(SHRINK),
@@ -328,5 +333,8 @@ REWRITES: dict[str, Rewrite] = {
     # Each step of it rounds to 16 bits.
     "Softmax": rewrite_if(is_16bit_float, inline_definition),
     "SpaceToDepth": rewrite_if(has_mode("CRD"), inline_definition),
+    **TRAINING,
+    "TensorScatter": rewrite_tensor_scatter,
     "Upsample": rewrite_resize,
+    **WINDOWS,
 }  # fmt: skip

@@ -35,6 +35,9 @@ LARGEST_GROWTH = 4096
 LARGEST_HINT = 1024
 """Elements of a constant that shape inference may look at: shapes and axes are small."""
 
+REWRITES_OPSET = 18
+"""The operator set in which functions of this package are written; that of a model without one."""
+
 Array = npt.NDArray[Any]
 Nodes = list[onnx.NodeProto]
 Rewrite = Callable[[onnx.NodeProto, "Specializer"], "Nodes | None"]
@@ -50,6 +53,8 @@ def specialize(
     return is specialized in turn.
     """
     inlined = inline_local_functions(model) if model.functions else model
+    if not any(o.domain in ("", "ai.onnx") for o in inlined.opset_import):
+        inlined.opset_import.append(helper.make_opsetid("", REWRITES_OPSET))
     walk = Specializer(inlined, inputs, rewrites)
     walk.visit(inlined.graph.node)
     return walk.build_model()

@@ -1,0 +1,270 @@
+"""Operators on windows of images: pooling with indices, and what samples between the pixels.
+
+TVM's MaxPool has no indices, and its MaxUnpool no output_shape; it has no converter for
+DeformConv, and its RoiAlign takes the largest interpolated value where ONNX takes the largest of
+the weighted neighbors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import TensorProto
+
+from firmwright.errors import UserError
+from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
+from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
+
+Places = npt.NDArray[np.int64]
+
+
+def rewrite_max_pool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Rewrite a MaxPool with indices: the windows' elements, the largest, and where it was.
+
+    An index is the place in the whole tensor, in row order or (``storage_order``) column order.
+    """
+    shape = walk.shape(node.input[0])
+    if len(node.output) < 2 or not node.output[1] or shape is None:
+        return None
+    walk.infer_types(node, walk.schema(node))
+    pooled = walk.shape(node.output[0])
+    if pooled is None:
+        return None
+    image, count = shape[2:], shape[0] * shape[1]
+    places = find_window_places(node, image, pooled[2:])
+    inside = np.all((places >= 0) & (places < np.array(image)), axis=-1)
+    clipped = tuple(np.where(inside, places[..., a], 0) for a in range(len(image)))
+    table = np.where(inside, np.ravel_multi_index(clipped, image), prod(image))
+    stored = table
+    if get_attribute(node, "storage_order", 0):
+        stored = np.ravel_multi_index(clipped, image, order="F")
+    body, dtype = NodeBuilder(node, walk), walk.dtype(node.input[0])
+    flat = body.add("Reshape", node.input[0], body.constant([count, -1], "int64"))
+    if not inside.all():
+        lowest = -np.inf if dtype.kind != "i" and dtype.kind != "u" else np.iinfo(dtype).min
+        outside = body.constant(np.full((count, 1), lowest), dtype)
+        flat = body.add("Concat", flat, outside, axis=1)
+    windows = body.add("Gather", flat, body.constant(table, "int64"), axis=1)
+    largest = body.reduce("ReduceMax", windows, -1)
+    best = body.add("ArgMax", windows, axis=-1, keepdims=0)
+    first = body.constant(np.arange(len(stored)) * stored.shape[1], "int64")
+    index = body.add("Gather", body.constant(stored.reshape(-1), "int64"),
+                     body.add("Add", best, first), axis=0)  # fmt: skip
+    plane = body.constant(np.arange(count)[:, None] * prod(image), "int64")
+    index = body.add("Add", index, plane)
+    whole = body.constant(pooled, "int64")
+    return body.finish(*(body.add("Reshape", r, whole) for r in (largest, index)))
+
+
+def find_window_places(
+    node: onnx.NodeProto, image: tuple[int, ...], pooled: tuple[int, ...]
+) -> Places:
+    """Return the pixels of each window: (results, elements of a window, axes), as numbers."""
+    axes = len(image)
+    kernel = get_attribute(node, "kernel_shape", [])
+    strides = get_attribute(node, "strides", [1] * axes)
+    dilations = get_attribute(node, "dilations", [1] * axes)
+    begin = list(get_attribute(node, "pads", [0] * 2 * axes))[:axes]
+    same = get_attribute(node, "auto_pad", "NOTSET")
+    if same.startswith("SAME"):
+        spans = [(pooled[a] - 1) * strides[a] + (kernel[a] - 1) * dilations[a] + 1
+                 for a in range(axes)]  # fmt: skip
+        total = [max(span - length, 0) for span, length in zip(spans, image, strict=True)]
+        begin = [t // 2 if same == "SAME_UPPER" else t - t // 2 for t in total]
+    starts = np.array([*product(*map(range, pooled))]) * strides - begin
+    steps = np.array([*product(*map(range, kernel))]) * dilations
+    places: Places = starts[:, None] + steps
+    return places
+
+
+def rewrite_max_unpool(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Rewrite a MaxUnpool to a stated shape: zeros follow what would be the shape without it."""
+    shape = walk.shape(node.input[0])
+    wanted = walk.constants.get(node.input[2]) if len(node.input) > 2 else None
+    if shape is None or wanted is None:
+        return None
+    kernel = get_attribute(node, "kernel_shape", [])
+    strides = get_attribute(node, "strides", [1] * len(kernel))
+    pads = get_attribute(node, "pads", [0] * 2 * len(kernel))
+    made = [
+        (length - 1) * strides[a] + kernel[a] - pads[a] - pads[a + len(kernel)]
+        for a, length in enumerate(shape[2:])
+    ]
+    missing = [int(w) - m for w, m in zip(wanted, [*shape[:2], *made], strict=True)]
+    if min(missing) < 0:
+        raise UserError(
+            f"operator MaxUnpool (node '{node.name}'): its output_shape {wanted.tolist()} is less "
+            f"than the {made} that its windows fill"
+        )
+    body = NodeBuilder(node, walk)
+    stated = {"kernel_shape": kernel, "strides": strides, "pads": pads}
+    result = body.add("MaxUnpool", *node.input[:2], **stated)
+    ends = [*[0] * len(missing), *missing]
+    if body.opset < 11:
+        return body.finish(body.add("Pad", result, pads=ends))
+    return body.finish(body.add("Pad", result, body.constant(ends, "int64")))
+
+
+def rewrite_deform_conv(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Rewrite a DeformConv of images: samples between the pixels, zeros outside, and a product."""
+    shapes = [walk.shape(i) for i in node.input[:3]]
+    if any(s is None or len(s) != 4 for s in shapes):
+        return None
+    (batch, channels, *image), (results, _, *kernel), (_, _, *size) = (s or () for s in shapes)
+    taps, points = prod(kernel), prod(size)
+    groups, moves = (get_attribute(node, n, 1) for n in ("group", "offset_group"))
+    body, dtype = NodeBuilder(node, walk), walk.dtype(node.input[0])
+
+    def reshape(name: str, *shape: int) -> str:
+        return body.add("Reshape", name, body.constant(shape, "int64"))
+
+    places = find_window_places(with_kernel(node, kernel), tuple(image), tuple(size))
+    offset = reshape(node.input[2], batch * moves, taps, 2, points)
+    neighbors = []
+    for axis in range(2):
+        moved = body.add("Gather", offset, body.constant(axis, "int64"), axis=2)
+        place = body.add("Add", moved, body.constant(places[..., axis].T, dtype))
+        neighbors.append(add_neighbors(body, dtype, place, image[axis]))
+    planes = body.constant(np.arange(batch * moves).reshape(-1, 1, 1) * prod(image), "int64")
+    data = reshape(node.input[0], batch * moves, channels // moves, *image)
+    total = ""
+    for value in add_weighted_pixels(body, data, image, planes, neighbors):
+        total = body.add("Add", total, value) if total else value
+    bias, mask = [*node.input[3:], "", ""][:2]
+    if mask:
+        total = body.add("Mul", total, reshape(mask, batch * moves, taps, points, 1))
+    columns = reshape(body.add("Transpose", total, perm=[0, 3, 1, 2]),
+                      batch, groups, channels // groups * taps, points)  # fmt: skip
+    weights = reshape(node.input[1], groups, results // groups, channels // groups * taps)
+    result = reshape(body.add("MatMul", weights, columns), batch, results, *size)
+    return body.finish(body.add("Add", result, reshape(bias, -1, 1, 1)) if bias else result)
+
+
+def with_kernel(node: onnx.NodeProto, kernel: list[int]) -> onnx.NodeProto:
+    """Return the node with a kernel_shape, which is that of the weights where not stated."""
+    stated = onnx.NodeProto()
+    stated.CopyFrom(node)
+    if not get_attribute(node, "kernel_shape", []):
+        stated.attribute.append(onnx.helper.make_attribute("kernel_shape", kernel))
+    return stated
+
+
+class Neighbors(NamedTuple):
+    """Of samples along an axis: the pixels before and behind, int64, and their weights."""
+
+    pixels: list[str]
+    weights: list[str]
+
+
+def add_neighbors(body: NodeBuilder, dtype: np.dtype[Any], place: str, length: int) -> Neighbors:
+    """Append the neighbors of places along an axis; one outside the image has weight zero."""
+    zero, one, last = (body.constant(n, dtype) for n in (0, 1, length - 1))
+    low = body.add("Floor", place)
+    rest = body.add("Sub", place, low)
+    pixels, weights = [], []
+    for pixel, weight in ((low, body.add("Sub", one, rest)), (body.add("Add", low, one), rest)):
+        inside = body.add("Min", body.add("Max", pixel, zero), last)
+        weights.append(body.add("Where", body.add("Equal", inside, pixel), weight, zero))
+        pixels.append(body.add("Cast", inside, to=TensorProto.INT64))
+    return Neighbors(pixels, weights)
+
+
+def add_weighted_pixels(
+    body: NodeBuilder,
+    images: str,
+    size: Sequence[int],
+    first: str,
+    neighbors: Sequence[Neighbors],
+) -> list[str]:
+    """Append the four pixels around each sample, weighted: (…, channels) each.
+
+    ``images`` is (images, channels, height, width), ``first`` the number of the first pixel of
+    each sample's image; the neighbors are those along rows and columns.
+    """
+    channels_last = body.add("Transpose", images, perm=[0, 2, 3, 1])
+    pixels = body.add("Flatten", channels_last, axis=3)
+    width = body.constant(size[1], "int64")
+    rows, columns = neighbors
+    values = []
+    for y, x in product(range(2), range(2)):
+        row = body.add("Add", first, body.add("Mul", rows.pixels[y], width))
+        value = body.add("Gather", pixels, body.add("Add", row, columns.pixels[x]), axis=0)
+        weight = body.add("Mul", rows.weights[y], columns.weights[x])
+        values.append(body.add("Mul", value, body.unsqueeze(weight, -1)))
+    return values
+
+
+def rewrite_roi_max(node: onnx.NodeProto, walk: Specializer) -> Nodes | None:
+    """Rewrite a RoiAlign of mode max: the largest of all weighted neighbors of all samples.
+
+    A sample more than a pixel outside has weights of zero, one less far outside is at the edge, as
+    ONNX's evaluator and ONNX Runtime have it.
+    """
+    shape = walk.shape(node.input[0])
+    if get_attribute(node, "mode", "avg") != "max" or shape is None:
+        return None
+    samples = get_attribute(node, "sampling_ratio", 0)
+    if samples <= 0:
+        raise UserError(
+            f"operator RoiAlign (node '{node.name}'): its sampling_ratio is 0, so that the size of "
+            "a region decides how often it is sampled; state a ratio"
+        )
+    channels, *image = shape[1:]
+    sizes = [get_attribute(node, f"output_{n}", 1) for n in ("height", "width")]
+    body, dtype = NodeBuilder(node, walk), walk.dtype(node.input[0])
+    neighbors = []
+    for axis, along in enumerate(([0, -1, 1], [0, 1, -1])):
+        place = add_region_places(body, walk, dtype, axis, sizes[axis] * samples)
+        place = body.add("Reshape", place, body.constant(along, "int64"))
+        far, zero, last = (body.constant(n, dtype) for n in (-1, 0, image[axis] - 1))
+        inside = body.add("Min", body.add("Max", place, zero), last)
+        beyond = body.add("Greater", place, body.constant(image[axis], dtype))
+        outside = body.add("Or", body.add("Less", place, far), beyond)
+        found = add_neighbors(body, dtype, inside, image[axis])
+        weights = [body.add("Where", outside, zero, w) for w in found.weights]
+        neighbors.append(Neighbors(found.pixels, weights))
+    region = body.add("Cast", node.input[2], to=TensorProto.INT64)
+    first = body.add("Mul", region, body.constant(prod(image), "int64"))
+    first = body.add("Reshape", first, body.constant([-1, 1, 1], "int64"))
+    values = add_weighted_pixels(body, node.input[0], image, first, neighbors)
+    split = [0, sizes[0], samples, sizes[1], samples, channels]
+    largest = body.add("Reshape", body.add("Max", *values), body.constant(split, "int64"))
+    for axis in (2, 4):
+        largest = body.reduce("ReduceMax", largest, axis)
+    largest = body.add("Reshape", largest, body.constant([-1, *sizes, channels], "int64"))
+    return body.finish(body.add("Transpose", largest, perm=[0, 3, 1, 2]))
+
+
+def add_region_places(
+    body: NodeBuilder, walk: Specializer, dtype: np.dtype[Any], axis: int, count: int
+) -> str:
+    """Append where each region is sampled ``count`` times along an axis: (regions, count)."""
+    node = body.node
+    aligned = walk.has_attribute(node, "coordinate_transformation_mode") and (
+        get_attribute(node, "coordinate_transformation_mode", "half_pixel") == "half_pixel"
+    )
+    scale = body.constant(get_attribute(node, "spatial_scale", 1.0), dtype)
+    ends = []
+    for corner in (1 - axis, 3 - axis):
+        end = body.add("Gather", node.input[1], body.constant([corner], "int64"), axis=1)
+        end = body.add("Mul", end, scale)
+        ends.append(body.add("Sub", end, body.constant(0.5, dtype)) if aligned else end)
+    extent = body.add("Sub", ends[1], ends[0])
+    if not aligned:
+        extent = body.add("Max", extent, body.constant(1, dtype))
+    parts = body.constant((np.arange(count) + 0.5)[None] / count, dtype)
+    return body.add("Add", ends[0], body.add("Mul", extent, parts))
+
+
+WINDOWS: dict[str, Rewrite] = {
+    "DeformConv": rewrite_deform_conv,
+    "MaxPool": rewrite_max_pool,
+    "MaxUnpool": rewrite_max_unpool,
+    "RoiAlign": rewrite_roi_max,
+}

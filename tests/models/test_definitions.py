@@ -1,0 +1,127 @@
+"""Operators that are defined by others, with settings that ONNX's own tests do not have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from firmwright.errors import UserError
+from firmwright.models.onnx.importer import import_model, run_reference
+from tests.networks.firmware import run_generated
+from tests.networks.onnx_models import graph, node, value
+
+RANDOM = np.random.default_rng(8)
+INT64 = TensorProto.INT64
+Array = np.ndarray[Any, Any]
+
+
+def compare(model: onnx.ModelProto, sample: dict[str, Array], folder: Path) -> None:
+    """Compare what the generated C and ONNX Runtime make of one sample."""
+    data = model.SerializeToString()
+    expected = run_reference(data, [sample])
+    assert expected.runtime.startswith("onnxruntime")
+    found = run_generated(data, [sample], folder)
+    for ours, theirs in zip(found[0], expected.outputs[0], strict=True):
+        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+        np.testing.assert_allclose(ours, theirs, 1e-4, 1e-5)
+
+
+def normal(*shape: int) -> Array:
+    return RANDOM.normal(0, 1, shape).astype("float32")
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize(
+    ("size", "dtype", "attributes"),
+    [
+        ([7, 6], "float32", {"strides": [2, 1], "pads": [1, 0, 1, 1], "dilations": [1, 2]}),
+        ([7, 6], "int8", {"strides": [2, 2], "ceil_mode": 1, "pads": [1, 1, 1, 1]}),
+        ([5, 6], "float32", {"auto_pad": "SAME_LOWER", "strides": [2, 2], "storage_order": 1}),
+        ([9], "float32", {"auto_pad": "SAME_UPPER"}),
+    ],
+)
+def test_max_pool_tells_where_the_largest_was(
+    tmp_path: Path, size: list[int], dtype: str, attributes: dict[str, Any]
+) -> None:
+    kernel = [3, 2][: len(size)]
+    pool = node("MaxPool", ["x"], ["y", "i"], kernel_shape=kernel, **attributes)
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    sizes: list[int | str] = [2, 3, *"ab"[: len(size)]]
+    inputs = [value("x", [2, 3, *size], kind)]
+    model = graph([pool], inputs, [value("y", sizes, kind), value("i", sizes, INT64)], {}, 17)
+    compare(model, {"x": (normal(2, 3, *size) * 40).astype(dtype)}, tmp_path)
+
+
+@pytest.mark.needs("gcc")
+def test_deform_conv_with_groups_strides_and_samples_outside(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"strides": [2, 1], "pads": [1, 1, 1, 0], "dilations": [1, 2],
+                "group": 2, "offset_group": 2}  # fmt: skip
+    shapes = {"x": [2, 4, 7, 6], "w": [6, 2, 3, 2], "o": [2, 24, 4, 5], "b": [6],
+              "m": [2, 12, 4, 5]}  # fmt: skip
+    model = graph(
+        [node("DeformConv", [*shapes], ["y"], **settings)],
+        [value(n, s) for n, s in shapes.items()],
+        [value("y", [2, 6, 4, 5])],
+        {},
+        22,
+    )
+    sample = {n: normal(*s) * (3 if n == "o" else 1) for n, s in shapes.items()}
+    compare(model, sample, tmp_path)
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("mode", ["half_pixel", "output_half_pixel"])
+def test_roi_align_takes_the_largest_neighbor(tmp_path: Path, mode: str) -> None:
+    align = node("RoiAlign", ["x", "r", "b"], ["y"], mode="max", output_height=3, output_width=2,
+                 sampling_ratio=2, spatial_scale=0.5,
+                 coordinate_transformation_mode=mode)  # fmt: skip
+    inputs = [value("x", [2, 3, 8, 9]), value("r", [4, 4]), value("b", [4], INT64)]
+    model = graph([align], inputs, [value("y", [4, 3, 3, 2])], {}, 16)
+    boxes = np.array([[0, 0, 9, 9], [-6, 4, 4, 15], [5, 5, 30, 30], [3, 3, 3.5, 3.5]], "float32")
+    sample = {"x": normal(2, 3, 8, 9), "r": boxes, "b": np.array([0, 1, 1, 0])}
+    compare(model, sample, tmp_path)
+
+
+def test_roi_align_without_a_ratio_is_refused() -> None:
+    align = node("RoiAlign", ["x", "r", "b"], ["y"], mode="max")
+    inputs = [value("x", [2, 3, 8, 9]), value("r", [4, 4]), value("b", [4], INT64)]
+    model = graph([align], inputs, [value("y", [4, 3, 1, 1])], {}, 16)
+    with pytest.raises(UserError, match="its sampling_ratio is 0"):
+        import_model(model.SerializeToString(), "m.onnx", {})
+
+
+@pytest.mark.needs("gcc")
+def test_determinants_of_matrices_that_need_exchanged_rows(tmp_path: Path) -> None:
+    model = graph([node("Det", ["x"], ["y"])], [value("x", [4, 4, 4])], [value("y", [4])], {}, 17)
+    x = normal(4, 4, 4)
+    x[0, 0, 0], x[1], x[2, 1] = 0, np.eye(4)[[2, 0, 3, 1]], x[2, 0] * 2
+    compare(model, {"x": x}, tmp_path)
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("version", [2, 4])
+def test_labels_that_are_numbers_are_encoded(tmp_path: Path, version: int) -> None:
+    encode = helper.make_node(
+        "LabelEncoder", ["x"], ["y"], domain="ai.onnx.ml", keys_floats=[1.5, 2.0, np.nan],
+        values_int64s=[7, 8, 9], default_int64=-3,
+    )  # fmt: skip
+    model = graph([encode], [value("x", [2, 3])], [value("y", [2, 3], INT64)], {}, 17)
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", version))
+    x = np.array([[2, 1.5, 4], [np.nan, -1.5, 2]], "float32")
+    compare(model, {"x": x}, tmp_path)
+
+
+@pytest.mark.needs("gcc")
+@pytest.mark.parametrize("mode", ["TF", "IDF", "TFIDF"])
+def test_ngrams_are_counted_and_weighted(tmp_path: Path, mode: str) -> None:
+    count = node("TfIdfVectorizer", ["x"], ["y"], mode=mode, min_gram_length=1, max_gram_length=3,
+                 max_skip_count=2, ngram_counts=[0, 3, 7], ngram_indexes=[0, 2, 1, 3, 5, 4],
+                 weights=[0.5, 1.5, 2.0, 3.0, 0.25, 4.0],
+                 pool_int64s=[1, 2, 3, 1, 2, 2, 1, 1, 2, 1])  # fmt: skip
+    model = graph([count], [value("x", [3, 9], INT64)], [value("y", [3, 6])], {}, 17)
+    compare(model, {"x": RANDOM.integers(1, 4, (3, 9))}, tmp_path)
