@@ -32,6 +32,7 @@ from firmwright.models.onnx.graph.microsoft import MICROSOFT
 from firmwright.models.onnx.graph.recurrent import RECURRENT, unroll_scan
 from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
 from firmwright.models.onnx.graph.training import TRAINING
+from firmwright.models.onnx.graph.trees import TREES
 from firmwright.models.onnx.graph.windows import WINDOWS
 
 
@@ -335,6 +336,7 @@ REWRITES: dict[str, Rewrite] = {
     "SpaceToDepth": rewrite_if(has_mode("CRD"), inline_definition),
     **TRAINING,
     "TensorScatter": rewrite_tensor_scatter,
+    **TREES,
     "Upsample": rewrite_resize,
     **WINDOWS,
 }  # fmt: skip

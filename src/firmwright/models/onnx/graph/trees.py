@@ -1,0 +1,367 @@
+"""Ensembles of decision trees, ai.onnx.ml, as operators of ONNX.
+
+All trees are walked at once, a level a step: tables of their nodes say which feature is compared
+with what, and which node is next. A leaf is its own successor. Results are those of ONNX Runtime,
+which says more than ONNX does about two classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from firmwright.models.onnx.graph.body import NodeBuilder, get_attribute
+from firmwright.models.onnx.graph.classical import add_transform, get_number_labels, refuse
+from firmwright.models.onnx.graph.specialize import Nodes, Rewrite, Specializer
+
+MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
+"""Comparisons by their numbers since version 5; their names before begin with ``BRANCH_``."""
+
+LEQ, LT, GTE, GT, EQ, NEQ, MEMBER = range(len(MODES))
+
+COMPARISONS: dict[int, Callable[[NodeBuilder, str, str], str]] = {
+    LEQ: lambda body, x, split: body.add("LessOrEqual", x, split),
+    LT: lambda body, x, split: body.add("Less", x, split),
+    GTE: lambda body, x, split: body.add("GreaterOrEqual", x, split),
+    GT: lambda body, x, split: body.add("Greater", x, split),
+    EQ: lambda body, x, split: body.add("Equal", x, split),
+    NEQ: lambda body, x, split: body.add("Not", body.add("Equal", x, split)),
+}
+
+
+@dataclass
+class Split:
+    """An inner node. ``yes`` and ``no`` number splits; leaf i is ~i."""
+
+    feature: int
+    value: float
+    mode: int
+    missing: bool
+    yes: int
+    no: int
+
+
+@dataclass
+class Forest:
+    """Trees. ``leaves`` maps (leaf, result) to a weight; ``roots`` are as in :class:`Split`."""
+
+    splits: list[Split]
+    roots: list[int]
+    leaves: dict[tuple[int, int], float]
+    leaf_count: int
+    dtype: np.dtype[Any]
+
+    def measure_depth(self) -> int:
+        """Return the most splits from a root to a leaf.
+
+        Raises ValueError where a split leads to itself, or to what does not exist.
+        """
+        depth, level = 0, set(self.roots)
+        while level := {end for end in level if end >= 0}:
+            depth += 1
+            if depth > len(self.splits) or max(level) >= len(self.splits):
+                raise ValueError
+            level = {end for s in level for end in (self.splits[s].yes, self.splits[s].no)}
+            if min(level) < -self.leaf_count:
+                raise ValueError
+        return depth
+
+    def make_weights(self, results: int, other: float) -> npt.NDArray[Any]:
+        """Return (leaves, results); a leaf has ``other`` for what it says nothing of."""
+        weights = np.full((self.leaf_count, results), other, self.dtype)
+        for place, weight in self.leaves.items():
+            weights[place] = weight
+        return weights
+
+
+def read_forest(node: onnx.NodeProto, kind: str) -> Forest:
+    """Read the trees as before version 5; ``kind`` is class or target."""
+
+    def ints(name: str) -> list[int]:
+        return list(get_attribute(node, name, []))
+
+    modes = [m.decode().removeprefix("BRANCH_") for m in get_attribute(node, "nodes_modes", [])]
+    is_leaf = np.array([mode == "LEAF" for mode in modes], bool)
+    numbers = np.where(is_leaf, -np.cumsum(is_leaf), np.cumsum(~is_leaf) - 1).tolist()
+    labels = zip(ints("nodes_treeids"), ints("nodes_nodeids"), strict=True)
+    places = dict(zip(labels, numbers, strict=True))
+    values, weights = read_numbers(node, "nodes_values"), read_numbers(node, f"{kind}_weights")
+    missing = ints("nodes_missing_value_tracks_true") or [0] * len(modes)
+    names = ("treeids", "featureids", "truenodeids", "falsenodeids")
+    columns = [ints(f"nodes_{name}") for name in names]
+    splits = []
+    for mode, value, lost, tree, feature, *ends in zip(
+        modes, values, missing, *columns, strict=True
+    ):
+        if mode != "LEAF":
+            yes, no = (places[tree, end] for end in ends)
+            splits.append(Split(feature, value, MODES.index(mode), bool(lost), yes, no))
+    leaves: dict[tuple[int, int], float] = {}
+    columns = [ints(f"{kind}_{name}") for name in ("treeids", "nodeids", "ids")]
+    for tree, label, result, weight in zip(*columns, weights, strict=True):
+        at = ~places[tree, label], result
+        leaves[at] = leaves.get(at, 0) + weight
+    children = {end for split in splits for end in (split.yes, split.no)}
+    roots = [number for number in numbers if number not in children]
+    return Forest(splits, roots, leaves, int(is_leaf.sum()), values.dtype)
+
+
+def read_trees(node: onnx.NodeProto, read: Callable[[], Forest], features: int) -> Forest:
+    """Return the trees; UserError where they do not hang together or ask for more features."""
+    try:
+        forest = read()
+        forest.measure_depth()
+    except (KeyError, ValueError, IndexError):
+        refuse(node, "its lists are not of one length, or a tree leads to a node that is not there")
+    unknown = [s.feature for s in forest.splits if not 0 <= s.feature < features]
+    if unknown:
+        refuse(node, f"it asks for feature {unknown[0]} of {features}")
+    return forest
+
+
+def read_numbers(node: onnx.NodeProto, name: str) -> npt.NDArray[Any]:
+    """Return floats, or the doubles that version 3 has in their place."""
+    tensor = get_attribute(node, f"{name}_as_tensor", None)
+    if tensor is not None:
+        return numpy_helper.to_array(tensor)
+    return np.array(get_attribute(node, name, []), "float32")
+
+
+def read_ensemble(node: onnx.NodeProto) -> Forest:
+    """Read the trees of version 5, whose nodes are splits."""
+
+    def ints(name: str) -> list[int]:
+        return list(get_attribute(node, name, []))
+
+    values, modes, weights = (
+        numpy_helper.to_array(get_attribute(node, name, None))
+        for name in ("nodes_splits", "nodes_modes", "leaf_weights")
+    )
+    features = ints("nodes_featureids")
+    missing = ints("nodes_missing_value_tracks_true") or [0] * len(features)
+    yes, no = (
+        [~end if leaf else end for end, leaf in zip(ints(f"nodes_{side}nodeids"),
+                                                   ints(f"nodes_{side}leafs"), strict=True)]
+        for side in ("true", "false")
+    )  # fmt: skip
+    splits = [
+        Split(feature, value, int(mode), bool(lost), *ends)
+        for feature, value, mode, lost, *ends in zip(
+            features, values, modes, missing, yes, no, strict=True
+        )
+    ]
+    members = get_attribute(node, "membership_values", None)
+    spread_members(splits, [] if members is None else numpy_helper.to_array(members).tolist())
+    leaves = dict(zip(enumerate(ints("leaf_targetids")), weights, strict=True))
+    return Forest(splits, ints("tree_roots"), leaves, len(weights), values.dtype)
+
+
+def spread_members(splits: list[Split], members: list[float]) -> None:
+    """Turn each test for a member of a set into tests for its elements; NaN ends a set."""
+    rest = iter(members)
+    for tested in [s for s in splits if s.mode == MEMBER]:
+        split = tested
+        elements = list(takewhile(lambda member: not np.isnan(member), rest))
+        split.mode, split.value = EQ, elements[0] if elements else np.nan
+        for element in elements[1:]:
+            rest_of_set = Split(split.feature, element, EQ, split.missing, split.yes, split.no)
+            split.no = len(splits)
+            splits.append(rest_of_set)
+            split = rest_of_set
+
+
+class Tables:
+    """The nodes of all trees, splits and then leaves, each a table of what the nodes have."""
+
+    def __init__(self, body: NodeBuilder, forest: Forest, dtype: np.dtype[Any]) -> None:
+        self.body, self.first_leaf = body, len(forest.splits)
+        same = forest.splits[0].mode if forest.splits else LEQ
+        leaves = [Split(0, 0, same, False, ~i, ~i) for i in range(forest.leaf_count)]
+        nodes = [*forest.splits, *leaves]
+        self.roots = [self.number(root) for root in forest.roots]
+        self.modes = sorted({s.mode for s in nodes})
+        self.has_missing = any(s.missing for s in nodes)
+        self.feature = self.store([s.feature for s in nodes])
+        self.value = self.store([s.value for s in nodes], dtype)
+        self.mode = self.store([s.mode for s in nodes])
+        self.missing = self.store([s.missing for s in nodes], bool)
+        self.ends = [self.store([self.number(getattr(s, e)) for s in nodes]) for e in ("yes", "no")]
+
+    def number(self, end: int) -> int:
+        return end if end >= 0 else self.first_leaf + ~end
+
+    def store(self, values: list[Any], dtype: npt.DTypeLike | None = None) -> str:
+        """Append a table, of the fewest bytes that hold it where no type is asked for."""
+        array = np.array(values, dtype or np.min_scalar_type(max(values)))
+        return self.body.constant(array, array.dtype)
+
+    def look_up(self, table: str, place: str) -> str:
+        return self.body.add("Cast", self.body.add("Gather", table, place), to=TensorProto.INT32)
+
+    def choose(self, x: str, place: str) -> str:
+        """Append one step: from these nodes to their successors."""
+        body = self.body
+        value = body.add("GatherElements", x, self.look_up(self.feature, place), axis=1)
+        limit = body.add("Gather", self.value, place)
+        goes = COMPARISONS[self.modes[0]](body, value, limit)
+        for mode in self.modes[1:]:
+            here = body.add("Equal", self.look_up(self.mode, place), body.constant(mode, "int32"))
+            goes = body.add("Where", here, COMPARISONS[mode](body, value, limit), goes)
+        if self.has_missing:
+            lost = body.add("Gather", self.missing, place)
+            goes = body.add("Or", goes, body.add("And", body.add("IsNaN", value), lost))
+        return body.add("Where", goes, *(self.look_up(end, place) for end in self.ends))
+
+
+def add_leaves(body: NodeBuilder, walk: Specializer, forest: Forest) -> str:
+    """Append the walk from the roots; return the leaf in each tree, (rows, trees)."""
+    shape = walk.shape(body.node.input[0]) or (1,)
+    given = walk.dtype(body.node.input[0])
+    dtype = given if given == np.dtype("float64") else forest.dtype
+    x = body.add("Cast", body.node.input[0], to=helper.np_dtype_to_tensor_dtype(dtype))
+    x = body.add("Reshape", x, body.constant([-1, shape[-1]], "int64"))
+    tables = Tables(body, forest, dtype)
+    rows = shape[0] if len(shape) > 1 else 1
+    place = body.constant([tables.roots] * rows, "int32")
+    for _ in range(forest.measure_depth()):
+        place = tables.choose(x, place)
+    return body.add("Sub", place, body.constant(tables.first_leaf, "int32"))
+
+
+SUM, AVERAGE, MIN, MAX = "SUM", "AVERAGE", "MIN", "MAX"
+
+AGGREGATES = {
+    SUM: ("ReduceSum", 0.0),
+    AVERAGE: ("ReduceMean", 0.0),
+    MIN: ("ReduceMin", np.inf),
+    MAX: ("ReduceMax", -np.inf),
+}
+"""How the trees' weights become one, and what a leaf has for a result that it does not know."""
+
+
+def add_results(
+    body: NodeBuilder, walk: Specializer, forest: Forest, results: int, kind: str = SUM
+) -> str:
+    """Append the weights of the leaves that are reached, as one: (rows, results)."""
+    operator, other = AGGREGATES[kind]
+    weights = forest.make_weights(results, other)
+    table = body.constant(weights, weights.dtype)
+    found = body.add("Gather", table, add_leaves(body, walk, forest), axis=0)
+    total = body.reduce(operator, found, 1)
+    if np.isinf(weights).any():
+        total = body.add("Where", body.add("IsInf", total), body.constant(0, weights.dtype), total)
+    return body.add("Reshape", total, body.constant([-1, results], "int64"))
+
+
+def finish_results(
+    body: NodeBuilder, walk: Specializer, forest: Forest, results: int, kind: str, transform: str
+) -> Nodes:
+    """Append base values and the last transform; the results have the type of the output."""
+    known = {result for _, result in forest.leaves}
+    if known != {*range(results)}:
+        refuse(body.node, f"it has {results} results, and weights of {sorted(known)} only")
+    if results == 1 and transform != "NONE":
+        refuse(
+            body.node,
+            f"it has one result and a post_transform, {transform}, which ONNX defines "
+            "and ONNX Runtime leaves out; export the model without it",
+        )
+    total = add_results(body, walk, forest, results, kind)
+    base = read_numbers(body.node, "base_values")
+    if base.size:
+        total = body.add("Add", total, body.constant(base, forest.dtype))
+    walk.infer_types(body.node, walk.schema(body.node))
+    wanted = walk.types.get(body.node.output[0], onnx.TypeProto()).tensor_type.elem_type
+    total = body.add("Cast", total, to=wanted or TensorProto.FLOAT)
+    return body.finish(add_transform(body, total, transform))
+
+
+def count_features(node: onnx.NodeProto, walk: Specializer) -> int:
+    return (walk.shape(node.input[0]) or (0,))[-1]
+
+
+def rewrite_tree_regressor(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    body = NodeBuilder(node, walk)
+    forest = read_trees(node, lambda: read_forest(node, "target"), count_features(node, walk))
+    return finish_results(
+        body, walk, forest, get_attribute(node, "n_targets", 1),
+        get_attribute(node, "aggregate_function", SUM),
+        get_attribute(node, "post_transform", "NONE"),
+    )  # fmt: skip
+
+
+TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+"""What becomes of the results, by the numbers that version 5 has."""
+
+
+def rewrite_ensemble(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    body = NodeBuilder(node, walk)
+    forest = read_trees(node, lambda: read_ensemble(node), count_features(node, walk))
+    kind = (AVERAGE, SUM, MIN, MAX)[get_attribute(node, "aggregate_function", 1)]
+    transform = TRANSFORMS[get_attribute(node, "post_transform", 0)]
+    return finish_results(body, walk, forest, get_attribute(node, "n_targets", 1), kind, transform)
+
+
+def rewrite_tree_classifier(node: onnx.NodeProto, walk: Specializer) -> Nodes:
+    """Rewrite a TreeEnsembleClassifier of labels that are numbers: the label, and all scores.
+
+    Two classes of which the trees know one: its score decides, against 0.5 where no weight is
+    negative, else against 0; the other class has what is missing to 1, or the negative score.
+    """
+    labels = get_number_labels(node)
+    forest = read_trees(node, lambda: read_forest(node, "class"), count_features(node, walk))
+    transform = get_attribute(node, "post_transform", "NONE")
+    body = NodeBuilder(node, walk)
+    base = read_numbers(node, "base_values")
+    known = sorted({result for _, result in forest.leaves})
+    if len(labels) == 2 and known == [0] and base.size < 2 and transform != "SOFTMAX":
+        return body.finish(*add_two_classes(body, walk, forest, base, transform))
+    if len(labels) < 3 or known != [*range(len(labels))]:
+        refuse(
+            node,
+            f"it has weights of the classes {known}, {base.size} base values and post_transform "
+            f"{transform} for {len(labels)} labels, which ONNX and ONNX Runtime take in different "
+            "ways; give two classes as weights of class 0 with NONE or LOGISTIC, as scikit-learn's "
+            "converter does, others as weights of each",
+        )
+    total = add_results(body, walk, forest, len(labels))
+    if base.size:
+        total = body.add("Add", total, body.constant(base, forest.dtype))
+    best = body.add("ArgMax", total, axis=-1, keepdims=0)
+    label = body.add("Gather", body.constant(labels, "int64"), best, axis=0)
+    total = body.add("Cast", total, to=TensorProto.FLOAT)
+    return body.finish(label, add_transform(body, total, transform))
+
+
+def add_two_classes(
+    body: NodeBuilder, walk: Specializer, forest: Forest, base: Any, transform: str
+) -> tuple[str, str]:
+    """Append the label and both scores where the trees have weights of one class only."""
+    score = add_results(body, walk, forest, 1)
+    if base.size:
+        score = body.add("Add", score, body.constant(base, forest.dtype))
+    is_probability = all(weight >= 0 for weight in forest.leaves.values())
+    limit = body.constant(0.5 if is_probability else 0, forest.dtype)
+    above = body.add("Reshape", body.add("Greater", score, limit), body.constant([-1], "int64"))
+    labels = body.constant(get_number_labels(body.node), "int64")
+    label = body.add("Gather", labels, body.add("Cast", above, to=TensorProto.INT64), axis=0)
+    score = body.add("Cast", score, to=TensorProto.FLOAT)
+    if is_probability and transform != "LOGISTIC":
+        other = body.add("Sub", body.constant(1, "float32"), score)
+    else:
+        other = body.add("Neg", score)
+    return label, add_transform(body, body.add("Concat", other, score, axis=1), transform)
+
+
+TREES: dict[str, Rewrite] = {
+    "ai.onnx.ml.TreeEnsemble": rewrite_ensemble,
+    "ai.onnx.ml.TreeEnsembleClassifier": rewrite_tree_classifier,
+    "ai.onnx.ml.TreeEnsembleRegressor": rewrite_tree_regressor,
+}
